@@ -1,11 +1,11 @@
-//! The one error type: kinds of fault, each with its numbers.
+//! The crate's error type.
 //!
 //! Invariant: depends on nothing in this crate.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What went wrong, with the numbers that a caller needs to mend it.
+/// Kinds of errors, with the values a caller needs to correct them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,50 +18,50 @@ pub enum Error {
         /// The length found.
         actual: usize,
     },
-    /// A parameter breaks a rule.
+    /// A parameter violates a constraint.
     Parameter {
         /// The parameter, as a user would write it.
         name: &'static str,
-        /// The value found.
+        /// Its value.
         value: String,
-        /// The rule that it breaks.
+        /// The violated constraint.
         rule: String,
     },
-    /// A file does not hold what its format promises.
+    /// A file violates its format.
     Format {
         /// The file (`-` is standard input).
         path: PathBuf,
         /// The header field or table column at fault.
         field: String,
-        /// The byte at which it stands, counted from the file's start; 0 also where only the field is known.
+        /// Byte offset in the file; 0 if only the field is known.
         offset: u64,
-        /// What was found and what was expected.
+        /// Found and expected values.
         why: String,
     },
-    /// Something that this machine, build or file lacks.
+    /// A resource missing from this machine, build or file.
     Unavailable {
-        /// What was asked for.
+        /// The requested resource.
         what: String,
-        /// Why it can't be had, and what would help.
+        /// Why it is unavailable, and a remedy.
         why: String,
     },
     /// A call to a device driver failed.
     Device {
         /// The call.
         call: &'static str,
-        /// The driver's code.
+        /// The driver's error code.
         code: i64,
-        /// The driver's text.
+        /// The driver's message.
         text: String,
     },
-    /// Data came faster than a stage took them.
+    /// Data arrived faster than a stage processed them.
     Overrun {
         /// The stage that was too slow.
         stage: &'static str,
         /// Samples lost.
         lost: u64,
     },
-    /// The operating system refused a read or a write.
+    /// The operating system failed a file operation.
     Io {
         /// The file.
         path: PathBuf,
@@ -74,7 +74,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A [`Error::Parameter`] from anything printable.
+    /// Makes an [`Error::Parameter`] from any printable value.
     pub fn parameter(
         name: &'static str,
         value: impl fmt::Display,
@@ -83,7 +83,7 @@ impl Error {
         Self::Parameter { name, value: value.to_string(), rule: rule.into() }
     }
 
-    /// A [`Error::Format`] at a byte of a file.
+    /// Makes an [`Error::Format`] at a byte of a file.
     pub fn format(
         path: impl Into<PathBuf>,
         field: impl Into<String>,
@@ -93,26 +93,26 @@ impl Error {
         Self::Format { path: path.into(), field: field.into(), offset, why: why.into() }
     }
 
-    /// A [`Error::Io`] of a file.
+    /// Makes an [`Error::Io`] for a file.
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), source }
     }
 
-    /// A read of a file that ended because the user asked to stop.
+    /// Makes the error of a read that ended because the user asked to stop.
     ///
-    /// Its kind is not `Interrupted`: the standard library repeats such reads.
+    /// Its kind is not `Interrupted`, because the standard library retries such reads.
     pub fn stopped(path: impl Into<PathBuf>) -> Self {
         Self::io(path, std::io::Error::other(Stopped))
     }
 
-    /// Returns whether it says only that the user asked to stop ([`Error::stopped`]).
+    /// Returns whether it is [`Error::stopped`].
     pub fn is_stop(&self) -> bool {
         let Self::Io { source, .. } = self else { return false };
         source.get_ref().is_some_and(|inner| inner.is::<Stopped>())
     }
 }
 
-/// What a read gives that ended because the user asked to stop: the inner error of an [`std::io::Error`].
+/// Inner error of the [`std::io::Error`] of a read that ended because the user asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -131,7 +131,7 @@ impl fmt::Display for Error {
                 write!(f, "{what} has length {actual}, expected {expected}")
             }
             Self::Parameter { name, value, rule } => write!(f, "{name} is {value}, but {rule}"),
-            // Formats without bytes of their own to name (HDF5, text) name the object alone.
+            // Offset 0: the format (HDF5, text) has no byte offset to report.
             Self::Format { path, field, offset: 0, why } => {
                 write!(f, "{}: {field}: {why}", path.display())
             }

@@ -1,4 +1,4 @@
-//! Sample encodings, and borrowed samples of a filterbank: axes time, channel.
+//! Sample encodings and borrowed filterbank samples: axes time, channel.
 //!
 //! Invariant: sub-byte samples are packed least significant first, wider ones are little endian.
 //! Readers of formats that differ bring their bytes into this order.
@@ -6,14 +6,14 @@
 use crate::error::Result;
 use crate::view::check_length;
 
-/// How one real sample is stored.
+/// Storage of one real sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Unsigned, 8 to a byte, the first in the least significant bit.
+    /// Unsigned, 8 per byte, the first in the least significant bit.
     U1,
-    /// Unsigned, 4 to a byte, the first in the least significant bits.
+    /// Unsigned, 4 per byte, the first in the least significant bits.
     U2,
-    /// Unsigned, 2 to a byte, the first in the low nibble.
+    /// Unsigned, 2 per byte, the first in the low nibble.
     U4,
     /// Unsigned byte.
     U8,
@@ -32,7 +32,7 @@ impl Encoding {
     pub const ALL: [Self; 8] =
         [Self::U1, Self::U2, Self::U4, Self::U8, Self::I8, Self::U16, Self::I16, Self::F32];
 
-    /// Bits in one sample.
+    /// Returns the bits per sample.
     pub const fn bits(self) -> usize {
         match self {
             Self::U1 => 1,
@@ -44,7 +44,7 @@ impl Encoding {
         }
     }
 
-    /// Smallest and largest value; `None` for floats.
+    /// Returns the smallest and largest value; `None` for floats.
     pub const fn range(self) -> Option<(i32, i32)> {
         match self {
             Self::U1 => Some((0, 1)),
@@ -58,14 +58,14 @@ impl Encoding {
         }
     }
 
-    /// Bytes in a row of `channels` samples; a row that ends within a byte has none.
+    /// Returns the bytes in a row of `channels` samples; `None` if the row ends within a byte.
     pub const fn row_bytes(self, channels: usize) -> Option<usize> {
         let bits = channels * self.bits();
         if bits.is_multiple_of(8) { Some(bits / 8) } else { None }
     }
 }
 
-/// Borrowed filterbank samples: axes time, channel; rows are whole bytes.
+/// Borrowed filterbank samples: axes time, channel; each row is a whole number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples<'a> {
     bytes: &'a [u8],
@@ -75,7 +75,7 @@ pub struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    /// A view of `times` rows of `channels` samples.
+    /// Makes a view of `times` rows of `channels` samples.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless `bytes` holds exactly that many whole-byte rows.
@@ -86,7 +86,7 @@ impl<'a> Samples<'a> {
         Ok(Self { bytes, encoding, times, channels })
     }
 
-    /// Unsigned bytes, one a sample.
+    /// Makes a view of unsigned bytes.
     ///
     /// # Errors
     /// As [`Samples::new`].
@@ -94,7 +94,7 @@ impl<'a> Samples<'a> {
         Self::new(values, Encoding::U8, times, channels)
     }
 
-    /// Single-precision floats (on a little-endian machine).
+    /// Makes a view of single-precision floats (on a little-endian machine).
     ///
     /// # Errors
     /// As [`Samples::new`].
@@ -102,7 +102,7 @@ impl<'a> Samples<'a> {
         Self::new(bytemuck::cast_slice(values), Encoding::F32, times, channels)
     }
 
-    /// Signed 16-bit integers (on a little-endian machine).
+    /// Makes a view of signed 16-bit integers (on a little-endian machine).
     ///
     /// # Errors
     /// As [`Samples::new`].
@@ -110,50 +110,50 @@ impl<'a> Samples<'a> {
         Self::new(bytemuck::cast_slice(values), Encoding::I16, times, channels)
     }
 
-    /// How each sample is stored.
+    /// Returns the encoding.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// Samples in a row.
+    /// Returns the samples per row.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Bytes in a row.
+    /// Returns the bytes per row.
     pub fn row_bytes(&self) -> usize {
         self.channels * self.encoding.bits() / 8
     }
 
-    /// All rows' bytes.
+    /// Returns the bytes of all rows.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// One row's bytes.
+    /// Returns the bytes of one row.
     pub fn row(&self, time: usize) -> &'a [u8] {
         let bytes = self.row_bytes();
         &self.bytes[time * bytes..][..bytes]
     }
 
-    /// The rows `start .. start + times`.
+    /// Returns the rows `start .. start + times`.
     pub fn slice(&self, start: usize, times: usize) -> Self {
         let bytes = self.row_bytes();
         Self { bytes: &self.bytes[start * bytes..][..times * bytes], times, ..*self }
     }
 
-    /// One sample's value: slow and plain, for references and tests.
+    /// Returns one sample's value: slow, for references and tests.
     pub fn value(&self, time: usize, channel: usize) -> f64 {
         value(self.row(time), self.encoding, channel)
     }
 }
 
-/// The value of sample `index` of a packed row.
+/// Returns the value of sample `index` of a packed row.
 pub fn value(row: &[u8], encoding: Encoding, index: usize) -> f64 {
     let packed = |bits: usize| {
         let bit = index * bits;
@@ -174,8 +174,8 @@ pub fn value(row: &[u8], encoding: Encoding, index: usize) -> f64 {
     }
 }
 
-/// Stores `value` as sample `index` of a packed row, rounded to nearest (ties to even) and limited to
-/// what the encoding can hold.
+/// Stores `value` as sample `index` of a packed row, rounded to nearest (ties to even) and clipped to the encoding's
+/// range.
 pub fn set_value(row: &mut [u8], encoding: Encoding, index: usize, value: f64) {
     let Some((least, most)) = encoding.range() else {
         row[4 * index..][..4].copy_from_slice(&(value as f32).to_le_bytes());
@@ -194,12 +194,12 @@ pub fn set_value(row: &mut [u8], encoding: Encoding, index: usize, value: f64) {
     }
 }
 
-/// Unpacks one row to floats; `output` sets how many samples are taken.
+/// Unpacks the first `output.len()` samples of a row to floats.
 pub fn unpack_f32(row: &[u8], encoding: Encoding, output: &mut [f32]) {
     unpack_f32_inline(row, encoding, output);
 }
 
-/// Unpacks as [`unpack_f32`] does, with the vector instructions of the caller.
+/// Inlined [`unpack_f32`], compiled for the vector instructions of the caller.
 #[inline(always)]
 pub(crate) fn unpack_f32_inline(row: &[u8], encoding: Encoding, output: &mut [f32]) {
     match encoding {

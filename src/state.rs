@@ -1,4 +1,4 @@
-//! The state of stages as bytes: a run that was interrupted goes on from there with the same bits.
+//! Serialized state of processing stages: a resumed run continues with bit-identical results.
 //!
 //! Invariant: whatever the bytes hold, reading them gives an error at worst, and asks for no more memory than they have.
 
@@ -8,29 +8,29 @@ use num_complex::Complex;
 
 use crate::error::{Error, Result};
 
-/// Numbers of a state lie below this, so that sums of them do not overflow.
+/// Exclusive upper bound of numbers in a state, so that their sums do not overflow.
 pub(crate) const GREATEST: u64 = 1 << 60;
 
-/// A state in the making.
+/// Serializer of a state.
 #[derive(Clone, Debug, Default)]
 pub struct Saving {
     bytes: Vec<u8>,
 }
 
 impl Saving {
-    /// The bytes, with a checksum behind them.
+    /// Returns the bytes, followed by their checksum.
     pub fn finish(self) -> Vec<u8> {
         Self::sealed(self.bytes)
     }
 
-    /// Any bytes with their checksum behind them.
+    /// Appends a checksum to any bytes.
     pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
         let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
         bytes
     }
 
-    /// Begins the part of this name.
+    /// Begins a section with this name.
     pub fn part(&mut self, name: &str) {
         self.number(checksum(name.as_bytes()) % GREATEST);
     }
@@ -40,55 +40,55 @@ impl Saving {
         self.bytes.extend(number.to_le_bytes());
     }
 
-    /// Adds a number that may be missing.
+    /// Adds an optional number.
     pub fn maybe(&mut self, number: Option<u64>) {
         self.number(number.map_or(0, |number| number + 1));
     }
 
-    /// Adds flags, with their number.
+    /// Adds flags, preceded by their count.
     pub fn flags(&mut self, flags: impl ExactSizeIterator<Item = bool>) {
         self.number(flags.len() as u64);
         self.bytes.extend(flags.map(u8::from));
     }
 
-    /// Adds floats, with their number.
+    /// Adds `f64` values, preceded by their count.
     pub fn f64s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f64>) {
         self.number(values.len() as u64);
         values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
     }
 
-    /// Adds floats, with their number.
+    /// Adds `f32` values, preceded by their count.
     pub fn f32s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f32>) {
         self.number(values.len() as u64);
         values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
     }
 
-    /// Adds complex numbers, with their number.
+    /// Adds complex numbers, preceded by the count of their `f32` components.
     pub fn complex(&mut self, values: &[Complex<f32>]) {
         self.f32s(bytemuck::cast_slice::<_, f32>(values).iter());
     }
 
-    /// Adds complex numbers of double precision, with their number.
+    /// Adds double-precision complex numbers, preceded by the count of their `f64` components.
     pub fn complex64(&mut self, values: &[Complex<f64>]) {
         self.f64s(bytemuck::cast_slice::<_, f64>(values).iter());
     }
 }
 
-/// A state as it is read.
+/// Deserializer of a state.
 #[derive(Clone, Debug)]
 pub struct Saved<'a> {
     path: PathBuf,
-    /// The byte of the file at which the state begins.
+    /// Byte offset of the state in the file.
     origin: u64,
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Saved<'a> {
-    /// The state that [`Saving::finish`] made, read from a file at byte `origin`.
+    /// Opens the state that [`Saving::finish`] made, read from byte `origin` of a file.
     ///
     /// # Errors
-    /// [`Error::Format`] for bytes that are not those that were saved.
+    /// [`Error::Format`] if the checksum does not match.
     pub fn new(path: &Path, origin: u64, bytes: &'a [u8]) -> Result<Self> {
         let whole = Self { path: path.to_path_buf(), origin, bytes, at: 0 };
         let Some((bytes, sum)) = bytes.split_last_chunk::<8>() else {
@@ -100,7 +100,7 @@ impl<'a> Saved<'a> {
         Ok(Self { bytes, ..whole })
     }
 
-    /// An [`Error::Format`] at this place.
+    /// Makes an [`Error::Format`] at the current position.
     pub fn fault(&self, field: &str, why: String) -> Error {
         Error::format(
             &self.path,
@@ -119,10 +119,10 @@ impl<'a> Saved<'a> {
         Ok(&self.bytes[self.at - count..self.at])
     }
 
-    /// Begins the part of this name.
+    /// Reads the start of the section with this name.
     ///
     /// # Errors
-    /// [`Error::Format`] when another part stands here.
+    /// [`Error::Format`] if another section begins here.
     pub fn part(&mut self, name: &str) -> Result<()> {
         if self.number()? == checksum(name.as_bytes()) % GREATEST {
             return Ok(());
@@ -130,10 +130,10 @@ impl<'a> Saved<'a> {
         Err(self.fault(name, "another part found".into()))
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
-    /// [`Error::Format`] for one of 2^60 or more, or none.
+    /// [`Error::Format`] for 2^60 or more, or at the end of the bytes.
     pub fn number(&mut self) -> Result<u64> {
         let bytes = self.take(8)?;
         let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -143,10 +143,10 @@ impl<'a> Saved<'a> {
         Err(self.fault("number", format!("{number} found, expected less than {GREATEST}")))
     }
 
-    /// A number of at most `most`.
+    /// Reads a number of at most `most`.
     ///
     /// # Errors
-    /// [`Error::Format`] for a greater one, or none.
+    /// [`Error::Format`] for a greater one, or at the end of the bytes.
     pub fn at_most(&mut self, most: usize) -> Result<usize> {
         match self.number()? {
             number if number <= most as u64 => Ok(number as usize),
@@ -154,10 +154,10 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// Fails unless the next number is this.
+    /// Reads a number and fails unless it equals `expected`.
     ///
     /// # Errors
-    /// [`Error::Format`] for another number, or none.
+    /// [`Error::Format`] for another number, or at the end of the bytes.
     pub fn expect(&mut self, what: &str, expected: u64) -> Result<()> {
         match self.number()? {
             number if number == expected => Ok(()),
@@ -165,7 +165,7 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// A number that may be missing.
+    /// Reads an optional number.
     ///
     /// # Errors
     /// As [`Self::number`].
@@ -173,10 +173,10 @@ impl<'a> Saved<'a> {
         Ok(self.number()?.checked_sub(1))
     }
 
-    /// At most so many flags.
+    /// Reads at most `most` flags.
     ///
     /// # Errors
-    /// [`Error::Format`] for more, or what is no flag.
+    /// [`Error::Format`] for more, or a byte other than 0 and 1.
     pub fn flags(&mut self, most: usize) -> Result<Vec<bool>> {
         let count = self.at_most(most)?;
         let bytes = self.take(count)?;
@@ -186,7 +186,7 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// At most so many floats.
+    /// Reads at most `most` values.
     ///
     /// # Errors
     /// [`Error::Format`] for more.
@@ -196,10 +196,10 @@ impl<'a> Saved<'a> {
         Ok(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    /// As many floats as there is room for.
+    /// Reads exactly `to.len()` values.
     ///
     /// # Errors
-    /// [`Error::Format`] for another number of them.
+    /// [`Error::Format`] for another count.
     pub fn fill_f64(&mut self, to: &mut [f64]) -> Result<()> {
         self.expect("length", to.len() as u64)?;
         let bytes = self.take(to.len() * 8)?;
@@ -208,10 +208,10 @@ impl<'a> Saved<'a> {
         Ok(())
     }
 
-    /// As many floats as there is room for.
+    /// Reads exactly `to.len()` values.
     ///
     /// # Errors
-    /// [`Error::Format`] for another number of them.
+    /// [`Error::Format`] for another count.
     pub fn fill_f32(&mut self, to: &mut [f32]) -> Result<()> {
         self.expect("length", to.len() as u64)?;
         let bytes = self.take(to.len() * 4)?;
@@ -220,26 +220,26 @@ impl<'a> Saved<'a> {
         Ok(())
     }
 
-    /// As many complex numbers as there is room for.
+    /// Reads exactly `to.len()` complex numbers.
     ///
     /// # Errors
-    /// [`Error::Format`] for another number of them.
+    /// [`Error::Format`] for another count.
     pub fn fill_complex(&mut self, to: &mut [Complex<f32>]) -> Result<()> {
         self.fill_f32(bytemuck::cast_slice_mut(to))
     }
 
-    /// As many complex numbers of double precision as there is room for.
+    /// Reads exactly `to.len()` double-precision complex numbers.
     ///
     /// # Errors
-    /// [`Error::Format`] for another number of them.
+    /// [`Error::Format`] for another count.
     pub fn fill_complex64(&mut self, to: &mut [Complex<f64>]) -> Result<()> {
         self.fill_f64(bytemuck::cast_slice_mut(to))
     }
 
-    /// Fails unless all was read.
+    /// Fails unless all bytes were read.
     ///
     /// # Errors
-    /// [`Error::Format`] when bytes are left.
+    /// [`Error::Format`] if bytes remain.
     pub fn end(&self) -> Result<()> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -248,7 +248,7 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// FNV-1a.
+/// Computes the FNV-1a hash.
 fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,4 +1,4 @@
-//! What the rooms of gravitational waves share: binaries and the waveforms that they make.
+//! Compact binaries and their gravitational waveforms, shared by the gravitational-wave modules.
 //!
 //! Invariant: a waveform's samples are finite and its peak is one of them.
 
@@ -6,7 +6,7 @@ use num_complex::Complex64;
 
 use crate::error::{Error, Result};
 
-/// Masses and aligned spins of a compact binary, as they are seen here (masses redshifted).
+/// Detector-frame (redshifted) masses and aligned spins of a compact binary.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Binary {
     /// Mass of the first body, in solar masses.
@@ -20,17 +20,17 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// A binary without spins.
+    /// Makes a binary without spins.
     pub fn of_masses(mass1_msun: f64, mass2_msun: f64) -> Self {
         Self { mass1_msun, mass2_msun, ..Self::default() }
     }
 
-    /// Sum of the masses, in solar masses.
+    /// Returns the sum of the masses, in solar masses.
     pub fn total_mass_msun(&self) -> f64 {
         self.mass1_msun + self.mass2_msun
     }
 
-    /// Chirp mass `(m1 m2)^(3/5) / (m1 + m2)^(1/5)`, in solar masses.
+    /// Returns the chirp mass `(m1 m2)^(3/5) / (m1 + m2)^(1/5)`, in solar masses.
     pub fn chirp_mass_msun(&self) -> f64 {
         (self.mass1_msun * self.mass2_msun).powf(0.6) / self.total_mass_msun().powf(0.2)
     }
@@ -39,28 +39,28 @@ impl Binary {
 /// A gravitational wave `h = h_plus - i h_cross` as a series of samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waveform {
-    /// What it is called in tables and files.
+    /// Name in tables and files.
     pub name: String,
-    /// The binary that makes it, where known.
+    /// The source, when known.
     pub binary: Option<Binary>,
-    /// The approximant that made it, such as IMRPhenomD, where known.
+    /// Approximant, such as IMRPhenomD, when known.
     pub approximant: Option<String>,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
-    /// `h_plus - i h_cross` of a source seen face on from [`Self::distance_mpc`]; the phase is unwound by time.
+    /// `h_plus - i h_cross` of a face-on source at [`Self::distance_mpc`]; the phase is continuous in time.
     pub samples: Vec<Complex64>,
-    /// Index of the sample at which `|h|` is greatest: the event's time.
+    /// Index of the sample with the largest `|h|`: the event time.
     pub peak: usize,
     /// Distance of the source, in Mpc.
     pub distance_mpc: f64,
 }
 
 impl Waveform {
-    /// A waveform with its peak found, of an approximant that is not known.
+    /// Makes a waveform of an unknown approximant and finds its peak.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when it has no sample, one that is not finite, or nothing but zeros, or when the rate
-    /// or the distance is not above 0.
+    /// [`Error::Parameter`] if it has no sample, a non-finite sample or only zeros, or if the rate or the distance is
+    /// not above 0.
     pub fn new(
         name: impl Into<String>,
         binary: Option<Binary>,
@@ -94,7 +94,7 @@ impl Waveform {
         }
     }
 
-    /// Length in seconds.
+    /// Returns the length in seconds.
     pub fn duration_s(&self) -> f64 {
         self.samples.len() as f64 / f64::from(self.rate_hz)
     }

@@ -1,4 +1,4 @@
-//! Physical constants with their sources, and the band: where each channel lies on the sky.
+//! Physical constants with their sources, frequency bands and times.
 //!
 //! Invariant: frequencies are in Hz and times in seconds, unless a name says otherwise.
 
@@ -25,16 +25,16 @@ pub const SECONDS_PER_YEAR: f64 = 365.25 * SECONDS_PER_DAY;
 /// Hertz in a megahertz.
 pub const HZ_PER_MHZ: f64 = 1e6;
 
-/// The lowest frequency that a channel's centre may have, in Hz.
+/// Lowest accepted channel centre, in Hz.
 pub const MIN_FREQUENCY_HZ: f64 = 1.0;
 
-/// The highest frequency that a channel's centre may have, in Hz.
+/// Highest accepted channel centre, in Hz.
 pub const MAX_FREQUENCY_HZ: f64 = 1e18;
 
-/// The largest number of channels that a band may have.
+/// Largest accepted number of channels in a band.
 pub const MAX_CHANNELS: usize = 1 << 20;
 
-/// Delay of `frequency_hz` behind `reference_hz` at a dispersion measure, in seconds.
+/// Returns the dispersion delay of `frequency_hz` relative to `reference_hz`, in seconds.
 ///
 /// `delay(f, DM) = K DM (f^-2 - f_ref^-2)`, f in MHz; negative above the reference.
 ///
@@ -46,7 +46,7 @@ pub fn dispersion_delay_s(dm: f64, frequency_hz: f64, reference_hz: f64, dm_cons
     dm_constant * dm * (1.0 / (frequency * frequency) - 1.0 / (reference * reference))
 }
 
-/// The centres of a recording's channels, in the order in which they were recorded.
+/// Channel centres of a recording, in recorded order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
     centres_hz: Vec<f64>,
@@ -54,11 +54,11 @@ pub struct Band {
 }
 
 impl Band {
-    /// A band of equal steps: `first_mhz` is the centre of channel 0, `step_mhz` may be negative.
+    /// Makes a band of equal steps: `first_mhz` is the centre of channel 0; `step_mhz` may be negative.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for 0 or more than [`MAX_CHANNELS`] channels, a frequency outside
-    /// [`MIN_FREQUENCY_HZ`] to [`MAX_FREQUENCY_HZ`], or a step of 0.
+    /// [`Error::Parameter`] for 0 or more than [`MAX_CHANNELS`] channels, a frequency outside [`MIN_FREQUENCY_HZ`] to
+    /// [`MAX_FREQUENCY_HZ`], or a step of 0.
     pub fn uniform(first_mhz: f64, step_mhz: f64, channels: usize) -> Result<Self> {
         check_channels(channels)?;
         if !step_mhz.is_finite() || step_mhz == 0.0 {
@@ -69,7 +69,7 @@ impl Band {
         Self::from_centres(centres, step_mhz.abs() * HZ_PER_MHZ)
     }
 
-    /// A band from each channel's centre, in Hz.
+    /// Makes a band from each channel's centre, in Hz.
     ///
     /// # Errors
     /// As [`Band::uniform`].
@@ -87,22 +87,22 @@ impl Band {
         Ok(Self { centres_hz, channel_width_hz })
     }
 
-    /// Number of channels.
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.centres_hz.len()
     }
 
-    /// Centre of each channel in Hz, in recorded order.
+    /// Returns the centre of each channel in Hz, in recorded order.
     pub fn centres_hz(&self) -> &[f64] {
         &self.centres_hz
     }
 
-    /// Centre of channel 0 in MHz: a SIGPROC header's `fch1`.
+    /// Returns the centre of channel 0 in MHz: a SIGPROC header's `fch1`.
     pub fn fch1_mhz(&self) -> f64 {
         self.centres_hz[0] / HZ_PER_MHZ
     }
 
-    /// Mean step from channel to channel in MHz, negative in a descending band: `foff`.
+    /// Returns the mean step between channels in MHz, negative in a descending band: `foff`.
     pub fn foff_mhz(&self) -> f64 {
         let last = self.centres_hz.len() - 1;
         if last == 0 {
@@ -111,27 +111,27 @@ impl Band {
         (self.centres_hz[last] - self.centres_hz[0]) / (last as f64 * HZ_PER_MHZ)
     }
 
-    /// Width of one channel in Hz, positive.
+    /// Returns the width of a channel in Hz, positive.
     pub fn channel_width_hz(&self) -> f64 {
         self.channel_width_hz
     }
 
-    /// Highest channel centre in Hz: the reference of every dispersion delay.
+    /// Returns the highest channel centre in Hz: the reference of every dispersion delay.
     pub fn highest_hz(&self) -> f64 {
         self.centres_hz.iter().copied().fold(f64::MIN, f64::max)
     }
 
-    /// Lowest channel centre in Hz.
+    /// Returns the lowest channel centre in Hz.
     pub fn lowest_hz(&self) -> f64 {
         self.centres_hz.iter().copied().fold(f64::MAX, f64::min)
     }
 
-    /// Middle of the band in Hz.
+    /// Returns the middle of the band in Hz.
     pub fn centre_hz(&self) -> f64 {
         0.5 * (self.highest_hz() + self.lowest_hz())
     }
 
-    /// Width of the band in Hz, the outer channels' halves included.
+    /// Returns the width of the band in Hz, from edge to edge of the outer channels.
     pub fn bandwidth_hz(&self) -> f64 {
         self.highest_hz() - self.lowest_hz() + self.channel_width_hz
     }
@@ -145,81 +145,81 @@ fn check_channels(channels: usize) -> Result<()> {
     Ok(())
 }
 
-/// A moment in UTC, to better than a nanosecond.
+/// A time in UTC, to better than a nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Epoch {
     /// Whole days: the modified Julian day; 0 when unknown.
     pub day: i64,
-    /// Seconds since that day began.
+    /// Seconds since 0 h of the day.
     pub seconds: f64,
 }
 
 impl Epoch {
-    /// A moment, its seconds brought into its day.
+    /// Makes a time; carries whole days from `seconds` into `day`.
     pub fn new(day: i64, seconds: f64) -> Self {
         let days = (seconds / SECONDS_PER_DAY).floor();
         Self { day: day.saturating_add(days as i64), seconds: seconds - days * SECONDS_PER_DAY }
     }
 
-    /// From a modified Julian date, as exact as the number is.
+    /// Converts a modified Julian date, at the precision of `f64`.
     pub fn from_mjd(mjd: f64) -> Self {
         let day = mjd.floor();
         Self::new(day as i64, (mjd - day) * SECONDS_PER_DAY)
     }
 
-    /// The modified Julian date, exact to about a microsecond.
+    /// Returns the modified Julian date, exact to about a microsecond.
     pub fn mjd(&self) -> f64 {
         self.day as f64 + self.seconds / SECONDS_PER_DAY
     }
 
-    /// The moment so many seconds later.
+    /// Returns the time `seconds` later.
     pub fn plus_s(&self, seconds: f64) -> Self {
         Self::new(self.day, self.seconds + seconds)
     }
 
-    /// Seconds from `earlier` to this moment.
+    /// Returns the seconds since `earlier`.
     pub fn seconds_since(&self, earlier: &Self) -> f64 {
         self.day.saturating_sub(earlier.day) as f64 * SECONDS_PER_DAY
             + (self.seconds - earlier.seconds)
     }
 }
 
-/// A moment of GPS time, in whole nanoseconds since 1980-01-06T00:00:00 UTC; GPS time knows no leap seconds.
+/// GPS time, in whole nanoseconds since 1980-01-06T00:00:00 UTC; it has no leap seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gps {
-    /// Nanoseconds since the beginning of GPS time.
+    /// Nanoseconds since the GPS epoch.
     pub ns: i64,
 }
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const NS_PER_S: i64 = 1_000_000_000;
 
 impl Gps {
-    /// From GPS seconds, to the nearest nanosecond that the number can tell (about 0.1 us today).
+    /// Converts GPS seconds, at the precision of `f64` (about 0.1 us today).
     pub fn from_s(seconds: f64) -> Self {
         let whole = seconds.floor();
         Self { ns: whole as i64 * NS_PER_S + ((seconds - whole) * NS_PER_S as f64).round() as i64 }
     }
 
-    /// GPS seconds, exact to about 0.1 us.
+    /// Returns GPS seconds, exact to about 0.1 us.
     pub fn s(self) -> f64 {
         let (whole, part) = (self.ns.div_euclid(NS_PER_S), self.ns.rem_euclid(NS_PER_S));
         whole as f64 + part as f64 / NS_PER_S as f64
     }
 
-    /// The moment so many seconds later.
+    /// Returns the time `seconds` later.
     pub fn plus_s(self, seconds: f64) -> Self {
         Self { ns: self.ns.saturating_add((seconds * NS_PER_S as f64).round() as i64) }
     }
 
-    /// The time of sample number `sample` of a stream that begins at this moment.
+    /// Returns the time of sample `sample` of a stream that begins at this time.
     pub fn plus_samples(self, sample: i64, rate_hz: u32) -> Self {
         let ns = i128::from(sample) * i128::from(NS_PER_S);
         let rate = i128::from(rate_hz.max(1));
         Self { ns: self.ns + (ns + rate / 2).div_euclid(rate) as i64 }
     }
 
-    /// Seconds from `earlier` to this moment.
+    /// Returns the seconds since `earlier`.
     pub fn seconds_since(self, earlier: Self) -> f64 {
         (self.ns - earlier.ns) as f64 / NS_PER_S as f64
     }

@@ -1,4 +1,4 @@
-//! Borrowed views with named axes, and the one length check.
+//! Borrowed views with named axes, and the length check.
 //!
 //! Invariant: a view's buffer holds every element that its axes promise.
 
@@ -12,7 +12,7 @@ pub fn check_length(what: &'static str, expected: usize, actual: usize) -> Resul
     if expected == actual { Ok(()) } else { Err(Error::Shape { what, expected, actual }) }
 }
 
-/// Fails unless the system has so many bytes at once; `None` is more than can be counted.
+/// Fails unless `bytes` bytes can be allocated at once; `None` is a count that overflows.
 ///
 /// # Errors
 /// [`Error::Unavailable`] naming `what` and the bytes.
@@ -22,11 +22,11 @@ pub fn check_memory(what: &str, bytes: Option<usize>) -> Result<()> {
         why: format!("the system has no {bytes} bytes for it"),
     };
     let bytes = bytes.ok_or_else(|| missing("such number of".into()))?;
-    // Reserved and given back: nothing is written.
+    // Reserve and free: no page is touched.
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| missing(bytes.to_string()))
 }
 
-/// A plane of trial dispersion measures: axes dm, time; one row of `stride` elements a trial.
+/// A plane of trial dispersion measures: axes dm, time; one row of `stride` elements per trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a, T> {
     data: &'a [T],
@@ -36,7 +36,7 @@ pub struct Plane<'a, T> {
 }
 
 impl<'a, T> Plane<'a, T> {
-    /// A view of the first `times` elements of each of `dms` rows, `stride` elements apart.
+    /// Makes a view of the first `times` elements of each of `dms` rows, `stride` elements apart.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `data.len() == dms * stride` and `times <= stride`.
@@ -48,23 +48,23 @@ impl<'a, T> Plane<'a, T> {
         Ok(Self { data, dms, stride, times })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn dms(&self) -> usize {
         self.dms
     }
 
-    /// Valid elements in each row.
+    /// Returns the valid elements per row.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// The series of one trial.
+    /// Returns the series of one trial.
     pub fn row(&self, dm: usize) -> &'a [T] {
         &self.data[dm * self.stride..][..self.times]
     }
 }
 
-/// A plane to be written: axes dm, time; one row of `stride` elements a trial.
+/// A writable plane: axes dm, time; one row of `stride` elements per trial.
 #[derive(Debug)]
 pub struct PlaneMut<'a, T> {
     data: &'a mut [T],
@@ -73,7 +73,7 @@ pub struct PlaneMut<'a, T> {
 }
 
 impl<'a, T> PlaneMut<'a, T> {
-    /// A writable view of `dms` rows of `stride` elements.
+    /// Makes a writable view of `dms` rows of `stride` elements.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `data.len() == dms * stride`.
@@ -82,36 +82,36 @@ impl<'a, T> PlaneMut<'a, T> {
         Ok(Self { data, dms, stride })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn dms(&self) -> usize {
         self.dms
     }
 
-    /// Elements from one row to the next: the most that a row can hold.
+    /// Returns the elements from one row to the next: the capacity of a row.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// One trial's row, all `stride` elements of it.
+    /// Returns one trial's row, all `stride` elements.
     pub fn row_mut(&mut self, dm: usize) -> &mut [T] {
         &mut self.data[dm * self.stride..][..self.stride]
     }
 
-    /// The whole buffer, rows one behind another.
+    /// Returns the whole buffer of consecutive rows.
     pub fn data_mut(&mut self) -> &mut [T] {
         self.data
     }
 
-    /// The same plane, borrowed for a shorter time.
+    /// Reborrows the plane for a shorter lifetime.
     pub fn reborrow(&mut self) -> PlaneMut<'_, T> {
         PlaneMut { data: self.data, dms: self.dms, stride: self.stride }
     }
 }
 
-/// How far a stage came in one call.
+/// Progress of a stage in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Input times taken; a stage takes all that it is given unless its output is full.
+    /// Input times consumed; a stage consumes all its input unless its output is full.
     pub consumed: usize,
     /// Output times written.
     pub produced: usize,

@@ -1,4 +1,4 @@
-//! Voltage encodings, and borrowed voltages of many streams: axes stream, time.
+//! Voltage encodings and borrowed voltages of many streams: axes stream, time.
 //!
 //! Invariant: each stream's samples are contiguous; sub-byte real samples are packed least significant
 //! first, a complex sample is (real, imaginary), wide values are little endian. Readers of formats
@@ -12,32 +12,32 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 pub use block::VoltageBlock;
 
-/// The outer level of optimally sampled 2-bit voltages, in units of the inner one.
+/// Outer quantization level of optimally sampled 2-bit voltages, in units of the inner level.
 ///
 /// # Source
-/// Cooper 1970, Aust. J. Phys. 23, 521: thresholds at 0.9816 sigma; to 7 digits as VLBI software has it.
+/// Cooper 1970, Aust. J. Phys. 23, 521: thresholds at 0.9816 sigma; 7 digits, as in VLBI software.
 pub const TWO_BIT_HIGH: f32 = 3.316_505;
 
-/// How one sample of a voltage is stored.
+/// Storage of one voltage sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VoltageEncoding {
-    /// Complex, one byte: real part in the high nibble, imaginary in the low, two's complement.
+    /// Complex, one byte: real part in the high nibble, imaginary part in the low, two's complement.
     Complex4,
     /// Complex, two signed bytes.
     Complex8,
-    /// Complex, two unsigned bytes, 128 means 0.
+    /// Complex, two unsigned bytes; 128 is 0.
     ComplexOffset8,
     /// Complex, two signed 16-bit integers.
     Complex16,
     /// Complex, two single-precision floats.
     ComplexF32,
-    /// Real, 4 to a byte, codes 0 to 3: the levels -[`TWO_BIT_HIGH`], -1, 1, [`TWO_BIT_HIGH`].
+    /// Real, 4 per byte, codes 0 to 3: the quantization levels -[`TWO_BIT_HIGH`], -1, 1, [`TWO_BIT_HIGH`].
     Real2,
-    /// Real, 2 to a byte, two's complement nibbles.
+    /// Real, 2 per byte, two's complement nibbles.
     Real4,
     /// Real, a signed byte.
     Real8,
-    /// Real, an unsigned byte, 128 means 0.
+    /// Real, an unsigned byte; 128 is 0.
     RealOffset8,
     /// Real, a signed 16-bit integer.
     Real16,
@@ -61,7 +61,7 @@ impl VoltageEncoding {
         Self::RealF32,
     ];
 
-    /// Whether samples are complex.
+    /// Returns whether samples are complex.
     pub const fn is_complex(self) -> bool {
         matches!(
             self,
@@ -73,7 +73,7 @@ impl VoltageEncoding {
         )
     }
 
-    /// Bits of one sample, both parts of a complex one.
+    /// Returns the bits per sample, both parts of a complex one included.
     pub const fn sample_bits(self) -> usize {
         match self {
             Self::Real2 => 2,
@@ -85,12 +85,12 @@ impl VoltageEncoding {
         }
     }
 
-    /// Bits of one real number: what a header calls the bits of a sample.
+    /// Returns the bits per real number: a header's bits per sample.
     pub const fn bits(self) -> usize {
         if self.is_complex() { self.sample_bits() / 2 } else { self.sample_bits() }
     }
 
-    /// Fewest samples that fill whole bytes: 4, 2 or 1.
+    /// Returns the smallest number of samples that fill whole bytes: 4, 2 or 1.
     pub const fn samples_per_byte(self) -> usize {
         match self {
             Self::Real2 => 4,
@@ -99,12 +99,13 @@ impl VoltageEncoding {
         }
     }
 
-    /// Bytes of `times` samples; the last byte may be filled in part.
+    /// Returns the bytes of `times` samples; the last byte may be partly filled.
     pub const fn bytes(self, times: usize) -> usize {
         (times * self.sample_bits()).div_ceil(8)
     }
 
-    /// The byte that, repeated, stands for 0 (for 2 bits, which have no 0: the levels 1, 1, -1, -1).
+    /// Returns the byte that, repeated, encodes zeros. 2-bit samples have no 0: their byte has the levels 1, 1, -1,
+    /// -1.
     pub const fn zero_byte(self) -> u8 {
         match self {
             Self::ComplexOffset8 | Self::RealOffset8 => 0x80,
@@ -114,7 +115,7 @@ impl VoltageEncoding {
     }
 }
 
-/// The value of sample `index` of a stream: slow and plain, for references and tests.
+/// Returns the value of sample `index` of a stream: slow, for references and tests.
 pub fn voltage(row: &[u8], encoding: VoltageEncoding, index: usize) -> Complex<f64> {
     let real = |value: f64| Complex::new(value, 0.0);
     let signed = |at: usize| f64::from(row[at] as i8);
@@ -122,7 +123,7 @@ pub fn voltage(row: &[u8], encoding: VoltageEncoding, index: usize) -> Complex<f
     let short = |at: usize| f64::from(i16::from_le_bytes([row[at], row[at + 1]]));
     let float =
         |at: usize| f64::from(f32::from_le_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]]));
-    // A nibble moved to the top of a byte brings its sign; the shift back repeats it.
+    // An arithmetic shift right sign-extends the high nibble.
     let high = |byte: u8| f64::from((byte as i8) >> 4);
     let low = |byte: u8| high(byte << 4);
     match encoding {
@@ -147,7 +148,7 @@ pub fn voltage(row: &[u8], encoding: VoltageEncoding, index: usize) -> Complex<f
     }
 }
 
-/// Borrowed voltages: axes stream, time; one row of bytes a stream, `stride` bytes apart.
+/// Borrowed voltages: axes stream, time; one row of bytes per stream, `stride` bytes apart.
 ///
 /// Streams are in the order antenna, recorded channel, polarization.
 #[derive(Clone, Copy, Debug)]
@@ -160,11 +161,11 @@ pub struct Voltages<'a> {
 }
 
 impl<'a> Voltages<'a> {
-    /// A view of the first `times` samples of each of `streams` rows, which begin `stride` bytes apart.
+    /// Makes a view of the first `times` samples of each of `streams` rows, which begin `stride` bytes apart.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `times` fill whole bytes and fit into `stride`, and `bytes` reaches to
-    /// the end of the last row.
+    /// [`Error::Shape`] unless `times` fill whole bytes and fit into `stride`, and `bytes` reaches to the end of the
+    /// last row.
     pub fn new(
         bytes: &'a [u8],
         encoding: VoltageEncoding,
@@ -185,7 +186,7 @@ impl<'a> Voltages<'a> {
         Ok(Self { bytes, encoding, streams, stride, times })
     }
 
-    /// One stream that fills the buffer.
+    /// Makes a view of one stream that fills the buffer.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `bytes` holds whole samples.
@@ -195,30 +196,30 @@ impl<'a> Voltages<'a> {
         Self::new(bytes, encoding, 1, bytes.len(), times)
     }
 
-    /// How each sample is stored.
+    /// Returns the encoding.
     pub fn encoding(&self) -> VoltageEncoding {
         self.encoding
     }
 
-    /// Number of streams.
+    /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.streams
     }
 
-    /// Samples of each stream.
+    /// Returns the samples per stream.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// One stream's bytes.
+    /// Returns the bytes of one stream.
     pub fn row(&self, stream: usize) -> &'a [u8] {
         &self.bytes[stream * self.stride..][..self.encoding.bytes(self.times)]
     }
 
-    /// The samples `start .. start + times` of every stream.
+    /// Returns the samples `start .. start + times` of every stream.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they begin or end within a byte, or lie outside.
+    /// [`Error::Shape`] if they begin or end within a byte, or are out of range.
     pub fn slice(&self, start: usize, times: usize) -> Result<Self> {
         let whole = start.next_multiple_of(self.encoding.samples_per_byte());
         check_length("start of a slice, in whole bytes", whole, start)?;
@@ -230,7 +231,7 @@ impl<'a> Voltages<'a> {
         Self::new(bytes, self.encoding, self.streams, self.stride, times)
     }
 
-    /// One sample's value: slow and plain, for references and tests.
+    /// Returns one sample's value: slow, for references and tests.
     pub fn value(&self, stream: usize, time: usize) -> Complex<f64> {
         voltage(self.row(stream), self.encoding, time)
     }

@@ -1,17 +1,17 @@
-//! Antennas, where they stand, and the reference point of their array.
+//! Antenna positions and the array's reference point.
 
 use sofars::coords::{gc2gd, gd2gc};
 
 use super::vector::{Matrix, Vector, length, minus, rotate, rotate_back};
 use crate::error::{Error, Result};
 
-/// SOFA's number of the ellipsoid WGS84.
+/// SOFA's identifier of the WGS84 ellipsoid.
 const WGS84: i32 = 1;
 
-/// Nothing that observes from the ground is farther from the Earth's centre, in m.
+/// Largest plausible distance of a ground antenna from the Earth's centre, in m.
 const FARTHEST_M: f64 = 1e8;
 
-/// Nothing that observes from the ground is nearer to the Earth's centre, in m.
+/// Smallest plausible distance of a ground antenna from the Earth's centre, in m.
 const NEAREST_M: f64 = 6e6;
 
 /// An antenna.
@@ -19,15 +19,15 @@ const NEAREST_M: f64 = 6e6;
 pub struct Antenna {
     /// Its name.
     pub name: String,
-    /// Its number, as files of visibilities have it.
+    /// Antenna number in visibility files.
     pub number: i64,
-    /// Its position in the ITRF: geocentric, x towards longitude 0, z towards the north pole.
+    /// Position in the ITRF: geocentric, x towards longitude 0, z towards the north pole.
     pub itrf_m: [f64; 3],
-    /// Its dish's diameter, when known.
+    /// Diameter of the dish, when known.
     pub diameter_m: Option<f64>,
 }
 
-/// A place on the ellipsoid WGS84.
+/// Position on the WGS84 ellipsoid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
     /// Longitude, east positive.
@@ -43,14 +43,14 @@ pub struct Location {
 pub struct Array {
     /// Its name.
     pub name: String,
-    /// Its antennas, one at least.
+    /// Its antennas, at least one.
     pub antennas: Vec<Antenna>,
     /// The reference point in the ITRF.
     pub reference_itrf_m: [f64; 3],
 }
 
 impl Location {
-    /// The place of a point in the ITRF.
+    /// Converts a position in the ITRF.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a point that is not near the Earth's surface.
@@ -64,11 +64,11 @@ impl Location {
         Ok(Self { longitude_deg, latitude_deg, height_m })
     }
 
-    /// The point in the ITRF.
+    /// Returns the position in the ITRF.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a longitude outside -360 to 360 degrees, a latitude outside -90 to 90, or
-    /// a height that is not near the Earth's surface.
+    /// [`Error::Parameter`] for a longitude outside -360 to 360 degrees, a latitude outside -90 to 90, or a height
+    /// that is not near the Earth's surface.
     /// # Source
     /// SOFA's `gd2gc`.
     pub fn itrf_m(&self) -> Result<[f64; 3]> {
@@ -90,7 +90,7 @@ impl Location {
             .map_err(refused)
     }
 
-    /// Rows: the unit vectors east, north and up in the ITRF.
+    /// Returns the unit vectors east, north and up in the ITRF, as rows.
     pub(super) fn axes(&self) -> Matrix {
         let (sin_lon, cos_lon) = self.longitude_deg.to_radians().sin_cos();
         let (sin_lat, cos_lat) = self.latitude_deg.to_radians().sin_cos();
@@ -101,7 +101,7 @@ impl Location {
         ]
     }
 
-    /// A point in the ITRF from metres east, north and up of this place.
+    /// Converts metres east, north and up of this location to the ITRF.
     ///
     /// # Errors
     /// As [`Location::itrf_m`].
@@ -112,10 +112,10 @@ impl Location {
 }
 
 impl Array {
-    /// An array from positions in the ITRF; without a reference point, the antennas' mean is it.
+    /// Makes an array from positions in the ITRF. The default reference point is the antennas' mean.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for no antenna, two of one name or number, or a position that is not near the
+    /// [`Error::Parameter`] for no antenna, two with the same name or number, or a position that is not near the
     /// Earth's surface.
     pub fn from_itrf(
         name: &str,
@@ -137,8 +137,8 @@ impl Array {
         Ok(Self { name: name.to_string(), antennas, reference_itrf_m })
     }
 
-    /// An array from metres east, north and up of a place, which is its reference point; antennas are
-    /// numbered from 0.
+    /// Makes an array from metres east, north and up of `location`, the reference point. Antennas are numbered from
+    /// 0.
     ///
     /// # Errors
     /// As [`Array::from_itrf`] and [`Location::itrf_m`].
@@ -155,7 +155,7 @@ impl Array {
         Self::from_itrf(name, antennas?, Some(location.itrf_m()?))
     }
 
-    /// Where the reference point is.
+    /// Returns the location of the reference point.
     ///
     /// # Errors
     /// As [`Location::from_itrf`].
@@ -163,10 +163,10 @@ impl Array {
         Location::from_itrf(self.reference_itrf_m)
     }
 
-    /// Metres east, north and up of the reference point.
+    /// Returns an antenna's position in metres east, north and up of the reference point.
     ///
     /// # Errors
-    /// As [`Array::location`], and [`Error::Shape`] for an antenna that is not there.
+    /// As [`Array::location`], and [`Error::Shape`] for an index out of range.
     pub fn enu_m(&self, index: usize) -> Result<[f64; 3]> {
         let missing =
             || Error::Shape { what: "antenna", expected: self.antennas.len(), actual: index };
@@ -174,12 +174,12 @@ impl Array {
         Ok(rotate(&self.location()?.axes(), &minus(&antenna.itrf_m, &self.reference_itrf_m)))
     }
 
-    /// The antenna of a name.
+    /// Returns the index of the antenna with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.antennas.iter().position(|antenna| antenna.name == name)
     }
 
-    /// Each antenna's vector from the reference point, ITRF.
+    /// Returns each antenna's vector from the reference point, ITRF.
     pub(super) fn offsets_m(&self) -> Vec<Vector> {
         let offset = |antenna: &Antenna| minus(&antenna.itrf_m, &self.reference_itrf_m);
         self.antennas.iter().map(offset).collect()

@@ -1,4 +1,4 @@
-//! Delays over an observation, as polynomials of the time.
+//! Antenna delays over an observation, as piecewise polynomials of time.
 
 use super::frame::Direction;
 use super::orientation::Dut1;
@@ -7,73 +7,73 @@ use super::time::{Tai, tai_utc_s};
 use crate::error::{Error, Result};
 use crate::units::Epoch;
 
-/// Coefficients of each polynomial: degree 5.
+/// Coefficients per polynomial: degree 5.
 const TERMS: usize = 6;
 
-/// Longest piece, in seconds.
+/// Longest polynomial piece, in seconds.
 const LONGEST_PIECE_S: f64 = 480.0;
 
-/// Shortest time over which a polynomial is fitted, in seconds, however short its piece is: so that it can
-/// be trusted a little outside.
+/// Shortest fitted interval, in seconds, also for a shorter piece, so that the polynomial stays valid slightly
+/// outside it.
 const SHORTEST_FIT_S: f64 = 60.0;
 
-/// Pieces end at midnight, where the Earth's tabulated turning has a corner, unless one would be shorter
-/// than this, in seconds.
+/// Shortest piece, in seconds. Pieces end at midnight, where the interpolated Earth orientation has a corner, unless
+/// a shorter piece would result.
 const SLIVER_S: f64 = 1.0;
 
 /// Longest observation, in seconds: a hundred days.
 const LONGEST_S: f64 = 8.64e6;
 
-/// The most bytes of all antennas' pieces: twenty days of 4096 antennas.
+/// Maximum bytes of all antennas' pieces: twenty days of 4096 antennas.
 const MOST_BYTES: usize = 1 << 30;
 
-/// To what the delays refer.
+/// Reference direction of the delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PhaseCentre {
-    /// A direction on the sky, tracked.
+    /// A tracked direction on the sky.
     Source(Direction),
-    /// The zenith of the reference point: the delays don't change.
+    /// The zenith of the reference point: constant delays.
     Zenith,
-    /// Nothing: no delays but the cables'.
+    /// No geometric delays, only cable delays.
     Unphased,
 }
 
-/// One antenna's delay over a stretch of time.
+/// Delay of one antenna over an interval.
 ///
 /// `delay(t) = c_0 + c_1 t + c_2 t^2 ...`, t in seconds of elapsed time since `start`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayPolynomial {
-    /// Where t is 0.
+    /// Time at which t is 0.
     pub start: Epoch,
-    /// The stretch's length.
+    /// Length of the interval.
     pub length_s: f64,
     /// Coefficients in s, s/s, s/s^2 ...
     pub coefficients: [f64; TERMS],
 }
 
 impl DelayPolynomial {
-    /// The delay in seconds at `seconds` after the start.
+    /// Returns the delay in seconds at `seconds` after the start.
     pub fn at(&self, seconds: f64) -> f64 {
         self.coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * seconds + coefficient)
     }
 
-    /// The delay's change in seconds a second.
+    /// Returns the delay rate, in seconds per second.
     pub fn rate(&self, seconds: f64) -> f64 {
         let terms = self.coefficients.iter().enumerate().skip(1).rev();
         terms.fold(0.0, |sum, (power, coefficient)| sum * seconds + power as f64 * coefficient)
     }
 }
 
-/// Each antenna's delay over an observation: pieces of up to 480 s, one polynomial each.
+/// Delays of all antennas over an observation: pieces of at most 480 s, one polynomial each.
 ///
 /// # Numerics
-/// Within 1e-13 s of the delays that [`Sky`] gives, for antennas up to the Earth's diameter from the
-/// reference; and as far as a second before the start and after the end.
+/// Within 1e-13 s of the delays that [`Sky`] computes, for antennas up to the Earth's diameter from the reference,
+/// from a second before the start to a second after the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelayModel {
     start: Epoch,
     length_s: f64,
-    /// Each piece's start, in seconds of elapsed time since `start`.
+    /// Start of each piece, in seconds of elapsed time since `start`.
     starts_s: Vec<f64>,
     /// Axes antenna, piece.
     pieces: Vec<Vec<DelayPolynomial>>,
@@ -82,13 +82,12 @@ pub struct DelayModel {
 impl DelayModel {
     /// Fits an observation from `start` over `length_s` seconds of elapsed time.
     ///
-    /// `cables_s` are fixed delays that each antenna's own adds to: one an antenna, or none.
+    /// `cables_s` are fixed delays added to each antenna's geometric delay: one per antenna, or none.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a length that is not above 0 and at most a hundred days (less for more
-    /// than about 800 antennas: all pieces take a gibibyte at most), for a given UT1 - UTC if a leap second
-    /// lies within; [`Error::Shape`] for another number of cable delays; and
-    /// as [`Sky::frame`].
+    /// [`Error::Parameter`] for a length that is not above 0 and at most a hundred days (less for more than about 800
+    /// antennas: all pieces take at most a gibibyte), or for a given UT1 - UTC if the observation contains a leap
+    /// second; [`Error::Shape`] for a wrong number of cable delays; and as [`Sky::frame`].
     pub fn fit(
         sky: &Sky,
         centre: PhaseCentre,
@@ -122,56 +121,56 @@ impl DelayModel {
         Ok(Self { start, length_s, starts_s, pieces })
     }
 
-    /// When the observation starts.
+    /// Returns the start of the observation.
     pub fn start(&self) -> Epoch {
         self.start
     }
 
-    /// The observation's length in seconds.
+    /// Returns the observation's length in seconds.
     pub fn length_s(&self) -> f64 {
         self.length_s
     }
 
-    /// Number of antennas.
+    /// Returns the number of antennas.
     pub fn antennas(&self) -> usize {
         self.pieces.len()
     }
 
-    /// An antenna's pieces, in order of time.
+    /// Returns an antenna's pieces, in order of time.
     pub fn polynomials(&self, antenna: usize) -> &[DelayPolynomial] {
         &self.pieces[antenna]
     }
 
-    /// An antenna's delay in seconds, `seconds` of elapsed time after the start; a little before the
-    /// start and after the end, the outer pieces go on.
+    /// Returns an antenna's delay in seconds, `seconds` of elapsed time after the start. The outer pieces extrapolate
+    /// slightly before the start and after the end.
     pub fn at(&self, antenna: usize, seconds: f64) -> f64 {
         let (piece, since) = self.piece(antenna, seconds);
         piece.at(since)
     }
 
-    /// The change of an antenna's delay in seconds a second.
+    /// Returns the rate of an antenna's delay, in seconds per second.
     pub fn rate(&self, antenna: usize, seconds: f64) -> f64 {
         let (piece, since) = self.piece(antenna, seconds);
         piece.rate(since)
     }
 
-    /// The piece for a moment, and the seconds since its start.
+    /// Returns the piece that covers a time, and the seconds since its start.
     fn piece(&self, antenna: usize, seconds: f64) -> (&DelayPolynomial, f64) {
         let index = self.starts_s.partition_point(|start| *start <= seconds).saturating_sub(1);
         (&self.pieces[antenna][index], seconds - self.starts_s[index])
     }
 }
 
-/// One piece in time, in seconds of elapsed time.
+/// Time interval of a piece, in seconds of elapsed time.
 struct Stretch {
-    /// Since the observation's start.
+    /// Start, since the observation's start.
     start_s: f64,
     length_s: f64,
-    /// Where the polynomial is fitted, since the piece's start.
+    /// Fitted interval, since the piece's start.
     fit_s: (f64, f64),
 }
 
-/// The pieces of an observation.
+/// Divides an observation into pieces.
 fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
     let mut stretches = Vec::new();
     let (mut at_s, mut day) = (0.0, origin.utc()?.day);
@@ -184,7 +183,7 @@ fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
         }
         let count = ((end_s - at_s) / LONGEST_PIECE_S).ceil().max(1.0);
         let piece_s = (end_s - at_s) / count;
-        // The fit is about the piece's middle, but within its day.
+        // Centre the fitted interval on the piece, but keep it within the day.
         let fit_s = piece_s.max(SHORTEST_FIT_S);
         for piece in 0..count as usize {
             let start_s = at_s + piece as f64 * piece_s;
@@ -221,14 +220,14 @@ fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Resul
     }
 }
 
-/// Each antenna's coefficients for one piece, from the delays between two times since its start.
+/// Fits each antenna's coefficients for one piece to the delays between two times since its start.
 fn fit_piece(
     sky: &Sky,
     centre: &PhaseCentre,
     from: &Tai,
     (first_s, last_s): (f64, f64),
 ) -> Result<Vec<[f64; TERMS]>> {
-    // Chebyshev's nodes: the error is spread evenly over the piece.
+    // Chebyshev nodes spread the error evenly over the piece.
     let nodes: [f64; TERMS] = std::array::from_fn(|k| {
         let angle = std::f64::consts::PI * (k as f64 + 0.5) / TERMS as f64;
         first_s + 0.5 * (last_s - first_s) * (1.0 - angle.cos())
@@ -241,7 +240,7 @@ fn fit_piece(
     Ok((0..sky.antennas()).map(antenna).collect())
 }
 
-/// The polynomial through values at nodes: Newton's divided differences, then powers.
+/// Interpolates values at nodes by Newton's divided differences, converted to powers.
 fn through(nodes: &[f64; TERMS], values: [f64; TERMS]) -> [f64; TERMS] {
     let mut differences = values;
     for order in 1..TERMS {
@@ -252,7 +251,7 @@ fn through(nodes: &[f64; TERMS], values: [f64; TERMS]) -> [f64; TERMS] {
     }
     let mut coefficients = [0.0; TERMS];
     for node in (0..TERMS).rev() {
-        // What is there times (t - node), plus the next difference.
+        // Horner step: multiply by (t - node), then add the next difference.
         for power in (0..TERMS).rev() {
             let lower = if power > 0 { coefficients[power - 1] } else { 0.0 };
             coefficients[power] = lower - nodes[node] * coefficients[power];

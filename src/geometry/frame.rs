@@ -1,4 +1,4 @@
-//! One moment: how the Earth stands and moves, and where a source appears from it.
+//! Orientation and motion of the Earth at one time, and the apparent direction of a source.
 
 use sofars::astro::{ab, ldsun};
 use sofars::consts::{AULT, DAYSEC};
@@ -15,13 +15,13 @@ use super::vector::{
 use crate::error::{Error, Result};
 use crate::units::SPEED_OF_LIGHT_M_S;
 
-/// The Earth's rate of rotation, radians a second.
+/// Angular velocity of the Earth, in radians per second.
 ///
 /// # Source
-/// SOFA, `pvtob`: 1.00273781191135448 turns a day of UT1.
+/// SOFA, `pvtob`: 1.00273781191135448 turns per day of UT1.
 const ROTATION_RAD_S: f64 = 1.002_737_811_911_354_5 * std::f64::consts::TAU / DAYSEC;
 
-/// How often [`Frame::direction`] puts its guess right; each step leaves a ten thousandth of the error.
+/// Iterations of [`Frame::direction`]; each reduces the error by a factor of ten thousand.
 const INVERSIONS: usize = 6;
 
 /// A direction on the sky: ICRS (J2000) right ascension and declination.
@@ -34,11 +34,10 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// A direction.
+    /// Makes a direction.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a right ascension outside -360 to 360 degrees or a declination outside
-    /// -90 to 90.
+    /// [`Error::Parameter`] for a right ascension outside -360 to 360 degrees or a declination outside -90 to 90.
     pub fn new(ra_deg: f64, dec_deg: f64) -> Result<Self> {
         if !(-360.0..=360.0).contains(&ra_deg) {
             let rule = "it must lie within -360 to 360";
@@ -51,12 +50,12 @@ impl Direction {
         Ok(Self { ra_deg, dec_deg })
     }
 
-    /// The unit vector, ICRS.
+    /// Returns the unit vector, ICRS.
     pub(super) fn vector(&self) -> Vector {
         s2c(self.ra_deg.to_radians(), self.dec_deg.to_radians())
     }
 
-    /// The unit vector from here along increasing declination, ICRS.
+    /// Returns the unit vector towards increasing declination, ICRS.
     pub(super) fn north(&self) -> Vector {
         let (sin_ra, cos_ra) = self.ra_deg.to_radians().sin_cos();
         let (sin_dec, cos_dec) = self.dec_deg.to_radians().sin_cos();
@@ -69,29 +68,29 @@ impl Direction {
     }
 }
 
-/// The Earth at one moment, seen from one place.
+/// State of the Earth at one time and one position.
 ///
-/// A source's way: ICRS, deflected by the Sun, aberrated by the place's whole velocity (the Earth's and
-/// its rotation's), turned by precession and nutation (IAU 2006/2000A), by the Earth's rotation (UT1) and
-/// by polar motion into the ITRF. No refraction, no parallax, no proper motion.
+/// Converts an ICRS direction to the ITRF: deflection by the Sun; aberration by the observer's total velocity (the
+/// Earth's orbit and rotation); precession and nutation (IAU 2006/2000A); the Earth's rotation (UT1); polar motion.
+/// Excludes refraction, parallax and proper motion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// GCRS to ITRF.
+    /// Rotation from GCRS to ITRF.
     rotation: Matrix,
-    /// The place's velocity towards the Sun's system, in units of the speed of light.
+    /// Velocity of the observer with respect to the solar system's barycentre, in units of the speed of light.
     velocity: Vector,
-    /// Unit vector from the Sun to the place, GCRS.
+    /// Unit vector from the Sun to the observer, GCRS.
     from_sun: Vector,
     /// Distance from the Sun in astronomical units.
     sun_distance_au: f64,
-    /// Greenwich apparent sidereal time, with the TIO's position, in radians.
+    /// Greenwich apparent sidereal time, including the TIO locator s', in radians.
     sidereal_rad: f64,
-    /// Vector from the solar system's barycentre to the place, in m, GCRS.
+    /// Vector from the solar system's barycentre to the observer, in m, GCRS.
     from_barycentre_m: Vector,
 }
 
 impl Frame {
-    /// The frame of a place (ITRF) at a moment.
+    /// Computes the frame of a position (ITRF) at a time.
     pub(super) fn new(place_itrf_m: &Vector, dut1: &Dut1, moment: &Tai) -> Result<Self> {
         let orientation = dut1.orientation(moment)?;
         let (tt, tt_part) = moment.terrestrial();
@@ -104,7 +103,7 @@ impl Frame {
         let [pole_x, pole_y] = orientation.pole;
         let rotation = c2tcio(&celestial, era, &pom00(pole_x, pole_y, locator));
 
-        // No place in the years that a moment may have lies outside the theory's range.
+        // `epv00` covers every year that `Tai` accepts.
         let (heliocentric, barycentric) = epv00(tt, tt_part)
             .ok_or_else(|| Error::parameter("time (MJD)", moment.mjd(), "SOFA refuses it"))?;
         let position = rotate_back(&rotation, place_itrf_m);
@@ -124,17 +123,17 @@ impl Frame {
         })
     }
 
-    /// Time that a source's plane wave takes from the place to the solar system's barycentre, in s.
+    /// Returns the time that a source's plane wave takes from the observer to the solar system's barycentre, in s.
     pub(super) fn light_time_to_barycentre_s(&self, source: &Direction) -> f64 {
         dot(&self.from_barycentre_m, &source.vector()) / SPEED_OF_LIGHT_M_S
     }
 
-    /// The unit vector to where a source appears, ITRF.
+    /// Returns the unit vector of a source's apparent direction, ITRF.
     pub fn itrf(&self, direction: &Direction) -> [f64; 3] {
         self.appear(&direction.vector())
     }
 
-    /// Where a unit vector (ICRS) appears, ITRF.
+    /// Converts a unit vector from the ICRS to the apparent direction in the ITRF.
     fn appear(&self, icrs: &Vector) -> Vector {
         let deflected = ldsun(*icrs, self.from_sun, self.sun_distance_au);
         let contraction = (1.0 - dot(&self.velocity, &self.velocity)).sqrt();
@@ -142,7 +141,7 @@ impl Frame {
         rotate(&self.rotation, &proper)
     }
 
-    /// The ICRS direction of a source that appears in the direction of a vector (ITRF).
+    /// Returns the ICRS direction of a source that appears in direction `itrf`.
     pub fn direction(&self, itrf: &[f64; 3]) -> Direction {
         let target = unit(itrf);
         let mut icrs = rotate_back(&self.rotation, &target);
@@ -153,10 +152,10 @@ impl Frame {
         Direction::from_vector(&icrs)
     }
 
-    /// Rows: the unit vectors u, v and w of a source, ITRF. w points to where it appears, v from there
-    /// along increasing ICRS declination, u to the east.
+    /// Returns the unit vectors u, v and w of a source, ITRF, as rows: w towards its apparent direction, v towards
+    /// increasing ICRS declination, u to the east.
     pub fn uvw_axes(&self, direction: &Direction) -> [[f64; 3]; 3] {
-        /// Half the arc over which north is found, in radians: short, and its difference exact enough.
+        /// Half the arc of the difference quotient for north, in radians: short, yet free of cancellation.
         const STEP: f64 = 1e-3;
         let (centre, north) = (direction.vector(), direction.north());
         let above = self.appear(&unit(&plus_scaled(&centre, STEP, &north)));
@@ -167,7 +166,7 @@ impl Frame {
         [cross(&v, &w), v, w]
     }
 
-    /// Greenwich apparent sidereal time in radians.
+    /// Returns Greenwich apparent sidereal time in radians.
     pub(super) fn sidereal_rad(&self) -> f64 {
         self.sidereal_rad
     }

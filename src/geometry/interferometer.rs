@@ -1,6 +1,6 @@
-//! Gravitational-wave interferometers: where they stand, how they answer to a wave, and when it reaches them.
+//! Gravitational-wave interferometers: positions, antenna patterns and arrival times.
 //!
-//! Right ascension and declination are used as the field's tools do: the hour angle is the Greenwich mean
+//! Right ascension and declination follow the convention of the field's tools: the hour angle is the Greenwich mean
 //! sidereal time of date less the right ascension, without precession, nutation, aberration or polar motion.
 
 use sofars::erst::gmst06;
@@ -10,7 +10,7 @@ use super::time::Tai;
 use super::vector::{Matrix, Vector, dot, length, minus, rotate};
 use crate::units::{Gps, SECONDS_PER_DAY, SPEED_OF_LIGHT_M_S};
 
-/// The day (MJD, UTC) on which GPS time began, 1980 January 6.
+/// MJD (UTC) of the GPS epoch, 1980 January 6.
 const GPS_ZERO_DAY: i64 = 44_244;
 
 /// TAI - GPS in seconds.
@@ -19,24 +19,24 @@ const TAI_GPS_S: i64 = 19;
 /// Nanoseconds in a second.
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// An interferometer with two arms, short against the waves that it sees.
+/// Two-arm interferometer with arms short against the wavelength.
 ///
 /// # Source
-/// Positions and arms: Anderson et al. 2001, Phys. Rev. D 63, 042003, and the tables of LAL
-/// (`LALDetectors.h`) that it describes; WGS84 coordinates fixed to the Earth.
+/// Positions and arms: Anderson et al. 2001, Phys. Rev. D 63, 042003, and the tables of LAL (`LALDetectors.h`) that
+/// it describes; WGS84 coordinates fixed to the Earth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interferometer {
-    /// Its two letters in channel names: `H1`.
+    /// Two-letter prefix of channel names: `H1`.
     pub name: &'static str,
-    /// What it is called at length.
+    /// Full name of the site.
     pub site: &'static str,
-    /// The vertex, in metres from the Earth's centre.
+    /// Vertex, in metres from the Earth's centre.
     pub itrf_m: [f64; 3],
     /// `D = (x x^T - y y^T) / 2` of the arms' unit vectors x and y: the strain is `D : h`.
     pub response: [[f64; 3]; 3],
 }
 
-/// All interferometers that have a name here.
+/// All known interferometers.
 pub static ALL: [Interferometer; 5] = [
     Interferometer {
         name: "H1",
@@ -85,19 +85,19 @@ pub static ALL: [Interferometer; 5] = [
     },
 ];
 
-/// The interferometer of that name (`H1`).
+/// Returns the interferometer with this name (`H1`).
 pub fn by_name(name: &str) -> Option<&'static Interferometer> {
     ALL.iter().find(|interferometer| interferometer.name == name)
 }
 
 impl Interferometer {
-    /// How strongly it answers to the plus and to the cross polarization of a wave from a direction.
+    /// Returns the antenna response to the plus and cross polarization of a wave from a direction.
     ///
-    /// `F+ = D : (X X^T - Y Y^T)`, `Fx = D : (X Y^T + Y X^T)`: X and Y are the axes of the wave's frame,
-    /// turned by the polarization angle about the way to the source, from the west towards the north.
+    /// `F+ = D : (X X^T - Y Y^T)`, `Fx = D : (X Y^T + Y X^T)`: X and Y are the axes of the wave's frame, rotated by
+    /// the polarization angle about the direction to the source, from the west towards the north.
     ///
     /// # Numerics
-    /// Where the IERS's table ends, UT1 - TAI stays what it was on its last day.
+    /// After the end of the IERS table, UT1 - TAI keeps its last value.
     /// # Source
     /// Anderson et al. 2001, Phys. Rev. D 63, 042003, eqs. B4 to B8.
     pub fn antenna_pattern(
@@ -118,7 +118,7 @@ impl Interferometer {
         (dot(&x, &along_x) - dot(&y, &along_y), dot(&x, &along_y) + dot(&y, &along_x))
     }
 
-    /// Seconds by which a wave reaches it later than the Earth's centre; negative where it comes earlier.
+    /// Returns the arrival time at the vertex less that at the Earth's centre, in seconds.
     pub fn delay_from_centre_s(&self, ra_rad: f64, dec_rad: f64, gps: Gps) -> f64 {
         let (sin_hour, cos_hour) = (mean_sidereal_time_rad(gps) - ra_rad).sin_cos();
         let (sin_dec, cos_dec) = dec_rad.sin_cos();
@@ -126,16 +126,17 @@ impl Interferometer {
         -dot(&self.itrf_m, &towards) / SPEED_OF_LIGHT_M_S
     }
 
-    /// Seconds that light takes to another: no wave reaches the two further apart in time.
+    /// Returns the light travel time to another interferometer, in seconds: the largest possible arrival-time
+    /// difference.
     pub fn light_travel_s(&self, other: &Self) -> f64 {
         length(&minus(&self.itrf_m, &other.itrf_m)) / SPEED_OF_LIGHT_M_S
     }
 }
 
-/// Greenwich mean sidereal time (IAU 2006) in radians, 0 to 2 pi.
+/// Computes Greenwich mean sidereal time (IAU 2006) in radians, 0 to 2 pi.
 ///
 /// # Numerics
-/// Where the IERS's table ends, UT1 - TAI stays what it was on its last day.
+/// After the end of the IERS table, UT1 - TAI keeps its last value.
 /// # Source
 /// SOFA's `gmst06`: Capitaine, Wallace & Chapront 2005, A&A 432, 355.
 pub fn mean_sidereal_time_rad(gps: Gps) -> f64 {
@@ -149,7 +150,7 @@ pub fn mean_sidereal_time_rad(gps: Gps) -> f64 {
     gmst06(ut1, ut1_part, tt, tt_part)
 }
 
-/// `(x x^T - y y^T) / 2`.
+/// Computes `(x x^T - y y^T) / 2`.
 const fn response(x: Vector, y: Vector) -> Matrix {
     let mut tensor = [[0.0; 3]; 3];
     let mut row = 0;
@@ -177,8 +178,8 @@ mod tests {
             let square: f64 = detector.response.as_flattened().iter().map(|d| d * d).sum();
             let expected = if detector.name == "G1" { 0.4971 } else { 0.5 };
             assert!((square - expected).abs() < 1e-4, "{}: {square}", detector.name);
-            // The vertical hardly answers: arms lie within 0.1 degree of the horizon, up to the ellipsoid's
-            // flattening.
+            // The response to the vertical nearly vanishes: the arms are within 0.1 degree of the horizon, up to the
+            // ellipsoid's flattening.
             let up = detector.itrf_m.map(|x| x / length(&detector.itrf_m));
             let vertical = dot(&up, &rotate(&detector.response, &up));
             assert!(vertical.abs() < 1e-4, "{}: {vertical}", detector.name);

@@ -1,4 +1,4 @@
-//! Where antennas and sources are: positions, apparent directions, delays and u, v, w.
+//! Antenna and source geometry: positions, apparent directions, delays and u, v, w.
 //!
 //! Invariant: the Earth's orientation and the sky's directions come from SOFA's routines, and a delay is
 //! positive where the wave reaches an antenna later than the array's reference point.

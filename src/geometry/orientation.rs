@@ -1,4 +1,4 @@
-//! UT1 and the pole: the IERS's table, embedded, a newer one, or a number that is given.
+//! UT1 and polar motion from the embedded IERS table, a newer table or a given value.
 
 use std::sync::Arc;
 
@@ -6,38 +6,38 @@ use super::time::{Tai, tai_utc_s};
 use crate::error::{Error, Result};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 
-/// Made by `examples/earth_orientation.py`: a line of text, then for each day UT1 - TAI in 0.1 us (i32)
-/// and the pole's x and y in 20 microarcseconds (i16), little endian.
+/// Table made by `examples/earth_orientation.py`: a line of text, then for each day UT1 - TAI in 0.1 us (i32) and the
+/// pole's x and y in 20 microarcseconds (i16), little endian.
 ///
 /// # Source
-/// IERS, EOP 20 C04 and finals2000A; the line of text says its day.
+/// IERS, EOP 20 C04 and finals2000A; the line of text has the date.
 const TABLE: &[u8] = include_bytes!("earth_orientation.bin");
 
-/// The first day of the table (MJD, UTC).
+/// First day of the table (MJD, UTC).
 const FIRST_DAY: i64 = 41_317;
 
 const DAY_BYTES: usize = 8;
 const UT1_UNIT_S: f64 = 1e-7;
 const POLE_UNIT_RAD: f64 = 20e-6 / 3600.0 * (std::f64::consts::PI / 180.0);
 
-/// Largest change of UT1 - TAI within a day, in seconds: it is below 4 ms in every year on record.
+/// Largest accepted change of UT1 - TAI within a day, in seconds; every year on record is below 4 ms.
 const LARGEST_STEP_S: f64 = 0.02;
 
-/// Where UT1 - UTC comes from.
+/// Source of UT1 - UTC.
 ///
-/// After the last day of a table UT1 - TAI and the pole stay what they were on it ([`Dut1::last_day`]).
+/// After the last day of a table, UT1 - TAI and the pole keep their last values ([`Dut1::last_day`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Dut1 {
-    /// The embedded table of the IERS.
+    /// The embedded IERS table.
     #[default]
     Table,
     /// A newer table; the embedded one before its first day.
     Newer(Arc<OrientationTable>),
-    /// A number of seconds: `--dut1`. The pole still comes from the embedded table.
+    /// A given value in seconds (`--dut1`). The pole comes from the embedded table.
     Given(f64),
 }
 
-/// One day of a table of the Earth's orientation, at 0 h UTC.
+/// One day of an Earth orientation table, at 0 h UTC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrientationDay {
     /// UT1 - UTC in seconds.
@@ -46,21 +46,21 @@ pub struct OrientationDay {
     pub pole_arcsec: [f64; 2],
 }
 
-/// A table of UT1 and the pole that takes the place of the embedded one from its first day on.
+/// Table of UT1 and the pole that replaces the embedded one from its first day on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrientationTable {
     about: String,
     first: i64,
-    /// UT1 - TAI in s and the pole in radians, of each day.
+    /// UT1 - TAI in s and the pole in radians, per day.
     days: Vec<[f64; 3]>,
 }
 
 impl OrientationTable {
-    /// A table of days in a row, the first of which is `first` (MJD, UTC); `about` says what it is.
+    /// Makes a table of consecutive days from `first` (MJD, UTC); `about` describes its source.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a table without days, one that begins after the embedded one ends, one in which
-    /// UT1 - TAI jumps (a leap second that [`tai_utc_s`] does not know), and as [`tai_utc_s`].
+    /// [`Error::Parameter`] for a table without days, one that begins after the embedded one ends, one in which UT1 -
+    /// TAI jumps (a leap second unknown to [`tai_utc_s`]), and as [`tai_utc_s`].
     pub fn new(about: impl Into<String>, first: i64, days: &[OrientationDay]) -> Result<Self> {
         const TABLE: &str = "Earth orientation table";
         if days.is_empty() || !(FIRST_DAY..=last_day() + 1).contains(&first) {
@@ -89,13 +89,13 @@ impl OrientationTable {
         Ok(Self { about: about.into(), first, days })
     }
 
-    /// The last day (MJD, UTC); the table ends at its beginning.
+    /// Returns the last day (MJD, UTC); the table ends at 0 h of that day.
     pub fn last_day(&self) -> i64 {
         self.first + self.days.len() as i64 - 1
     }
 }
 
-/// How the Earth stands at a moment.
+/// Orientation of the Earth at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Orientation {
     /// UT1 - TAI in seconds.
@@ -104,26 +104,26 @@ pub(super) struct Orientation {
     pub(super) pole: [f64; 2],
 }
 
-/// What the embedded table is: its source, its day, and where its predictions begin.
+/// Describes the embedded table: its source, its date and the start of its predictions.
 pub fn orientation_table() -> &'static str {
     let line = TABLE.split(|byte| *byte == b'\n').next().unwrap_or_default();
     str::from_utf8(line).unwrap_or_default()
 }
 
 impl Dut1 {
-    /// UT1 - UTC in seconds.
+    /// Returns UT1 - UTC in seconds.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a given number beyond 1 s, and as [`tai_utc_s`].
     /// # Numerics
-    /// Between the days of the table UT1 - TAI is linear: within 0.05 ms of a curve through four days. After the last
-    /// day it is constant: off by a millisecond a day at most.
+    /// Interpolates UT1 - TAI linearly between the table's days: within 0.05 ms of a curve through four days. After
+    /// the last day it is constant, which adds an error of at most 1 ms per day.
     pub fn at(&self, epoch: Epoch) -> Result<f64> {
         let orientation = self.orientation(&Tai::from_utc(&epoch)?)?;
         Ok(orientation.ut1_tai_s + tai_utc_s(epoch.day)?)
     }
 
-    /// The table in use, in words; `None` of a number that is given.
+    /// Describes the table in use; `None` for a given value.
     pub fn about(&self) -> Option<&str> {
         match self {
             Self::Table => Some(orientation_table()),
@@ -132,7 +132,7 @@ impl Dut1 {
         }
     }
 
-    /// The last day (MJD, UTC) of the table in use, at whose beginning it ends; `None` of a number that is given.
+    /// Returns the last day (MJD, UTC) of the table in use, which ends at 0 h of that day; `None` for a given value.
     pub fn last_day(&self) -> Option<i64> {
         match self {
             Self::Table => Some(last_day()),
@@ -141,8 +141,7 @@ impl Dut1 {
         }
     }
 
-    /// UT1 - TAI in seconds by the table; after its end what it was on its last day, before its beginning what
-    /// it was on its first.
+    /// Returns UT1 - TAI in seconds from the table, or the nearest tabulated value outside it.
     pub(super) fn ut1_tai_or_last_s(&self, moment: &Tai) -> f64 {
         self.orientation(moment).map_or_else(
             |_| self.day(if moment.mjd() < FIRST_DAY as f64 { FIRST_DAY } else { i64::MAX })[0],
@@ -167,7 +166,7 @@ impl Dut1 {
         Ok(Orientation { ut1_tai_s, pole: [x, y] })
     }
 
-    /// UT1 - TAI in s and the pole in radians at the beginning of a day, or on the nearest day that the table has.
+    /// Returns UT1 - TAI in s and the pole in radians at 0 h of a day, or of the nearest tabulated day.
     fn day(&self, day: i64) -> [f64; 3] {
         if let Self::Newer(table) = self {
             let day = day.min(table.last_day().max(last_day()));
@@ -181,17 +180,17 @@ impl Dut1 {
     }
 }
 
-/// The embedded table's days.
+/// Returns the rows of the embedded table.
 fn rows() -> &'static [[u8; DAY_BYTES]] {
     TABLE[orientation_table().len() + 1..].as_chunks().0
 }
 
-/// The embedded table's last day (MJD, UTC).
+/// Returns the last day (MJD, UTC) of the embedded table.
 fn last_day() -> i64 {
     FIRST_DAY + rows().len() as i64 - 1
 }
 
-/// UT1 - TAI in s, and the pole in radians.
+/// Decodes UT1 - TAI in s and the pole in radians.
 fn values(row: &[u8; DAY_BYTES]) -> [f64; 3] {
     let [a, b, c, d, x0, x1, y0, y1] = *row;
     [
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn published_days_are_met() {
-        // IERS EOP 20 C04 at 0 h, among them the days round a leap second.
+        // IERS EOP 20 C04 at 0 h, including the days around a leap second.
         let at = |day, seconds| Dut1::Table.at(Epoch { day, seconds }).unwrap();
         let published =
             [(41317, -0.0454859), (46000, -0.0538054), (57753, -0.4077697), (57754, 0.5912870)];

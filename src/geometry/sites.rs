@@ -1,9 +1,9 @@
 //! Positions of radio telescopes.
 
-/// Names as recordings have them, without spaces and hyphens, and the position in the ITRF, in m.
+/// Telescope names found in recordings, without spaces and hyphens, and the position in the ITRF, in m.
 ///
 /// # Source
-/// The observatories of PINT and Tempo2, as of 2026; a position is good to tens of metres.
+/// The observatories of PINT and Tempo2, as of 2026. Positions are accurate to tens of metres.
 const SITES: &[(&[&str], [f64; 3])] = &[
     (&["arecibo", "ao"], [2_390_487.08, -5_564_731.357, 1_994_720.633]),
     (&["askap"], [-2_556_088.476, 5_097_405.971, -2_848_428.398]),
@@ -32,7 +32,7 @@ const SITES: &[(&[&str], [f64; 3])] = &[
     (&["wsrt", "westerbork"], [3_828_445.659, 445_223.6, 5_064_921.568]),
 ];
 
-/// Position of a telescope in the ITRF, in m, by its name in a recording; case, spaces and hyphens make no difference.
+/// Returns a telescope's position in the ITRF, in m, by its name in a recording; ignores case, spaces and hyphens.
 pub fn site_itrf_m(telescope: &str) -> Option<[f64; 3]> {
     let letters = telescope.chars().filter(|letter| letter.is_alphanumeric());
     let name: String = letters.flat_map(char::to_lowercase).collect();

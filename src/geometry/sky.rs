@@ -1,4 +1,4 @@
-//! The sky over an array: directions, delays and u, v, w at a moment.
+//! Directions, delays and u, v, w over an array.
 
 use super::array::{Array, Location};
 use super::delay::PhaseCentre;
@@ -9,7 +9,7 @@ use super::vector::{Matrix, Vector, dot, rotate};
 use crate::error::{Error, Result};
 use crate::units::{Epoch, SPEED_OF_LIGHT_M_S};
 
-/// The sky over an array. What it gives depends on the moment only: it keeps no state.
+/// Source geometry of an array. It has no mutable state: every result depends only on the given time.
 ///
 /// # Source
 /// SOFA's routines in Rust (`sofars`); docs/design/geometry.md.
@@ -19,24 +19,24 @@ pub struct Sky {
     /// Unit vectors east, north and up at the reference point, ITRF.
     horizon: Matrix,
     reference_itrf_m: Vector,
-    /// Each antenna's vector from the reference point, ITRF.
+    /// Vector of each antenna from the reference point, ITRF.
     offsets_m: Vec<Vector>,
     dut1: Dut1,
 }
 
-/// Where a source appears, as files of visibilities have it.
+/// Apparent coordinates of a source, as stored in visibility files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Apparent {
     /// Right ascension of date: the local apparent sidereal time less the hour angle, in the ITRF.
     pub ra_deg: f64,
     /// Declination above the ITRF's equator.
     pub dec_deg: f64,
-    /// Angle from the north of date to the north of the ICRS, at the source, positive through the east.
+    /// Position angle of ICRS north from north of date, at the source, positive through the east.
     pub position_angle_deg: f64,
 }
 
 impl Sky {
-    /// The sky over an array.
+    /// Makes the sky of an array.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an array without antennas or away from the Earth's surface.
@@ -54,17 +54,17 @@ impl Sky {
         })
     }
 
-    /// Number of antennas.
+    /// Returns the number of antennas.
     pub fn antennas(&self) -> usize {
         self.offsets_m.len()
     }
 
-    /// Where UT1 - UTC comes from.
+    /// Returns the source of UT1 - UTC.
     pub fn dut1(&self) -> &Dut1 {
         &self.dut1
     }
 
-    /// The Earth at a moment: worth keeping for several sources.
+    /// Computes the state of the Earth at a time, to be reused for several sources.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a moment before 1972 or after 2099, and as [`Dut1::at`].
@@ -76,7 +76,7 @@ impl Sky {
         Frame::new(&self.reference_itrf_m, &self.dut1, moment)
     }
 
-    /// The unit vector to where a source appears, ITRF.
+    /// Returns the unit vector of a source's apparent direction, ITRF.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -84,7 +84,7 @@ impl Sky {
         Ok(self.frame(epoch)?.itrf(&direction))
     }
 
-    /// Altitude above the horizon of the ellipsoid and azimuth from north through east, in degrees.
+    /// Returns the altitude above the ellipsoid's horizon and the azimuth from north through east, in degrees.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -94,8 +94,8 @@ impl Sky {
         Ok((altitude, east.atan2(north).to_degrees().rem_euclid(360.0)))
     }
 
-    /// Altitudes in degrees at the start and the end of an observation of `length_s` elapsed seconds: a
-    /// negative one means that the source is below the horizon.
+    /// Returns the altitudes in degrees at the start and the end of an observation of `length_s` elapsed seconds; a
+    /// negative altitude is below the horizon.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -109,9 +109,9 @@ impl Sky {
         Ok([first, last])
     }
 
-    /// Seconds by which the wave reaches each antenna later than the reference point.
+    /// Returns the arrival time at each antenna less that at the reference point, in seconds.
     ///
-    /// `delay_i = -(r_i - r_ref) . s / c`, s the unit vector to where the source appears.
+    /// `delay_i = -(r_i - r_ref) . s / c`, s the unit vector of the apparent direction.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -120,8 +120,8 @@ impl Sky {
         Ok(self.offsets_m.iter().map(|offset| delay_s(offset, &towards)).collect())
     }
 
-    /// Each antenna's u, v, w in metres: w towards where the source appears, v to the north of the ICRS
-    /// there, u to the east. A baseline's is the second antenna's less the first's.
+    /// Returns each antenna's u, v, w in metres: w towards the source's apparent direction, v towards ICRS north, u
+    /// to the east. A baseline's u, v, w are the second antenna's less the first's.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -130,12 +130,12 @@ impl Sky {
         Ok(self.offsets_m.iter().map(|offset| rotate(&axes, offset)).collect())
     }
 
-    /// Each antenna's metres east, north and up of the reference point.
+    /// Returns each antenna's position in metres east, north and up of the reference point.
     pub fn enu_m(&self) -> Vec<[f64; 3]> {
         self.offsets_m.iter().map(|offset| rotate(&self.horizon, offset)).collect()
     }
 
-    /// The direction (ICRS) of what appears in the zenith of the ellipsoid.
+    /// Returns the ICRS direction that appears in the zenith of the ellipsoid.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -143,7 +143,7 @@ impl Sky {
         Ok(self.frame(epoch)?.direction(&self.horizon[2]))
     }
 
-    /// Local apparent sidereal time of the reference point, in radians, 0 to 2 pi.
+    /// Returns the local apparent sidereal time of the reference point, in radians, 0 to 2 pi.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -153,7 +153,7 @@ impl Sky {
         Ok(local.rem_euclid(std::f64::consts::TAU))
     }
 
-    /// Where a source appears, in coordinates of date.
+    /// Returns a source's apparent coordinates of date.
     ///
     /// # Errors
     /// As [`Sky::frame`].
@@ -161,7 +161,7 @@ impl Sky {
         let frame = self.frame(epoch)?;
         let [u, v, w] = frame.uvw_axes(&direction);
         let longitude = w[1].atan2(w[0]);
-        // In the plane of u and v the north of date lies towards (u_z, v_z).
+        // In the u-v plane, north of date has the direction (u_z, v_z).
         let position_angle = -u[2].atan2(v[2]);
         Ok(Apparent {
             ra_deg: (frame.sidereal_rad() + longitude).to_degrees().rem_euclid(360.0),
@@ -170,7 +170,7 @@ impl Sky {
         })
     }
 
-    /// Each antenna's delay to a phase centre.
+    /// Returns each antenna's delay for a phase centre.
     pub(super) fn delays_at(&self, centre: &PhaseCentre, moment: &Tai) -> Result<Vec<f64>> {
         let towards = match centre {
             PhaseCentre::Source(direction) => self.frame_at(moment)?.itrf(direction),

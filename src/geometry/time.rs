@@ -1,4 +1,4 @@
-//! Moments in UTC as elapsed seconds, leap seconds counted.
+//! UTC and elapsed time, leap seconds included.
 
 use sofars::cal::jd2cal;
 use sofars::ts::dat;
@@ -9,16 +9,16 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 /// Julian date of the modified Julian day 0.
 const MJD_ZERO: f64 = 2_400_000.5;
 
-/// 1972 January 1: from this day on UTC differs from TAI by whole seconds.
+/// 1972 January 1: since then, UTC differs from TAI by whole seconds.
 const FIRST_DAY: i64 = 41_317;
 
-/// 2100 January 1: SOFA's theories of the Earth's motion are fitted up to here.
+/// 2100 January 1: end of the interval to which SOFA's theories of the Earth's motion are fitted.
 const LAST_DAY: i64 = 88_069;
 
 /// TT - TAI in seconds.
 const TT_TAI_S: f64 = 32.184;
 
-/// A moment in TAI, which has no leap seconds; its day may have any number of seconds.
+/// Time in TAI, which has no leap seconds; the seconds of the day are unbounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tai {
     day: i64,
@@ -26,12 +26,12 @@ pub(super) struct Tai {
 }
 
 impl Tai {
-    /// So many seconds of TAI into a day (MJD).
+    /// Makes a time from a day (MJD) and seconds of TAI.
     pub(super) fn new(day: i64, seconds: f64) -> Self {
         Self { day, seconds }
     }
 
-    /// The moment of a UTC reading; a leap second is 86400 to 86401 s of its day.
+    /// Converts from UTC; a leap second is 86400 to 86401 s of its day.
     pub(super) fn from_utc(epoch: &Epoch) -> Result<Self> {
         if !epoch.seconds.is_finite() {
             return Err(Error::parameter(
@@ -43,7 +43,7 @@ impl Tai {
         Ok(Self { day: epoch.day, seconds: epoch.seconds + tai_utc_s(epoch.day)? })
     }
 
-    /// The UTC reading of the moment.
+    /// Converts to UTC.
     pub(super) fn utc(&self) -> Result<Epoch> {
         if !self.seconds.is_finite() {
             return Err(Error::parameter("time (s of the day)", self.seconds, "it must be finite"));
@@ -63,30 +63,29 @@ impl Tai {
         Self { day: self.day, seconds: self.seconds + seconds }
     }
 
-    /// Elapsed seconds from this moment to the beginning of a day of UTC.
+    /// Returns the elapsed seconds from this time to 0 h UTC of a day.
     pub(super) fn seconds_to_day(&self, day: i64) -> Result<f64> {
         let days = day.saturating_sub(self.day) as f64;
         Ok(days * SECONDS_PER_DAY + tai_utc_s(day)? - self.seconds)
     }
 
-    /// Days since the modified Julian day 0 of a clock that is `ahead_s` ahead of TAI, and the day's
-    /// part: two numbers whose sum SOFA takes as a Julian date.
+    /// Returns the Julian date, as the two-part sum SOFA expects, of a clock that is `ahead_s` ahead of TAI.
     pub(super) fn julian(&self, ahead_s: f64) -> (f64, f64) {
         (MJD_ZERO + self.day as f64, (self.seconds + ahead_s) / SECONDS_PER_DAY)
     }
 
-    /// The Julian date in TT.
+    /// Returns the Julian date in TT.
     pub(super) fn terrestrial(&self) -> (f64, f64) {
         self.julian(TT_TAI_S)
     }
 
-    /// Days (MJD) in TAI, to better than a microsecond.
+    /// Returns the modified Julian date in TAI, to better than a microsecond.
     pub(super) fn mjd(&self) -> f64 {
         self.day as f64 + self.seconds / SECONDS_PER_DAY
     }
 }
 
-/// TAI - UTC in seconds on a day (MJD) of UTC.
+/// Returns TAI - UTC in seconds on a UTC day (MJD).
 ///
 /// # Errors
 /// [`Error::Parameter`] for a day before 1972 or after 2099.
@@ -104,7 +103,7 @@ pub fn tai_utc_s(day: i64) -> Result<f64> {
     dat(year, month, day_of_month, 0.0).map_err(|_| refused())
 }
 
-/// Seconds of a UTC day: 86400, or 86401 where a leap second ends it.
+/// Returns the length of a UTC day in seconds: 86400, or 86401 if it ends with a leap second.
 ///
 /// # Errors
 /// As [`tai_utc_s`].
@@ -112,8 +111,8 @@ pub fn day_length_s(day: i64) -> Result<f64> {
     Ok(SECONDS_PER_DAY + tai_utc_s(day + 1)? - tai_utc_s(day)?)
 }
 
-/// The UTC reading `seconds` of elapsed time later, leap seconds counted: 2 s after 23:59:59 is
-/// 00:00:00 on a day that ends with a leap second. Within it the reading is 86400 to 86401 s.
+/// Returns the UTC `seconds` of elapsed time later, leap seconds included: 2 s after 23:59:59 is 00:00:00 on a day
+/// that ends with a leap second. During the leap second, the seconds of the day are 86400 to 86401.
 ///
 /// # Errors
 /// As [`tai_utc_s`].
@@ -121,11 +120,10 @@ pub fn plus_elapsed_s(epoch: &Epoch, seconds: f64) -> Result<Epoch> {
     Tai::from_utc(epoch)?.plus_s(seconds).utc()
 }
 
-/// Seconds of elapsed time from one UTC reading to a later one, leap seconds counted: the inverse of
-/// [`plus_elapsed_s`].
+/// Returns the elapsed seconds between two UTC times, leap seconds included: the inverse of [`plus_elapsed_s`].
 ///
 /// # Errors
-/// As [`tai_utc_s`], for readings of different days.
+/// As [`tai_utc_s`], for times on different days.
 pub fn elapsed_s(earlier: &Epoch, later: &Epoch) -> Result<f64> {
     let leaps = if earlier.day == later.day {
         0.0

@@ -1,6 +1,5 @@
-//! Vectors of three and matrices of three rows.
+//! Vectors of three elements and 3 x 3 matrices.
 
-/// A vector.
 pub(super) type Vector = [f64; 3];
 
 /// A matrix: rows of three.
@@ -18,7 +17,7 @@ pub(super) fn minus(a: &Vector, b: &Vector) -> Vector {
     std::array::from_fn(|k| a[k] - b[k])
 }
 
-/// `a + factor b`.
+/// Computes `a + factor b`.
 pub(super) fn plus_scaled(a: &Vector, factor: f64, b: &Vector) -> Vector {
     std::array::from_fn(|k| a[k] + factor * b[k])
 }
@@ -27,18 +26,18 @@ pub(super) fn length(a: &Vector) -> f64 {
     dot(a, a).sqrt()
 }
 
-/// The unit vector along `a`, which must not be 0.
+/// Returns the unit vector along `a`, which must not be 0.
 pub(super) fn unit(a: &Vector) -> Vector {
     let length = length(a);
     a.map(|value| value / length)
 }
 
-/// Each row times the vector.
+/// Multiplies the matrix and the vector.
 pub(super) fn rotate(matrix: &Matrix, a: &Vector) -> Vector {
     std::array::from_fn(|row| dot(&matrix[row], a))
 }
 
-/// The transposed matrix times the vector: a rotation turned back.
+/// Multiplies the transposed matrix and the vector: the inverse rotation.
 pub(super) fn rotate_back(matrix: &Matrix, a: &Vector) -> Vector {
     std::array::from_fn(|k| matrix[0][k] * a[0] + matrix[1][k] * a[1] + matrix[2][k] * a[2])
 }

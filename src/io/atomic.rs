@@ -1,4 +1,4 @@
-//! Files that appear under their name only when they are whole.
+//! Output files that appear under their final name only when complete.
 //!
 //! Invariant: until [`AtomicFile::commit`], nothing exists under the final name but what was there
 //! before; a file given up leaves nothing behind.
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes gathered before the system is asked to write them.
+/// Bytes buffered before a write call.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// The most bytes of a file's name that file systems take.
+/// Longest file name, in bytes, that common file systems accept.
 pub const LONGEST_NAME: usize = 255;
 
-/// What an unfinished file's name ends in.
+/// Suffix of an unfinished file's name.
 const PART: &str = ".part";
 
 /// Random letters in an unfinished file's name.
 const RANDOM_LETTERS: usize = 6;
 
-/// A file in the making: bytes go to `.NAME.RANDOM.part` beside it, and [`AtomicFile::commit`] renames it.
+/// Unfinished output file: bytes go to `.NAME.RANDOM.part` in the same folder; [`AtomicFile::commit`] renames it.
 ///
-/// `RANDOM` stands for six random letters, so two writers of one name never share an unfinished file; the last commit
-/// stands, whole. Dropped without a commit, it removes what it wrote. A commit replaces an existing file; callers
-/// who must not replace one write in a folder of their own. It does not wait for the disk (no `fsync`), because a
-/// run may write thousands of small files: callers flush all of them at once.
+/// `RANDOM` is six random letters, so two writers of one name never share an unfinished file; the last commit wins
+/// and leaves a complete file. Dropping it without a commit removes the partial file. A commit replaces an existing
+/// file; a caller that must not replace one writes in a folder of its own. A commit does not wait for the disk (no
+/// `fsync`), because a run may write thousands of small files: callers flush all of them at once.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
-    /// What `path` is, or what it points to as a symbolic link.
+    /// `path`, or the target of `path` if it is a symbolic link.
     target: PathBuf,
     part: PathBuf,
     file: Option<File>,
@@ -41,7 +41,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts `path`. What a symbolic link points to is written, and the link stays.
+    /// Creates the partial file for `path`. For a symbolic link, writes the link's target and keeps the link.
     ///
     /// # Errors
     /// As [`target`]; [`Error::Io`] naming `path` if its folder is missing or can't be written.
@@ -74,8 +74,9 @@ impl AtomicFile {
         })
     }
 
-    /// Starts or continues `path` under its own name, in a folder that is itself being filled: the file stays if it is
-    /// dropped without a commit. It begins with `header`; of a file that is there, `data` bytes behind it are kept.
+    /// Creates or continues `path` under its own name, in a folder that is itself unfinished; a drop without a commit
+    /// keeps the file. The file begins with `header`. For an existing file, keeps the `data` bytes that follow the
+    /// header.
     ///
     /// # Errors
     /// [`Error::Format`] for a file with fewer bytes; [`Error::Io`].
@@ -107,7 +108,7 @@ impl AtomicFile {
         Ok(own)
     }
 
-    /// Keeps the first bytes of what was written, as after an append that failed in its middle.
+    /// Truncates the file to its first `bytes` bytes, for example after an append that failed partway.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -128,12 +129,12 @@ impl AtomicFile {
         fs::remove_file(&self.part).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// The final name.
+    /// Returns the final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes given so far.
+    /// Returns the number of bytes appended so far.
     pub fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -155,8 +156,7 @@ impl AtomicFile {
         self.put(bytes)
     }
 
-    /// Gives the file handle back until the next write, so that thousands of files can be in the
-    /// making at once.
+    /// Flushes and closes the file handle until the next write, so that thousands of files can be unfinished at once.
     ///
     /// # Errors
     /// As [`AtomicFile::append`].
@@ -166,8 +166,7 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Replaces bytes at the file's start, which must have been written before: for headers that
-    /// hold a length known only at the end.
+    /// Overwrites bytes already written at the start of the file: for headers with a length known only at the end.
     ///
     /// # Errors
     /// [`Error::Shape`] if fewer bytes were written; [`Error::Io`].
@@ -185,7 +184,7 @@ impl AtomicFile {
         replaced.map(|_| ()).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// Writes bytes at a place of their own; what was never written before it reads as zeros.
+    /// Writes bytes at `offset`; a gap left before them reads as zeros.
     ///
     /// # Errors
     /// As [`AtomicFile::append`].
@@ -200,10 +199,10 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Puts the whole file under its name.
+    /// Flushes the file and renames it to its final name.
     ///
     /// # Errors
-    /// [`Error::Io`] naming the final path; nothing is left behind then.
+    /// [`Error::Io`] naming the final path; it then leaves no file behind.
     pub fn commit(mut self) -> Result<()> {
         self.flush_buffer()?;
         self.file = None;
@@ -245,7 +244,7 @@ impl AtomicFile {
 }
 
 impl AtomicFile {
-    /// Hands all bytes given so far to the system.
+    /// Writes all buffered bytes to the file.
     ///
     /// # Errors
     /// As [`AtomicFile::append`].
@@ -253,8 +252,8 @@ impl AtomicFile {
         self.flush_buffer()
     }
 
-    /// Goes on after a failed write with what is on the disk: cuts the file to the length that `whole` makes of its
-    /// bytes, and returns it. Needs no space.
+    /// Recovers after a failed write: truncates the file to the length that `whole` computes from its bytes on disk,
+    /// and returns that length. Needs no free space.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -280,7 +279,7 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Writes a whole small file at once.
+/// Writes a complete small file at once.
 ///
 /// # Errors
 /// As [`AtomicFile::create`] and [`AtomicFile::append`].
@@ -290,11 +289,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-/// The file that is written under a name: what a symbolic link points to, else the name itself.
+/// Returns the path that a write to `path` replaces: the target of a symbolic link, else `path` itself.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a device, a pipe or whatever else is no regular file: it must not be
-/// replaced by one; [`Error::Io`] for a folder, or a link that can't be followed.
+/// [`Error::Parameter`] for a device, a pipe or any other file that is not regular, which must not be replaced;
+/// [`Error::Io`] for a folder, or a link that cannot be resolved.
 pub fn target(path: &Path) -> Result<PathBuf> {
     let io = |error| Error::io(path, error);
     let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
@@ -302,7 +301,7 @@ pub fn target(path: &Path) -> Result<PathBuf> {
         if !is_link {
             return Ok(path.to_path_buf());
         }
-        // A link to a file that is not there yet.
+        // The link's target does not exist yet.
         let place = fs::read_link(path).map_err(io)?;
         return Ok(path.parent().unwrap_or(Path::new("")).join(place));
     };
@@ -316,8 +315,8 @@ pub fn target(path: &Path) -> Result<PathBuf> {
     if is_link { path.canonicalize().map_err(io) } else { Ok(path.to_path_buf()) }
 }
 
-/// Returns a name cut to `room` bytes: one that is longer ends in `~` and 16 hexadecimal digits of its hash, so
-/// that different names stay different.
+/// Returns a name cut to `room` bytes. A longer name ends in `~` and 16 hexadecimal digits of its hash, so that
+/// different names stay different.
 pub fn short_name(name: &OsStr, room: usize) -> OsString {
     if name.len() <= room {
         return name.to_owned();
@@ -338,7 +337,7 @@ pub fn hidden_name(name: &OsStr, more: usize) -> OsString {
     hidden
 }
 
-/// The hash FNV-1a, which is the same in every build.
+/// Computes the FNV-1a hash, which is the same in every build.
 fn fnv1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

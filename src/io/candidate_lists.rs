@@ -1,4 +1,4 @@
-//! Lists of candidates that any program wrote, told apart by their content: Heimdall's `.cand`, tables with named columns
+//! Reads candidate lists of several programs, detected by content: Heimdall's `.cand`, tables with named columns
 //! (`your`, FETCH, ours) and PRESTO's `.singlepulse`.
 //!
 //! Invariant: what is read has a finite S/N, a finite time (negative where a pulse came before the recording's first sample,
@@ -13,17 +13,17 @@ use std::path::Path;
 use super::csv::{Line, lines, shown};
 use crate::error::{Error, Result};
 
-/// No list is longer.
+/// Maximum bytes of a list.
 const MAX_BYTES: u64 = 1 << 28;
 
-/// The most seconds, and the highest dispersion measure, that are taken for real.
+/// Largest plausible time in seconds and dispersion measure.
 const MAX_SECONDS: f64 = 1e9;
 const MAX_DM: f64 = 1e6;
 
-/// Columns that Heimdall writes at least: those of coincidenced files follow.
+/// Minimum number of Heimdall columns; coincidenced files have more.
 const HEIMDALL_COLUMNS: usize = 9;
 
-/// A candidate; its time is in seconds from the recording's first sample, at the highest frequency.
+/// A candidate. Its time is in seconds from the recording's first sample, at the highest frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Listed {
     /// Signal-to-noise ratio.
@@ -36,15 +36,15 @@ pub struct Listed {
     pub width_s: f64,
 }
 
-/// Reads a list for a recording of the sampling time `tsamp_s`, in which some formats count widths.
+/// Reads a list. `tsamp_s` is the recording's sampling time, in which some formats count widths.
 ///
 /// | content                                   | width in samples                                             |
 /// |-------------------------------------------|--------------------------------------------------------------|
-/// | nine or more numbers a line               | 2 to the fourth number (Heimdall)                            |
-/// | column names with commas between          | 2 to `width`; a column `width_s` goes before it              |
-/// | five numbers a line (or a `#` before them) | the fifth, of the series' samples (time over sample, PRESTO) |
+/// | nine or more numbers per line             | 2 to the power of the fourth number (Heimdall)               |
+/// | comma-separated column names              | 2 to the power of `width`; `width_s`, if present, replaces it |
+/// | five numbers per line (or a `#` before them) | the fifth, in samples of the series (time / sample, PRESTO) |
 ///
-/// Columns are called `snr` (or `sigma`), `dm`, and `time_s`, `time` or `stime`.
+/// Columns are named `snr` (or `sigma`), `dm`, and `time_s`, `time` or `stime`.
 ///
 /// # Errors
 /// [`Error::Format`] naming line and column; [`Error::Io`].
@@ -59,7 +59,7 @@ pub fn read(path: &Path, tsamp_s: f64) -> Result<Vec<Listed>> {
     parse(&String::from_utf8_lossy(&bytes), path, tsamp_s)
 }
 
-/// Reads the text of a list; `path` names it in errors.
+/// Parses the text of a list; `path` names it in errors.
 ///
 /// # Errors
 /// As [`read`].
@@ -69,7 +69,7 @@ pub fn parse(text: &str, path: &Path, tsamp_s: f64) -> Result<Vec<Listed>> {
     };
     let rows = lines(text, path).filter(|line| line.comment().is_none());
     let words = first.words();
-    // One number that is none is a fault, and not a name.
+    // With any number in the first line, the line is data and not column names.
     if words.iter().any(|word| word.parse::<f64>().is_ok()) {
         return match words.len() {
             HEIMDALL_COLUMNS.. => rows.map(|line| heimdall(&line, tsamp_s)).collect(),
@@ -86,7 +86,7 @@ pub fn parse(text: &str, path: &Path, tsamp_s: f64) -> Result<Vec<Listed>> {
     rows.skip(1).map(|line| table.row(&line, tsamp_s)).collect()
 }
 
-/// S/N, sample, time, filter, trial, DM and more.
+/// Parses S/N, sample, time, filter, trial, DM and more.
 fn heimdall(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
     let words = line.words();
     let [snr, _, time, filter, _, dm, ..] = words[..] else {
@@ -95,7 +95,7 @@ fn heimdall(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
     listed(line, [snr, dm, time], line.number("filter", filter, FILTER)?.exp2() * tsamp_s)
 }
 
-/// DM, sigma, time, sample, width in samples.
+/// Parses DM, sigma, time, sample, width in samples.
 fn singlepulse(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
     let words = line.words();
     let [dm, snr, time, sample, width, ..] = words[..] else {
@@ -103,13 +103,13 @@ fn singlepulse(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
     };
     let (seconds, sample) =
         (line.number("time", time, TIME)?, line.number("sample", sample, (-1e18, 1e18))?);
-    // The series may have been binned.
+    // The series may have been binned: infer its sampling time.
     let own = if sample * seconds > 0.0 { seconds / sample } else { tsamp_s };
     let width_s = line.number("downfact", width, (1.0, 1e12))? * own.max(tsamp_s);
     listed(line, [snr, dm, time], width_s)
 }
 
-/// Binary logarithms of widths.
+/// Range of the binary logarithm of widths.
 const FILTER: (f64, f64) = (0.0, 40.0);
 const TIME: (f64, f64) = (-MAX_SECONDS, MAX_SECONDS);
 
@@ -122,7 +122,7 @@ fn listed(line: &Line<'_>, [snr, dm, time]: [&str; 3], width_s: f64) -> Result<L
     })
 }
 
-/// Places of the columns of a table with names.
+/// Column indices of a table with names.
 struct Table {
     snr: usize,
     dm: usize,
@@ -132,7 +132,7 @@ struct Table {
 
 enum Width {
     Seconds(usize),
-    /// The binary logarithm of samples.
+    /// Binary logarithm of the width in samples.
     Filter(usize),
 }
 
@@ -240,7 +240,7 @@ mod tests {
             "file,snr,stime,width,dm,label,chan_mask_path,num_files\nx.fil,7.5,0.0256,3,56.7,0,,1\n",
         );
         assert_eq!(your.unwrap(), [expected]);
-        // A series of four samples a bin.
+        // A series binned by four samples.
         let presto = said(
             "# DM      Sigma      Time (s)     Sample    Downfact\n  56.70    7.50      0.102400        100       2\n",
         );

@@ -1,15 +1,15 @@
-//! Lists of single-pulse candidates, as Heimdall, PRESTO and FETCH know them.
+//! Candidate lists of single pulses, in the formats of Heimdall, PRESTO and FETCH.
 //!
 //! Invariant: `sample = floor(time / t_samp)`, `begin` inclusive and `end` exclusive, all in native
 //! samples; `filter = round(log2(width in samples))`.
 //!
-//! Heimdall's boxcar of w samples about sample i has the samples `i - floor(w / 2)` to `i + floor((w - 1) / 2)`, and its time
-//! is that of the start of sample i. The number of the sample is the same here; the time is the boxcar's centre. So for an odd
-//! width (filter 0, one sample) the time is half a sample later than Heimdall's, and for an even width the same.
+//! Heimdall's boxcar of w samples about sample i covers the samples `i - floor(w / 2)` to `i + floor((w - 1) / 2)`,
+//! and its time is the start of sample i. The sample number is the same here, but the time is the boxcar's centre:
+//! half a sample later than Heimdall's for an odd width (filter 0 is one sample), equal for an even width.
 //!
 //! # Source
-//! Heimdall's `matched_filter.cu` for its boxcars. Heimdall's nine columns and FETCH's `cand.csv` as quoted in FETCH's issue tracker and read by
-//! `your`; PRESTO's `single_pulse_search.py`.
+//! Heimdall's `matched_filter.cu` for its boxcars. Heimdall's nine columns and FETCH's `cand.csv` as quoted in
+//! FETCH's issue tracker and read by `your`; PRESTO's `single_pulse_search.py`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::io::atomic;
 
-/// One candidate; times are in seconds from the first sample's start, at the highest frequency.
+/// A candidate. Times are in seconds from the first sample's start, at the highest frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
     /// Signal-to-noise ratio.
@@ -29,52 +29,52 @@ pub struct Record {
     pub width_s: f64,
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
-    /// Number of the trial, counted from 0.
+    /// Index of the DM trial.
     pub dm_trial: usize,
-    /// Detections that make up the candidate.
+    /// Number of detections in the candidate.
     pub members: usize,
-    /// Start of the earliest of them.
+    /// Start of the earliest detection.
     pub begin_s: f64,
-    /// End of the latest of them.
+    /// End of the latest detection.
     pub end_s: f64,
     /// Sampling time of the recording.
     pub tsamp_s: f64,
-    /// The pulse's centre, topocentric UTC, where it is known.
+    /// Topocentric UTC of the pulse's centre, when known.
     pub mjd: Option<f64>,
-    /// The same at the solar system's barycentre and infinite frequency, TDB, where it is known.
+    /// Time of the pulse's centre at the solar system's barycentre and infinite frequency, TDB, when known.
     pub barycentric_mjd: Option<f64>,
-    /// The part of the channels in which it lies: 1, unless the recording's start or end cuts its sweep off.
+    /// Fraction of the channels that contain the pulse: 1, unless the recording's start or end truncates its sweep.
     pub band_fraction: f64,
 }
 
 impl Record {
-    /// The native sample in which the pulse's centre lies: negative before the recording's first.
+    /// Returns the native sample that contains the pulse's centre; negative before the recording's first.
     pub fn sample(&self) -> i64 {
         samples(self.time_s, self.tsamp_s).floor() as i64
     }
 
-    /// First native sample.
+    /// Returns the first native sample.
     pub fn begin(&self) -> i64 {
         samples(self.begin_s, self.tsamp_s).floor() as i64
     }
 
-    /// The native sample after the last.
+    /// Returns the native sample after the last.
     pub fn end(&self) -> i64 {
         samples(self.end_s, self.tsamp_s).ceil() as i64
     }
 
-    /// Width in native samples, at least 1.
+    /// Returns the width in native samples, at least 1.
     pub fn width(&self) -> u64 {
         samples(self.width_s, self.tsamp_s).round().max(1.0) as u64
     }
 
-    /// Binary logarithm of the width, rounded.
+    /// Returns the rounded binary logarithm of the width.
     pub fn filter(&self) -> u32 {
         (self.width() as f64).log2().round() as u32
     }
 }
 
-/// A time in samples; what is a whole number but for the last digits becomes one.
+/// Converts a time to samples; rounds a value within floating-point error of a whole number.
 fn samples(time_s: f64, tsamp_s: f64) -> f64 {
     let exact = time_s / tsamp_s;
     let whole = exact.round();
@@ -115,9 +115,9 @@ pub fn write_singlepulse(path: &Path, records: &[Record]) -> Result<()> {
     atomic::write(path, text.as_bytes())
 }
 
-/// Writes the `cand.csv` that `your` and FETCH read (`width` is the binary logarithm of samples there), with the columns
-/// `time_s`, `width_s`, `mjd`, `barycentric_mjd` and `band_fraction` added; a date that is not known is an empty cell.
-/// `files` are those of the observation.
+/// Writes the `cand.csv` that `your` and FETCH read (its `width` is the binary logarithm of samples), with the
+/// additional columns `time_s`, `width_s`, `mjd`, `barycentric_mjd` and `band_fraction`. An unknown date is an empty
+/// cell. `files` are the observation's files.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -143,13 +143,13 @@ fn date(mjd: Option<f64>) -> String {
     mjd.map_or_else(String::new, |mjd| format!("{mjd:.11}"))
 }
 
-/// A file's name that names the same file and that no spreadsheet takes for a formula.
+/// Returns a file's name, prefixed with `./` if a spreadsheet would take it for a formula.
 fn shown(file: &Path) -> String {
     let name = file.to_string_lossy();
     if name.starts_with(['=', '+', '-', '@']) { format!("./{name}") } else { name.into_owned() }
 }
 
-/// A field of a CSV file, in quotes where it needs them.
+/// Quotes a CSV field if necessary.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -165,15 +165,15 @@ pub struct HeimdallRow {
     pub snr: f64,
     /// Sample of the pulse.
     pub sample: i64,
-    /// The same in seconds.
+    /// Time of the pulse in seconds.
     pub time_s: f64,
     /// Binary logarithm of the width in samples.
     pub filter: u32,
-    /// Number of the trial.
+    /// Index of the DM trial.
     pub dm_trial: usize,
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
-    /// Detections that make up the candidate.
+    /// Number of detections in the candidate.
     pub members: usize,
     /// First sample.
     pub begin: i64,
@@ -181,7 +181,7 @@ pub struct HeimdallRow {
     pub end: i64,
 }
 
-/// Reads a Heimdall `.cand` file; further columns, as of coincidenced files, are passed over.
+/// Reads a Heimdall `.cand` file; ignores further columns, which coincidenced files have.
 ///
 /// # Errors
 /// As [`parse_heimdall`], and [`Error::Io`].

@@ -1,26 +1,26 @@
-//! One line of a CSV file, and what is said of its faults.
+//! Lines of a CSV file and errors about them.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Longest piece of a field that an error shows.
+/// Characters of a field shown in an error.
 const SHOWN: usize = 40;
 
 /// A line that is not empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     path: &'a Path,
-    /// Counted from 1.
+    /// Line number, from 1.
     number: usize,
-    /// The byte at which it stands.
+    /// Byte offset of the line.
     at: u64,
     text: &'a str,
-    /// The same with the blanks before and after it, without the line's end.
+    /// The line with its leading and trailing spaces, without its line end.
     whole: &'a str,
 }
 
-/// The lines that are not empty.
+/// Iterates over the lines that are not empty.
 pub(super) fn lines<'a>(text: &'a str, path: &'a Path) -> impl Iterator<Item = Line<'a>> {
     let mut at = 0;
     let lines = text.split_inclusive('\n').enumerate().map(move |(index, whole)| {
@@ -33,31 +33,31 @@ pub(super) fn lines<'a>(text: &'a str, path: &'a Path) -> impl Iterator<Item = L
     lines.filter(|line| !line.text.is_empty())
 }
 
-/// What some editors put before a file's first byte.
+/// Byte-order mark that some editors write.
 const BLANK: char = '\u{feff}';
 
 impl<'a> Line<'a> {
-    /// What stands behind a `#`.
+    /// Returns the text after a leading `#`.
     pub(super) fn comment(&self) -> Option<&'a str> {
         self.text.strip_prefix('#').map(str::trim)
     }
 
-    /// The line with its blanks: for columns of fixed places.
+    /// Returns the line with its spaces, for fixed columns.
     pub(super) fn whole(&self) -> &'a str {
         self.whole
     }
 
-    /// The words between blanks.
+    /// Returns the whitespace-separated words.
     pub(super) fn words(&self) -> Vec<&'a str> {
         self.text.split_whitespace().collect()
     }
 
-    /// A fault in a column.
+    /// Makes an error about a column.
     pub(super) fn fault(&self, column: &str, why: impl Into<String>) -> Error {
         Error::format(self.path, format!("line {}, {column}", self.number), self.at, why)
     }
 
-    /// The fields between commas, without their quotes.
+    /// Splits the line into comma-separated fields, without quotes.
     pub(super) fn fields(&self) -> Result<Vec<String>> {
         let mut fields = Vec::new();
         let mut rest = Some(self.text);
@@ -82,7 +82,7 @@ impl<'a> Line<'a> {
         Ok(fields)
     }
 
-    /// What stands before the closing quote, and what comes after it.
+    /// Returns the text before the closing quote, and the rest.
     fn unquote(&self, text: &'a str) -> Result<(String, &'a str)> {
         let mut field = String::new();
         let mut rest = text;
@@ -101,7 +101,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A field that must be a number within `range`.
+    /// Parses a field as a number within `range`.
     pub(super) fn number(
         &self,
         column: &str,
@@ -119,13 +119,13 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A field as an error shows it.
+/// Formats a field for an error.
 pub(super) fn shown(field: &str) -> String {
     let short: String = field.chars().take(SHOWN).collect();
     format!("{short:?}")
 }
 
-/// A field in quotes where it needs them; one that a spreadsheet would run as a formula has an apostrophe before it.
+/// Quotes a field if necessary; prefixes an apostrophe to a field that a spreadsheet would execute as a formula.
 pub(super) fn quoted(field: &str) -> String {
     let field = field.replace(char::is_control, " ");
     let apostrophe = if is_formula(&field) { "'" } else { "" };
@@ -136,7 +136,7 @@ pub(super) fn quoted(field: &str) -> String {
     if bare { field } else { format!("\"{apostrophe}{}\"", field.replace('"', "\"\"")) }
 }
 
-/// Takes the apostrophe away that [`quoted`] put before a formula.
+/// Removes the apostrophe that [`quoted`] prefixed to a formula.
 fn plain(field: String) -> String {
     match field.strip_prefix('\'') {
         Some(formula) if is_formula(formula) => formula.to_owned(),
@@ -144,7 +144,7 @@ fn plain(field: String) -> String {
     }
 }
 
-/// Whether a spreadsheet takes text for a formula, apostrophes before it apart.
+/// Returns whether a spreadsheet would take a text for a formula, leading apostrophes ignored.
 fn is_formula(field: &str) -> bool {
     field.trim_start_matches('\'').starts_with(['=', '+', '-', '@'])
 }

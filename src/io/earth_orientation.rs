@@ -3,18 +3,18 @@
 //! Invariant: days follow one another without a gap; each number lies where the Earth's can.
 //!
 //! # Source
-//! IERS, readme.finals2000A: columns 8-15 MJD, 17 flag of the pole (I measured, P predicted), 19-27 its x, 38-46 its y
-//! (arcseconds), 58 flag of UT1, 59-68 UT1 - UTC (seconds).
+//! IERS, readme.finals2000A: columns 8-15 MJD, 17 flag of the pole (I measured, P predicted), 19-27 its x, 38-46 its
+//! y (arcseconds), 58 flag of UT1, 59-68 UT1 - UTC (seconds).
 
 use std::path::Path;
 
 use super::csv::{Line, lines, shown};
 use crate::error::{Error, Result};
 
-/// Largest file; finals2000A.all has 4 MB.
+/// Maximum bytes of a file; finals2000A.all has 4 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Columns of a line, counted from 0: their names, first and end, and the range of the number.
+/// Columns of a line: name, byte range counted from 0, and range of the number.
 const MJD: Column =
     Column { name: "MJD (columns 8 to 15)", at: 7..15, range: (41_317.0, 88_068.0) };
 const POLE_X: Column =
@@ -35,14 +35,14 @@ struct Column {
 pub struct Table {
     /// The first day (MJD).
     pub first: i64,
-    /// The last day (MJD) whose UT1 was measured; later ones are predicted. `None` if all are predicted.
+    /// Last day (MJD) with a measured UT1; later ones are predicted. `None` if all are predicted.
     pub measured: Option<i64>,
-    /// UT1 - UTC in seconds, and the pole's x and y in arcseconds, of each day.
+    /// UT1 - UTC in seconds, and the pole's x and y in arcseconds, per day.
     pub days: Vec<(f64, [f64; 2])>,
 }
 
-/// Reads a file in the format of finals2000A.all, finals2000A.data, finals2000A.daily or finals.all, up to the first line
-/// without UT1 - UTC.
+/// Reads a file in the format of finals2000A.all, finals2000A.data, finals2000A.daily or finals.all, up to the first
+/// line without UT1 - UTC.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] naming the line and the column.
@@ -71,7 +71,7 @@ fn parse(text: &str, path: &Path) -> Result<Table> {
             && whole.get(MJD.at).is_some_and(|field| field.trim().parse::<f64>().is_ok())
             && whole.len() > 68
         {
-            // Days for which nothing is predicted end the file.
+            // The first day without a prediction ends the table.
             break;
         }
         let day = MJD.of(&line)?;

@@ -1,10 +1,10 @@
-//! Candidates for FETCH, one HDF5 file each, with the names that `your` gives them.
+//! Candidates for FETCH, one HDF5 file each, with the names that `your` uses.
 //!
 //! Invariant: a file is under its name only when it is whole.
 //!
 //! # Source
-//! `your` 0.6.7 (`candidate.py`, `save_h5`; `utils/plotter.py`) for names and axes, FETCH 0.2
-//! (`data_sequence.py`) for what its classifier reads.
+//! `your` 0.6.7 (`candidate.py`, `save_h5`; `utils/plotter.py`) for names and axes, FETCH 0.2 (`data_sequence.py`)
+//! for the input of its classifier.
 
 use std::path::Path;
 
@@ -14,31 +14,31 @@ use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::view::check_length;
 
-/// Both planes are this many pixels long and wide: what FETCH's models take.
+/// Edge length of both planes in pixels, as FETCH's models require.
 pub const PIXELS: usize = 256;
 
-/// The data set of spectra, which has the texts.
+/// Data set of spectra, which carries the texts.
 const FREQ_TIME: &str = "data_freq_time";
 
-/// A file that FETCH takes is smaller.
+/// Maximum bytes of a file that FETCH accepts.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A candidate with the two planes that FETCH classifies.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchCandidate<'a> {
-    /// The recording.
+    /// Path of the recording.
     pub file: &'a Path,
     /// Name of the source on the sky, empty when unknown.
     pub source_name: &'a str,
-    /// Dispersion measure found, pc cm^-3.
+    /// Detected dispersion measure, pc cm^-3.
     pub dm: f64,
     /// Time of the pulse at the highest frequency, in seconds from the first sample's start.
     pub time_s: f64,
-    /// Signal to noise found.
+    /// Detected signal-to-noise ratio.
     pub snr: f64,
     /// Width of the pulse in samples of the recording.
     pub width: u32,
-    /// 1 for a burst, 0 for interference, -1 where no one knows.
+    /// 1 for a burst, 0 for interference, -1 if unknown.
     pub label: i32,
     /// Start of the recording, MJD.
     pub tstart_mjd: f64,
@@ -46,23 +46,23 @@ pub struct FetchCandidate<'a> {
     pub tsamp_s: f64,
     /// Centre of the recording's channel 0 in MHz.
     pub fch1_mhz: f64,
-    /// Step from channel to channel in MHz.
+    /// Step between channels in MHz.
     pub foff_mhz: f64,
-    /// Channels of the recording.
+    /// Number of channels of the recording.
     pub channels: usize,
-    /// Times in the recording.
+    /// Number of times in the recording.
     pub times: u64,
     /// Dedispersed spectra around the pulse: axes time, channel; [`PIXELS`] each, highest frequency first.
     pub freq_time: &'a [f32],
-    /// The plane from DM 0 to twice the candidate's: axes dm, time; [`PIXELS`] each.
+    /// DM-time plane from DM 0 to twice the candidate's: axes dm, time; [`PIXELS`] each.
     pub dm_time: &'a [f32],
-    /// Texts by their names, such as how the file was made: attributes of `data_freq_time`, since `your_h5plotter` prints
-    /// every attribute of the root into its picture.
+    /// Named texts, such as the file's provenance. They are attributes of `data_freq_time`, because `your_h5plotter`
+    /// prints every root attribute into its picture.
     pub texts: &'a [(&'static str, String)],
 }
 
 impl FetchCandidate<'_> {
-    /// The name that `your` would give it, without `.h5`.
+    /// Returns the name that `your` would give the file, without `.h5`.
     pub fn id(&self) -> String {
         format!(
             "cand_tstart_{:.12}_tcand_{:.7}_dm_{:.5}_snr_{:.5}",
@@ -71,7 +71,7 @@ impl FetchCandidate<'_> {
     }
 }
 
-/// Writes a candidate's file, replacing one of that name.
+/// Writes a candidate's file; replaces an existing one.
 ///
 /// | data set         | axes          | type | unit      |
 /// |------------------|---------------|------|-----------|
@@ -87,10 +87,10 @@ pub fn write(path: &Path, candidate: &FetchCandidate<'_>) -> Result<()> {
     atomic::write(path, &bytes)
 }
 
-/// Reads texts of a candidate's file by their names; empty where there is none.
+/// Reads texts of a candidate's file by their names; a missing one is empty.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] for a file that is no candidate's.
+/// [`Error::Io`]; [`Error::Format`] unless the file is a candidate's.
 pub fn texts<const N: usize>(path: &Path, names: [&str; N]) -> Result<[String; N]> {
     let size = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
     if size > MAX_BYTES {
@@ -136,7 +136,7 @@ fn encode(path: &Path, candidate: &FetchCandidate<'_>) -> Result<Vec<u8>> {
     builder.finish().map_err(fault)
 }
 
-/// What `your` writes as attributes of the root, as far as it is known here.
+/// Returns the root attributes that `your` writes, as far as they are known here.
 fn attributes(candidate: &FetchCandidate<'_>) -> Vec<(&'static str, AttrValue)> {
     let text = |value: String| AttrValue::VarLenString(value);
     let part = |part: Option<&std::ffi::OsStr>| {
@@ -147,7 +147,7 @@ fn attributes(candidate: &FetchCandidate<'_>) -> Vec<(&'static str, AttrValue)> 
         ("cand_id", text(candidate.id())),
         ("tcand", AttrValue::F64(candidate.time_s)),
         ("dm", AttrValue::F64(candidate.dm)),
-        // `your` has -1 where no optimum was looked for.
+        // `your` writes -1 without an optimization.
         ("dm_opt", AttrValue::F64(-1.0)),
         ("snr", AttrValue::F64(candidate.snr)),
         ("snr_opt", AttrValue::F64(-1.0)),
@@ -200,7 +200,7 @@ mod tests {
         let path = folder.path().join("candidate.h5");
         let freq_time: Vec<f32> = (0..PIXELS * PIXELS).map(|i| (i % 977) as f32).collect();
         let dm_time: Vec<f32> = freq_time.iter().map(|x| -0.5 * x).collect();
-        // Longer than an attribute in the file's header may be.
+        // Longer than an attribute in an object header may be.
         let made = [("provenance", "é".repeat(100_000)), ("run", "{}".to_owned())];
         let candidate = FetchCandidate { texts: &made, ..candidate(&freq_time, &dm_time) };
         write(&path, &candidate).unwrap();

@@ -1,5 +1,4 @@
-//! Identification of files that no reader here accepts, for error messages: with a way to convert them, where
-//! there is any.
+//! Identifies files that no reader accepts, for error messages, with a conversion if there is one.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,17 +6,17 @@ use std::path::Path;
 
 use super::{bank_h5, ligolw, templates, uvh5};
 
-/// Bytes in which a file is looked through: two frames of Mark 4 at most, and what lies before them.
+/// Bytes examined: enough for two of the longest Mark 4 frames and the data before them.
 const FIRST_BYTES: u64 = 400_000;
 
-/// Larger HDF5 files are not read as templates.
+/// Maximum bytes of an HDF5 file to be read as templates.
 const MOST_TEMPLATES: u64 = 1 << 28;
 
-/// Bytes of a FITS card, and of the block that is a multiple of them.
+/// Bytes per FITS card and per FITS block, which holds whole cards.
 const CARD: usize = 80;
 const FITS_BLOCK: usize = 2880;
 
-/// First bytes of files that are told by them.
+/// Magic bytes and descriptions.
 const MAGIC: &[(&[u8], &str)] = &[
     (
         b"IGWD",
@@ -32,10 +31,10 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x93NUMPY", "a NumPy array: `sidereal info` shows it under a name that ends in .npy"),
 ];
 
-/// Tables that FITS-IDI has and others don't.
+/// Tables specific to FITS-IDI.
 const IDI_TABLES: [&str; 5] = ["ARRAY_GEOMETRY", "SOURCE", "ANTENNA", "FREQUENCY", "UV_DATA"];
 
-/// Says what a file or folder is, with its article: `a gzip file: unpack it`. `None` where nothing is known of it.
+/// Describes a file or folder, with an article: `a gzip file: unpack it`. `None` if unknown.
 pub(crate) fn describe(path: &Path) -> Option<String> {
     if path.is_dir() {
         return folder(path);
@@ -55,17 +54,17 @@ pub(crate) fn describe(path: &Path) -> Option<String> {
         .or_else(|| series(path))
 }
 
-/// A clause for the end of an error's reason: `; it is a gzip file: unpack it`, or nothing.
+/// Returns the description as a clause for an error message, `; it is a gzip file: unpack it`, or nothing.
 pub(crate) fn clause(path: &Path) -> String {
     describe(path).map_or_else(String::new, |what| format!("; it is {what}"))
 }
 
-/// The two lines of Python by which pyuvdata writes one file of visibilities as another, by a call of `UVData`.
+/// Returns the two lines of Python that convert a file of visibilities with pyuvdata, through a call of `UVData`.
 pub(crate) fn converted(from: &str, call: &str) -> String {
     format!("\n    from pyuvdata import UVData\n    UVData.from_file(\"{from}\").{call}")
 }
 
-/// Names the commands that convert visibilities to UVH5.
+/// Returns the commands that convert visibilities to UVH5.
 fn visibilities(path: &Path) -> String {
     let name = path.to_string_lossy();
     let name = name.trim_end_matches('/');
@@ -80,7 +79,7 @@ fn folder(path: &Path) -> Option<String> {
     })
 }
 
-/// Says what an HDF5 file holds; `None` for any other file.
+/// Describes an HDF5 file; `None` for any other file.
 pub(crate) fn hdf5(path: &Path) -> Option<String> {
     if !hdf5_pure::is_hdf5(path).unwrap_or(false) {
         return None;
@@ -124,12 +123,12 @@ pub(crate) fn hdf5(path: &Path) -> Option<String> {
 }
 
 fn is_templates(path: &Path) -> bool {
-    // Any rate serves for series whose file names none.
+    // Any rate will do for series whose file stores none.
     let options = templates::TemplateOptions { rate_hz: Some(4096), distance_mpc: None };
     templates::open_with(path, &options).is_ok() || templates::open(path).is_ok()
 }
 
-/// Says what a FITS file holds by its first two headers; `None` for any other file.
+/// Describes a FITS file from its first two headers; `None` for any other file.
 pub(crate) fn fits(first: &[u8]) -> Option<String> {
     if !first.starts_with(b"SIMPLE  =") {
         return None;
@@ -158,7 +157,7 @@ pub(crate) fn fits(first: &[u8]) -> Option<String> {
     })
 }
 
-/// The cards of a FITS header, and where the header ends.
+/// Returns the cards of a FITS header, and the header's end.
 fn cards(header: &[u8]) -> (Vec<(String, String)>, usize) {
     let mut found = Vec::new();
     for (index, card) in header.chunks_exact(CARD).enumerate() {
@@ -175,11 +174,11 @@ fn cards(header: &[u8]) -> (Vec<(String, String)>, usize) {
     (found, header.len())
 }
 
-/// Says what a text file holds; `None` for any other file.
+/// Describes a text file; `None` for any other file.
 fn text(first: &[u8]) -> Option<String> {
     let text = match std::str::from_utf8(first) {
         Ok(text) => text,
-        // A letter of several bytes may be cut in two.
+        // The read may end within a multi-byte character.
         Err(error) if error.valid_up_to() + 4 > first.len() => {
             std::str::from_utf8(&first[..error.valid_up_to()]).ok()?
         }
@@ -204,7 +203,8 @@ fn text(first: &[u8]) -> Option<String> {
     Some(format!("a text that begins with {start:?}"))
 }
 
-/// Returns whether a line begins with a date and a time as GSB writes them: year, month, day, hour, minute, second, fraction.
+/// Returns whether a line begins with a date and a time in GSB's format: year, month, day, hour, minute, second,
+/// fraction.
 fn is_gsb_time(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let whole = [1990..=2100, 1..=12, 1..=31, 0..=23, 0..=59, 0..=60];
@@ -216,7 +216,7 @@ fn is_gsb_time(line: &str) -> bool {
     fits && fraction.is_some_and(|fraction| (0.0..1.0).contains(&fraction))
 }
 
-/// Says Mark 4, by its sync words: 32 bits of ones in each of 16, 32 or 64 tracks, once a frame.
+/// Detects Mark 4 by its sync words: 32 one bits in each of 16, 32 or 64 tracks, once per frame.
 fn mark4(first: &[u8]) -> Option<String> {
     let mut at = 0;
     while at < first.len() {
@@ -224,7 +224,7 @@ fn mark4(first: &[u8]) -> Option<String> {
         let tracks =
             [64, 32, 16].into_iter().find(|tracks| (4 * tracks..4 * tracks + 9).contains(&run));
         if let Some(tracks) = tracks {
-            // The ones of the header before may lengthen the run.
+            // One bits of the preceding header may lengthen the run.
             let again = (0..=run - 4 * tracks).any(|more| {
                 let next = first.get(at + more + 2500 * tracks..);
                 let sync = next.and_then(|next| next.get(..4 * tracks));
@@ -242,7 +242,7 @@ fn mark4(first: &[u8]) -> Option<String> {
     None
 }
 
-/// Says what a file is by its name alone: PRESTO's series have no sign of their own.
+/// Describes a PRESTO series by its name, because it has no magic bytes.
 fn series(path: &Path) -> Option<String> {
     if path.extension().is_none_or(|extension| extension != "dat") {
         return None;
@@ -272,8 +272,7 @@ mod tests {
         format!("{text:<2880}").into_bytes()
     }
 
-    /// A file of Mark 4 as it lies on a disk: frames of 2500 bytes a track, with a sync word after 8 bytes a byte of
-    /// tracks.
+    /// Mark 4 file on disk: frames of 2500 bytes per track, with a sync word after 8 bytes per track.
     fn mark4_file(tracks: usize, before: usize, frames: usize) -> Vec<u8> {
         let mut state = 1u32;
         let mut noise = || {

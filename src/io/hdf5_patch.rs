@@ -1,22 +1,22 @@
-//! Gives data sets of a small HDF5 file the lengths and addresses of rows that lie behind it.
+//! Patches lengths and addresses of data sets in a small HDF5 file whose rows follow it.
 //!
-//! Only what version 2 object headers and superblocks of version 2 or 3 hold is touched, and only where
-//! their checksums say that they were understood.
+//! Only version 2 object headers and superblocks of version 2 or 3 are changed, and only if their checksums confirm
+//! the parsed structure.
 //!
 //! # Source
-//! HDF5 File Format Specification, version 3.0: II.A (superblock), IV.A.1.b (object headers), IV.A.2.b
-//! (dataspace), IV.A.2.i (data layout).
+//! HDF5 File Format Specification, version 3.0: II.A (superblock), IV.A.1.b (object headers), IV.A.2.b (dataspace),
+//! IV.A.2.i (data layout).
 
-/// A data set to be given its rows.
+/// A data set to be patched.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// Where it begins in the small file; no other data set has that address.
+    /// Address of its placeholder in the small file, which is unique.
     pub(super) stand_in: u64,
-    /// Its own axes, as many as it has in the small file.
+    /// Its axes; the rank must be that in the small file.
     pub(super) axes: Vec<u64>,
     /// Address of its first row.
     pub(super) start: u64,
-    /// Bytes of all its rows.
+    /// Bytes of all rows.
     pub(super) bytes: u64,
 }
 
@@ -24,8 +24,8 @@ const SUPERBLOCK_BYTES: usize = 48;
 const DATASPACE: u8 = 1;
 const DATA_LAYOUT: u8 = 8;
 
-/// Patches `file`, whose rows will end at byte `end`; false, with the bytes spoilt, when any place was not
-/// found exactly once.
+/// Patches `file`, whose rows will end at byte `end`. Returns false, with the bytes modified, unless each data set
+/// was found exactly once.
 pub(super) fn patch(file: &mut [u8], places: &[Place], end: u64) -> bool {
     let mut found = vec![0; places.len()];
     let mut at = 0;
@@ -41,7 +41,7 @@ pub(super) fn patch(file: &mut [u8], places: &[Place], end: u64) -> bool {
     found.iter().all(|times| *times == 1) && patch_end(file, end)
 }
 
-/// The superblock's end of file.
+/// Patches the superblock's end-of-file address.
 fn patch_end(file: &mut [u8], end: u64) -> bool {
     let Some(block) = file.first_chunk_mut::<SUPERBLOCK_BYTES>() else { return false };
     let is_known = block.starts_with(b"\x89HDF\r\n\x1a\n") && matches!(block[8], 2 | 3);
@@ -53,16 +53,16 @@ fn patch_end(file: &mut [u8], end: u64) -> bool {
     true
 }
 
-/// Where the messages of a version 2 object header of one piece lie in it.
+/// Message offsets in a version 2 object header without continuation blocks.
 struct ObjectHeader {
     bytes: usize,
-    /// Start and length of the dataspace's and the data layout's bodies.
+    /// Start and length of the bodies of the dataspace and data layout messages.
     dataspace: (usize, usize),
     layout: (usize, usize),
 }
 
 impl ObjectHeader {
-    /// `None` for what is no such header, or has no data.
+    /// Parses a header; `None` if it is not such a header or has no data.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if *bytes.get(4)? != 2 {
             return None;
@@ -97,11 +97,11 @@ impl ObjectHeader {
         (at <= end).then_some(parsed)
     }
 
-    /// Patches the header, if it is that of the place.
+    /// Patches the header if it belongs to the data set.
     fn give(&self, bytes: &mut [u8], place: &Place) -> bool {
         let (start, length) = self.layout;
         let layout = &mut bytes[start..start + length];
-        // Version 3 or 4, contiguous, an address, a size.
+        // Version 3 or 4, contiguous: an address and a size.
         let is_contiguous = length == 18 && matches!(layout[0], 3 | 4) && layout[1] == 1;
         if !is_contiguous || layout[2..10] != place.stand_in.to_le_bytes() {
             return false;
@@ -111,7 +111,7 @@ impl ObjectHeader {
         let (start, length) = self.dataspace;
         let space = &mut bytes[start..start + length];
         let axes: Vec<u8> = place.axes.iter().flat_map(|length| length.to_le_bytes()).collect();
-        // Version 2, the rank, no largest lengths, and a simple shape.
+        // Version 2, the rank, no maximum lengths, a simple shape.
         let is_simple = space.first_chunk() == Some(&[2, place.axes.len() as u8, 0, 1]);
         if !is_simple || length != 4 + axes.len() {
             return false;
@@ -126,7 +126,7 @@ fn find(bytes: &[u8], word: &[u8]) -> Option<usize> {
     bytes.windows(word.len()).position(|window| window == word)
 }
 
-/// Whether a block's last four bytes are the checksum of the others.
+/// Returns whether a block ends with the checksum of its other bytes.
 fn is_sealed(block: &[u8]) -> bool {
     block.split_last_chunk::<4>().is_some_and(|(body, sum)| lookup3(body).to_le_bytes() == *sum)
 }
@@ -137,10 +137,10 @@ fn seal(block: &mut [u8]) {
     }
 }
 
-/// Bob Jenkins's lookup3 hash (`hashlittle` with the initial value 0), HDF5's checksum of metadata.
+/// Computes Bob Jenkins's lookup3 hash (`hashlittle` with the initial value 0), HDF5's metadata checksum.
 fn lookup3(bytes: &[u8]) -> u32 {
     let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
-    // All blocks of 12 bytes but the last, which may be whole.
+    // All blocks of 12 bytes except the last, which may be complete.
     let mixed = bytes.len().saturating_sub(1) / 12 * 12;
     let (blocks, tail) = bytes.split_at(mixed);
     for block in blocks.chunks_exact(12) {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_lookup3() {
-        // What lookup3.c prints of itself for its own test.
+        // Values from lookup3.c's own self test.
         assert_eq!(lookup3(b""), 0xdead_beef);
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
     }

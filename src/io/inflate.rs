@@ -1,32 +1,33 @@
-//! Bounds on what a compressed file may become in memory.
+//! Bounds on the decompressed size of files.
 //!
 //! Invariant: a small file never asks for much memory, whatever sizes it declares.
 
 use std::io::{self, Read};
 
-/// Bytes that any file may make out of what it holds.
+/// Decompressed bytes allowed for any file.
 const FREE_BYTES: u64 = 32 << 20;
 
-/// Bytes that HDF5 data may make out of one: twenty times what recordings reach, a thirtieth of what deflate allows.
+/// Decompressed bytes allowed per byte of an HDF5 file: twenty times the ratio of recordings, a thirtieth of the
+/// deflate limit.
 const HDF5_RATIO: u64 = 32;
 
-/// Bytes that text may make out of one: tables whose columns are mostly alike reach 30.
+/// Decompressed bytes allowed per byte of text: tables with nearly constant columns reach 30.
 const TEXT_RATIO: u64 = 100;
 
-/// Returns the most bytes of one buffer that a compressed HDF5 file of this size may fill.
+/// Returns the maximum bytes of one buffer for a compressed HDF5 file of this size.
 pub(super) fn most_bytes(file_bytes: u64) -> u64 {
     file_bytes.saturating_mul(HDF5_RATIO).saturating_add(FREE_BYTES)
 }
 
-/// Bytes that any file, and one byte of it, may stand for in data that are read piece by piece: time is bounded, too.
+/// Decompressed bytes allowed for any file, and per byte of it, in streamed data; this bounds the time as well.
 const STREAMED: (u64, u64) = (512 << 20, 100);
 
-/// Returns the most bytes that a compressed HDF5 file of this size may stand for in all, read piece by piece.
+/// Returns the maximum total bytes of streamed data from a compressed HDF5 file of this size.
 pub(super) fn most_streamed_bytes(file_bytes: u64) -> u64 {
     file_bytes.saturating_mul(STREAMED.1).saturating_add(STREAMED.0)
 }
 
-/// Reads decompressed text, and fails where it is too long for the compressed file.
+/// Reader of decompressed text that fails beyond a bound.
 #[derive(Debug)]
 pub(super) struct Bounded<R> {
     input: R,
@@ -35,7 +36,7 @@ pub(super) struct Bounded<R> {
 }
 
 impl<R> Bounded<R> {
-    /// Bounds the text that a compressed file of this size may become.
+    /// Bounds the text from a compressed file of this size.
     pub(super) fn new(input: R, file_bytes: u64) -> Self {
         let left = file_bytes.saturating_mul(TEXT_RATIO).saturating_add(FREE_BYTES);
         Self { input, file_bytes, left }

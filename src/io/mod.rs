@@ -1,4 +1,4 @@
-//! What a source and a sink are; one file a format.
+//! Readers and writers of file formats: the common traits and headers, one module per format.
 //!
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
@@ -46,11 +46,10 @@ use crate::sample::Encoding;
 use crate::units::Band;
 use crate::view::check_length;
 
-/// Sampling times of filterbanks that are taken for real, in seconds: a day a sample is absurd, and so is less than a
-/// nanosecond.
+/// Plausible sampling times of filterbanks, in seconds: longer than a day or shorter than a nanosecond is an error.
 const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
-/// Returns text with its control characters escaped (`\u{1b}`), but for line ends and tabs: text from a file may hold
-/// sequences that a terminal obeys, and marks that turn the direction of writing round.
+/// Returns text with its control characters escaped (`\u{1b}`), except line ends and tabs. Text from a file may hold
+/// terminal escape sequences and marks that change the writing direction.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |letter: char| {
         let turns = matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -69,10 +68,10 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().fold(String::new(), escaped))
 }
 
-/// What every filterbank format says of its data; axes time, channel.
+/// Header common to all filterbank formats; axes time, channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterbankHeader {
-    /// Where the data come from (`-` is standard input); the first of several files.
+    /// Path of the data (`-` is standard input); the first of several files.
     pub path: PathBuf,
     /// The format's name, as `info` prints it.
     pub format: &'static str,
@@ -92,27 +91,28 @@ pub struct FilterbankHeader {
     pub tsamp_s: f64,
     /// Channel centres in recorded order.
     pub band: Band,
-    /// How rows are encoded as [`FilterbankSource::read`] gives them.
+    /// Encoding of the rows that [`FilterbankSource::read`] returns.
     pub encoding: Encoding,
-    /// Bits a sample as recorded, before any scaling or sum of polarizations.
+    /// Bits per recorded sample, before any scaling or sum of polarizations.
     pub recorded_bits: usize,
-    /// IFs or polarizations as recorded.
+    /// Number of recorded IFs or polarizations.
     pub recorded_polarizations: usize,
-    /// Rows in all, when the length is known beforehand.
+    /// Number of rows, when the length is known beforehand.
     pub times: Option<u64>,
 }
 
 /// One of a receiver's beams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beam {
-    /// Its number, as the header has it.
+    /// Beam number in the header.
     pub number: u32,
     /// Number of beams, when known.
     pub of: Option<u32>,
 }
 
 impl Beam {
-    /// The beam that a header's two numbers tell; none where there is one only, which writers put for want of better.
+    /// Makes a beam from a header's two numbers; `None` for a single beam, because writers use those numbers as a
+    /// default.
     pub(crate) fn new(number: Option<i64>, of: Option<i64>) -> Option<Self> {
         let number = u32::try_from(number?).ok()?;
         let of = of.and_then(|of| u32::try_from(of).ok()).filter(|of| *of > 0);
@@ -120,7 +120,7 @@ impl Beam {
         is_told.then_some(Self { number, of })
     }
 
-    /// The beam of a name such as `B07`: its first digits.
+    /// Parses the beam from a name such as `B07`: its first digits.
     pub(crate) fn named(name: Option<&str>, of: Option<i64>) -> Option<Self> {
         let digits = name?.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
@@ -129,27 +129,27 @@ impl Beam {
 }
 
 impl FilterbankHeader {
-    /// Number of channels.
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.band.channels()
     }
 
-    /// Bytes in one row.
+    /// Returns the bytes per row.
     pub fn row_bytes(&self) -> usize {
         self.channels() * self.encoding.bits() / 8
     }
 
-    /// Rows that a buffer holds.
+    /// Returns the number of rows in a buffer.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless they are whole.
+    /// [`crate::Error::Shape`] unless the buffer holds whole rows.
     pub(crate) fn times_in(&self, rows: &[u8]) -> Result<usize> {
         let times = rows.len() / self.row_bytes();
         check_length("rows (bytes)", times * self.row_bytes(), rows.len())?;
         Ok(times)
     }
 
-    /// Length in seconds, when known.
+    /// Returns the length in seconds, when known.
     pub fn duration_s(&self) -> Option<f64> {
         self.times.map(|times| times as f64 * self.tsamp_s)
     }
@@ -157,65 +157,66 @@ impl FilterbankHeader {
 
 /// A stream of filterbank rows.
 pub trait FilterbankSource: Send {
-    /// What the data are.
+    /// Returns the header.
     fn header(&self) -> &FilterbankHeader;
 
-    /// Reads whole rows into `rows`, whose length is a multiple of the row's bytes, and returns how
-    /// many; fewer than asked for only at the end of the data.
+    /// Reads whole rows into `rows`, whose length is a multiple of the row's bytes, and returns their number; fewer
+    /// than requested only at the end of the data.
     ///
     /// # Errors
     /// [`crate::Error::Io`] and [`crate::Error::Format`].
     fn read(&mut self, rows: &mut [u8]) -> Result<usize>;
 
-    /// Passes over `times` rows; fewer only at the end of the data.
+    /// Skips `times` rows and returns the number skipped; fewer only at the end of the data.
     ///
     /// # Errors
     /// As [`FilterbankSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
 
-    /// Where the recording has no data of its own and was filled.
+    /// Returns the gaps in the recording, whose rows are filled in.
     fn gaps(&self) -> &[Gap] {
         &[]
     }
 
-    /// Samples read so far that were not finite numbers and that the source itself replaced.
+    /// Returns the number of non-finite samples that the source has replaced so far.
     fn flagged_samples(&self) -> u64 {
         0
     }
 
-    /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
+    /// Describes the truncation of a recording whose last, incomplete piece was dropped; `None` for a complete
+    /// recording.
     ///
-    /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
+    /// Known at opening for a file, after the end of the data for a pipe.
     fn cut(&self) -> Option<&str> {
         None
     }
 
-    /// Lists what a user should know of the recording: what is missing, odd or was left out, a sentence each.
+    /// Returns warnings for the user, a sentence each: missing, odd or skipped parts of the recording.
     fn warnings(&self) -> &[String] {
         &[]
     }
 
-    /// Itself, where a pipeline may know a shorter way from it than by its rows.
+    /// Returns itself, so that a pipeline can use a faster path than rows for a known type.
     fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
         None
     }
 }
 
-/// Rows that were not recorded, between two files of one observation or inside one.
+/// Rows missing between two files of one observation or within one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The first row of the gap, counted from the observation's start.
+    /// First row of the gap, counted from the observation's start.
     pub start_time: u64,
-    /// Rows in it.
+    /// Number of rows.
     pub times: u64,
 }
 
-/// Which of several recorded polarizations (SIGPROC's IFs) a reader gives.
+/// Selection among the recorded polarizations (SIGPROC's IFs).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polarizations {
-    /// Total intensity: Stokes I where the file says so, else the sum of the first two.
+    /// Total intensity: Stokes I if the file has it, otherwise the sum of the first two.
     #[default]
     Total,
-    /// The one with this number, counted from 0.
+    /// The polarization with this index.
     One(usize),
 }

@@ -1,4 +1,4 @@
-//! Opening recordings: the format is told by a file's first bytes, never by its name.
+//! Opens recordings; detects the format from the first bytes.
 //!
 //! Invariant: a file's name never decides its format.
 
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use super::{FilterbankSource, Polarizations, fbh5, foreign, observation, psrfits, sigproc};
 use crate::error::{Error, Result};
 
-/// How recordings are read.
+/// Options for reading recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Which polarizations (SIGPROC's IFs) to give.
+    /// Selected polarizations (SIGPROC's IFs).
     pub polarizations: Polarizations,
-    /// Whether times missing between the files of one observation, or inside one, may be filled.
+    /// Whether to fill gaps between the files of one observation or within a file.
     pub allow_gaps: bool,
 }
 
-/// A format that [`open`] knows.
+/// A format supported by [`open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Sigproc,
@@ -26,7 +26,7 @@ enum Format {
     Hdf5,
 }
 
-/// The first bytes of each format.
+/// Magic bytes of each format.
 const MAGIC: &[(&[u8], Format)] = &[
     (b"\x0c\0\0\0HEADER_START", Format::Sigproc),
     (b"\0\0\0\x0cHEADER_START", Format::Sigproc),
@@ -34,16 +34,16 @@ const MAGIC: &[(&[u8], Format)] = &[
     (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
 ];
 
-/// Bytes of the longest of [`MAGIC`].
+/// Length of the longest of [`MAGIC`].
 const LONGEST_MAGIC: u64 = 16;
 
-/// Returns whether a path is read as a stream, once and from its start: standard input (`-`), a FIFO, a device.
+/// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device.
 pub fn is_stream(path: &Path) -> bool {
     let is_special = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
     path == Path::new("-") || std::fs::metadata(path).is_ok_and(is_special)
 }
 
-/// Refuses a stream where a reader seeks.
+/// Rejects a stream for a reader that seeks.
 ///
 /// # Errors
 /// [`Error::Io`] of kind `NotSeekable`.
@@ -55,13 +55,12 @@ pub(crate) fn check_seekable(path: &Path) -> Result<()> {
     Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)))
 }
 
-/// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) hold SIGPROC
-/// filterbanks; other formats are sought in.
+/// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) must be SIGPROC
+/// filterbanks, because readers of the other formats seek.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is
-/// empty, of no known format or breaks its format's rules, and for files that don't fit together
-/// ([`super::join`]); [`Error::Parameter`] for no file at all.
+/// [`Error::Io`] for a missing or unreadable file; [`Error::Format`] for a file that is empty, of unknown format or
+/// invalid, and for inconsistent files ([`super::join`]); [`Error::Parameter`] for no file.
 pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
     let plain = |path: &Path| -> std::io::Result<Box<dyn Read + Send>> {
         if path == Path::new("-") {
@@ -72,7 +71,8 @@ pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Filterba
     open_with(paths, options, &plain)
 }
 
-/// As [`open`]; `stream` opens the paths of which [`is_stream`] is true, so that a caller may decide how to wait for bytes.
+/// Opens files like [`open`], but opens streams ([`is_stream`]) through `stream`, so that the caller controls how to
+/// wait for bytes.
 ///
 /// # Errors
 /// As [`open`].
@@ -114,12 +114,12 @@ fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSour
     }
 }
 
-/// Whether a file's first bytes are those of a filterbank format.
+/// Returns whether a file's first bytes are those of a filterbank format.
 pub(super) fn is_filterbank(first: &[u8]) -> bool {
     MAGIC.iter().any(|(magic, _)| first.starts_with(magic))
 }
 
-/// The error that refuses a folder, which says what it is.
+/// Makes the error for a folder, with a description of the folder.
 pub(super) fn is_folder(path: &Path) -> Error {
     let why = format!("is a folder, expected a recording{}", foreign::clause(path));
     Error::io(path, std::io::Error::new(std::io::ErrorKind::IsADirectory, why))
@@ -137,7 +137,7 @@ fn detect(path: &Path) -> Result<Format> {
         return Err(Error::format(path, "file", 0, "the file is empty"));
     }
     let known = MAGIC.iter().find(|(magic, _)| {
-        // A file cut short within the magic is a broken file of that format.
+        // A file truncated within the magic bytes is a damaged file of that format.
         first.starts_with(magic) || (first.len() >= 4 && magic.starts_with(&first))
     });
     known.map(|(_, format)| *format).ok_or_else(|| {

@@ -1,10 +1,10 @@
-//! Power spectral densities in files: text of two columns, or `.npy`.
+//! Power spectral densities in files: two-column text, or `.npy`.
 //!
 //! Invariant: a spectrum's bins come from the file's own points, and none is NaN.
 //!
-//! Text has a frequency in Hz and a density in each line, apart by blanks, tabs or a comma; lines that begin with `#` or
-//! `%` are remarks. A `.npy` file has two axes, points of frequency and density, or two such rows; its first bytes tell
-//! that it is one.
+//! Each line of text has a frequency in Hz and a density, separated by spaces, tabs or a comma; lines that begin with
+//! `#` or `%` are comments. A `.npy` file has two axes: points of frequency and density, or two such rows. Its first
+//! bytes identify it.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::{atomic, npy};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 
-/// What a file's densities are.
+/// Quantity of a file's densities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Density {
     /// Power spectral densities, in 1/Hz.
@@ -25,25 +25,25 @@ pub enum Density {
     Amplitude,
 }
 
-/// The most bytes of a file.
+/// Maximum bytes of a file.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The most bins of a spectrum.
+/// Maximum number of bins of a spectrum.
 const MAX_BINS: f64 = (1_u64 << 26) as f64;
 
-/// How far a frequency may lie from a uniform grid, in its spacings.
+/// Largest deviation of a frequency from a uniform grid, in grid spacings.
 const GRID_ERROR: f64 = 1e-3;
 
 /// Reads a spectrum.
 ///
-/// Points on a uniform grid that begins at 0 Hz are taken as they are. Others are brought onto a grid as fine as their
-/// closest neighbours (but of 2^20 bins at most), straight lines between the logarithms of both frequency and density;
-/// outside their range, the density is infinite: nothing is known there. So is a density of 0, which some programs write
-/// for that.
+/// Points on a uniform grid that begins at 0 Hz are used unchanged. Other points are resampled to a grid with the
+/// smallest spacing between two points (but at most 2^20 bins), linearly in the logarithms of frequency and density.
+/// Outside their range the density is unknown and set to infinity. A density of 0, which some programs write for
+/// "unknown", also becomes infinity.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] with line and column for what is no number, a frequency below 0 or not above the one
-/// before it, a density below 0 or NaN, or fewer than 2 points.
+/// [`Error::Io`]; [`Error::Format`] with line and column for an invalid number, a frequency below 0 or not above the
+/// one before it, a density below 0 or NaN, or fewer than 2 points.
 pub fn read(path: &Path, density: Density) -> Result<PowerSpectrum> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -64,13 +64,13 @@ pub fn read(path: &Path, density: Density) -> Result<PowerSpectrum> {
         Density::Power => (point.hertz, point.density),
         Density::Amplitude => (point.hertz, point.density * point.density),
     });
-    // What is 0 or rounds to 0 is not known.
+    // A power of 0, also after underflow, means unknown.
     let known = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
     let powers: Vec<(f64, f64)> = powers.map(|(hertz, value)| (hertz, known(value))).collect();
     spectrum(path, &powers)
 }
 
-/// Writes a spectrum as text: a remark, then each bin's frequency and density.
+/// Writes a spectrum as text: a comment, then each bin's frequency and density.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -97,7 +97,7 @@ struct Point {
 }
 
 impl Point {
-    /// What is wrong with a point behind another, if anything is: the column, and why.
+    /// Checks a point against the one before; returns the faulty column and the reason.
     fn fault(&self, before: Option<f64>) -> Option<(&'static str, String)> {
         let Self { hertz, density } = *self;
         if !(hertz.is_finite() && hertz >= 0.0) {
@@ -166,7 +166,7 @@ fn from_array(path: &Path, array: &npy::Array) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// A spectrum of points of rising frequencies.
+/// Makes a spectrum from points of ascending frequency.
 fn spectrum(path: &Path, points: &[(f64, f64)]) -> Result<PowerSpectrum> {
     let fault = |why: String| Error::format(path, "points", 0, why);
     let [(first, _), .., (last, _)] = *points else {
@@ -190,10 +190,10 @@ fn spectrum(path: &Path, points: &[(f64, f64)]) -> Result<PowerSpectrum> {
     PowerSpectrum::new(spacing_hz, (0..bins as usize).map(at).collect())
 }
 
-/// The most bins onto which points are brought that lie on no grid.
+/// Maximum number of bins for resampled points.
 const FINEST_BINS: f64 = (1_u64 << 20) as f64;
 
-/// The density at a frequency; infinite outside the points' range.
+/// Interpolates the density at a frequency; infinite outside the points' range.
 fn between(points: &[(f64, f64)], hertz: f64) -> f64 {
     let above = points.partition_point(|(at, _)| *at < hertz);
     let Some(&(high_hz, high)) = points.get(above) else { return f64::INFINITY };
@@ -206,7 +206,7 @@ fn between(points: &[(f64, f64)], hertz: f64) -> f64 {
     if low.is_infinite() || high.is_infinite() {
         return f64::INFINITY;
     }
-    // Next to 0 Hz, whose logarithm is nowhere, the line is straight in frequency.
+    // Interpolate linearly in frequency next to 0 Hz, whose logarithm is infinite.
     let part = match low_hz > 0.0 {
         true => (hertz / low_hz).ln() / (high_hz / low_hz).ln(),
         false => hertz / high_hz,

@@ -1,10 +1,9 @@
 //! PRESTO's rfifind masks (`.mask`).
 //!
-//! Little endian: six f64 (sigmas in time and frequency, MJD, seconds an interval, MHz of the lowest
-//! channel, MHz a channel), three i32 (channels, intervals, samples an interval), the zapped channels
-//! and the zapped intervals (each a count and a list), the number of channels zapped in each
-//! interval, and these channels, interval by interval. An interval whose every channel is zapped has
-//! the count but no list.
+//! The file is little endian: six f64 (sigmas in time and frequency, MJD, seconds per interval, MHz of the lowest
+//! channel, MHz per channel); three i32 (channels, intervals, samples per interval); the zapped channels and the
+//! zapped intervals (each a count and a list); the number of zapped channels of each interval; and these channels,
+//! interval by interval. An interval with every channel zapped has a count but no list.
 //!
 //! Invariant: PRESTO counts channels from the lowest frequency up, whatever the recording's order;
 //! [`Mask::recorded`] is the one place where that is turned round.
@@ -21,16 +20,16 @@ use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 /// The channels zapped in one interval, counted from the lowest frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zapped {
-    /// All of them.
+    /// All channels.
     All,
-    /// These.
+    /// These channels.
     Channels(Vec<u32>),
 }
 
 /// A mask as PRESTO stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mask {
-    /// Where it comes from.
+    /// Path of the mask.
     pub path: PathBuf,
     /// Cut-off in time, sigma.
     pub time_sigma: f64,
@@ -52,7 +51,7 @@ pub struct Mask {
     pub zapped_channels: Vec<u32>,
     /// Intervals zapped as a whole.
     pub zapped_intervals: Vec<u32>,
-    /// What is zapped in each interval.
+    /// Zapped channels of each interval.
     pub intervals: Vec<Zapped>,
 }
 
@@ -63,7 +62,7 @@ pub struct RecordedMask {
     pub zapped: Vec<bool>,
     /// Samples in an interval.
     pub interval_times: usize,
-    /// For each interval the channels zapped in it, ascending, without those zapped throughout.
+    /// Channels zapped in each interval, ascending, without those zapped throughout.
     pub intervals: Vec<Vec<u32>>,
 }
 
@@ -77,11 +76,11 @@ impl Mask {
         Self::parse(&bytes, path)
     }
 
-    /// Reads a mask from a file's bytes; `path` names it in errors.
+    /// Parses a mask from a file's bytes; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] where the bytes break off or go on too long, a count is absurd, or a channel
-    /// or interval is not among those that there are.
+    /// [`Error::Format`] if bytes are missing or left over, a count is invalid, or a channel or interval is out of
+    /// range.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         let mut cursor = Cursor { bytes, path, at: 0 };
         let [time_sigma, frequency_sigma, start_mjd] =
@@ -90,7 +89,7 @@ impl Mask {
         let lowest_mhz = cursor.positive("lofreq")?;
         let channel_width_mhz = cursor.positive("dfreq")?;
         let channels = cursor.count("numchan", 1, MAX_CHANNELS)?;
-        // Each interval takes four bytes or more.
+        // Each interval takes at least four bytes.
         let intervals = cursor.count("numint", 1, bytes.len() / 4)?;
         let interval_times = cursor.count("ptsperint", 1, i32::MAX as usize)?;
         let zapped_channels = cursor.list("zap_chans", channels)?;
@@ -116,11 +115,11 @@ impl Mask {
         })
     }
 
-    /// The mask in the order of `band`'s channels.
+    /// Returns the mask in the order of `band`'s channels.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the mask was made for another number of channels, or for a band more
-    /// than half a channel away.
+    /// [`Error::Parameter`] if the mask was made for another number of channels, or for a band more than half a
+    /// channel away.
     pub fn recorded(&self, band: &Band) -> Result<RecordedMask> {
         let misfit = |rule: String| Err(Error::parameter("mask", self.path.display(), rule));
         if self.channels != band.channels() {
@@ -161,13 +160,13 @@ impl Mask {
     }
 }
 
-/// All channels but those zapped throughout.
+/// Returns all channels except those zapped throughout.
 fn rest(zapped: &[bool]) -> Vec<u32> {
     let channels = zapped.iter().enumerate().filter(|(_, zapped)| !**zapped);
     channels.map(|(channel, _)| channel as u32).collect()
 }
 
-/// The recorded channels from the lowest frequency up.
+/// Returns the recorded channels sorted by frequency.
 fn by_frequency(band: &Band) -> Vec<u32> {
     let mut order: Vec<u32> = (0..band.channels() as u32).collect();
     let centres = band.centres_hz();
@@ -224,7 +223,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `count` numbers below `limit`; memory is taken only as bytes are found.
+    /// Reads `count` numbers below `limit`; memory grows only as bytes are read.
     fn numbers(&mut self, field: &str, count: usize, limit: usize) -> Result<Vec<u32>> {
         let most = limit.saturating_sub(1);
         let number = |_| self.count(field, 0, most).map(|number| number as u32);
@@ -255,7 +254,7 @@ impl Cursor<'_> {
 mod tests {
     use super::*;
 
-    /// A mask of 4 channels and 3 intervals, as `write_mask` lays it out.
+    /// A mask of 4 channels and 3 intervals, in the layout of `write_mask`.
     fn example(lists: &[i32]) -> Vec<u8> {
         let floats = [10.0, 4.0, 59000.5, 1.2, 1400.0, 1.0f64];
         let mut bytes: Vec<u8> = floats.iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! Rows built from numbers: choice and sums of polarizations, and scaled samples.
+//! Selection and sums of polarizations, and encoding of rows.
 //!
 //! Invariant: a sum's encoding holds every sum of two samples exactly (f32 sums round once).
 
@@ -6,24 +6,24 @@ use crate::error::{Error, Result};
 use crate::io::Polarizations;
 use crate::sample::{Encoding, unpack_f32};
 
-/// Samples that are added at once.
+/// Samples summed at once.
 const BLOCK: usize = 256;
 
-/// The recorded polarizations that make up a row.
+/// Recorded polarizations that make up a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
-    /// The one, or the first of two.
+    /// The only one, or the first of two.
     pub(crate) first: usize,
-    /// What is added to it.
+    /// The second of two summed polarizations.
     pub(crate) second: Option<usize>,
 }
 
 impl Chosen {
-    /// What is asked for, where the file does not say which polarizations it has: total intensity is
-    /// the only one, or the sum of the first two of 2 or 4.
+    /// Selects polarizations of a file that does not identify them: total intensity is the only one, or the sum of
+    /// the first two of 2 or 4.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a number that the file lacks, and for the total of another count.
+    /// [`Error::Parameter`] for an index that the file lacks, and for the total of another count.
     pub(crate) fn new(wanted: Polarizations, recorded: usize) -> Result<Self> {
         match (wanted, recorded) {
             (Polarizations::One(number), _) => Self::one(number, recorded),
@@ -36,10 +36,10 @@ impl Chosen {
         }
     }
 
-    /// The one of this number, counted from 0.
+    /// Selects the polarization with this index.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a number that the file lacks.
+    /// [`Error::Parameter`] for an index that the file lacks.
     pub(crate) fn one(number: usize, recorded: usize) -> Result<Self> {
         if number >= recorded {
             let rule = format!("the file has {recorded}, counted from 0");
@@ -48,13 +48,13 @@ impl Chosen {
         Ok(Self { first: number, second: None })
     }
 
-    /// How rows are encoded: as recorded, widened for a sum.
+    /// Returns the encoding of rows: the recorded one, or a wider one for a sum.
     pub(crate) fn encoding(self, recorded: Encoding) -> Encoding {
         self.second.map_or(recorded, |_| sum_encoding(recorded))
     }
 }
 
-/// Adds two polarizations of a row: exactly, but for floats, which are rounded once.
+/// Sums two polarizations of a row: exactly for integers, with one rounding for floats.
 pub(crate) fn add(first: &[u8], second: &[u8], encoding: Encoding, sum: &mut [u8]) {
     let wide = sum_encoding(encoding);
     let (bytes, sum_bytes) = (BLOCK * encoding.bits() / 8, BLOCK * wide.bits() / 8);
@@ -70,7 +70,7 @@ pub(crate) fn add(first: &[u8], second: &[u8], encoding: Encoding, sum: &mut [u8
     }
 }
 
-/// The narrowest byte-aligned encoding that holds any sum of two samples.
+/// Returns the narrowest byte-aligned encoding that holds any sum of two samples.
 pub(crate) const fn sum_encoding(encoding: Encoding) -> Encoding {
     match encoding {
         Encoding::U1 | Encoding::U2 | Encoding::U4 => Encoding::U8,
@@ -80,7 +80,7 @@ pub(crate) const fn sum_encoding(encoding: Encoding) -> Encoding {
     }
 }
 
-/// The encoding of whole bytes that holds every value of another one.
+/// Returns the whole-byte encoding that holds every value of another encoding.
 pub(crate) const fn byte_encoding(encoding: Encoding) -> Encoding {
     match encoding {
         Encoding::U1 | Encoding::U2 | Encoding::U4 => Encoding::U8,
@@ -88,7 +88,7 @@ pub(crate) const fn byte_encoding(encoding: Encoding) -> Encoding {
     }
 }
 
-/// Writes values to a row; integer encodings expect whole numbers inside their range.
+/// Encodes values to a row; integer encodings require integers within their range.
 pub(crate) fn encode(values: &[f32], encoding: Encoding, row: &mut [u8]) {
     match encoding {
         Encoding::U8 => row.iter_mut().zip(values).for_each(|(y, x)| *y = *x as u8),
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn sums_are_exact_at_every_depth() {
         for encoding in Encoding::ALL {
-            // More than a block, and not a whole number of them; no NaN among the floats.
+            // More than two blocks, with a partial last one; no NaN among the floats.
             let channels = 2 * BLOCK + 24;
             let line = channels * encoding.bits() / 8;
             let mut recorded: Vec<u8> = (0..2 * line).map(|k| (k * 151 + 77) as u8).collect();

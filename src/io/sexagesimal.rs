@@ -1,11 +1,11 @@
-//! Angles as telescopes write them: `hh:mm:ss.ssss` and SIGPROC's packed `hhmmss.s`.
+//! Sexagesimal angles: `hh:mm:ss.ssss` and SIGPROC's packed `hhmmss.s`.
 //!
 //! Invariant: what can't be an angle gives `None`, never a wrong angle.
 
-/// Parts of a second that survive: a tenth of a microsecond.
+/// Resolution of seconds: a tenth of a microsecond.
 const PARTS_PER_SECOND: f64 = 1e7;
 
-/// Degrees from SIGPROC's packed `ddmmss.s`, or `None` where minutes or seconds are out of range.
+/// Converts SIGPROC's packed `ddmmss.s` to degrees; `None` if minutes or seconds are out of range.
 pub(super) fn unpack_degrees(packed: f64) -> Option<f64> {
     if !packed.is_finite() || packed.abs() > 9_995_959.999_999_9 {
         return None;
@@ -17,14 +17,14 @@ pub(super) fn unpack_degrees(packed: f64) -> Option<f64> {
     join(packed.is_sign_negative(), degrees, minutes, seconds)
 }
 
-/// SIGPROC's packed `ddmmss.s` from degrees (or `hhmmss.s` from hours).
+/// Converts degrees to SIGPROC's packed `ddmmss.s` (or hours to `hhmmss.s`).
 pub(super) fn pack_degrees(degrees: f64) -> f64 {
     let (negative, whole, minutes, seconds) = split(degrees);
     let packed = whole * 10_000.0 + minutes * 100.0 + seconds;
     if negative { -packed } else { packed }
 }
 
-/// Degrees (or hours) from text such as `-08:47:43.7463`; minutes and seconds may be left out.
+/// Parses text such as `-08:47:43.7463` to degrees (or hours); minutes and seconds are optional.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     let negative = text.starts_with('-');
@@ -38,9 +38,9 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     join(negative, degrees, minutes, seconds)
 }
 
-/// Text such as `-08:47:43.7463` from degrees (or hours), with four decimals.
+/// Formats degrees (or hours) as `-08:47:43.7463`, with four decimals.
 pub(super) fn format(degrees: f64) -> String {
-    // Rounding first keeps 59.99996 seconds from being written as 60.0000.
+    // Round first, so that 59.99996 seconds do not print as 60.0000.
     let rounded = (degrees * 3600.0 * 1e4).round() / (3600.0 * 1e4);
     let (negative, whole, minutes, seconds) = split(rounded);
     format!("{}{whole:02.0}:{minutes:02.0}:{seconds:07.4}", if negative { "-" } else { "" })

@@ -1,4 +1,4 @@
-//! Prototype filters from files: text with a number on each line, or a `.npy` array of one axis.
+//! Prototype filters from files: text with one number per line, or a one-dimensional `.npy` array.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,21 @@ use super::npy;
 use crate::error::{Error, Result};
 use crate::math::window::Window;
 
-/// How every `.npy` file begins.
+/// Magic bytes of `.npy`.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The largest coefficient, or its inverse, that is taken for real: powers of samples of 16 bits stay within single
+/// Bound on the largest coefficient and on its inverse, so that powers of 16-bit samples stay within single
 /// precision.
 const LARGEST: f64 = 1e9;
 
-/// Reads the coefficients of a filter bank of `taps` rows of `points`, in the order in which they are
-/// applied: coefficient `t points + c` weighs sample `c` of row `t`, the oldest row first.
+/// Reads the coefficients of a filter bank of `taps` rows of `points`, in the order of their use: coefficient `t
+/// points + c` weighs sample `c` of row `t`, the oldest row first.
 ///
-/// In text, `#` starts a comment, and empty lines count for nothing.
+/// In text, `#` starts a comment, and empty lines are ignored.
 ///
 /// # Errors
-/// [`Error::Format`], naming the line where there are lines, for what is not a finite number, and for
-/// another count of coefficients than `taps x points`, zeros only, or a largest one beyond 1e-9 to 1e9;
-/// [`Error::Io`].
+/// [`Error::Format`], naming the line for text, for an invalid or non-finite number, a count of coefficients other
+/// than `taps x points`, only zeros, or a largest coefficient outside 1e-9 to 1e9; [`Error::Io`].
 pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let coefficients =

@@ -1,4 +1,4 @@
-//! A block of voltages that a source fills.
+//! Buffer of voltages for a source to fill.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use super::{VoltageEncoding, Voltages};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// A buffer of voltages that a source fills, its own or lent: axes stream, time.
+/// Owned or borrowed buffer of voltages that a source fills: axes stream, time.
 #[derive(Debug)]
 pub struct VoltageBlock<'a> {
     bytes: Bytes<'a>,
     encoding: VoltageEncoding,
     streams: usize,
     stride: usize,
-    /// Bytes of the memory's row before a stream's first sample.
+    /// Bytes of each row before the stream's first sample.
     offset: usize,
     capacity: usize,
     times: usize,
 }
 
-/// The memory of a block.
+/// Memory of a block.
 #[derive(Debug)]
 enum Bytes<'a> {
     Own(Vec<u8>),
@@ -42,7 +42,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A copy has memory of its own.
+/// A clone owns its memory.
 impl Clone for VoltageBlock<'_> {
     fn clone(&self) -> Self {
         let Self { encoding, streams, stride, offset, capacity, times, .. } = *self;
@@ -52,7 +52,7 @@ impl Clone for VoltageBlock<'_> {
 }
 
 impl VoltageBlock<'static> {
-    /// Room for `capacity` samples, rounded up to whole bytes, of each of `streams` streams.
+    /// Allocates a block of `capacity` samples, rounded up to whole bytes, for each of `streams` streams.
     pub fn new(encoding: VoltageEncoding, streams: usize, capacity: usize) -> Self {
         let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
         let stride = encoding.bytes(capacity);
@@ -62,10 +62,10 @@ impl VoltageBlock<'static> {
 }
 
 impl<'a> VoltageBlock<'a> {
-    /// As [`VoltageBlock::new`], at the front of `bytes`.
+    /// Makes a block as [`VoltageBlock::new`], at the start of borrowed `bytes`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they are too few.
+    /// [`Error::Shape`] if `bytes` is too short.
     pub fn lent(
         bytes: &'a mut [u8],
         encoding: VoltageEncoding,
@@ -82,10 +82,11 @@ impl<'a> VoltageBlock<'a> {
         Ok(Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0 })
     }
 
-    /// The samples `times` of rows of `stride` bytes, one for each stream: what lies before and behind them stays.
+    /// Makes a block of the samples `times` within longer rows of `stride` bytes, one row per stream; the bytes
+    /// outside `times` keep their values.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they begin or end within a byte, or don't fit into a row, or the rows into `bytes`.
+    /// [`Error::Shape`] if `times` begins or ends within a byte or exceeds a row, or if the rows exceed `bytes`.
     pub fn within(
         bytes: &'a mut [u8],
         encoding: VoltageEncoding,
@@ -109,35 +110,35 @@ impl<'a> VoltageBlock<'a> {
         Ok(Self { bytes, encoding, streams, stride, offset, capacity: times.len(), times: 0 })
     }
 
-    /// How each sample is stored.
+    /// Returns the encoding.
     pub fn encoding(&self) -> VoltageEncoding {
         self.encoding
     }
 
-    /// Number of streams.
+    /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.streams
     }
 
-    /// The most samples of each stream that it can hold.
+    /// Returns the capacity in samples per stream.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Bytes from stream to stream.
+    /// Returns the bytes between the starts of consecutive streams.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Samples of each stream that it holds.
+    /// Returns the valid samples per stream.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// Says how many samples of each stream it holds.
+    /// Sets the valid samples per stream.
     ///
     /// # Errors
-    /// [`Error::Shape`] for more than its capacity, or for a last byte filled in part.
+    /// [`Error::Shape`] for more than its capacity, or for a partly filled last byte.
     pub fn set_times(&mut self, times: usize) -> Result<()> {
         if times > self.capacity {
             let (expected, actual) = (self.capacity, times);
@@ -149,24 +150,24 @@ impl<'a> VoltageBlock<'a> {
         Ok(())
     }
 
-    /// All bytes of one stream, to its capacity.
+    /// Returns all bytes of one stream, to its capacity.
     pub fn row_mut(&mut self, stream: usize) -> &mut [u8] {
         let own = self.own();
         &mut self.bytes.get_mut()[stream * self.stride..][own]
     }
 
-    /// All streams' rows, one behind another, each of the same number of bytes.
+    /// Returns the rows of all streams, of equal length.
     pub fn rows_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         let (own, stride) = (self.own(), self.stride.max(1));
         self.bytes.get_mut().chunks_exact_mut(stride).map(move |row| &mut row[own.clone()])
     }
 
-    /// The block's bytes of a row of the memory.
+    /// Returns the byte range of the block within a row.
     fn own(&self) -> Range<usize> {
         self.offset..self.offset + self.encoding.bytes(self.capacity)
     }
 
-    /// What it holds.
+    /// Returns a view of the valid samples.
     pub fn voltages(&self) -> Voltages<'_> {
         let Self { encoding, streams, stride, times, .. } = *self;
         let bytes = self.bytes.get();

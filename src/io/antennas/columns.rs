@@ -1,4 +1,4 @@
-//! What a table's lines mean: comments with the place, the columns, and a row.
+//! Columns of an antenna table: comments with the location, the column names, and rows.
 
 use std::path::Path;
 
@@ -6,32 +6,32 @@ use super::{AntennaRow, NS_PER_S, Place, PositionFrame};
 use crate::error::{Error, Result};
 use crate::io::csv::{Line, shown};
 
-/// The columns that a table may have.
+/// Known columns.
 const COLUMNS: [&str; 10] =
     ["name", "x", "y", "z", "east", "north", "up", "number", "diameter", "delay_ns"];
 const ITRF: [&str; 3] = ["x", "y", "z"];
 const EAST_NORTH_UP: [&str; 3] = ["east", "north", "up"];
 
-/// No antenna is farther from the Earth's centre, or from its array's place, in m.
+/// Largest distance of an antenna from the Earth's centre, or from its array's location, in m.
 const FARTHEST_M: f64 = 1e8;
 
-/// No antenna is nearer to the Earth's centre, in m.
+/// Smallest distance of an antenna from the Earth's centre, in m.
 const NEAREST_M: f64 = 6e6;
 
-/// No cable is as long, in ns.
+/// Largest cable delay, in ns.
 const LONGEST_DELAY_NS: f64 = 1e9;
 
-/// No dish is as wide, in m.
+/// Largest dish diameter, in m.
 const WIDEST_M: f64 = 1e4;
 
-/// The comments that say something, in the order of [`KEYS`].
+/// Values from comments; numbers in the order of [`KEYS`].
 #[derive(Default)]
 pub(super) struct Comments {
     telescope: Option<String>,
     numbers: [Option<f64>; 3],
 }
 
-/// Each key's range.
+/// Range of each key.
 const KEYS: [(&str, (f64, f64)); 3] = [
     ("longitude_deg", (-360.0, 360.0)),
     ("latitude_deg", (-90.0, 90.0)),
@@ -39,7 +39,7 @@ const KEYS: [(&str, (f64, f64)); 3] = [
 ];
 
 impl Comments {
-    /// Takes a comment; one without a known key is a remark.
+    /// Parses a comment; ignores one without a known key.
     pub(super) fn take(&mut self, line: &Line<'_>, comment: &str) -> Result<()> {
         let Some((key, value)) = comment.split_once('=') else { return Ok(()) };
         let (key, value) = (key.trim(), value.trim());
@@ -57,7 +57,7 @@ impl Comments {
         }
     }
 
-    /// The array's name and place.
+    /// Returns the array's name and location.
     pub(super) fn finish(self, path: &Path) -> Result<(String, Option<Place>)> {
         let telescope = self.telescope.unwrap_or_default();
         match self.numbers {
@@ -76,14 +76,14 @@ impl Comments {
     }
 }
 
-/// Which field of a line is which column.
+/// Mapping of a line's fields to columns.
 pub(super) struct Columns {
     frame: PositionFrame,
     fields: Vec<&'static str>,
 }
 
 impl Columns {
-    /// From the line that names them.
+    /// Parses the line of column names.
     pub(super) fn find(line: &Line<'_>) -> Result<Self> {
         let mut fields: Vec<&'static str> = Vec::new();
         for field in line.fields()? {
@@ -131,7 +131,7 @@ impl Columns {
         self.fields.contains(&name)
     }
 
-    /// A row; `order` is its number if it has none of its own.
+    /// Parses a row; `order` is the antenna's number if the row has none.
     pub(super) fn row(&self, line: &Line<'_>, order: usize) -> Result<AntennaRow> {
         let fields = line.fields()?;
         if fields.len() > self.fields.len() {
@@ -139,7 +139,7 @@ impl Columns {
             let why = format!("found {found} fields, expected {expected}");
             return Err(line.fault("columns", why));
         }
-        // A field that is not there is as one that is empty.
+        // A missing field is equivalent to an empty one.
         let field = |name: &str| {
             let index = self.fields.iter().position(|known| *known == name);
             index.and_then(|index| fields.get(index)).map_or("", String::as_str)

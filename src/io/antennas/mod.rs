@@ -1,4 +1,4 @@
-//! Antennas' positions as CSV: in the ITRF, or east, north and up of a place.
+//! Antenna positions in CSV: in the ITRF, or east, north and up of a location.
 //!
 //! Invariant: every row has a name and a number of its own and finite positions.
 //!
@@ -11,10 +11,10 @@
 //! m000,-8.264,-207.290,8.600,0,13.5,0.0
 //! ```
 //!
-//! The first line that is not empty and no comment names the columns, in any order: `name`, then `x`, `y`,
-//! `z` (ITRF) or `east`, `north`, `up`, all in metres; `number` (else the order, from 0), `diameter` (m)
-//! and `delay_ns` (a fixed delay of the antenna's cable, added to the geometric one) may be there, and be
-//! empty in a row. Fields may be in double quotes.
+//! The first line that is neither empty nor a comment names the columns, in any order: `name`, then `x`, `y`, `z`
+//! (ITRF) or `east`, `north`, `up`, all in metres; the columns `number` (default: the order, from 0), `diameter` (m)
+//! and `delay_ns` (a fixed delay of the antenna's cable, added to the geometric one) are optional and may be empty in
+//! a row. Fields may be in double quotes.
 
 mod columns;
 
@@ -32,16 +32,16 @@ use crate::error::{Error, Result};
 /// Nanoseconds in a second.
 const NS_PER_S: f64 = 1e9;
 
-/// What an antenna's three numbers are.
+/// Coordinate frame of the antenna positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionFrame {
     /// Geocentric x, y, z (ITRF).
     Itrf,
-    /// Metres east, north and up of the table's place.
+    /// Metres east, north and up of the table's location.
     EastNorthUp,
 }
 
-/// A place on the ellipsoid WGS84.
+/// A position on the WGS84 ellipsoid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Longitude, east positive.
@@ -52,7 +52,7 @@ pub struct Place {
     pub height_m: f64,
 }
 
-/// One antenna.
+/// An antenna.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AntennaRow {
     /// Its name.
@@ -61,9 +61,9 @@ pub struct AntennaRow {
     pub number: i64,
     /// Its position, in the table's frame.
     pub position_m: [f64; 3],
-    /// Its dish's diameter, when known.
+    /// Diameter of the dish, when known.
     pub diameter_m: Option<f64>,
-    /// Its fixed delay in seconds.
+    /// Its cable delay in seconds.
     pub delay_s: f64,
 }
 
@@ -74,9 +74,9 @@ pub struct AntennaTable {
     pub path: PathBuf,
     /// The array's name (`# telescope=`), empty when unknown.
     pub telescope: String,
-    /// What the positions are.
+    /// Frame of the positions.
     pub frame: PositionFrame,
-    /// The array's reference place, when the file says it.
+    /// Reference location of the array, when known.
     pub place: Option<Place>,
     /// The antennas, in the file's order.
     pub rows: Vec<AntennaRow>,
@@ -87,7 +87,7 @@ pub struct AntennaTable {
 /// # Errors
 /// [`Error::Format`] naming line and column, and [`Error::Io`].
 pub fn read(path: &Path) -> Result<AntennaTable> {
-    /// More than a million antennas.
+    /// Enough for more than a million antennas.
     const LONGEST: u64 = 1 << 26;
     let file = fs::File::open(path).map_err(|error| Error::io(path, error))?;
     let mut bytes = Vec::new();
@@ -99,7 +99,7 @@ pub fn read(path: &Path) -> Result<AntennaTable> {
     parse(&String::from_utf8_lossy(&bytes), path)
 }
 
-/// Reads the text of a CSV file of antennas; `path` names it in errors.
+/// Parses a CSV file of antennas; `path` names it in errors.
 ///
 /// # Errors
 /// [`Error::Format`] naming line and column.

@@ -1,4 +1,4 @@
-//! Names in the file, and types that several of its data sets share.
+//! Names in the file, and types common to several data sets.
 
 use hdf5_pure::{CompoundTypeBuilder, Datatype, FormatError};
 use num_complex::Complex;
@@ -6,7 +6,7 @@ use num_complex::Complex;
 use super::TemplateRecord;
 use crate::strain::Binary;
 
-/// One number of a template: its data set's name, and how it is read and put.
+/// A numeric field of a template: data set name, getter and setter.
 pub(super) struct Number {
     pub(super) name: &'static str,
     pub(super) of: fn(&TemplateRecord) -> f64,
@@ -23,7 +23,7 @@ macro_rules! number {
     };
 }
 
-/// Numbers that every template has.
+/// Fields that every template has.
 pub(super) const NUMBERS: &[Number] = &[
     number!(fit),
     number!(placement_fit),
@@ -36,7 +36,7 @@ pub(super) const NUMBERS: &[Number] = &[
     number!(f_final_hz),
 ];
 
-/// Numbers of a template's binary; NaN where it is not known.
+/// Fields of a template's binary; NaN if unknown.
 pub(super) const BINARY: [&str; 4] = ["mass1_msun", "mass2_msun", "spin1z", "spin2z"];
 
 pub(super) fn binary_numbers(binary: Option<&Binary>) -> [f64; 4] {

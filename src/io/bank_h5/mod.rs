@@ -1,21 +1,20 @@
-//! Filter banks in HDF5: coefficients, what a search must know of each template, and the power spectrum.
+//! Filter banks in HDF5: coefficients, template properties needed by a search, and the power spectrum.
 //!
-//! | place                      | holds                                                                  |
+//! | path                       | contents                                                               |
 //! |----------------------------|------------------------------------------------------------------------|
 //! | `/` attributes             | `format`, `version`, `rate_hz`, `detector`, `comment`                  |
-//! | `/options/name`, `value`   | how the bank was designed, a number each                               |
+//! | `/options/name`, `value`   | design options, a number each                                          |
 //! | `/psd/densities`           | one-sided power spectral density (`spacing_hz` its attribute)          |
 //! | `/resampler/down`, `up`    | taps (`down_delay`, `up_delay` the attributes of `/resampler`)         |
-//! | `/templates/NAME`          | one number (or the name) a template; masses and spins NaN if not known |
-//! | `/templates/approximant`   | the waveforms' approximants, empty if not known; older files have none |
-//! | `/filters/offset`          | the first filter of each template, and the end                         |
+//! | `/templates/NAME`          | one number (or the name) per template; masses, spins NaN if unknown    |
+//! | `/templates/approximant`   | approximant of each waveform, empty if unknown; absent in older files  |
+//! | `/filters/offset`          | index of each template's first filter, and the total                   |
 //! | `/filters/halvings` ...    | `halvings`, `a`, `b`, `delay` of each filter                           |
 //! | `/autocorrelation/offset`  | as `/filters/offset`, into `values`                                    |
 //! | `/whitened/offset`         | as `/filters/offset`, into `values`                                    |
 //! | `/left_out/index` ...      | `index`, `name`, `match` (NaN without one), `reason`, if any           |
 //!
-//! Complex numbers are compounds (r, i), as h5py has them. Nothing is compressed: what is read has the bits that were
-//! written.
+//! Complex numbers are compounds (r, i), as in h5py. Nothing is compressed: a write and a read preserve every bit.
 //!
 //! Invariant: a file that is read has templates of finite numbers, and nothing larger than the file was read.
 
@@ -31,113 +30,113 @@ use crate::strain::Binary;
 pub use read::{is_bank, read};
 pub use write::write;
 
-/// What the root says that it is.
+/// Value of the root attribute `format`.
 const FORMAT: &str = "sidereal filter bank";
 
-/// The layout's version.
+/// Version of the layout.
 const VERSION: i64 = 1;
 
-/// A filter bank as a file holds it.
+/// Contents of a filter bank file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BankFile {
-    /// Samples of the whitened strain in a second.
+    /// Sampling rate of the whitened strain.
     pub rate_hz: u32,
-    /// The detector whose power spectrum it is for; empty when none in particular.
+    /// Detector of the power spectrum; empty if none.
     pub detector: String,
-    /// How it came about, one line.
+    /// Origin of the bank, one line.
     pub comment: String,
-    /// How it was designed: names and numbers.
+    /// Design options: names and values.
     pub options: Vec<(String, f64)>,
-    /// The power spectrum that its templates are whitened with.
+    /// Power spectrum that whitens the templates.
     pub psd: PowerSpectrum,
-    /// How rates are halved and doubled.
+    /// Resampling filters.
     pub resampler: ResamplerRecord,
     /// The templates.
     pub templates: Vec<TemplateRecord>,
-    /// The templates that it was made of and that are no part of it.
+    /// Candidate templates excluded from the bank.
     pub left_out: Vec<LeftOutRecord>,
 }
 
 impl BankFile {
-    /// The number of an option, if the file has it.
+    /// Returns the value of an option, if present.
     pub fn option(&self, name: &str) -> Option<f64> {
         self.options.iter().find(|(own, _)| own == name).map(|(_, number)| *number)
     }
 }
 
-/// Taps of the filters that halve and double rates.
+/// Taps of the filters that halve and double the sampling rate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResamplerRecord {
-    /// Taps on the way down.
+    /// Taps of the downsampling filter.
     pub down: Vec<f32>,
-    /// Their delay, in samples of the higher rate.
+    /// Its delay, in samples of the higher rate.
     pub down_delay: u32,
-    /// Taps on the way up.
+    /// Taps of the upsampling filter.
     pub up: Vec<f32>,
-    /// Their delay, in samples of the higher rate.
+    /// Its delay, in samples of the higher rate.
     pub up_delay: u32,
 }
 
-/// One filter, `y[k] = a y[k - 1] + b x[k - delay]`.
+/// An IIR filter, `y[k] = a y[k - 1] + b x[k - delay]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FilterRecord {
-    /// How often the rate is halved for it.
+    /// Number of times its input rate is halved.
     pub halvings: u32,
-    /// The pole.
+    /// Pole.
     pub a: Complex<f32>,
-    /// The input's weight.
+    /// Weight of the input.
     pub b: Complex<f32>,
-    /// Delay of the input, in samples of its rate.
+    /// Delay of the input, in samples at the filter's rate.
     pub delay: u32,
 }
 
-/// One template.
+/// A template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateRecord {
     /// Its name.
     pub name: String,
-    /// The binary, where known.
+    /// The binary, when known.
     pub binary: Option<Binary>,
-    /// The approximant of its waveform, where known.
+    /// Approximant of its waveform, when known.
     pub approximant: Option<String>,
     /// Its filters, branch by branch.
     pub filters: Vec<FilterRecord>,
-    /// The match of filters and whitened template.
+    /// Match between the filters and the whitened template.
     pub fit: f64,
-    /// The same before the weights were fitted.
+    /// Match before the fit of the weights.
     pub placement_fit: f64,
-    /// The tolerance at which filters were placed, in cycles.
+    /// Phase tolerance of the filter placement, in cycles.
     pub epsilon: f64,
     /// Signal-to-noise ratio at 1 Mpc.
     pub sigma_1mpc: f64,
-    /// Distance at which it is 8, in Mpc.
+    /// Distance at signal-to-noise ratio 8, in Mpc.
     pub horizon_mpc: f64,
-    /// The autocorrelation, lag 0 in the middle.
+    /// Autocorrelation, lag 0 in the middle.
     pub autocorrelation: Vec<Complex<f32>>,
-    /// `sum(2 - 2 |A|^2)`.
+    /// Autocorrelation norm `sum(2 - 2 |A|^2)`.
     pub autocorrelation_norm: f32,
-    /// The event's time less that of the output sample, in seconds.
+    /// Event time less the time of the output sample, in seconds.
     pub peak_offset_s: f64,
     /// Length of the whitened template in seconds.
     pub duration_s: f64,
     /// Lowest frequency used, in Hz.
     pub f_low_hz: f64,
-    /// Frequency below which nearly all power lies, in Hz.
+    /// Frequency below which nearly all power is, in Hz.
     pub f_final_hz: f64,
-    /// The whitened template; it may be left out.
+    /// The whitened template; may be empty.
     pub whitened: Vec<Complex<f32>>,
 }
 
-/// A template that the bank leaves out.
+/// A template excluded from the bank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeftOutRecord {
-    /// Its place among the templates that the bank was made of.
+    /// Its index among the bank's candidate templates.
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// The best match that filters reached, where there were any.
+    /// Best match of its filters, if any.
     pub fit: Option<f64>,
-    /// Why it was left out.
+    /// Reason for the exclusion.
     pub reason: String,
 }
 

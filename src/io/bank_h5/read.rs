@@ -1,4 +1,4 @@
-//! Reads a filter bank, within the file's own size.
+//! Reads a filter bank; allocations are bounded by the file's size.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
 
-/// Bytes of all names at most.
+/// Maximum bytes of all names.
 const MAX_TEXT: usize = 1 << 26;
 
-/// Whether a file is HDF5 and says that it holds a filter bank.
+/// Returns whether a file is HDF5 and declares a filter bank.
 pub fn is_bank(path: &Path) -> bool {
     hdf5_pure::is_hdf5(path).unwrap_or(false)
         && Reader::open(path).is_ok_and(|reader| reader.format().is_ok_and(|word| word == FORMAT))
@@ -26,8 +26,8 @@ pub fn is_bank(path: &Path) -> bool {
 /// Reads a filter bank.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] naming the data set or attribute for a file that holds no filter bank, one of
-/// another version, or one that is damaged or contradicts itself.
+/// [`Error::Io`]; [`Error::Format`] naming the data set or attribute for a file that is not a filter bank, has
+/// another version, or is damaged or inconsistent.
 pub fn read(path: &Path) -> Result<BankFile> {
     let reader = Reader::open(path)?;
     let found = reader.format()?;
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         self.root.get(name).and_then(AttrValue::as_str).unwrap_or_default().to_owned()
     }
 
-    /// An attribute of a group, or of the root.
+    /// Returns an attribute of a group, or of the root.
     fn attribute(&self, group: &str, name: &str) -> Result<AttrValue> {
         let field = format!("{group}/{name}");
         let library = |error: hdf5_pure::Error| self.fault(&field, error.to_string());
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A data set of one axis that lies in one piece inside of the file, with its length; `None` if there is none.
+    /// Opens a contiguous one-dimensional data set inside the file and returns it with its length; `None` if absent.
     fn dataset(&self, name: &str) -> Result<Option<(Dataset, u64)>> {
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
         let (group, leaf) = name.rsplit_once('/').unwrap_or(("", name));
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All elements of a data set of this type and length, by `take`; none at all if there is no such data set.
+    /// Reads all elements of a data set of this type and length through `take`; empty if absent.
     fn elements<T>(
         &self,
         name: &str,
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Those of a file that has none are none.
+    /// Returns no records for a file without the group.
     fn left_out(&self) -> Result<Vec<LeftOutRecord>> {
         if self.file.group("left_out").is_err() {
             return Ok(Vec::new());
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What the templates' waveforms are; nothing in files of earlier versions.
+    /// Reads the approximants; absent in files of earlier versions.
     fn approximants(&self, all: &mut [TemplateRecord]) -> Result<()> {
         let field = "templates/approximant";
         let names = self.names(field)?;
@@ -318,11 +318,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Where each template's part of a group's data sets lies, and the length of all.
+    /// Reads the offsets of the templates' parts in a group's data sets, the total last.
     fn offsets(&self, group: &str, templates: usize) -> Result<Vec<usize>> {
         let name = format!("{group}/offset");
         let offsets = self.elements(&name, &DType::U64, Some(templates + 1), Dataset::read_u64)?;
-        // Nothing that they count can be longer than the file.
+        // The file's size bounds every count.
         let fits = offsets[0] == 0 && offsets.is_sorted() && offsets[templates] <= self.bytes;
         if !fits {
             return Err(self.fault(&name, "expected numbers that rise from 0"));

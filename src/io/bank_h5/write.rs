@@ -1,4 +1,4 @@
-//! Writes a filter bank.
+//! Writer of filter banks.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::io::atomic;
 
 type Built = std::result::Result<(), FormatError>;
 
-/// Writes a filter bank, replacing a file of that name.
+/// Writes a filter bank; replaces an existing file.
 ///
 /// # Errors
-/// [`Error::Parameter`] when the bank has no template; [`Error::Io`].
+/// [`Error::Parameter`] if the bank has no template; [`Error::Io`].
 pub fn write(path: &Path, bank: &BankFile) -> Result<()> {
     if bank.templates.is_empty() {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
@@ -123,7 +123,7 @@ fn left_out(group: &mut GroupBuilder, all: &[LeftOutRecord]) {
     group.create_dataset("reason").with_vlen_strings(&texts(|one| &one.reason));
 }
 
-/// Series of all templates, one behind the other.
+/// Writes the concatenated series of all templates.
 fn values(
     group: &mut GroupBuilder,
     all: &[TemplateRecord],
@@ -134,7 +134,7 @@ fn values(
     if joined.is_empty() { Ok(()) } else { complex(group, "values", &joined) }
 }
 
-/// Where each template's part begins, and the end of the last.
+/// Writes the offset of each template's part, and the total.
 fn offsets(group: &mut GroupBuilder, lengths: impl Iterator<Item = usize>) {
     let ends = lengths.scan(0, |end, length| {
         *end += length as u64;

@@ -1,32 +1,30 @@
-//! The bitshuffle filter (HDF5 filter 32008), with LZ4 or bare, as blimpy's files use it.
+//! The bitshuffle filter (HDF5 filter 32008), with or without LZ4, as in blimpy's files.
 //!
-//! A compressed chunk is: its length when decoded (8 bytes, big endian), the bytes in a block
-//! (4 bytes, big endian), then for each block its compressed length (4 bytes, big endian) and an LZ4
-//! block. Inside a block of elements, bit b of byte k of all elements stands together, the first
-//! element in the least significant bit. The last block holds what is left, in multiples of 8
-//! elements; up to 7 elements after it are stored as they are.
+//! A compressed chunk has its decoded length (8 bytes, big endian), the bytes per block (4 bytes, big endian) and,
+//! for each block, its compressed length (4 bytes, big endian) and an LZ4 block. Within a block, bit b of byte k of
+//! all elements is contiguous, the first element in the least significant bit. The last block holds the remaining
+//! multiple of 8 elements; up to 7 further elements are stored unchanged after it.
 //!
 //! Invariant: whatever the bytes, decoding ends, stays inside its buffers, and allocates no more
 //! than one block of the output's size.
 //!
 //! # Source
-//! Masui et al. 2015, Astronomy and Computing 12, 181, and the format notes of the bitshuffle
-//! library's HDF5 filter.
+//! Masui et al. 2015, Astronomy and Computing 12, 181, and the format notes of the bitshuffle library's HDF5 filter.
 
 use std::result::Result;
 
-/// Elements that are shuffled together: a block holds a multiple of this.
+/// A block holds a multiple of this many elements.
 const GROUP: usize = 8;
-/// Bytes of a block where the file does not say.
+/// Default bytes per block.
 const DEFAULT_BLOCK_BYTES: usize = 8192;
-/// The fewest elements of such a block.
+/// Minimum elements in a block of default size.
 const LEAST_BLOCK_ELEMENTS: usize = 128;
 const HEADER_BYTES: usize = 12;
 
-/// Decodes an LZ4-compressed chunk into `output`, whose length it must have.
+/// Decodes an LZ4-compressed chunk into `output`, which must have the decoded length.
 ///
 /// # Errors
-/// Text saying what was found and what was expected, for bytes that are no such chunk.
+/// A message with the found and expected values, for an invalid chunk.
 pub fn decode_lz4(chunk: &[u8], element_bytes: usize, output: &mut [u8]) -> Result<(), String> {
     let Some((header, mut rest)) = chunk.split_at_checked(HEADER_BYTES) else {
         return Err(format!("{} bytes found, expected a header of 12", chunk.len()));
@@ -59,7 +57,7 @@ pub fn decode_lz4(chunk: &[u8], element_bytes: usize, output: &mut [u8]) -> Resu
     copy_tail(rest, tail)
 }
 
-/// Decodes a chunk that was shuffled, but not compressed.
+/// Decodes a chunk that is shuffled but not compressed.
 ///
 /// # Errors
 /// As [`decode_lz4`].
@@ -86,7 +84,7 @@ fn big_endian_u32(bytes: &[u8]) -> usize {
     bytes[..4].iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
-/// Elements of a block from its bytes, 0 standing for the default.
+/// Computes the elements per block from its bytes; 0 selects the default.
 fn block_elements(block_bytes: usize, element_bytes: usize) -> Result<usize, String> {
     if element_bytes == 0 {
         return Err("elements of 0 bytes".to_string());
@@ -101,7 +99,7 @@ fn block_elements(block_bytes: usize, element_bytes: usize) -> Result<usize, Str
     Err(format!("blocks of {block_bytes} bytes, expected a multiple of 8 x {element_bytes}"))
 }
 
-/// Bytes in whole groups of 8 elements.
+/// Returns the bytes in whole groups of 8 elements.
 fn shuffled_bytes(bytes: usize, element_bytes: usize) -> Result<usize, String> {
     if !bytes.is_multiple_of(element_bytes) {
         return Err(format!("{bytes} bytes are no whole elements of {element_bytes}"));
@@ -117,7 +115,7 @@ fn copy_tail(rest: &[u8], tail: &mut [u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Undoes the transposition of one block's bits; both slices hold the same multiple of 8 elements.
+/// Inverts the bit transposition of a block; both slices have the length of the same multiple of 8 elements.
 fn unshuffle(input: &[u8], element_bytes: usize, output: &mut [u8]) {
     let plane = input.len() / element_bytes / GROUP;
     for byte in 0..element_bytes {
@@ -131,7 +129,7 @@ fn unshuffle(input: &[u8], element_bytes: usize, output: &mut [u8]) {
     }
 }
 
-/// Transposes 8 x 8 bits, a byte a row (Hacker's Delight, 2nd ed., section 7-3).
+/// Transposes 8 x 8 bits, one byte per row (Hacker's Delight, 2nd ed., section 7-3).
 const fn transpose(x: u64) -> u64 {
     const fn swap(x: u64, shift: u32, mask: u64) -> u64 {
         let moved = (x ^ (x >> shift)) & mask;
@@ -146,7 +144,7 @@ const fn transpose(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The filter's other direction, by the definition: bit by bit.
+    /// Forward transformation by definition, bit by bit.
     fn shuffle(input: &[u8], element_bytes: usize) -> Vec<u8> {
         let elements = input.len() / element_bytes;
         let mut output = vec![0; input.len()];

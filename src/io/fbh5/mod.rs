@@ -1,7 +1,7 @@
-//! FBH5: filterbanks in HDF5, as blimpy and rawspec write them.
+//! FBH5 files: filterbanks in HDF5, as blimpy and rawspec write them.
 //!
-//! The root has CLASS = FILTERBANK; the data set `data`, axes time, feed, channel, carries the
-//! SIGPROC header as attributes. Its `mask` is not read: blimpy writes it empty.
+//! The root has CLASS = FILTERBANK; the data set `data`, axes time, feed, channel, carries the SIGPROC header as
+//! attributes. The reader ignores its `mask`, which blimpy writes empty.
 //!
 //! Invariant: reading holds one band of times, as long as the file's chunks are.
 //!
@@ -27,17 +27,17 @@ use crate::units::{Band, MAX_CHANNELS};
 use place::{Axes, Place};
 use storage::Storage;
 
-/// The most feeds that are taken for real.
+/// Maximum plausible number of feeds.
 const MAX_FEEDS: u64 = 16;
 
 /// Opens an FBH5 file: contiguous, or in chunks with bitshuffle (bare or LZ4), deflate, shuffle or LZF.
 ///
-/// Feeds are polarizations: [`Polarizations::Total`] is the only one, or the sum of the first two
-/// of 2 or 4 (the file does not say which they are; for Stokes parameters ask for number 0).
+/// Feeds are polarizations: [`Polarizations::Total`] is the only one, or the sum of the first two of 2 or 4. The file
+/// does not identify them; for Stokes parameters select number 0.
 ///
 /// # Errors
-/// [`Error::Format`] naming the attribute or data set for a file that is no FBH5 file, is damaged
-/// or contradicts itself, or ends before its first spectrum does; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
+/// [`Error::Format`] naming the attribute or data set for a file that is not FBH5, is damaged or inconsistent, or
+/// ends before its first spectrum does; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
 /// polarization that it lacks; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
     let input = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
@@ -46,7 +46,7 @@ pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn Filterb
     open_file(&file, input, path, polarizations)
 }
 
-/// The same from a whole file in memory; `path` names it in errors.
+/// Opens a file held in memory like [`open`]; `path` names it in errors.
 ///
 /// # Errors
 /// As [`open`].
@@ -79,7 +79,7 @@ fn open_file<R: Read + Seek + Send + 'static>(
     let attributes = Attributes { path, values: attributes };
     let recorded = sample_encoding(path, &dataset)?;
     let axes = read_axes(path, &dataset)?;
-    // nbits is not checked: blimpy keeps the .fil file's, whose narrow samples it has widened.
+    // nbits is not checked: blimpy copies it from a .fil file whose narrow samples it has converted to wider ones.
     attributes.check_equal("nchans", axes[2])?;
     let chosen = Chosen::new(polarizations, axes[1] as usize)?;
     let mut header = read_header(&attributes, axes, recorded, chosen)?;
@@ -146,7 +146,7 @@ fn read_header(
     })
 }
 
-/// The beam, under SIGPROC's names.
+/// Reads the beam from attributes with SIGPROC's names.
 fn beam(attributes: &Attributes<'_>) -> Result<Option<Beam>> {
     let whole = |number: Option<f64>| number.map(|number| number as i64);
     Ok(Beam::new(whole(attributes.number("ibeam")?), whole(attributes.number("nbeams")?)))
@@ -180,14 +180,14 @@ fn library_fault(path: &Path, field: &str, error: &hdf5_pure::Error) -> Error {
     Error::format(path, field, 0, error.to_string())
 }
 
-/// The attributes of `data`.
+/// Attributes of `data`.
 struct Attributes<'a> {
     path: &'a Path,
     values: HashMap<String, AttrValue>,
 }
 
 impl Attributes<'_> {
-    /// A number of any type, or text that is one.
+    /// Returns an attribute as a number, from any numeric type or text.
     fn number(&self, name: &str) -> Result<Option<f64>> {
         let Some(value) = self.values.get(name) else { return Ok(None) };
         let number = value.as_f64().or_else(|| value.as_i64().map(|whole| whole as f64));
@@ -206,7 +206,7 @@ impl Attributes<'_> {
         self.values.get(name).and_then(AttrValue::as_str).unwrap_or_default().trim().to_string()
     }
 
-    /// Fails if an attribute is there and says something else than the data set.
+    /// Fails if an attribute is present and contradicts the data set.
     fn check_equal(&self, name: &str, expected: u64) -> Result<()> {
         match self.number(name)? {
             Some(number) if number != expected as f64 => {
@@ -221,7 +221,7 @@ impl Attributes<'_> {
     }
 }
 
-/// An FBH5 file as a stream of rows.
+/// Row stream of an FBH5 file.
 struct Source<R> {
     storage: Storage<R>,
     header: FilterbankHeader,
@@ -253,7 +253,7 @@ impl<R: Read + Seek> Source<R> {
         }
     }
 
-    /// Copies or adds what the band has of the next times; returns how many there were.
+    /// Copies or sums the next times in the buffered band; returns their number.
     fn read_some(&mut self, rows: &mut [u8]) -> Result<usize> {
         let start = self.time - self.time % self.storage.band_times();
         if self.band_start != Some(start) {

@@ -1,4 +1,4 @@
-//! Where an FBH5 file's samples lie: axes, chunks and filters, checked against the file's size.
+//! Storage layout of an FBH5 file's samples: axes, chunks and filters, validated against the file's size.
 //!
 //! Invariant: no buffer that follows from a [`Place`] is larger than [`most_bytes`] allows for the file.
 
@@ -9,36 +9,36 @@ use hdf5_pure::{Chunk, Dataset, Filter, Layout};
 use crate::error::{Error, Result};
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 
-/// Bitshuffle's number among HDF5 filters.
+/// HDF5 filter number of bitshuffle.
 const BITSHUFFLE: u16 = 32008;
-/// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
+/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
 const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// Bytes of a band where the file has no chunks.
+/// Bytes per band of a file without chunks.
 const BAND_BYTES: u64 = 1 << 20;
 
 /// Lengths of the axes time, feed, channel.
 pub(super) type Axes = [u64; 3];
 
-/// A data set's shape, and the file that holds it.
+/// Shape of a data set, and its file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) file_bytes: u64,
     pub(super) axes: Axes,
     pub(super) element_bytes: usize,
-    /// What the file's end cuts off.
+    /// Description of its truncation by the file's end.
     pub(super) cut: Option<String>,
 }
 
-/// How a data set is stored.
+/// Storage of a data set.
 pub(super) enum Kind {
-    /// In a way that the HDF5 library reads.
+    /// Readable by the HDF5 library.
     Library(Box<Dataset>),
-    /// In bitshuffled chunks, in order of time.
+    /// Bitshuffled chunks, in order of time.
     Chunks { chunks: Vec<Chunk>, axes: Axes, packing: Packing },
 }
 
-/// What was done to a chunk's shuffled bits.
+/// Compression of the shuffled chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packing {
     Lz4,
@@ -46,8 +46,8 @@ pub(super) enum Packing {
 }
 
 impl Place {
-    /// Finds how a data set is stored, and how many times are best read together; leaves out the times that the file's
-    /// end cuts off.
+    /// Determines the storage of a data set, and the number of times to read together; drops the times truncated by
+    /// the file's end.
     pub(super) fn bind(&mut self, dataset: Dataset) -> Result<(Kind, u64)> {
         let layout = dataset.layout().map_err(|error| self.library_fault(&error))?;
         let row_bytes = self.axes[1] * self.axes[2] * self.element_bytes as u64;
@@ -69,7 +69,7 @@ impl Place {
         self.check_most("a data set", all, most_streamed_bytes(self.file_bytes))?;
         let filters = dataset.filter_pipeline();
         if let Some(axes) = chunk_axes {
-            // The library trusts the sizes in the list of chunks, so it is checked for it, too.
+            // The library trusts the sizes in the chunk index, so validate them for its reads, too.
             let chunks = self.find_chunks(&dataset, axes)?;
             if let [filter] = filters.as_slice()
                 && filter.id == BITSHUFFLE
@@ -85,7 +85,7 @@ impl Place {
         Ok((Kind::Library(Box::new(dataset)), times))
     }
 
-    /// Keeps the first `there` times only, where there are fewer than promised.
+    /// Limits the data set to its first `there` times, if those are fewer than announced.
     fn leave_out(&mut self, there: u64) -> Result<()> {
         if there >= self.axes[0] {
             return Ok(());
@@ -112,13 +112,13 @@ impl Place {
         Ok(axes)
     }
 
-    /// The chunks in order of time, each inside the file and on the grid; times from the first chunk beyond the file's
-    /// end on are left out.
+    /// Returns the chunks in order of time, each inside the file and on the chunk grid. Drops the times from the
+    /// first chunk beyond the file's end on.
     fn find_chunks(&mut self, dataset: &Dataset, axes: Axes) -> Result<Vec<Chunk>> {
         let counts = [0, 1, 2].map(|axis| self.axes[axis].div_ceil(axes[axis]));
         self.check_size("the list of chunks", counts[0].checked_mul(counts[1] * counts[2]))?;
         let mut chunks = dataset.chunks().map_err(|error| self.library_fault(&error))?;
-        // The library may read chunks outside the data set, so those are checked before they go.
+        // Validate also chunks outside the data set before dropping them, because the library may read them.
         let in_file = |chunk: &Chunk| {
             let end = chunk.address.checked_add(chunk.storage_size);
             end.is_some_and(|end| end <= self.file_bytes)
@@ -143,7 +143,7 @@ impl Place {
         Ok(chunks)
     }
 
-    /// The filter's fourth and fifth values: elements in a block, and the compression.
+    /// Reads the filter's fourth and fifth values: elements per block, and compression.
     fn packing(&self, filter: &Filter) -> Result<Packing> {
         let value = |index: usize| filter.client_data.get(index).copied().unwrap_or(0);
         match value(4) {
@@ -153,7 +153,7 @@ impl Place {
         }
     }
 
-    /// Fails for a buffer that the file could never fill.
+    /// Fails for a buffer larger than the file could fill.
     fn check_size(&self, what: &str, bytes: Option<u64>) -> Result<()> {
         self.check_most(what, bytes, most_bytes(self.file_bytes))
     }
@@ -169,12 +169,12 @@ impl Place {
         }
     }
 
-    /// A [`Error::Format`] in the samples.
+    /// Makes an [`Error::Format`] about the samples.
     pub(super) fn fault(&self, offset: u64, why: impl Into<String>) -> Error {
         Error::format(&self.path, "data", offset, why)
     }
 
-    /// The HDF5 library's error as ours.
+    /// Converts an error of the HDF5 library.
     pub(super) fn library_fault(&self, error: &hdf5_pure::Error) -> Error {
         self.fault(0, error.to_string())
     }

@@ -1,7 +1,6 @@
-//! Samples read band by band: a band is as many times as one chunk has.
+//! Reads samples band by band; a band has the times of one chunk.
 //!
-//! Chunks of the bitshuffle filter are read and decoded here; every other layout is left to the
-//! HDF5 library.
+//! This module reads and decodes bitshuffled chunks; the HDF5 library reads every other layout.
 //!
 //! Invariant: memory holds one band and one chunk.
 
@@ -13,7 +12,7 @@ use super::bitshuffle;
 use super::place::{Axes, Kind, Packing, Place};
 use crate::error::{Error, Result};
 
-/// The samples of a file.
+/// Samples of a file.
 pub(super) struct Storage<R> {
     input: R,
     place: Place,
@@ -23,7 +22,7 @@ pub(super) struct Storage<R> {
     decoded: Vec<u8>,
 }
 
-/// The part of a band that is wanted, axes feed, time, channel, and where it stands in time.
+/// Selected feeds of a band, axes feed, time, channel, and its start time.
 struct Band<'a> {
     start: u64,
     times: usize,
@@ -32,29 +31,29 @@ struct Band<'a> {
 }
 
 impl<R: Read + Seek> Storage<R> {
-    /// The samples of a data set; `input` is the same file.
+    /// Opens the samples of a data set; `input` is the same file.
     pub(super) fn new(input: R, mut place: Place, dataset: Dataset) -> Result<Self> {
         let (kind, band_times) = place.bind(dataset)?;
         Ok(Self { input, place, kind, band_times, packed: Vec::new(), decoded: Vec::new() })
     }
 
-    /// Returns the times that the file holds.
+    /// Returns the number of times in the file.
     pub(super) fn times(&self) -> u64 {
         self.place.axes[0]
     }
 
-    /// Says what the file's end cuts off.
+    /// Describes what the file's end truncates, if anything.
     pub(super) fn cut(&self) -> Option<&str> {
         self.place.cut.as_deref()
     }
 
-    /// Times in a band; the last one may be shorter.
+    /// Returns the times per band; the last band may be shorter.
     pub(super) fn band_times(&self) -> u64 {
         self.band_times
     }
 
-    /// Reads the band from time `start` on, a multiple of [`Storage::band_times`], into `bytes`:
-    /// axes feed (those asked for), time, channel.
+    /// Reads the band that starts at time `start`, a multiple of [`Storage::band_times`], into `bytes`: axes feed (of
+    /// `feeds`), time, channel.
     pub(super) fn read_band(
         &mut self,
         start: u64,
@@ -130,7 +129,7 @@ fn decode(
 }
 
 impl Band<'_> {
-    /// Puts a decoded chunk's samples where they belong.
+    /// Copies a decoded chunk's samples into the band.
     fn take(&mut self, place: &Place, chunk: (&Chunk, &Axes), decoded: &[u8]) {
         let (chunk, axes) = chunk;
         let element = place.element_bytes;
@@ -149,12 +148,12 @@ impl Band<'_> {
     }
 }
 
-/// Whether a chunk holds any feed that is asked for.
+/// Returns whether a chunk holds any selected feed.
 fn wants(feeds: &[usize], chunk: &Chunk, axes: &Axes) -> bool {
     feeds.iter().any(|feed| feed_in_chunk(*feed, chunk, axes).is_some())
 }
 
-/// A feed's place inside a chunk, if it is there.
+/// Returns the index of a feed within a chunk, if present.
 fn feed_in_chunk(feed: usize, chunk: &Chunk, axes: &Axes) -> Option<usize> {
     let place = (feed as u64).checked_sub(chunk.offset[1])?;
     (place < axes[1]).then_some(place as usize)

@@ -1,10 +1,10 @@
-//! The checksum of frame files: POSIX `cksum`.
+//! Checksum of frame files: POSIX `cksum`.
 //!
 //! # Source
-//! LIGO-T970130 version 8, section 4.3.1; IEEE Std 1003.1, `cksum`: a cyclic redundancy check of 32 bits
-//! (0x04C11DB7, highest bit first) of the bytes and of their number.
+//! LIGO-T970130 version 8, section 4.3.1; IEEE Std 1003.1, `cksum`: a cyclic redundancy check of 32 bits (0x04C11DB7,
+//! highest bit first) over the bytes and their count.
 
-/// Remainders of a byte that is followed by none to seven others.
+/// Remainders of a byte followed by zero to seven zero bytes.
 const TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -33,7 +33,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A checksum in the making.
+/// Running checksum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checksum {
     rest: u32,
@@ -58,7 +58,7 @@ impl Checksum {
         last.iter().for_each(|byte| self.one(*byte));
     }
 
-    /// Returns the sum of all bytes that were added.
+    /// Returns the checksum of all bytes added.
     pub(super) fn finish(mut self) -> u32 {
         let mut left = self.bytes;
         while left > 0 {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_cksum() {
-        // Printed by coreutils' `cksum`.
+        // Reference values from coreutils' `cksum`.
         let cases: [(&[u8], u32); 3] =
             [(b"", 4_294_967_295), (b"123456789", 930_766_865), (b"a", 1_220_704_766)];
         for (bytes, expected) in cases {

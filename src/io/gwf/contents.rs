@@ -1,4 +1,4 @@
-//! Where a file's frames and channels are: by its table of contents, or structure by structure.
+//! Locates a file's frames and channels through its table of contents, or by walking all structures.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::units::Gps;
 const TABLE: &str = "FrTOC";
 const END_OF_FILE: &str = "FrEndOfFile";
 const FRAME: &str = "FrameH";
-/// The classes between which a frame's structures are.
+/// Classes that begin and end a frame.
 pub(super) const FRAME_EDGES: [&str; 2] = [FRAME, "FrEndOfFrame"];
-/// Bytes before the table of contents in which its definition is looked for: it takes about 3000.
+/// Bytes before the table of contents that are searched for its definition, which takes about 3000.
 const DEFINITION_BYTES: u64 = 1 << 15;
-/// Times of all recordings that there can be: to the year 2140.
+/// Latest accepted time: the year 2140.
 const LATEST_GPS_S: u64 = 5_000_000_000;
 
-/// A frame's time.
+/// Time of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Frame {
     pub(super) start: Gps,
 }
 
-/// The kinds of structures that hold a channel.
+/// Kinds of channel structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChannelKind {
     Adc,
@@ -43,7 +43,7 @@ impl ChannelKind {
         }
     }
 
-    /// What the table of contents calls its names and places.
+    /// Returns the table-of-contents fields with its channel names and offsets.
     fn columns(self) -> [&'static str; 2] {
         match self {
             Self::Adc => ["name", "positionADC"],
@@ -53,7 +53,7 @@ impl ChannelKind {
     }
 }
 
-/// A channel's structure in one frame.
+/// Location of a channel's structure in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) frame: usize,
@@ -61,17 +61,17 @@ pub(super) struct Place {
     pub(super) offset: u64,
 }
 
-/// The last structure of a file.
+/// End-of-file structure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     head: Head,
     frames: u64,
-    /// Where the table of contents is, if there is one.
+    /// Offset of the table of contents, if any.
     table: Option<u64>,
 }
 
 impl End {
-    /// Finds the last structure; `None` for a file that does not end with one.
+    /// Finds the end-of-file structure; `None` if the file does not end with one.
     pub(super) fn find(input: &Input) -> Result<Option<Self>> {
         let length = match input.version {
             ..8 => 42,
@@ -87,20 +87,20 @@ impl End {
         if field(4, 8)? != input.bytes {
             return Ok(None);
         }
-        // Versions 6 and 7 have two fields of a checksum before it.
+        // In versions 6 and 7, two checksum fields precede this number.
         let from_end = field(if input.version < 8 { 20 } else { 12 }, 8)?;
         let place = input.bytes.checked_sub(from_end).filter(|place| *place >= HEADER_BYTES as u64);
         let table = place.filter(|_| from_end > length);
         Ok(Some(Self { head, frames: field(0, 4)?, table }))
     }
 
-    /// Compares the header's checksum, where there is one.
+    /// Verifies the header's checksum, if any.
     pub(super) fn verify_header(&self, input: &Input) -> Result<()> {
         self.verify_sum(input, 12, "FrEndOfFile.chkSumFrHeader", HEADER_BYTES as u64)?;
         self.verify_own(input)
     }
 
-    /// Compares the file's checksum, where there is one.
+    /// Verifies the file's checksum, if any.
     pub(super) fn verify_file(&self, input: &Input) -> Result<()> {
         self.verify_sum(input, 4, "FrEndOfFile.chkSumFile", input.bytes - 4)
     }
@@ -118,7 +118,7 @@ impl End {
         Ok(())
     }
 
-    /// Compares the structure's own checksum: the last but one number.
+    /// Verifies the structure's own checksum: its last but one number.
     fn verify_own(&self, input: &Input) -> Result<()> {
         if !self.head.is_summed {
             return Ok(());
@@ -138,7 +138,7 @@ impl End {
 }
 
 impl Gwf {
-    /// Takes frames and channels from the table of contents; returns whether there is one that can be read.
+    /// Reads frames and channels from the table of contents; returns whether there is a readable one.
     pub(super) fn read_table(&mut self) -> Result<bool> {
         let Some(place) = self.end.and_then(|end| end.table) else { return Ok(false) };
         let Some(definition) = self.table_definition(place)? else { return Ok(false) };
@@ -155,14 +155,14 @@ impl Gwf {
         Ok(true)
     }
 
-    /// Finds the definition of the table of contents, which comes right before it.
+    /// Finds the definition of the table of contents, which directly precedes it.
     fn table_definition(&self, table: u64) -> Result<Option<Dictionary>> {
         let start = table.saturating_sub(DEFINITION_BYTES).max(HEADER_BYTES as u64);
         let mut bytes = vec![0; table.saturating_sub(start) as usize];
         self.input.read_at(&mut bytes, start)?;
         let name = format!("{TABLE}\0");
         let found = bytes.windows(name.len()).rposition(|window| window == name.as_bytes());
-        // Two bytes of the name's length come before it, and the structure's head.
+        // The structure's head and two bytes of the name's length precede the name.
         let first = found.and_then(|found| (start + found as u64).checked_sub(HEAD_BYTES + 2));
         let Some(mut offset) = first.filter(|first| *first >= start) else { return Ok(None) };
         let mut dictionary = Dictionary::default();
@@ -182,7 +182,7 @@ impl Gwf {
         let frames = self.frames.len();
         for (name, places) in names.iter().zip(places.chunks(frames)) {
             for (frame, offset) in places.iter().copied().enumerate() {
-                // A channel that a frame has not has the place 0.
+                // Offset 0 marks a channel that is absent from the frame.
                 if offset == 0 {
                     continue;
                 }
@@ -196,7 +196,7 @@ impl Gwf {
         Ok(())
     }
 
-    /// Reads definitions from the file's start on, until all that channels need are known.
+    /// Reads definitions from the file's start until the classes of all channels are known.
     fn learn_classes(&mut self, until: u64) -> Result<()> {
         let kinds = ChannelKind::ALL
             .into_iter()
@@ -206,7 +206,7 @@ impl Gwf {
         while offset < until {
             let Some(head) = Head::read(&self.input, offset)? else { break };
             let is_other = !self.dictionary.learn(&self.input, &head)?;
-            // A class is known once a structure follows its definition.
+            // A class is complete once a structure that is not a definition follows.
             if is_other && needed.iter().all(|name| self.dictionary.has(name)) {
                 break;
             }
@@ -215,7 +215,7 @@ impl Gwf {
         Ok(())
     }
 
-    /// Passes over all structures.
+    /// Walks all structures.
     pub(super) fn walk(&mut self) -> Result<()> {
         let mut offset = HEADER_BYTES as u64;
         let mut is_ended = false;
@@ -265,7 +265,7 @@ impl Gwf {
         }
     }
 
-    /// Says where the file ends too early.
+    /// Describes where the file is truncated.
     fn cut_at(&self, offset: u64) -> String {
         let (path, bytes) = (self.input.path.display(), self.input.bytes);
         format!(
@@ -274,7 +274,7 @@ impl Gwf {
     }
 }
 
-/// Adds a channel's place; where two kinds have one name, that of the first is kept.
+/// Adds a channel's location; if two kinds share a name, keeps the first kind.
 fn add(channels: &mut BTreeMap<String, Vec<Place>>, name: &str, place: Place) {
     let places = channels.entry(name.to_owned()).or_default();
     if places.first().is_none_or(|first| first.kind == place.kind) {

@@ -1,4 +1,4 @@
-//! The bytes of a frame file, read anywhere, in the byte order of their writer.
+//! Random access to a frame file, in its writer's byte order.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::checksum::Checksum;
 use crate::error::{Error, Result};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 pub(super) const PIECE_BYTES: usize = 1 << 16;
 
-/// The order of a number's bytes.
+/// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
@@ -20,7 +20,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Returns the number that at most eight bytes hold.
+    /// Decodes an unsigned number of at most eight bytes.
     pub(super) fn number(self, bytes: &[u8]) -> u64 {
         let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
         match self {
@@ -41,7 +41,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Opens a file and reads its header of 40 bytes.
+    /// Opens a file and reads its 40-byte header.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
         let file = File::open(path).map_err(io)?;
@@ -79,12 +79,12 @@ impl Input {
         Ok(Self { path: path.to_path_buf(), file: Arc::new(file), bytes, order, version })
     }
 
-    /// Fills `buffer` with what stands at `offset`.
+    /// Fills `buffer` from `offset`.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_exact_at(buffer, offset).map_err(|error| Error::io(&self.path, error))
     }
 
-    /// Returns `bytes` bytes from `offset` on as a stream.
+    /// Returns a stream of `bytes` bytes from `offset`.
     pub(super) fn section(&self, offset: u64, bytes: u64) -> Section {
         Section { file: Arc::clone(&self.file), next: offset, end: offset.saturating_add(bytes) }
     }
@@ -93,7 +93,7 @@ impl Input {
         Error::format(&self.path, field, offset, why)
     }
 
-    /// Returns the checksum of `bytes` bytes from `offset` on.
+    /// Computes the checksum of `bytes` bytes from `offset`.
     pub(super) fn checksum(&self, offset: u64, bytes: u64) -> Result<u32> {
         let mut section = self.section(offset, bytes);
         let mut sum = Checksum::default();
@@ -107,7 +107,7 @@ impl Input {
     }
 }
 
-/// A stretch of a file, one byte after the other.
+/// Sequential reader of a byte range of a file.
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,
@@ -116,7 +116,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// Passes over bytes.
+    /// Skips bytes.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.next = self.next.saturating_add(bytes).min(self.end);
     }

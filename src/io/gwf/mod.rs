@@ -1,10 +1,11 @@
-//! Frame files (GWF) of gravitational-wave detectors, versions 6 to 9: channels, and series of samples.
+//! Frame files (GWF) of gravitational-wave detectors, versions 6 to 9: channels and their time series.
 //!
 //! Invariant: every length in a file is compared with the file before it is used, and reading holds some pieces of
 //! 64 KiB, whatever the length of a channel.
 //!
 //! # Source
-//! LIGO-T970130, "Specification of a Common Data Frame Format for Interferometric Gravitational Wave Detectors (IGWD)".
+//! LIGO-T970130, "Specification of a Common Data Frame Format for Interferometric Gravitational Wave Detectors
+//! (IGWD)".
 
 mod checksum;
 mod contents;
@@ -28,14 +29,14 @@ use crate::units::Gps;
 
 /// Bytes before the first structure.
 const HEADER_BYTES: usize = 40;
-/// The class of structures that hold samples.
+/// Class of structures with samples.
 const VECTOR: &str = "FrVect";
-/// The field of an FrAdcData, and the name of the vector beside it, that tell whether samples are good.
+/// Field of an FrAdcData, and name of its auxiliary vector, that mark samples as valid.
 const FLAGS: &str = "dataValid";
-/// Flags of a channel in one frame at most.
+/// Maximum number of flags of a channel in one frame.
 const MOST_FLAGS: u64 = 1 << 25;
 
-/// Returns whether a file begins as frame files do.
+/// Returns whether a file begins with the magic bytes of frame files.
 pub fn is_gwf(path: &Path) -> bool {
     let mut magic = [0; 5];
     let read = std::fs::File::open(path)
@@ -49,49 +50,49 @@ pub struct Gwf {
     input: Input,
     dictionary: Dictionary,
     frames: Vec<Frame>,
-    /// Where each channel's structures are, by its name.
+    /// Locations of each channel's structures, by channel name.
     channels: BTreeMap<String, Vec<Place>>,
     end: Option<End>,
     cut: Option<String>,
 }
 
-/// What a file says of a channel.
+/// Properties of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// Its name, such as `H1:GDS-CALIB_STRAIN`.
     pub name: String,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: f64,
-    /// How samples are encoded.
+    /// Encoding of the samples.
     pub encoding: Encoding,
-    /// The unit of its samples, as the file says it.
+    /// Unit of the samples, as stored in the file.
     pub unit: String,
 }
 
 /// A channel's samples in one frame.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// The frame's number in the file.
+    /// Index of the frame in the file.
     pub frame: usize,
     /// Time of the first sample.
     pub start: Gps,
     /// Time between samples, in seconds.
     pub spacing_s: f64,
-    /// Samples in all.
+    /// Number of samples.
     pub samples: u64,
-    /// Whether the writer says that the samples are good.
+    /// Whether the writer marked the samples as valid.
     pub is_valid: bool,
-    /// How samples are encoded.
+    /// Encoding of the samples.
     pub encoding: Encoding,
     vector: Vector,
-    /// Flags of equal stretches of the samples, 0 for good ones.
+    /// Flags of equally long stretches of samples; 0 marks valid ones.
     flags: Option<Vector>,
-    /// A sample is `bias + slope x`, x the number in the file.
+    /// A sample is `bias + slope x`, with x the stored number.
     bias: f64,
     slope: f64,
 }
 
-/// Samples of a [`Piece`], in order.
+/// Sequential reader of the samples of a [`Piece`].
 #[derive(Debug)]
 pub struct Series {
     samples: Samples,
@@ -100,12 +101,12 @@ pub struct Series {
 }
 
 impl Gwf {
-    /// Opens a file and finds its frames and channels: by its table of contents, or, where it has none, by passing over its
-    /// structures. Checksums of the header and of the structures that are read are compared, where they exist.
+    /// Opens a file and finds its frames and channels through its table of contents, or, without one, by walking its
+    /// structures. Verifies the checksums, if any, of the header and of all structures it reads.
     ///
     /// # Errors
-    /// [`Error::Format`] naming structure and place for a file that is damaged or ends before its first frame;
-    /// [`Error::Unavailable`] for another version; [`Error::Io`].
+    /// [`Error::Format`] naming structure and offset for a file that is damaged or ends before its first frame;
+    /// [`Error::Unavailable`] for an unsupported version; [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self> {
         let input = Input::open(path)?;
         let end = End::find(&input)?;
@@ -130,10 +131,11 @@ impl Gwf {
         Ok(file)
     }
 
-    /// Compares the checksum of the whole file, which is then read once; files of versions 6 and 7 are not compared.
+    /// Verifies the checksum of the whole file, which requires one read of it. Versions 6 and 7 are not verified.
     ///
     /// # Errors
-    /// [`Error::Format`] where it differs, naming the structure that is damaged if its own differs, too; [`Error::Io`].
+    /// [`Error::Format`] if it differs, naming the damaged structure if that structure's checksum differs as well;
+    /// [`Error::Io`].
     pub fn verify(&self) -> Result<()> {
         let Some(end) = &self.end else { return Ok(()) };
         let verified = end.verify_file(&self.input);
@@ -146,15 +148,15 @@ impl Gwf {
         verified
     }
 
-    /// Names of all channels, in order of the alphabet.
+    /// Iterates over the names of all channels, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.channels.keys().map(String::as_str)
     }
 
-    /// Tells of a channel by its first piece.
+    /// Returns a channel's properties, read from its first piece.
     ///
     /// # Errors
-    /// [`Error::Format`] for a channel that the file has not, or a damaged one.
+    /// [`Error::Format`] for a missing or damaged channel.
     pub fn channel(&self, name: &str) -> Result<Channel> {
         let places = self.places(name)?;
         let piece = self.piece(&places[0])?.ok_or_else(|| self.ends_within(name))?;
@@ -166,10 +168,10 @@ impl Gwf {
         })
     }
 
-    /// A channel's samples, frame by frame; those that the file's end cuts off are left out.
+    /// Returns a channel's pieces, frame by frame, without those truncated by the file's end.
     ///
     /// # Errors
-    /// [`Error::Format`] for a channel that the file has not, a damaged one, or one cut off within its first piece.
+    /// [`Error::Format`] for a channel that is missing, damaged or truncated within its first piece.
     pub fn pieces(&self, name: &str) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         for place in self.places(name)? {
@@ -184,17 +186,16 @@ impl Gwf {
         Ok(pieces)
     }
 
-    /// Compares a piece's checksum, and begins to read it.
+    /// Verifies a piece's checksum and opens it for reading.
     ///
     /// # Errors
-    /// [`Error::Format`] where it differs; [`Error::Io`].
+    /// [`Error::Format`] if it differs; [`Error::Io`].
     pub fn open_piece(&self, piece: &Piece) -> Result<Series> {
         let samples = piece.vector.open(&self.input)?;
         Ok(Series { samples, bias: piece.bias, slope: piece.slope })
     }
 
-    /// Reads the flags that the writer put beside a piece's samples, 0 for good ones: each stands for the same number of
-    /// samples. `None` where there are none.
+    /// Reads a piece's flags, 0 for valid samples; each flag covers the same number of samples. `None` without flags.
     ///
     /// # Errors
     /// As [`Self::open_piece`].
@@ -205,17 +206,17 @@ impl Gwf {
         Ok(Some(flags))
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn frames(&self) -> usize {
         self.frames.len()
     }
 
-    /// The version of the format.
+    /// Returns the format version.
     pub fn version(&self) -> u8 {
         self.input.version
     }
 
-    /// Says what the file's end cuts off.
+    /// Describes what the file's end truncates, if anything.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
@@ -236,7 +237,7 @@ impl Gwf {
         }
     }
 
-    /// Reads what a channel's structure and vector say; `None` where the file ends before them.
+    /// Reads a channel's structure and vector; `None` if the file ends before them.
     fn piece(&self, place: &Place) -> Result<Option<Piece>> {
         let Some(head) = Head::read(&self.input, place.offset)? else {
             let why = "a structure longer than the file found, expected a channel";
@@ -258,7 +259,7 @@ impl Gwf {
             true => record.real(field),
             false => Ok(without),
         };
-        // FrameL leaves 0 where no slope is known.
+        // FrameL writes 0 for an unknown slope.
         let slope = optional("slope", 1.0)?;
         let slope = if slope == 0.0 { 1.0 } else { slope };
         let is_series = !record.has("type") || record.count("type")? <= 1;
@@ -271,7 +272,7 @@ impl Gwf {
             return Err(record.fault("data", why));
         }
         let late_s = record.real("timeOffset")? + vector.start_s;
-        // A year: no frame is as long, and times stay within what a number holds.
+        // Limit to a year, which exceeds any frame and keeps times in range.
         if late_s.abs() > 3.2e7 {
             return Err(
                 record.fault("timeOffset", format!("{late_s} s found, expected a year at most"))
@@ -291,13 +292,14 @@ impl Gwf {
         }))
     }
 
-    /// Finds the flags beside an FrAdcData's samples, if it has them; `None` where the file ends before them.
+    /// Finds the flags of an FrAdcData; the inner value is `None` without flags, the outer if the file ends before
+    /// them.
     fn flags_of(&self, channel: &Record, samples: &Vector) -> Result<Option<Option<Vector>>> {
         if !channel.has(FLAGS) || !channel.points("aux") {
             return Ok(Some(None));
         }
         let Some(record) = self.vector_of(channel, "aux")? else { return Ok(None) };
-        // Other writers put other series there.
+        // Other writers store other series in this vector.
         if record.text("name")? != FLAGS {
             return Ok(Some(None));
         }
@@ -316,7 +318,7 @@ impl Gwf {
         Ok(Some(Some(flags)))
     }
 
-    /// Finds the vector that a channel's field points to: it follows in the same frame.
+    /// Finds the vector that a channel's field points to, which follows in the same frame.
     fn vector_of(&self, channel: &Record, field: &str) -> Result<Option<Record>> {
         let wanted = channel.pointer(field)?;
         let mut offset = channel.head.end();
@@ -343,7 +345,7 @@ impl Gwf {
 }
 
 impl Series {
-    /// Writes the next samples; returns their number, less than asked for at the end.
+    /// Reads the next samples; returns their number, less than requested only at the end.
     ///
     /// # Errors
     /// [`Error::Format`] for damaged samples; [`Error::Io`].
@@ -355,7 +357,7 @@ impl Series {
         Ok(count)
     }
 
-    /// Passes over samples.
+    /// Skips samples.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -364,7 +366,7 @@ impl Series {
     }
 }
 
-/// Names for an error, not all of very many.
+/// Lists names for an error message, abbreviated if there are many.
 pub(in crate::io) fn listed(names: &[&str]) -> String {
     const MOST: usize = 20;
     let more = names.len().saturating_sub(MOST);

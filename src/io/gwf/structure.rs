@@ -1,7 +1,7 @@
-//! Structures of a frame file, read by the dictionary that the file itself holds.
+//! Structures of a frame file, decoded by the dictionary in the file.
 //!
-//! Every class is defined by a structure FrSH (its name and number) and one FrSE for each of its fields, before the first
-//! structure of the class.
+//! Before the first structure of a class, an FrSH structure defines its name and number, and one FrSE structure each
+//! of its fields.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -9,32 +9,32 @@ use std::io::{BufRead, BufReader, Read};
 use super::input::{Input, Section};
 use crate::error::{Error, Result};
 
-/// Bytes before a structure's first field.
+/// Bytes of a structure before its first field.
 pub(super) const HEAD_BYTES: u64 = 14;
-/// The class of structures that begin a definition, and of those that tell a field of it.
+/// Classes of structures that begin a definition (FrSH) and that define a field (FrSE).
 const FR_SH: u16 = 1;
 const FR_SE: u16 = 2;
-/// The last field of every structure since version 8.
+/// Name of the last field of every structure since version 8.
 const CHECKSUM: &str = "chkSum";
-/// The length that frameCPP gives a list which a table of contents lacks.
+/// Length that frameCPP writes for a list absent from the table of contents.
 const ABSENT: u64 = u32::MAX as u64;
-/// Bytes of a structure, besides a vector's samples, at most.
+/// Maximum bytes of a structure, without a vector's samples.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What begins every structure.
+/// Common header of all structures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) offset: u64,
-    /// Bytes of the whole structure.
+    /// Bytes of the structure, header included.
     pub(super) length: u64,
-    /// Whether its last four bytes are its checksum.
+    /// Whether the last four bytes are a checksum.
     pub(super) is_summed: bool,
     pub(super) class: u16,
     pub(super) instance: u32,
 }
 
 impl Head {
-    /// Reads a head; `None` where the file ends before the structure does.
+    /// Reads a structure's header; `None` if the file ends within the structure.
     pub(super) fn read(input: &Input, offset: u64) -> Result<Option<Self>> {
         if input.bytes.saturating_sub(offset) < HEAD_BYTES {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Head {
         self.offset + self.length
     }
 
-    /// Compares the structure with its checksum, if it has one.
+    /// Verifies the structure's checksum, if any.
     pub(super) fn verify(&self, input: &Input, name: &str) -> Result<()> {
         if !self.is_summed {
             return Ok(());
@@ -77,7 +77,7 @@ impl Head {
     }
 }
 
-/// A field's value.
+/// Value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Whole(i128),
@@ -87,21 +87,21 @@ pub(super) enum Value {
     Wholes(Vec<u64>),
     Reals(Vec<f64>),
     Texts(Vec<String>),
-    /// Bytes that were passed over, and where they are.
+    /// Bytes that were skipped, with their offset.
     Bytes {
         offset: u64,
         count: u64,
     },
 }
 
-/// Which structure of the same frame is meant.
+/// Reference to a structure of the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
     pub(super) class: u16,
     pub(super) instance: u32,
 }
 
-/// How a field is encoded.
+/// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Char,
@@ -133,7 +133,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of one value at least.
+    /// Returns the minimum bytes of one value.
     fn least_bytes(self) -> u64 {
         match self {
             Self::Char => 1,
@@ -146,7 +146,7 @@ impl Kind {
     }
 }
 
-/// The length of one of a field's axes.
+/// Length of an axis of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Length {
     Fixed(u64),
@@ -182,16 +182,16 @@ struct Class {
     fields: Vec<Field>,
 }
 
-/// The classes that have been defined so far.
+/// Classes defined so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dictionary {
     classes: HashMap<u16, Class>,
-    /// The class whose fields come next.
+    /// Class whose fields are being defined.
     defined: u16,
 }
 
 impl Dictionary {
-    /// Takes in a definition; returns whether the structure is part of one.
+    /// Processes a definition; returns whether the structure is part of one.
     pub(super) fn learn(&mut self, input: &Input, head: &Head) -> Result<bool> {
         match head.class {
             FR_SH => {
@@ -199,7 +199,7 @@ impl Dictionary {
                 let name = reader.text()?;
                 let class = reader.whole(2, false)? as u16;
                 head.verify(input, "FrSH")?;
-                // The two classes of definitions need none.
+                // The classes FrSH and FrSE are built in.
                 if class <= FR_SE {
                     let why = format!("class {class} of {name} found, expected 3 at least");
                     return Err(input.fault("FrSH", head.offset, why));
@@ -227,7 +227,7 @@ impl Dictionary {
         Ok(true)
     }
 
-    /// Returns the name of a class, empty where it is not defined.
+    /// Returns the name of a class; empty if undefined.
     pub(super) fn name(&self, class: u16) -> &str {
         self.classes.get(&class).map_or("", |class| &class.name)
     }
@@ -236,8 +236,8 @@ impl Dictionary {
         self.classes.values().any(|class| class.name == name)
     }
 
-    /// Reads a structure's fields; bytes of characters as long as another field says are passed over. The checksum is
-    /// compared unless the structure is an FrVect, whose samples are compared when they are read.
+    /// Reads a structure's fields, but skips character arrays whose length is another field. Verifies the checksum,
+    /// except for an FrVect, which is verified when its samples are read.
     pub(super) fn read(&self, input: &Input, head: &Head) -> Result<Record> {
         let Some(class) = self.classes.get(&head.class) else {
             let why = format!("class {} found, which the file does not define", head.class);
@@ -264,13 +264,13 @@ impl Dictionary {
     }
 }
 
-/// Reads the values of a structure, never beyond its end.
+/// Bounded reader of a structure's values.
 struct Reader<'a> {
     input: &'a Input,
     head: Head,
     class: &'a str,
     bytes: BufReader<Section>,
-    /// The offset in the file, and bytes of the structure that are left.
+    /// Offset in the file, and remaining bytes of the structure.
     next: u64,
     left: u64,
 }
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         self.input.fault(self.class, self.head.offset, why)
     }
 
-    /// Returns an error unless so many bytes are left.
+    /// Fails unless `bytes` bytes remain.
     fn check(&self, field: &str, bytes: Option<u64>) -> Result<u64> {
         bytes.filter(|bytes| *bytes <= self.left).ok_or_else(|| {
             let wanted = bytes.map_or("more".to_owned(), |bytes| bytes.to_string());
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
         Ok(if bytes == 4 { narrow() } else { f64::from_bits(number as u64) })
     }
 
-    /// A text of up to 65535 bytes, without what follows its NUL.
+    /// Reads a string of up to 65535 bytes, up to its NUL.
     fn text(&mut self) -> Result<String> {
         let bytes = self.whole(2, false)? as u64;
         self.check("a text", Some(bytes))?;
@@ -394,7 +394,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A structure's fields by name.
+/// Fields of a structure, by name.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) class: String,
@@ -404,7 +404,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// An error that names the structure, its field and its place.
+    /// Makes an error that names the structure, the field and the offset.
     pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
         let field = format!("{}.{field}", self.class);
         Error::format(&self.path, field, self.head.offset, why)
@@ -418,7 +418,7 @@ impl Record {
         self.fault(field, format!("{value:?} found, expected {expected}"))
     }
 
-    /// Whether a field points to a structure.
+    /// Returns whether a field points to a structure.
     pub(super) fn points(&self, field: &str) -> bool {
         matches!(self.fields.get(field), Some(Value::Pointer(pointer)) if pointer.class != 0)
     }
@@ -427,7 +427,7 @@ impl Record {
         self.fields.contains_key(field)
     }
 
-    /// A whole number that is not negative.
+    /// Returns a non-negative integer.
     pub(super) fn count(&self, field: &str) -> Result<u64> {
         match self.get(field)? {
             Value::Whole(number) if u64::try_from(*number).is_ok() => Ok(*number as u64),
@@ -477,7 +477,7 @@ impl Record {
         }
     }
 
-    /// Where a field of characters is, and its length.
+    /// Returns the offset and length of a character array.
     pub(super) fn bytes(&self, field: &str) -> Result<(u64, u64)> {
         match self.get(field)? {
             Value::Bytes { offset, count } => Ok((*offset, *count)),
@@ -486,7 +486,7 @@ impl Record {
     }
 }
 
-/// Reads the numbers of the last structure, whose layout is fixed.
+/// Reads a number of the end-of-file structure, whose layout is fixed.
 pub(super) fn number_at(input: &Input, offset: u64, bytes: usize) -> Result<u64> {
     let mut buffer = [0; 8];
     let buffer = &mut buffer[..bytes];

@@ -1,4 +1,4 @@
-//! Samples of an FrVect: their place, encoding and compression, read piece by piece.
+//! Samples of an FrVect: location, encoding and decompression.
 
 use std::io::{self, BufReader, Read};
 
@@ -9,17 +9,17 @@ use super::structure::{Head, Record};
 use crate::error::{Error, Result};
 use crate::io::inflate::most_streamed_bytes;
 
-/// The bit of FrVect.compress that says that the samples are little endian.
+/// Bit of FrVect.compress that marks little-endian samples.
 const LITTLE_ENDIAN: u64 = 256;
 
-/// How a sample is encoded.
+/// Encoding of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// A signed whole number of so many bytes.
+    /// Signed integer of this many bytes.
     Signed(u8),
-    /// A whole number without sign of so many bytes.
+    /// Unsigned integer of this many bytes.
     Unsigned(u8),
-    /// A floating-point number of so many bytes.
+    /// Floating-point number of this many bytes.
     Float(u8),
 }
 
@@ -50,7 +50,7 @@ impl Encoding {
         matches!(self, Self::Float(_))
     }
 
-    /// Returns the number that its bits stand for; whole numbers beyond 2^53 are rounded.
+    /// Decodes a sample from its bits; rounds integers beyond 2^53.
     fn number(self, bits: u64) -> f64 {
         let unused = 64 - 8 * self.bytes() as u32;
         match self {
@@ -61,7 +61,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the name that NumPy has for it.
+    /// Returns NumPy's name of the encoding.
     pub fn name(self) -> &'static str {
         match self {
             Self::Signed(1) => "int8",
@@ -82,13 +82,13 @@ impl Encoding {
 enum Packing {
     Raw,
     Zlib,
-    /// Differences of neighbours, by zlib.
+    /// Differences of consecutive samples, compressed by zlib.
     DifferencesZlib,
-    /// Differences of neighbours, with as many bits as the greatest of a block needs.
+    /// Zero suppression: differences of consecutive samples, packed with the bits of the largest in each block.
     Suppressed,
 }
 
-/// What an FrVect says of its samples.
+/// Properties of an FrVect.
 #[derive(Clone, Debug)]
 pub(super) struct Vector {
     head: Head,
@@ -98,7 +98,7 @@ pub(super) struct Vector {
     pub(super) samples: u64,
     place: u64,
     bytes: u64,
-    /// Time between samples, and that of the first after the channel's start, in seconds.
+    /// Time between samples, and offset of the first sample from the channel's start, in seconds.
     pub(super) spacing_s: f64,
     pub(super) start_s: f64,
     pub(super) unit: String,
@@ -117,9 +117,9 @@ impl Vector {
             (0, _) => Packing::Raw,
             (1, _) => Packing::Zlib,
             (3, _) if !encoding.is_float() => Packing::DifferencesZlib,
-            // frameCPP packs floating-point numbers by their bits.
+            // frameCPP packs the bits of floating-point numbers as integers.
             (5, 2) | (8, 4) | (10, 8) => Packing::Suppressed,
-            // Writers choose one of the others where 6 is asked for.
+            // Compression 6 only lets a writer choose; files contain one of the others.
             (other, _) => {
                 let why = format!(
                     "compression {other} of {} found, expected 0, 1, 3 (of whole numbers), or 5, 8 or 10 (of numbers of 2, 4 or 8 bytes)",
@@ -160,7 +160,7 @@ impl Vector {
         Ok(Self { head, encoding, packing, order, samples, place, bytes, spacing_s, start_s, unit })
     }
 
-    /// Compares the checksum, and begins to read.
+    /// Verifies the checksum and opens the samples for reading.
     pub(super) fn open(&self, input: &Input) -> Result<Samples> {
         self.head.verify(input, super::VECTOR)?;
         let section = input.section(self.place, self.bytes);
@@ -197,22 +197,22 @@ enum Stream {
     Suppressed(Suppressed),
 }
 
-/// The samples of a vector, one after the other.
+/// Sequential reader of a vector's samples.
 #[derive(Debug)]
 pub(super) struct Samples {
     input: Input,
-    /// Where the vector's structure begins.
+    /// Offset of the vector's structure.
     offset: u64,
     encoding: Encoding,
     order: Order,
     bytes: Stream,
-    /// The bits of the last sample, where differences are stored.
+    /// Bits of the last sample, for difference coding.
     last: Option<u64>,
     left: u64,
 }
 
 impl Samples {
-    /// Writes the next samples; returns their number, less than asked for at the end.
+    /// Reads the next samples; returns their number, less than requested only at the end.
     pub(super) fn read(&mut self, samples: &mut [f64]) -> Result<usize> {
         let count = (samples.len() as u64).min(self.left) as usize;
         let width = self.encoding.bytes();
@@ -237,7 +237,7 @@ impl Samples {
         Ok(count)
     }
 
-    /// Passes over samples.
+    /// Skips samples.
     pub(super) fn skip(&mut self, samples: u64) -> Result<()> {
         let mut left = samples.min(self.left);
         if let Stream::Raw(input) = &mut self.bytes {
@@ -269,23 +269,24 @@ impl Samples {
     }
 }
 
-/// Differences of zero suppression.
+/// Decoder of zero-suppressed differences.
 ///
 /// # Source
-/// LIGO-T970130 version 8, appendix B: the length of blocks in 16 bits, then for each block the bits of its numbers less
-/// one, in 4, 5 or 6 bits (numbers of 2, 4 or 8 bytes), and its numbers, each with the greatest positive one added; all
-/// bits are nothing but the lowest first. A block of 1 bit is all zeros and has no numbers.
+/// LIGO-T970130 version 8, appendix B. The stream holds the block length in 16 bits; then, for each block, the bits
+/// per number less one, in 4, 5 or 6 bits (numbers of 2, 4 or 8 bytes), and the numbers, offset by the largest
+/// positive one. Bits are packed least significant first. A block of 1 bit per number is all zeros and stores no
+/// numbers.
 #[derive(Debug)]
 struct Suppressed {
     words: BufReader<Section>,
     width: usize,
     order: Order,
-    /// Bits that have been read and not used, the first the lowest.
+    /// Unused bits of the stream, the next one lowest.
     bits: u128,
     held: u32,
-    /// Numbers of a block; 0 before the first.
+    /// Numbers per block; 0 before the first.
     block: u64,
-    /// Numbers of this block that are left, and bits of each.
+    /// Remaining numbers of this block, and bits of each.
     left: u64,
     size: u32,
 }
@@ -297,7 +298,7 @@ impl Suppressed {
 
     fn take(&mut self, bits: u32) -> io::Result<u64> {
         if self.held < bits {
-            // The end of the last word may be left out.
+            // Writers may omit the end of the last word.
             let mut word = [0; 8];
             let mut count = 0;
             while count < self.width {
@@ -319,7 +320,7 @@ impl Suppressed {
         Ok(found as u64)
     }
 
-    /// Writes the next difference, little endian.
+    /// Decodes the next difference, little endian.
     fn read(&mut self, word: &mut [u8]) -> io::Result<()> {
         if self.block == 0 {
             self.block = self.take(16)?;
@@ -328,7 +329,7 @@ impl Suppressed {
             }
         }
         if self.left == 0 {
-            // 4, 5 and 6 bits tell up to 16, 32 and 64 bits.
+            // 4, 5 and 6 bits encode sizes up to 16, 32 and 64 bits.
             self.size = self.take(self.width.ilog2() + 3)? as u32 + 1;
             self.left = self.block;
         }

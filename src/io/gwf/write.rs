@@ -1,6 +1,6 @@
-//! Writes a channel of strain as a frame file of version 8, sample after sample.
+//! Writes a strain channel as a frame file of version 8.
 //!
-//! Each frame has 64 s at most, as frames of LIGO's strain have, so one of them is held in memory.
+//! A frame is at most 64 s long, as in LIGO's strain files, so memory holds at most one frame.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::io::atomic::AtomicFile;
 use crate::units::{Gps, SECONDS_PER_DAY};
 use crate::view::check_length;
 
-/// Seconds of a frame at most.
+/// Maximum seconds per frame.
 const FRAME_S: u64 = 64;
-/// The day (MJD) on which GPS time began, and TAI - GPS in seconds.
+/// MJD of the GPS epoch, and TAI - GPS in seconds.
 const GPS_ZERO_DAY: f64 = 44_244.0;
 const TAI_GPS_S: i64 = 19;
-/// What the header says of the checksums: POSIX `cksum`.
+/// Header code of the checksum: POSIX `cksum`.
 const POSIX_CHECKSUM: u8 = 1;
-/// FrVect.compress: little endian, and zlib.
+/// Bits of FrVect.compress: little endian, and zlib.
 const LITTLE_ENDIAN: u16 = 256;
 const ZLIB: u16 = 1;
 
-/// The classes that are written, in the order of their numbers, which begin with 3: names, then fields and types.
+/// Classes of this writer, numbered from 3 in this order: names, then fields and types.
 const CLASSES: [(&str, &[(&str, &str)]); 6] = [
     (
         "FrameH",
@@ -186,58 +186,58 @@ const END_OF_FRAME: u16 = 6;
 const TABLE: u16 = 7;
 const END_OF_FILE: u16 = 8;
 
-/// What a frame file says of its strain.
+/// Contents of a strain frame file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GwfHeader {
-    /// The channel's name, such as `H1:STRAIN`.
+    /// Name of the channel, such as `H1:STRAIN`.
     pub channel: String,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
-    /// Samples in all.
+    /// Number of samples.
     pub samples: u64,
-    /// The unit of the samples: `strain`.
+    /// Unit of the samples: `strain`.
     pub unit: String,
-    /// One sentence on the data.
+    /// Description of the data in one sentence.
     pub description: String,
-    /// Whether samples are compressed, by zlib.
+    /// Whether to compress samples with zlib.
     pub is_compressed: bool,
-    /// Channels of one number a second, from the first sample on: names and numbers.
+    /// Channels with one number per second, from the first sample on: names and numbers.
     pub masks: Vec<(String, Vec<u32>)>,
 }
 
-/// A file in the making; dropped before [`GwfWriter::finish`], nothing is left behind.
+/// Unfinished file; dropping it before [`GwfWriter::finish`] removes the file.
 #[derive(Debug)]
 pub struct GwfWriter {
     file: AtomicFile,
     header: GwfHeader,
     leap_s: u16,
-    /// Bytes written, and their checksum.
+    /// Bytes written so far, and their checksum.
     bytes: u64,
     sum: Checksum,
     header_sum: u32,
-    /// Samples of the frame that is next, and those that were written before it.
+    /// Samples of the current frame, and the number of samples written before it.
     held: Vec<f64>,
     before: u64,
     frames: Vec<FrameEntry>,
-    /// Structures of each class in this frame.
+    /// Number of structures of each class in this frame.
     counts: [u32; CLASSES.len()],
-    /// How many classes have been defined.
+    /// Number of classes defined so far.
     defined: usize,
 }
 
-/// What the table of contents says of a frame.
+/// Table-of-contents entry of a frame.
 #[derive(Clone, Debug)]
 struct FrameEntry {
     start: Gps,
     length_s: f64,
     place: u64,
-    /// Places of the channels: strain, then the masks.
+    /// Offsets of the channels: strain, then the masks.
     channels: Vec<u64>,
 }
 
-/// A structure's fields as bytes.
+/// Serialized fields of a structure.
 #[derive(Default)]
 struct Body(Vec<u8>);
 
@@ -258,7 +258,7 @@ impl Body {
         self.0.extend(number.to_le_bytes());
     }
 
-    /// A text with its length and NUL; longer than 65534 bytes, its end is left out.
+    /// Appends a string with its length and NUL, truncated to 65534 bytes.
     fn text(&mut self, text: &str) {
         let end = text.floor_char_boundary(text.len().min(usize::from(u16::MAX) - 1));
         self.u16(end as u16 + 1);
@@ -276,9 +276,9 @@ impl Body {
     }
 }
 
-/// Samples of one vector, encoded.
+/// Encoded samples of a vector.
 struct Encoded {
-    /// FrVect.type: 2 for 64-bit floats, 4 for whole numbers of 32 bits.
+    /// FrVect.type: 2 for 64-bit floats, 4 for 32-bit integers.
     kind: u16,
     samples: u64,
     bytes: Vec<u8>,
@@ -313,11 +313,11 @@ impl GwfHeader {
 }
 
 impl GwfWriter {
-    /// Starts a file; an existing one is replaced at the end.
+    /// Creates a file; `finish` replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a header without samples, rate or a channel's name, or a time outside the years 1980 to
-    /// 2099; [`Error::Shape`] unless masks have one number for each second; [`Error::Io`].
+    /// [`Error::Parameter`] for a header without samples, rate or channel name, or a time outside the years 1980 to
+    /// 2099; [`Error::Shape`] unless each mask has one number per second; [`Error::Io`].
     pub fn create(path: &Path, header: &GwfHeader) -> Result<Self> {
         header.check()?;
         let leap_s = leap_seconds(header.start)?;
@@ -340,14 +340,14 @@ impl GwfWriter {
         head.extend(0x0123_4567_89ab_cdef_u64.to_le_bytes());
         head.extend(std::f32::consts::PI.to_le_bytes());
         head.extend(std::f64::consts::PI.to_le_bytes());
-        // The library is none of those that have a number.
+        // 0: this library has no registered number.
         head.extend([0, POSIX_CHECKSUM]);
         writer.put(&head)?;
         writer.header_sum = writer.sum.clone().finish();
         Ok(writer)
     }
 
-    /// Appends samples; those that are missing are NaN.
+    /// Appends samples; missing samples are NaN.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more samples than the header announced; [`Error::Io`].
@@ -369,10 +369,10 @@ impl GwfWriter {
         Ok(())
     }
 
-    /// Puts the whole file under its name.
+    /// Writes the last frame and the table of contents, and renames the file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when samples are missing that the header announced; [`Error::Io`].
+    /// [`Error::Parameter`] if there are fewer samples than the header announced; [`Error::Io`].
     pub fn finish(mut self) -> Result<()> {
         if !self.held.is_empty() {
             self.write_frame()?;
@@ -392,7 +392,7 @@ impl GwfWriter {
         self.file.append(bytes)
     }
 
-    /// Writes the definitions of a class and of those before it, unless they are written.
+    /// Writes the definitions of all classes up to `class` that are not yet written.
     fn define(&mut self, class: u16) -> Result<()> {
         while self.defined <= usize::from(class - FRAME) {
             let (name, fields) = CLASSES[self.defined];
@@ -401,7 +401,7 @@ impl GwfWriter {
             definition.u16(FRAME + self.defined as u16);
             definition.text("");
             self.raw(1, 0, &definition.0)?;
-            // The last structure has three of them among its fields.
+            // The end-of-file structure lists its three checksums among its fields.
             let sum = Some(("chkSum", "INT_4U")).filter(|_| self.defined + 1 < CLASSES.len());
             for (field, (name, kind)) in fields.iter().copied().chain(sum).enumerate() {
                 let mut definition = Body::default();
@@ -415,7 +415,7 @@ impl GwfWriter {
         Ok(())
     }
 
-    /// Writes a structure, after the definition of its class; returns its place.
+    /// Writes a structure, preceded by its class definition if needed; returns its offset.
     fn structure(&mut self, class: u16, body: &[u8]) -> Result<u64> {
         self.define(class)?;
         let place = self.bytes;
@@ -426,7 +426,7 @@ impl GwfWriter {
         Ok(place)
     }
 
-    /// Writes head, body and checksum of a structure.
+    /// Writes a structure's header, body and checksum.
     fn raw(&mut self, class: u16, instance: u32, body: &[u8]) -> Result<()> {
         let mut head = Vec::with_capacity(HEAD_BYTES as usize);
         head.extend((HEAD_BYTES + body.len() as u64 + 4).to_le_bytes());
@@ -440,7 +440,7 @@ impl GwfWriter {
         self.put(&sum.finish().to_le_bytes())
     }
 
-    /// Writes the samples that are held as a frame.
+    /// Writes the buffered samples as a frame.
     fn write_frame(&mut self) -> Result<()> {
         let rate = u64::from(self.header.rate_hz);
         let samples = std::mem::take(&mut self.held);
@@ -492,7 +492,7 @@ impl GwfWriter {
         Ok(())
     }
 
-    /// Writes a channel and its vector; returns its place.
+    /// Writes a channel and its vector; returns the channel's offset.
     fn channel(
         &mut self,
         (name, unit): (&str, &str),
@@ -504,7 +504,7 @@ impl GwfWriter {
         let mut body = Body::default();
         body.text(name);
         body.text(if instance == 0 { &self.header.description } else { "" });
-        // A time series of no special kind.
+        // Type 1, subtype 0: a plain time series.
         body.u16(1);
         body.u16(0);
         body.real(0.0);
@@ -530,7 +530,7 @@ impl GwfWriter {
         let packed = self.header.is_compressed.then(zlib).transpose();
         let packed = packed.map_err(|error| Error::io("zlib", error))?;
         let (compress, bytes) = match &packed {
-            // Noise of few samples may become longer.
+            // Compression can lengthen short noise.
             Some(packed) if packed.len() < encoded.bytes.len() => (ZLIB, packed),
             _ => (0, &encoded.bytes),
         };
@@ -552,7 +552,7 @@ impl GwfWriter {
         Ok(place)
     }
 
-    /// Writes the table of contents; returns its place.
+    /// Writes the table of contents; returns its offset.
     fn write_table(&mut self) -> Result<u64> {
         let frames = std::mem::take(&mut self.frames);
         let mut body = Body::default();
@@ -571,7 +571,7 @@ impl GwfWriter {
         body.u32(classes.len() as u32);
         (0..classes.len()).for_each(|class| body.u16(FRAME + class as u16));
         classes.iter().for_each(|(name, _)| body.text(name));
-        // No detectors, static data of none of their kinds, and no ADCs.
+        // No detectors, static data or ADCs.
         (0..4).for_each(|_| body.u32(0));
         let names = [&self.header.channel].into_iter();
         let names: Vec<&String> =
@@ -581,13 +581,13 @@ impl GwfWriter {
         for channel in 0..names.len() {
             frames.iter().for_each(|frame| body.u64(frame.channels[channel]));
         }
-        // No simulated and serial channels, summaries, kinds of events and events, kinds of simulated ones and those.
+        // No simulated or serial channels, summaries, events or simulated events.
         (0..7).for_each(|_| body.u32(0));
         self.frames = frames;
         self.structure(TABLE, &body.0)
     }
 
-    /// Writes the last structure, whose checksums are those of the header, of itself and of the file.
+    /// Writes the end-of-file structure with the checksums of the header, of itself and of the file.
     fn write_end(&mut self, table: u64) -> Result<()> {
         self.define(END_OF_FILE)?;
         let length = HEAD_BYTES + 32;
@@ -609,7 +609,7 @@ impl GwfWriter {
     }
 }
 
-/// Returns TAI - UTC in seconds, which frames call leap seconds.
+/// Returns TAI - UTC in seconds, which the frame format calls leap seconds.
 fn leap_seconds(start: Gps) -> Result<u16> {
     const MJD_ZERO: f64 = 2_400_000.5;
     let tai_s = start.ns.div_euclid(1_000_000_000) + TAI_GPS_S;

@@ -1,22 +1,22 @@
-//! Divides a stream's text into cells: delimiters, quotes, and characters behind a backslash.
+//! Splits a stream's text into cells: delimiters, quotes and backslash escapes.
 
-/// One cell as it stands in a stream.
+/// A cell of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
-    /// Its text; `None` where nothing stands between two delimiters.
+    /// Its text; `None` if nothing is between two delimiters.
     pub(super) text: Option<String>,
-    /// The byte at which it begins, behind white space.
+    /// Byte offset of the cell, after white space.
     pub(super) offset: u64,
 }
 
-/// Text comes in pieces; a cell may go over their borders.
+/// Incremental splitter: text comes in pieces, and a cell may extend over several.
 #[derive(Debug)]
 pub(super) struct Cells {
     delimiter: char,
     text: String,
     offset: u64,
     state: State,
-    /// Length of the text up to the last character that is more than white space around a cell.
+    /// Length of the text without trailing white space.
     solid: usize,
     begun: bool,
 }
@@ -27,7 +27,7 @@ enum State {
     BareEscape,
     Quoted(char),
     QuotedEscape(char),
-    /// Behind a closing quote: only a delimiter may follow.
+    /// After a closing quote: only a delimiter may follow.
     Closed,
 }
 
@@ -43,9 +43,9 @@ impl Cells {
         }
     }
 
-    /// Takes a piece of text that begins at byte `offset`, and gives each cell that a delimiter ends.
+    /// Processes a piece of text that begins at byte `offset`; calls `cell` for each cell ended by a delimiter.
     ///
-    /// Fails with a reason, or with what `cell` says, and the byte at fault.
+    /// Fails with a reason and the byte offset, or with the error of `cell`.
     pub(super) fn feed<E: From<(String, u64)>>(
         &mut self,
         piece: &str,
@@ -92,7 +92,7 @@ impl Cells {
         Ok(())
     }
 
-    /// The last cell, which no delimiter ends; `None` when nothing stands there.
+    /// Returns the last cell, which has no delimiter after it; `None` if it is absent.
     pub(super) fn finish(&mut self, end: u64) -> Result<Option<Cell>, (String, u64)> {
         match self.state {
             State::Bare | State::Closed => Ok(self.begun.then(|| self.take(end))),

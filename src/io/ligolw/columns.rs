@@ -1,4 +1,4 @@
-//! Columns of the tables that events need, as igwn-ligolw names and types them.
+//! Columns of the event tables, with igwn-ligolw's names and types.
 
 /// Name and type of a column.
 pub(super) type Columns = [(&'static str, &'static str)];
@@ -68,7 +68,7 @@ pub(super) const COINC_INSPIRAL: &Columns = &[
     ("minimum_duration", "real_8"),
 ];
 
-/// Columns of `sngl_inspiral` that have values here.
+/// Columns of `sngl_inspiral` with values.
 pub(super) const SNGL_INSPIRAL: &Columns = &[
     PROCESS_ID,
     ("event_id", "int_8s"),
@@ -97,7 +97,7 @@ pub(super) const SNGL_INSPIRAL: &Columns = &[
     ("spin2z", "real_4"),
 ];
 
-/// Columns of `sngl_inspiral` that stay empty: programs that ask for any column find it.
+/// Empty columns of `sngl_inspiral`, for programs that require all columns.
 pub(super) const SNGL_INSPIRAL_EMPTY: &Columns = &[
     ("channel", "lstring"),
     ("end_time_gmst", "real_8"),

@@ -1,4 +1,4 @@
-//! What a file of events holds, and what it must obey.
+//! Contents of an event file, and their constraints.
 
 use num_complex::Complex;
 
@@ -7,98 +7,98 @@ use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
 use crate::units::Gps;
 
-/// Events, and what localizing them takes.
+/// Events and the data needed for their sky localization.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventsFile {
-    /// Version of the program that found them.
+    /// Version of the search program.
     pub version: String,
-    /// One line on how they were found.
+    /// Description of the search, one line.
     pub comment: String,
     /// The program's options: `("--snr", "4")`.
     pub parameters: Vec<(String, String)>,
-    /// First and last moment that were searched.
+    /// Start and end of the searched time.
     pub span: Option<(Gps, Gps)>,
     /// The events.
     pub events: Vec<EventRow>,
-    /// The power spectrum of each detector that an event has.
+    /// Power spectrum of each detector in an event.
     pub psds: Vec<PsdRow>,
 }
 
-/// One event: triggers of several detectors that belong together.
+/// An event: coincident triggers of several detectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRow {
-    /// Its time: that of the loudest detector, or whichever stands for all.
+    /// Event time: that of the loudest detector, or another representative one.
     pub gps: Gps,
     /// `sqrt(sum snr^2)`.
     pub network_snr: f64,
-    /// False alarms of this rank and above in a second, when known.
+    /// False-alarm rate of events of this rank and above, in Hz, when known.
     pub far_hz: Option<f64>,
-    /// The template that found it.
+    /// Template of the event.
     pub template: TemplateRow,
-    /// Its detectors, at least one.
+    /// Triggers of its detectors, at least one.
     pub detectors: Vec<DetectorRow>,
 }
 
-/// The template of an event.
+/// Template of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateRow {
     /// Its name, for messages.
     pub name: String,
-    /// Masses and spins, where known: without them no one can localize the event.
+    /// Masses and spins, when known; localization requires them.
     pub binary: Option<Binary>,
-    /// Its length in seconds.
+    /// Length in seconds.
     pub duration_s: Option<f64>,
-    /// The highest frequency that it has, in Hz.
+    /// Highest frequency in Hz.
     pub f_final_hz: Option<f64>,
 }
 
-/// The trigger of one detector.
+/// Trigger of one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectorRow {
     /// `H1`, `L1`, `V1`, `K1`.
     pub ifo: String,
-    /// The event's time at this detector.
+    /// Event time at this detector.
     pub gps: Gps,
-    /// `|z|`.
+    /// Signal-to-noise ratio `|z|`.
     pub snr: f64,
-    /// `arg z` in radians: PyCBC's sign.
+    /// Phase `arg z` in radians, with PyCBC's sign.
     pub phase: f64,
     /// The autocorrelation veto, about 1 for a signal.
     pub xi2: Option<f64>,
-    /// Distance at which a source overhead would be as loud as this, in Mpc.
+    /// Effective distance: that of an optimally located and oriented source with this signal-to-noise ratio, in Mpc.
     pub effective_distance_mpc: Option<f64>,
-    /// Square of the signal-to-noise ratio of the template at 1 Mpc.
+    /// Squared signal-to-noise ratio of the template at 1 Mpc.
     pub sigmasq: Option<f64>,
-    /// The complex signal-to-noise ratio around the trigger.
+    /// Complex signal-to-noise ratio time series around the trigger.
     pub snr_series: Option<SnrSeries>,
 }
 
 /// Complex signal-to-noise ratios around a trigger.
 ///
-/// BAYESTAR wants an odd number of samples, the middle one within a sample of the trigger's time, and the same rate and
-/// number in all detectors of an event.
+/// BAYESTAR requires an odd number of samples, the middle one within a sample of the trigger's time, and the same
+/// rate and number of samples in all detectors of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnrSeries {
-    /// The event's time that the first sample stands for: its output sample's time and the template's
-    /// `peak_offset_s`, so that the series peaks at [`DetectorRow::gps`].
+    /// Event time of the first sample: its output time plus the template's `peak_offset_s`, so that the series peaks
+    /// at [`DetectorRow::gps`].
     pub start: Gps,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
     /// `z` in sidereal's convention, which is PyCBC's.
     pub samples: Vec<Complex<f32>>,
 }
 
-/// The power spectrum of one detector.
+/// Power spectrum of one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PsdRow {
     /// `H1`, `L1`, `V1`, `K1`.
     pub ifo: String,
-    /// One-sided, in 1/Hz (the strain has no unit).
+    /// One-sided, in 1/Hz (strain is dimensionless).
     pub psd: PowerSpectrum,
 }
 
 impl EventRow {
-    /// Names of its detectors, sorted, with commas between.
+    /// Returns the detectors' names, sorted and separated by commas.
     pub(super) fn ifos(&self) -> String {
         let mut names: Vec<&str> = self.detectors.iter().map(|own| own.ifo.as_str()).collect();
         names.sort_unstable();

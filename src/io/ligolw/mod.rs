@@ -1,11 +1,11 @@
-//! LIGO_LW: the XML of tables and series in which gravitational-wave events and template banks are kept.
+//! LIGO_LW: XML tables and series of gravitational-wave events and template banks.
 //!
-//! Read are tables, of new files (`int_8s` ids) and of old ones (`ilwd:char` ids), gzipped or not. Written are events
-//! with all that a sky localization needs: [`write_events`].
+//! The reader supports tables of new files (`int_8s` ids) and old ones (`ilwd:char` ids), gzipped or not. The writer
+//! stores events with all data needed for sky localization: [`write_events`].
 //!
 //! # Source
-//! The LIGO Light-Weight XML format (LIGO-T990023) as igwn-ligolw 2.1.1 reads and writes it; ligo.skymap 2.5.4 as the
-//! arbiter of what localization reads.
+//! The LIGO Light-Weight XML format (LIGO-T990023) as igwn-ligolw 2.1.1 reads and writes it; ligo.skymap 2.5.4 for
+//! the requirements of localization.
 
 mod cells;
 mod columns;

@@ -1,4 +1,4 @@
-//! Reads one table of a LIGO_LW file.
+//! Reader of one table of a LIGO_LW file.
 
 use std::path::Path;
 
@@ -7,28 +7,28 @@ use super::table::{Column, Table, Values};
 use super::xml::{Element, Node, Xml};
 use crate::error::{Error, Result};
 
-/// The most cells that a table may have.
+/// Maximum number of cells in a table.
 const MAX_CELLS: usize = 1 << 25;
 
-/// Cells that any file may have, and those that it may have for each of its bytes: empty ones compress well.
+/// Cells allowed for any file, and per byte of it: a bound is needed because empty cells compress well.
 const CELLS: (u64, u64) = (1 << 22, 8);
 
-/// The most columns that a table may have.
+/// Maximum number of columns in a table.
 const MAX_COLUMNS: usize = 1024;
 
-/// Names of tables that an error tells, at most.
+/// Maximum number of table names in an error.
 const TOLD: usize = 20;
 
 /// Reads the table of this name (`sngl_inspiral`) from a LIGO_LW file, gzipped or not.
 ///
-/// Prefixes and suffixes of names are dropped: `sngl_inspiralgroup:sngl_inspiral:table` is `sngl_inspiral`, and
-/// `sngl_inspiral:mass1` is `mass1`. Cells are put into memory as they come; no number of the file says how many.
+/// Drops prefixes and suffixes of names: `sngl_inspiralgroup:sngl_inspiral:table` is `sngl_inspiral`, and
+/// `sngl_inspiral:mass1` is `mass1`. Memory grows with the cells read; no number in the file sizes an allocation.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] with the byte (of the XML, after decompression) for what is no XML, a file without
-/// the table or with two of them, an unknown type, a cell that does not fit its column's type, a last row that is
-/// not whole, more than [`MAX_XML_BYTES`](super::MAX_XML_BYTES) of XML or 100 times a gzipped file's size and 32 MiB, or
-/// more than 2^25 cells or 8 times the file's bytes and 2^22.
+/// [`Error::Io`]; [`Error::Format`] with the byte offset (in the decompressed XML) for invalid XML, a file without
+/// the table or with two of them, an unknown type, a cell that does not fit its column's type, an incomplete last
+/// row, more than [`MAX_XML_BYTES`](super::MAX_XML_BYTES) of XML or 100 times a gzipped file's size plus 32 MiB, or
+/// more than 2^25 cells or 8 times the file's bytes plus 2^22.
 pub fn read_table(path: &Path, name: &str) -> Result<Table> {
     let mut xml = Xml::open(path)?;
     let mut search = Search { path, name, found: None, names: Vec::new() };
@@ -47,13 +47,13 @@ pub fn read_table(path: &Path, name: &str) -> Result<Table> {
     search.result()
 }
 
-/// A table's name without what is put around it.
+/// Returns a table's name without prefixes and suffixes.
 fn table_name(name: &str) -> &str {
     let bare = name.strip_suffix(":table").unwrap_or(name);
     bare.rsplit(':').next().unwrap_or(bare)
 }
 
-/// A column's name without its table's.
+/// Returns a column's name without its table's.
 fn column_name(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
@@ -62,12 +62,12 @@ struct Search<'a> {
     path: &'a Path,
     name: &'a str,
     found: Option<Table>,
-    /// Names of the tables that were passed.
+    /// Names of the skipped tables.
     names: Vec<String>,
 }
 
 impl Search<'_> {
-    /// Reads a table, or passes over it.
+    /// Reads or skips a table.
     fn table(&mut self, xml: &mut Xml, element: &Element) -> Result<()> {
         let name = table_name(element.attribute("Name").unwrap_or_default());
         let wanted = name == self.name;
@@ -110,7 +110,7 @@ impl Search<'_> {
     }
 }
 
-/// Passes over the rest of an element.
+/// Skips the rest of an element.
 fn skip(xml: &mut Xml) -> Result<()> {
     let mut depth = 1_usize;
     while depth > 0 {
@@ -211,7 +211,7 @@ impl<'a> Builder<'a> {
         self.close(end)
     }
 
-    /// Puts a cell into its column.
+    /// Appends a cell to its column.
     fn cell(&mut self, cell: Cell) -> std::result::Result<(), Fault> {
         let columns = self.table.columns.len();
         let place = self.cells.checked_rem(columns).ok_or_else(|| {
@@ -230,7 +230,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Counts rows; an empty last cell of the last row is there when all others of it are.
+    /// Counts rows; completes a last row in which only an empty last cell is missing.
     fn close(&mut self, end: u64) -> Result<()> {
         let columns = self.table.columns.len();
         let Some(rest) = self.cells.checked_rem(columns) else { return Ok(()) };
@@ -249,7 +249,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What is wrong with a cell.
+/// Error about a cell.
 struct Fault {
     column: String,
     why: String,

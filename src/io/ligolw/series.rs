@@ -1,21 +1,21 @@
-//! Series as LAL keeps them in LIGO_LW: an epoch, an array of (place, value, ...) rows, and what they belong to.
+//! Series in LAL's LIGO_LW form: an epoch, an array of (abscissa, value, ...) rows, and parameters.
 
 use super::events::{PsdRow, SnrSeries};
 use super::sink::{Sink, real};
 use crate::error::Result;
 use crate::units::Gps;
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// GPS seconds with all nine decimals.
+/// Formats GPS seconds with nine decimals.
 pub(super) fn gps(moment: Gps) -> String {
     let sign = if moment.ns < 0 { "-" } else { "" };
     let ns = moment.ns.unsigned_abs();
     format!("{sign}{}.{:09}", ns / NS_PER_S, ns % NS_PER_S)
 }
 
-/// How an array's axes are called.
+/// Names and step of an array's axis.
 struct Axis<'a> {
     name: &'a str,
     values: &'a str,
@@ -23,7 +23,7 @@ struct Axis<'a> {
     step: f64,
 }
 
-/// The complex signal-to-noise ratio of the trigger with this id.
+/// Writes the complex signal-to-noise ratio series of the trigger with this id.
 pub(super) fn snr(sink: &mut Sink, series: &SnrSeries, event_id: i64) -> Result<()> {
     let step = 1.0 / f64::from(series.rate_hz);
     let axis = Axis { name: "Time", values: "Time,Real,Imaginary", unit: "s", step };
@@ -39,7 +39,7 @@ pub(super) fn snr(sink: &mut Sink, series: &SnrSeries, event_id: i64) -> Result<
     })
 }
 
-/// The power spectrum of a detector.
+/// Writes the power spectrum of a detector.
 pub(super) fn psd(sink: &mut Sink, row: &PsdRow) -> Result<()> {
     let step = row.psd.spacing_hz();
     let axis = Axis { name: "Frequency", values: "Frequency,Real", unit: "s^-1", step };
@@ -59,7 +59,7 @@ fn head(sink: &mut Sink, epoch: Gps) -> Result<()> {
     sink.value("Param", &[("Name", "f0:param"), ("Type", "real_8"), ("Unit", "s^-1")], "0")
 }
 
-/// An array of `columns` numbers a row, with its name and unit.
+/// Writes a named array with `columns` numbers per row.
 fn array(
     sink: &mut Sink,
     (name, unit): (&str, &str),
@@ -72,7 +72,7 @@ fn array(
         sink.value("Dim", &places, &rows.len().to_string())?;
         sink.value("Dim", &[("Name", axis.values)], &columns.to_string())?;
         sink.element("Stream", &[("Type", "Local"), ("Delimiter", " ")], |sink| {
-            // A delimiter stands between any two numbers, over the line's end too.
+            // Numbers need a delimiter also across a line end.
             let mut rows = rows.peekable();
             while let Some(row) = rows.next() {
                 let end = if rows.peek().is_some() { " " } else { "" };

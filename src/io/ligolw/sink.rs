@@ -1,4 +1,4 @@
-//! Where XML goes: text is escaped, gathered, compressed if the name asks for it, and written as it comes.
+//! Streaming XML writer: escapes, buffers and, depending on the name, compresses text.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use flate2::write::GzEncoder;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 
-/// Bytes of text that are written together.
+/// Bytes of text per write.
 const BATCH_BYTES: usize = 1 << 16;
 
-/// One cell or value.
+/// A cell or value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Field {
     Empty,
@@ -52,7 +52,7 @@ impl<T: Into<Field>> From<Option<T>> for Field {
     }
 }
 
-/// A number in the fewest digits that give it back.
+/// Formats a number with the fewest digits that preserve it.
 pub(super) fn real(number: f64) -> String {
     let magnitude = number.abs();
     if number.is_nan() {
@@ -64,7 +64,7 @@ pub(super) fn real(number: f64) -> String {
     }
 }
 
-/// Text as XML has it; characters that XML has no form for become U+FFFD.
+/// Escapes text for XML; characters without an XML form become U+FFFD.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -82,12 +82,12 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A cell of a stream. A whole number that is not known is 0: gwpy makes one of every cell of such a column.
+/// Formats a cell of a stream. An unknown integer is 0, because gwpy parses every cell of an integer column.
 fn cell(field: &Field, kind: &str) -> String {
     match field {
         Field::Empty if kind.starts_with("int_") => "0".to_owned(),
         Field::Empty => String::new(),
-        // The quotes around a text are the stream's own, so they stand as they are.
+        // The quotes around a text belong to the stream's syntax and must stay unescaped.
         Field::Text(text) => {
             let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
             format!("\"{}\"", escape(&quoted).replace("&quot;", "\""))
@@ -97,7 +97,7 @@ fn cell(field: &Field, kind: &str) -> String {
     }
 }
 
-/// A file of XML in the making.
+/// Unfinished XML file.
 pub(super) struct Sink {
     file: AtomicFile,
     gzip: Option<GzEncoder<Vec<u8>>>,
@@ -106,7 +106,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Starts a file; one whose name ends in `.gz` is compressed.
+    /// Creates a file; compresses it if its name ends in `.gz`.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let file = AtomicFile::create(path)?;
         let wants_gzip = path.extension().is_some_and(|end| end == "gz");
@@ -122,7 +122,7 @@ impl Sink {
         if self.text.len() >= BATCH_BYTES { self.give() } else { Ok(()) }
     }
 
-    /// An element with what `inside` writes.
+    /// Writes an element with the content that `inside` writes.
     pub(super) fn element(
         &mut self,
         tag: &str,
@@ -137,7 +137,7 @@ impl Sink {
         self.line(&format!("</{tag}>"))
     }
 
-    /// An element with a text on one line.
+    /// Writes an element with text on one line.
     pub(super) fn value(
         &mut self,
         tag: &str,
@@ -148,7 +148,7 @@ impl Sink {
         self.line(&format!("<{start}>{}</{tag}>", escape(text)))
     }
 
-    /// A table of (name, type) columns.
+    /// Writes a table of (name, type) columns.
     pub(super) fn table(
         &mut self,
         name: &str,
@@ -169,7 +169,7 @@ impl Sink {
                     let columns = columns.iter().map(|(_, kind)| *kind);
                     let cells: Vec<String> =
                         row.iter().zip(columns).map(|(field, kind)| cell(field, kind)).collect();
-                    // An empty cell at the stream's end would not be seen without its delimiter.
+                    // Without its delimiter, an empty cell at the stream's end would be lost.
                     let is_open = rows.peek().is_some() || row.last() == Some(&Field::Empty);
                     let end = if is_open { "," } else { "" };
                     sink.line(&(cells.join(",") + end))?;
@@ -179,7 +179,7 @@ impl Sink {
         })
     }
 
-    /// Puts the whole file under its name.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(mut self) -> Result<()> {
         self.give()?;
         if let Some(gzip) = self.gzip.take() {

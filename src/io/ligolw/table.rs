@@ -1,22 +1,22 @@
-//! A table: named columns of equal length.
+//! Table of named columns of equal length.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The cells of a column; `None` where a cell is empty.
+/// Cells of a column; `None` for an empty cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Text (`lstring`, `ilwd:char`, ...).
     Text(Vec<Option<String>>),
-    /// Whole numbers (`int_4s`, `int_8s`, ...).
+    /// Integers (`int_4s`, `int_8s`, ...).
     Whole(Vec<Option<i64>>),
     /// Real numbers (`real_4`, `real_8`); empty cells are NaN.
     Real(Vec<f64>),
 }
 
 impl Values {
-    /// An empty column of a LIGO_LW type.
+    /// Makes an empty column of a LIGO_LW type.
     pub(super) fn of_type(name: &str) -> Option<Self> {
         match name {
             "lstring" | "string" | "char_s" | "char_v" | "ilwd:char" | "ilwd:char_u" | "blob" => {
@@ -30,7 +30,7 @@ impl Values {
         }
     }
 
-    /// Appends a cell, or says what was expected.
+    /// Appends a cell; fails with the expected type.
     pub(super) fn push(&mut self, cell: Option<String>) -> std::result::Result<(), String> {
         let expected = |text: &str, what| format!("{text:?} found, expected {what}");
         match self {
@@ -53,7 +53,7 @@ impl Values {
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name without the table's: `mass1`.
+    /// Name without the table's: `mass1`.
     pub name: String,
     /// Its cells.
     pub values: Values,
@@ -62,28 +62,28 @@ pub struct Column {
 /// A table of a LIGO_LW file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The table's name: `sngl_inspiral`.
+    /// Name of the table: `sngl_inspiral`.
     pub name: String,
-    /// Its columns, in the file's order.
+    /// Columns, in file order.
     pub columns: Vec<Column>,
-    /// Rows; every column has as many cells.
+    /// Number of rows: the cells of every column.
     pub rows: usize,
-    /// The byte at which it begins, after decompression.
+    /// Byte offset of the table in the decompressed file.
     pub offset: u64,
 }
 
 impl Table {
-    /// A column's cells, if the table has it.
+    /// Returns a column's cells, if present.
     pub fn column(&self, name: &str) -> Option<&Values> {
         self.columns.iter().find(|column| column.name == name).map(|column| &column.values)
     }
 
-    /// A column's numbers, whole ones too; `None` when the table has no such column.
+    /// Returns a column's numbers, integers included; `None` if the column is absent.
     ///
     /// # Errors
-    /// [`Error::Format`] when it holds text, an empty cell, or a number that is not finite.
+    /// [`Error::Format`] if it has text, an empty cell, or a non-finite number.
     pub fn optional_reals(&self, name: &str) -> Result<Option<Vec<f64>>> {
         let numbers = match self.column(name) {
             None => return Ok(None),
@@ -104,10 +104,10 @@ impl Table {
         }
     }
 
-    /// A column's numbers, whole ones too.
+    /// Returns a column's numbers, integers included.
     ///
     /// # Errors
-    /// As [`Self::optional_reals`], and when the table has no such column.
+    /// As [`Self::optional_reals`], and if the column is absent.
     pub fn reals(&self, name: &str) -> Result<Vec<f64>> {
         self.optional_reals(name)?.ok_or_else(|| {
             let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
@@ -115,7 +115,7 @@ impl Table {
         })
     }
 
-    /// A column's texts, empty cells as empty ones; `None` when the table has no such column of text.
+    /// Returns a column's texts, empty for empty cells; `None` if there is no such column of text.
     pub fn texts(&self, name: &str) -> Option<Vec<&str>> {
         match self.column(name)? {
             Values::Text(texts) => {

@@ -1,4 +1,4 @@
-//! Writes events with their triggers, series of signal-to-noise ratios and power spectra.
+//! Writer of events with their triggers, signal-to-noise ratio series and power spectra.
 
 use std::path::Path;
 
@@ -14,40 +14,40 @@ use crate::units::Gps;
 
 const PROGRAM: &str = "sidereal";
 
-/// The process of the search itself.
+/// Process id of the search.
 const SEARCH_PROCESS: i64 = 0;
 
-/// The process that coincidences name: by its program, ligo.skymap knows the sign of phases.
+/// Process id that coincidences reference: from its program name, ligo.skymap infers the sign of phases.
 const PHASE_PROCESS: i64 = 1;
 
-/// The name that stands for our sign of phases: `z` is PyCBC's matched filter in amplitude and phase.
+/// Program name for our sign of phases: `z` is PyCBC's matched filter in amplitude and phase.
 const PHASE_PROGRAM: &str = "pycbc";
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const NS_PER_S: i64 = 1_000_000_000;
 
 const HEAD: &str = "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE LIGO_LW SYSTEM \
     \"http://ldas-sw.ligo.caltech.edu/doc/ligolwAPI/html/ligolw_dtd.txt\">";
 
-/// Writes events as LIGO_LW XML; a name that ends in `.gz` is compressed.
+/// Writes events as LIGO_LW XML, compressed if the name ends in `.gz`.
 ///
 /// Tables: process, process_params, time_slide, coinc_definer, coinc_event, coinc_event_map, coinc_inspiral,
-/// sngl_inspiral, with `int_8s` ids. Each series of signal-to-noise ratios is a COMPLEX8TimeSeries that names its
-/// trigger's `event_id`; power spectra are REAL8FrequencySeries in an element named `psd`. The option
-/// `--reference-psd` of the search's process names the file itself, which is where BAYESTAR looks for them.
+/// sngl_inspiral, with `int_8s` ids. Each signal-to-noise ratio series is a COMPLEX8TimeSeries with its trigger's
+/// `event_id`; power spectra are REAL8FrequencySeries in an element named `psd`. The option `--reference-psd` of the
+/// search's process names the file itself, where BAYESTAR looks for the spectra.
 ///
-/// Phases and series have PyCBC's sign. ligo.skymap chooses the sign by the name of the program that made a
-/// coincidence and refuses names that it does not know, so coincidences belong to a second process that is called
-/// `pycbc` and says in its comment why.
+/// Phases and series have PyCBC's sign. ligo.skymap infers the sign from the name of the program that made a
+/// coincidence, and rejects unknown names. Coincidences therefore belong to a second process named `pycbc`, whose
+/// comment explains this.
 ///
-/// `chisq` is xi-squared with `chisq_dof` 1; `combined_far` is in Hz; `eff_distance` is in Mpc; what is not known is
-/// an empty cell, and 0 among whole numbers, of which gwpy takes no empty ones.
+/// `chisq` is xi-squared with `chisq_dof` 1; `combined_far` is in Hz; `eff_distance` is in Mpc. An unknown value is
+/// an empty cell, or 0 in integer columns, because gwpy does not accept empty integers.
 ///
 /// # Errors
-/// [`Error::Parameter`] for an event without detectors or with one twice, a series that BAYESTAR would refuse (see
-/// [`SnrSeries`](super::SnrSeries)), or times outside of 32 bits of seconds; [`Error::Io`].
+/// [`Error::Parameter`] for an event without detectors or with a repeated one, a series that BAYESTAR would reject
+/// (see [`SnrSeries`](super::SnrSeries)), or times beyond 32 bits of seconds; [`Error::Io`].
 /// # Source
-/// ligo.skymap 2.5.4 (`io/events/ligolw.py`, `bayestar/__init__.py`) and lal 7.7.1 (`series.py`) for what is read.
+/// ligo.skymap 2.5.4 (`io/events/ligolw.py`, `bayestar/__init__.py`) and lal 7.7.1 (`series.py`) as the readers.
 pub fn write_events(path: &Path, file: &EventsFile) -> Result<()> {
     for event in &file.events {
         event.check()?;
@@ -77,12 +77,12 @@ pub fn write_events(path: &Path, file: &EventsFile) -> Result<()> {
     sink.finish()
 }
 
-/// The triggers of all events; a trigger's place is its `event_id`.
+/// Iterates over the triggers of all events; a trigger's index is its `event_id`.
 fn detectors(file: &EventsFile) -> impl Iterator<Item = &DetectorRow> {
     file.events.iter().flat_map(|event| &event.detectors)
 }
 
-/// Names of all detectors, sorted, each once.
+/// Returns the distinct names of all detectors, sorted.
 fn ifos(file: &EventsFile) -> Vec<&str> {
     let psds = file.psds.iter().map(|row| row.ifo.as_str());
     let mut names: Vec<&str> = detectors(file).map(|own| own.ifo.as_str()).chain(psds).collect();
@@ -91,7 +91,7 @@ fn ifos(file: &EventsFile) -> Vec<&str> {
     names
 }
 
-/// Whole GPS seconds and the nanoseconds that remain.
+/// Returns whole GPS seconds and the remaining nanoseconds.
 fn split(moment: Gps) -> [Field; 2] {
     [moment.ns.div_euclid(NS_PER_S).into(), moment.ns.rem_euclid(NS_PER_S).into()]
 }
@@ -120,7 +120,7 @@ fn processes(sink: &mut Sink, path: &Path, file: &EventsFile) -> Result<()> {
         process(PHASE_PROCESS, PHASE_PROGRAM, why),
     ];
     sink.table("process", PROCESS, rows)?;
-    // A name alone is looked for beside the file too.
+    // Readers also look for a bare name next to the file.
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let own = ("--reference-psd".to_owned(), own);
     let parameters = file.parameters.iter().filter(|(name, _)| *name != own.0);

@@ -1,4 +1,4 @@
-//! Elements and text of an XML file, gzipped or not, with the byte at which each begins.
+//! Elements and text of an XML file, gzipped or not, with their byte offsets.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -12,56 +12,56 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use crate::error::{Error, Result};
 use crate::io::inflate::Bounded;
 
-/// The most bytes of XML that a file may have, after decompression: beyond them, reading ends with an error.
+/// Maximum bytes of decompressed XML; reading more is an error.
 pub const MAX_XML_BYTES: u64 = 1 << 29;
 
-/// How deep elements may lie in each other; LIGO_LW's own need no more than ten.
+/// Maximum nesting depth of elements; LIGO_LW needs at most ten.
 const MAX_DEPTH: usize = 64;
 
-/// Bytes of text that come at once, at most.
+/// Maximum bytes of a piece of text.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// First bytes of a gzip file.
+/// Magic bytes of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Bytes in which the name of the document's first element is looked for.
+/// Bytes searched for the name of the document's first element.
 const HEAD_BYTES: u64 = 4096;
 
-/// What comes next in a document.
+/// Next item of a document.
 #[derive(Debug)]
 pub(super) enum Node<'a> {
-    /// An element begins.
+    /// Start of an element.
     Start(Element),
-    /// The innermost element ends.
+    /// End of the innermost element.
     End,
-    /// Text, with the byte at which it begins; an element's text may come in pieces.
+    /// Text with its byte offset; an element's text may come in pieces.
     Text(Cow<'a, str>, u64),
-    /// The document's end.
+    /// End of the document.
     Eof,
 }
 
-/// The start of an element.
+/// Start tag of an element.
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) name: String,
     attributes: Vec<(String, String)>,
-    /// The byte at which it begins.
+    /// Byte offset of the tag.
     pub(super) offset: u64,
 }
 
 impl Element {
-    /// An attribute's value, if it has one.
+    /// Returns an attribute's value, if present.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// Whether a file's first bytes are those of a LIGO_LW document, gzipped or not.
+/// Returns whether a file begins with a LIGO_LW document, gzipped or not.
 pub fn is_ligolw(path: &Path) -> bool {
     let mut head = Vec::new();
     open(path).is_ok_and(|input| {
-        // A short gzip file may end in an error behind its text.
+        // A short gzip file may return an error after its text.
         let _ = input.take(HEAD_BYTES).read_to_end(&mut head);
         String::from_utf8_lossy(&head).contains("LIGO_LW")
     })
@@ -79,15 +79,15 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(PIECE_BYTES, text)))
 }
 
-/// A document that is read from its start to its end.
+/// A document read sequentially.
 pub(super) struct Xml {
     path: PathBuf,
     reader: Reader<std::io::Take<Box<dyn BufRead>>>,
     buffer: Vec<u8>,
     depth: usize,
-    /// Bytes of a character that lies across two pieces of text.
+    /// Bytes of a character split between two pieces of text.
     tail: Vec<u8>,
-    /// Whether the element that came last was empty, so that its end comes next.
+    /// Whether the last element was an empty-element tag, whose end comes next.
     is_empty: bool,
 }
 
@@ -104,7 +104,7 @@ impl Xml {
         })
     }
 
-    /// The next element or piece of text; comments and instructions are passed over.
+    /// Returns the next element or piece of text; skips comments and instructions.
     pub(super) fn next(&mut self) -> Result<Node<'_>> {
         if std::mem::take(&mut self.is_empty) {
             return Ok(Node::End);
@@ -114,7 +114,7 @@ impl Xml {
         {
             return Ok(Node::Text(text.into(), start));
         }
-        // A later event's text can't be borrowed inside of a loop that may go on, so first comes what to skip.
+        // The borrow checker rejects returning borrowed text from a loop that may continue, so the text is copied.
         loop {
             self.buffer.clear();
             let start = self.reader.buffer_position();
@@ -154,9 +154,9 @@ impl Xml {
         }
     }
 
-    /// The next piece of the text before a tag or a reference, with its first byte; `None` where there is none.
+    /// Returns the next piece of text before a tag or a reference, with its offset; `None` if there is none.
     ///
-    /// The reader would put all of an element's text into memory first.
+    /// The XML library would load all of an element's text into memory first.
     fn text(&mut self) -> Result<Option<(String, u64)>> {
         loop {
             let at = self.reader.buffer_position();
@@ -184,7 +184,7 @@ impl Xml {
             match String::from_utf8(bytes) {
                 Ok(text) if text.is_empty() && is_last => return Ok(None),
                 Ok(text) if !text.is_empty() => return Ok(Some((text, start))),
-                // A character that has only begun.
+                // Incomplete character: read on.
                 _ => {}
             }
         }
@@ -230,7 +230,7 @@ fn element(path: &Path, tag: &BytesStart<'_>, offset: u64) -> Result<Element> {
     Ok(Element { name, attributes, offset })
 }
 
-/// The character that `&...;` stands for.
+/// Returns the character of a reference `&...;`.
 fn reference(name: &BytesRef<'_>) -> Option<char> {
     if let Ok(Some(letter)) = name.resolve_char_ref() {
         return Some(letter);

@@ -1,11 +1,11 @@
-//! The header of a `.npy` file: a Python dictionary as text.
+//! Header of a `.npy` file: a Python dictionary as text.
 
 use std::path::Path;
 
 use super::HEADER_BYTES;
 use crate::error::{Error, Result};
 
-/// The kinds of number that are read.
+/// Supported element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Unsigned byte.
@@ -41,7 +41,7 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// Bytes in one number.
+    /// Returns the bytes per number.
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
@@ -52,25 +52,24 @@ impl Kind {
     }
 }
 
-/// What stands before the data.
+/// Description of an array file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Kind of number.
+    /// Element type.
     pub kind: Kind,
-    /// Whether the first axis runs fastest (`fortran_order`).
+    /// Whether the first axis is fastest (`fortran_order`).
     pub is_fortran: bool,
     /// Length of each axis, outermost first.
     pub shape: Vec<usize>,
-    /// Bytes before the data.
+    /// Byte offset of the data.
     pub data_offset: usize,
 }
 
 impl Header {
-    /// Reads a header from a file's first bytes; `path` names the file in errors.
+    /// Parses a header from a file's first bytes; `path` names the file in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] for a wrong magic or version, a header that breaks off or does not parse,
-    /// or a kind of number that is not read.
+    /// [`Error::Format`] for a wrong magic or version, a truncated or invalid header, or an unsupported element type.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         let fault = |field: &str, at: u64, why: String| Error::format(path, field, at, why);
         if !bytes.starts_with(b"\x93NUMPY") {
@@ -95,17 +94,17 @@ impl Header {
         Ok(Self { kind, is_fortran, shape, data_offset: start + length })
     }
 
-    /// Number of elements, unless it is beyond all memory.
+    /// Returns the number of elements; `None` on overflow.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |product, axis| product.checked_mul(*axis))
     }
 
-    /// The [`HEADER_BYTES`] bytes of a version 1.0 header of 32-bit floats.
+    /// Encodes the [`HEADER_BYTES`] bytes of a version 1.0 header of 32-bit floats.
     pub(super) fn encode_f32(shape: &[u64], is_fortran: bool) -> Vec<u8> {
         Self::encode("<f4", shape, is_fortran)
     }
 
-    /// The header of a series of 64-bit floats.
+    /// Encodes the header of a series of 64-bit floats.
     pub(in crate::io) fn encode_series(samples: u64) -> Vec<u8> {
         Self::encode("<f8", &[samples], false)
     }

@@ -1,4 +1,4 @@
-//! NumPy's `.npy`: arrays of one or two axes, little endian.
+//! NumPy's `.npy` files: arrays of one or two axes, little endian.
 //!
 //! Invariant: a header of ours is always [`HEADER_BYTES`] long, so that its shape can be set at the
 //! end, and data begin on a multiple of 64.
@@ -14,5 +14,5 @@ pub use header::{Header, Kind};
 pub use reader::{Array, read};
 pub use writer::{Order, Writer, write_f32};
 
-/// Bytes of every header that we write.
+/// Length of every header written here.
 pub const HEADER_BYTES: usize = 128;

@@ -1,4 +1,4 @@
-//! Reading a `.npy` file whole.
+//! Reader of a whole `.npy` file.
 //!
 //! Invariant: an array's values are as many as its shape says.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::header::{Header, Kind};
 use crate::error::{Error, Result};
 
-/// An array in memory, in C order (the last axis runs fastest).
+/// Array in memory, in C order (the last axis is fastest).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// Length of each axis, outermost first.
@@ -21,8 +21,8 @@ pub struct Array {
 /// Reads an array of one or two axes.
 ///
 /// # Errors
-/// [`Error::Format`] where the header breaks a rule, the file is shorter or longer than its shape,
-/// or a 64-bit integer is beyond what a float holds; [`Error::Io`].
+/// [`Error::Format`] if the header is invalid, the file is shorter or longer than its shape, or a float cannot
+/// represent a 64-bit integer; [`Error::Io`].
 pub fn read(path: &Path) -> Result<Array> {
     let mut bytes = Vec::new();
     File::open(path)

@@ -1,4 +1,4 @@
-//! Writing a `.npy` file of 32-bit floats as the data come.
+//! Streaming writer of `.npy` files of 32-bit floats.
 //!
 //! Invariant: the header's length does not change when the shape becomes known.
 
@@ -9,16 +9,16 @@ use crate::error::Result;
 use crate::io::atomic::{self, AtomicFile};
 use crate::view::{Plane, check_length};
 
-/// Which axis of a two-axis array runs fastest in the file, and so has a length known beforehand.
+/// Fastest axis of a two-axis array in the file, whose length must be known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The last: rows are appended, the shape is (rows written, fixed).
+    /// The last axis: rows are appended, the shape is (rows written, fixed).
     C,
-    /// The first (`fortran_order`): columns are appended, the shape is (fixed, columns written).
+    /// The first axis (`fortran_order`): columns are appended, the shape is (fixed, columns written).
     Fortran,
 }
 
-/// A two-axis array being written; its growing axis is fixed by [`Writer::finish`].
+/// Unfinished two-axis array; [`Writer::finish`] sets the length of its growing axis.
 #[derive(Debug)]
 pub struct Writer {
     file: AtomicFile,
@@ -29,7 +29,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts an array whose fast axis has `fixed` elements.
+    /// Creates an array whose fastest axis has `fixed` elements.
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] for an axis of 0; [`crate::Error::Io`].
@@ -42,11 +42,11 @@ impl Writer {
         Ok(Self { file, fixed, order, written: 0, bytes: Vec::new() })
     }
 
-    /// Starts or continues an array in place: the file has its name from the start, and stays if the writer is dropped.
-    /// Of an array that is there, the first `written` rows or columns are kept.
+    /// Creates or continues an array in place: the file has its final name from the start, and a drop keeps it. Keeps
+    /// the first `written` rows or columns of an existing array.
     ///
     /// # Errors
-    /// As [`Writer::create`]; [`crate::Error::Format`] for a file that has fewer.
+    /// As [`Writer::create`]; [`crate::Error::Format`] if the file has fewer.
     pub fn in_place(path: &Path, (fixed, order): (usize, Order), written: u64) -> Result<Self> {
         if fixed == 0 {
             return Err(crate::Error::parameter("array axis", fixed, "it must have elements"));
@@ -57,7 +57,7 @@ impl Writer {
         Ok(Self { file, fixed, order, written, bytes: Vec::new() })
     }
 
-    /// Keeps the first `written` rows or columns, as after a write that failed in its middle.
+    /// Truncates the array to its first `written` rows or columns, for example after a write that failed partway.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -66,7 +66,7 @@ impl Writer {
         self.file.cut(super::HEADER_BYTES as u64 + written * 4 * self.fixed as u64)
     }
 
-    /// Gives what was written to the system.
+    /// Flushes and closes the file handle until the next write.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
@@ -74,11 +74,10 @@ impl Writer {
         self.file.release()
     }
 
-    /// Appends whole rows ([`Order::C`]) or columns ([`Order::Fortran`]), one behind another.
+    /// Appends whole rows ([`Order::C`]) or columns ([`Order::Fortran`]), stored consecutively.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless `values` is a multiple of the fixed axis;
-    /// [`crate::Error::Io`].
+    /// [`crate::Error::Shape`] unless `values` is a multiple of the fixed axis; [`crate::Error::Io`].
     pub fn write(&mut self, values: &[f32]) -> Result<()> {
         let lines = values.len() / self.fixed;
         check_length("values of the array", lines * self.fixed, values.len())?;
@@ -88,8 +87,8 @@ impl Writer {
         self.file.append(&self.bytes)
     }
 
-    /// Appends a block of dedispersed series (axes dm, time) behind earlier times of the same
-    /// trials, for an array of axes dm, time in [`Order::Fortran`].
+    /// Appends a block of dedispersed series (axes dm, time) after earlier times of the same trials, for an array of
+    /// axes dm, time in [`Order::Fortran`].
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless the block has one row for each element of the fixed axis;
@@ -100,7 +99,7 @@ impl Writer {
             let rule = "times can only be appended to an array in Fortran order";
             return Err(crate::Error::parameter("array order", "C", rule));
         }
-        // Enough columns at once to read whole cache lines of each row.
+        // 16 columns at a time: reads of each row cover whole cache lines.
         for start in (0..block.times()).step_by(16) {
             let times = 16.min(block.times() - start);
             self.bytes.clear();
@@ -117,7 +116,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets the shape and gives the file its name.
+    /// Writes the shape and renames the file to its final name.
     ///
     /// # Errors
     /// [`crate::Error::Io`].

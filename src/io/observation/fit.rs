@@ -1,4 +1,4 @@
-//! Whether two files can be one observation, and how far they are apart.
+//! Checks whether two files belong to one observation, and computes the gap between them.
 //!
 //! Invariant: every fault names both files and the field in which they differ.
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
 use crate::units::SECONDS_PER_DAY;
 
-/// Rows of a file that is to be joined.
+/// Returns the rows of a file to be joined.
 pub(super) fn length(header: &FilterbankHeader) -> Result<u64> {
     header.times.ok_or_else(|| {
         let why = "its length is not known beforehand, so that it can't be joined with other files";
@@ -14,7 +14,7 @@ pub(super) fn length(header: &FilterbankHeader) -> Result<u64> {
     })
 }
 
-/// Fails where two files differ in what they must share.
+/// Checks that two files agree in their common properties.
 pub(super) fn check_same(first: &FilterbankHeader, second: &FilterbankHeader) -> Result<()> {
     let differ = |field: &str, found: String, expected: String| {
         let why = format!("found {found}, expected {expected} as in {}", first.path.display());
@@ -48,7 +48,7 @@ pub(super) fn check_same(first: &FilterbankHeader, second: &FilterbankHeader) ->
     Ok(())
 }
 
-/// Samples missing between two files.
+/// Returns the number of samples missing between two files.
 pub(super) fn gap(before: &FilterbankHeader, after: &FilterbankHeader) -> Result<u64> {
     let fault = |why: String| Err(Error::format(&after.path, "tstart", 0, why));
     let path = before.path.display();
@@ -64,7 +64,7 @@ pub(super) fn gap(before: &FilterbankHeader, after: &FilterbankHeader) -> Result
     if missing <= 0.5 {
         return Ok(0);
     }
-    // A float holds whole numbers up to here; years of data have fewer samples.
+    // Floats are exact for integers up to about 9e15, which exceeds years of samples.
     if missing > 9e15 {
         return fault(format!("it starts {missing:e} samples after the end of {path}"));
     }

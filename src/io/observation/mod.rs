@@ -1,4 +1,4 @@
-//! Several files of one observation, read as one.
+//! Reads several files of one observation as one stream.
 //!
 //! Invariant: row `t` of the whole lies `t` sampling times after its start, within half a sample of
 //! what the files say; what was not recorded is filled only when that was asked for.
@@ -11,18 +11,16 @@ use super::{FilterbankHeader, FilterbankSource, Gap};
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
 
-/// Joins files that were recorded one after another, given in any order.
+/// Joins consecutively recorded files, given in any order.
 ///
-/// A file may start up to half a sample before or after the end of the one before it. Where it
-/// starts later and `allow_gaps` is set, the rows between are filled with each channel's median over
-/// the last 1024 rows (the lower middle value of an even number), and listed by
-/// [`FilterbankSource::gaps`], with those that a file fills inside itself. One file is given back as
-/// it is.
+/// A file may start up to half a sample before or after the end of the previous one. If it starts later and
+/// `allow_gaps` is set, the missing rows are filled with each channel's median over the last 1024 rows (the lower
+/// middle value of an even number). [`FilterbankSource::gaps`] lists them together with the gaps that a file fills
+/// itself. A single file is returned unchanged.
 ///
 /// # Errors
-/// [`Error::Format`] naming both files and the field in which they differ (band, encoding,
-/// polarizations, sampling time), or by how many samples they are apart or overlap;
-/// [`Error::Parameter`] for no file at all.
+/// [`Error::Format`] naming both files and either the field in which they differ (band, encoding, polarizations,
+/// sampling time) or the number of samples between them or in their overlap; [`Error::Parameter`] for no file.
 pub fn join(
     mut sources: Vec<Box<dyn FilterbankSource>>,
     allow_gaps: bool,
@@ -49,10 +47,10 @@ struct Observation {
     pieces: Vec<Piece>,
     gaps: Vec<Gap>,
     current: usize,
-    /// Rows of the current piece given so far, those of the gap before it first.
+    /// Rows of the current piece returned so far, the preceding gap included.
     row: u64,
     median: RunningMedian,
-    /// The row that fills the present gap.
+    /// Row that fills the current gap.
     filling: Option<Vec<u8>>,
     cut: Option<String>,
     warnings: Vec<String>,
@@ -97,12 +95,12 @@ impl Observation {
         Ok(Self { header, pieces, gaps, current: 0, row: 0, median, filling: None, cut, warnings })
     }
 
-    /// Whether rows must be remembered to fill a later gap.
+    /// Returns whether the median of the current rows is needed for a later gap.
     fn has_gap_ahead(&self) -> bool {
         self.pieces[self.current + 1..].iter().any(|piece| piece.gap > 0)
     }
 
-    /// Gives rows of the present gap.
+    /// Fills `rows` with rows of the current gap; returns their number.
     fn fill(&mut self, rows: &mut [u8]) -> usize {
         let row_bytes = self.header.row_bytes();
         let left = self.pieces[self.current].gap - self.row;
@@ -114,7 +112,7 @@ impl Observation {
         times
     }
 
-    /// Reads rows of the present piece.
+    /// Reads rows of the current piece.
     fn read_piece(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
         let piece = &mut self.pieces[self.current];
@@ -130,7 +128,7 @@ impl Observation {
         Ok(read)
     }
 
-    /// Goes to the next piece once the present one is used up; `false` at the end of all.
+    /// Advances past exhausted pieces; returns `false` at the end of the observation.
     fn advance(&mut self) -> bool {
         while self.current < self.pieces.len() {
             let piece = &self.pieces[self.current];
@@ -175,7 +173,7 @@ impl FilterbankSource for Observation {
             let passed = if is_gap {
                 asked.min(self.pieces[self.current].gap - self.row)
             } else if self.has_gap_ahead() {
-                // Rows before a gap must be seen, for they fill it.
+                // Read the rows before a gap also in a skip, because their median fills it.
                 let row_bytes = self.header.row_bytes();
                 let rows = asked.min(((1 << 20) / row_bytes as u64).max(1)) as usize;
                 let mut scratch = vec![0; rows * row_bytes];
@@ -208,7 +206,7 @@ impl FilterbankSource for Observation {
     }
 }
 
-/// A file's gap as one of the whole, in which the file begins at `start`.
+/// Converts a file's gap to the observation's row numbers; the file begins at row `start`.
 fn shifted(gap: Gap, start: u64) -> Gap {
     Gap { start_time: gap.start_time.saturating_add(start), ..gap }
 }
@@ -226,7 +224,7 @@ mod tests {
     use crate::sample::Encoding;
     use crate::units::{Band, SECONDS_PER_DAY};
 
-    /// Rows of 4 bytes from memory.
+    /// In-memory source with rows of 4 bytes.
     struct Memory {
         header: FilterbankHeader,
         rows: Vec<u8>,
@@ -254,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A file that starts at a sample, with rows counted up from it.
+    /// Makes a file that starts at sample `start`, with ascending row values.
     fn file(name: &str, start: f64, times: usize) -> Memory {
         let tsamp_s = 1e-3;
         let header = FilterbankHeader {

@@ -1,4 +1,4 @@
-//! PRESTO's `.inf` header: one line a field, label and value.
+//! PRESTO's `.inf` header: one line per field, with a label and a value.
 
 use std::fmt;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, sexagesimal};
 use crate::units::HZ_PER_MHZ;
 
-/// What a `.inf` file says of its series.
+/// Contents of a `.inf` file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inf {
-    /// Name of the files, without their endings.
+    /// Base name of the files, without suffix.
     pub name: String,
     /// Name of the telescope.
     pub telescope: String,
@@ -24,21 +24,21 @@ pub struct Inf {
     pub ra_deg: Option<f64>,
     /// Declination in degrees (J2000), when known.
     pub dec_deg: Option<f64>,
-    /// Who observed.
+    /// Observer.
     pub observer: String,
     /// Start of the first sample, MJD (UTC, or barycentric); 0 when unknown.
     pub epoch_mjd: f64,
-    /// Whether times refer to the barycentre of the solar system.
+    /// Whether times are barycentric.
     pub is_barycentred: bool,
-    /// Samples in the series.
+    /// Number of samples.
     pub bins: u64,
     /// Sampling time in seconds.
     pub tsamp_s: f64,
-    /// First and last bin of each stretch of good data; empty when all are good.
+    /// First and last bin of each valid interval; empty if all are valid.
     pub on_off: Vec<(u64, u64)>,
-    /// Band of the observation: Radio (also where it is empty), IR, Optical, UV, X-ray or Gamma.
+    /// Band of the observation: Radio (also if empty), IR, Optical, UV, X-ray or Gamma.
     pub waveband: String,
-    /// Diameter of the beam, or of the field of view, in seconds of arc.
+    /// Diameter of the beam or the field of view, in arcseconds.
     pub beam_arcsec: f64,
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
@@ -50,19 +50,19 @@ pub struct Inf {
     pub channels: u64,
     /// Width of a channel in MHz.
     pub channel_width_mhz: f64,
-    /// Central photon energy of X rays and gamma rays in keV.
+    /// Central photon energy in keV, for X-rays and gamma rays.
     pub energy_kev: f64,
-    /// Width of their band in keV.
+    /// Width of the energy band in keV.
     pub energy_band_kev: f64,
     /// Name of the photometric filter, from infrared to ultraviolet.
     pub filter: String,
-    /// Its central wavelength in nm.
+    /// Central wavelength of the filter in nm.
     pub wavelength_nm: f64,
-    /// Its width in nm.
+    /// Width of the filter in nm.
     pub wavelength_band_nm: f64,
-    /// Who analysed.
+    /// Analyst.
     pub analyst: String,
-    /// True if the orbit of a binary pulsar was taken out of the times.
+    /// Whether the orbit of a binary pulsar was removed from the times.
     pub is_deorbited: bool,
     /// Notes, one line each.
     pub notes: String,
@@ -100,8 +100,8 @@ enum Key {
     Deorbited,
 }
 
-/// Each line's label in the order in which PRESTO writes and reads them, in two parts: programs, and versions of them,
-/// agree in the first (PRESTO's Python, `infodata.py`, knows lines by it).
+/// Label of each line in PRESTO's order, in two parts. Only the first part is the same in all programs and versions;
+/// PRESTO's Python (`infodata.py`) identifies lines by it.
 const LABELS: &[(Key, &str, &str)] = &[
     (Key::Name, "Data file name", " without suffix"),
     (Key::Telescope, "Telescope", " used"),
@@ -133,17 +133,17 @@ const LABELS: &[(Key, &str, &str)] = &[
     (Key::Deorbited, "Orbit removed?", "          (1=yes, 0=no)"),
 ];
 
-/// Bands of an observation that PRESTO knows.
+/// Bands known to PRESTO.
 const WAVEBANDS: [&str; 6] = ["Radio", "IR", "Optical", "UV", "X-ray", "Gamma"];
 
-/// The column of a line's `=`.
+/// Column of a line's `=`.
 const EQUALS_COLUMN: usize = 40;
-/// No header is longer.
+/// Maximum bytes of a header.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Inf {
-    /// The header of one dedispersed series: its sampling and dispersion measure, and the rest from
-    /// the recording. The name and the bins are set by the writer.
+    /// Makes the header of a dedispersed series from its sampling time, its dispersion measure and the recording's
+    /// header. The writer sets the name and the number of bins.
     pub fn new(header: &FilterbankHeader, dm: f64, tsamp_s: f64) -> Self {
         let band = &header.band;
         Self {
@@ -181,10 +181,10 @@ impl Inf {
         Self::parse(&String::from_utf8_lossy(&bytes), path)
     }
 
-    /// Reads the text of a `.inf` file; `path` names it in errors.
+    /// Parses the text of a `.inf` file; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] for a line without `=`, an unknown label or band, a value that is no number, or no sampling
+    /// [`Error::Format`] for a line without `=`, an unknown label or band, an invalid number, or a missing sampling
     /// time.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let mut inf = Self::default();
@@ -223,7 +223,7 @@ impl Inf {
             Key::Barycentred => self.is_barycentred = count(value)? != 0,
             Key::Bins => self.bins = count(value)?,
             Key::Width => self.tsamp_s = number(value)?,
-            // The pairs that follow say where the breaks are.
+            // The on/off pairs that follow define the breaks.
             Key::Breaks => drop(count(value)?),
             Key::OnOff => {
                 let pair = value.split_once(',').ok_or("expected two bins with a comma between")?;
@@ -249,7 +249,7 @@ impl Inf {
         Ok(())
     }
 
-    /// Returns whether a header of this band has the line.
+    /// Returns whether a header of this band contains the line.
     fn has(&self, key: Key) -> bool {
         let is_radio = matches!(self.waveband.as_str(), "" | "Radio");
         let is_high_energy = matches!(self.waveband.as_str(), "X-ray" | "Gamma");
@@ -280,7 +280,7 @@ impl Inf {
             Key::Bins => format!("{:<11}", self.bins),
             Key::Width => self.tsamp_s.to_string(),
             Key::Breaks => u8::from(self.on_off.len() > 1).to_string(),
-            // Written by Display, one line a pair.
+            // `Display` writes these, one line per pair.
             Key::OnOff => String::new(),
             Key::ObservationType if self.waveband.is_empty() => "Radio".into(),
             Key::ObservationType => text(&self.waveband),
@@ -315,7 +315,7 @@ impl fmt::Display for Inf {
             }
         }
         writeln!(f, " Any additional notes:")?;
-        // PRESTO keeps 500 bytes of notes in lines of less than 100.
+        // PRESTO reads at most 500 bytes of notes, in lines of less than 100.
         for line in self.notes.lines().take(4) {
             writeln!(f, "    {}", text(line))?;
         }
@@ -323,8 +323,7 @@ impl fmt::Display for Inf {
     }
 }
 
-/// Key, label and value of a line, as PRESTO finds them: the value is behind column 40, or behind
-/// the line's last `=`.
+/// Splits a line into key, label and value as PRESTO does: the value follows column 40, or the line's last `=`.
 fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a str)> {
     let equals = match line.as_bytes().get(EQUALS_COLUMN) {
         Some(b'=') => Some(EQUALS_COLUMN),
@@ -406,8 +405,8 @@ mod tests {
         }
     }
 
-    /// Header in the form of PRESTO's Python (`infodata.to_file`): another text in parentheses, no observer or band, and a line
-    /// of its own.
+    /// Header as PRESTO's Python writes it (`infodata.to_file`): another text in parentheses, no observer or band,
+    /// and an additional line.
     const FROM_PYTHON: &str = "\
  Data file name without suffix          =  GBT_Lband_PSR_DM62.00
  Telescope used                         =  GBT

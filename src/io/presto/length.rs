@@ -1,13 +1,13 @@
-//! The length of a series that PRESTO's programs take.
+//! Series lengths that PRESTO's programs accept.
 
-/// The largest prime factor of a good length.
+/// Largest prime factor of a good length.
 const LARGEST_FACTOR: u64 = 11;
 
-/// Returns the length to which prepsubband brings series of `times` samples: at least as long, even, and without large
-/// prime factors, so that Fourier transforms are fast. `realfft` and `accelsearch` refuse odd lengths.
+/// Returns the length to which prepsubband pads a series of `times` samples: even, and without large prime factors,
+/// so that Fourier transforms are fast. `realfft` and `accelsearch` reject odd lengths.
 ///
-/// Good lengths of four digits are 1000 and the multiples of 16 without a prime factor above 11. The shorter of the next one
-/// (times a power of ten) and the next power of two is taken.
+/// Good factors of four digits are 1000 and the multiples of 16 without a prime factor above 11. The result is the
+/// smaller of the next good factor times a power of ten and the next power of two.
 ///
 /// # Source
 /// PRESTO's documented output lengths: 531000 samples become 537600 (its tutorial), and its list of 114 factors.
@@ -18,7 +18,7 @@ pub fn good_length(times: u64) -> u64 {
     }
     let factor = (times.div_ceil(scale).max(1000)..=10_000).find(|factor| is_good(*factor));
     let even = factor.unwrap_or(10_000).saturating_mul(scale);
-    // An odd power of two is 1.
+    // At least 2: the power of two 1 is odd.
     even.min(times.max(2).checked_next_power_of_two().unwrap_or(u64::MAX - 1))
 }
 

@@ -1,9 +1,9 @@
-//! PRESTO's time series: `.dat` (32-bit floats, little endian) with a text header `.inf` beside it.
+//! PRESTO time series: `.dat` files (32-bit floats, little endian) with a text header `.inf`.
 //!
 //! Invariant: a `.dat` never stands under its name without its `.inf`.
 //!
 //! # Source
-//! PRESTO's `ioinf.c`, which reads lines in order and takes values from column 41.
+//! PRESTO's `ioinf.c`, which reads lines in order and values from column 41 on.
 
 mod inf;
 mod length;
@@ -18,11 +18,11 @@ pub use length::good_length;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 
-/// Reads a series: its header, its samples and, where the `.dat` is shorter than the `.inf` says, a sentence that says
-/// so; `path` is that of the `.dat`.
+/// Reads a series: its header, its samples and, if the `.dat` is shorter than the `.inf` states, a message about it;
+/// `path` is that of the `.dat`.
 ///
 /// # Errors
-/// [`Error::Format`] where the `.inf` breaks a rule, or the `.dat` is longer than it says or holds no sample;
+/// [`Error::Format`] if the `.inf` is invalid, or if the `.dat` is longer than the `.inf` states or has no sample;
 /// [`Error::Io`].
 pub fn read(path: &Path) -> Result<(Inf, Vec<f32>, Option<String>)> {
     let inf_path = path.with_extension("inf");
@@ -46,7 +46,7 @@ pub fn read(path: &Path) -> Result<(Inf, Vec<f32>, Option<String>)> {
     Ok((inf, quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(), cut))
 }
 
-/// A `.dat` and its `.inf` being written.
+/// Unfinished `.dat` and its `.inf`.
 #[derive(Debug)]
 pub struct SeriesWriter {
     file: AtomicFile,
@@ -54,7 +54,7 @@ pub struct SeriesWriter {
 }
 
 impl SeriesWriter {
-    /// Starts `path`, the `.dat`; the header's name and number of bins are set from what is written.
+    /// Creates `path`, the `.dat`. The writer sets the header's name and number of bins.
     ///
     /// # Errors
     /// [`Error::Parameter`] unless `path` ends in `.dat`; [`Error::Io`].
@@ -62,11 +62,11 @@ impl SeriesWriter {
         Self::new(path, inf, 0, AtomicFile::create)
     }
 
-    /// Starts or continues a series in place: the `.dat` has its name from the start, and stays if the writer is
-    /// dropped. Of a series that is there, the first `written` samples are kept.
+    /// Creates or continues a series in place: the `.dat` has its final name from the start, and a drop keeps it.
+    /// Keeps the first `written` samples of an existing series.
     ///
     /// # Errors
-    /// As [`SeriesWriter::create`]; [`Error::Format`] for a file that has fewer.
+    /// As [`SeriesWriter::create`]; [`Error::Format`] if the file has fewer.
     pub fn in_place(path: &Path, inf: &Inf, written: u64) -> Result<Self> {
         let bytes = written.saturating_mul(4);
         Self::new(path, inf, written, |path| AtomicFile::in_place(path, &[], bytes))
@@ -86,7 +86,7 @@ impl SeriesWriter {
         Ok(Self { file: begin(path)?, inf: Inf { name, bins, ..inf.clone() } })
     }
 
-    /// Keeps the first `written` samples, as after a write that failed in its middle.
+    /// Truncates the series to its first `written` samples, for example after a write that failed partway.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -119,13 +119,13 @@ impl SeriesWriter {
         Ok(())
     }
 
-    /// Samples written so far.
+    /// Returns the number of samples written so far.
     pub fn bins(&self) -> u64 {
         self.inf.bins
     }
 
-    /// Fills a series up to `bins` samples with `value`; the header says where its own samples end, as prepsubband's
-    /// does: by a pair of bins for these and one for the last of all.
+    /// Pads a series to `bins` samples with `value`. Like prepsubband, the header marks the end of the data by two
+    /// pairs of bins: one for the data, one for the last bin.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -143,7 +143,7 @@ impl SeriesWriter {
         Ok(())
     }
 
-    /// Gives the file handle back until the next write.
+    /// Closes the file handle until the next write.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -151,7 +151,7 @@ impl SeriesWriter {
         self.file.release()
     }
 
-    /// Writes the `.inf` and gives both their names.
+    /// Writes the `.inf` and renames both files to their final names.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -159,7 +159,7 @@ impl SeriesWriter {
         let Self { mut file, inf } = self;
         let mut header = AtomicFile::create(&file.path().with_extension("inf"))?;
         header.append(inf.to_string().as_bytes())?;
-        // A full disk shows here, before either has its name.
+        // Flush both first, so that a full disk is detected before either file is renamed.
         header.release()?;
         file.release()?;
         header.commit()?;

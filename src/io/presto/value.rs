@@ -1,9 +1,9 @@
-//! The values of a `.inf` file's lines, from text and to it.
+//! Parsing and formatting of the values in a `.inf` file.
 
-/// PRESTO keeps texts in 100 bytes.
+/// PRESTO stores texts in 100 bytes.
 const MAX_TEXT: usize = 90;
 
-/// A finite number.
+/// Parses a finite number.
 pub(super) fn number(value: &str) -> std::result::Result<f64, String> {
     match value.trim().parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
@@ -11,9 +11,9 @@ pub(super) fn number(value: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// A whole number.
+/// Parses a non-negative integer.
 pub(super) fn count(value: &str) -> std::result::Result<u64, String> {
-    // Older writers put counts as floats: 131072.0.
+    // Older writers format counts as floats: 131072.0.
     let whole = value.trim().trim_end_matches('0').trim_end_matches('.');
     let exact = value.trim().parse::<u64>().ok();
     exact
@@ -21,7 +21,7 @@ pub(super) fn count(value: &str) -> std::result::Result<u64, String> {
         .ok_or_else(|| format!("found {value:?}, expected a whole number"))
 }
 
-/// One line of at most [`MAX_TEXT`] bytes; PRESTO stops at an empty value.
+/// Formats one line of at most [`MAX_TEXT`] bytes, `Unknown` if empty, because PRESTO stops at an empty value.
 pub(super) fn text(value: &str) -> String {
     let line = value.lines().next().unwrap_or_default().trim();
     let line = crate::io::printable(line);
@@ -32,7 +32,7 @@ pub(super) fn text(value: &str) -> String {
     if end == 0 { "Unknown".into() } else { line[..end].into() }
 }
 
-/// Twelve significant digits without trailing zeros, as PRESTO writes frequencies.
+/// Formats twelve significant digits without trailing zeros, as PRESTO writes frequencies.
 pub(super) fn digits12(value: f64) -> String {
     let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
     rounded.to_string()

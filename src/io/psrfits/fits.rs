@@ -1,4 +1,4 @@
-//! FITS headers: blocks of 2880 bytes, cards of 80 characters, and where each unit's data lie.
+//! FITS headers: blocks of 2880 bytes, cards of 80 characters, and the extent of each unit's data.
 //!
 //! Invariant: no number of a header sizes an allocation; what is kept is what was read.
 //!
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes in a FITS block: headers and data are padded to whole blocks.
+/// Bytes per FITS block: headers and data are padded to whole blocks.
 pub(super) const BLOCK_BYTES: u64 = 2880;
 const CARD_BYTES: usize = 80;
-/// The longest header that is read, in blocks (73 728 cards).
+/// Maximum length of a header, in blocks (73 728 cards).
 const MAX_HEADER_BLOCKS: u64 = 2048;
 
-/// One card's value, unquoted and trimmed, and where the card stands.
+/// Unquoted, trimmed value of a card, and the card's offset.
 #[derive(Clone, Debug)]
 struct Card {
     value: String,
     offset: u64,
 }
 
-/// The header of one FITS unit.
+/// Header of one FITS unit.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     path: PathBuf,
@@ -37,8 +37,8 @@ impl Header {
     /// Reads the header that starts at byte `start`.
     ///
     /// # Errors
-    /// [`Error::Format`] where the file ends before the END card, or no END card comes within
-    /// 2048 blocks; [`Error::Io`].
+    /// [`Error::Format`] if the file ends before the END card, or there is no END card within 2048 blocks;
+    /// [`Error::Io`].
     pub(super) fn read(input: &mut (impl Read + Seek), path: &Path, start: u64) -> Result<Self> {
         input.seek(SeekFrom::Start(start)).map_err(|e| Error::io(path, e))?;
         let mut header =
@@ -56,7 +56,7 @@ impl Header {
         Err(Error::format(path, "END", start, why))
     }
 
-    /// Keeps a block's cards; true once the END card has come.
+    /// Stores a block's cards; returns true after the END card.
     fn take_block(&mut self, block: &[u8], offset: u64) -> bool {
         for (index, card) in block.chunks_exact(CARD_BYTES).enumerate() {
             let key = String::from_utf8_lossy(&card[..8]).trim_end().to_ascii_uppercase();
@@ -72,15 +72,15 @@ impl Header {
         false
     }
 
-    /// First byte after the header's last block.
+    /// Returns the byte after the header's last block.
     pub(super) fn data_start(&self) -> u64 {
         self.data_start
     }
 
-    /// First byte after this unit's data and their padding.
+    /// Returns the byte after this unit's data and padding.
     ///
     /// # Errors
-    /// [`Error::Format`] for axes that are missing, negative or absurd.
+    /// [`Error::Format`] for axes that are missing, negative or invalid.
     pub(super) fn next_start(&self) -> Result<u64> {
         let padded = self.data_bytes()?.checked_next_multiple_of(BLOCK_BYTES);
         padded
@@ -88,7 +88,7 @@ impl Header {
             .ok_or_else(|| self.fault("NAXIS", "the data would be longer than any file"))
     }
 
-    /// Bytes of data, heap and parameters included: |BITPIX| / 8 GCOUNT (PCOUNT + product of axes).
+    /// Returns the bytes of data, heap and parameters included: |BITPIX| / 8 GCOUNT (PCOUNT + product of axes).
     fn data_bytes(&self) -> Result<u64> {
         let axes = self.count("NAXIS")?;
         if axes > 999 {
@@ -112,13 +112,13 @@ impl Header {
         total().ok_or_else(|| self.fault("NAXIS", "the data would be longer than any file"))
     }
 
-    /// A card's text; `None` when it is missing, empty or `*` (PSRFITS for "undefined").
+    /// Returns a card's text; `None` if it is missing, empty or `*` (PSRFITS for "undefined").
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         let value = self.cards.get(key)?.value.as_str();
         if value.is_empty() || value == "*" { None } else { Some(value) }
     }
 
-    /// A card's real number.
+    /// Returns a card's real number.
     ///
     /// # Errors
     /// [`Error::Format`] if it is set to anything but a finite number.
@@ -131,10 +131,10 @@ impl Header {
         }
     }
 
-    /// A card's whole number; `8.` and `8.0` are taken as 8.
+    /// Returns a card's integer; accepts `8.` and `8.0` as 8.
     ///
     /// # Errors
-    /// [`Error::Format`] if it is set to anything but a whole number.
+    /// [`Error::Format`] if it is set to anything but an integer.
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         if let Ok(number) = text.parse() {
@@ -146,7 +146,7 @@ impl Header {
         }
     }
 
-    /// A card that must be a whole number of 0 or more.
+    /// Returns a card that must be a non-negative integer.
     ///
     /// # Errors
     /// [`Error::Format`] if it is missing, or set to anything else.
@@ -158,7 +158,7 @@ impl Header {
             .map_err(|_| self.fault(key, format!("{number} found, expected 0 or more")))
     }
 
-    /// A [`Error::Format`] at a card, or at the header's start when the card is missing.
+    /// Makes an [`Error::Format`] at a card, or at the header's start if the card is missing.
     pub(super) fn fault(&self, key: &str, why: impl Into<String>) -> Error {
         let offset = self.cards.get(key).map_or(self.start, |card| card.offset);
         Error::format(&self.path, key, offset, why)
@@ -174,7 +174,7 @@ fn read_block(input: &mut impl Read, path: &Path, offset: u64, block: &mut [u8])
     })
 }
 
-/// The value field of a card without its comment: a quoted string (`''` is a quote) or a word.
+/// Returns the value of a card without its comment: a quoted string (`''` is a quote) or a word.
 fn card_value(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     let text = text.trim_start();

@@ -9,32 +9,32 @@ use super::table::{Column, Table};
 use crate::error::Result;
 use crate::units::SECONDS_PER_DAY;
 
-/// More samples than any observation has: sums of gaps stay far from overflow.
+/// Upper bound on the samples of an observation, which keeps sums of gaps from overflowing.
 const MOST_TIMES: f64 = 1e15;
 
 /// Samples missing before a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// The row after the gap.
+    /// Row after the gap.
     pub(super) row: u64,
-    /// Samples that are missing.
+    /// Number of missing samples.
     pub(super) times: u64,
 }
 
-/// Where rows stand in time.
+/// Time of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timing {
-    /// Whole rows before the file's first, since the observation's start.
+    /// Whole rows between the observation's start and the file's first row.
     pub(super) rows_before: u64,
     /// Jumps between rows.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// Reads OFFS_SUB of every row; where it is 0 throughout, or missing, no row counts as lost.
+/// Reads OFFS_SUB of every row. If it is 0 in all rows, or missing, no row counts as lost.
 ///
 /// # Errors
-/// [`crate::Error::Format`] for a row that starts before the end of the one before it, for a gap of more
-/// than a day, and for any gap unless `allow_gaps`.
+/// [`crate::Error::Format`] for a row that starts before the end of the one before it, for a gap of more than a day,
+/// and for any gap unless `allow_gaps`.
 pub(super) fn scan<R: Read + Seek>(
     input: &mut R,
     table: &Table,
@@ -77,14 +77,14 @@ pub(super) fn scan<R: Read + Seek>(
     Ok(timing)
 }
 
-/// Whole rows before the first by its OFFS_SUB, as PRESTO's psrfits.c counts them.
+/// Returns the whole rows before the first from its OFFS_SUB, as in PRESTO's psrfits.c.
 fn rows_before(offset_s: f64, layout: &Layout) -> u64 {
     let row_s = layout.block_times as f64 * layout.tsamp_s;
     let rows = (offset_s / row_s - 0.5 + 1e-7).floor();
     if rows > 0.0 && rows < 1e9 { rows as u64 } else { 0 }
 }
 
-/// Missing samples as a whole number: within half a sample rows are contiguous.
+/// Returns the whole number of missing samples; rows within half a sample are contiguous.
 fn check_jump(
     table: &Table,
     at: (&Column, u64),
@@ -94,7 +94,7 @@ fn check_jump(
 ) -> Result<u64> {
     let (column, row) = at;
     let (missing, expected) = late;
-    // A last row may give the centre of its valid samples, which is earlier.
+    // OFFS_SUB of a last, partly valid row may be the centre of its valid samples, which is earlier.
     let early = if is_last { layout.block_times as f64 / 2.0 } else { 0.5 };
     if missing < -early - 1e-3 {
         let why = format!(

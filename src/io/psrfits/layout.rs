@@ -1,10 +1,10 @@
-//! What a SUBINT header says of its samples: DATA holds time, polarization, channel.
+//! Sample layout from a SUBINT header: DATA has the axes time, polarization, channel.
 //!
 //! Invariant: a [`Layout`]'s samples fill the DATA column exactly.
 //!
 //! # Source
-//! PSRFITS definition 6.x (Hotan, van Straten & Manchester 2004, PASA 21, 302; its web page for the
-//! search-mode cards), and FITS Standard 4.0, section 5.2.5, for TZERO.
+//! PSRFITS definition 6.x (Hotan, van Straten & Manchester 2004, PASA 21, 302; its web page for the search-mode
+//! cards), and FITS Standard 4.0, section 5.2.5, for TZERO.
 
 use super::fits::Header;
 use super::table::{Column, Table};
@@ -13,43 +13,43 @@ use crate::io::rows::Chosen;
 use crate::io::{Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 
-/// The most polarization products that are taken for real.
+/// Maximum plausible number of polarization products.
 const MAX_POLARIZATIONS: u64 = 8;
 
-/// How samples lie in a row of the SUBINT table.
+/// Sample layout of a row of the SUBINT table.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// Channels in a spectrum.
+    /// Channels per spectrum.
     pub(super) channels: usize,
-    /// Polarization products in a spectrum.
+    /// Polarization products per spectrum.
     pub(super) polarizations: usize,
-    /// Spectra in a row of the table.
+    /// Spectra per row of the table.
     pub(super) block_times: u64,
-    /// Spectra in the last row; fewer than `block_times` when it is padded.
+    /// Spectra in the last row; fewer than `block_times` if it is padded.
     pub(super) last_times: u64,
-    /// Bits a sample.
+    /// Bits per sample.
     pub(super) bits: usize,
-    /// The encoding of a sample once its bytes are in house order; sub-byte ones are unsigned.
+    /// Encoding of a sample after conversion to the order of [`crate::sample`]; sub-byte samples are unsigned.
     pub(super) encoding: Encoding,
-    /// Sub-byte samples are two's complement.
+    /// Whether sub-byte samples are two's complement.
     pub(super) signed_bits: bool,
-    /// Samples are big endian.
+    /// Whether samples are big endian.
     pub(super) big_endian: bool,
-    /// Turned over in the most significant byte of each sample (0 or 0x80): FITS's way of the other sign.
+    /// XOR mask of each sample's most significant byte (0 or 0x80): FITS's conversion to the other signedness.
     pub(super) sign_flip: u8,
     /// Sampling time in seconds.
     pub(super) tsamp_s: f64,
-    /// The digitizer's zero (ZERO_OFF).
+    /// Zero level of the digitizer (ZERO_OFF).
     pub(super) zero_offset: f32,
     /// The DATA column.
     pub(super) data: Column,
 }
 
 impl Layout {
-    /// Reads and checks the SUBINT header's numbers.
+    /// Reads and validates the SUBINT header.
     ///
     /// # Errors
-    /// [`Error::Format`] for numbers that are missing, absurd, or don't fill the DATA column.
+    /// [`Error::Format`] for numbers that are missing, invalid, or inconsistent with the DATA column.
     pub(super) fn new(header: &Header, table: &Table) -> Result<Self> {
         let Some(data) = table.column("DATA") else {
             return Err(header.fault("TTYPE", "the SUBINT table has no DATA column"));
@@ -89,17 +89,17 @@ impl Layout {
         })
     }
 
-    /// Bits of one spectrum with all its polarizations.
+    /// Returns the bits of one spectrum with all its polarizations.
     pub(super) fn spectrum_bits(&self) -> u64 {
         (self.channels * self.polarizations * self.bits) as u64
     }
 
-    /// Whether a polarization's spectrum starts and ends on a byte, wherever it stands.
+    /// Returns whether every polarization's spectrum starts and ends on a byte.
     pub(super) fn is_byte_aligned(&self) -> bool {
         (self.channels * self.bits).is_multiple_of(8)
     }
 
-    /// The products that make up what is asked for: one, or two to be added.
+    /// Returns the selected products: one, or two to be summed.
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] for a number that the file does not have.
@@ -122,10 +122,10 @@ struct SampleKind {
     sign_flip: u8,
 }
 
-/// The type of a sample from NBITS, SIGNINT, and the DATA column's TFORM and TZERO.
+/// Determines the sample type from NBITS, SIGNINT, and the DATA column's TFORM and TZERO.
 ///
-/// A column `I` is signed, as FITS has it, whatever SIGNINT says: so do astropy and PRESTO read it.
-/// 16 bits in a column `B` are little endian, as PRESTO and `your` read them.
+/// A column of type `I` is signed, as FITS defines, whatever SIGNINT says; astropy and PRESTO agree. 16-bit samples
+/// in a column of type `B` are little endian, as in PRESTO and `your`.
 fn sample_kind(header: &Header, data: &Column, bits: u64, signed: bool) -> Result<SampleKind> {
     let kind = |encoding, big_endian, sign_flip| Ok(SampleKind { encoding, big_endian, sign_flip });
     match (bits, data.letter, data.zero) {
@@ -148,7 +148,7 @@ fn sample_kind(header: &Header, data: &Column, bits: u64, signed: bool) -> Resul
     }
 }
 
-/// A card that must be 1 to `most`.
+/// Returns a card that must be 1 to `most`.
 fn in_range(header: &Header, key: &str, most: u64) -> Result<u64> {
     let count = header.count(key)?;
     if count == 0 || count > most {
@@ -167,10 +167,10 @@ fn sampling_time(header: &Header) -> Result<f64> {
     }
 }
 
-/// Valid spectra in the last row, from NSTOT where it ends inside that row.
+/// Returns the valid spectra in the last row, from NSTOT if it ends within that row.
 ///
-/// A file cut out of a longer one may carry the whole's NSTOT, and some writers put 0: such a
-/// number says nothing of the last row, so that the row counts in full.
+/// A file cut from a longer one may have the whole recording's NSTOT, and some writers put 0. Such a value says
+/// nothing about the last row, which then counts in full.
 fn last_times(header: &Header, rows: u64, block_times: u64) -> Result<u64> {
     let before = (rows - 1).saturating_mul(block_times);
     let valid = header.integer("NSTOT")?.and_then(|total| u64::try_from(total).ok());

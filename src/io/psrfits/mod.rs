@@ -1,4 +1,4 @@
-//! PSRFITS search mode: a FITS file whose SUBINT table holds one block of spectra a row.
+//! PSRFITS search mode: a FITS file whose SUBINT table has one block of spectra per row.
 //!
 //! Invariant: reading holds about a megabyte of a row at a time, whatever the row's length.
 //!
@@ -30,21 +30,19 @@ use table::Table;
 
 /// Opens a PSRFITS search-mode file.
 ///
-/// Samples keep the width they were recorded with when the file's scales, offsets, weights and zero
-/// are all trivial, and come as f32 otherwise; a sum of two polarizations is widened. Rows lost by
-/// the recorder (jumps of OFFS_SUB) are an error unless `allow_gaps`; then they are filled with each
-/// channel's median over the spectra before the gap.
+/// Samples keep their recorded width if the file's scales, offsets, weights and zero level are all trivial; otherwise
+/// they become f32. A sum of two polarizations has a wider type. Rows lost by the recorder (jumps of OFFS_SUB) are an
+/// error unless `allow_gaps` is set; then each channel's median over the spectra before the gap fills them.
 ///
 /// | rows          | axes          | type                            | unit           |
 /// |---------------|---------------|---------------------------------|----------------|
 /// | of the source | time, channel | the header's `encoding`         | as recorded    |
 ///
 /// # Errors
-/// [`Error::Format`] naming the card or column for a file that is no PSRFITS search-mode file, ends
-/// early, contradicts itself or has gaps; [`Error::Parameter`] for a polarization that it lacks;
-/// [`Error::Io`].
+/// [`Error::Format`] naming the card or column for a file that is not a PSRFITS search-mode file, ends early, is
+/// inconsistent or has gaps; [`Error::Parameter`] for a polarization that it lacks; [`Error::Io`].
 /// # Source
-/// PSRFITS definition 6.x; the order of operations in scaling is that of PRESTO and `your`.
+/// PSRFITS definition 6.x; scaling has the order of operations of PRESTO and `your`.
 pub fn open(
     path: &Path,
     polarizations: Polarizations,
@@ -54,7 +52,7 @@ pub fn open(
     from_reader(file, path, polarizations, allow_gaps)
 }
 
-/// The same from any seekable stream; `path` names it in errors.
+/// Opens any seekable stream like [`open`]; `path` names it in errors.
 ///
 /// # Errors
 /// As [`open`].
@@ -110,7 +108,7 @@ fn check_primary(primary: &Header, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The header of the first unit that is called SUBINT.
+/// Reads the header of the first unit named SUBINT.
 fn find_subint<R: Read + Seek>(
     input: &mut R,
     path: &Path,
@@ -130,8 +128,8 @@ fn find_subint<R: Read + Seek>(
     Err(Error::format(path, "EXTNAME", bytes, why))
 }
 
-/// STT_IMJD + STT_SMJD + STT_OFFS, and the rows of earlier files: by NSUBOFFS or by the first
-/// row's OFFS_SUB, whichever knows of more.
+/// Computes the start: STT_IMJD + STT_SMJD + STT_OFFS, plus the rows of earlier files from NSUBOFFS or the first
+/// row's OFFS_SUB, whichever is larger.
 fn start_mjd(primary: &Header, subint: &Header, layout: &Layout, timing: &Timing) -> Result<f64> {
     let real = |key| Ok::<f64, Error>(primary.real(key)?.unwrap_or(0.0));
     let rows = subint.integer("NSUBOFFS")?.unwrap_or(0).max(0) as f64;
@@ -141,7 +139,7 @@ fn start_mjd(primary: &Header, subint: &Header, layout: &Layout, timing: &Timing
     Ok(real("STT_IMJD")? + seconds / SECONDS_PER_DAY)
 }
 
-/// Channel centres from the first row's DAT_FREQ, or from OBSFREQ and CHAN_BW without that column.
+/// Reads channel centres from the first row's DAT_FREQ, or from OBSFREQ and CHAN_BW without that column.
 fn read_band<R: Read + Seek>(
     input: &mut R,
     primary: &Header,

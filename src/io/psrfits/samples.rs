@@ -1,4 +1,4 @@
-//! Raw bytes of DATA into rows: order of bits and bytes, choice and sum of polarizations, scaling.
+//! Converts raw bytes of DATA to rows: bit and byte order, selection and sum of polarizations, scaling.
 //!
 //! Invariant: sub-byte samples come most significant first and leave least significant first.
 
@@ -7,7 +7,7 @@ use super::scale::{Factors, Scaling};
 use crate::io::rows::{Chosen, byte_encoding, encode};
 use crate::sample::{Encoding, unpack_f32};
 
-/// Turns spectra as recorded into rows of one encoding.
+/// Converter of recorded spectra to rows of one encoding.
 #[derive(Clone, Debug)]
 pub(super) struct Converter {
     layout: Layout,
@@ -20,7 +20,7 @@ pub(super) struct Converter {
 }
 
 impl Converter {
-    /// A converter for one polarization, or the sum of two, scaled unless the factors are trivial.
+    /// Makes a converter for one polarization, or the sum of two, scaled unless the factors are trivial.
     pub(super) fn new(layout: &Layout, chosen: Chosen, scaling: &Scaling) -> Self {
         let native = layout.encoding;
         let recorded = if layout.signed_bits { Encoding::I8 } else { native };
@@ -32,7 +32,7 @@ impl Converter {
             (false, _) => Encoding::F32,
             (true, None) if is_copy => native,
             (true, None) => byte_encoding(recorded),
-            // Sums of two signed nibbles fit a signed byte.
+            // The sum of two signed nibbles fits a signed byte.
             (true, Some(_)) if layout.signed_bits => Encoding::I8,
             (true, Some(_)) => chosen.encoding(native),
         };
@@ -42,12 +42,12 @@ impl Converter {
         Self { layout: layout.clone(), chosen, encoding, is_copy, order, values, addend }
     }
 
-    /// The encoding of the rows that [`Converter::convert`] writes.
+    /// Returns the encoding of the rows that [`Converter::convert`] writes.
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Converts the spectra in `raw`, the first `phase` bits of which belong to an earlier one.
+    /// Converts the spectra in `raw`, whose first `phase` bits belong to an earlier spectrum.
     pub(super) fn convert(
         &mut self,
         raw: &mut [u8],
@@ -75,7 +75,7 @@ impl Converter {
         }
     }
 
-    /// One polarization of the spectrum that starts at a bit, as values.
+    /// Unpacks one polarization of a spectrum to values.
     fn unpack(
         &mut self,
         raw: &[u8],
@@ -105,12 +105,12 @@ impl Converter {
     }
 }
 
-/// How bytes come into house order.
+/// Conversion to the bit and byte order of [`crate::sample`].
 #[derive(Clone, Debug)]
 struct BitOrder(Option<Box<[u8; 256]>>);
 
 impl BitOrder {
-    /// A table that turns the order of a byte's samples; none for whole-byte samples.
+    /// Makes a table that reverses the samples within a byte; none for whole-byte samples.
     fn new(bits: usize) -> Self {
         if bits >= 8 {
             return Self(None);

@@ -3,8 +3,7 @@
 //! Invariant: when a file's factors are all 1, 0 and 1, samples keep the width they have.
 //!
 //! # Source
-//! PSRFITS definition (DAT_SCL, DAT_OFFS, DAT_WTS); the order of operations is that of PRESTO,
-//! sigpyproc and `your`.
+//! PSRFITS definition (DAT_SCL, DAT_OFFS, DAT_WTS); the order of operations of PRESTO, sigpyproc and `your`.
 
 use std::io::{Read, Seek};
 
@@ -12,7 +11,7 @@ use super::layout::Layout;
 use super::table::{Column, Table};
 use crate::error::Result;
 
-/// The columns of factors, where the table has them.
+/// Columns of scaling factors, if present.
 #[derive(Clone, Debug)]
 pub(super) struct Scaling {
     scales: Option<Column>,
@@ -23,7 +22,7 @@ pub(super) struct Scaling {
     scratch: Vec<u8>,
 }
 
-/// One row's factors: axes polarization, channel, for the polarizations in use.
+/// Factors of one row: axes polarization, channel, or channel alone if they apply to all polarizations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Factors {
     scales: Vec<f64>,
@@ -32,11 +31,11 @@ pub(super) struct Factors {
 }
 
 impl Scaling {
-    /// Finds the columns and reads them through the file once, to see whether they say anything.
+    /// Finds the columns and reads all of them once, to detect trivial factors.
     ///
     /// # Errors
-    /// [`crate::Error::Format`] for a column of the wrong length, for a factor that is not finite, and when
-    /// every weight is 0.
+    /// [`crate::Error::Format`] for a column of the wrong length, for a factor that is not finite, and if every
+    /// weight is 0.
     pub(super) fn scan<R: Read + Seek>(
         input: &mut R,
         table: &Table,
@@ -71,12 +70,12 @@ impl Scaling {
         }
     }
 
-    /// Whether samples are values as they stand.
+    /// Returns whether samples need no scaling.
     pub(super) fn is_trivial(&self) -> bool {
         self.is_trivial
     }
 
-    /// Reads one row's factors; those of a column that is missing stay empty.
+    /// Reads one row's factors; those of a missing column stay empty.
     ///
     /// # Errors
     /// As [`Scaling::scan`].
@@ -100,7 +99,7 @@ impl Scaling {
         Ok(())
     }
 
-    /// Turns one polarization's raw samples into values.
+    /// Scales one polarization's raw samples.
     pub(super) fn apply(&self, factors: &Factors, polarization: usize, values: &mut [f32]) {
         let channels = values.len();
         values.iter_mut().for_each(|value| *value -= self.zero_offset);
@@ -117,7 +116,8 @@ impl Scaling {
     }
 }
 
-/// The factors of one polarization; a column of one set of channels serves all of them.
+/// Returns the range of one polarization's factors; a column with a single set of channels applies to all
+/// polarizations.
 fn part(all: &[f64], polarization: usize, channels: usize) -> std::ops::Range<usize> {
     let start = if all.len() > channels { polarization * channels } else { 0 };
     start..all.len().min(start + channels)

@@ -1,4 +1,4 @@
-//! The stream of rows: which spectra of which table row come next, and what fills a gap.
+//! Row stream of a PSRFITS file: the sequence of table rows and gaps.
 //!
 //! Invariant: spectra come in order, each once; a gap stands before the row that [`Gap`] names.
 
@@ -14,14 +14,14 @@ use crate::io::{self, FilterbankHeader, FilterbankSource};
 use crate::math::running_median::RunningMedian;
 use crate::sample::Encoding;
 
-/// Raw bytes read at once, if a spectrum is not longer.
+/// Raw bytes per read, unless a single spectrum is longer.
 const BATCH_BYTES: u64 = 1 << 20;
-/// The most spectra before a gap whose median fills it.
+/// Maximum number of spectra before a gap whose median fills it.
 const MEDIAN_TIMES: u64 = 256;
-/// The most samples that are held for that median.
+/// Maximum number of samples in that median.
 const MEDIAN_SAMPLES: u64 = 1 << 22;
 
-/// A PSRFITS file as a stream of rows.
+/// Row stream of a PSRFITS file.
 #[derive(Debug)]
 pub(super) struct Source<R> {
     input: R,
@@ -40,7 +40,7 @@ pub(super) struct Source<R> {
     warnings: Vec<String>,
 }
 
-/// What comes next.
+/// Position of the next spectrum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     row: u64,
@@ -49,7 +49,7 @@ struct Position {
     gap_times: u64,
 }
 
-/// A run of spectra of one kind.
+/// A run of spectra from one gap or one table row.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Gap { times: u64 },
@@ -58,7 +58,7 @@ enum Run {
 }
 
 impl<R: Read + Seek> Source<R> {
-    /// A stream at its start.
+    /// Makes a stream at its start.
     pub(super) fn new(
         input: R,
         header: FilterbankHeader,
@@ -87,7 +87,7 @@ impl<R: Read + Seek> Source<R> {
         }
     }
 
-    /// The next run of at most `wanted` spectra, and steps past it.
+    /// Returns the next run of at most `wanted` spectra, and advances past it.
     fn advance(&mut self, wanted: u64) -> Run {
         let position = &mut self.position;
         if position.row == self.table.rows {
@@ -115,7 +115,7 @@ impl<R: Read + Seek> Source<R> {
         Run::Row { row, time, times }
     }
 
-    /// Reads spectra of one table row into `rows`, batch by batch.
+    /// Reads spectra of one table row into `rows`, in batches.
     fn read_row(&mut self, row: u64, time: u64, rows: &mut [u8]) -> Result<()> {
         if self.factors_row != Some(row) && !self.scaling.is_trivial() {
             self.scaling.read(&mut self.input, &self.table, row, &mut self.factors)?;
@@ -216,7 +216,7 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
     }
 }
 
-/// Gaps between table rows as times of the stream.
+/// Converts gaps between table rows to times of the stream.
 fn filled_times(gaps: &[Gap], block_times: u64) -> Vec<io::Gap> {
     let mut lost = 0;
     let mut place = |gap: &Gap| {
@@ -227,7 +227,7 @@ fn filled_times(gaps: &[Gap], block_times: u64) -> Vec<io::Gap> {
     gaps.iter().map(&mut place).collect()
 }
 
-/// Names the columns that search-mode data should have and the table lacks, and what follows from it.
+/// Warns about missing search-mode columns and the assumptions made instead.
 fn warnings(table: &Table, layout: &Layout) -> Vec<String> {
     let missing = |names: &[&str]| -> Option<String> {
         let missing: Vec<&str> =
@@ -241,7 +241,7 @@ fn warnings(table: &Table, layout: &Layout) -> Vec<String> {
             "{path}: its table has no column {names}, so that lost rows can't be found and times may be wrong"
         ));
     }
-    // Floats need no scales, and writers leave them out.
+    // Floats need no scales, and writers omit them.
     let columns: &[&str] = match layout.encoding {
         Encoding::F32 => &[],
         _ => &["DAT_SCL", "DAT_OFFS", "DAT_WTS"],

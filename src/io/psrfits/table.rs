@@ -1,4 +1,4 @@
-//! Binary tables: rows of fixed length, whose columns may come in any order.
+//! FITS binary tables: rows of fixed length with columns in any order.
 //!
 //! Invariant: every row of a [`Table`] lies inside the file, and every column inside its row; rows that the file's end cuts
 //! off are left out.
@@ -16,15 +16,15 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     name: String,
-    /// The letter of TFORM: the type of an element.
+    /// Type letter of TFORM.
     pub(super) letter: char,
-    /// Elements in one row.
+    /// Elements per row.
     pub(super) elements: u64,
-    /// First byte in a row.
+    /// Byte offset in a row.
     pub(super) offset: u64,
-    /// Bytes in a row.
+    /// Bytes per row.
     pub(super) bytes: u64,
-    /// The number added to every stored value (TZERO).
+    /// Number added to every stored value (TZERO).
     pub(super) zero: f64,
 }
 
@@ -37,15 +37,15 @@ pub(super) struct Table {
     row_bytes: u64,
     start: u64,
     columns: Vec<Column>,
-    /// What the file's end cuts off.
+    /// Description of the truncation by the file's end.
     pub(super) cut: Option<String>,
 }
 
 impl Table {
-    /// The table that a header describes, in a file of `file_bytes`.
+    /// Makes the table that a header describes, in a file of `file_bytes`.
     ///
     /// # Errors
-    /// [`Error::Format`] for a row that its columns don't fill, or a file that ends within the first row.
+    /// [`Error::Format`] for columns that do not fill the row, or a file that ends within the first row.
     pub(super) fn new(header: &Header, path: &Path, file_bytes: u64) -> Result<Self> {
         let promised = header.count("NAXIS2")?;
         let row_bytes = header.count("NAXIS1")?;
@@ -80,17 +80,17 @@ impl Table {
         &self.path
     }
 
-    /// The column of a name, if it has elements.
+    /// Returns the column of this name, if it has elements.
     pub(super) fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name && column.elements > 0)
     }
 
-    /// The byte of the file at which a column's cell of one row stands.
+    /// Returns the byte offset of a cell.
     pub(super) fn cell(&self, column: &Column, row: u64) -> u64 {
         self.start + row * self.row_bytes + column.offset
     }
 
-    /// Reads bytes of a cell, from byte `skip` of it on.
+    /// Reads bytes of a cell, starting at its byte `skip`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -108,7 +108,7 @@ impl Table {
             .map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Reads a cell of floats (E or D) as f64 into `values`, through `scratch`.
+    /// Reads a cell of floats (E or D) as f64 into `values`, with `scratch` as the buffer.
     ///
     /// # Errors
     /// [`Error::Format`] for a column of another type or a value that is not finite; [`Error::Io`].
@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// A [`Error::Format`] at a cell.
+    /// Makes an [`Error::Format`] at a cell.
     pub(super) fn fault(&self, column: &Column, row: u64, why: impl Into<String>) -> Error {
         Error::format(&self.path, column.name.clone(), self.cell(column, row), why)
     }
@@ -184,7 +184,7 @@ fn read_columns(header: &Header) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// The letter, elements and bytes of a TFORM such as `336E`, `1PB(2)` or `D`.
+/// Parses a TFORM such as `336E`, `1PB(2)` or `D` into letter, elements and bytes.
 fn parse_form(form: &str) -> Option<(char, u64, u64)> {
     let digits = form.find(|c: char| !c.is_ascii_digit())?;
     let elements: u64 = if digits == 0 { 1 } else { form[..digits].parse().ok()? };

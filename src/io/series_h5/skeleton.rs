@@ -1,4 +1,5 @@
-//! The file but for its samples: one element stands in for each series, which then gets its length and address.
+//! File without its samples: each series has one placeholder element, whose data set then gets its length and
+//! address.
 
 use std::path::Path;
 
@@ -13,13 +14,13 @@ use crate::io::hdf5_patch::{Place, patch};
 
 type Built<T = ()> = std::result::Result<T, FormatError>;
 
-/// The group of data sets with PyCBC's attributes.
+/// Group of the data sets with PyCBC's attributes.
 const PYCBC: &str = "pycbc";
 
-/// Series begin at multiples of this many bytes.
+/// Alignment of each series, in bytes.
 const ALIGNMENT: u64 = 4096;
 
-/// One series of a file.
+/// A series of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Series {
     Snr { detector: usize, template: usize },
@@ -28,7 +29,7 @@ pub(super) enum Series {
 }
 
 impl Series {
-    /// Bytes of a sample.
+    /// Returns the bytes per sample.
     pub(super) fn width(self) -> u64 {
         match self {
             Self::Snr { .. } => 8,
@@ -54,8 +55,8 @@ impl Series {
         }
     }
 
-    /// The data set of the same samples that PyCBC reads: gwpy refuses attributes that it does not know, so both programs'
-    /// can't be at one.
+    /// Returns the path of the data set with the same samples for PyCBC. It is separate because gwpy rejects unknown
+    /// attributes, so one data set cannot carry both programs' attributes.
     fn pycbc_path(self, file: &SeriesFile) -> Option<String> {
         let name = &file.detectors[self.detector()].detector;
         match self {
@@ -77,12 +78,12 @@ impl Series {
     }
 }
 
-/// Name of a template's data set.
+/// Returns the name of a template's data set.
 fn leaf(template: usize) -> String {
     format!("{template:04}")
 }
 
-/// Where everything lies in the file.
+/// File layout.
 pub(super) struct Skeleton {
     reserved: u64,
     series: Vec<Series>,
@@ -116,30 +117,30 @@ impl Skeleton {
         Ok(Self { reserved, series, starts })
     }
 
-    /// Where a sample of a series lies.
+    /// Returns the file offset of a sample of a series.
     pub(super) fn offset(&self, which: Series, sample: u64) -> Option<u64> {
         let place = self.series.iter().position(|each| *each == which)?;
         Some(self.starts[place] + sample * which.width())
     }
 
-    /// The address of a detector's first series of ratios, by template: they follow each other.
+    /// Returns the index of a detector's first signal-to-noise ratio series; those of the other templates follow it.
     pub(super) fn first_snr(&self, detector: usize) -> usize {
         let first = Series::Snr { detector, template: 0 };
         self.series.iter().position(|each| *each == first).unwrap_or(0)
     }
 
-    /// Where a sample of the series with this place lies.
+    /// Returns the file offset of a sample of the series with index `place`.
     pub(super) fn offset_at(&self, place: usize, sample: u64) -> u64 {
         self.starts[place] + sample * self.series[place].width()
     }
 
-    /// The byte behind the last sample that `length` says was written.
+    /// Returns the end of the last sample, given the written samples of each series.
     pub(super) fn end(&self, length: &dyn Fn(Series) -> u64) -> u64 {
         let ends = self.series.iter().zip(&self.starts).filter(|(each, _)| length(**each) > 0);
         ends.map(|(each, start)| start + length(*each) * each.width()).max().unwrap_or(0)
     }
 
-    /// The file's start, naming the samples that `length` says were written, and whether those are all.
+    /// Builds the file's start with the written samples of each series and whether they are complete.
     pub(super) fn finish(
         &self,
         path: &Path,
@@ -168,7 +169,7 @@ impl Skeleton {
         Ok(bytes)
     }
 
-    /// Where hdf5-pure put the one element that each data set of each series has as yet.
+    /// Finds the addresses of the placeholder elements that hdf5-pure wrote for each series.
     fn stand_ins(
         &self,
         file: &SeriesFile,
@@ -177,7 +178,7 @@ impl Skeleton {
         let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
         let find = |path: String| {
             let layout = small.dataset(&path)?.layout()?;
-            // None has the address 0, where the superblock lies.
+            // Address 0 is the superblock's, so it marks a data set without a contiguous address.
             let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
             Ok(address.unwrap_or(0))
         };
@@ -247,9 +248,9 @@ fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<Fi
     Ok(builder)
 }
 
-/// What gwpy is told of a series.
+/// gwpy's attributes of a series.
 struct Axis<'a> {
-    /// The first sample's time less the detector's start, in seconds.
+    /// Time of the first sample less the detector's start, in seconds.
     offset_s: f64,
     name: &'a str,
     unit: &'a str,
@@ -276,7 +277,7 @@ fn add(
     Ok(())
 }
 
-/// Adds a data set that gets the place of the series, with PyCBC's attributes.
+/// Adds a data set with PyCBC's attributes that shares the series' storage.
 fn add_for_pycbc(
     group: &mut GroupBuilder,
     leaf: &str,

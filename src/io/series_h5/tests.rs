@@ -18,7 +18,7 @@ fn header() -> SeriesFile {
     SeriesFile { comment: "a test".to_owned(), detectors: vec![own("H1", true), own("L1", false)] }
 }
 
-/// The ratio of a template at a time.
+/// Test value of a template's signal-to-noise ratio at a time.
 fn z(template: usize, time: usize) -> Complex<f32> {
     Complex::new(template as f32 * 1e3 + time as f32, -(time as f32))
 }

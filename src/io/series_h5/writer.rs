@@ -1,4 +1,4 @@
-//! Writes series as they come.
+//! Streaming writer of series.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,23 +12,24 @@ use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::view::check_length;
 
-/// Samples that are brought into the file's order together.
+/// Samples encoded per write.
 const BATCH: usize = 1 << 16;
 
-/// A file of series in the making. Dropped before [`finish`](Self::finish), nothing is left behind.
+/// Unfinished file of series. Dropping it before [`finish`](Self::finish) removes a file made by
+/// [`create`](Self::create).
 pub struct Writer {
     header: SeriesFile,
     file: Target,
     skeleton: Skeleton,
-    /// Samples of each detector's ratios and of its whitened strain so far.
+    /// Samples written per detector: signal-to-noise ratios and whitened strain.
     written: Vec<[u64; 2]>,
 }
 
-/// What is written to.
+/// Output file.
 enum Target {
-    /// A file that gets its name when it is whole.
+    /// A file renamed to its final name when complete.
     Atomic(AtomicFile),
-    /// A file that has its name before.
+    /// A file with its final name from the start.
     Named(PathBuf, File),
 }
 
@@ -51,11 +52,11 @@ impl Target {
 }
 
 impl Writer {
-    /// Writes into a file that has its name from the beginning and stays when this is dropped, so that another run goes
-    /// on with it: `written` is what [`Self::written`] gave then, or nothing.
+    /// Opens a file that has its final name from the start and is kept on a drop, so that a later run can continue
+    /// it. `written` is the last result of [`Self::written`], or empty for a new file.
     ///
     /// # Errors
-    /// As [`Self::create`]; [`Error::Format`] when the file can't hold what was written.
+    /// As [`Self::create`]; [`Error::Format`] if the file is too short for the samples written.
     pub fn resume(path: &Path, header: SeriesFile, written: &[[u64; 2]]) -> Result<Self> {
         check(&header)?;
         let skeleton = Skeleton::new(path, &header)?;
@@ -90,16 +91,16 @@ impl Writer {
         Ok(Self { header, file, skeleton, written: so_far })
     }
 
-    /// Samples of each detector's ratios and of its whitened strain so far.
+    /// Returns the samples written per detector: signal-to-noise ratios and whitened strain.
     pub fn written(&self) -> &[[u64; 2]] {
         &self.written
     }
 
-    /// Starts a file; an existing one is replaced at the end.
+    /// Creates a file; `finish` replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when there is no detector, one twice or without a name that a group can have, one
-    /// without anything to write, a rate of 0, or more samples than a file can hold; as [`AtomicFile::create`].
+    /// [`Error::Parameter`] for no detector, a repeated one, one whose name cannot be a group's, one without anything
+    /// to write, a rate of 0, or more samples than a file can hold; as [`AtomicFile::create`].
     pub fn create(path: &Path, header: SeriesFile) -> Result<Self> {
         check(&header)?;
         let skeleton = Skeleton::new(path, &header)?;
@@ -108,7 +109,8 @@ impl Writer {
         Ok(Self { header, file, skeleton, written })
     }
 
-    /// Appends signal-to-noise ratios of a detector: `times` of each template, from rows of `stride` elements.
+    /// Appends signal-to-noise ratios of a detector: `times` samples of each template, from rows of `stride`
+    /// elements.
     ///
     /// | buffer | axes           | type        | unit | access |
     /// |--------|----------------|-------------|------|--------|
@@ -148,11 +150,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends whitened strain of a detector, and which of its samples are good.
+    /// Appends whitened strain of a detector, and the validity of its samples.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the slices differ in length; [`Error::Parameter`] for more samples than were announced,
-    /// or a detector that is unknown or has no whitened strain; [`Error::Io`].
+    /// [`Error::Shape`] if the slices differ in length; [`Error::Parameter`] for more samples than were announced, or
+    /// a detector that is unknown or has no whitened strain; [`Error::Io`].
     pub fn whitened(&mut self, detector: usize, samples: &[f32], valid: &[bool]) -> Result<()> {
         check_length("valid (time)", samples.len(), valid.len())?;
         let start = self.advance(detector, 1, samples.len())?;
@@ -172,15 +174,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the whole file under its name.
+    /// Writes the counts and renames the file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when a series that was announced has no samples; [`Error::Io`].
+    /// [`Error::Parameter`] if an announced series has no samples; [`Error::Io`].
     pub fn finish(self) -> Result<()> {
         self.finish_as(true)
     }
 
-    /// As [`Self::finish`], and says whether that is all that the strain has.
+    /// Finishes the file like [`Self::finish`], and records whether it covers all of the strain.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -200,7 +202,7 @@ impl Writer {
         }
     }
 
-    /// The number of samples so far, if there is room for more.
+    /// Returns the number of samples so far; fails if `more` would exceed the announced number.
     fn advance(&self, detector: usize, kind: usize, more: usize) -> Result<u64> {
         let Some(own) = self.header.detectors.get(detector) else {
             let rule = format!("there are {}", self.header.detectors.len());
@@ -215,7 +217,7 @@ impl Writer {
     }
 }
 
-/// Samples of a series so far.
+/// Returns the number of samples of a series so far.
 fn length(written: &[[u64; 2]], series: Series) -> u64 {
     match series {
         Series::Snr { detector, .. } => written[detector][0],

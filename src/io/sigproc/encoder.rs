@@ -1,4 +1,4 @@
-//! The bytes of a SIGPROC header to be written.
+//! Encoder of SIGPROC headers.
 //!
 //! Invariant: starts with `HEADER_START` and ends with `HEADER_END`; every keyword has its value.
 
@@ -7,14 +7,14 @@ use std::path::Path;
 use super::telescopes;
 use crate::io::sexagesimal::pack_degrees;
 
-/// Builds a header's bytes, field by field.
+/// Builds a header field by field.
 #[derive(Debug)]
 pub(super) struct Encoder {
     bytes: Vec<u8>,
 }
 
 impl Encoder {
-    /// `HEADER_START`.
+    /// Begins with `HEADER_START`.
     pub(super) fn new() -> Self {
         let mut encoder = Self { bytes: Vec::new() };
         encoder.word("HEADER_START");
@@ -41,7 +41,7 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// Text, cut to the 79 bytes that every reader takes.
+    /// Appends a text, cut to 79 bytes, which every reader accepts.
     pub(super) fn text(&mut self, keyword: &str, value: &str) {
         let mut end = value.len().min(79);
         while !value.is_char_boundary(end) {
@@ -51,7 +51,7 @@ impl Encoder {
         self.word(if end == 0 { "unknown" } else { &value[..end] });
     }
 
-    /// What was observed, and with what, of filterbanks and time series alike.
+    /// Appends the observation's fields, common to filterbanks and time series.
     pub(super) fn observation(&mut self, path: &Path, source: &str, telescope: &str) {
         self.text("rawdatafile", &path.file_name().unwrap_or_default().to_string_lossy());
         self.text("source_name", source);
@@ -59,7 +59,7 @@ impl Encoder {
         self.integer("telescope_id", telescopes::number(telescope));
     }
 
-    /// Where it stands on the sky; what is not known is 0.
+    /// Appends the sky position; 0 where unknown.
     pub(super) fn position(&mut self, ra_deg: Option<f64>, dec_deg: Option<f64>) {
         self.float("src_raj", pack_degrees(ra_deg.unwrap_or(0.0) / 15.0));
         self.float("src_dej", pack_degrees(dec_deg.unwrap_or(0.0)));
@@ -75,7 +75,7 @@ impl Encoder {
         self.word("FREQUENCY_END");
     }
 
-    /// `HEADER_END`, and all bytes.
+    /// Appends `HEADER_END` and returns all bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.word("HEADER_END");
         self.bytes

@@ -1,4 +1,4 @@
-//! What a SIGPROC header says of a filterbank, checked.
+//! Validated filterbank parameters of a SIGPROC header.
 //!
 //! Invariant: a [`Layout`] that exists has passed every check that reading its rows relies on.
 
@@ -13,31 +13,31 @@ use crate::io::{Beam, FilterbankHeader, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
-/// The most IFs that a file may hold.
+/// Maximum number of IFs in a file.
 const MAX_IFS: i64 = 16;
 
-/// How a filterbank's data lie in the file: axes time, IF, channel.
+/// Data layout of a filterbank file: axes time, IF, channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     /// Channel centres in recorded order.
     pub band: Band,
-    /// How each sample is stored.
+    /// Encoding of the samples.
     pub encoding: Encoding,
-    /// IFs in each row.
+    /// IFs per row.
     pub ifs: usize,
     /// Sampling time in seconds.
     pub tsamp_s: f64,
     /// Start of the first sample, MJD; 0 when unknown.
     pub tstart_mjd: f64,
-    /// Byte at which the data begin.
+    /// Byte offset of the data.
     pub data_offset: u64,
 }
 
 impl Layout {
-    /// Checks everything that a filterbank needs.
+    /// Validates the fields that a filterbank needs.
     ///
     /// # Errors
-    /// [`Error::Format`] naming `path`, keyword, byte, what was found and what is expected.
+    /// [`Error::Format`] naming `path`, keyword, byte, found and expected values.
     pub fn new(header: &Header, path: &Path) -> Result<Self> {
         check_data_type(header, path)?;
         let layout = Self {
@@ -58,17 +58,17 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Bytes of one IF in a row.
+    /// Returns the bytes of one IF in a row.
     pub fn if_bytes(&self) -> usize {
         self.band.channels() * self.encoding.bits() / 8
     }
 
-    /// Bytes of a row as recorded, all IFs.
+    /// Returns the bytes of a recorded row, all IFs.
     pub fn row_bytes(&self) -> usize {
         self.ifs * self.if_bytes()
     }
 
-    /// The description that every format shares.
+    /// Builds the header common to all formats.
     pub(super) fn describe(
         &self,
         header: &Header,
@@ -95,8 +95,8 @@ impl Layout {
     }
 }
 
-/// Right ascension and declination in degrees; (0, 0), which writers put for want of better, and
-/// what can't be an angle are unknown.
+/// Returns right ascension and declination in degrees. (0, 0), a common default of writers, and invalid angles are
+/// unknown.
 pub(super) fn position(header: &Header) -> (Option<f64>, Option<f64>) {
     match (header.float("src_raj"), header.float("src_dej")) {
         (Some(0.0), Some(0.0)) => (None, None),
@@ -161,7 +161,7 @@ pub(super) fn encoding(header: &Header, path: &Path) -> Result<Encoding> {
 }
 
 fn check_data_type(header: &Header, path: &Path) -> Result<()> {
-    // Many writers leave it out, and PRESTO ignores it; 0 is SIGPROC's "raw data".
+    // Many writers omit data_type, and PRESTO ignores it; 0 is SIGPROC's "raw data".
     match header.integer("data_type") {
         None | Some(0 | 1) => Ok(()),
         Some(2) => {
@@ -191,7 +191,7 @@ fn count(
         return default.ok_or_else(|| header.error(path, keyword, "the header lacks it"));
     };
     if !(1..=most).contains(&found) {
-        // A count that does not fit 31 bits reads as a negative number: show what was meant.
+        // A count beyond 31 bits reads as a negative number: report the unsigned value.
         let found = if found < 0 { found + (1 << 32) } else { found };
         let why = format!("found {found}, expected 1 to {most}");
         return Err(header.error(path, keyword, why));
@@ -237,7 +237,8 @@ mod tests {
     use super::super::encoder::Encoder;
     use super::*;
 
-    /// A good header but for what `change` adds before it (the first of two values counts).
+    /// Layout of a valid header with the fields that `change` inserts before it (the first of two equal keywords
+    /// counts).
     fn layout(change: impl Fn(&mut Vec<(&'static str, f64)>)) -> Result<Layout> {
         let mut fields = vec![
             ("data_type", 1.0),

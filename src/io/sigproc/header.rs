@@ -1,4 +1,4 @@
-//! A SIGPROC header: keywords and values, read strictly by one table.
+//! SIGPROC header: keywords and values, parsed strictly by a table of known keywords.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::units::MAX_CHANNELS;
 
-/// What a keyword's value is on disk.
+/// Type of a keyword's value on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// 32-bit integer.
@@ -15,7 +15,7 @@ pub enum Kind {
     Long,
     /// 64-bit float.
     Float,
-    /// A length and that many characters.
+    /// A length and a string of that many bytes.
     Text,
     /// One byte.
     Byte,
@@ -32,7 +32,7 @@ pub enum Value {
     Text(String),
 }
 
-/// Every keyword that a header may hold.
+/// All known keywords.
 const KEYWORDS: &[(&str, Kind)] = &[
     ("rawdatafile", Kind::Text),
     ("source_name", Kind::Text),
@@ -63,21 +63,21 @@ const KEYWORDS: &[(&str, Kind)] = &[
     ("signed", Kind::Byte),
 ];
 
-/// The longest keyword, as in SIGPROC itself.
+/// Maximum length of a keyword, as in SIGPROC.
 const MAX_KEYWORD: u32 = 80;
-/// The longest text: SIGPROC writes at most 80 bytes, but others put whole paths there.
+/// Maximum length of a text: SIGPROC writes at most 80 bytes, but other programs write whole paths.
 const MAX_TEXT: u32 = 1024;
-/// More fields than this are no header.
+/// Maximum number of fields in a header.
 const MAX_FIELDS: usize = 256;
 
-/// One keyword as it stood in a header.
+/// A keyword and its value in a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The keyword.
     pub keyword: &'static str,
     /// Its value.
     pub value: Value,
-    /// The byte at which its value begins.
+    /// Byte offset of the value.
     pub offset: u64,
 }
 
@@ -90,11 +90,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a header and leaves `input` at the first byte of data.
+    /// Parses a header and leaves `input` at the first byte of data.
     ///
     /// # Errors
-    /// [`Error::Format`] where the header breaks off, holds an unknown keyword or is absurd, naming
-    /// `path`, keyword and byte; [`Error::Io`].
+    /// [`Error::Format`] if the header is truncated, has an unknown keyword or is invalid, naming `path`, keyword and
+    /// byte; [`Error::Io`].
     pub fn parse(input: impl Read, path: &Path) -> Result<Self> {
         let mut cursor = Cursor { input, path, at: 0 };
         let mut header = Self::default();
@@ -167,27 +167,27 @@ impl Header {
         }
     }
 
-    /// All fields, in the order of the file.
+    /// Returns all fields, in file order.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The table between `FREQUENCY_START` and `FREQUENCY_END`, in MHz; empty without one.
+    /// Returns the table between `FREQUENCY_START` and `FREQUENCY_END`, in MHz; empty if absent.
     pub fn frequencies_mhz(&self) -> &[f64] {
         &self.frequencies_mhz
     }
 
-    /// Bytes of the header: where the data begin.
+    /// Returns the length of the header in bytes: the offset of the data.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One field.
+    /// Returns a field.
     pub fn field(&self, keyword: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.keyword == keyword)
     }
 
-    /// An integer's value.
+    /// Returns an integer field.
     pub fn integer(&self, keyword: &str) -> Option<i64> {
         match self.field(keyword)?.value {
             Value::Integer(value) => Some(value),
@@ -195,7 +195,7 @@ impl Header {
         }
     }
 
-    /// A float's value.
+    /// Returns a float field.
     pub fn float(&self, keyword: &str) -> Option<f64> {
         match self.field(keyword)?.value {
             Value::Float(value) => Some(value),
@@ -203,7 +203,7 @@ impl Header {
         }
     }
 
-    /// A text's value, without the blanks and NULs around it; empty where there is none.
+    /// Returns a text field without leading and trailing spaces and NULs; empty if absent.
     pub fn text(&self, keyword: &str) -> &str {
         match self.field(keyword).map(|field| &field.value) {
             Some(Value::Text(text)) => text.trim_matches(['\0', ' ']),
@@ -211,14 +211,14 @@ impl Header {
         }
     }
 
-    /// An error about one field; a missing one is placed at the header's end.
+    /// Makes an error about one field; a missing field has the offset of the header's end.
     pub(super) fn error(&self, path: &Path, keyword: &str, why: impl Into<String>) -> Error {
         let offset = self.field(keyword).map_or(self.bytes, |field| field.offset);
         Error::format(path, keyword, offset, why)
     }
 }
 
-/// The input with the byte that it has come to.
+/// Input with its byte position.
 struct Cursor<'a, R> {
     input: R,
     path: &'a Path,

@@ -1,11 +1,11 @@
-//! Choosing or adding the IFs of rows that hold several.
+//! Selection or sum of the IFs in rows with several.
 //!
 //! Invariant: a row as given holds one IF, or the sum of two.
 
 use super::filterbank::Layout;
 use crate::io::rows::{Chosen, add};
 
-/// Turns rows as recorded into rows as given.
+/// Converts recorded rows to output rows.
 pub(super) fn convert(chosen: Chosen, layout: &Layout, recorded: &[u8], rows: &mut [u8]) {
     let if_bytes = layout.if_bytes();
     let output_bytes = layout.band.channels() * chosen.encoding(layout.encoding).bits() / 8;

@@ -1,4 +1,4 @@
-//! Streaming a SIGPROC filterbank from a file or a pipe.
+//! Streaming reader of a SIGPROC filterbank file or pipe.
 //!
 //! Invariant: `row` counts the recorded rows that were read or passed over.
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::io::rows::Chosen;
 use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
 
-/// Bytes read ahead where rows must be converted or thrown away.
+/// Bytes read ahead when rows must be converted or discarded.
 const SCRATCH_BYTES: usize = 1 << 20;
 
 enum Input {
@@ -21,7 +21,7 @@ enum Input {
     Pipe(Box<dyn Read + Send>),
 }
 
-/// A filterbank being read.
+/// SIGPROC filterbank opened for reading.
 pub struct FilterbankReader {
     input: Input,
     fields: Header,
@@ -39,18 +39,18 @@ impl std::fmt::Debug for FilterbankReader {
     }
 }
 
-/// Opens a file and checks its header and length.
+/// Opens a file and validates its header and length.
 ///
-/// A last row that the file's end cuts off is left out, and [`FilterbankSource::cut`] says so.
+/// The reader drops a last row truncated by the file's end; [`FilterbankSource::cut`] reports it.
 ///
 /// # Errors
-/// [`Error::Format`] for a header that breaks a rule, for no data, and for data that end within the
-/// first row; [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
+/// [`Error::Format`] for an invalid header, for no data, and for data that end within the first row;
+/// [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReader> {
     let io = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(io)?;
     if !file.metadata().map_err(io)?.is_file() {
-        // A named pipe has neither a length nor a way back.
+        // A named pipe has no length and cannot seek.
         return FilterbankReader::from_pipe(Box::new(file), path, polarizations);
     }
     let fields = Header::parse(BufReader::with_capacity(4096, &mut file), path)?;
@@ -62,8 +62,7 @@ pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReade
 }
 
 impl FilterbankReader {
-    /// Reads from a pipe, whose length is not known; `path` names it in errors (`-` for standard
-    /// input).
+    /// Reads from a pipe of unknown length; `path` names it in errors (`-` for standard input).
     ///
     /// # Errors
     /// As [`open`].
@@ -88,12 +87,12 @@ impl FilterbankReader {
         Ok(Self { input, fields, header, layout, chosen, row: 0, scratch: Vec::new(), cut: None })
     }
 
-    /// Every field of the file's own header.
+    /// Returns the file's own header.
     pub fn fields(&self) -> &Header {
         &self.fields
     }
 
-    /// Counts the whole rows in so many bytes of data, and notes a cut one.
+    /// Counts the complete rows in `bytes` bytes of data, and notes a truncated one.
     fn count_rows(&mut self, bytes: u64) -> Result<u64> {
         let row = self.layout.row_bytes() as u64;
         let (rows, rest) = (bytes / row, bytes % row);
@@ -138,7 +137,7 @@ impl FilterbankReader {
         self.header.times.map_or(u64::MAX, |times| times - self.row)
     }
 
-    /// Fills `buffer` with recorded rows; returns whole rows.
+    /// Fills `buffer` with recorded rows; returns the number of complete rows.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let row_bytes = self.layout.row_bytes();
         let mut filled = 0;
@@ -170,7 +169,7 @@ impl FilterbankReader {
         Ok(rows)
     }
 
-    /// Rows that the scratch buffer takes at once.
+    /// Returns the rows that fit the scratch buffer.
     fn scratch_rows(&self) -> usize {
         (SCRATCH_BYTES / self.layout.row_bytes()).max(1)
     }

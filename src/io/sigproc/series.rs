@@ -1,4 +1,4 @@
-//! SIGPROC time series (`.tim`): one channel, 8-bit or 32-bit float.
+//! SIGPROC time series (`.tim`): one channel, 8-bit integers or 32-bit floats.
 //!
 //! Invariant: what an 8-bit series can't hold is an error, never clipped.
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::sample::{Encoding, unpack_f32};
 
-/// What a `.tim` file says of its series.
+/// Header of a `.tim` file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TimeSeries {
     /// Name of the source, empty when unknown.
@@ -30,15 +30,15 @@ pub struct TimeSeries {
     pub tsamp_s: f64,
     /// Dispersion measure of the series, pc cm^-3.
     pub dm: f64,
-    /// Centre of the highest channel in MHz (a `.tim` file's `fch1`), to which the series refers.
+    /// Centre of the highest channel in MHz (the `fch1` of a `.tim` file), the reference frequency of the series.
     pub frequency_mhz: f64,
 }
 
-/// Reads a whole series: its header, its samples and, where the file's end cuts off the last one, a sentence that
-/// says so.
+/// Reads a whole series: its header, its samples and, if the file's end truncates the last sample, a message about
+/// it.
 ///
 /// # Errors
-/// [`Error::Format`] for what is no time series of 8-bit integers or 32-bit floats; [`Error::Io`].
+/// [`Error::Format`] unless the file is a time series of 8-bit integers or 32-bit floats; [`Error::Io`].
 pub fn read_series(path: &Path) -> Result<(TimeSeries, Vec<f32>, Option<String>)> {
     let io = |error| Error::io(path, error);
     let mut input = BufReader::new(File::open(path).map_err(io)?);
@@ -88,7 +88,7 @@ fn describe(header: &Header, path: &Path) -> Result<(TimeSeries, Encoding)> {
     Ok((series, encoding))
 }
 
-/// A `.tim` file being written.
+/// Unfinished `.tim` file.
 #[derive(Debug)]
 pub struct TimeSeriesWriter {
     file: AtomicFile,
@@ -98,8 +98,7 @@ pub struct TimeSeriesWriter {
 }
 
 impl TimeSeriesWriter {
-    /// Starts a file of 32-bit floats ([`Encoding::F32`]) or of bytes ([`Encoding::U8`],
-    /// [`Encoding::I8`]).
+    /// Creates a file of 32-bit floats ([`Encoding::F32`]) or of bytes ([`Encoding::U8`], [`Encoding::I8`]).
     ///
     /// # Errors
     /// [`Error::Parameter`] for another encoding; [`Error::Io`].
@@ -114,11 +113,11 @@ impl TimeSeriesWriter {
         Ok(Self { file, encoding, bytes: Vec::new(), header_bytes: header.len() as u64 })
     }
 
-    /// Starts or continues a series of 32-bit floats in place: the file has its name from the start, and stays if the
-    /// writer is dropped. Of a series that is there, the first `written` samples are kept.
+    /// Creates or continues a series of 32-bit floats in place: the file has its final name from the start, and a
+    /// drop keeps it. Keeps the first `written` samples of an existing series.
     ///
     /// # Errors
-    /// [`Error::Format`] for a file that has fewer; [`Error::Io`].
+    /// [`Error::Format`] if the file has fewer; [`Error::Io`].
     pub fn in_place(path: &Path, series: &TimeSeries, written: u64) -> Result<Self> {
         let encoding = Encoding::F32;
         let header = encode(series, path, encoding);
@@ -126,7 +125,7 @@ impl TimeSeriesWriter {
         Ok(Self { file, encoding, bytes: Vec::new(), header_bytes: header.len() as u64 })
     }
 
-    /// Keeps the first `written` samples, as after a write that failed in its middle.
+    /// Truncates the series to its first `written` samples, for example after a write that failed partway.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -142,10 +141,10 @@ impl TimeSeriesWriter {
         self.file.discard()
     }
 
-    /// Appends samples; as bytes they are rounded to the nearest integer, ties to even.
+    /// Appends samples; a byte encoding rounds them to the nearest integer, ties to even.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a value that the encoding can't hold; [`Error::Io`].
+    /// [`Error::Parameter`] for a value outside the encoding's range; [`Error::Io`].
     pub fn write(&mut self, values: &[f32]) -> Result<()> {
         self.bytes.clear();
         match self.encoding.range() {
@@ -164,7 +163,7 @@ impl TimeSeriesWriter {
         self.file.append(&self.bytes)
     }
 
-    /// Gives the file handle back until the next write.
+    /// Closes the file handle until the next write.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -172,7 +171,7 @@ impl TimeSeriesWriter {
         self.file.release()
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -192,7 +191,7 @@ fn encode(series: &TimeSeries, path: &Path, encoding: Encoding) -> Vec<u8> {
     encoder.integer("nchans", 1);
     encoder.integer("nbits", encoding.bits() as i32);
     if encoding.bits() == 8 {
-        // Readers such as riptide refuse 8-bit series that don't say which they are.
+        // Readers such as riptide reject 8-bit series without this keyword.
         encoder.byte("signed", u8::from(encoding == Encoding::I8));
     }
     encoder.float("tstart", series.tstart_mjd);

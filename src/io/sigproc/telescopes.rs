@@ -2,7 +2,7 @@
 //!
 //! Invariant: reading a number and writing its name gives the number back.
 
-/// Number and name; where a number has several, the first is read and all are written.
+/// Number and name. Of several names with one number, a reader returns the first, and a writer accepts all.
 const TELESCOPES: &[(i32, &str)] = &[
     (0, "Fake"),
     (1, "Arecibo"),
@@ -27,13 +27,13 @@ const TELESCOPES: &[(i32, &str)] = &[
     (82, "eMerlin"),
 ];
 
-/// A telescope's name; numbers that are not known stay numbers: `telescope 77`.
+/// Returns a telescope's name; an unknown number stays a number: `telescope 77`.
 pub fn name(number: i32) -> String {
     let known = TELESCOPES.iter().find(|(known, _)| *known == number);
     known.map_or_else(|| format!("telescope {number}"), |(_, name)| (*name).to_string())
 }
 
-/// The number of a telescope, whatever the case of its letters; 0 where SIGPROC has none.
+/// Returns a telescope's number, ignoring case; 0 if SIGPROC has none.
 pub fn number(name: &str) -> i32 {
     let known = TELESCOPES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name.trim()));
     let written = || name.trim().strip_prefix("telescope ").and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! Writing a SIGPROC filterbank to a file or a pipe.
+//! Writer of a SIGPROC filterbank file or pipe.
 //!
 //! Invariant: rows are written as they come, and a file has its name only when it is whole.
 
@@ -12,7 +12,7 @@ use crate::io::atomic::AtomicFile;
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ};
 
-/// The most IFs: Stokes parameters, or products of two feeds.
+/// Maximum number of IFs: Stokes parameters, or products of two feeds.
 const MAX_IFS: usize = 4;
 
 enum Output {
@@ -20,7 +20,7 @@ enum Output {
     Pipe(Box<dyn Write + Send>),
 }
 
-/// A filterbank being written; a file dropped before [`FilterbankWriter::finish`] leaves nothing.
+/// Unfinished filterbank; dropping a file before [`FilterbankWriter::finish`] removes it.
 pub struct FilterbankWriter {
     output: Output,
     path: PathBuf,
@@ -36,17 +36,16 @@ impl std::fmt::Debug for FilterbankWriter {
 }
 
 impl FilterbankWriter {
-    /// Starts a file with one IF in the header's encoding.
+    /// Creates a file with one IF in the header's encoding.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for signed 16-bit samples, which SIGPROC's readers take for unsigned
-    /// ones, and for rows that end within a byte; [`Error::Io`].
+    /// [`Error::Parameter`] for signed 16-bit samples, which SIGPROC readers interpret as unsigned, and for rows that
+    /// end within a byte; [`Error::Io`].
     pub fn create(path: &Path, header: &FilterbankHeader) -> Result<Self> {
         Self::create_ifs(path, header, 1)
     }
 
-    /// Starts a file of several IFs (polarizations, or Stokes parameters); axes of its rows: IF,
-    /// channel.
+    /// Creates a file of several IFs (polarizations, or Stokes parameters); axes of its rows: IF, channel.
     ///
     /// # Errors
     /// As [`FilterbankWriter::create`]; [`Error::Parameter`] unless there is at least one IF.
@@ -58,7 +57,7 @@ impl FilterbankWriter {
         Ok(Self { header_bytes, ..Self::new(Output::File(file), path, header, ifs) })
     }
 
-    /// Starts a stream into a pipe, such as standard output.
+    /// Starts a stream to a pipe, such as standard output.
     ///
     /// # Errors
     /// As [`FilterbankWriter::create`].
@@ -66,7 +65,7 @@ impl FilterbankWriter {
         Self::to_pipe_ifs(pipe, header, 1)
     }
 
-    /// Starts a stream of several IFs into a pipe.
+    /// Starts a stream of several IFs to a pipe.
     ///
     /// # Errors
     /// As [`FilterbankWriter::create_ifs`].
@@ -102,12 +101,12 @@ impl FilterbankWriter {
         Ok(())
     }
 
-    /// Rows written so far.
+    /// Returns the number of rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Ends the data: hands all rows to the system, so that a full disk is met before the file gets its name.
+    /// Ends the data: writes all buffered rows, so that a full disk is detected before the file is renamed.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -118,7 +117,7 @@ impl FilterbankWriter {
         }
     }
 
-    /// Goes on after a failed write with the rows that are whole in the file, and returns how many.
+    /// Recovers after a failed write: truncates the file to complete rows, and returns their number.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -131,7 +130,7 @@ impl FilterbankWriter {
         Ok(self.rows)
     }
 
-    /// Ends the data and gives the file its name.
+    /// Ends the data and renames the file to its final name.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -175,7 +174,7 @@ fn encode(header: &FilterbankHeader, ifs: usize, path: &Path) -> Result<Vec<u8>>
     Ok(encoder.finish())
 }
 
-/// `fch1` and `foff` for a band of equal steps, else a table of all centres.
+/// Writes `fch1` and `foff` for a uniform band, else a table of all centres.
 fn frequencies(encoder: &mut Encoder, band: &Band) {
     let (first, step) = (tidy(band.fch1_mhz()), tidy(band.foff_mhz()));
     let is_uniform = band.centres_hz().iter().enumerate().all(|(channel, centre)| {
@@ -190,7 +189,7 @@ fn frequencies(encoder: &mut Encoder, band: &Band) {
     }
 }
 
-/// The number without the last digits' noise from Hz to MHz and back.
+/// Removes the rounding error of a conversion from Hz to MHz and back.
 fn tidy(mhz: f64) -> f64 {
     format!("{mhz:.12e}").parse().unwrap_or(mhz)
 }

@@ -1,4 +1,4 @@
-//! GWOSC's bits of every second, to be copied from file to file.
+//! GWOSC's per-second bit masks, for copying from file to file.
 //!
 //! # Source
 //! As [`super::quality`].
@@ -13,19 +13,20 @@ use super::{gwf, hdf5};
 use crate::error::Result;
 use crate::io::gwf::{Gwf, is_gwf};
 
-/// Bits of every second of a file.
+/// Bit masks of every second of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
-    /// Pieces in order of time: the first GPS second, and the bits from it on, as [`QUALITY_BITS`] has them.
+    /// Quality masks, in order of time: the first GPS second of a piece, and the masks from it on, with the bits of
+    /// [`QUALITY_BITS`].
     pub quality: Vec<(i64, Vec<u32>)>,
-    /// The same of injections, as [`INJECTION_BITS`] has them.
+    /// Injection masks likewise, with the bits of [`INJECTION_BITS`].
     pub injections: Vec<(i64, Vec<u32>)>,
 }
 
-/// Reads the bits that belong to the strain of a file; none of a file without such masks.
+/// Reads the bit masks of the strain in a file; empty for a file without masks.
 ///
 /// # Errors
-/// [`crate::Error::Format`] for masks that are damaged, or whose steps are not whole seconds.
+/// [`crate::Error::Format`] for damaged masks, or steps other than whole seconds.
 pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
     if is_gwf(path) {
         let file = Gwf::open(path)?;
@@ -53,7 +54,7 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
         let first_s = series.number("Xstart")?.unwrap_or(start_s);
         let spacing_s = series.number("Xspacing")?.unwrap_or(1.0);
         let first_s = whole_second(spacing_s, first_s).map_err(|why| input.fault(&mask, why))?;
-        // Files of other runs have the bits in another order.
+        // The bit order differs between observing runs.
         let theirs = input.texts(&names)?;
         let place = |name: &str| theirs.iter().position(|known| known == name);
         let places: Vec<Option<usize>> = known.iter().map(|(name, _)| place(name)).collect();
@@ -71,7 +72,7 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
     })
 }
 
-/// Returns the second at which a mask begins.
+/// Returns the first second of a mask.
 pub(super) fn whole_second(spacing_s: f64, first_s: f64) -> std::result::Result<i64, String> {
     if spacing_s != 1.0 || first_s.fract() != 0.0 || !(0.0..5e9).contains(&first_s) {
         return Err(format!(
@@ -82,12 +83,12 @@ pub(super) fn whole_second(spacing_s: f64, first_s: f64) -> std::result::Result<
 }
 
 impl Bits {
-    /// Returns whether the file has bits of quality.
+    /// Returns whether there are no quality masks.
     pub fn is_empty(&self) -> bool {
         self.quality.is_empty()
     }
 
-    /// Copies pieces into the bits of seconds that begin with `start_s`.
+    /// Copies pieces into the masks of consecutive seconds from `start_s` on.
     pub fn copy(pieces: &[(i64, Vec<u32>)], start_s: i64, seconds: &mut [u32]) {
         for (first_s, bits) in pieces {
             for (second, bits) in (*first_s..).zip(bits) {

@@ -1,10 +1,10 @@
-//! Strain in frame files (GWF): a channel's samples, frame by frame, with GWOSC's masks where the file has them.
+//! Strain in frame files (GWF): a channel's samples, frame by frame, with GWOSC's masks if present.
 //!
 //! Invariant: reading holds pieces of 64 KiB of one channel, and that channel's mask.
 //!
 //! # Source
-//! GWOSC's frame files: `H1:GWOSC-4KHZ_R1_STRAIN` with the bits of every second in `..._DQMASK` and `..._INJMASK`,
-//! which are those of its HDF5 files.
+//! GWOSC's frame files: `H1:GWOSC-4KHZ_R1_STRAIN` with per-second bits in `..._DQMASK` and `..._INJMASK`, identical
+//! to those of its HDF5 files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
 use crate::view::check_length;
 
-/// The end of the name of a channel of strain.
+/// Suffix of a strain channel's name.
 const STRAIN: &str = "STRAIN";
-/// What GWOSC puts in its place for masks of quality and of injections.
+/// Suffixes that replace it in the names of GWOSC's quality and injection masks.
 pub(super) const QUALITY: &str = "DQMASK";
 pub(super) const INJECTIONS: &str = "INJMASK";
 
-/// Opens a channel: the one that is asked for, or the only one that can be meant.
+/// Opens the requested channel, or the only candidate.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
     let file = Arc::new(Gwf::open(path)?);
     let name = choose(&file, path, options)?;
     let masks = Masks::new(&file, path, &name, options)?;
     let mut sources: Vec<Box<dyn StrainSource>> = Vec::new();
-    // The pieces are of one file, which is cut once.
+    // All pieces are of one file, whose truncation is reported once.
     let mut cut = file.cut().map(str::to_owned);
-    // What is asked of the start is asked of the first piece.
+    // The requested start applies to the first piece only.
     let mut options = options.clone();
     for piece in file.pieces(&name)? {
         let detector = detector_of_channel(&name);
@@ -60,13 +60,13 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     }
 }
 
-/// The detector of a channel's name, such as `H1:GDS-CALIB_STRAIN`.
+/// Returns the detector prefix of a channel name such as `H1:GDS-CALIB_STRAIN`.
 pub(super) fn detector_of_channel(name: &str) -> Option<String> {
     let (prefix, _) = name.split_once(':')?;
     (prefix.len() == 2).then(|| prefix.to_owned())
 }
 
-/// The channel to read.
+/// Selects the channel to read.
 pub(super) fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<String> {
     if let Some(name) = &options.channel {
         return Ok(file.channel(name)?.name);
@@ -88,13 +88,13 @@ pub(super) fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<S
     }
 }
 
-/// Returns the name of the mask beside a channel of strain, if the file has it.
+/// Returns the name of a strain channel's mask, if present.
 fn mask_name(file: &Gwf, name: &str, ending: &str) -> Option<String> {
     let mask = format!("{}{ending}", name.strip_suffix(STRAIN)?);
     file.names().any(|name| name == mask).then_some(mask)
 }
 
-/// Reads the mask beside a channel of strain: for each piece its first second, and its numbers.
+/// Reads a strain channel's mask: the first second and the numbers of each piece.
 pub(super) fn mask_of(
     file: &Gwf,
     name: &str,
@@ -117,7 +117,7 @@ pub(super) fn mask_of(
     Ok(found)
 }
 
-/// The masks of a channel that are asked for.
+/// Masks of a channel that the options require.
 struct Masks(Vec<(Vec<Piece>, u32)>);
 
 impl Masks {
@@ -133,7 +133,7 @@ impl Masks {
             let bit = |name: &str| known.iter().position(|(bit, _)| *bit == name);
             let names: Vec<&str> = match asked {
                 Some(names) => names.iter().map(String::as_str).collect(),
-                // A file without a mask has nothing but good data.
+                // Without a mask, all data are good.
                 None if ending == QUALITY && mask.is_some() => DEFAULT_BITS.to_vec(),
                 None => Vec::new(),
             };
@@ -161,7 +161,7 @@ impl Masks {
         Ok(Self(masks))
     }
 
-    /// The masks of one frame's strain; a frame without them has no good second.
+    /// Returns the masks of one frame's strain; a frame without masks has no good second.
     fn of_piece(&self, file: &Gwf, header: &StrainHeader, strain: &Piece) -> Result<Vec<Mask>> {
         let mut masks = Vec::with_capacity(self.0.len());
         for (pieces, wanted) in &self.0 {
@@ -190,14 +190,14 @@ impl Masks {
     }
 }
 
-/// The samples of one frame.
+/// Source of one frame's samples.
 struct Source {
     header: StrainHeader,
     file: Arc<Gwf>,
     piece: Piece,
     masks: Vec<Mask>,
     next: u64,
-    /// Opened when the first sample is read.
+    /// Opened at the first read.
     series: Option<Series>,
     cut: Option<String>,
 }
@@ -219,7 +219,7 @@ impl StrainSource for Source {
     fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
         check_length("flags of valid samples", samples.len(), valid.len())?;
         if self.next == self.piece.samples {
-            // Files of many frames hold the buffers of one.
+            // Free the buffers, so that a file of many frames holds those of only one.
             self.series = None;
             return Ok(0);
         }
@@ -239,7 +239,7 @@ impl StrainSource for Source {
 
     fn skip(&mut self, samples: u64) -> Result<u64> {
         let count = samples.min(self.piece.samples - self.next);
-        // A whole frame is passed over without a look at it.
+        // A whole frame is skipped without opening it.
         if self.next + count < self.piece.samples {
             self.series()?.skip(count)?;
         }

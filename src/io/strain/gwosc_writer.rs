@@ -1,11 +1,11 @@
-//! Writes strain in GWOSC's HDF5 layout, sample after sample.
+//! Writes strain in GWOSC's HDF5 layout.
 //!
-//! hdf5-pure writes the file with one sample as yet; the samples follow behind it, and the data set is given their
-//! number and address (docs/design/strain_simulation.md).
+//! hdf5-pure writes the file with one placeholder sample. The writer patches the data set's length and address, and
+//! appends the samples after it (docs/design/strain_simulation.md).
 //!
 //! # Source
-//! GWOSC's files of O1 (`H-H1_LOSC_4_V2-1126259446-32.hdf5`), as h5py lists them; gwpy 4.1 reads
-//! `strain/Strain`, `quality/simple` and `meta/Detector` of it.
+//! GWOSC's files of O1 (`H-H1_LOSC_4_V2-1126259446-32.hdf5`), as h5py lists them; gwpy 4.1 reads its `strain/Strain`,
+//! `quality/simple` and `meta/Detector`.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::io::atomic::AtomicFile;
 use crate::io::hdf5_patch::{Place, patch};
 use crate::units::SECONDS_PER_DAY;
 
-/// Bits of `DQmask`, the lowest first: name and meaning.
+/// Bits of `DQmask`, least significant first: name and meaning.
 pub const QUALITY_BITS: [(&str, &str); 7] = [
     ("DATA", "data present"),
     ("CBC_CAT1", "passes cbc CAT1 test"),
@@ -29,7 +29,7 @@ pub const QUALITY_BITS: [(&str, &str); 7] = [
     ("BURST_CAT3", "passes burst CAT3 test"),
 ];
 
-/// Bits of `Injmask`, the lowest first: name and meaning.
+/// Bits of `Injmask`, least significant first: name and meaning.
 pub const INJECTION_BITS: [(&str, &str); 5] = [
     ("NO_CBC_HW_INJ", "no cbc injections"),
     ("NO_BURST_HW_INJ", "no burst injections"),
@@ -44,10 +44,10 @@ pub const ALL_QUALITY: u32 = (1 << QUALITY_BITS.len()) - 1;
 /// All bits of `Injmask`.
 pub const ALL_INJECTIONS: u32 = (1 << INJECTION_BITS.len()) - 1;
 
-/// Samples begin at a multiple of this many bytes.
+/// Alignment of the samples, in bytes.
 const ALIGNMENT: u64 = 4096;
 
-/// The day (MJD) on which GPS time began.
+/// MJD of the GPS epoch.
 const GPS_ZERO_DAY: i64 = 44_244;
 
 /// TAI - GPS in seconds.
@@ -55,34 +55,34 @@ const TAI_GPS_S: i64 = 19;
 
 const STRAIN: &str = "strain/Strain";
 
-/// What a file says of its strain.
+/// Contents of a strain file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GwoscHeader {
-    /// Two letters: `H1`.
+    /// Two-letter detector prefix: `H1`.
     pub detector: String,
     /// GPS seconds of the first sample.
     pub start_s: i64,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
-    /// One sentence on the data.
+    /// Description of the data in one sentence.
     pub description: String,
-    /// [`QUALITY_BITS`] of each second; their number is the file's length.
+    /// [`QUALITY_BITS`] of each second; their number determines the file's length.
     pub quality: Vec<u32>,
     /// [`INJECTION_BITS`] of each second.
     pub injections: Vec<u32>,
 }
 
-/// A file in the making; dropped before [`GwoscWriter::finish`], nothing is left behind.
+/// Unfinished file; dropping it before [`GwoscWriter::finish`] removes the file.
 #[derive(Debug)]
 pub struct GwoscWriter {
     file: AtomicFile,
-    /// Samples announced, and those that are still to come.
+    /// Announced samples, and how many of them remain.
     samples: u64,
     left: u64,
 }
 
 impl GwoscHeader {
-    /// Samples in all.
+    /// Returns the total number of samples.
     pub fn samples(&self) -> u64 {
         self.quality.len() as u64 * u64::from(self.rate_hz)
     }
@@ -105,11 +105,11 @@ impl GwoscHeader {
 }
 
 impl GwoscWriter {
-    /// Starts a file; an existing one is replaced at the end.
+    /// Creates a file; `finish` replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a header without seconds, rate or a detector's two letters, or a time outside the
-    /// years 1980 to 2099; [`Error::Shape`] unless both masks have one number a second; [`Error::Io`].
+    /// [`Error::Parameter`] for a header without seconds, rate or a two-letter detector, or a time outside the years
+    /// 1980 to 2099; [`Error::Shape`] unless both masks have one number per second; [`Error::Io`].
     pub fn create(path: &Path, header: &GwoscHeader) -> Result<Self> {
         header.check()?;
         let start = build(path, header)?;
@@ -119,7 +119,7 @@ impl GwoscWriter {
         Ok(Self { file, samples, left: samples })
     }
 
-    /// Appends samples; those that are missing are NaN.
+    /// Appends samples; missing samples are NaN.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more samples than the header announced; [`Error::Io`].
@@ -134,10 +134,10 @@ impl GwoscWriter {
         self.file.append(&bytes)
     }
 
-    /// Puts the whole file under its name.
+    /// Renames the complete file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when samples are missing that the header announced; [`Error::Io`].
+    /// [`Error::Parameter`] if there are fewer samples than the header announced; [`Error::Io`].
     pub fn finish(self) -> Result<()> {
         if self.left > 0 {
             let rule = format!("the header announced {}", self.samples);
@@ -147,7 +147,7 @@ impl GwoscWriter {
     }
 }
 
-/// All that stands before the samples.
+/// Builds everything that precedes the samples.
 fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
     let fault = |error: hdf5_pure::Error| Error::format(path, "HDF5", 0, error.to_string());
     let builder = fill(header, &utc_start(header.start_s)?);
@@ -165,11 +165,11 @@ fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where hdf5-pure put the one sample that the strain has as yet.
+/// Finds the address of the placeholder sample that hdf5-pure wrote.
 fn stand_in(bytes: &[u8]) -> std::result::Result<u64, hdf5_pure::Error> {
     let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
     let layout = small.dataset(STRAIN)?.layout()?;
-    // None has the address 0, where the superblock lies.
+    // Address 0 is the superblock's, so it marks a data set without a contiguous address.
     let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
     Ok(address.unwrap_or(0))
 }
@@ -240,7 +240,7 @@ fn fill_mask(
     Ok(())
 }
 
-/// What every series says of its axes.
+/// Attributes of a series' axes.
 fn axes(
     label: &str,
     header: &GwoscHeader,
@@ -261,7 +261,7 @@ fn text(text: &str) -> AttrValue {
     AttrValue::VarLenString(text.to_string())
 }
 
-/// The UTC reading of a GPS second, as `2015-09-14T09:50:30`.
+/// Formats a GPS second as UTC: `2015-09-14T09:50:30`.
 fn utc_start(gps_s: i64) -> Result<String> {
     const MJD_ZERO: f64 = 2_400_000.5;
     let day_s = SECONDS_PER_DAY as i64;
@@ -276,7 +276,7 @@ fn utc_start(gps_s: i64) -> Result<String> {
         let (year, month, day_of_month, _) = date(day)?;
         Ok(dat(year, month, day_of_month, 0.0).map_err(|_| refused())? as i64)
     };
-    // UTC's day is TAI's or the one before.
+    // The UTC day is the TAI day or the one before.
     let mut day = tai_s.div_euclid(day_s);
     if tai_s - day * day_s < tai_utc_s(day)? {
         day -= 1;

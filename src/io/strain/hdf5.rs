@@ -1,4 +1,4 @@
-//! Strain in HDF5: GWOSC's layout (`strain/Strain` with bit masks, versions 1 to 3), and gwpy's single series.
+//! Strain in HDF5: GWOSC's layout (`strain/Strain` with bit masks, versions 1 to 3), and gwpy's individual series.
 //!
 //! Invariant: reading holds one chunk of the file.
 //!
@@ -25,7 +25,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     Ok(Box::new(source?))
 }
 
-/// Returns whether a file is HDF5 with strain in either layout, be it damaged.
+/// Returns whether a file is HDF5 with strain in either layout, even if damaged.
 pub(super) fn is_strain(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     let has_series =
@@ -51,9 +51,9 @@ fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     Ok(Source::new(header, series, masks))
 }
 
-/// One of gwpy's series, with what its attributes say.
+/// A gwpy series with its attributes.
 struct GwpySeries {
-    /// What it is asked for by: its channel, or the name of its data set where several are of one channel.
+    /// Name for selection: its channel, or its data set if several share a channel.
     name: String,
     dataset: String,
     detector: Option<String>,
@@ -62,7 +62,7 @@ struct GwpySeries {
     start_s: f64,
 }
 
-/// All series of gwpy's in a file, in order of their names.
+/// Reads all gwpy series of a file, sorted by name.
 fn gwpy_series(input: &Input) -> Result<Vec<GwpySeries>> {
     let mut found = Vec::new();
     for dataset in input.root_names()?.into_iter().filter(|name| input.is_series(name)) {
@@ -84,7 +84,7 @@ fn gwpy_series(input: &Input) -> Result<Vec<GwpySeries>> {
     Ok(found)
 }
 
-/// The channels of gwpy's series in a file; none in other files.
+/// Returns the channels of a file's gwpy series; none for other files.
 pub(super) fn channels(path: &Path) -> Result<Vec<String>> {
     let Ok(input) = Input::open(path) else { return Ok(Vec::new()) };
     if input.has(STRAIN) {
@@ -93,7 +93,7 @@ pub(super) fn channels(path: &Path) -> Result<Vec<String>> {
     Ok(gwpy_series(&input)?.into_iter().map(|one| one.name).collect())
 }
 
-/// The name of gwpy's series that is read, if it is a channel's; none of other files.
+/// Returns the name of the selected gwpy series if it is a channel; `None` for other files.
 pub(super) fn channel_of(path: &Path, options: &OpenOptions) -> Result<Option<String>> {
     let Ok(input) = Input::open(path) else { return Ok(None) };
     if input.has(STRAIN) {
@@ -102,7 +102,7 @@ pub(super) fn channel_of(path: &Path, options: &OpenOptions) -> Result<Option<St
     Ok(Some(choose(&input, path, options)?.name).filter(|name| name.contains(':')))
 }
 
-/// The series of gwpy's that is asked for, or the only one that can be meant.
+/// Selects the requested gwpy series, or the only one.
 fn choose(input: &Input, path: &Path, options: &OpenOptions) -> Result<GwpySeries> {
     let mut found = gwpy_series(input)?;
     let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
@@ -145,13 +145,13 @@ fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     Ok(Source::new(header, series, Vec::new()))
 }
 
-/// The samples of one file.
+/// Source of one file's samples.
 struct Source {
     header: StrainHeader,
     series: Series,
     masks: Vec<Mask>,
     next: u64,
-    /// Samples that were read, and the first of them.
+    /// Buffered samples, and the index of the first.
     piece: Vec<f64>,
     piece_start: u64,
     cut: Option<String>,
@@ -211,8 +211,8 @@ impl StrainSource for Source {
     }
 }
 
-/// The time that a file gives in seconds.
+/// Converts a file's start time; `None` if out of range.
 pub(super) fn start(start_s: f64) -> Option<Gps> {
-    // The times of all recordings that there can be: to the year 2140.
+    // Up to the year 2140.
     (0.0..5e9).contains(&start_s).then(|| Gps::from_s(start_s))
 }

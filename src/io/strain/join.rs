@@ -1,4 +1,4 @@
-//! Several recordings of one detector as one stream.
+//! Joins several recordings of one detector into one stream.
 //!
 //! Invariant: sample `k` of the stream is at `start + k / rate`, whatever is missing between the files.
 
@@ -6,10 +6,10 @@ use super::{StrainHeader, StrainSource};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// The longest gap between two files, in seconds: more is taken for a mistake.
+/// Longest accepted gap between two files, in seconds; a longer one is presumed to be a mistake.
 const LONGEST_GAP_S: u64 = 1_000_000;
 
-/// A source with its first sample's place in the stream.
+/// A source with the index of its first sample in the stream.
 struct Part {
     first: u64,
     source: Box<dyn StrainSource>,
@@ -18,7 +18,7 @@ struct Part {
 struct Joined {
     header: StrainHeader,
     parts: Vec<Part>,
-    /// The part that is read, or comes after the gap.
+    /// The part being read, or the next one after a gap.
     part: usize,
     next: u64,
     cut: Option<String>,
@@ -28,8 +28,8 @@ struct Joined {
 /// Joins sources of known length in order of time.
 ///
 /// # Errors
-/// [`Error::Parameter`] for none; [`Error::Format`] for different detectors or rates, for overlaps, for a distance that
-/// is no whole number of samples, or a gap of more than a million seconds.
+/// [`Error::Parameter`] for none; [`Error::Format`] for different detectors or rates, for overlaps, for a distance
+/// that is not a whole number of samples, or a gap of more than a million seconds.
 pub fn join(mut sources: Vec<Box<dyn StrainSource>>) -> Result<Box<dyn StrainSource>> {
     sources.sort_by_key(|source| source.header().start);
     let Some(first) = sources.first() else {
@@ -54,7 +54,7 @@ pub fn join(mut sources: Vec<Box<dyn StrainSource>>) -> Result<Box<dyn StrainSou
     Ok(Box::new(Joined { header, parts, part: 0, next: 0, cut, warnings }))
 }
 
-/// The place of a file's first sample in the stream, of which `end` samples are known.
+/// Returns the index of a file's first sample in the stream, which has `end` samples so far.
 fn place(stream: &StrainHeader, file: &StrainHeader, end: u64) -> Result<u64> {
     let fault = |field: &str, why: String| Err(Error::format(&file.path, field, 0, why));
     if file.detector != stream.detector {
@@ -68,7 +68,7 @@ fn place(stream: &StrainHeader, file: &StrainHeader, end: u64) -> Result<u64> {
     let rate = i128::from(stream.rate_hz);
     let distance_ns = i128::from(file.start.ns) - i128::from(stream.start.ns);
     let first = (distance_ns * rate + 500_000_000).div_euclid(1_000_000_000);
-    // Starts are known to about 0.1 us.
+    // Start times are accurate to about 0.1 us.
     if (first * 1_000_000_000 - distance_ns * rate).abs() > 1000 * rate {
         let why =
             format!("{distance_ns} ns after the first file, which is no whole number of samples");

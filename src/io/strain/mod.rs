@@ -1,4 +1,4 @@
-//! Recorded gravitational-wave strain: what a source of it is; one file a format.
+//! Recorded gravitational-wave strain: the source trait, the common header, and one module per format.
 //!
 //! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
 //! right number.
@@ -26,37 +26,37 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::units::Gps;
 
-/// What every format says of its strain.
+/// Header common to all strain formats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StrainHeader {
-    /// Where the data come from.
+    /// Path of the data.
     pub path: PathBuf,
     /// The format's name, as `info` prints it.
     pub format: &'static str,
-    /// Two letters of the detector: `H1`, `L1`, `V1`, `K1`; empty when unknown.
+    /// Two-letter detector prefix: `H1`, `L1`, `V1`, `K1`; empty when unknown.
     pub detector: String,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
-    /// Samples in all, when the length is known beforehand.
+    /// Number of samples, when known beforehand.
     pub times: Option<u64>,
 }
 
-/// Strain of one detector, sample after sample.
+/// Strain of one detector as a stream of samples.
 pub trait StrainSource: Send {
-    /// What the recording says of itself.
+    /// Returns the header.
     fn header(&self) -> &StrainHeader;
 
-    /// Writes the next samples to the front of `samples`, and to `valid` which of them may be used; those that may
-    /// not are 0. Gives their number; 0 is the end.
+    /// Reads the next samples to the start of `samples`, and their validity to `valid`; invalid samples are 0.
+    /// Returns their number; 0 at the end.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Format`] of the file, [`crate::Error::Shape`] when the slices differ
-    /// in length.
+    /// [`crate::Error::Io`] and [`crate::Error::Format`] of the file, [`crate::Error::Shape`] if the slices differ in
+    /// length.
     fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize>;
 
-    /// Passes over the next samples; gives their number, less than asked for at the end.
+    /// Skips samples; returns the number skipped, less than requested only at the end.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -73,14 +73,15 @@ pub trait StrainSource: Send {
         Ok(done)
     }
 
-    /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
+    /// Describes the truncation of a recording whose last, incomplete piece was dropped; `None` for a complete
+    /// recording.
     ///
-    /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
+    /// Known at opening for a file, after the end of the data for a pipe.
     fn cut(&self) -> Option<&str> {
         None
     }
 
-    /// Lists what a user should know of the recording: what is missing, odd or was left out, a sentence each.
+    /// Returns warnings for the user, a sentence each: missing, odd or skipped parts of the recording.
     fn warnings(&self) -> &[String] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! Raw strain in NumPy's `.npy`: one axis of numbers; when it begins and its rate are told.
+//! Raw strain in NumPy's `.npy`: a one-dimensional array; the options supply start time and rate.
 //!
 //! Invariant: reading holds one piece of 64 KiB.
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::npy::{Header, Kind};
 use crate::view::check_length;
 
-/// Bytes that are read at once, and of a header at most.
+/// Bytes per read, and maximum bytes of a header.
 const PIECE_BYTES: usize = 1 << 16;
 
 /// Opens a raw series of floats.

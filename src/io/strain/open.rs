@@ -1,4 +1,4 @@
-//! Opening recorded strain of any format.
+//! Opens recorded strain of any format.
 //!
 //! Invariant: what a file says of itself is never overruled by an option; the two must agree.
 
@@ -10,41 +10,42 @@ use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, is_gwf, listed};
 use crate::units::Gps;
 
-/// What a caller knows of the strain, and which of it may be used.
+/// Options for opening strain: properties known to the caller, and the required data quality.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenOptions {
-    /// Two letters of the detector, where the file does not say.
+    /// Two-letter detector prefix, for files that do not store it.
     pub detector: Option<String>,
-    /// Time of the first sample, for formats that do not say.
+    /// Time of the first sample, for formats that do not store it.
     pub start: Option<Gps>,
-    /// Samples in a second, for formats that do not say.
+    /// Sampling rate, for formats that do not store it.
     pub rate_hz: Option<u32>,
-    /// Name of the channel, for frame files and gwpy's HDF5 that hold several, such as `H1:GDS-CALIB_STRAIN`.
+    /// Name of the channel, for frame files and gwpy's HDF5 files with several, such as `H1:GDS-CALIB_STRAIN`.
     pub channel: Option<String>,
-    /// Names of the data-quality bits that a second must have; `None` is `DATA` and `CBC_CAT1`, where the file has
-    /// them, and an empty list is none.
+    /// Names of the data-quality bits that a second must have. `None` requires `DATA` and `CBC_CAT1`, if the file has
+    /// them; an empty list requires none.
     pub required_quality: Option<Vec<String>>,
     /// Names of the injection bits that a second must have, such as `NO_CBC_HW_INJ`; none by default.
     pub required_injections: Vec<String>,
 }
 
-/// Highest rate of recorded strain that is taken for real, in Hz.
+/// Highest plausible sampling rate, in Hz.
 const HIGHEST_RATE_HZ: f64 = 1e6;
-/// The first letters of detectors' names: GEO, KAGRA, LIGO Hanford, Livingston and India, Virgo, CIT's 40 m (C).
+/// First letters of detector prefixes: GEO, KAGRA, LIGO Hanford, Livingston and India, Virgo, CIT's 40 m (C).
 const SITES: &str = "GKHLAIVC";
 
 /// Opens one file: GWOSC's HDF5 (versions 1 to 3), a series that gwpy wrote to HDF5, a channel of a frame file (GWF,
-/// versions 6 to 9), or a raw `.npy` of one axis (which needs [`OpenOptions::rate_hz`] and [`OpenOptions::start`]).
+/// versions 6 to 9), or a raw one-dimensional `.npy` (which needs [`OpenOptions::rate_hz`] and
+/// [`OpenOptions::start`]).
 ///
-/// Of several channels, [`OpenOptions::channel`] is read; without it, the only one of floating-point numbers (of
-/// [`OpenOptions::detector`], if that is given), or the only one of them whose name ends in STRAIN.
+/// [`OpenOptions::channel`] selects one of several channels. The default is the only floating-point channel (of
+/// [`OpenOptions::detector`], if given), or the only one of those whose name ends in STRAIN.
 ///
-/// Samples that are not finite, and seconds without the bits that are asked for, come as 0 and marked invalid.
+/// Non-finite samples, and seconds without the required bits, read as 0 and are marked invalid.
 ///
 /// # Errors
-/// [`Error::Format`] naming file and field for a file that is none of these, is truncated, has another rate, start or
-/// detector than asked for, or lacks a quality bit that is asked for; [`Error::Parameter`] for a raw file without rate
-/// or start, or where a channel must be chosen; [`Error::Unavailable`] for another HDF5 filter or version of GWF;
+/// [`Error::Format`] naming file and field for a file that is none of these, is truncated, contradicts the requested
+/// rate, start or detector, or lacks a required quality bit; [`Error::Parameter`] for a raw file without rate or
+/// start, or if a channel must be selected; [`Error::Unavailable`] for an unsupported HDF5 filter or GWF version;
 /// [`Error::Io`].
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
     crate::io::check_seekable(path)?;
@@ -73,12 +74,12 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
     }
 }
 
-/// Returns whether a file is a frame file, or HDF5 that holds strain; one that is damaged is told from other files, too.
+/// Returns whether a file is a frame file, or HDF5 with strain; recognizes damaged files, too.
 pub fn is_strain(path: &Path) -> bool {
     is_gwf(path) || hdf5::is_strain(path)
 }
 
-/// Lists the channels of a frame file or of gwpy's HDF5; none of files that hold one series without such a name.
+/// Lists the channels of a frame file or of gwpy's HDF5; none for files with a single unnamed series.
 ///
 /// # Errors
 /// As [`open`].
@@ -100,18 +101,18 @@ pub fn channel_of(path: &Path, options: &OpenOptions) -> Result<Option<String>> 
     hdf5::channel_of(path, options)
 }
 
-/// The error that asks which channel is meant.
+/// Makes the error that asks for a channel.
 pub(super) fn ask_for_channel(path: &Path, names: &[&str]) -> Error {
     let rule = format!("{} holds {}, one of which must be named", path.display(), listed(names));
     Error::parameter("--channel", "none", rule)
 }
 
-/// Opens several files of one detector, in any order, as one stream; between them may be gaps, which come as invalid
-/// samples. Raw files, each of which needs a start of its own, are opened one by one and joined by [`super::join`].
+/// Opens several files of one detector, in any order, as one stream; gaps between them read as invalid samples. Raw
+/// files need a start each: open them one by one and use [`super::join`].
 ///
 /// # Errors
-/// As [`open`]; [`Error::Format`] for files of different detectors or rates, that overlap, or whose distance is no
-/// whole number of samples; [`Error::Parameter`] for no files.
+/// As [`open`]; [`Error::Format`] for files of different detectors or rates, for overlaps, and for distances that are
+/// not a whole number of samples; [`Error::Parameter`] for no files.
 pub fn open_all(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
     let [path] = paths else {
         let sources: Result<Vec<_>> = paths.iter().map(|path| open(path, options)).collect();
@@ -120,7 +121,7 @@ pub fn open_all(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Stra
     open(path, options)
 }
 
-/// What a file says of itself.
+/// Properties stored in a file.
 pub(super) struct Said {
     pub(super) format: &'static str,
     pub(super) detector: Option<String>,
@@ -128,7 +129,7 @@ pub(super) struct Said {
     pub(super) start_s: f64,
 }
 
-/// Checks what a file says, and against what was asked for.
+/// Validates a file's properties, also against the options.
 pub(super) fn finish_header(
     path: &Path,
     said: Said,
@@ -137,7 +138,7 @@ pub(super) fn finish_header(
 ) -> Result<StrainHeader> {
     let fault = |field: &str, why: String| Error::format(path, field, 0, why);
     let rate = (1.0 / said.spacing_s).round();
-    // A whole rate to a part in 10^6: spacings are printed with few digits at times.
+    // Accept an integer rate to a part in 10^6, because some files print the spacing with few digits.
     if !(1.0..=HIGHEST_RATE_HZ).contains(&rate) || (rate * said.spacing_s - 1.0).abs() > 1e-6 {
         let found = said.spacing_s;
         let why = format!("{found} s found, expected 1 s over a whole rate of at most 1 MHz");
@@ -166,7 +167,7 @@ pub(super) fn finish_header(
     Ok(StrainHeader { path, format: said.format, detector, start, rate_hz, times: Some(times) })
 }
 
-/// The detector in a file's name, such as `H-H1_GWOSC_4KHZ_R1-1126259447-32.hdf5`.
+/// Returns the detector in a file's name, such as `H-H1_GWOSC_4KHZ_R1-1126259447-32.hdf5`.
 fn detector_of_name(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_str()?;
     let mut parts = stem.split(|c: char| !c.is_ascii_alphanumeric());

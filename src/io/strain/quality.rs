@@ -1,32 +1,32 @@
-//! Which seconds of a GWOSC file, HDF5 or GWF, may be used, by its bit masks.
+//! Valid seconds of a GWOSC file, HDF5 or GWF, from its bit masks.
 //!
 //! Invariant: a mask covers every sample of the strain that it belongs to.
 //!
 //! # Source
-//! GWOSC's file format: bits of `quality/simple/DQmask` and `quality/injections/Injmask`, one number a second, named
-//! by `DQShortnames` and `InjShortnames`; a set bit is a test that is passed.
+//! GWOSC's file format: bits of `quality/simple/DQmask` and `quality/injections/Injmask`, one number per second,
+//! named by `DQShortnames` and `InjShortnames`; a set bit means that the test is passed.
 
 use super::StrainHeader;
 use super::open::OpenOptions;
 use super::series::Input;
 use crate::error::Result;
 
-/// The bits that good data have where nothing else is asked for, if the file knows them.
+/// Default required bits, if the file has them.
 pub(super) const DEFAULT_BITS: [&str; 2] = ["DATA", "CBC_CAT1"];
-/// A mask has this many seconds at most: over a year.
+/// Maximum seconds in a mask: over a year.
 pub(super) const LONGEST_MASK: u64 = 1 << 25;
 
-/// Good and bad steps of a mask.
+/// Validity of the steps of a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mask {
-    /// Samples of strain in one step, and those that the strain begins after the mask.
+    /// Samples of strain per step, and offset of the strain's start from the mask's start in samples.
     samples: u64,
     offset: u64,
     is_good: Vec<bool>,
 }
 
 impl Mask {
-    /// Makes the mask of the steps that have all bits of `wanted`.
+    /// Makes a mask; a step is good if it has all bits of `wanted`.
     pub(super) fn new([samples, offset]: [u64; 2], numbers: &[f64], wanted: u32) -> Self {
         let is_good = numbers.iter().map(|number| *number as u32 & wanted == wanted).collect();
         Self { samples, offset, is_good }
@@ -38,7 +38,7 @@ impl Mask {
     }
 }
 
-/// The masks of a file for strain of `times` samples.
+/// Reads a file's masks for strain of `times` samples.
 pub(super) fn masks(
     input: &Input,
     header: &StrainHeader,
@@ -63,9 +63,9 @@ pub(super) fn masks(
     Ok(masks)
 }
 
-/// Bits that are asked for.
+/// Required bits.
 enum Bits<'a> {
-    /// Every one of these.
+    /// All of these.
     All(&'a [String]),
     /// Those of these that the file has.
     Known(&'a [&'a str]),
@@ -105,7 +105,8 @@ fn read(
     Ok(Mask::new([samples, offset], &series.read_all(LONGEST_MASK)?, wanted))
 }
 
-/// Samples of strain in a mask's step, and how many of them the mask begins before the strain, `late_s`.
+/// Returns the samples of strain per mask step, and the offset in samples from the mask's start to the strain's,
+/// which is `late_s`.
 pub(super) fn place(
     spacing_s: f64,
     late_s: f64,

@@ -1,4 +1,4 @@
-//! One-axis data sets of an HDF5 file, read in pieces and within bounds.
+//! One-dimensional data sets of an HDF5 file, read in bounded pieces.
 //!
 //! Invariant: no read takes more memory than [`most_bytes`] allows for a file of its size.
 
@@ -9,14 +9,14 @@ use hdf5_pure::{AttrValue, DType, Dataset, File, Layout, VlenStringReadOptions};
 use crate::error::{Error, Result};
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 
-/// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
+/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
 const FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// Bytes that are read at once where the file has no chunks.
+/// Bytes per read of a data set without chunks.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes of all texts of a data set at most.
+/// Maximum bytes of all texts of a data set.
 const MAX_TEXT: u64 = 1 << 16;
 
-/// An open file with its size.
+/// Open HDF5 file and its size.
 pub(super) struct Input {
     path: PathBuf,
     file: File,
@@ -35,18 +35,18 @@ impl Input {
         Error::format(&self.path, field, 0, why)
     }
 
-    /// Whether there is a data set of this name.
+    /// Returns whether a data set of this name exists.
     pub(super) fn has(&self, name: &str) -> bool {
         self.file.dataset(name).is_ok()
     }
 
-    /// Returns whether a data set has both attributes of gwpy's series.
+    /// Returns whether a data set has both attributes of a gwpy series.
     pub(super) fn is_series(&self, name: &str) -> bool {
         let attributes = self.file.dataset(name).and_then(|dataset| dataset.attrs());
         attributes.is_ok_and(|all| all.contains_key("x0") && all.contains_key("dx"))
     }
 
-    /// Names of the data sets in the root group, in order.
+    /// Returns the names of the data sets in the root group, sorted.
     pub(super) fn root_names(&self) -> Result<Vec<String>> {
         let names = self.file.root().datasets();
         let mut names = names.map_err(|error| self.fault("root group", error.to_string()))?;
@@ -60,7 +60,7 @@ impl Input {
         Series::new(self, name, dataset)
     }
 
-    /// All texts of a small data set.
+    /// Reads all texts of a small data set.
     pub(super) fn texts(&self, name: &str) -> Result<Vec<String>> {
         let dataset = self.file.dataset(name);
         let dataset = dataset.map_err(|error| self.fault(name, error.to_string()))?;
@@ -86,7 +86,7 @@ impl Input {
         Ok(texts.iter().map(|text| text.trim_end_matches('\0').trim().to_string()).collect())
     }
 
-    /// The only number of a data set.
+    /// Reads the only number of a data set.
     pub(super) fn number(&self, name: &str) -> Result<f64> {
         let dataset = self.file.dataset(name);
         let dataset = dataset.map_err(|error| self.fault(name, error.to_string()))?;
@@ -119,16 +119,16 @@ impl Input {
     }
 }
 
-/// Numbers one behind another.
+/// One-dimensional data set of numbers.
 pub(super) struct Series {
     path: PathBuf,
     name: String,
     dataset: Dataset,
     attributes: std::collections::HashMap<String, AttrValue>,
     length: u64,
-    /// Numbers that are best read together.
+    /// Numbers per efficient read.
     piece: u64,
-    /// Numbers that the file promises; more than `length` where its end cuts them off.
+    /// Announced numbers; more than `length` if the file's end truncates them.
     promised: u64,
 }
 
@@ -193,7 +193,7 @@ impl Series {
         self.length
     }
 
-    /// Says what the file's end cuts off.
+    /// Describes what the file's end truncates.
     pub(super) fn cut(&self) -> Option<String> {
         (self.length < self.promised).then(|| {
             let Self { length, promised, name, .. } = self;
@@ -208,7 +208,7 @@ impl Series {
         self.piece
     }
 
-    /// A numeric attribute, if it is there.
+    /// Returns a numeric attribute, if present.
     pub(super) fn number(&self, attribute: &str) -> Result<Option<f64>> {
         let Some(value) = self.attributes.get(attribute) else { return Ok(None) };
         let number = value.as_f64().or_else(|| value.as_i64().map(|whole| whole as f64));
@@ -222,12 +222,12 @@ impl Series {
         }
     }
 
-    /// A text attribute, empty when it is missing.
+    /// Returns a text attribute; empty if absent.
     pub(super) fn text(&self, attribute: &str) -> &str {
         self.attributes.get(attribute).and_then(AttrValue::as_str).unwrap_or_default().trim()
     }
 
-    /// The numbers from `start` on.
+    /// Reads `count` numbers from `start` on.
     pub(super) fn read(&self, start: u64, count: u64) -> Result<Vec<f64>> {
         let numbers = self.dataset.read_f64_rows(start, count);
         let numbers = numbers.map_err(|error| self.fault(error.to_string()))?;
@@ -237,7 +237,7 @@ impl Series {
         Ok(numbers)
     }
 
-    /// All numbers, which must be few.
+    /// Reads all numbers, of which there may be at most `most`.
     pub(super) fn read_all(&self, most: u64) -> Result<Vec<f64>> {
         if self.length > most {
             return Err(self.fault(format!("{} numbers, expected {most} at most", self.length)));
@@ -250,7 +250,7 @@ impl Series {
     }
 }
 
-/// Checks the list of chunks, which the library trusts; returns the numbers of a chunk, and how many numbers lie in
+/// Validates the chunk index, which the library trusts. Returns the numbers per chunk, and the count of numbers in
 /// chunks before the first one beyond the file's end.
 fn check_chunks(
     input: &Input,
@@ -263,7 +263,7 @@ fn check_chunks(
         return Err(input.fault(name, format!("chunks of shape {shape:?}, expected one axis")));
     };
     let is_possible = |numbers: u64, most: u64| {
-        // Numbers of fewer bytes become f64, too.
+        // Narrower numbers are also read as f64.
         numbers.checked_mul(width.max(8)).is_some_and(|bytes| bytes <= most)
     };
     if chunk == 0
@@ -283,7 +283,7 @@ fn check_chunks(
             return Err(input.fault(name, format!("a chunk at {:?}", found.offset)));
         };
         let is_inside = end.is_some_and(|end| end <= input.bytes);
-        // The library takes memory for a chunk as stored, so none may be much longer than its numbers.
+        // The library allocates a chunk's stored size, so limit it to about twice the size of its numbers.
         let most = chunk.saturating_mul(width).saturating_mul(2).saturating_add(1024);
         if found.storage_size > most {
             let why = format!(

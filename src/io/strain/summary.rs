@@ -1,4 +1,4 @@
-//! What a recording of strain holds, in one line.
+//! One-line summary of a strain recording.
 //!
 //! Invariant: gaps are in order of time, apart from each other, and inside the recording.
 
@@ -8,21 +8,21 @@ use super::{StrainHeader, StrainSource};
 use crate::error::Result;
 use crate::units::Gps;
 
-/// Samples that are read at once.
+/// Samples per read.
 const PIECE: usize = 1 << 14;
 
-/// What is in a recording; made by reading all of it.
+/// Contents of a recording, found by reading all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// What the recording says of itself.
+    /// Header of the recording.
     pub header: StrainHeader,
-    /// Samples, and those of them that may be used.
+    /// Number of samples.
     pub times: u64,
-    /// Samples that may be used.
+    /// Number of valid samples.
     pub valid_times: u64,
-    /// Runs of samples that may not be used: the first, and the first after.
+    /// Runs of invalid samples: the first sample, and the first after the run.
     pub gaps: Vec<(u64, u64)>,
-    /// Root of the mean square of the samples that may be used.
+    /// Root mean square of the valid samples.
     pub rms: f64,
 }
 
@@ -67,17 +67,17 @@ impl Summary {
         }
     }
 
-    /// Length in seconds.
+    /// Returns the length in seconds.
     pub fn seconds(&self) -> f64 {
         self.times as f64 / f64::from(self.header.rate_hz)
     }
 
-    /// Seconds that may be used.
+    /// Returns the valid length in seconds.
     pub fn valid_seconds(&self) -> f64 {
         self.valid_times as f64 / f64::from(self.header.rate_hz)
     }
 
-    /// The time of a sample.
+    /// Returns the time of a sample.
     pub fn time(&self, sample: u64) -> Gps {
         self.header.start.plus_samples(sample as i64, self.header.rate_hz)
     }

@@ -1,4 +1,4 @@
-//! Writes strain in the format that a file's name says.
+//! Writes strain in the format given by the file name's extension.
 
 use std::path::Path;
 
@@ -9,41 +9,40 @@ use crate::io::gwf::{GwfHeader, GwfWriter};
 use crate::io::npy::Header;
 use crate::units::Gps;
 
-/// What is written of strain.
+/// Properties of the strain to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewStrain {
-    /// Two letters of the detector: `H1`.
+    /// Two-letter detector prefix: `H1`.
     pub detector: String,
-    /// The channel's name, for frame files; by default the detector and STRAIN.
+    /// Name of the channel, for frame files; by default the detector and STRAIN.
     pub channel: Option<String>,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sampling rate.
     pub rate_hz: u32,
-    /// Samples in all.
+    /// Number of samples.
     pub samples: u64,
-    /// One sentence on the data.
+    /// Description of the data in one sentence.
     pub description: String,
-    /// [`super::gwosc_writer::QUALITY_BITS`] and [`super::gwosc_writer::INJECTION_BITS`] of each second, where they are
-    /// known.
+    /// [`super::gwosc_writer::QUALITY_BITS`] and [`super::gwosc_writer::INJECTION_BITS`] of each second, when known.
     pub bits: Option<[Vec<u32>; 2]>,
-    /// Whether samples of frame files are compressed.
+    /// Whether to compress the samples of frame files.
     pub is_compressed: bool,
 }
 
-/// A file of strain in the making; dropped before [`StrainWriter::finish`], nothing is left behind.
+/// Unfinished strain file; dropping it before [`StrainWriter::finish`] removes the file.
 #[derive(Debug)]
 pub enum StrainWriter {
     /// GWOSC's HDF5.
     Gwosc(GwoscWriter),
     /// A frame file.
     Gwf(Box<GwfWriter>),
-    /// NumPy's array of 64-bit floats, and how many are left.
+    /// NumPy array of 64-bit floats, and the number of remaining samples.
     Npy(AtomicFile, u64),
 }
 
 impl NewStrain {
-    /// The name of the channel in a frame file.
+    /// Returns the name of the channel in a frame file.
     pub fn channel(&self) -> String {
         let by_detector = || match self.detector.as_str() {
             "" => "STRAIN".to_owned(),
@@ -75,7 +74,7 @@ impl NewStrain {
 
     fn gwf(&self) -> GwfHeader {
         let channel = self.channel();
-        // The masks of GWOSC's frames are beside a channel whose name ends so.
+        // GWOSC's mask names replace this suffix of the channel name.
         let stem = channel.strip_suffix("STRAIN");
         let masks = match (&self.bits, stem) {
             (Some([quality, injections]), Some(stem)) => vec![
@@ -98,15 +97,15 @@ impl NewStrain {
 }
 
 impl StrainWriter {
-    /// The endings of names that are known.
+    /// Supported extensions.
     pub const ENDINGS: [&str; 4] = ["gwf", "hdf5", "h5", "npy"];
 
-    /// Starts a file by the ending of its name: .gwf is a frame file, .hdf5 and .h5 GWOSC's HDF5, .npy an array of 64-bit
-    /// floats.
+    /// Creates a file in the format of its extension: .gwf is a frame file, .hdf5 and .h5 GWOSC's HDF5, .npy an array
+    /// of 64-bit floats.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for another ending, a header that the format can't have (GWOSC's takes whole seconds), or no
-    /// samples; [`Error::Io`].
+    /// [`Error::Parameter`] for another extension, a header that the format cannot represent (GWOSC's requires whole
+    /// seconds), or no samples; [`Error::Io`].
     pub fn create(path: &Path, strain: &NewStrain) -> Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("hdf5" | "h5") => GwoscWriter::create(path, &strain.gwosc()?).map(Self::Gwosc),
@@ -125,7 +124,7 @@ impl StrainWriter {
         }
     }
 
-    /// Appends samples; those that are missing are NaN.
+    /// Appends samples; missing samples are NaN.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more samples than were announced; [`Error::Io`].
@@ -145,10 +144,10 @@ impl StrainWriter {
         }
     }
 
-    /// Puts the whole file under its name.
+    /// Renames the complete file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when samples are missing that were announced; [`Error::Io`].
+    /// [`Error::Parameter`] if there are fewer samples than announced; [`Error::Io`].
     pub fn finish(self) -> Result<()> {
         match self {
             Self::Gwosc(writer) => writer.finish(),

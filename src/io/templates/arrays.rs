@@ -5,11 +5,11 @@ use num_complex::Complex64;
 use super::hdf5::Input;
 use crate::error::Result;
 
-/// A data set's numbers, the last axis fastest.
+/// Numbers of a data set, the last axis fastest.
 pub(super) enum Numbers {
-    /// Real ones.
+    /// Real numbers.
     Real(Vec<f64>),
-    /// Complex ones.
+    /// Complex numbers.
     Complex(Vec<Complex64>),
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Array {
 }
 
 impl Array {
-    /// The numbers of one axis, real.
+    /// Returns the real numbers of a one-dimensional array.
     pub(super) fn column(self, file: &Input, name: &str) -> Result<Vec<f64>> {
         match self.numbers {
             Numbers::Real(numbers) if self.shape.len() == 1 => Ok(numbers),
@@ -32,7 +32,7 @@ impl Array {
         }
     }
 
-    /// Rows and the numbers of each: an array of one axis is one row.
+    /// Returns the numbers of rows and columns; a one-dimensional array is one row.
     pub(super) fn rows(&self) -> (usize, usize) {
         match self.shape[..] {
             [rows, columns] => (rows, columns),

@@ -1,4 +1,4 @@
-//! Banks of binaries: PyCBC's HDF5 files and tables of LIGO_LW.
+//! Banks of binaries: PyCBC's HDF5 files and LIGO_LW tables.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::io::ligolw::{self, Values};
 use crate::strain::Binary;
 
-/// What must be there for a file to be a bank.
+/// Data sets required in a bank.
 const MASSES: [&str; 2] = ["mass1", "mass2"];
 
-/// What templates are called.
+/// Data set of template names.
 const NAMES: &str = "template_hash";
 
-/// Whether an HDF5 file is a bank.
+/// Returns whether an HDF5 file is a bank.
 pub(super) fn is_bank(file: &Input) -> bool {
     MASSES.iter().all(|name| file.has(name))
 }
 
-/// Reads PyCBC's bank.
+/// Reads a PyCBC bank.
 pub(super) fn read(file: &Input) -> Result<Vec<(String, Binary)>> {
     let mut columns = Vec::new();
     for name in COLUMNS {
@@ -63,7 +63,7 @@ pub(super) fn read_table(path: &Path) -> Result<Vec<(String, Binary)>> {
         Some(Values::Whole(ids)) if ids.iter().all(Option::is_some) => {
             Some(ids.iter().flatten().map(i64::to_string).collect())
         }
-        // An old one: sngl_inspiral:event_id:17.
+        // Old id format: sngl_inspiral:event_id:17.
         Some(Values::Text(ids)) => {
             let last = |id: &String| id.rsplit(':').next().unwrap_or_default().trim().to_string();
             Some(ids.iter().flatten().map(last).collect())
@@ -74,7 +74,7 @@ pub(super) fn read_table(path: &Path) -> Result<Vec<(String, Binary)>> {
     Ok(named(binaries, names))
 }
 
-/// Rows from columns; what is not there is 0.
+/// Joins columns to rows; a missing column is 0.
 fn join(
     columns: &[Option<Vec<f64>>],
     rows: usize,
@@ -108,7 +108,7 @@ fn check_zeros(spins: &[f64]) -> std::result::Result<(), String> {
     }
 }
 
-/// Names for all, or their numbers where names are missing, empty or not their own.
+/// Pairs binaries with names, or with their index if names are missing, empty or not unique.
 fn named(binaries: Vec<Binary>, names: Option<Vec<String>>) -> Vec<(String, Binary)> {
     let distinct = |names: &Vec<String>| {
         let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,22 +1,22 @@
-//! Columns of masses and spins, checked row by row.
+//! Columns of masses and spins, validated row by row.
 
 use crate::strain::Binary;
 
-/// The heaviest body, in solar masses.
+/// Largest accepted mass, in solar masses.
 pub(super) const MAX_MASS_MSUN: f64 = 1e4;
 
-/// The columns of a binary, in the order of [`binary`].
+/// Columns of a binary, in the order of [`binary`].
 pub(super) const COLUMNS: [&str; 4] = ["mass1", "mass2", "spin1z", "spin2z"];
 
-/// Spins that must be 0, where a table has them.
+/// In-plane spins, which must be 0 if a table has them.
 pub(super) const SPINS_ACROSS: [&str; 4] = ["spin1x", "spin1y", "spin2x", "spin2y"];
 
-/// A binary of masses and spins.
+/// Makes a binary from masses and spins.
 pub(super) fn binary([mass1_msun, mass2_msun, spin1z, spin2z]: [f64; 4]) -> Binary {
     Binary { mass1_msun, mass2_msun, spin1z, spin2z }
 }
 
-/// The column at fault and what is wrong with it, if anything is.
+/// Returns the faulty column and the reason, if any.
 pub(super) fn fault(numbers: &[f64; 4]) -> Option<(&'static str, String)> {
     let bad = numbers.iter().enumerate().find(|(column, number)| match column {
         0 | 1 => !(**number > 0.0 && **number <= MAX_MASS_MSUN),

@@ -1,18 +1,18 @@
-//! Complex numbers as HDF5 files have them: a compound of two floats.
+//! Complex numbers in HDF5 files: a compound of two floats.
 
 use hdf5_pure::{CompoundMember, Datatype, DatatypeByteOrder};
 use num_complex::Complex64;
 
-/// Names of the two parts.
+/// Accepted names of the two parts.
 const PARTS: [[&str; 2]; 3] = [["r", "i"], ["re", "im"], ["real", "imag"]];
 
-/// Where the parts lie in an element.
+/// Layout of the two parts in an element.
 pub(super) struct ComplexLayout {
     bytes: usize,
     parts: [Part; 2],
 }
 
-/// A float in an element.
+/// A float within an element.
 #[derive(Clone, Copy)]
 struct Part {
     offset: usize,
@@ -21,7 +21,7 @@ struct Part {
 }
 
 impl ComplexLayout {
-    /// The layout of a type, if it is one of complex numbers.
+    /// Returns the layout of a complex type; `None` for another type.
     pub(super) fn of(kind: &Datatype) -> Option<Self> {
         let Datatype::Compound { size, members } = kind else { return None };
         let [first, second] = members.as_slice() else { return None };
@@ -31,7 +31,7 @@ impl ComplexLayout {
         PARTS.contains(&names).then_some(Self { bytes, parts })
     }
 
-    /// The numbers of whole elements.
+    /// Decodes whole elements.
     pub(super) fn numbers(&self, bytes: &[u8]) -> Vec<Complex64> {
         let [re, im] = self.parts;
         let elements = bytes.chunks_exact(self.bytes.max(1));
@@ -40,7 +40,7 @@ impl ComplexLayout {
 }
 
 impl Part {
-    /// A member, if it is a float that lies in an element of `bytes`.
+    /// Returns a member's layout if it is a float within an element of `bytes`.
     fn of(member: &CompoundMember, bytes: usize) -> Option<Self> {
         let Datatype::FloatingPoint { size, byte_order, .. } = &member.datatype else {
             return None;

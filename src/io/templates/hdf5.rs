@@ -1,4 +1,4 @@
-//! Data sets and attributes of an HDF5 file, read within bounds.
+//! Data sets and attributes of an HDF5 file, with bounded reads.
 //!
 //! Invariant: no read takes more memory than [`most_bytes`] allows for a file of its size.
 
@@ -11,14 +11,14 @@ use super::complex::ComplexLayout;
 use crate::error::{Error, Result};
 use crate::io::inflate::most_bytes;
 
-/// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
+/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
 const FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// The most numbers of a data set.
+/// Maximum numbers in a data set.
 const MAX_NUMBERS: u64 = 1 << 27;
-/// The most groups that are looked into.
+/// Maximum number of groups searched.
 const MAX_GROUPS: usize = 1 << 16;
 
-/// An open file with its size.
+/// Open HDF5 file and its size.
 pub(super) struct Input {
     path: PathBuf,
     file: File,
@@ -37,7 +37,7 @@ impl Input {
         &self.path
     }
 
-    /// The most bytes that a file of its size may become.
+    /// Returns the maximum decompressed bytes for a file of this size.
     pub(super) fn most_bytes(&self) -> u64 {
         most_bytes(self.bytes)
     }
@@ -46,12 +46,12 @@ impl Input {
         Error::format(&self.path, field, 0, why)
     }
 
-    /// Whether there is a data set of this name.
+    /// Returns whether a data set of this name exists.
     pub(super) fn has(&self, name: &str) -> bool {
         self.file.dataset(name).is_ok()
     }
 
-    /// Names of the root group (empty) and of all groups in it.
+    /// Returns the names of the root group (empty) and of its child groups.
     pub(super) fn groups(&self) -> Result<Vec<String>> {
         let groups = self.file.root().groups();
         let mut groups = groups.map_err(|error| self.fault("root group", error.to_string()))?;
@@ -64,7 +64,7 @@ impl Input {
         Ok(groups)
     }
 
-    /// Names of the data sets of a group, in order.
+    /// Returns the names of a group's data sets, sorted.
     pub(super) fn datasets(&self, group: &str) -> Result<Vec<String>> {
         let names = self.group(group).and_then(|group| group.datasets());
         let mut names = names.map_err(|error| self.fault(group, error.to_string()))?;
@@ -76,7 +76,7 @@ impl Input {
         if name.is_empty() { Ok(self.file.root()) } else { self.file.group(name) }
     }
 
-    /// A numeric attribute of a data set or group, or a single number in a group, if it is there.
+    /// Returns a numeric attribute of a data set or group, or a single-number data set in a group, if present.
     pub(super) fn attribute(&self, object: &str, attribute: &str) -> Option<f64> {
         let attributes = match self.file.dataset(object) {
             Ok(dataset) if !object.is_empty() => dataset.attrs(),
@@ -96,7 +96,7 @@ impl Input {
         })
     }
 
-    /// The only number of a data set without axes, or of one that has one number.
+    /// Returns the only number of a data set of one element.
     fn single(&self, name: &str) -> Option<f64> {
         let dataset = self.file.dataset(name).ok()?;
         let is_single = dataset.shape().ok()?.iter().all(|axis| *axis == 1);
@@ -111,7 +111,7 @@ impl Input {
         }
     }
 
-    /// A data set as an error tells it: its name, type and axes.
+    /// Describes a data set for an error: its name, type and axes.
     pub(super) fn describe(&self, name: &str) -> String {
         let Ok(dataset) = self.file.dataset(name) else { return name.to_string() };
         let kind = dataset.dtype().map_or_else(|_| "?".to_string(), |kind| kind.to_string());
@@ -119,7 +119,7 @@ impl Input {
         format!("{name} ({kind} {shape:?})")
     }
 
-    /// Whether a data set may be a series: its numbers are real or complex floats, of one or two axes.
+    /// Returns whether a data set may be a series: real or complex floats, one or two axes.
     pub(super) fn is_series(&self, name: &str) -> bool {
         self.file.dataset(name).is_ok_and(|dataset| {
             let is_float =
@@ -129,18 +129,18 @@ impl Input {
         })
     }
 
-    /// Whether a data set's numbers are complex.
+    /// Returns whether a data set is complex.
     pub(super) fn is_complex(&self, name: &str) -> bool {
         self.file.dataset(name).is_ok_and(|dataset| complex_layout(&dataset).is_some())
     }
 
-    /// The shape of a data set.
+    /// Returns the shape of a data set.
     pub(super) fn shape(&self, name: &str) -> Result<Vec<u64>> {
         let shape = self.file.dataset(name).and_then(|dataset| dataset.shape());
         shape.map_err(|error| self.fault(name, error.to_string()))
     }
 
-    /// All numbers of a data set of one or two axes.
+    /// Reads all numbers of a data set of one or two axes.
     pub(super) fn numbers(&self, name: &str) -> Result<Array> {
         let (dataset, shape) = self.checked(name)?;
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
@@ -163,7 +163,7 @@ impl Input {
         Ok(Array { shape, numbers })
     }
 
-    /// The whole numbers of a data set as texts; none when it holds no whole numbers.
+    /// Reads the integers of a data set as texts; `None` if it has another type.
     pub(super) fn whole_texts(&self, name: &str, expected: usize) -> Result<Option<Vec<String>>> {
         let (dataset, shape) = self.checked(name)?;
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
@@ -179,7 +179,7 @@ impl Input {
         }
     }
 
-    /// A data set of one or two axes whose place in the file was checked: the library trusts what the file says of it.
+    /// Opens a data set of one or two axes after validating its storage, which the library trusts.
     fn checked(&self, name: &str) -> Result<(Dataset, Vec<usize>)> {
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
         let dataset = self.file.dataset(name).map_err(library)?;
@@ -228,7 +228,7 @@ impl Input {
         chunk: &[u64],
     ) -> Result<()> {
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
-        // Numbers of fewer bytes become f64, too.
+        // Narrower numbers are also read as f64.
         let width = dataset.element_size().map_err(library)?.max(8);
         let most = self.most_bytes();
         let is_possible = |axes: &[u64]| {
@@ -274,7 +274,7 @@ fn is_real(kind: &DType) -> bool {
     matches!(kind, F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
 }
 
-/// Where the parts of complex numbers lie, if a data set has such.
+/// Returns the complex layout of a data set, if it is complex.
 fn complex_layout(dataset: &Dataset) -> Option<ComplexLayout> {
     ComplexLayout::of(&dataset.datatype().ok()?)
 }

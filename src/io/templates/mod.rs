@@ -1,9 +1,9 @@
-//! Templates: waveforms as series, or binaries of which waveforms are made.
+//! Templates: waveforms as time series, or binaries from which to compute waveforms.
 //!
 //! Invariant: every waveform's samples are finite and of a known rate; every binary's masses lie within 0 to 1e4 solar
 //! masses and its spins within -1 to 1.
 //!
-//! | file                             | holds                                                             |
+//! | file                             | contents                                                          |
 //! |----------------------------------|-------------------------------------------------------------------|
 //! | HDF5 with series                 | plus and cross as two data sets or two rows, or complex series    |
 //! | PyCBC TimeSeries (.hdf)          | a complex series, or plus alone: a data set with `delta_t`        |
@@ -11,7 +11,7 @@
 //! | LIGO_LW (.xml, .xml.gz)          | a table `sngl_inspiral` with `mass1`, `mass2`, `spin1z`, `spin2z` |
 //! | CSV                              | the columns `mass1,mass2`, and any of `spin1z,spin2z,name`        |
 //!
-//! What a file is, is told by its content, not by its name.
+//! The content of a file determines its kind, not its name.
 
 mod arrays;
 mod bank;
@@ -29,17 +29,17 @@ use super::ligolw;
 use crate::error::{Error, Result};
 use crate::strain::{Binary, Waveform};
 
-/// What a file of templates holds.
+/// Contents of a template file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Templates {
-    /// Series of samples.
+    /// Waveforms as time series.
     Waveforms(Vec<Waveform>),
-    /// Binaries with their names, empty where a CSV file gives none.
+    /// Binaries with their names, empty if a CSV file has none.
     Binaries(Vec<(String, Binary)>),
 }
 
 impl Templates {
-    /// Number of templates.
+    /// Returns the number of templates.
     pub fn len(&self) -> usize {
         match self {
             Self::Waveforms(waveforms) => waveforms.len(),
@@ -47,22 +47,22 @@ impl Templates {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no templates.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a file may leave open.
+/// Values for properties that a file does not store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TemplateOptions {
-    /// Samples in a second of series whose file says nothing of it.
+    /// Sampling rate of series without one.
     pub rate_hz: Option<u32>,
-    /// Distance in Mpc of the sources of series whose file says nothing of it; 1 by default.
+    /// Source distance in Mpc of series without one; 1 by default.
     pub distance_mpc: Option<f64>,
 }
 
-/// Reads a file of templates of any kind.
+/// Reads a template file of any kind.
 ///
 /// # Errors
 /// As [`open_with`].
@@ -70,16 +70,16 @@ pub fn open(path: &Path) -> Result<Templates> {
     open_with(path, &TemplateOptions::default())
 }
 
-/// Reads a file of templates of any kind.
+/// Reads a template file of any kind.
 ///
-/// In an HDF5 file, the series' rate is the attribute `rate`, `fs` (or the like), or that of a sample's length, `dt`,
-/// of the data set, of its group, of a group `meta`, or of the file. A complex series is `h_plus - i h_cross`; of a
-/// real TimeSeries of PyCBC, which is `h_plus` alone, `h_cross` is made, a quarter of a turn behind. Zeros at a series'
-/// ends are left out.
+/// In an HDF5 file, the attribute `rate`, `fs` (or similar) gives a series' sampling rate, or `dt` its sampling time;
+/// the attribute may belong to the data set, its group, a group `meta`, or the file. A complex series is `h_plus - i
+/// h_cross`. A real PyCBC TimeSeries is `h_plus` alone; the reader constructs `h_cross` with a lag of a quarter
+/// cycle. Zeros at both ends of a series are removed.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] with what was found in a file of which no templates can be made, or which has none,
-/// or with the field at fault: masses or spins out of range, spins not along the orbit's, series without a rate.
+/// [`Error::Io`]; [`Error::Format`] with the contents of a file without templates, or with the invalid field: masses
+/// or spins out of range, spins not along the orbital angular momentum, series without a rate.
 pub fn open_with(path: &Path, options: &TemplateOptions) -> Result<Templates> {
     crate::io::check_seekable(path)?;
     let mut head = Vec::new();
@@ -106,5 +106,5 @@ pub fn open_with(path: &Path, options: &TemplateOptions) -> Result<Templates> {
     }
 }
 
-/// The first bytes of an HDF5 file.
+/// Magic bytes of HDF5.
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";

@@ -1,4 +1,4 @@
-//! Series of samples in an HDF5 file: plus and cross apart, as rows of one data set, complex, or plus alone.
+//! Time series in an HDF5 file: plus and cross as two data sets, as rows of one data set, complex, or plus alone.
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
@@ -10,31 +10,31 @@ use super::hdf5::Input;
 use crate::error::{Error, Result};
 use crate::strain::{Binary, Waveform};
 
-/// Names of the two polarizations, without case.
+/// Names of the two polarizations, ignoring case.
 const PAIRS: [[&str; 2]; 5] =
     [["plus", "cross"], ["h_plus", "h_cross"], ["hplus", "hcross"], ["hp", "hc"], ["h+", "hx"]];
 
 /// Names of data sets whose two rows are plus and cross.
 const TWO_ROWS: [&str; 5] = ["template", "waveform", "strain", "h", "polarizations"];
 
-/// Attributes that say how many samples a second has.
+/// Attributes with the sampling rate.
 const RATES: [&str; 7] =
     ["rate", "rate_hz", "sample_rate", "sampling_rate", "fs", "srate", "sample_rate_hz"];
 
-/// Attributes that say how long a sample is.
+/// Attributes with the sampling time.
 const STEPS: [&str; 5] = ["dt", "delta_t", "deltaT", "Xspacing", "dx"];
 
-/// The attributes by which a series of PyCBC is known, in time and in frequency.
+/// Attributes that identify a PyCBC series, in time and in frequency.
 const PYCBC_TIME: &str = "delta_t";
 const PYCBC_FREQUENCY: &str = "delta_f";
 
-/// The most samples of a series of plus alone, whose cross is made.
+/// Maximum samples of a series of plus alone, whose cross is constructed.
 const MAX_PLUS: usize = 1 << 25;
 
-/// Attributes of the distance in Mpc.
+/// Attributes with the distance in Mpc.
 const DISTANCES: [&str; 3] = ["distance_mpc", "distance", "dist_mpc"];
 
-/// Names of [`Binary`]'s numbers.
+/// Attributes with the fields of [`Binary`].
 const BODIES: [[&str; 3]; 4] = [
     ["mass1", "m1", "mass1_msun"],
     ["mass2", "m2", "mass2_msun"],
@@ -42,10 +42,10 @@ const BODIES: [[&str; 3]; 4] = [
     ["spin2z", "a2", "chi2"],
 ];
 
-/// Data sets that an error tells, at most.
+/// Maximum number of data sets named in an error.
 const TOLD: usize = 20;
 
-/// The samples of all series are this many at most.
+/// Maximum number of samples of all series.
 const MAX_SAMPLES: u64 = 1 << 27;
 
 /// Reads all series of a file.
@@ -79,7 +79,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Takes the series of one group.
+    /// Reads the series of one group.
     fn group(&mut self, group: &str, names: &[String]) -> Result<()> {
         let find = |wanted: &str| names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
         for [plus, cross] in PAIRS {
@@ -113,7 +113,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Plus and cross in data sets of their own, of one series or of one a row.
+    /// Reads plus and cross from two data sets, with one series or one series per row.
     fn pair(&mut self, group: &str, plus: &str, cross: &str) -> Result<()> {
         let (plus, cross) = (full_name(group, plus), full_name(group, cross));
         let (first, second) = (self.file.numbers(&plus)?, self.file.numbers(&cross)?);
@@ -133,7 +133,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Plus and cross as rows (or columns) of one data set.
+    /// Reads plus and cross from rows (or columns) of one data set.
     fn two_rows(&mut self, group: &str, name: &str) -> Result<()> {
         let full = full_name(group, name);
         let shape = self.file.shape(&full)?;
@@ -156,7 +156,7 @@ impl Search<'_> {
         self.take(label, [&full, group], samples)
     }
 
-    /// Whether a data set is a real TimeSeries of PyCBC that is not one of two polarizations.
+    /// Returns whether a data set is a real PyCBC TimeSeries that is not one of a pair of polarizations.
     fn is_plus(&self, full: &str, name: &str) -> bool {
         let is_named = |known: &&str| name.eq_ignore_ascii_case(known);
         self.file.attribute(full, PYCBC_TIME).is_some()
@@ -164,7 +164,7 @@ impl Search<'_> {
             && !PAIRS.iter().flatten().any(is_named)
     }
 
-    /// Plus alone: cross is that of a wave seen face on, a quarter of a turn behind at all frequencies.
+    /// Reads plus alone; cross is that of a face-on source, a quarter cycle behind at all frequencies.
     fn plus(&mut self, group: &str, name: &str) -> Result<()> {
         let full = full_name(group, name);
         let numbers = self.file.numbers(&full).and_then(|array| self.reals(array, &full))?;
@@ -182,7 +182,7 @@ impl Search<'_> {
         self.take(label, [&full, group], with_cross(plus))
     }
 
-    /// Complex series, one or one a row.
+    /// Reads a complex series, or one per row.
     fn complex(&mut self, group: &str, name: &str) -> Result<()> {
         let full = full_name(group, name);
         let array = self.file.numbers(&full)?;
@@ -205,7 +205,7 @@ impl Search<'_> {
         }
     }
 
-    /// What a series is called: its file, its group, its data set and its row, as far as they tell one from another.
+    /// Names a series by its group (or, in the root group, its file), data set and row.
     fn name(&self, group: &str, dataset: &str, row: Option<usize>) -> String {
         let stem = self.file.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let mut name = if group.is_empty() { stem.unwrap_or_default() } else { group.to_string() };
@@ -217,7 +217,7 @@ impl Search<'_> {
         name
     }
 
-    /// Makes a waveform of samples; `objects` are what may have attributes of it.
+    /// Makes a waveform from samples; `objects` may carry its attributes.
     fn take(&mut self, name: String, objects: [&str; 2], samples: Vec<Complex64>) -> Result<()> {
         let [dataset, group] = objects;
         self.samples = self.samples.saturating_add(samples.len() as u64);
@@ -237,7 +237,7 @@ impl Search<'_> {
             trimmed(samples),
             distance_mpc,
         );
-        // What is wrong with the samples is wrong with the file.
+        // Report invalid samples as an error of the file.
         let waveform = waveform.map_err(|error| self.file.fault(dataset, error.to_string()))?;
         self.found.push(waveform);
         Ok(())
@@ -249,7 +249,7 @@ impl Search<'_> {
         match (rate, self.options.rate_hz) {
             (Some(hertz), _) => {
                 let whole = hertz.round();
-                // A sample's length in single precision is good to 1e-7.
+                // A single-precision sampling time is accurate to 1e-7.
                 let is_whole = (hertz - whole).abs() <= 1e-6 * whole;
                 if !is_whole || !(1.0..=f64::from(1 << 30)).contains(&whole) {
                     let why =
@@ -273,17 +273,18 @@ impl Search<'_> {
     }
 }
 
-/// A data set's name with its group's.
+/// Returns a data set's path within the file.
 fn full_name(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_string() } else { format!("{group}/{name}") }
 }
 
-/// `h_plus - i h_cross`.
+/// Computes `h_plus - i h_cross`.
 fn joined(plus: &[f64], cross: &[f64]) -> Vec<Complex64> {
     plus.iter().zip(cross).map(|(plus, cross)| Complex64::new(*plus, -cross)).collect()
 }
 
-/// `h_plus - i h_cross` of negative frequencies alone, so that its phase falls, from its real part.
+/// Computes `h_plus - i h_cross` from its real part by keeping only negative frequencies, so that the phase
+/// decreases.
 fn with_cross(plus: &[f64]) -> Vec<Complex64> {
     let points = (2 * plus.len()).next_power_of_two();
     let mut series: Vec<Complex64> = plus.iter().map(|h| Complex64::new(*h, 0.0)).collect();
@@ -307,7 +308,7 @@ fn with_cross(plus: &[f64]) -> Vec<Complex64> {
     series
 }
 
-/// Without the zeros at both ends, of which a filter would have no use.
+/// Removes the zeros at both ends, which are useless to a filter.
 fn trimmed(mut samples: Vec<Complex64>) -> Vec<Complex64> {
     let is_something = |sample: &Complex64| *sample != Complex64::ZERO;
     let end = samples.iter().rposition(is_something).map_or(0, |last| last + 1);
@@ -316,13 +317,13 @@ fn trimmed(mut samples: Vec<Complex64>) -> Vec<Complex64> {
     samples.split_off(start)
 }
 
-/// The first of these attributes that any object has, as a number above 0 or not.
+/// Returns the first of these attributes that any object has.
 fn first(file: &Input, objects: &[&str], names: &[&str]) -> Option<f64> {
     let mut all = objects.iter().flat_map(|object| names.iter().map(move |name| (object, name)));
     all.find_map(|(object, name)| file.attribute(object, name))
 }
 
-/// The binary, where the attributes tell both its masses.
+/// Returns the binary, if the attributes have both masses and valid values.
 fn binary(file: &Input, objects: &[&str; 4]) -> Option<Binary> {
     let [mass1, mass2, spin1z, spin2z] = BODIES.map(|names| first(file, objects, &names));
     let numbers = [mass1?, mass2?, spin1z.unwrap_or(0.0), spin2z.unwrap_or(0.0)];

@@ -9,13 +9,13 @@ use crate::error::{Error, Result};
 use crate::io::csv::{Line, lines, shown};
 use crate::strain::Binary;
 
-/// The most bytes that a file may have.
+/// Maximum bytes of a file.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The column of names.
+/// Column of names.
 const NAME: &str = "name";
 
-/// Reads a file: the first line that is not empty and no comment names the columns.
+/// Reads a file; its first line that is neither empty nor a comment names the columns.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, Binary)>> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -45,7 +45,8 @@ fn parse(text: &str, path: &Path) -> Result<Vec<(String, Binary)>> {
     Ok(rows)
 }
 
-/// Which column each field holds; 4 is the name, and fields of other columns are passed over.
+/// Returns the column of each field: 0 to 3 are the numbers, 4 is the name, and fields of unknown columns are
+/// ignored.
 fn find(line: &Line<'_>) -> Result<Vec<Option<usize>>> {
     let fields = line.fields()?;
     let known = |field: &String| {
@@ -80,7 +81,7 @@ fn row(line: &Line<'_>, columns: &[Option<usize>]) -> Result<(String, Binary)> {
     let mut name = String::new();
     for (field, column) in fields.into_iter().zip(columns) {
         match *column {
-            // A spin that is left out is 0.
+            // A missing spin is 0.
             Some(2 | 3) if field.is_empty() => {}
             Some(place) if place < numbers.len() => {
                 let any = (f64::MIN, f64::MAX);

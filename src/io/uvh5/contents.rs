@@ -1,4 +1,4 @@
-//! The group `Header` of a UVH5 file, but for its rows.
+//! Contents of a UVH5 file's group `Header`, except its row data.
 
 use hdf5_pure::GroupBuilder;
 
@@ -6,13 +6,13 @@ use super::header::{Header, Keyword, PhaseCentre};
 use super::rows::{Element, Rows};
 use super::skeleton::{Built, Counts, add_rows, datatype};
 
-/// The Earth's rotation in degrees in a day of UT1: 1.00273781191135448 turns of the Earth rotation angle.
+/// Rotation of the Earth, in degrees per day of UT1: 1.00273781191135448 turns of the Earth rotation angle.
 ///
 /// # Source
 /// IERS Conventions (2010), eq. 5.15.
 const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_5;
 
-/// Fills the group.
+/// Fills the group `Header`.
 pub(super) fn fill(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
     for rows in Rows::ALL.into_iter().filter(|rows| !rows.is_data()) {
         add_rows(group, rows)?;
@@ -26,7 +26,7 @@ pub(super) fn fill(group: &mut GroupBuilder, header: &Header, counts: Counts) ->
     group.create_dataset("spw_array").with_i32_data(&[0]);
     group.create_dataset("flex_spw_id_array").with_i64_data(&vec![0; channels]);
     group.create_dataset("polarization_array").with_i32_data(header.feeds.polarization_numbers());
-    // Rows are integrations, and within each all baselines.
+    // Time is the slower row axis: each integration has all its baselines in a row.
     add_bool(group, "blts_are_rectangular", true)?;
     add_bool(group, "time_axis_faster_than_bls", false)?;
     fill_phase_centre(group, &header.phase_centre)?;
@@ -158,7 +158,7 @@ fn add_number(group: &mut GroupBuilder, name: &str, number: f64) {
 }
 
 fn add_text(group: &mut GroupBuilder, name: &str, text: &str) -> Built {
-    // No HDF5 text has a width of 0.
+    // HDF5 does not allow strings of width 0.
     let width = text.len().max(1) as u32;
     let dataset = group.create_dataset(name);
     let dataset = match text.is_ascii() {

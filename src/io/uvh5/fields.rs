@@ -1,4 +1,4 @@
-//! The small data sets of an HDF5 file, read within bounds.
+//! Bounded reads of the small data sets of an HDF5 file.
 //!
 //! Invariant: nothing larger than the file, or than the reader asked for, is read.
 
@@ -8,10 +8,10 @@ use hdf5_pure::{DType, Dataset, File, Layout, VlenStringReadOptions};
 
 use crate::error::{Error, Result};
 
-/// Bytes of all texts of variable length in a data set at most.
+/// Maximum total bytes of the variable-length strings of a data set.
 const MAX_TEXT: usize = 1 << 20;
 
-/// An open file; names are those in the group `Header`, unless they begin with `Data/`.
+/// Open HDF5 file. Names refer to the group `Header`, unless they begin with `Data/`.
 pub(super) struct Fields<'a> {
     path: &'a Path,
     file: File,
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         dataset.shape().map_err(|error| self.fault(&path, error.to_string()))
     }
 
-    /// Fails for a data set of which a part lies beyond the file's end; one that is missing does not.
+    /// Fails if part of a data set lies beyond the file's end; accepts a missing data set.
     ///
     /// # Errors
     /// [`Error::Format`] naming it.
@@ -78,7 +78,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A data set that lies in one piece inside the file and has at most so many elements.
+    /// Returns a data set that is contiguous, inside the file and has at most `most` elements, with its path and its
+    /// number of elements.
     fn small(&self, name: &str, most: u64) -> Result<(String, Dataset, u64)> {
         let (path, dataset) = self.dataset(name)?;
         let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
@@ -103,7 +104,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// All numbers of a small data set.
+    /// Reads all numbers of a small data set.
     pub(super) fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
         let (path, dataset, elements) = self.small(name, most)?;
         self.check_numbers(&path, &dataset)?;
@@ -115,7 +116,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The element of one row, or the only element.
+    /// Reads the element of one row, or the only element.
     pub(super) fn row(&self, name: &str, row: u64) -> Result<f64> {
         let (path, dataset, elements) = self.small(name, u64::MAX)?;
         self.check_numbers(&path, &dataset)?;
@@ -143,12 +144,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A single number.
+    /// Reads a single number.
     pub(super) fn number(&self, name: &str) -> Result<f64> {
         self.row(name, 0)
     }
 
-    /// A count.
+    /// Reads a count.
     pub(super) fn count(&self, name: &str) -> Result<u64> {
         let number = self.number(name)?;
         if number.fract() != 0.0 || !(0.0..9e15).contains(&number) {
@@ -158,7 +159,7 @@ impl<'a> Fields<'a> {
         Ok(number as u64)
     }
 
-    /// All texts of a small data set.
+    /// Reads all strings of a small data set.
     pub(super) fn texts(&self, name: &str, most: u64) -> Result<Vec<String>> {
         let (path, dataset, _) = self.small(name, most)?;
         let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
@@ -174,12 +175,12 @@ impl<'a> Fields<'a> {
         Ok(texts.iter().map(|text| text.trim_end_matches('\0').trim().to_string()).collect())
     }
 
-    /// A single text, empty when it is missing or none.
+    /// Reads a single string; empty if it is missing or not a string.
     pub(super) fn text_or_empty(&self, name: &str) -> String {
         self.texts(name, 1).ok().and_then(|texts| texts.into_iter().next()).unwrap_or_default()
     }
 
-    /// The first group inside a group, in order of their names.
+    /// Returns the first child group of a group, by name.
     pub(super) fn first_group(&self, name: &str) -> Option<String> {
         let mut names = self.file.group(&format!("Header/{name}")).ok()?.groups().ok()?;
         names.sort();

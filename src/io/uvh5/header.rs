@@ -1,55 +1,55 @@
-//! What a UVH5 file says of its visibilities.
+//! Metadata of a UVH5 file.
 //!
 //! Invariant: a header that was checked names only antennas that it has, and all its numbers are finite.
 
 use crate::error::{Error, Result};
 use crate::units::{MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ};
 
-/// The largest antenna number that pyuvdata can turn into a baseline number.
+/// Largest antenna number that pyuvdata can convert to a baseline number.
 const MAX_ANTENNA_NUMBER: i64 = 2_147_483_647;
 
-/// What is known of an observation before its first integration.
+/// Observation metadata known before the first integration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Name of the telescope.
     pub telescope: String,
     /// Name of the instrument (the receiver and correlator).
     pub instrument: String,
-    /// Where the array's reference point lies on the WGS84 ellipsoid.
+    /// Reference point of the array on the WGS84 ellipsoid.
     pub location: Location,
     /// The antennas.
     pub antennas: Vec<Antenna>,
-    /// How the antennas are mounted.
+    /// Mount of the antennas.
     pub mount: Mount,
     /// Centre of each channel on the sky, in Hz.
     pub frequencies_hz: Vec<f64>,
     /// Width of a channel in Hz, positive.
     pub channel_width_hz: f64,
-    /// What the polarizations are.
+    /// Feeds, which define the polarization pairs.
     pub feeds: Feeds,
-    /// Angle of the receptor X from north through east, in degrees: 90 for an X that points east. Y lies 90
-    /// degrees below it.
+    /// Angle of the receptor X from north through east, in degrees: 90 for an X that points east. Y is 90 degrees
+    /// less.
     pub feed_angle_deg: f64,
-    /// Where the visibilities' phases are zero.
+    /// Phase centre of the visibilities.
     pub phase_centre: PhaseCentre,
-    /// Baselines in the order of [`Integration::sums`](super::Integration::sums): antennas (i, j) as places
-    /// in `antennas`, i >= j.
+    /// Baselines in the order of [`Integration::sums`](super::Integration::sums): pairs (i, j) of indices into
+    /// `antennas`, i >= j.
     pub baselines: Vec<(usize, usize)>,
     /// Length of one integration in seconds.
     pub integration_s: f64,
-    /// The most integrations that will be written.
+    /// Maximum number of integrations.
     pub integrations: usize,
     /// UT1 - UTC in seconds.
     pub dut1_s: f64,
-    /// The day to which sidereal time is referred, when known.
+    /// Day to which sidereal time refers, when known.
     pub reference_day: Option<ReferenceDay>,
-    /// How the visibilities came about: one line or more.
+    /// Processing history: one line or more.
     pub history: String,
-    /// Further keywords, by name.
+    /// Additional keywords, by name.
     pub keywords: Vec<(String, Keyword)>,
 }
 
-/// A place on the WGS84 ellipsoid.
+/// Position on the WGS84 ellipsoid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
     /// East longitude in degrees.
@@ -65,15 +65,15 @@ pub struct Location {
 pub struct Antenna {
     /// Its name.
     pub name: String,
-    /// Its number, unlike any other's.
+    /// Unique antenna number.
     pub number: i64,
-    /// From the array's reference point to the antenna along the axes of the ITRF, in metres.
+    /// Vector from the array's reference point to the antenna along the ITRF axes, in metres.
     pub itrf_offset_m: [f64; 3],
-    /// Diameter in metres, when known; written when all are.
+    /// Diameter in metres, when known; written only if all antennas have one.
     pub diameter_m: Option<f64>,
 }
 
-/// How antennas are mounted.
+/// Antenna mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mount {
     /// Azimuth and elevation.
@@ -91,7 +91,7 @@ pub enum Mount {
 }
 
 impl Mount {
-    /// pyuvdata's word for it.
+    /// Returns pyuvdata's name of the mount.
     pub fn name(self) -> &'static str {
         match self {
             Self::AltAz => "alt-az",
@@ -107,9 +107,9 @@ impl Mount {
 /// One receptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feed {
-    /// Linear, the first.
+    /// First linear receptor.
     X,
-    /// Linear, the second.
+    /// Second linear receptor.
     Y,
     /// Right circular.
     R,
@@ -118,7 +118,7 @@ pub enum Feed {
 }
 
 impl Feed {
-    /// pyuvdata's letter for it.
+    /// Returns pyuvdata's letter of the feed.
     pub fn letter(self) -> &'static str {
         match self {
             Self::X => "x",
@@ -128,29 +128,29 @@ impl Feed {
         }
     }
 
-    /// Where the receptor points, in degrees from north through east.
+    /// Returns the receptor's angle in degrees from north through east.
     pub(super) fn angle_deg(self, header: &Header) -> f64 {
         match self {
             Self::Y => header.feed_angle_deg - 90.0,
-            // Both circular feeds have the angle of the receptors that they were made of.
+            // Both circular feeds have the angle of the linear receptors they derive from.
             Self::X | Self::R | Self::L => header.feed_angle_deg,
         }
     }
 }
 
-/// What the polarizations are.
+/// Feeds of every antenna.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feeds {
     /// X and Y: pairs XX, XY, YX, YY.
     Linear,
     /// R and L: pairs RR, RL, LR, LL.
     Circular,
-    /// One feed only: one pair.
+    /// A single feed: one pair.
     One(Feed),
 }
 
 impl Feeds {
-    /// The feeds of each antenna.
+    /// Returns the feeds of each antenna.
     pub fn feeds(self) -> &'static [Feed] {
         match self {
             Self::Linear => &[Feed::X, Feed::Y],
@@ -162,12 +162,12 @@ impl Feeds {
         }
     }
 
-    /// Polarization pairs: 1 or 4.
+    /// Returns the number of polarization pairs: 1 or 4.
     pub fn pairs(self) -> usize {
         self.feeds().len().pow(2)
     }
 
-    /// UVH5's numbers for the pairs, in the file's order: XX, YY, XY, YX (RR, LL, RL, LR).
+    /// Returns UVH5's numbers of the pairs, in the file's order: XX, YY, XY, YX (RR, LL, RL, LR).
     pub fn polarization_numbers(self) -> &'static [i32] {
         match self {
             Self::Linear => &[-5, -6, -7, -8],
@@ -180,10 +180,10 @@ impl Feeds {
     }
 }
 
-/// Where the visibilities' phases are zero.
+/// Phase centre of the visibilities.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhaseCentre {
-    /// A source that was tracked, ICRS (J2000).
+    /// A tracked source, ICRS (J2000).
     Sidereal {
         /// Its name.
         name: String,
@@ -192,23 +192,23 @@ pub enum PhaseCentre {
         /// Declination in degrees.
         dec_deg: f64,
     },
-    /// Nothing was tracked: no delays were taken away, and u, v, w are east, north, up.
+    /// No tracking: no delays are removed, and u, v, w are east, north, up.
     Drift {
-        /// The name that the pointing goes by.
+        /// Name of the pointing.
         name: String,
     },
 }
 
-/// The day to which sidereal time is referred.
+/// Day to which sidereal time refers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceDay {
     /// The date, year-month-day.
     pub date: String,
-    /// Greenwich's apparent sidereal time at the beginning of that day, in degrees.
+    /// Greenwich apparent sidereal time at the start of that day, in degrees.
     pub gst0_deg: f64,
 }
 
-/// The value of a further keyword.
+/// Value of an additional keyword.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keyword {
     /// Text.
@@ -220,17 +220,17 @@ pub enum Keyword {
 }
 
 impl Header {
-    /// Number of channels.
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.frequencies_hz.len()
     }
 
-    /// Polarization pairs: 1 or 4.
+    /// Returns the number of polarization pairs: 1 or 4.
     pub fn pairs(&self) -> usize {
         self.feeds.pairs()
     }
 
-    /// Antennas that some baseline names.
+    /// Counts the antennas that appear in a baseline.
     pub fn antennas_used(&self) -> usize {
         let mut used = vec![false; self.antennas.len()];
         for &(i, j) in &self.baselines {
@@ -240,10 +240,10 @@ impl Header {
         used.iter().filter(|used| **used).count()
     }
 
-    /// Checks every rule.
+    /// Checks all constraints on the header.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming what breaks which rule.
+    /// [`Error::Parameter`] naming the field and the violated constraint.
     pub fn check(&self) -> Result<()> {
         self.check_antennas()?;
         self.check_baselines()?;

@@ -1,10 +1,10 @@
-//! UVH5: visibilities as pyuvdata reads them, in HDF5.
+//! UVH5 files: visibilities in HDF5, as pyuvdata reads them.
 //!
 //! Invariant: a file is under its name only when it is whole; memory does not grow with its length.
 //!
 //! # Source
-//! The UVH5 memo, version 1.2, and pyuvdata 3.2.8 as the arbiter of it; docs/design/uvh5.md has what was
-//! settled by experiment.
+//! The UVH5 memo, version 1.2, as pyuvdata 3.2.8 interprets it; docs/design/uvh5.md records the conventions found by
+//! experiment.
 
 mod contents;
 mod fields;

@@ -1,10 +1,10 @@
-//! The data sets that have a row for each baseline of each integration, and how a baseline becomes a row.
+//! Data sets with one row per baseline and integration, and the mapping of a baseline to a row.
 
 use num_complex::Complex;
 
 use super::header::{Antenna, Header};
 
-/// A data set with one row for each baseline of each integration.
+/// A data set with one row per baseline and integration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
     Time,
@@ -30,7 +30,7 @@ pub(super) enum Element {
     F64,
     /// Two f32, `r` and `i`.
     Complex,
-    /// As h5py writes a bool.
+    /// A boolean enum, as h5py writes it.
     Bool,
 }
 
@@ -45,7 +45,7 @@ impl Element {
 }
 
 impl Rows {
-    /// All of them, in the order in which they lie in the file.
+    /// All data sets, in file order.
     pub(super) const ALL: [Self; 13] = [
         Self::Time,
         Self::SiderealTime,
@@ -62,7 +62,7 @@ impl Rows {
         Self::Flags,
     ];
 
-    /// Its name in its group.
+    /// Returns its name in its group.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Time => "time_array",
@@ -81,17 +81,17 @@ impl Rows {
         }
     }
 
-    /// Whether it stands in the group `Data`, not in `Header`.
+    /// Returns whether it is in the group `Data` instead of `Header`.
     pub(super) fn is_data(self) -> bool {
         matches!(self, Self::Visibilities | Self::Samples | Self::Flags)
     }
 
-    /// Its path in the file.
+    /// Returns its path in the file.
     pub(super) fn path(self) -> String {
         format!("{}/{}", if self.is_data() { "Data" } else { "Header" }, self.name())
     }
 
-    /// Its axes, rows included.
+    /// Returns its number of axes, the row axis included.
     pub(super) fn rank(self) -> usize {
         match self {
             Self::Uvw => 2,
@@ -110,7 +110,7 @@ impl Rows {
         }
     }
 
-    /// The lengths of its axes after the first.
+    /// Returns the lengths of its axes after the row axis.
     pub(super) fn row_axes(self, header: &Header) -> Vec<u64> {
         match self {
             Self::Uvw => vec![3],
@@ -119,29 +119,29 @@ impl Rows {
         }
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row.
     pub(super) fn row_bytes(self, header: &Header) -> u64 {
         self.row_axes(header).iter().product::<u64>() * self.element().bytes() as u64
     }
 }
 
-/// A baseline as the file has it: the antenna of the lower number first.
+/// A baseline as stored: the antenna with the lower number first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) antenna_1: usize,
     pub(super) antenna_2: usize,
     pub(super) number_1: i32,
     pub(super) number_2: i32,
-    /// The pairs of `V_ij` in the order XX, YY, XY, YX of the file.
+    /// Indices of the pairs of `V_ij` in the file's order XX, YY, XY, YX.
     pairs: [usize; 4],
     conjugate: bool,
 }
 
 impl Row {
-    /// Baseline (i, j) of checked antennas.
+    /// Maps baseline (i, j) of checked antennas to its row.
     ///
-    /// The file has `<conj(x_1) x_2>`. With j first that is `V_ij`, and its XY is `conj(X_j) Y_i`: our YX.
-    /// With i first it is the conjugate, and its XY is `conj(X_i) Y_j`: our XY.
+    /// The file stores `<conj(x_1) x_2>`. With j first that is `V_ij`, and its XY is `conj(X_j) Y_i`: our YX. With i
+    /// first it is the conjugate, and its XY is `conj(X_i) Y_j`: our XY.
     pub(super) fn new(antennas: &[Antenna], (i, j): (usize, usize)) -> Self {
         let conjugate = antennas[i].number < antennas[j].number;
         let (first, second) = if conjugate { (i, j) } else { (j, i) };
@@ -149,7 +149,7 @@ impl Row {
         Self {
             antenna_1: first,
             antenna_2: second,
-            // Headers are checked: numbers lie within 0 to 2^31 - 1.
+            // `Header::check` has bounded the numbers to 0 to 2^31 - 1.
             number_1: antennas[first].number as i32,
             number_2: antennas[second].number as i32,
             pairs,
@@ -157,16 +157,15 @@ impl Row {
         }
     }
 
-    /// Appends the means of one channel: sums of all pairs over a count of valid samples.
+    /// Appends the means of one channel: the sums of all pairs divided by the count of valid samples.
     pub(super) fn visibilities(&self, sums: &[Complex<f64>], count: u64, bytes: &mut Vec<u8>) {
         let scale = if count == 0 { 0.0 } else { 1.0 / count as f64 };
         let is_power = self.antenna_1 == self.antenna_2;
         for (place, pair) in self.pairs.iter().take(sums.len()).enumerate() {
-            // A scale of 0 does not turn an infinite sum into 0.
+            // Scaling by 0 would not turn an infinite sum into 0.
             let sum = if count == 0 { Complex::default() } else { sums[*pair] };
             let mean = if self.conjugate { sum.conj() } else { sum } * scale;
-            // The first two pairs of an antenna with itself are powers: without an imaginary part,
-            // whatever rounding left there.
+            // The two parallel pairs of an autocorrelation are powers: drop the imaginary rounding residue.
             let imaginary = if is_power && place < 2 { 0.0 } else { mean.im };
             bytes.extend_from_slice(&(mean.re as f32).to_le_bytes());
             bytes.extend_from_slice(&(imaginary as f32).to_le_bytes());

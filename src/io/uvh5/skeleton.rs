@@ -1,5 +1,5 @@
-//! The file but for its rows: hdf5-pure writes it with one element in place of them, and each data set
-//! is then given its length and address.
+//! File without its rows: hdf5-pure writes each row data set with one placeholder element; `finish` then patches in
+//! its length and address.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use super::rows::{Element, Rows};
 use crate::error::{Error, Result};
 use crate::io::hdf5_patch::{Place, patch};
 
-/// What hdf5-pure's builders give.
+/// Result of hdf5-pure's builders.
 pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;
 
-/// Rows begin at multiples of this many bytes.
+/// Alignment of each row data set, in bytes.
 const ALIGNMENT: u64 = 4096;
 
-/// Counts that are known at the end.
+/// Counts known only at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) integrations: usize,
@@ -34,17 +34,17 @@ impl Counts {
     }
 }
 
-/// Where everything lies in the file.
+/// File layout.
 #[derive(Clone, Debug)]
 pub(super) struct Skeleton {
     reserved: u64,
-    /// Address of the first row, and bytes of a row, for each of [`Rows::ALL`].
+    /// Address of the first row and bytes per row, for each of [`Rows::ALL`].
     places: Vec<(u64, u64)>,
 }
 
 impl Skeleton {
     pub(super) fn new(path: &Path, header: &Header) -> Result<Self> {
-        // Its length does not depend on the counts.
+        // The header length does not depend on the counts.
         let reserved = build(path, header, Counts::new(header, 1))?.len() as u64;
         let mut end = reserved;
         let mut places = Vec::new();
@@ -65,18 +65,18 @@ impl Skeleton {
         Ok(Self { reserved, places })
     }
 
-    /// Where a row lies.
+    /// Returns the file offset of a row.
     pub(super) fn offset(&self, which: Rows, row: u64) -> u64 {
         let (start, row_bytes) = self.places[which as usize];
         start + row * row_bytes
     }
 
-    /// Bytes of the file with so many rows.
+    /// Returns the length of a file with `rows` rows.
     pub(super) fn end(&self, rows: u64) -> u64 {
         self.places.last().map_or(self.reserved, |(start, row_bytes)| start + rows * row_bytes)
     }
 
-    /// The file's start, naming the rows that were written.
+    /// Returns the start of the file, with the counts of the rows written.
     pub(super) fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
         let mut bytes = build(path, header, counts)?;
         let stand_ins = stand_ins(&bytes).map_err(|error| fault(path, &error))?;
@@ -98,12 +98,12 @@ impl Skeleton {
     }
 }
 
-/// Where hdf5-pure put the one element that each of [`Rows::ALL`] has as yet.
+/// Finds the addresses of the placeholder elements that hdf5-pure wrote for [`Rows::ALL`].
 fn stand_ins(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
     let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
     let find = |rows: Rows| {
         let layout = file.dataset(&rows.path())?.layout()?;
-        // None has the address 0, where the superblock lies.
+        // Address 0 is the superblock's, so it marks a data set without a contiguous address.
         let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
         Ok(address.unwrap_or(0))
     };
@@ -132,7 +132,7 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     Ok(builder)
 }
 
-/// Adds a data set that has one element as yet.
+/// Adds a row data set with one placeholder element.
 pub(super) fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
     let zeros = vec![0; rows.element().bytes()];
     group

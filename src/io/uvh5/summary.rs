@@ -1,4 +1,4 @@
-//! What a UVH5 file says of itself, without its visibilities.
+//! Summary of a UVH5 file, without its visibilities.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,53 +9,53 @@ use super::header::Location;
 use crate::error::Result;
 use crate::units::{Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ, SECONDS_PER_DAY};
 
-/// Lines that a table of antennas or polarizations may have.
+/// Maximum number of entries in a table of antennas or polarizations.
 const MAX_LINES: u64 = 1 << 20;
 
-/// Rows of which all times are read; of longer files the first and the last alone.
+/// Maximum number of rows whose times are all read; for longer files only the first and last row are read.
 const MAX_ROWS: u64 = 1 << 22;
 
-/// Version from which files count their baselines rightly.
+/// First version in which files store the correct number of baselines.
 const COUNTS_BASELINES: f64 = 1.2;
 
-/// Integrations that differ by less than this part of one are equally long.
+/// Relative difference below which two integration lengths are equal.
 const ALIKE: f64 = 1e-6;
 
-/// Julian dates of about a million years round today.
+/// Accepted Julian dates: about a million years around today.
 const DATES: std::ops::Range<f64> = 0.0..4e8;
 
-/// What a file of visibilities says of itself.
+/// Summary of a file of visibilities.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The file.
     pub path: PathBuf,
-    /// The format's version, empty in files older than it.
+    /// UVH5 version; empty in files that predate the version field.
     pub version: String,
     /// Name of the telescope, empty when unknown.
     pub telescope: String,
     /// Name of the instrument, empty when unknown.
     pub instrument: String,
-    /// Where the array's reference point lies.
+    /// Reference point of the array.
     pub location: Location,
     /// Names of all antennas of the telescope.
     pub antennas: Vec<String>,
-    /// Antennas that have data.
+    /// Number of antennas with data.
     pub antennas_used: u64,
-    /// Baselines, autocorrelations among them.
+    /// Number of baselines, autocorrelations included.
     pub baselines: u64,
-    /// Integrations.
+    /// Number of integrations.
     pub integrations: u64,
-    /// Rows: baselines of all integrations.
+    /// Number of rows: baselines of all integrations.
     pub rows: u64,
     /// Centre of each channel in Hz.
     pub frequencies_hz: Vec<f64>,
-    /// Width of a channel in Hz; of the first, where they differ.
+    /// Width of the first channel in Hz.
     pub channel_width_hz: f64,
-    /// AIPS's numbers of the polarizations.
+    /// AIPS polarization numbers.
     pub polarizations: Vec<i64>,
     /// Length of the first row's integration in seconds.
     pub integration_s: f64,
-    /// Length of the shortest and of the longest; they differ where short baselines were averaged for longer.
+    /// Shortest and longest integration in seconds; they differ under baseline-dependent averaging.
     pub integration_range_s: (f64, f64),
     /// Middle of the first integration.
     pub first: Epoch,
@@ -63,14 +63,14 @@ pub struct Summary {
     pub last: Epoch,
     /// Seconds from the first integration's start to the last one's end.
     pub duration_s: f64,
-    /// The first source of the catalogue, when there is one.
+    /// First source of the phase-centre catalogue, if any.
     pub source: Option<Source>,
     /// The visibilities' unit, empty when unknown.
     pub units: String,
 }
 
 impl Summary {
-    /// Returns whether integrations differ in length, as where short baselines were averaged for longer.
+    /// Returns whether integrations differ in length, as under baseline-dependent averaging.
     pub fn is_averaged_by_baseline(&self) -> bool {
         let (shortest, longest) = self.integration_range_s;
         longest - shortest > ALIKE * longest
@@ -82,29 +82,29 @@ impl Summary {
     }
 }
 
-/// A source of the catalogue.
+/// A source of the phase-centre catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// Its name.
     pub name: String,
-    /// What kind it is: `sidereal`, `unprojected`, ...
+    /// Catalogue type: `sidereal`, `unprojected`, ...
     pub kind: String,
-    /// Longitude (right ascension) and latitude (declination) in degrees, of a sidereal one.
+    /// Longitude (right ascension) and latitude (declination) in degrees, of a sidereal source.
     pub place_deg: Option<(f64, f64)>,
 }
 
-/// Whether a file is HDF5 and has visibilities as UVH5 has them.
+/// Returns whether a file is HDF5 with the UVH5 visibility data set.
 pub fn is_uvh5(path: &Path) -> bool {
     hdf5_pure::is_hdf5(path).unwrap_or(false)
         && hdf5_pure::File::open_streaming(path)
             .is_ok_and(|file| file.dataset("Data/visdata").is_ok())
 }
 
-/// Reads what a UVH5 file says of itself.
+/// Reads the metadata of a UVH5 file.
 ///
 /// # Errors
-/// [`crate::Error::Io`]; [`crate::Error::Format`] naming the data set that is missing, contradicts another or
-/// lies beyond the file's end.
+/// [`crate::Error::Io`]; [`crate::Error::Format`] naming the data set that is missing, contradicts another or lies
+/// beyond the file's end.
 pub fn summary(path: &Path) -> Result<Summary> {
     let fields = Fields::open(path)?;
     let visibilities = fields.shape("Data/visdata")?;
@@ -174,7 +174,7 @@ fn whole(numbers: &[f64]) -> Vec<i64> {
     numbers.iter().map(|number| *number as i64).collect()
 }
 
-/// Integration times of rows.
+/// Times of the rows.
 struct Times {
     lengths_s: (f64, f64),
     first: Epoch,
@@ -183,7 +183,7 @@ struct Times {
 }
 
 impl Times {
-    /// Reads all rows' times, which need not be in order; of very long files those of the first and the last row.
+    /// Reads the times of all rows, in any order; beyond [`MAX_ROWS`] only those of the first and last row.
     fn read(fields: &Fields<'_>, rows: u64) -> Result<Self> {
         let last = rows.checked_sub(1).ok_or_else(|| fields.fault("Header/Nblts", "no rows"))?;
         let all = |name: &str| match rows <= MAX_ROWS {
@@ -215,7 +215,7 @@ impl Times {
     }
 }
 
-/// The baselines that have rows. Before version 1.2 a file's own count may be wrong.
+/// Returns the number of baselines with rows; before version 1.2 the stored count may be wrong.
 fn baselines(fields: &Fields<'_>, rows: u64, version: &str) -> Result<u64> {
     let told = fields.count("Nbls")?;
     let is_right = version.parse::<f64>().is_ok_and(|version| version >= COUNTS_BASELINES);
@@ -237,7 +237,7 @@ fn date(fields: &Fields<'_>, julian: f64) -> Result<Epoch> {
     Ok(Epoch::new(day as i64, (julian - MJD_ZERO - day) * SECONDS_PER_DAY))
 }
 
-/// The catalogue's first entry.
+/// Reads the first catalogue entry.
 fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
     let Some(entry) = fields.first_group("phase_center_catalog") else { return Ok(only(fields)) };
     let field = |name: &str| format!("{entry}/{name}");
@@ -250,14 +250,14 @@ fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
         _ => None,
     };
     let name = match fields.text_or_empty(&field("cat_name")) {
-        // At first entries were called by the source's name.
+        // Early files used the source's name as the entry's name.
         none if none.is_empty() => entry.rsplit('/').next().unwrap_or_default().to_string(),
         name => name,
     };
     Ok(Some(Source { name, kind, place_deg }))
 }
 
-/// The one source of a file older than version 1.1, which has no catalogue.
+/// Reads the single source of a file older than version 1.1, which has no catalogue.
 fn only(fields: &Fields<'_>) -> Option<Source> {
     let name = fields.text_or_empty("object_name");
     let place = || {

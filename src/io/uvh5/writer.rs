@@ -1,4 +1,4 @@
-//! Writes visibilities, one integration at a time.
+//! Writer of visibilities, one integration at a time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,21 +14,20 @@ use crate::io::atomic::AtomicFile;
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use crate::view::check_length;
 
-/// Bytes of visibilities that are brought into the file's order together.
+/// Bytes of visibilities reordered per batch.
 const BATCH_BYTES: usize = 1 << 22;
 
-/// Time after which the integrations that were written are named in the file.
+/// Interval between updates of the counts at the file's start.
 const NAMED_EVERY: Duration = Duration::from_secs(1);
 
-/// Where the array looked in the middle of an integration, in the apparent coordinates of that moment.
+/// Phase centre at the middle of an integration, in apparent coordinates of that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pointing {
-    /// Apparent right ascension of the phase centre in degrees; of a drift scan, the sidereal time.
+    /// Apparent right ascension of the phase centre in degrees; for a drift scan, the sidereal time.
     pub ra_deg: f64,
-    /// Apparent declination in degrees; of a drift scan, the latitude.
+    /// Apparent declination in degrees; for a drift scan, the latitude.
     pub dec_deg: f64,
-    /// Position angle of the catalogue frame's north from the apparent north, in degrees; of a drift scan,
-    /// 0.
+    /// Position angle of the catalogue frame's north from apparent north, in degrees; 0 for a drift scan.
     pub frame_angle_deg: f64,
 }
 
@@ -44,36 +43,36 @@ pub struct Pointing {
 /// LR, LL), or the one pair of a single feed.
 #[derive(Clone, Copy, Debug)]
 pub struct Integration<'a> {
-    /// Its middle.
+    /// Middle of the integration.
     pub centre: Epoch,
-    /// Seconds of that UTC day: 86400, or 86401 where a leap second ends it.
+    /// Length of that UTC day in seconds: 86400, or 86401 if it ends with a leap second.
     pub day_s: f64,
-    /// Local apparent sidereal time at its middle, in degrees.
+    /// Local apparent sidereal time at the middle, in degrees.
     pub lst_deg: f64,
-    /// The phase centre at its middle.
+    /// Phase centre at the middle.
     pub pointing: Pointing,
-    /// u, v, w of each antenna at its middle, from any common origin, v towards the catalogue frame's north
-    /// (not that of date); of a drift scan east, north, up.
+    /// u, v, w of each antenna at the middle, from any common origin. v points to the catalogue frame's north (not to
+    /// the north of date). East, north, up for a drift scan.
     pub uvw_m: &'a [[f64; 3]],
     /// Sums over valid samples.
     pub sums: &'a [Complex<f64>],
-    /// How many samples were valid.
+    /// Number of valid samples.
     pub counts: &'a [u64],
-    /// How many there are when all are valid.
+    /// Number of samples in a fully valid integration.
     pub full_count: u64,
 }
 
 impl Integration<'_> {
-    /// The Julian date of its middle, UTC; a day with a leap second is as long as others are.
+    /// Computes the UTC Julian date of the middle; a day with a leap second still has length 1.
     fn julian_date(&self) -> f64 {
         MJD_ZERO + self.centre.day as f64 + self.centre.seconds / self.day_s
     }
 }
 
-/// Fails for a name that readers take for that of a Measurement Set: one that ends in `.ms`.
+/// Rejects a name that readers take for a Measurement Set: one that ends in `.ms`.
 ///
 /// # Errors
-/// [`Error::Parameter`], with the way to a Measurement Set.
+/// [`Error::Parameter`], with instructions for making a Measurement Set.
 pub fn check_name(path: &Path) -> Result<()> {
     let extension = path.extension().unwrap_or_default();
     if !extension.eq_ignore_ascii_case("ms") {
@@ -81,7 +80,7 @@ pub fn check_name(path: &Path) -> Result<()> {
     }
     let to = path.to_string_lossy();
     let from = path.with_extension("uvh5");
-    // A drift scan has to be phased for a Measurement Set; what is phased stays as it is.
+    // pyuvdata must phase a drift scan for a Measurement Set; phased data are unchanged.
     let call = format!("write_ms(\"{to}\", force_phase=True)");
     let lines = crate::io::foreign::converted(&from.to_string_lossy(), &call);
     let rule = format!(
@@ -91,16 +90,16 @@ pub fn check_name(path: &Path) -> Result<()> {
     Err(Error::parameter("--output", to, rule))
 }
 
-/// A UVH5 file in the making.
+/// Unfinished UVH5 file.
 ///
-/// `visdata` is the sum over the valid count, `nsamples` the valid count over the full one, and `flags` is
-/// set where it is 0. Of a baseline, `ant_1` is the antenna with the lower number; `visdata` is
-/// `<conj(x_1) x_2>`, `uvw_array` the second antenna's less the first's, and polarization XY is X of
-/// `ant_1` with Y of `ant_2`.
+/// `visdata` is the sum divided by the valid count, `nsamples` the valid count divided by the full count; `flags` is
+/// set where the valid count is 0. In a baseline, `ant_1` is the antenna with the lower number; `visdata` is
+/// `<conj(x_1) x_2>`, `uvw_array` the second antenna's less the first's, and polarization XY is X of `ant_1` with Y
+/// of `ant_2`.
 ///
-/// Rows go to their final place as they come, so memory does not depend on how many there are. The file's start, which
-/// names them, is there from the beginning: a file can be finished on a full disk, and that of a killed run is whole but
-/// for its last second. Dropped before [`finish`](Self::finish), nothing is left behind.
+/// Each integration's rows are written at their final offset, so memory does not grow with the file. The file's start
+/// holds the counts and exists from the beginning: a file can be finished on a full disk, and the partial file of a
+/// killed run is valid up to its last second. Dropping the writer before [`finish`](Self::finish) removes the file.
 #[derive(Debug)]
 pub struct Writer {
     header: Header,
@@ -108,18 +107,18 @@ pub struct Writer {
     skeleton: Skeleton,
     rows: Vec<Row>,
     written: usize,
-    /// The last integration's Julian date.
+    /// Julian date of the last integration.
     last: Option<f64>,
-    /// When the file's start was last written.
+    /// Time of the last update of the file's start.
     named: Instant,
 }
 
 impl Writer {
-    /// Starts a file; an existing one is replaced at the end.
+    /// Creates a file; `finish` replaces an existing one.
     ///
     /// # Errors
-    /// As [`Header::check`], [`check_name`] and [`AtomicFile::create`]; [`Error::Parameter`] when the visibilities are
-    /// more than a file can hold.
+    /// As [`Header::check`], [`check_name`] and [`AtomicFile::create`]; [`Error::Parameter`] if the visibilities
+    /// exceed the largest file.
     pub fn create(path: &Path, header: Header) -> Result<Self> {
         check_name(path)?;
         header.check()?;
@@ -132,7 +131,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes the file's start, which names the integrations written so far.
+    /// Writes the file's start with the count of the integrations written so far.
     fn name_rows(&mut self) -> Result<()> {
         let counts = Counts::new(&self.header, self.written);
         let start = self.skeleton.finish(self.file.path(), &self.header, counts)?;
@@ -140,17 +139,17 @@ impl Writer {
         self.file.put_at(0, &start)
     }
 
-    /// What was asked for.
+    /// Returns the header given to [`create`](Self::create).
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Integrations written so far.
+    /// Returns the number of integrations written so far.
     pub fn integrations(&self) -> usize {
         self.written
     }
 
-    /// Bytes of the file with the integrations written so far.
+    /// Returns the file's length in bytes with the integrations written so far.
     pub fn bytes(&self) -> u64 {
         self.skeleton.end(Counts::new(&self.header, self.written).rows)
     }
@@ -158,9 +157,8 @@ impl Writer {
     /// Appends an integration.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a buffer's length differs from the header's; [`Error::Parameter`] for more
-    /// integrations than the header announced, one that is not later than the last, or numbers that are
-    /// not finite; [`Error::Io`].
+    /// [`Error::Shape`] if a buffer's length contradicts the header; [`Error::Parameter`] for more integrations than
+    /// the header announced, one that is not later than the last, or numbers that are not finite; [`Error::Io`].
     pub fn write(&mut self, integration: Integration<'_>) -> Result<()> {
         self.check(&integration)?;
         self.write_times(&integration)?;
@@ -173,10 +171,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the whole file under its name.
+    /// Writes the final counts and renames the file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when nothing was written; [`Error::Io`].
+    /// [`Error::Parameter`] if no integration was written; [`Error::Io`].
     pub fn finish(mut self) -> Result<()> {
         if self.written == 0 {
             let rule = "a file of visibilities has at least one";
@@ -224,7 +222,7 @@ impl Writer {
         }
     }
 
-    /// All that is the same for every channel.
+    /// Writes the data sets without a channel axis.
     fn write_times(&mut self, integration: &Integration<'_>) -> Result<()> {
         let pointing = integration.pointing;
         let same = [
@@ -281,7 +279,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes rows of one data set of this integration, from baseline `start` on.
+    /// Writes consecutive rows of one data set of this integration, starting at baseline `start`.
     fn put(&mut self, which: Rows, start: usize, bytes: &[u8]) -> Result<()> {
         let row = (self.written * self.rows.len() + start) as u64;
         self.file.put_at(self.skeleton.offset(which, row), bytes)

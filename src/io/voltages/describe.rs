@@ -1,5 +1,4 @@
-//! What several formats share in describing their data: frequencies, what the reader was told, and
-//! the geometry of a filter bank.
+//! Header fields common to several formats: frequencies, reader options and filter bank geometry.
 
 use super::fields::Fields;
 use super::layout::Counts;
@@ -10,23 +9,23 @@ use crate::io::sexagesimal;
 use crate::units::HZ_PER_MHZ;
 use crate::voltage::VoltageEncoding;
 
-/// Seconds from sample to sample that are taken for real.
+/// Plausible sampling times, in seconds.
 pub(super) const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-15..=86_400.0;
 
-/// How far a channel's centre may lie from an even grid, in channel widths.
+/// Largest deviation of a channel's centre from an even grid, in channel widths.
 const GRID_TOLERANCE: f64 = 1e-3;
 
-/// The names under which a filter bank's geometry is written: channels, taps, window, oversampling.
+/// Keys of a filter bank's geometry: channels, taps, window, oversampling.
 const FILTER_KEYS: [&str; 4] = ["PFB_NCHN", "PFB_NTAP", "PFB_WIN", "PFB_OVER"];
 
-/// Centres of `channels` channels that fill a band; 0 where the band's middle is not known.
+/// Returns the centres of `channels` channels that fill a band; 0 if the band's middle is unknown.
 fn centres(middle_hz: Option<f64>, width_hz: f64, channels: usize) -> Vec<f64> {
     let Some(middle) = middle_hz else { return vec![0.0; channels] };
     let step = width_hz / channels as f64;
     (0..channels).map(|c| middle - 0.5 * width_hz + (c as f64 + 0.5) * step).collect()
 }
 
-/// Seconds from sample to sample: what the reader was told, or else what the header says.
+/// Returns the sampling time in seconds from the reader's options; `None` without a sampling rate.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a rate that is not positive and finite.
@@ -40,10 +39,10 @@ pub(super) fn sampling_time(options: &VoltageOptions) -> Result<Option<f64>> {
     Ok(Some(tsamp))
 }
 
-/// The band's middle that the reader was told.
+/// Returns the band's middle from the reader's options.
 ///
 /// # Errors
-/// [`Error::Parameter`] for one that is not finite.
+/// [`Error::Parameter`] if it is not finite.
 fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     match options.centre_hz {
         Some(hz) if !hz.is_finite() => {
@@ -53,25 +52,25 @@ fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     }
 }
 
-/// The keys under which headers of text say the same things.
+/// Keys of the common fields in text headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys {
-    /// The band's middle in MHz.
+    /// Middle of the band in MHz.
     pub(super) middle: &'static str,
-    /// The band's width in MHz, negative where channels descend and are lower sidebands.
+    /// Width of the band in MHz, negative if channels descend and are lower sidebands.
     pub(super) width: &'static str,
     /// The source's name.
     pub(super) source: &'static str,
     /// The telescope's name.
     pub(super) telescope: &'static str,
-    /// The basis of the feeds.
+    /// Basis of the feeds.
     pub(super) basis: &'static str,
 }
 
-/// What a header of text says of band, names, feeds and filter bank.
+/// Builds a voltage header from a text header: band, names, feeds and filter bank.
 ///
 /// # Errors
-/// [`Error::Format`] for a key that is no number; [`Error::Parameter`] as [`told_centre`].
+/// [`Error::Format`] for a value that is not a number; [`Error::Parameter`] as [`told_centre`].
 pub(super) fn header(
     fields: &Fields,
     keys: &Keys,
@@ -100,25 +99,25 @@ pub(super) fn header(
     })
 }
 
-/// The beam: `BEAM_ID` or `BEAM`, of `NBEAM` or `NBEAMS`.
+/// Parses the beam: `BEAM_ID` or `BEAM`, of `NBEAM` or `NBEAMS`.
 fn beam(fields: &Fields) -> Option<Beam> {
     let text = |keys: [&str; 2]| keys.into_iter().find_map(|key| fields.text(key));
     let of = text(["NBEAM", "NBEAMS"]).and_then(|of| of.trim().parse().ok());
     Beam::named(text(["BEAM_ID", "BEAM"]), of)
 }
 
-/// Right ascension in degrees, from text in hours.
+/// Parses a right ascension in hours; returns degrees.
 pub(super) fn ra_deg(text: &str) -> Option<f64> {
     let degrees = sexagesimal::parse(text)? * 15.0;
     (0.0..=360.0).contains(&degrees).then_some(degrees)
 }
 
-/// Declination in degrees, from text.
+/// Parses a declination; returns degrees.
 pub(super) fn dec_deg(text: &str) -> Option<f64> {
     sexagesimal::parse(text).filter(|degrees| degrees.abs() <= 90.0)
 }
 
-/// Whether a name of a feed's basis means circular (`CIRC`, `Circular`) or linear; `None` for another.
+/// Returns whether a feed basis is circular (`CIRC`, `Circular`) or linear; `None` for another name.
 fn circular(name: &str) -> Option<bool> {
     match name.get(..3)?.to_ascii_uppercase().as_str() {
         "CIR" => Some(true),
@@ -127,7 +126,7 @@ fn circular(name: &str) -> Option<bool> {
     }
 }
 
-/// The geometry of a filter bank as text, or `None` for text that is none.
+/// Parses the geometry of a filter bank; `None` if a field is missing or invalid.
 fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
     let [channels, taps, window, oversampling] = text;
     let count = |text: &str| text.parse().ok().filter(|count| *count > 0);
@@ -141,7 +140,7 @@ fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
     })
 }
 
-/// A filter bank's geometry under its four names.
+/// Formats a filter bank's geometry under its four keys.
 pub(super) fn filter_fields(filter: &FilterGeometry) -> [(&'static str, String); 4] {
     let (above, below) = filter.oversampling;
     let [channels, taps, window, oversampling] = FILTER_KEYS;
@@ -153,10 +152,11 @@ pub(super) fn filter_fields(filter: &FilterGeometry) -> [(&'static str, String);
     ]
 }
 
-/// The counts of a header that is to be written.
+/// Returns the counts of a header to be written.
 ///
 /// # Errors
-/// [`Error::Parameter`] for none of something, or more than 2 polarizations.
+/// [`Error::Parameter`] for no antenna, a number of polarizations other than 1 or 2, or a sampling time that is not
+/// positive.
 pub(super) fn counts(header: &VoltageHeader) -> Result<Counts> {
     let VoltageHeader { antennas, polarizations, .. } = *header;
     if antennas == 0 {
@@ -171,19 +171,19 @@ pub(super) fn counts(header: &VoltageHeader) -> Result<Counts> {
     Ok(Counts { antennas, channels: header.coarse_channels(), polarizations })
 }
 
-/// A band as a header that has one middle and one signed width says it.
+/// A band in the form of headers with one middle and one signed width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct EvenBand {
     /// Middle in Hz, when known.
     pub(super) middle_hz: Option<f64>,
-    /// Width in Hz, negative in a lower sideband, whose channels descend.
+    /// Width in Hz, negative for a lower sideband, whose channels descend.
     pub(super) width_hz: f64,
-    /// Whether the channels have to be written in the opposite of the order in which they are given.
+    /// Whether the writer must reverse the order of the channels.
     pub(super) reversed: bool,
 }
 
 impl EvenBand {
-    /// The band of a header that is to be written.
+    /// Computes the band of a header to be written.
     ///
     /// # Errors
     /// [`Error::Parameter`] for channels that are not evenly spaced.

@@ -1,4 +1,4 @@
-//! A header as keys and values, each with its place in the file: what readers take numbers from.
+//! Text header: keys and values, each with its offset in the file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 pub(super) struct Field {
     pub(super) key: String,
     pub(super) value: String,
-    /// The byte of the file at which it stands.
+    /// Byte offset in the file.
     pub(super) offset: u64,
 }
 
-/// A file's own header: keys and values as they stand there.
+/// Header of a file: keys and values as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     path: PathBuf,
@@ -23,22 +23,22 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// A header of so many bytes at a byte of a file.
+    /// Makes a header of `bytes` bytes at byte `offset` of a file.
     pub(super) fn new(path: &Path, offset: u64, bytes: u64, list: Vec<Field>) -> Self {
         Self { path: path.to_path_buf(), offset, bytes, list }
     }
 
-    /// The byte of the file at which the header begins.
+    /// Returns the byte offset of the header in the file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes of the header.
+    /// Returns the length of the header in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Every key and value, text without its quotes.
+    /// Iterates over keys and values; strings have no quotes.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.list.iter().map(|field| (field.key.as_str(), field.value.as_str()))
     }
@@ -47,15 +47,15 @@ impl Fields {
         self.list.iter().find(|field| field.key == key)
     }
 
-    /// The text behind a key, when it is there and not empty.
+    /// Returns a key's text, if it is present and not empty.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.field(key).map(|field| field.value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The number behind a key; writers put numbers into quotes too.
+    /// Returns a key's number. Quoted numbers are accepted, because some writers quote them.
     ///
     /// # Errors
-    /// [`Error::Format`] for what is no finite number.
+    /// [`Error::Format`] unless the value is a finite number.
     pub fn number(&self, key: &str) -> Result<Option<f64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         let number = text.replace(['D', 'd'], "E").parse::<f64>().ok();
@@ -64,16 +64,16 @@ impl Fields {
         number.map(Some).ok_or_else(|| self.fault(key, why()))
     }
 
-    /// The count behind a key.
+    /// Returns a key's count.
     ///
     /// # Errors
-    /// [`Error::Format`] for what is no whole number from 0 on.
+    /// [`Error::Format`] unless the value is a non-negative integer.
     pub fn count(&self, key: &str) -> Result<Option<u64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         if let Ok(count) = text.parse::<u64>() {
             return Ok(Some(count));
         }
-        // Some writers put counts down as 16384.0.
+        // Some writers format counts as 16384.0.
         let whole = |number: &f64| (0.0..2f64.powi(53)).contains(number) && number.fract() == 0.0;
         match self.number(key).ok().flatten().filter(whole) {
             Some(number) => Ok(Some(number as u64)),
@@ -81,7 +81,7 @@ impl Fields {
         }
     }
 
-    /// A count that has to be there and not be 0.
+    /// Returns a count that must be present and not 0.
     ///
     /// # Errors
     /// As [`Fields::count`].
@@ -93,7 +93,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong with a key's value, or with the lack of it.
+    /// Makes an error about a key's value or its absence.
     pub(super) fn fault(&self, key: &str, why: impl Into<String>) -> Error {
         let offset = self.field(key).map_or(self.offset, |field| field.offset);
         Error::format(&self.path, key, offset, why)

@@ -1,12 +1,12 @@
-//! Gaps that are too long to be believed: one damaged time makes a day of them.
+//! Limit on the length of filled gaps: a single damaged time can make a gap of a day.
 
-/// A gap of so many seconds is always filled.
+/// Gaps up to this many seconds are always filled.
 const ALWAYS_S: f64 = 60.0;
-/// And so is one of at most so many times the data before it.
+/// Gaps up to this multiple of the data before them are filled.
 const RATIO: f64 = 10.0;
 
-/// Says what is wrong with a gap of `gap_s` seconds behind `data_s` seconds of data, `start_s` after the recording's
-/// first sample; `None` for one that may be filled.
+/// Describes why a gap of `gap_s` seconds after `data_s` seconds of data, `start_s` after the recording's first
+/// sample, is too long; `None` if it may be filled.
 pub(super) fn fault(gap_s: f64, start_s: f64, data_s: f64, allowed: bool) -> Option<String> {
     let most = ALWAYS_S.max(RATIO * data_s);
     (!allowed && gap_s > most).then(|| {

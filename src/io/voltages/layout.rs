@@ -1,12 +1,12 @@
-//! Where samples lie in a recording's blocks, and their way into the streams' rows and back.
+//! Sample order within a recording's blocks, and the transposition to and from stream rows.
 
 use crate::voltage::{VoltageBlock, Voltages};
 
-/// Bytes of samples that are moved at once: they stay in a core's cache.
+/// Bytes of samples transposed at once, sized to stay in a core's cache.
 const TILE_BYTES: usize = 1 << 18;
 
-/// Takes the first or the second of each pair of samples, which is one number of twice the width: in
-/// this form compilers make vectors of it.
+/// Copies the first or the second of each pair of samples, loaded as one integer of twice the width: compilers
+/// vectorize this form.
 macro_rules! pick_half {
     ($pair:ty, $half:ty, $source:expr, $row:expr, $place:expr) => {{
         let (pairs, _) = $source.as_chunks::<{ size_of::<$pair>() }>();
@@ -17,7 +17,7 @@ macro_rules! pick_half {
         }
     }};
 }
-/// What a block's bytes run over.
+/// An axis of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     Antenna,
@@ -26,7 +26,7 @@ pub(super) enum Axis {
     Time,
 }
 
-/// How many there are of each.
+/// Length of each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) antennas: usize,
@@ -44,7 +44,7 @@ impl Counts {
         }
     }
 
-    /// How far apart in stream numbers neighbours along an axis lie.
+    /// Returns the difference in stream index between consecutive elements along an axis.
     fn step(self, axis: Axis) -> usize {
         match axis {
             Axis::Antenna => self.channels * self.polarizations,
@@ -55,11 +55,11 @@ impl Counts {
     }
 }
 
-/// The order of a recording's bytes: axes outer streams, time, inner streams; in units of so many
-/// samples of every stream, or without end where time is outermost.
+/// Byte order of a recording: axes outer streams, time, inner streams. It repeats in units of `unit_times` samples of
+/// every stream, or is a single unbounded unit if time is outermost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Each place's stream, outer places first.
+    /// Stream index by position, outer positions first.
     streams: Vec<usize>,
     inner: usize,
     sample_bytes: usize,
@@ -67,8 +67,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// A layout with its axes outermost first, time among them; `unit_times` counts only where time
-    /// is not the first. The caller has seen a file that is as long as one sample of every stream.
+    /// Makes a layout from its axes, outermost first, time included. `unit_times` is used only if time is not the
+    /// outermost axis. The caller has checked that the file holds at least one sample of every stream, which bounds
+    /// the allocation.
     pub(super) fn new(
         order: [Axis; 4],
         counts: Counts,
@@ -90,7 +91,7 @@ impl Layout {
         Self { streams, inner, sample_bytes, unit_times: (!endless).then_some(unit_times) }
     }
 
-    /// Puts each antenna's channels into the opposite order.
+    /// Reverses the channel order of each antenna.
     pub(super) fn reverse_channels(&mut self, counts: Counts) {
         for stream in &mut self.streams {
             let (rest, polarization) =
@@ -101,43 +102,43 @@ impl Layout {
         }
     }
 
-    /// Streams.
+    /// Returns the number of streams.
     pub(super) fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Bytes of one sample of every stream.
+    /// Returns the bytes of one sample of every stream.
     pub(super) fn frame_bytes(&self) -> u64 {
         (self.streams.len() * self.sample_bytes) as u64
     }
 
-    /// Samples of each stream in a unit: 1 where time is outermost.
+    /// Returns the samples per stream in a unit; 1 if time is outermost.
     pub(super) fn unit_times(&self) -> u64 {
         self.unit_times.unwrap_or(1)
     }
 
-    /// Bytes of as many whole units as hold `times` samples.
+    /// Returns the bytes of the whole units that hold `times` samples.
     pub(super) fn bytes(&self, times: u64) -> u64 {
         times.next_multiple_of(self.unit_times()) * self.frame_bytes()
     }
 
-    /// Runs of bytes in which the samples of a span of time lie.
+    /// Returns the number of contiguous byte runs that hold the samples of a span of time.
     pub(super) fn runs(&self) -> usize {
         self.streams.len() / self.inner
     }
 
-    /// Samples from `time` to the end of its unit.
+    /// Returns the samples from `time` to the end of its unit.
     pub(super) fn left_in_unit(&self, time: u64) -> u64 {
         self.unit_times.map_or(u64::MAX, |unit| unit - time % unit)
     }
 
-    /// The byte at which a unit of `time` begins, and how long units are; `None` without units.
+    /// Returns the offset and the length in bytes of the unit that contains `time`; `None` without units.
     pub(super) fn unit(&self, time: u64) -> Option<(u64, u64)> {
         let bytes = self.bytes(self.unit_times?);
         Some((time / self.unit_times() * bytes, bytes))
     }
 
-    /// The byte of `time` in one run.
+    /// Returns the byte offset of `time` in one run.
     pub(super) fn offset(&self, run: usize, time: u64) -> u64 {
         let step = self.run_bytes(1);
         self.unit_times.map_or(time * step, |unit| {
@@ -145,17 +146,17 @@ impl Layout {
         })
     }
 
-    /// Bytes of `times` samples in one run.
+    /// Returns the bytes of `times` samples in one run.
     pub(super) fn run_bytes(&self, times: u64) -> u64 {
         times * (self.inner * self.sample_bytes) as u64
     }
 
-    /// Samples that are moved at once.
+    /// Returns the samples transposed at once.
     pub(super) fn tile_times(&self) -> usize {
         (TILE_BYTES / (self.inner * self.sample_bytes)).max(1)
     }
 
-    /// Deals one run's bytes out to its streams' rows, from sample `at` on.
+    /// Distributes one run's bytes to its streams' rows, starting at sample `at`.
     pub(super) fn deal(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let bytes = self.sample_bytes;
@@ -190,7 +191,7 @@ impl Layout {
         }
     }
 
-    /// Gathers one run's bytes from its streams: as many samples from `start` on as `bytes` hold.
+    /// Gathers one run's bytes from its streams: the samples from `start` that fill `bytes`.
     pub(super) fn gather(&self, run: usize, from: Voltages<'_>, start: usize, bytes: &mut [u8]) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let row = |place: usize, time: usize, bytes: usize| {
@@ -206,10 +207,10 @@ impl Layout {
     }
 }
 
-/// Streams, and samples of each, that are turned from frames into rows or back at once.
+/// Edge of the square tile of the transposition, in streams and in samples.
 const SQUARE: usize = 32;
 
-/// Turns frames of `streams` samples into pieces of rows, which `put(place, time, piece)` takes.
+/// Transposes frames of `streams` samples into row segments, each passed to `put(stream, time, segment)`.
 fn to_rows<const BYTES: usize>(
     source: &[u8],
     streams: usize,
@@ -233,7 +234,7 @@ fn to_rows<const BYTES: usize>(
     }
 }
 
-/// Turns rows, which `row(place, time, bytes)` gives, into frames of `streams` samples.
+/// Transposes rows, read through `row(stream, time, bytes)`, into frames of `streams` samples.
 fn from_rows<'a, const BYTES: usize>(
     bytes: &mut [u8],
     streams: usize,
@@ -271,7 +272,7 @@ mod tests {
         [Axis::Polarization, Axis::Time, Axis::Antenna, Axis::Channel],
     ];
 
-    /// Where a sample lies, by its axes and nothing else.
+    /// Computes a sample's index from the axes alone.
     fn place(order: [Axis; 4], unit: usize, stream: usize, time: usize) -> usize {
         let (channels, polarizations) = (COUNTS.channels, COUNTS.polarizations);
         let mut place = 0;

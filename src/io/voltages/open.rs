@@ -1,4 +1,4 @@
-//! Opening recorded voltages: the format is told by a file's first bytes, never by its name.
+//! Opens recorded voltages. The first bytes of a file determine its format, never its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use super::{VoltageOptions, VoltageSource, dada, guppi, mark5b, vdif};
 use crate::error::{Error, Result};
 
-/// Bytes by which a format is told: a few frames of those that have no magic number.
+/// Bytes examined to detect the format: a few frames of the formats without a magic number.
 const FIRST_BYTES: u64 = 1 << 16;
 
 /// Opens the files of one recording.
 type Open = fn(&[PathBuf], &VoltageOptions) -> Result<Box<dyn VoltageSource>>;
 
-/// A format of voltages.
+/// A voltage format.
 struct Format {
     name: &'static str,
     detect: fn(&[u8]) -> bool,
     open: Open,
 }
 
-/// Every format of voltages, the surest signs first.
+/// Voltage formats, in order of decreasing reliability of their detection.
 const FORMATS: &[Format] = &[
     Format { name: "GUPPI raw", detect: guppi::detect, open: guppi::open },
     Format { name: "PSRDADA", detect: dada::detect, open: dada::open },
@@ -28,18 +28,16 @@ const FORMATS: &[Format] = &[
     Format { name: "VDIF", detect: vdif::detect, open: vdif::open },
 ];
 
-/// Opens the files of one recording, in any order.
+/// Opens the files of one recording, given in any order.
 ///
-/// A path that does not exist but begins the names of a numbered sequence (`NAME` for
-/// `NAME.0000.raw`, `NAME.0001.raw` and so on) stands for all of it. What `options` say goes before
-/// what the files say. Where these give channels frequencies of their own (GUPPI raw, PSRDADA),
-/// `lower_sideband` turns each channel round, not their order; where only `centre_hz` places the band
-/// (VDIF, Mark 5B), channels of a lower sideband also come from the highest down.
+/// A path that does not exist but is the prefix of a numbered sequence (`NAME` for `NAME.0000.raw`, `NAME.0001.raw`
+/// and so on) selects the whole sequence. `options` override the files' headers. For formats with channel frequencies
+/// (GUPPI raw, PSRDADA), `lower_sideband` inverts each channel but not the channel order. For formats located by
+/// `centre_hz` alone (VDIF, Mark 5B), channels of a lower sideband also descend in frequency.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is empty,
-/// of no known format, of another format than the first or breaks its format's rules;
-/// [`Error::Parameter`] for no file at all or options that make no sense.
+/// [`Error::Io`] for a file that is missing or unreadable; [`Error::Format`] for a file that is empty, of unknown
+/// format, of another format than the first, or invalid; [`Error::Parameter`] for no file or invalid options.
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     let paths: Vec<PathBuf> = paths.iter().flat_map(|path| sequence(path)).collect();
     let Some(first) = paths.first() else {
@@ -57,12 +55,12 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     (format.open)(&paths, options)
 }
 
-/// Whether a file, or the numbered sequence that a path begins, holds voltages.
+/// Returns whether a file, or the numbered sequence with the prefix `path`, holds voltages.
 ///
-/// Standard input and pipes do not: they can be read only once.
+/// Returns `false` for standard input and pipes, which cannot be read twice.
 ///
 /// # Errors
-/// [`Error::Io`] for a file that can't be read.
+/// [`Error::Io`] for an unreadable file.
 pub fn is_voltages(path: &Path) -> Result<bool> {
     let files = sequence(path);
     let path = files.first().map_or(path, PathBuf::as_path);
@@ -106,7 +104,7 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(first)
 }
 
-/// The files that a path stands for: itself, or the numbered sequence that it begins.
+/// Returns the files selected by a path: itself, or the numbered sequence with that prefix.
 fn sequence(path: &Path) -> Vec<PathBuf> {
     let itself = vec![path.to_path_buf()];
     let Some(stem) = path.file_name().and_then(|name| name.to_str()) else { return itself };

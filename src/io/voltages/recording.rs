@@ -1,4 +1,4 @@
-//! Segments of samples in files, read as one stream: what is missing between them comes as zeros.
+//! Reads segments of files as one stream; gaps between segments read as zeros.
 //!
 //! Invariant: segments rise in time and do not overlap, so every sample has at most one place.
 
@@ -11,21 +11,21 @@ use super::{Flag, VoltageHeader, VoltageSource, check_streams};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
-/// Bytes read ahead where they will be wanted next.
+/// Bytes read ahead when the following bytes are needed soon.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A span of time that lies in one piece of a file.
+/// A time span stored contiguously in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Number of the file.
+    /// Index of the file.
     pub(super) file: usize,
-    /// The byte at which its first unit begins.
+    /// Byte offset of its first unit.
     pub(super) offset: u64,
-    /// Its first sample in the recording.
+    /// First sample, counted from the recording's start.
     pub(super) start: u64,
-    /// Samples that are passed over at its beginning.
+    /// Samples skipped at its beginning.
     pub(super) passed: u64,
-    /// Samples of each stream that are used.
+    /// Samples used per stream.
     pub(super) times: u64,
 }
 
@@ -35,7 +35,7 @@ impl Segment {
     }
 }
 
-/// Voltages in the segments of one or more files.
+/// Voltages from the segments of one or more files.
 #[derive(Debug)]
 pub(super) struct Recording {
     header: VoltageHeader,
@@ -51,7 +51,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// A recording of `times` samples; what no segment holds is flagged.
+    /// Makes a recording of `times` samples; flags the samples outside all segments.
     pub(super) fn new(
         mut header: VoltageHeader,
         layout: Layout,
@@ -76,13 +76,13 @@ impl Recording {
         }
     }
 
-    /// Sets what a user should know of the recording: what its files' ends cut off, and other sentences.
+    /// Attaches notes for the user: truncations at the files' ends, and warnings.
     pub(super) fn with_notes(self, cuts: &[String], warnings: Vec<String>) -> Self {
         let cut = (!cuts.is_empty()).then(|| cuts.join("; "));
         Self { cut, warnings, ..self }
     }
 
-    /// Fills some of a block from sample `at` on; returns how many samples.
+    /// Fills the block from sample `at` with up to `wanted` samples from one segment or gap; returns their number.
     fn piece(&mut self, block: &mut VoltageBlock, at: usize, wanted: usize) -> Result<usize> {
         let position = self.position;
         while self.segments.get(self.segment).is_some_and(|segment| segment.end() <= position) {
@@ -132,7 +132,7 @@ impl Recording {
                     Some((unit, unit_bytes)) if unit_bytes <= WINDOW_BYTES => {
                         unit..unit + WINDOW_BYTES / unit_bytes * unit_bytes
                     }
-                    // Most of each run is wanted, so the next one follows soon.
+                    // The read covers most of each run, so the next run follows soon: read ahead.
                     Some(_) if 2 * layout.run_bytes(times as u64) >= row_bytes => {
                         from..from + bytes.max(WINDOW_BYTES)
                     }
@@ -183,7 +183,7 @@ impl VoltageSource for Recording {
     }
 }
 
-/// What no segment holds.
+/// Flags the samples outside all segments.
 fn missing(segments: &[Segment], times: u64, streams: usize) -> Vec<Flag> {
     let mut flags = Vec::new();
     let mut reached = 0;
@@ -205,7 +205,7 @@ fn fill_zeros(block: &mut VoltageBlock, at: usize, times: usize) {
     }
 }
 
-/// Bytes of the file that is being read.
+/// Cached bytes of the current file.
 #[derive(Debug)]
 struct Window {
     files: Vec<PathBuf>,
@@ -216,7 +216,7 @@ struct Window {
 }
 
 impl Window {
-    /// The bytes `wanted` of a file; reads those of `ahead`, which holds them, if it has to read.
+    /// Returns the bytes `wanted` of a file; on a cache miss, reads the enclosing range `ahead`.
     fn fetch(
         &mut self,
         file: usize,

@@ -93,7 +93,7 @@ fn depth_has_a_limit() {
     assert!(why(read_bytes(deep.as_bytes(), "a")).contains("deep"));
 }
 
-/// A gzipped document with this text in the stream, so many times.
+/// Makes a gzipped document with `piece` repeated `times` times in the stream.
 fn packed(piece: &str, times: usize) -> Vec<u8> {
     let whole = document("|");
     let (before, after) = whole.split_once('|').expect("a stream");
@@ -117,7 +117,7 @@ fn a_small_file_that_becomes_large_is_refused() {
 
 #[test]
 fn characters_may_lie_across_pieces_of_text() {
-    // Three bytes each, so that a piece of a power of two ends within one.
+    // Characters of three bytes, so that a piece of power-of-two length ends within one.
     let name = "\u{20ac}".repeat(100_000);
     let table = read(&format!("\"{name}\",1,2")).expect("a table");
     assert_eq!(table.texts("ifo"), Some(vec![name.as_str()]));

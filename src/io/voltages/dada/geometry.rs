@@ -1,4 +1,4 @@
-//! What a PSRDADA header says of its samples, and of the order in which they lie.
+//! Sample encoding and axis order from a PSRDADA header.
 
 use crate::error::Result;
 use crate::io::voltages::fields::Fields;
@@ -6,10 +6,10 @@ use crate::io::voltages::layout::{Axis, Counts, Layout};
 use crate::units::MAX_CHANNELS;
 use crate::voltage::VoltageEncoding;
 
-/// Samples of each stream in one heap of MeerKAT's beamformer, which no key says.
+/// Samples per stream in one heap of MeerKAT's beamformer, which no key stores.
 const MEERKAT_HEAP: u64 = 256;
 
-/// What must be the same in every file of a recording.
+/// Keys that must agree in all files of a recording.
 const FIELDS: [&str; 14] = [
     "NBIT",
     "NDIM",
@@ -27,22 +27,21 @@ const FIELDS: [&str; 14] = [
     "MJD_START",
 ];
 
-/// Streams and how their samples are stored.
+/// Streams and their sample encoding.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Geometry {
     pub(super) counts: Counts,
     pub(super) encoding: VoltageEncoding,
     order: [Axis; 4],
-    /// Samples of each stream in a heap; 1 where time is outermost and nothing else.
+    /// Samples per stream in a heap; 1 if time is outermost and appears once.
     unit_times: u64,
 }
 
 impl Geometry {
-    /// The geometry of a file.
+    /// Reads the geometry from a file's header.
     ///
     /// # Errors
-    /// [`crate::Error::Format`] for keys that are missing, make no sense or ask for what is not
-    /// supported.
+    /// [`crate::Error::Format`] for keys that are missing, invalid or unsupported.
     pub(super) fn new(header: &Fields) -> Result<Self> {
         let encoding = encoding(header)?;
         let (channels, polarizations) = (header.needed("NCHAN")?, header.needed("NPOL")?);
@@ -69,7 +68,7 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Bytes of one sample of every stream; the counts are small enough for it.
+    /// Returns the bytes of one sample of every stream; cannot overflow, because the counts are bounded.
     pub(super) fn frame_bytes(&self) -> u64 {
         let counts = [self.counts.antennas, self.counts.channels, self.counts.polarizations];
         counts.iter().map(|count| *count as u64).product::<u64>() * self.sample_bytes() as u64
@@ -79,17 +78,17 @@ impl Geometry {
         self.encoding.sample_bits() / 8
     }
 
-    /// Samples of each stream that lie together.
+    /// Returns the samples per stream in a heap.
     pub(super) fn unit_times(&self) -> u64 {
         self.unit_times
     }
 
-    /// Where the samples lie; the caller has seen as many bytes as one sample of every stream has.
+    /// Returns the sample layout. The caller has checked that the file holds at least one sample of every stream.
     pub(super) fn layout(&self) -> Layout {
         Layout::new(self.order, self.counts, self.unit_times, self.sample_bytes())
     }
 
-    /// Samples of each stream in a heap.
+    /// Computes the samples per stream in a heap.
     fn heap_times(&self, header: &Fields, heaps: Heaps) -> Result<u64> {
         let bytes = match heaps {
             Heaps::None => return Ok(1),
@@ -108,7 +107,7 @@ impl Geometry {
     }
 }
 
-/// Holds a later file to the first one.
+/// Checks that a later file agrees with the first.
 ///
 /// # Errors
 /// [`crate::Error::Format`] naming the first key that differs.
@@ -126,10 +125,10 @@ pub(super) fn same(first: &Fields, other: &Fields) -> Result<()> {
     Ok(())
 }
 
-/// Where heaps come from.
+/// Source of the heap length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heaps {
-    /// Time is outermost: there are none.
+    /// Time is outermost: no heaps.
     None,
     /// Heaps of RESOLUTION bytes.
     Resolution,
@@ -137,7 +136,7 @@ enum Heaps {
     Meerkat,
 }
 
-/// The order of axes, and how samples are heaped up.
+/// Reads the axis order and the kind of heaps.
 fn order(header: &Fields, counts: Counts) -> Result<([Axis; 4], Heaps)> {
     if let (Some(instrument @ ("MKBF" | "MKBFRo")), None) =
         (header.text("INSTRUMENT"), header.text("ORDER"))
@@ -167,7 +166,7 @@ fn order(header: &Fields, counts: Counts) -> Result<([Axis; 4], Heaps)> {
     })
 }
 
-/// An order of axes such as `TFP`; a `T` twice, the first time as the first, means heaps.
+/// Parses an axis order such as `TFP`; a second `T` after a leading one means heaps.
 fn parse_order(text: &str, counts: Counts) -> Option<([Axis; 4], Heaps)> {
     let heaped = text.starts_with('T') && text.matches('T').count() == 2;
     let letters = if heaped { &text[1..] } else { text };
@@ -191,7 +190,7 @@ fn parse_order(text: &str, counts: Counts) -> Option<([Axis; 4], Heaps)> {
         (Axis::Polarization, counts.polarizations),
     ] {
         if !axes.contains(&axis) {
-            // An axis of one has no place.
+            // Only an axis of length 1 may be omitted.
             if count > 1 {
                 return None;
             }
@@ -250,7 +249,7 @@ fn encoding(header: &Fields) -> Result<VoltageEncoding> {
     }
 }
 
-/// Whether samples are unsigned, with 0 in the middle.
+/// Returns whether samples are offset binary.
 fn is_offset(header: &Fields) -> Result<bool> {
     let Some(text) = header.text("ENCODING") else { return Ok(false) };
     match text.to_ascii_uppercase().replace(['_', '-', ' '], "").as_str() {

@@ -1,4 +1,4 @@
-//! A PSRDADA header: lines of a key and a value, in a block of HDR_SIZE bytes.
+//! PSRDADA header: lines of a key and a value, in a block of HDR_SIZE bytes.
 //!
 //! Invariant: a header is at most [`MAX_HEADER`] bytes long, whatever it says itself.
 
@@ -9,20 +9,19 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::voltages::fields::{Field, Fields};
 
-/// HDR_SIZE where a header does not say, as PSRDADA itself has it.
+/// Default HDR_SIZE, as in PSRDADA.
 pub(super) const DEFAULT_HEADER: u64 = 4096;
 
-/// The longest header.
+/// Longest accepted header.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// Words that stand for no value.
+/// Values that mean "not set".
 const NOTHING: [&str; 4] = ["unset", "unknown", "none", "undefined"];
 
-/// The header at a byte of a file.
+/// Reads the header at a byte of a file.
 ///
 /// # Errors
-/// [`Error::Format`] for bytes that are no text, an absurd HDR_SIZE, or a file that ends within the
-/// header; [`Error::Io`].
+/// [`Error::Format`] for non-text bytes, an invalid HDR_SIZE, or a file that ends within the header; [`Error::Io`].
 pub(super) fn read(file: &mut File, path: &Path, offset: u64) -> Result<Fields> {
     let io = |error| Error::io(path, error);
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
@@ -48,7 +47,7 @@ pub(super) fn read(file: &mut File, path: &Path, offset: u64) -> Result<Fields> 
     parse(&bytes, path, offset)
 }
 
-/// Keys and values of all lines up to the first NUL or the line that says the header ends.
+/// Parses the keys and values of all lines up to the first NUL or the end-of-header line.
 fn parse(bytes: &[u8], path: &Path, offset: u64) -> Result<Fields> {
     let text = &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())];
     if let Some(at) = text.iter().position(|byte| is_binary(*byte)) {
@@ -73,13 +72,12 @@ fn parse(bytes: &[u8], path: &Path, offset: u64) -> Result<Fields> {
     Ok(Fields::new(path, offset, bytes.len() as u64, list))
 }
 
-/// What can't be in a text; bytes from 0x80 on may be letters of another alphabet.
+/// Returns whether a byte cannot occur in text; bytes from 0x80 on may be non-ASCII letters.
 fn is_binary(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t') || byte == 0x7f
 }
 
-/// Whether a file's first bytes are those of a PSRDADA file: lines of text, HDR_SIZE or HEADER among
-/// their keys.
+/// Returns whether a file's first bytes are a PSRDADA header: lines of text with a key HDR_SIZE or HEADER.
 pub(super) fn detect(first: &[u8]) -> bool {
     let first = &first[..first.len().min(DEFAULT_HEADER as usize)];
     let text = &first[..first.iter().position(|byte| *byte == 0).unwrap_or(first.len())];

@@ -1,26 +1,25 @@
-//! PSRDADA files: a header of text, and samples behind it.
+//! PSRDADA files: a text header followed by samples.
 //!
-//! A header has HDR_SIZE bytes (4096 where it does not say), filled up with NULs or not, with or
-//! without `HEADER` and an end mark. What is decided here:
+//! A header has HDR_SIZE bytes (4096 by default), with or without NUL padding, `HEADER` and an end mark. Conventions:
 //!
-//! - ORDER names the axes outermost first by T, F, P and A (NANT); without it TFP, and MeerKAT's MKBF
-//!   (INSTRUMENT) has heaps of 256 samples of the axes polarization, channel, time. Where something
-//!   lies outside of T, or T stands twice as in TAFTP, samples come in heaps of RESOLUTION bytes.
-//! - NBIT is 4 (complex only, real part in the high nibble), 8, 16 or 32 (float); NDIM 2 is complex;
-//!   two's complement unless ENCODING says OFFSETBINARY (8 bits); little endian.
-//! - BW below 0 says both: the channels descend, and each is a lower sideband. TSAMP is in
-//!   microseconds.
-//! - The first sample's time is MJD_START or UTC_START (as `time.rs` says), PICOSECONDS, and OBS_OFFSET
+//! - ORDER names the axes outermost first by T, F, P and A (NANT). The default is TFP; MeerKAT's MKBF (INSTRUMENT)
+//!   has heaps of 256 samples with the axes polarization, channel, time. If an axis is outside T, or T appears twice
+//!   as in TAFTP, samples come in heaps of RESOLUTION bytes.
+//! - NBIT is 4 (complex only, real part in the high nibble), 8, 16 or 32 (float); NDIM 2 is complex. Samples are
+//!   two's complement unless ENCODING is OFFSETBINARY (8 bits), and little endian.
+//! - A negative BW means that the channels descend and that each is a lower sideband. TSAMP is in microseconds.
+//! - The first sample's time is MJD_START or UTC_START (see `time.rs`), plus PICOSECONDS, plus the time of OBS_OFFSET
 //!   bytes of samples.
-//! - The length comes from the file, not from FILE_SIZE; a sample or heap that the file's end cuts off is left out, and
-//!   [`VoltageSource::cut`] says so, as of a file that is shorter than its FILE_SIZE. Several files lie as OBS_OFFSET says, or FILE_NUMBER where that is the same
-//!   in all; what is missing between them is flagged, and of an overlap (OBS_OVERLAP) the earlier
-//!   file's samples are taken. Files joined end to end are told by the header behind FILE_SIZE bytes.
-//! - BASIS is Linear or Circular; PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (ours) the filter bank that made
-//!   the channels.
+//! - The file's length, not FILE_SIZE, determines the number of samples. The reader drops a sample or heap truncated
+//!   by the file's end; [`VoltageSource::cut`] reports it, and also a file shorter than its FILE_SIZE. OBS_OFFSET
+//!   orders several files, or FILE_NUMBER if OBS_OFFSET is the same in all. Gaps between files are flagged; in an
+//!   overlap (OBS_OVERLAP) the earlier file's samples are used. In files joined end to end, the next header follows
+//!   FILE_SIZE bytes.
+//! - BASIS is Linear or Circular. PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (our extension) describe the filter bank that
+//!   made the channels.
 //!
 //! # Source
-//! PSRDADA's ASCII headers as baseband 4.2 and dspsr read them; MKBF as dspsr's unpacker has it.
+//! PSRDADA's ASCII headers as baseband 4.2 and dspsr read them; MKBF as in dspsr's unpacker.
 
 mod geometry;
 mod header;
@@ -48,26 +47,25 @@ const KEYS: describe::Keys = describe::Keys {
     basis: "BASIS",
 };
 
-/// Whether a file's first bytes are those of a PSRDADA file.
+/// Returns whether a file's first bytes are a PSRDADA header.
 pub(super) fn detect(first: &[u8]) -> bool {
     header::detect(first)
 }
 
-/// A file's own header.
+/// Reads the header of a file.
 ///
 /// # Errors
-/// [`Error::Format`] for what is no header; [`Error::Io`].
+/// [`Error::Format`] for an invalid header; [`Error::Io`].
 pub fn header(path: &Path) -> Result<Fields> {
     let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
     header::read(&mut file, path, 0)
 }
 
-/// Opens the files of one recording, in any order.
+/// Opens the files of one recording, given in any order.
 ///
 /// # Errors
-/// [`Error::Format`] naming file, key, byte, what was found and what was expected, for headers that
-/// break a rule, ask for what is not supported, or do not belong together; [`Error::Parameter`] for
-/// options that make no sense; [`Error::Io`].
+/// [`Error::Format`] naming file, key, byte, what was found and what was expected, for headers that are invalid,
+/// unsupported or inconsistent with each other; [`Error::Parameter`] for invalid options; [`Error::Io`].
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "one at least is needed"));
@@ -110,7 +108,7 @@ fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<Volta
     })
 }
 
-/// The first sample's start.
+/// Computes the start of the first sample.
 fn start(scan: &Scan, tsamp_s: f64) -> Result<Epoch> {
     let Some(start) = time::start(&scan.header)? else { return Ok(Epoch::default()) };
     let offset = scan.before() as f64 * tsamp_s;

@@ -1,4 +1,4 @@
-//! The files of a recording, put in order by their places in the observation.
+//! Files of a recording, sorted by their position in the observation.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,21 +12,21 @@ use crate::io::voltages::jumps;
 use crate::io::voltages::recording::Segment;
 use crate::units::SECONDS_PER_DAY;
 
-/// The longest gap, in seconds: a longer one is a broken header.
+/// Longest accepted gap, in seconds; a longer one indicates a damaged header.
 const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
 
-/// One header and the samples behind it.
+/// A header and its samples.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
     header: Fields,
-    /// The byte of its samples.
+    /// Byte offset of its samples.
     data: u64,
-    /// Whole samples of each stream.
+    /// Whole samples per stream.
     times: u64,
     /// Bytes of the observation before its samples.
     place: u64,
-    /// What the file's end cuts off.
+    /// Description of its truncation by the file's end.
     cut: Option<String>,
 }
 
@@ -38,10 +38,10 @@ pub(super) struct Scan {
     parts: Vec<Part>,
 }
 
-/// Reads the headers of files, which may be given in any order.
+/// Reads the headers of files, given in any order.
 ///
 /// # Errors
-/// [`Error::Format`] for headers that break a rule or do not belong together; [`Error::Io`].
+/// [`Error::Format`] for headers that are invalid or inconsistent with each other; [`Error::Io`].
 pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
     let mut parts = Vec::new();
     for path in paths {
@@ -57,7 +57,7 @@ pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
     Ok(Scan { header, geometry, parts })
 }
 
-/// The parts of one file: files joined end to end have several.
+/// Reads the parts of one file; files joined end to end have several.
 fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
     let io = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(io)?;
@@ -94,8 +94,8 @@ fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
     }
 }
 
-/// Says what the file's end cuts off of `promised` bytes (FILE_SIZE; 0 where it does not say), of which `bytes` are
-/// there, and of its last sample or heap.
+/// Describes what the file's end truncates: the difference between `bytes` present and `promised` (FILE_SIZE; 0 if
+/// absent), and the last incomplete sample or heap.
 fn cut(
     path: &Path,
     (bytes, promised): (u64, u64),
@@ -115,7 +115,7 @@ fn cut(
     (!words.is_empty()).then(|| format!("{}: {}", path.display(), words.join(", and ")))
 }
 
-/// Whether another header stands at a byte.
+/// Returns whether another header begins at this byte.
 fn another(file: &mut File, at: u64) -> std::io::Result<bool> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at))?;
@@ -123,7 +123,7 @@ fn another(file: &mut File, at: u64) -> std::io::Result<bool> {
     Ok(header::detect(&bytes))
 }
 
-/// Where every file says the same OBS_OFFSET, FILE_NUMBER says their order.
+/// Orders the parts by FILE_NUMBER if all have the same OBS_OFFSET.
 fn place_by_number(parts: &mut [Part]) -> Result<()> {
     if parts.len() < 2 || parts.iter().any(|part| part.place != parts[0].place) {
         return Ok(());
@@ -145,26 +145,26 @@ fn place_by_number(parts: &mut [Part]) -> Result<()> {
 }
 
 impl Scan {
-    /// The files, in order of time; one of several parts stands there several times.
+    /// Returns the path of each part, in order of time; a file with several parts occurs several times.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.path.clone()).collect()
     }
 
-    /// What files' ends cut off.
+    /// Returns the descriptions of truncated files.
     pub(super) fn cuts(&self) -> Vec<String> {
         self.parts.iter().filter_map(|part| part.cut.clone()).collect()
     }
 
-    /// Samples of the observation before the first one of the recording.
+    /// Returns the samples of the observation before the recording's first.
     pub(super) fn before(&self) -> u64 {
         self.parts[0].place / self.geometry.frame_bytes()
     }
 
-    /// The parts' places in time, and the samples in all.
+    /// Computes the segments of the parts, and the total number of samples.
     ///
     /// # Errors
-    /// [`Error::Format`] for parts that overlap more than they say, begin within a sample, or lie more
-    /// than a day apart, or (unless `allow_gaps`) too far for the data before.
+    /// [`Error::Format`] for parts that overlap by more than OBS_OVERLAP, begin within a sample, or are more than a
+    /// day apart or (unless `allow_gaps`) too far apart relative to the data before.
     pub(super) fn segments(&self, tsamp_s: f64, allow_gaps: bool) -> Result<(Vec<Segment>, u64)> {
         let frame = self.geometry.frame_bytes();
         let overlap = self.header.count("OBS_OVERLAP")?.unwrap_or(0) / frame;

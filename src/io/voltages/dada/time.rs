@@ -1,4 +1,4 @@
-//! When a PSRDADA recording began: UTC_START, MJD_START or both.
+//! Start time of a PSRDADA recording: UTC_START, MJD_START or both.
 
 use crate::error::Result;
 use crate::io::voltages::fields::Fields;
@@ -7,13 +7,13 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 /// The modified Julian day of 1 January 1970.
 const UNIX_DAY: i64 = 40587;
 
-/// The start of an observation, before OBS_OFFSET.
+/// Returns the start of the observation, before OBS_OFFSET.
 ///
-/// MJD_START goes first, unless UTC_START names a whole second and MJD_START, as far as its digits
-/// go, the same one: then that second is exact. PICOSECONDS are added.
+/// MJD_START takes precedence, unless UTC_START is a whole second and equals MJD_START within its printed digits;
+/// then that second is exact. PICOSECONDS are added.
 ///
 /// # Errors
-/// [`crate::Error::Format`] for a date that is none.
+/// [`crate::Error::Format`] for an invalid date.
 pub(super) fn start(header: &Fields) -> Result<Option<Epoch>> {
     let utc = match header.text("UTC_START") {
         Some(text) => Some(parse_utc(text).ok_or_else(|| {
@@ -40,8 +40,8 @@ pub(super) fn start(header: &Fields) -> Result<Option<Epoch>> {
     Ok(start.map(|start| start.plus_s(picoseconds.clamp(0.0, 1e12) * 1e-12)))
 }
 
-/// A moment in UTC from `yyyy-mm-dd-hh:mm:ss.fff`, also with `T` or a blank before the hour and `Z` behind;
-/// `None` for what is no date.
+/// Parses UTC from `yyyy-mm-dd-hh:mm:ss.fff`, also with `T` or a space before the hour and with a trailing `Z`;
+/// `None` for an invalid date.
 pub fn parse_utc(text: &str) -> Option<Epoch> {
     let (date, time) = (text.get(..10)?, text.get(11..)?);
     if !text[10..].starts_with(['-', 'T', ' ']) {
@@ -59,7 +59,7 @@ pub fn parse_utc(text: &str) -> Option<Epoch> {
     let mut parts = time.trim_end_matches('Z').split(':');
     let (hours, minutes) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?);
     let seconds = parts.next()?.parse::<f64>().ok()?;
-    // A leap second is the sixtieth.
+    // 60 to 61 is a leap second.
     if parts.next().is_some() || hours > 23 || minutes > 59 || !(0.0..61.0).contains(&seconds) {
         return None;
     }
@@ -67,7 +67,7 @@ pub fn parse_utc(text: &str) -> Option<Epoch> {
     Some(Epoch::new(day_number(year, month, day), seconds))
 }
 
-/// The date, and how many seconds its last digit is; `None` inside for a date of 0.
+/// Parses an MJD and returns it with the resolution of its last digit in seconds; the inner value is `None` for 0.
 fn parse_mjd(text: &str) -> Option<Option<(Epoch, f64)>> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let day: i64 = whole.parse().ok()?;
@@ -76,7 +76,7 @@ fn parse_mjd(text: &str) -> Option<Option<(Epoch, f64)>> {
     }
     let part: f64 = format!("0.{fraction}").parse().ok()?;
     let digits = i32::try_from(fraction.len()).unwrap_or(i32::MAX).min(300);
-    // A number of this size has no more than 1e-11 s.
+    // An `f64` of this size resolves about 1e-11 s.
     let resolution = (SECONDS_PER_DAY * 10f64.powi(-digits)).max(1e-10);
     let known = day > 0 || part > 0.0;
     Some(known.then(|| (Epoch::new(day, part * SECONDS_PER_DAY), resolution)))
@@ -86,16 +86,16 @@ fn is_leap(year: u32) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// The modified Julian day of a Gregorian date.
+/// Returns the modified Julian day of a Gregorian date.
 fn day_number(year: u32, month: u32, day: u32) -> i64 {
-    // Years that begin in March have their leap day at the end.
+    // Start years in March, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    // 719468 days from 1 March of year 0 to 1970.
+    // Days from 1 March of year 0 to 1 January 1970: 719468.
     i64::from(days) - 719_468 + UNIX_DAY
 }
 
-/// The Gregorian date of a modified Julian day.
+/// Returns the Gregorian date of a modified Julian day.
 fn date(day: i64) -> (i64, i64, i64) {
     let days = day - UNIX_DAY + 719_468;
     let (cycle, rest) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -107,9 +107,9 @@ fn date(day: i64) -> (i64, i64, i64) {
     (year + 400 * cycle + next, month, day)
 }
 
-/// UTC_START and MJD_START of a moment, to the nanosecond and beyond.
+/// Formats UTC_START and MJD_START, to better than a nanosecond.
 pub fn format_start(start: &Epoch) -> (String, String) {
-    // A start that is whole nanoseconds is written as such.
+    // Round to nanoseconds, so that a start of whole nanoseconds is written exactly.
     let nanoseconds = (start.seconds * 1e9).round() as i64;
     let (year, month, day) = date(start.day + nanoseconds / 86_400_000_000_000);
     let nanoseconds = nanoseconds % 86_400_000_000_000;

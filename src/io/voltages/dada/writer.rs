@@ -1,4 +1,4 @@
-//! Writing PSRDADA files.
+//! Writer of PSRDADA files.
 
 use std::path::Path;
 
@@ -13,14 +13,12 @@ use crate::io::voltages::{VoltageHeader, check_streams};
 use crate::units::{Epoch, HZ_PER_MHZ};
 use crate::voltage::{VoltageEncoding, Voltages};
 
-/// A PSRDADA file in the making: axes time, polarization, channel (ORDER TPF), which is what baseband
-/// takes for granted; with several antennas time, channel, antenna, polarization (ORDER TFAP).
+/// Unfinished PSRDADA file: axes time, polarization, channel (ORDER TPF), the order baseband assumes; with several
+/// antennas time, channel, antenna, polarization (ORDER TFAP).
 ///
-/// dspsr, which does not look at ORDER, takes TFP for granted: the same for one channel or one
-/// polarization.
+/// dspsr ignores ORDER and assumes TFP, which is identical for one channel or one polarization.
 ///
-/// Channels are written in the order that their sideband has in this format: descending in a lower
-/// sideband.
+/// Channels are in the order that this format associates with their sideband: descending for a lower sideband.
 #[derive(Debug)]
 pub struct Writer {
     file: AtomicFile,
@@ -31,11 +29,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for what this format can't hold: real samples of 2 or 4 bits, unevenly
-    /// spaced channels, texts that don't fit its header; [`Error::Io`].
+    /// [`Error::Parameter`] for a header that this format cannot represent: real samples of 2 or 4 bits, unevenly
+    /// spaced channels, texts too long for its header; [`Error::Io`].
     pub fn create(path: &Path, header: &VoltageHeader) -> Result<Self> {
         let encoding = header.encoding;
         if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
@@ -62,8 +60,7 @@ impl Writer {
     /// Appends samples of every stream.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of streams or another encoding than the header's;
-    /// [`Error::Io`].
+    /// [`Error::Shape`] for another number of streams or another encoding than the header's; [`Error::Io`].
     pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
         check_streams(voltages, self.layout.streams(), self.encoding)?;
         for start in (0..voltages.times()).step_by(self.layout.tile_times()) {
@@ -75,7 +72,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the data: hands all samples to the system, so that a full disk is met before the file gets its name.
+    /// Ends the data: writes all buffered samples, so that a full disk is detected before the file is renamed.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -83,7 +80,8 @@ impl Writer {
         self.file.flush()
     }
 
-    /// Goes on after a failed write with the samples that are whole in the file, and returns how many each stream has.
+    /// Recovers after a failed write: truncates the file to whole samples, and returns the number of samples per
+    /// stream.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -93,10 +91,10 @@ impl Writer {
         Ok(samples(self.file.cut_to(|bytes| DEFAULT_HEADER + samples(bytes) * frame)?))
     }
 
-    /// Puts the file under its name.
+    /// Writes the final header and renames the file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
+    /// [`Error::Parameter`] if no sample was written; [`Error::Io`].
     pub fn finish(mut self) -> Result<()> {
         let bytes = self.file.bytes() - DEFAULT_HEADER;
         if bytes == 0 {
@@ -107,7 +105,7 @@ impl Writer {
     }
 }
 
-/// Keys and values; FILE_SIZE is known at the end only.
+/// Returns the header's keys and values, except FILE_SIZE, which is known only at the end.
 fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static str, String)> {
     let complex = header.encoding.is_complex();
     let mut lines = vec![
@@ -166,7 +164,7 @@ fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static s
     lines
 }
 
-/// The header's bytes.
+/// Formats the header.
 fn text(lines: &[(&'static str, String)], file_size: u64) -> Result<Vec<u8>> {
     let mut text = String::new();
     for (key, value) in lines {
@@ -182,7 +180,7 @@ fn text(lines: &[(&'static str, String)], file_size: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A text without what would end its line or begin a comment.
+/// Replaces characters that would end a header line or begin a comment.
 fn plain(text: &str) -> String {
     let letter =
         |letter: char| if (' '..='~').contains(&letter) && letter != '#' { letter } else { '?' };

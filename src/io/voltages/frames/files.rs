@@ -1,4 +1,4 @@
-//! The files of a recording: headers one behind another, and any bytes when they are needed.
+//! Sequential reads of frame headers, and random reads of payloads.
 //!
 //! Invariant: one file is open at a time, and nothing behind its length at opening is asked for.
 
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes between two headers that are rather read than jumped over.
+/// Largest distance in bytes between two headers at which reading on is cheaper than seeking.
 const NEAR_BYTES: u64 = 4096;
-/// Bytes read at once where headers are near each other.
+/// Bytes per read when headers are close together.
 const AHEAD_BYTES: u64 = 1 << 16;
 
-/// Fails unless there is a file.
+/// Fails if there is no file.
 pub(in crate::io::voltages) fn check_paths(paths: &[PathBuf]) -> Result<()> {
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "a recording has at least one"));
@@ -21,26 +21,26 @@ pub(in crate::io::voltages) fn check_paths(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// One file, read from its start to its end with steps in between.
+/// A file whose headers are read from start to end.
 #[derive(Debug)]
 pub(in crate::io::voltages) struct Scan<'a> {
     path: &'a Path,
     file: File,
-    /// What was read last, and from where.
+    /// The last bytes read.
     buffer: Vec<u8>,
     buffer_at: u64,
-    /// Where the next header stands, at the file's end or before it.
+    /// Offset of the next header, at most the file's length.
     pub(in crate::io::voltages) at: u64,
-    /// The file's length.
+    /// Length of the file.
     pub(in crate::io::voltages) bytes: u64,
 }
 
 impl<'a> Scan<'a> {
-    /// A file at its start.
+    /// Opens a file at its start.
     ///
     /// # Errors
-    /// [`Error::Io`] for what is missing or can't be read; [`Error::Format`] for an empty file and for
-    /// what has no length.
+    /// [`Error::Io`] for a missing or unreadable file; [`Error::Format`] for an empty file and for a file without a
+    /// length.
     pub(in crate::io::voltages) fn open(path: &'a Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
         let file = File::open(path).map_err(io)?;
@@ -60,23 +60,23 @@ impl<'a> Scan<'a> {
         Ok(Self { path, file, buffer: Vec::new(), buffer_at: 0, at: 0, bytes })
     }
 
-    /// The file's name.
+    /// Returns the path.
     pub(in crate::io::voltages) fn path(&self) -> &'a Path {
         self.path
     }
 
-    /// Bytes from the next header to the file's end.
+    /// Returns the bytes from the next header to the file's end.
     pub(in crate::io::voltages) fn left(&self) -> u64 {
         self.bytes - self.at
     }
 
-    /// Says that the file's end cuts off the frame at hand, of so many bytes.
+    /// Describes the truncation of the current frame of `bytes` bytes by the file's end.
     pub(in crate::io::voltages) fn cut_frame(&self, bytes: u64) -> String {
         let (path, there) = (self.path.display(), self.left());
         format!("{path}: its last frame has {there} of {bytes} bytes and is left out")
     }
 
-    /// Fills `bytes` from byte `from` of the file, all within its length.
+    /// Fills `bytes` from byte `from` of the file, within its length.
     pub(in crate::io::voltages) fn read_at(&mut self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let end = from + bytes.len() as u64;
         let buffer_end = self.buffer_at + self.buffer.len() as u64;
@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Reads anywhere in any of several files.
+/// Random access to several files.
 #[derive(Debug)]
 pub(super) struct Files {
     paths: Vec<PathBuf>,

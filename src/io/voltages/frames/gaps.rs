@@ -1,4 +1,4 @@
-//! What is missing or invalid, as flags of streams.
+//! Flags of missing and invalid samples, per stream.
 //!
 //! Invariant: flags are by rising start, and no sample of a stream has two.
 
@@ -8,20 +8,20 @@ use super::index::Run;
 use super::streams::Streams;
 use crate::io::voltages::Flag;
 
-/// The most flags of single streams: with more, a flag covers all streams between its first and last.
+/// Maximum number of single-stream flags; beyond it, one flag covers all streams from its first to its last.
 const MOST_SINGLE: u64 = 1 << 16;
 
-/// Frames of a thread that are missing, or not valid as a whole.
+/// Frames of a thread that are missing or have invalid channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Gap {
     start: u64,
     frames: u64,
     unit: usize,
-    /// One bit a group of channels.
+    /// One bit per group of channels.
     valid: u64,
 }
 
-/// The channels of frames in groups, each with its bit of validity.
+/// Channel groups of a frame, each with a validity bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Groups {
     pub(super) groups: usize,
@@ -29,17 +29,17 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The bits of groups that are all valid.
+    /// Returns the bits of a fully valid frame.
     pub(super) fn all(&self) -> u64 {
         u64::MAX >> (64 - self.groups)
     }
 
-    /// Whether a channel is valid.
+    /// Returns whether a channel is valid.
     pub(super) fn is_valid(&self, valid: u64, channel: usize) -> bool {
         valid >> (channel * self.groups / self.channels) & 1 == 1
     }
 
-    /// Stretches of channels that are not valid.
+    /// Returns the ranges of invalid channels.
     fn invalid(self, valid: u64) -> impl Iterator<Item = Range<usize>> {
         let width = self.channels / self.groups;
         let group = move |group: usize| group * width..(group + 1) * width;
@@ -47,7 +47,7 @@ impl Groups {
     }
 }
 
-/// The flags of all threads' frames, in samples of `times` a frame.
+/// Computes the flags of all threads, for `times` samples per frame.
 pub(super) fn flags(
     units: &[Vec<Run>],
     frames: u64,
@@ -101,7 +101,7 @@ fn gaps_of(unit: usize, runs: &[Run], frames: u64, all: u64) -> Vec<Gap> {
     gaps
 }
 
-/// The streams of a gap.
+/// Returns the stream ranges of a gap.
 fn ranges(gap: &Gap, streams: &Streams, groups: Groups, single: bool) -> Vec<Range<usize>> {
     let stream = |channel: usize| streams.stream(gap.unit, channel);
     let stretches = groups.invalid(gap.valid);

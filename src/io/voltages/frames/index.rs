@@ -1,4 +1,4 @@
-//! Where each frame lies: runs of frames that follow each other in time at equal distances in a file.
+//! Index of frames: runs of frames that are consecutive in time and equidistant in a file.
 //!
 //! Invariant: a thread's runs are in order of time and do not overlap; a recording without losses is
 //! one run a thread and file, however long it is.
@@ -10,38 +10,38 @@ use super::jumps;
 use crate::error::{Error, Result};
 use crate::io::voltages::jumps as gaps;
 
-/// Bits of a frame's number in its key, below the seconds.
+/// Bits of the frame number in a frame's key, below the seconds.
 const NUMBER_BITS: u32 = 24;
-/// The longest time between two frames of a recording, in seconds.
+/// Longest accepted time between two frames of a recording, in seconds.
 const LONGEST_GAP_S: u64 = 86_400;
 
-/// A frame as its header has it.
+/// Header data of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::io::voltages) struct Frame {
     /// Station and thread.
     pub(in crate::io::voltages) unit: (u16, u16),
-    /// Seconds since the format's own beginning of time.
+    /// Seconds since the format's reference epoch.
     pub(in crate::io::voltages) second: u64,
-    /// The frame's number within its second, below 2^24.
+    /// Frame number within its second, below 2^24.
     pub(in crate::io::voltages) number: u32,
-    /// Number of the file that it is in.
+    /// Index of its file.
     pub(in crate::io::voltages) file: usize,
-    /// Its first byte.
+    /// Byte offset of the frame.
     pub(in crate::io::voltages) offset: u64,
-    /// One bit a group of channels: whether it is valid.
+    /// Validity bit of each channel group.
     pub(in crate::io::voltages) valid: u64,
 }
 
-/// Frames of one thread that follow each other.
+/// Consecutive frames of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The first frame: at first its key, then counted from the recording's start.
+    /// First frame: its key during the scan, later its number counted from the recording's start.
     pub(super) first: u64,
     pub(super) frames: u64,
     pub(super) file: usize,
-    /// The first frame's first byte.
+    /// Byte offset of the first frame.
     pub(super) offset: u64,
-    /// Bytes from frame to frame.
+    /// Bytes between consecutive frames.
     pub(super) stride: u64,
     /// As [`Frame::valid`].
     pub(super) valid: u64,
@@ -52,12 +52,12 @@ impl Run {
         self.first + self.frames
     }
 
-    /// The second of its frames, while `first` is a key.
+    /// Returns the second of its frames, while `first` is a key.
     pub(super) fn second(&self) -> u64 {
         self.first >> NUMBER_BITS
     }
 
-    /// The number of its first frame within its second, while `first` is a key.
+    /// Returns its first frame's number within the second, while `first` is a key.
     pub(super) fn number(&self) -> u64 {
         self.first & ((1 << NUMBER_BITS) - 1)
     }
@@ -66,7 +66,7 @@ impl Run {
         (self.first & ((1 << NUMBER_BITS) - 1)) + self.frames - 1
     }
 
-    /// Adds a run that follows, if it does.
+    /// Appends `next` if it follows directly; returns whether it does.
     fn join(&mut self, next: &Self) -> bool {
         let follows = self.end() == next.first
             && (self.file, self.valid) == (next.file, next.valid)
@@ -85,18 +85,18 @@ impl Run {
     }
 }
 
-/// The frames of all threads as they are found.
+/// Frames of all threads, in the order of the scan.
 #[derive(Debug, Default)]
 pub(in crate::io::voltages) struct Index {
     units: BTreeMap<(u16, u16), Vec<Run>>,
 }
 
-/// Frames of a thread a second: a whole number, but where some writers let frames reach from a second into the next.
+/// Frames per second of a thread: usually whole, but some writers let frames extend into the next second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FrameRate(f64);
 
 impl FrameRate {
-    /// A rate; one that is whole but for rounding becomes so.
+    /// Makes a rate; rounds a value within floating-point error of a whole number.
     pub(super) fn new(frames: f64) -> Self {
         let whole = frames.round();
         let is_whole = (frames - whole).abs() <= 1e-9 * whole + 1e-6;
@@ -107,23 +107,24 @@ impl FrameRate {
         self.0
     }
 
-    /// Frames a second where they are whole.
+    /// Returns the frames per second, if whole.
     pub(super) fn whole(self) -> Option<u64> {
         (self.0.fract() == 0.0).then_some(self.0 as u64)
     }
 
-    /// The most frames that begin in one second.
+    /// Returns the largest number of frames that begin in one second.
     fn most(self) -> u64 {
         self.0.ceil() as u64
     }
 }
 
-/// The first frame of each second that a recording has, counted from the first second's.
+/// Number of the first frame of each recorded second, counted from the first second's.
 struct Seconds(BTreeMap<u64, u64>);
 
 impl Seconds {
-    /// Places seconds where frames do not divide them: a second's first frame follows the last of the second before, if
-    /// that agrees with the rate to less than a frame, and otherwise lies where the rate says, rounded.
+    /// Numbers the frames when a second is not a whole number of frames. A second's first frame follows the last
+    /// frame of the previous second if that agrees with the rate to less than a frame; otherwise its number is the
+    /// rounded product of time and rate.
     fn new(units: &[Vec<Run>], rate: FrameRate) -> Self {
         let mut ends = BTreeMap::new();
         for run in units.iter().flatten() {
@@ -149,14 +150,14 @@ impl Seconds {
     }
 }
 
-/// The frames of all threads in order of time.
+/// Frames of all threads in order of time.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// Each thread's runs, counted from the first frame of all.
+    /// Runs of each thread, counted from the earliest frame.
     pub(super) units: Vec<Vec<Run>>,
-    /// The first frame of all: its second and its number.
+    /// Second and number of the earliest frame.
     pub(super) start: (u64, u64),
-    /// Frames from the first to the last of all.
+    /// Number of frame slots from the earliest to the latest frame.
     pub(super) frames: u64,
 }
 
@@ -167,14 +168,14 @@ impl Index {
         let Frame { file, offset, valid, .. } = *frame;
         let run = Run { first, frames: 1, file, offset, stride: 0, valid };
         let runs = self.units.entry(frame.unit).or_default();
-        // A second's first frame begins a run: how many went before it is not known yet.
+        // The first frame of a second starts a new run, because the number of frames per second is not yet known.
         let joined = frame.number > 0 && runs.last_mut().is_some_and(|last| last.join(&run));
         if !joined {
             runs.push(run);
         }
     }
 
-    /// Stations and threads, in order.
+    /// Returns the stations and threads, in order.
     pub(in crate::io::voltages) fn units(&self) -> impl Iterator<Item = (u16, u16)> {
         self.units.keys().copied()
     }
@@ -183,8 +184,8 @@ impl Index {
         self.units.values().flatten()
     }
 
-    /// Leaves out frames whose times jump, and which the frames after them take back: those go on as if the times
-    /// between were right. Returns how many, and the file and byte of the first.
+    /// Drops frames with damaged times: frames whose times jump while the frames after them continue the times
+    /// before. Returns their number, and the file and offset of the first.
     pub(super) fn drop_jumps(&mut self, per_second: Option<u64>) -> Option<(u64, usize, u64)> {
         let mut first: Option<Run> = None;
         let mut frames = 0;
@@ -201,7 +202,7 @@ impl Index {
         first.map(|run| (frames, run.file, run.offset))
     }
 
-    /// Frames a second, where a whole second's last frame shows them.
+    /// Returns the frames per second, if a complete second shows them.
     pub(super) fn frames_per_second(&self) -> Option<u64> {
         let last = self.runs().map(|run| run.first >> NUMBER_BITS).max()?;
         let whole = self.runs().filter(|run| run.first >> NUMBER_BITS < last);
@@ -210,12 +211,11 @@ impl Index {
         Some(shown.max(least))
     }
 
-    /// Brings all into order of time, at so many frames a second.
+    /// Sorts all frames by time, given the frame rate.
     ///
     /// # Errors
-    /// [`Error::Format`] for a frame's number that a second does not have, for two frames of the same
-    /// thread and time, for frames more than a day apart, and unless `allow_gaps` for a gap that is too long for the
-    /// data before it.
+    /// [`Error::Format`] for a frame number beyond the rate, for two frames of the same thread and time, for frames
+    /// more than a day apart, and, unless `allow_gaps`, for a gap too long relative to the data before it.
     pub(super) fn into_timeline(
         self,
         rate: FrameRate,
@@ -254,7 +254,7 @@ fn split(key: u64) -> (u64, u64) {
     (key >> NUMBER_BITS, key & ((1 << NUMBER_BITS) - 1))
 }
 
-/// Sorts a thread's runs and joins those that follow each other.
+/// Sorts a thread's runs and joins consecutive ones.
 fn sort(runs: &mut Vec<Run>, paths: &[PathBuf]) -> Result<()> {
     runs.sort_unstable_by_key(|run| (run.first, run.file, run.offset));
     if let Some([one, two]) = runs.array_windows().find(|[one, two]| one.end() > two.first) {
@@ -270,7 +270,7 @@ fn sort(runs: &mut Vec<Run>, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// The first frame and the one behind the last, of all threads.
+/// Returns the first frame, and the frame after the last, of all threads.
 fn extent(
     units: &[Vec<Run>],
     rate: FrameRate,
@@ -322,8 +322,8 @@ mod tests {
         index.into_timeline(FrameRate::new(rate), &[PathBuf::from("x.vdif")], false).unwrap()
     }
 
-    /// Frames as a recorder numbers them that lets them reach over a second's end: the first of a second is the first
-    /// that begins in it.
+    /// Frame numbers of a recorder whose frames cross second boundaries: frame 0 is the first that begins in the
+    /// second.
     fn recorded(rate: f64, frames: std::ops::Range<u64>) -> Vec<(u64, u32)> {
         let of = |frame: u64| {
             let second = (frame as f64 / rate).floor();

@@ -1,16 +1,16 @@
-//! Frames with damaged times, known by the frames after them, which go on as if nothing had been.
+//! Detects frames with damaged times: the frames after them continue the sequence from before.
 
 use std::ops::Range;
 
 use super::index::Run;
 
-/// Runs behind a jump among which the one that takes it back is looked for.
+/// Number of runs after a jump that are searched for the continuation.
 const LOOK_AHEAD: usize = 8;
 
-/// Marks the runs of a thread, in the order of the files, whose times are damaged.
+/// Marks the runs of a thread, in file order, whose times are damaged.
 ///
-/// `per_second` is the number of frames a second, where it is known. Frames that only lie in another order than that of
-/// time stay.
+/// `per_second` is the number of frames per second, if known. Frames that are merely out of order in time are not
+/// marked.
 pub(super) fn mark(runs: &[Run], per_second: Option<u64>) -> Vec<bool> {
     let mut bad = vec![false; runs.len()];
     let mut known: Option<Known> = None;
@@ -35,7 +35,7 @@ pub(super) fn mark(runs: &[Run], per_second: Option<u64>) -> Vec<bool> {
         let most = per_second.unwrap_or_else(|| known.most(next..back));
         let place = missing_place(&runs[last], &runs[back], most);
         if place.is_none_or(|place| known.has(place)) {
-            // The frames are all there, in another order.
+            // All frames are present, but out of order.
             last = next;
             continue;
         }
@@ -49,7 +49,7 @@ pub(super) fn mark(runs: &[Run], per_second: Option<u64>) -> Vec<bool> {
     bad
 }
 
-/// The key of a frame that should stand between two runs; `None` where the first ends with its second, of `most` frames.
+/// Returns the key of a frame missing between two runs; `None` if the first run ends its second of `most` frames.
 fn missing_place(last: &Run, back: &Run, most: u64) -> Option<u64> {
     let number = back.number();
     match () {
@@ -59,11 +59,11 @@ fn missing_place(last: &Run, back: &Run, most: u64) -> Option<u64> {
     }
 }
 
-/// All runs of a thread in two other orders.
+/// Lookup tables of a thread's runs.
 struct Known {
-    /// The first frame's key and that after the last, by time.
+    /// Key of the first frame and key after the last frame, sorted by time.
     by_time: Vec<(u64, u64)>,
-    /// The highest numbers within a second, with their runs; more than are ever left out.
+    /// Highest frame numbers within a second, with their run index; more entries than the runs ever excluded.
     highest: Vec<(u64, usize)>,
 }
 
@@ -78,25 +78,25 @@ impl Known {
         Self { by_time, highest }
     }
 
-    /// Frames a second that runs show, without those of some.
+    /// Returns the frames per second seen in the runs, except those in `without`.
     fn most(&self, without: Range<usize>) -> u64 {
         let mut highest = self.highest.iter().filter(|(_, run)| !without.contains(run));
         highest.next().map_or(0, |(number, _)| number + 1)
     }
 
-    /// Whether a run holds the frame of a key.
+    /// Returns whether a run contains the frame with this key.
     fn has(&self, key: u64) -> bool {
         let before = self.by_time.partition_point(|(first, _)| *first <= key);
         self.by_time[..before].last().is_some_and(|(_, end)| *end > key)
     }
 }
 
-/// Whether a run follows another without a gap, as far as can be known without the frames a second.
+/// Returns whether a run follows another without a gap, as far as this is known without the frame rate.
 fn continues(last: &Run, next: &Run) -> bool {
     next.first == last.end() || (next.second() == last.second() + 1 && next.number() == 0)
 }
 
-/// Whether a run goes on where `between` frames after `last` would have ended, in the same file.
+/// Returns whether `run` begins where `last` would continue after `between` frames, in the same file.
 fn takes_back(last: &Run, run: &Run, between: u64) -> bool {
     let same = run.first == last.end() + between;
     let next = run.second() == last.second() + 1 && run.number() <= between;

@@ -1,55 +1,55 @@
-//! How samples lie in a frame's payload, and how they are given.
+//! Sample layout of a frame's payload, and its output encoding.
 //!
-//! Words are 32 bits, little endian. Bits of a power of two: values follow each other without a break,
-//! least significant bits first; the order is time, channel, part (real, imaginary). Other bits: one
-//! channel, whole samples in each word, its most significant bits unused.
+//! Words are 32 bits, little endian. For bits that are a power of two, values are packed without gaps, least
+//! significant bits first, in the order time, channel, part (real, imaginary). Other widths allow one channel only;
+//! each word holds whole samples, and its most significant bits are unused.
 //!
 //! Invariant: a frame holds one sample or more of every channel, and whole bytes of them as encoded.
 
 use crate::voltage::VoltageEncoding;
 
-/// The most bits of a real number.
+/// Maximum bits per real number.
 const MAX_BITS: usize = 16;
-/// Bits of a word.
+/// Bits per word.
 const WORD: usize = 32;
 
-/// What a value's bits mean.
+/// Meaning of a value's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::io::voltages) enum Code {
-    /// Offset binary: 0 is the lowest value.
+    /// Offset binary: code 0 is the lowest value.
     Offset,
-    /// Mark 5B: 2 bits are sign and, above it, magnitude; of 1 bit, a set one is negative.
+    /// Mark 5B: 2-bit values are sign and, above it, magnitude; a set 1-bit value is negative.
     Mark5b,
 }
 
-/// The payload of a frame.
+/// Payload of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::io::voltages) struct Layout {
-    /// Bits of one real number.
+    /// Bits per real number.
     pub(in crate::io::voltages) bits: usize,
     /// Whether samples are complex.
     pub(in crate::io::voltages) complex: bool,
-    /// Channels of a frame.
+    /// Channels per frame.
     pub(in crate::io::voltages) channels: usize,
-    /// Bytes of the payload, whole words.
+    /// Bytes of the payload, in whole words.
     pub(in crate::io::voltages) bytes: usize,
-    /// What the bits mean.
+    /// Meaning of the bits.
     pub(in crate::io::voltages) code: Code,
 }
 
-/// Some of a frame's samples.
+/// A range of a frame's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Their first word's first byte in the payload.
+    /// Byte offset of their first word in the payload.
     pub(super) start: usize,
     /// Bytes of their words.
     pub(super) bytes: usize,
-    /// Samples of the first word that are not meant.
+    /// Samples of the first word to skip.
     pub(super) skip: usize,
 }
 
 impl Layout {
-    /// What is wrong with it: the field, what was found, what was expected.
+    /// Checks the layout; returns the invalid field and a message with the found and expected values.
     pub(in crate::io::voltages) fn fault(&self) -> Option<(&'static str, String)> {
         let Self { bits, channels, bytes, .. } = *self;
         let kind = if self.complex { "complex" } else { "real" };
@@ -74,22 +74,22 @@ impl Layout {
         None
     }
 
-    /// Bits of one sample of one channel.
+    /// Returns the bits of one sample of one channel.
     pub(super) fn sample_bits(&self) -> usize {
         if self.complex { 2 * self.bits } else { self.bits }
     }
 
-    /// Bits of one sample of all channels.
+    /// Returns the bits of one sample of all channels.
     pub(super) fn time_bits(&self) -> usize {
         self.sample_bits() * self.channels
     }
 
-    /// Whole samples in a word; 0 where a sample of all channels takes several words.
+    /// Returns the whole samples per word; 0 if a sample of all channels spans several words.
     pub(super) fn times_in_word(&self) -> usize {
         WORD / self.time_bits()
     }
 
-    /// Samples of each channel in a frame.
+    /// Returns the samples per channel in a frame.
     pub(in crate::io::voltages) fn times(&self) -> usize {
         match self.times_in_word() {
             0 => self.bytes / (self.time_bits() / 8),
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// The words that hold `times` samples from sample `first` on.
+    /// Returns the words that hold `times` samples from sample `first` on.
     pub(super) fn span(&self, first: usize, times: usize) -> Span {
         match self.times_in_word() {
             0 => {
@@ -112,10 +112,10 @@ impl Layout {
         }
     }
 
-    /// How samples are given: the narrowest encoding that has every value exactly.
+    /// Returns the output encoding: the narrowest that represents every value exactly.
     ///
-    /// 2 bits are levels, which only [`VoltageEncoding::Real2`] and floats have. 8 bits are
-    /// -127.5 .. 127.5: odd integers of 16 bits, twice that.
+    /// 2-bit values are quantization levels, which only [`VoltageEncoding::Real2`] and floats represent. 8-bit values
+    /// are -127.5 .. 127.5; doubled, they are odd integers of 16 bits.
     pub(in crate::io::voltages) fn encoding(&self) -> VoltageEncoding {
         let whole = |encoding: VoltageEncoding| {
             self.times().is_multiple_of(encoding.samples_per_byte()).then_some(encoding)
@@ -132,11 +132,11 @@ impl Layout {
         }
     }
 
-    /// What one count means, so that 1, 2, 4 and 8 bits are on one scale.
+    /// Returns the value of one count, which puts 1, 2, 4 and 8 bits on a common scale.
     ///
     /// # Source
-    /// mark5access and baseband: 1 bit is -1 and 1; the inner level of 2 bits is 1; 4 bits are
-    /// (code - 8) / 2.95 (in single precision); 8 bits are (code - 127.5) / 35.5. Wider ones: code - half the range.
+    /// mark5access and baseband: 1 bit is -1 and 1; the inner level of 2 bits is 1; 4 bits are (code - 8) / 2.95 (in
+    /// single precision); 8 bits are (code - 127.5) / 35.5. Wider ones: code - half the range.
     pub(in crate::io::voltages) fn scale(&self) -> f64 {
         match self.bits {
             4 => 1.0 / f64::from(2.95_f32),

@@ -1,7 +1,7 @@
-//! What VDIF and Mark 5B have in common: frames of equal length, each with its time and its thread.
+//! Common part of VDIF and Mark 5B: equal-length frames, each with a time and a thread.
 //!
-//! A format's own part reads the frames' headers into an [`Index`]; the rest is here: the frames' order,
-//! what is missing of them, how their payloads become streams.
+//! The format modules read frame headers into an [`Index`]. This module sorts the frames, flags the missing ones and
+//! unpacks payloads into streams.
 //!
 //! Invariant: the sample of a stream at a time comes from the one frame that has this time, wherever it
 //! lies in the files, and is zero (and flagged) where there is none.

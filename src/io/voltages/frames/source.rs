@@ -1,4 +1,4 @@
-//! The stream of voltages: frames' payloads in the order in which they lie in the files.
+//! Voltage source: unpacks payloads in the order of their file offsets.
 //!
 //! Invariant: a read touches each of its payload bytes once; samples without a valid frame are zero.
 
@@ -17,38 +17,38 @@ use crate::units::Epoch;
 use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
-/// Bytes of the files read at once, if a frame is not longer.
+/// Bytes per file read, unless a single frame is longer.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Times that are unpacked together, channel by channel: whole bytes of every encoding.
+/// Times unpacked together, channel by channel: whole bytes in every encoding.
 const TILE_TIMES: usize = 256;
 
-/// What a format's headers say of a recording.
+/// Properties of a recording from its format's headers.
 #[derive(Debug)]
 pub(in crate::io::voltages) struct Recording<'a> {
     pub(in crate::io::voltages) format: &'static str,
     pub(in crate::io::voltages) paths: &'a [PathBuf],
     pub(in crate::io::voltages) telescope: String,
     pub(in crate::io::voltages) stations: usize,
-    /// Threads of each station.
+    /// Threads per station.
     pub(in crate::io::voltages) threads: usize,
     pub(in crate::io::voltages) layout: Layout,
-    /// Bytes before the payload.
+    /// Bytes before the payload in a frame.
     pub(in crate::io::voltages) header_bytes: usize,
-    /// Groups of channels that can be invalid by themselves.
+    /// Channel groups with separate validity.
     pub(in crate::io::voltages) groups: usize,
     pub(in crate::io::voltages) index: Index,
-    /// Samples a second of each channel, where the headers say.
+    /// Samples per second of each channel, if the headers store it.
     pub(in crate::io::voltages) sample_rate_hz: Option<f64>,
-    /// The most frames a second that a header can count.
+    /// Maximum number of frames per second that a header can count.
     pub(in crate::io::voltages) most_frames: u64,
-    /// The moment of a second of the index.
+    /// Converts a second of the index to UTC.
     pub(in crate::io::voltages) epoch: fn(u64) -> Epoch,
-    /// What files' ends cut off.
+    /// Descriptions of truncations at the files' ends.
     pub(in crate::io::voltages) cuts: Vec<String>,
     pub(in crate::io::voltages) warnings: Vec<String>,
 }
 
-/// A stream of voltages out of frames.
+/// Voltage source made of frames.
 #[derive(Debug)]
 struct Source {
     header: VoltageHeader,
@@ -69,25 +69,25 @@ struct Source {
     warnings: Vec<String>,
 }
 
-/// Samples of one frame that are wanted.
+/// Range of one frame's samples to unpack.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     file: usize,
-    /// Their first word's place in the file.
+    /// Byte offset of their first word in the file.
     offset: u64,
     bytes: usize,
     skip: usize,
     unit: usize,
     valid: u64,
-    /// The first one's place in the block.
+    /// Index of the first sample in the block.
     at: usize,
     times: usize,
 }
 
-/// The recording as a source, at its start.
+/// Opens the recording as a source, at its start.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options that don't fit; [`Error::Unavailable`] for an unknown sample rate;
+/// [`Error::Parameter`] for inconsistent options; [`Error::Unavailable`] for an unknown sample rate;
 /// [`Error::Format`] for frames that contradict each other.
 pub(in crate::io::voltages) fn open(
     mut recording: Recording<'_>,
@@ -159,7 +159,7 @@ pub(in crate::io::voltages) fn open(
     }))
 }
 
-/// Frames a second: from the options, else the headers, else the frames themselves.
+/// Returns the frames per second from the options, else from the headers, else from the frames themselves.
 fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Result<FrameRate> {
     let Some(rate) = options.sample_rate_hz.or(recording.sample_rate_hz) else {
         let shown = recording.index.frames_per_second().map(|frames| FrameRate::new(frames as f64));
@@ -180,7 +180,7 @@ fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Res
     Ok(frames)
 }
 
-/// The recorded channels' centres, side by side; 0 where the band's middle is unknown.
+/// Returns the centres of adjacent recorded channels; 0 if the band's middle is unknown.
 fn centres(middle_hz: Option<f64>, channels: usize, width_hz: f64, lower: bool) -> Vec<f64> {
     let Some(middle) = middle_hz else { return vec![0.0; channels] };
     let step = if lower { -width_hz } else { width_hz };
@@ -189,7 +189,7 @@ fn centres(middle_hz: Option<f64>, channels: usize, width_hz: f64, lower: bool) 
 }
 
 impl Source {
-    /// Collects what frames hold of the next `times` samples, and zeroes what none holds.
+    /// Collects the pieces of frames that hold the next `times` samples, and zeroes samples without a frame.
     fn plan(&mut self, times: usize, block: &mut VoltageBlock) {
         self.pieces.clear();
         let frame = self.layout.times() as u64;
@@ -230,14 +230,14 @@ impl Source {
         self.pieces.sort_unstable_by_key(|piece| (piece.file, piece.offset));
     }
 
-    /// Writes zeros to samples of all of a thread's channels.
+    /// Zeroes samples of all of a thread's channels.
     fn zero(&self, unit: usize, times: Range<usize>, block: &mut VoltageBlock) {
         if !times.is_empty() {
             self.each_row(unit, 0, times, block, |_, _| ());
         }
     }
 
-    /// The pieces from `first` on that lie within one window: the last one's successor.
+    /// Returns the end index of the pieces from `first` on that fit in one read window.
     fn window_end(&self, first: usize) -> usize {
         let start = self.pieces[first];
         let inside = |piece: &Piece| {
@@ -248,7 +248,7 @@ impl Source {
         first + 1 + more
     }
 
-    /// Reads the bytes of pieces of one window and unpacks them.
+    /// Reads and unpacks the pieces of one window.
     fn read_window(&mut self, first: usize, end: usize, block: &mut VoltageBlock) -> Result<()> {
         let start = self.pieces[first];
         let last = self.pieces[first..end].iter().map(|piece| piece.offset + piece.bytes as u64);
@@ -274,7 +274,7 @@ impl Source {
         Ok(())
     }
 
-    /// Unpacks pieces that follow each other in time, tile by tile.
+    /// Unpacks pieces that are consecutive in time, tile by tile.
     fn gather(&self, stretch: &[Piece], starts: &mut Vec<u32>, block: &mut VoltageBlock) {
         let step = self.layout.time_bits() / 8;
         starts.clear();
@@ -302,7 +302,7 @@ impl Source {
         });
     }
 
-    /// Has the bytes of `times` of a thread's valid channels filled, and zeroes the others'.
+    /// Calls `fill` on the rows of a thread's valid channels for `times`, and zeroes the rows of the others.
     fn each_row(
         &self,
         unit: usize,

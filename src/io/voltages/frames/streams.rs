@@ -1,13 +1,13 @@
-//! Which stream a thread's channel is.
+//! Mapping of a thread's channels to streams.
 //!
 //! Invariant: every stream belongs to exactly one channel of one thread.
 
 use crate::error::{Error, Result};
 
-/// The most streams of a recording.
+/// Maximum number of streams in a recording.
 const MAX_STREAMS: usize = 1 << 20;
 
-/// Stations with the same threads each, threads with the same channels each.
+/// Stream dimensions: every station has the same threads, every thread the same channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Streams {
     pub(super) stations: usize,
@@ -16,7 +16,7 @@ pub(super) struct Streams {
     pairs: Pairs,
 }
 
-/// What two polarizations are recorded as.
+/// Axis that carries the two polarizations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pairs {
     None,
@@ -25,11 +25,11 @@ enum Pairs {
 }
 
 impl Streams {
-    /// With `polarizations` 2, threads pair up, or channels where the threads are odd in number; with
-    /// 1, all are channels; by default exactly two threads are polarizations.
+    /// Makes the mapping. With 2 `polarizations`, threads pair up, or channels if the number of threads is odd. With
+    /// 1, all are channels. By default, exactly two threads are two polarizations.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for more streams than can be, and for polarizations that don't fit.
+    /// [`Error::Parameter`] for too many streams, and for polarizations that do not divide them.
     pub(super) fn new(
         stations: usize,
         threads: usize,
@@ -61,17 +61,17 @@ impl Streams {
         Ok(Self { stations, threads, channels, pairs })
     }
 
-    /// Polarizations of each station.
+    /// Returns the polarizations per station.
     pub(super) fn polarizations(&self) -> usize {
         if self.pairs == Pairs::None { 1 } else { 2 }
     }
 
-    /// Recorded channels of each station.
+    /// Returns the recorded channels per station.
     pub(super) fn coarse_channels(&self) -> usize {
         self.threads * self.channels / self.polarizations()
     }
 
-    /// The stream of a channel of a thread, threads counted through all stations.
+    /// Returns the stream of a thread's channel; threads are counted through all stations.
     pub(super) fn stream(&self, unit: usize, channel: usize) -> usize {
         if self.pairs != Pairs::Threads {
             return unit * self.channels + channel;
@@ -79,7 +79,7 @@ impl Streams {
         (unit / 2 * self.channels + channel) * 2 + unit % 2
     }
 
-    /// Steps from stream to stream of a thread's channels.
+    /// Returns the stream index step between a thread's channels.
     pub(super) fn step(&self) -> usize {
         if self.pairs == Pairs::Threads { 2 } else { 1 }
     }

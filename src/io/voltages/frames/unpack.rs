@@ -1,16 +1,16 @@
-//! Payloads to streams: one channel's samples out of words that hold all channels.
+//! Unpacks one channel's samples from payload words that interleave all channels.
 //!
 //! Invariant: every value comes out exactly, in its encoding's own numbers.
 
 use super::layout::{Code, Layout};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
-/// Turns payloads into one channel's encoded samples.
+/// Converts payloads to one channel's encoded samples.
 #[derive(Debug)]
 pub(super) struct Unpacker {
     layout: Layout,
     encoding: VoltageEncoding,
-    /// For samples of up to 8 bits: each code as encoded, in the first of 8 bytes.
+    /// For samples of up to 8 bits: the encoded bytes of each code, at the start of 8 bytes.
     table: Vec<[u8; 8]>,
 }
 
@@ -18,15 +18,15 @@ pub(super) struct Unpacker {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     pub(super) bytes: &'a [u8],
-    /// Samples of the first word that are not meant.
+    /// Samples of the first word to skip.
     pub(super) skip: usize,
 }
 
-/// Samples that begin with whole bytes, anywhere in a buffer.
+/// Byte-aligned samples at arbitrary offsets in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Samples<'a> {
     pub(super) bytes: &'a [u8],
-    /// The first byte of each time, all channels.
+    /// Byte offset of each time's samples, all channels.
     pub(super) starts: &'a [u32],
 }
 
@@ -38,13 +38,13 @@ impl Unpacker {
         Self { layout, encoding, table }
     }
 
-    /// Whether samples of all channels fill whole bytes, so that [`Self::gather`] takes them.
+    /// Returns whether samples of all channels fill whole bytes, as [`Self::gather`] requires.
     pub(super) fn gathers(&self) -> bool {
         let channels = self.layout.channels > 1 || self.layout.bits >= 8;
         channels && self.layout.bits.is_power_of_two() && self.layout.time_bits().is_multiple_of(8)
     }
 
-    /// Brings words that were read into offset binary, the first bit of a value the lowest.
+    /// Converts words to offset binary, least significant bit first.
     pub(super) fn prepare(&self, words: &mut [u8]) {
         match (self.layout.code, self.layout.bits) {
             (Code::Mark5b, 1) => words.iter_mut().for_each(|byte| *byte = !*byte),
@@ -55,7 +55,7 @@ impl Unpacker {
         }
     }
 
-    /// The samples of `channel` at each start, which fill `row`.
+    /// Unpacks the samples of `channel` at each start into `row`.
     pub(super) fn gather(&self, samples: Samples<'_>, channel: usize, row: &mut [u8]) {
         let bits = self.layout.sample_bits();
         if bits <= 8 {
@@ -79,7 +79,7 @@ impl Unpacker {
         }
     }
 
-    /// The samples of `channel`, as many as fill `row`.
+    /// Unpacks consecutive samples of `channel` until `row` is full.
     pub(super) fn unpack(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
         match (self.encoding, self.layout.channels) {
             (VoltageEncoding::Real2, 1) => {
@@ -94,7 +94,7 @@ impl Unpacker {
         }
     }
 
-    /// Samples of up to 8 bits, several times in a byte.
+    /// Unpacks samples of up to 8 bits, when a byte holds several times.
     fn unpack_bits(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
         let bits = self.layout.sample_bits();
         let (mask, step) = ((1usize << bits) - 1, self.layout.time_bits());
@@ -105,7 +105,7 @@ impl Unpacker {
         self.encode(codes, row);
     }
 
-    /// Codes of samples, as encoded by the table.
+    /// Encodes sample codes by table lookup.
     fn encode(&self, codes: impl Iterator<Item = usize>, row: &mut [u8]) {
         match self.encoding.sample_bits() {
             2 => self.pack::<2>(codes, row),
@@ -125,7 +125,7 @@ impl Unpacker {
     }
 
     fn pack<const BITS: usize>(&self, mut codes: impl Iterator<Item = usize>, row: &mut [u8]) {
-        // 2-bit codes stay as they are; of 4 bits, the highest turns the sign.
+        // 2-bit codes are unchanged; inverting the highest of 4 bits converts offset binary to two's complement.
         let turn = if BITS == 4 { 0x88 } else { 0 };
         for byte in row {
             let places = (0..8 / BITS).map(|place| place * BITS);
@@ -135,7 +135,7 @@ impl Unpacker {
         }
     }
 
-    /// Samples of one channel whose bits are no power of two.
+    /// Unpacks one channel whose bit width is not a power of two.
     fn unpack_words(&self, words: Words<'_>, row: &mut [u8]) {
         let bits = self.layout.bits;
         let parts = self.layout.sample_bits() / bits;
@@ -156,7 +156,7 @@ impl Unpacker {
     }
 }
 
-/// Samples of whole bytes, `IN` as recorded and `OUT` as encoded.
+/// Converts byte-aligned samples of `IN` bytes to `OUT` encoded bytes.
 fn gather_bytes<const IN: usize, const OUT: usize>(
     samples: Samples<'_>,
     byte: usize,
@@ -172,7 +172,7 @@ fn gather_bytes<const IN: usize, const OUT: usize>(
 }
 
 impl Layout {
-    /// The number that stands for a code, where codes are numbers.
+    /// Returns the integer value of a code, for codes that are integers.
     fn number(&self, code: u32) -> i16 {
         match self.bits {
             1 | 8 => (2 * code as i32 - ((1 << self.bits) - 1)) as i16,
@@ -181,7 +181,7 @@ impl Layout {
     }
 }
 
-/// One sample's code as encoded.
+/// Encodes one sample's code.
 fn encoded(code: u32, layout: &Layout, encoding: VoltageEncoding) -> [u8; 8] {
     let mask = (1 << layout.bits) - 1;
     let parts = [code & mask, (code >> layout.bits) & mask];
@@ -214,7 +214,7 @@ mod tests {
         Layout { bits, complex, channels, bytes, code: Code::Offset }
     }
 
-    /// The value of a code by the standard's words.
+    /// Value of a code as defined by the standard.
     fn truth(code: u32, bits: usize) -> f64 {
         match bits {
             1 => 2.0 * f64::from(code) - 1.0,
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The bits of a value, one by one.
+    /// Extracts the bits of a value one by one.
     fn code(bytes: &[u8], layout: &Layout, sample: usize, channel: usize, part: usize) -> u32 {
         let bits = layout.bits;
         let several = layout.times_in_word();

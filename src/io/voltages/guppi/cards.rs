@@ -1,4 +1,4 @@
-//! One block's header: cards of 80 characters up to `END`.
+//! Header of one block: cards of 80 characters up to `END`.
 //!
 //! Invariant: a header is at most [`MAX_CARDS`] cards long, whatever the file holds.
 
@@ -9,19 +9,19 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::voltages::fields::{Field, Fields};
 
-/// Bytes of a card.
+/// Bytes per card.
 pub(super) const CARD_BYTES: usize = 80;
 
-/// More cards than this are no header.
+/// Maximum number of cards in a header.
 const MAX_CARDS: usize = 2048;
 
-/// Bytes of a header that are read at once; most are shorter.
+/// Bytes of a header read at once; most headers are shorter.
 const READ_BYTES: usize = 100 * CARD_BYTES;
 
-/// The cards at a byte of a file; `None` when the file ends within them.
+/// Reads the cards at a byte of a file; `None` if the file ends within them.
 ///
 /// # Errors
-/// [`Error::Format`] for what is no card, and for too many of them; [`Error::Io`].
+/// [`Error::Format`] for an invalid card or too many cards; [`Error::Io`].
 pub(super) fn read(file: &mut File, path: &Path, offset: u64) -> Result<Option<Fields>> {
     let io = |error| Error::io(path, error);
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
@@ -53,7 +53,7 @@ pub(super) fn read(file: &mut File, path: &Path, offset: u64) -> Result<Option<F
     }
 }
 
-/// What is wrong where a header has no end.
+/// Makes the error for a header without an end.
 pub(super) fn breaks_off(path: &Path, offset: u64) -> Error {
     let why = "the file ends within a block's header, expected cards to END";
     Error::format(path, "END", offset, why)
@@ -70,7 +70,7 @@ fn parse(text: &[u8], offset: u64) -> std::result::Result<Field, String> {
     Ok(Field { key: key.trim_end().to_string(), value, offset })
 }
 
-/// A card's value: text between quotes, or what stands before a comment.
+/// Returns a card's value: quoted text, or the text before a comment.
 fn unquote(value: &str) -> String {
     let value = value.trim();
     let Some(quoted) = value.strip_prefix('\'') else {
@@ -87,7 +87,7 @@ fn unquote(value: &str) -> String {
     text.trim().to_string()
 }
 
-/// Whether bytes look like the first of a card: a key of capitals and digits, and `=` behind it.
+/// Returns whether bytes look like a card: a key of capitals and digits, followed by `=`.
 pub(super) fn is_card(bytes: &[u8]) -> bool {
     let Some((key, rest)) = bytes.split_at_checked(8) else { return false };
     let letters = key.iter().take_while(|byte| **byte != b' ').count();

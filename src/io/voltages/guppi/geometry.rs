@@ -1,4 +1,4 @@
-//! What the cards of a block say of its samples, and what of it must be the same in every block.
+//! Sample geometry of a block, which must agree in every block of a recording.
 
 use crate::error::Result;
 use crate::io::voltages::fields::Fields;
@@ -6,36 +6,36 @@ use crate::io::voltages::layout::{Axis, Counts, Layout};
 use crate::units::MAX_CHANNELS;
 use crate::voltage::VoltageEncoding;
 
-/// What must be the same in every block of a recording.
+/// Geometry common to all blocks of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Geometry {
-    /// Antennas, channels of each, polarizations.
+    /// Antennas, channels per antenna, polarizations.
     pub(super) counts: Counts,
     pub(super) encoding: VoltageEncoding,
-    /// Bytes of samples (BLOCSIZE).
+    /// Bytes of samples per block (BLOCSIZE).
     pub(super) block_bytes: u64,
-    /// Samples of each stream in a block.
+    /// Samples per stream in a block.
     pub(super) times: u64,
-    /// Samples at a block's end that stand at the next one's start again.
+    /// Samples at a block's end that the next block repeats.
     pub(super) overlap: u64,
-    /// Whether headers, and as a rule blocks, are filled up to 512 bytes.
+    /// Whether headers, and usually blocks, are padded to multiples of 512 bytes.
     pub(super) directio: bool,
     time_first: bool,
-    /// The numbers behind all this, to name the one that changed.
+    /// The header values behind the geometry, to name one that changes.
     fields: [(&'static str, Option<f64>); 11],
 }
 
-/// Fields that don't change within a recording.
+/// Cards that must not change within a recording.
 const FIELDS: [&str; 11] = [
     "BLOCSIZE", "OBSNCHAN", "NPOL", "NBITS", "NANTS", "OVERLAP", "DIRECTIO", "TBIN", "OBSFREQ",
     "OBSBW", "PIPERBLK",
 ];
 
 impl Geometry {
-    /// The geometry of a block.
+    /// Reads the geometry from a block's cards.
     ///
     /// # Errors
-    /// [`crate::Error::Format`] for a card that is missing or makes no sense.
+    /// [`crate::Error::Format`] for a missing or invalid card.
     pub(super) fn new(cards: &Fields) -> Result<Self> {
         let block_bytes = cards.needed("BLOCSIZE")?;
         let channels = cards.needed("OBSNCHAN")?;
@@ -87,12 +87,12 @@ impl Geometry {
         Ok(Self { counts, encoding, block_bytes, times, overlap, directio, time_first, fields })
     }
 
-    /// Samples from a block's start to the next one's.
+    /// Returns the samples from a block's start to the next block's start.
     pub(super) fn hop(&self) -> u64 {
         self.times - self.overlap
     }
 
-    /// Where the samples of a block lie.
+    /// Returns the sample layout of a block.
     pub(super) fn layout(&self) -> Layout {
         let order = if self.time_first {
             [Axis::Time, Axis::Antenna, Axis::Channel, Axis::Polarization]
@@ -102,12 +102,12 @@ impl Geometry {
         Layout::new(order, self.counts, self.times, self.encoding.sample_bits() / 8)
     }
 
-    /// Bytes of one sample of every stream.
+    /// Returns the bytes of one sample of every stream.
     pub(super) fn frame_bytes(&self) -> u64 {
         self.block_bytes / self.times
     }
 
-    /// Holds a later block to this one.
+    /// Checks that a later block agrees with this one.
     ///
     /// # Errors
     /// [`crate::Error::Format`] naming the block and the first card that differs.
@@ -134,7 +134,7 @@ impl Geometry {
     }
 }
 
-/// Two polarizations are written as 2 and, from the days of detected data, as 4.
+/// Reads NPOL: two polarizations are written as 2, or as 4, by the convention of detected data.
 fn polarizations(cards: &Fields) -> Result<usize> {
     match cards.needed("NPOL")? {
         1 => Ok(1),
@@ -143,7 +143,7 @@ fn polarizations(cards: &Fields) -> Result<usize> {
     }
 }
 
-/// One channel that is sampled at twice its width has real samples.
+/// Returns whether samples are real: a single channel sampled at twice its width.
 fn is_real(cards: &Fields, channels: u64) -> Result<bool> {
     let (Some(width), Some(tbin)) = (cards.number("OBSBW")?, cards.number("TBIN")?) else {
         return Ok(false);

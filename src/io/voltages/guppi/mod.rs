@@ -1,28 +1,28 @@
-//! GUPPI raw: blocks of voltages, each behind a header of 80-character cards.
+//! GUPPI raw files: blocks of voltages, each after a header of 80-character cards.
 //!
-//! A block holds the axes antenna, channel, time, polarization (with PKTFMT SIMPLE: time first) of
-//! complex samples of 4, 8 or 16 bits, real part first (4 bits: in the high nibble), two's
-//! complement. What readers and writers of this format agree on, and what is decided here:
+//! A block has the axes antenna, channel, time, polarization (with PKTFMT SIMPLE: time first). Samples are complex,
+//! of 4, 8 or 16 bits per part, real part first (4 bits: in the high nibble), two's complement. Conventions of this
+//! reader and writer:
 //!
-//! - OBSNCHAN counts the channels of all antennas (NANTS); NPOL is 1 for one polarization, 2 or 4 for
-//!   two, as in rawspec and dspsr; one channel whose TBIN OBSBW is 1/2 has real samples. (baseband takes
-//!   NPOL 2 for one polarization, and one channel for real samples always: of what is written here it
-//!   reads two polarizations of two channels or more.)
-//! - OBSBW below 0 says both: the channels descend, and each is a lower sideband.
-//! - The last OVERLAP samples of a block stand at the next one's start again, and are passed over
-//!   there; the last block is used whole. (Where a file breaks that promise, baseband takes the same
-//!   ones when it reads on, the others when a read begins there; dspsr takes the later block's.)
-//! - PKTIDX places a block in time: it rises by PIPERBLK a block where that card is, else by what
-//!   PKTSIZE makes of BLOCSIZE, else by the smallest rise in the recording. Blocks that are missing
-//!   are flagged, and so are those whose PKTIDX the block after them takes back; one that does not rise otherwise is an
-//!   error. Without it blocks follow one another.
-//! - PKTIDX counts from STT_IMJD, STT_SMJD, STT_OFFS; with a SYNCTIME card (hpguppi) that time belongs
-//!   to PKTSTART, or to the first block.
-//! - A last block that the file's end cuts off is left out, because its channels are outermost, and so is a header;
-//!   [`VoltageSource::cut`] says so. Between two files, what is left out is flagged.
-//! - With DIRECTIO headers are filled up to 512 bytes, and blocks if the next header stands there.
-//! - NTVALID (ours): samples of a block that are more than filling, in a last block made full.
-//! - PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (ours): the filter bank that made the channels.
+//! - OBSNCHAN counts the channels of all antennas (NANTS). NPOL is 1 for one polarization, 2 or 4 for two, as in
+//!   rawspec and dspsr. A single channel with TBIN x OBSBW = 1/2 has real samples. (baseband takes NPOL 2 for one
+//!   polarization, and always takes a single channel as real; of the files written here, it reads those with two
+//!   polarizations and at least two channels.)
+//! - A negative OBSBW means that the channels descend and that each is a lower sideband.
+//! - The next block repeats the last OVERLAP samples of a block; the reader skips the repetition and uses the last
+//!   block completely. (If a file violates this, baseband uses the same samples in a sequential read and the others
+//!   after a seek; dspsr uses the later block's.)
+//! - PKTIDX determines a block's time. It rises per block by PIPERBLK if present, else by the number of PKTSIZE
+//!   packets between block starts, else by the smallest rise in the recording. Missing blocks are flagged, and so are
+//!   blocks whose PKTIDX jumps while the next block continues the sequence from before; any other PKTIDX that does
+//!   not rise is an error. Without PKTIDX, blocks are consecutive.
+//! - PKTIDX counts from STT_IMJD, STT_SMJD, STT_OFFS. With a SYNCTIME card (hpguppi), that time belongs to PKTSTART,
+//!   or to the first block.
+//! - The reader drops a last block truncated by the file's end, because its channels are outermost, and a truncated
+//!   header; [`VoltageSource::cut`] reports it. Between two files, the dropped samples are flagged.
+//! - With DIRECTIO, headers are padded to multiples of 512 bytes, and blocks if the next header is found there.
+//! - NTVALID (our extension) is the number of valid samples in a last, padded block.
+//! - PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (our extension) describe the filter bank that made the channels.
 //!
 //! # Source
 //! As baseband 4.2 and rawspec 3 read it; hpguppi for SYNCTIME and PIPERBLK.
@@ -52,29 +52,28 @@ const KEYS: describe::Keys = describe::Keys {
     basis: "FD_POLN",
 };
 
-/// The most channels of all antennas that a header alone may promise.
+/// Maximum number of channels of all antennas in a header without a complete block.
 const MOST_CHANNELS: usize = 1 << 20;
 
-/// Whether a file's first bytes are those of GUPPI raw.
+/// Returns whether a file's first bytes are GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
     cards::is_card(first) && !first.starts_with(b"SIMPLE")
 }
 
-/// The cards of a file's first block.
+/// Reads the cards of a file's first block.
 ///
 /// # Errors
-/// [`Error::Format`] for what is no card and for a header without `END`; [`Error::Io`].
+/// [`Error::Format`] for an invalid card or a header without `END`; [`Error::Io`].
 pub fn header(path: &Path) -> Result<Fields> {
     let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
     cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))
 }
 
-/// Opens the files of one recording, in any order.
+/// Opens the files of one recording, given in any order.
 ///
 /// # Errors
-/// [`Error::Format`] naming file, card, byte, what was found and what was expected, for headers that
-/// break a rule, change within the recording or do not rise in time; [`Error::Parameter`] for
-/// options that make no sense; [`Error::Io`].
+/// [`Error::Format`] naming file, card, byte, what was found and what was expected, for headers that are invalid,
+/// change within the recording or do not advance in time; [`Error::Parameter`] for invalid options; [`Error::Io`].
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "one at least is needed"));
@@ -95,7 +94,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     Ok(Box::new(recording.with_notes(&scan.cuts, scan.warnings)))
 }
 
-/// Fails for more antennas and channels than any telescope has: no block holds samples of as many.
+/// Fails for more antennas and channels than any telescope has, since no block confirms the counts.
 fn check_streams(scan: &Scan) -> Result<()> {
     let Counts { antennas, channels, .. } = scan.geometry.counts;
     if antennas.saturating_mul(channels) <= MOST_CHANNELS {
@@ -138,13 +137,13 @@ fn describe(
     })
 }
 
-/// The first sample's start.
+/// Computes the start of the first sample.
 fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
     let cards = &scan.cards;
     let Some(day) = cards.number("STT_IMJD")? else { return Ok(Epoch::default()) };
     let seconds =
         cards.number("STT_SMJD")?.unwrap_or(0.0) + cards.number("STT_OFFS")?.unwrap_or(0.0);
-    // Beyond these no date is meant, and arithmetic on days is safe.
+    // Reject values that cannot be a date, which also keeps the day arithmetic from overflowing.
     if !(0.0..1e7).contains(&day) || day.fract() != 0.0 {
         let why = format!("found {day}, expected a modified Julian day");
         return Err(cards.fault("STT_IMJD", why));

@@ -1,7 +1,7 @@
-//! All blocks of a recording, found by their headers; and their places in time.
+//! Scans all block headers of a recording and places the blocks in time.
 //!
-//! A block's first sample follows from its packet index, PKTIDX. Of samples that two blocks hold, the
-//! earlier one's are taken.
+//! The packet index PKTIDX determines a block's first sample. Samples contained in two blocks are read from the
+//! earlier one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,50 +15,49 @@ use crate::io::voltages::jumps;
 use crate::io::voltages::recording::Segment;
 use crate::units::SECONDS_PER_DAY;
 
-/// What DIRECTIO fills up to.
+/// DIRECTIO pads to multiples of this many bytes.
 pub(super) const DIRECTIO_BYTES: u64 = 512;
 
-/// The longest gap, in seconds: a longer one is a broken header.
+/// Longest accepted gap, in seconds; a longer one indicates a damaged header.
 const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
 
-/// One block of a file.
+/// A block of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     file: usize,
-    /// The byte at which its header begins.
+    /// Byte offset of its header.
     header: u64,
-    /// The byte at which its samples begin.
+    /// Byte offset of its samples.
     data: u64,
     pub(super) packet: Option<u64>,
-    /// Samples that it holds; the rest of it is filling.
+    /// Valid samples; the rest is padding.
     times: u64,
 }
 
-/// The blocks of all files, and what the first one's header says.
+/// Blocks of all files, and the first block's header.
 pub(super) struct Scan {
     pub(super) files: Vec<PathBuf>,
     pub(super) cards: Fields,
     pub(super) geometry: Geometry,
-    /// The first block's PKTIDX, whether or not it is whole.
+    /// PKTIDX of the first block, complete or not.
     pub(super) packet: Option<u64>,
-    /// Whole blocks, in order.
+    /// Complete blocks, in order.
     pub(super) blocks: Vec<Block>,
-    /// What files' ends cut off.
+    /// Descriptions of truncations at the files' ends.
     pub(super) cuts: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads every header of the files, which may be given in any order; `may_be_empty` says that they need not hold a
-/// whole block.
+/// Reads every block header of the files, given in any order; with `may_be_empty`, no complete block is required.
 ///
 /// # Errors
-/// [`Error::Format`] for headers that break a rule or do not belong together; [`Error::Io`].
+/// [`Error::Format`] for headers that are invalid or inconsistent with each other; [`Error::Io`].
 pub(super) fn scan(paths: &[PathBuf], may_be_empty: bool) -> Result<Scan> {
     let mut files = Vec::new();
     for path in paths {
         files.push((path, scan_file(path)?));
     }
-    // Without packet indices the files' names say the order.
+    // Without packet indices, sort the files by name.
     let numbered = files.iter().all(|(_, file)| file.blocks.iter().all(|b| b.packet.is_some()));
     let packet = |file: &Scanned| file.blocks.first().map_or(file.packet, |block| block.packet);
     files.sort_by(
@@ -91,7 +90,7 @@ pub(super) fn scan(paths: &[PathBuf], may_be_empty: bool) -> Result<Scan> {
     Ok(scan)
 }
 
-/// Files of one recording count their packets from the same moment.
+/// Checks that a file counts its packets from the same time as the recording's first file.
 fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
     for key in ["STT_IMJD", "STT_SMJD", "STT_OFFS"] {
         let (expected, number) = (expected.number(key)?, found.number(key)?);
@@ -103,13 +102,13 @@ fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
     Ok(())
 }
 
-/// What the headers of one file say.
+/// Headers of one file.
 struct Scanned {
     header: Fields,
     geometry: Geometry,
-    /// The first block's PKTIDX.
+    /// PKTIDX of the first block.
     packet: Option<u64>,
-    /// Whole blocks.
+    /// Complete blocks.
     blocks: Vec<Block>,
     cut: Option<String>,
 }
@@ -150,7 +149,7 @@ fn scan_file(path: &Path) -> Result<Scanned> {
     Ok(Scanned { header: first, geometry, packet, blocks, cut })
 }
 
-/// A block, and whether the file holds all of it.
+/// Returns a block, and whether the file holds all of it.
 fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<(Block, bool)> {
     let bytes = header.bytes();
     let bytes = if geometry.directio { bytes.next_multiple_of(DIRECTIO_BYTES) } else { bytes };
@@ -165,7 +164,7 @@ fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<(Block, bo
     Ok((Block { file: 0, header: header.offset(), data, packet, times }, whole))
 }
 
-/// Where the next header begins: some writers fill blocks up to 512 bytes as well, some do not.
+/// Finds the next header after the byte `end`: some writers also pad blocks to 512 bytes, some do not.
 fn after_filling(file: &mut File, path: &Path, end: u64) -> Result<u64> {
     let filled = end.next_multiple_of(DIRECTIO_BYTES);
     if filled == end {
@@ -179,7 +178,7 @@ fn after_filling(file: &mut File, path: &Path, end: u64) -> Result<u64> {
 }
 
 impl Scan {
-    /// Leaves out blocks whose PKTIDX jumps where the block after them goes on as if it had not.
+    /// Drops blocks whose PKTIDX jumps while the next block continues the sequence from before.
     fn drop_jumps(&mut self) -> Result<()> {
         let pairs = self.blocks.windows(2).filter_map(|pair| pair[0].packet.zip(pair[1].packet));
         let mut rises: Vec<u64> = pairs.filter_map(|(a, b)| b.checked_sub(a)).collect();
@@ -213,7 +212,7 @@ impl Scan {
         Ok(())
     }
 
-    /// By how much PKTIDX rises from block to block: as the header says, or the smallest rise.
+    /// Returns the rise of PKTIDX per block, from the header or as the smallest rise in the recording.
     ///
     /// # Errors
     /// [`Error::Format`] for an index that does not rise, or not by whole blocks.
@@ -250,18 +249,18 @@ impl Scan {
         Err(self.fault(&self.blocks[odd + 1], why))
     }
 
-    /// Packets of PKTSIZE bytes between a block's start and the next one's, when they are whole.
+    /// Returns the number of PKTSIZE packets between the starts of consecutive blocks, if whole.
     fn packets_in_block(&self) -> Result<Option<u64>> {
         let bytes = self.geometry.hop() * self.geometry.frame_bytes();
         let size = self.cards.count("PKTSIZE")?.filter(|size| *size > 0);
         Ok(size.filter(|size| bytes.is_multiple_of(*size)).map(|size| bytes / size))
     }
 
-    /// The blocks' places in time, and the samples in all.
+    /// Computes the segments of the blocks, and the total number of samples.
     ///
     /// # Errors
-    /// [`Error::Format`] for a gap of more than a day, and unless `allow_gaps` for one that is too long for the data
-    /// before it.
+    /// [`Error::Format`] for a gap of more than a day, and, unless `allow_gaps`, for one too long relative to the
+    /// data before it.
     pub(super) fn segments(
         &self,
         step: Option<u64>,

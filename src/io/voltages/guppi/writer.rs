@@ -1,4 +1,4 @@
-//! Writing GUPPI raw.
+//! Writer of GUPPI raw files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,34 +14,33 @@ use crate::units::HZ_PER_MHZ;
 use crate::view::check_memory;
 use crate::voltage::{VoltageEncoding, Voltages};
 
-/// Bytes of a block of which nothing else is said.
+/// Default bytes per block.
 const BLOCK_BYTES: u64 = 1 << 24;
 
-/// Samples of which such a block holds a multiple.
+/// A default block holds a multiple of this many samples.
 const BLOCK_STEP: u64 = 512;
 
-/// Letters of a text, so that it fits a card with its quotes.
+/// Longest text that fits a card with its quotes.
 const TEXT_LETTERS: usize = 68;
 
-/// How GUPPI raw is written.
+/// Options of the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// Samples of each stream in a block; `None`: about 16 MiB, or all samples where they are fewer.
+    /// Samples per stream in a block. `None` selects about 16 MiB, or all samples if they are fewer.
     pub block_times: Option<usize>,
-    /// Samples at a block's end that stand at the next one's start again.
+    /// Samples at a block's end that the next block repeats.
     pub overlap: usize,
-    /// Whether headers and blocks are filled up to 512 bytes. Headers are filled with blank cards,
-    /// which readers that know nothing of DIRECTIO pass over too.
+    /// Whether to pad headers and blocks to multiples of 512 bytes. Headers are padded with blank cards, which
+    /// readers without DIRECTIO support also skip.
     pub directio: bool,
-    /// Blocks in each file of a sequence `NAME.0000.raw`, `NAME.0001.raw` and so on; `None`: one file.
+    /// Blocks per file of a sequence `NAME.0000.raw`, `NAME.0001.raw` and so on; `None` writes one file.
     pub blocks_per_file: Option<usize>,
 }
 
-/// GUPPI raw in the making; its files appear under their names when it is finished.
+/// Unfinished GUPPI raw recording; `finish` renames its files to their final names.
 ///
-/// A last block that is not full is filled up with zeros, and its card NTVALID says how many samples
-/// are not. Channels are written in the order that their sideband has in this format: descending in a
-/// lower sideband.
+/// An incomplete last block is padded with zeros; its card NTVALID holds the number of valid samples. Channels are in
+/// the order that this format associates with their sideband: descending for a lower sideband.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -51,24 +50,22 @@ pub struct Writer {
     layout: Layout,
     payload: Vec<u8>,
     block_times: u64,
-    /// Samples in the block that is being filled.
+    /// Samples in the current block.
     filled: u64,
-    /// Of these, how many stood in the block before.
+    /// Samples of the current block that repeat the previous block.
     repeated: u64,
     blocks: u64,
-    /// Blocks that were left out.
+    /// Blocks left out so far.
     missing: u64,
     done: Vec<AtomicFile>,
 }
 
 impl Writer {
-    /// Starts a recording; with `blocks_per_file`, `path` is the name without its number (and `.raw`
-    /// or without it).
+    /// Creates a recording; with `blocks_per_file`, `path` is the name without the number (with or without `.raw`).
     ///
     /// # Errors
-    /// [`Error::Parameter`] for what this format can't hold: samples that are not complex 4, 8 or 16
-    /// bit, unevenly spaced channels, an overlap as long as a block, blocks beyond 4 GiB;
-    /// [`Error::Io`].
+    /// [`Error::Parameter`] for a header that this format cannot represent: samples that are not complex 4, 8 or 16
+    /// bit, unevenly spaced channels, an overlap as long as a block, blocks beyond 4 GiB; [`Error::Io`].
     pub fn create(path: &Path, header: &VoltageHeader, options: &WriterOptions) -> Result<Self> {
         use VoltageEncoding::{Complex4, Complex8, Complex16};
         let encoding = header.encoding;
@@ -109,8 +106,7 @@ impl Writer {
     /// Appends samples of every stream.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of streams or another encoding than the header's;
-    /// [`Error::Io`].
+    /// [`Error::Shape`] for another number of streams or another encoding than the header's; [`Error::Io`].
     pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
         check_streams(voltages, self.layout.streams(), self.encoding)?;
         let mut taken = 0;
@@ -131,10 +127,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Leaves out blocks, as a recorder that loses data does: PKTIDX goes on, and readers find a gap.
+    /// Omits blocks, like a recorder that loses data: PKTIDX advances, and readers find a gap.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for blocks that overlap, before the first block, or within one.
+    /// [`Error::Parameter`] if blocks overlap, before the first block, or within a block.
     pub fn leave_out(&mut self, blocks: u64) -> Result<()> {
         if self.options.overlap > 0 || self.filled > 0 || self.blocks == 0 {
             let rule =
@@ -145,8 +141,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on after a failed write with the blocks that are whole in the files, and returns the samples of each stream
-    /// that they hold.
+    /// Recovers after a failed write: truncates the files to complete blocks, and returns the number of samples per
+    /// stream.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -166,7 +162,7 @@ impl Writer {
         Ok(self.blocks * (self.block_times - overlap) + overlap.min(self.blocks * overlap))
     }
 
-    /// Bytes of a block with its header.
+    /// Returns the bytes of a block with its header.
     fn block_bytes(&self) -> u64 {
         let payload = self.payload.len() as u64;
         let payload = match self.options.directio {
@@ -176,8 +172,7 @@ impl Writer {
         self.header().len() as u64 + payload
     }
 
-    /// Ends the data: fills up the last block and hands all to the system, so that a full disk is met before files get
-    /// their names.
+    /// Ends the data: pads and writes the last block, so that a full disk is detected before files are renamed.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -193,10 +188,10 @@ impl Writer {
         self.done.last_mut().map_or(Ok(()), AtomicFile::flush)
     }
 
-    /// Fills up the last block and puts every file under its name.
+    /// Pads and writes the last block, and renames every file to its final name.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
+    /// [`Error::Parameter`] if no sample was written; [`Error::Io`].
     pub fn finish(mut self) -> Result<()> {
         self.end_data()?;
         if self.blocks == 0 {
@@ -234,7 +229,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The cards of the block that is ready.
+    /// Formats the header of the current block.
     fn header(&self) -> String {
         let packet =
             (self.blocks + self.missing) * (self.block_times - self.options.overlap as u64);
@@ -289,7 +284,7 @@ fn block_times(header: &VoltageHeader, options: &WriterOptions, frame: u64) -> R
     Ok(times)
 }
 
-/// The cards that are the same in every block.
+/// Formats the cards common to all blocks.
 fn cards(
     header: &VoltageHeader,
     band: &EvenBand,
@@ -298,7 +293,7 @@ fn cards(
     frame: u64,
 ) -> Vec<String> {
     let channels = header.coarse_channels();
-    // dspsr takes 4-bit samples of GUPPI itself for another encoding.
+    // With BACKEND GUPPI, dspsr reads 4-bit samples in another encoding.
     let backend = if header.encoding == VoltageEncoding::Complex8 { "GUPPI" } else { "SIDEREAL" };
     let mut cards = vec![text("BACKEND", backend)];
     if !header.telescope.is_empty() {
@@ -336,7 +331,7 @@ fn cards(
     cards.push(number("OVERLAP", options.overlap));
     cards.push(number("DIRECTIO", u8::from(options.directio)));
     cards.push(number("BLOCSIZE", block_times * frame));
-    // A packet is one sample of everything, so PKTIDX counts samples.
+    // A packet is one sample of every stream, so PKTIDX counts samples.
     cards.push(number("PKTSIZE", frame));
     cards.push(number("PIPERBLK", block_times - options.overlap as u64));
     for (key, value) in header.filter.iter().flat_map(filter_fields) {
@@ -349,7 +344,7 @@ fn number(key: &str, value: impl std::fmt::Display) -> String {
     format!("{:<CARD_BYTES$}", format!("{key:<8}= {value:>20}"))
 }
 
-/// A number with a decimal point, as FITS has it: readers tell floats from integers by it.
+/// Formats a number with a decimal point, by which FITS readers distinguish floats from integers.
 fn float(key: &str, value: f64) -> String {
     let shortest = format!("{value:?}");
     let exact = match shortest.split_once('e') {
@@ -360,7 +355,7 @@ fn float(key: &str, value: f64) -> String {
     number(key, exact)
 }
 
-/// A text in quotes, without what a card can't hold.
+/// Formats a quoted text, with characters that a card cannot hold replaced, cut to the card's length.
 fn text(key: &str, value: &str) -> String {
     let printable = |letter: char| if (' '..='~').contains(&letter) { letter } else { '?' };
     let mut quoted = String::new();

@@ -1,4 +1,4 @@
-//! A Mark 5B frame's header: four little-endian words.
+//! Header of a Mark 5B frame: four little-endian words.
 //!
 //! Invariant: a header that was parsed has the sync word and a time code of decimal digits.
 
@@ -6,38 +6,38 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Bytes of a header.
+/// Bytes per header.
 pub(super) const HEADER_BYTES: usize = 16;
-/// Bytes of a payload.
+/// Bytes per payload.
 pub(super) const PAYLOAD_BYTES: usize = 10_000;
-/// Bytes of a frame.
+/// Bytes per frame.
 pub(super) const FRAME_BYTES: u64 = (HEADER_BYTES + PAYLOAD_BYTES) as u64;
-/// 0xABADDEED as it stands in the file.
+/// 0xABADDEED in file byte order.
 pub(super) const SYNC: [u8; 4] = [0xed, 0xde, 0xad, 0xab];
 
-/// Frames a second at 2 Mbit/s; other rates are powers of two of it.
+/// Frames per second at 2 Mbit/s; other rates are this times a power of two.
 const LEAST_FRAMES: u64 = 25;
-/// Powers of two of [`LEAST_FRAMES`], to 2^15 frames a second.
+/// Number of frame rates: [`LEAST_FRAMES`] times powers of two.
 const RATES: u32 = 11;
 
-/// A header's fields.
+/// Fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The frame's number within its second.
+    /// Frame number within its second.
     pub(super) number: u32,
     /// The last three digits of the modified Julian day.
     pub(super) day: u32,
     /// Seconds of the day.
     pub(super) second: u32,
-    /// The frame's time within its second in 0.1 ms, rounded down; often 0 throughout.
+    /// Time within the second in 0.1 ms, rounded down; some recorders always write 0.
     pub(super) fraction: u32,
 }
 
 impl Header {
-    /// Reads a header that stands at byte `at` of a file.
+    /// Parses the header at byte `at` of a file.
     ///
     /// # Errors
-    /// [`Error::Format`] for another sync word, and for a time code that is none.
+    /// [`Error::Format`] for a wrong sync word or an invalid time code.
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES], path: &Path, at: u64) -> Result<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |index: usize| u32::from_le_bytes(words[index]);
@@ -64,7 +64,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Frames a second as the fraction of the second shows them: the one usual rate that fits it.
+    /// Infers the frames per second from the fraction of the second: the only standard rate consistent with it.
     pub(super) fn frames_per_second(&self) -> Option<u64> {
         let (number, fraction) = (u64::from(self.number), u64::from(self.fraction));
         let fits = |rate: &u64| fraction > 0 && number * 10_000 / rate == fraction;
@@ -72,14 +72,14 @@ impl Header {
         rates.next().filter(|_| rates.next().is_none())
     }
 
-    /// The modified Julian day nearest to `near` with these digits.
+    /// Returns the modified Julian day nearest to `near` with these three digits.
     pub(super) fn mjd(&self, near: i64) -> i64 {
         let day = i64::from(self.day);
         (near - day + 500).div_euclid(1000).max(0) * 1000 + day
     }
 }
 
-/// The number whose decimal digits are the hexadecimal ones of `code`.
+/// Decodes a binary-coded decimal number; `None` for a digit above 9.
 fn decimal(code: u32) -> Option<u32> {
     (0..8)
         .rev()

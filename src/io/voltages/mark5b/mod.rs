@@ -1,15 +1,15 @@
-//! Mark 5B: frames of 10016 bytes, all channels in each.
+//! Mark 5B files: frames of 10016 bytes with all channels in each.
 //!
-//! The headers say neither channels nor bits: [`VoltageOptions::mark5b_channels`] has to, and
-//! [`VoltageOptions::mark5b_bits`] where they are not 2. Of the day they keep three digits:
-//! [`VoltageOptions::mark5b_near_mjd`] resolves them, by default [`NEAR_MJD`]. A frame that is missing,
-//! or consists of the fill pattern 0x11223344, is a [`Flag`](super::Flag) of zeros; bytes between
-//! frames are passed over with a warning. A frame that a file's end cuts off is left out, and [`VoltageSource::cut`] says so.
+//! The headers store neither channels nor bits: [`VoltageOptions::mark5b_channels`] is required, and
+//! [`VoltageOptions::mark5b_bits`] unless there are 2 bits. Of the day they store three digits, resolved by
+//! [`VoltageOptions::mark5b_near_mjd`], by default [`NEAR_MJD`]. A frame that is missing, or consists of the fill
+//! pattern 0x11223344, becomes a [`Flag`](super::Flag) of zeros. Bytes between frames are skipped with a warning. The
+//! reader drops a frame truncated by a file's end; [`VoltageSource::cut`] reports it.
 //!
-//! The sample rate comes from the options, else from the fraction of a second in the headers, else from
-//! the number of a second's last frame, which takes a recording that reaches into a second second. The
-//! frequency is not known: centres are 0 without [`VoltageOptions::centre_hz`], which is the middle of
-//! channels side by side, rising (in a lower sideband: falling).
+//! The sample rate comes from the options, else from the fraction of a second in the headers, else from the last
+//! frame number of a second, for which the recording must extend into another second. The sky frequency is not
+//! stored: centres are 0 without [`VoltageOptions::centre_hz`], the middle of adjacent channels in rising order (in a
+//! lower sideband: descending order).
 //!
 //! # Source
 //! Haystack, Mark 5B user's manual; levels and 1-bit signs as in mark5access and baseband.
@@ -25,27 +25,26 @@ use super::{VoltageOptions, VoltageSource};
 use crate::error::{Error, Result};
 use crate::units::Epoch;
 
-/// The day (MJD, December 2014) near which recordings are sought without
-/// [`VoltageOptions::mark5b_near_mjd`]: within 500 days of it, three digits are enough.
+/// Default of [`VoltageOptions::mark5b_near_mjd`] (MJD, December 2014): three digits determine a day within 500 days
+/// of it.
 pub const NEAR_MJD: i64 = 57_000;
 
-/// The latest day that a recording may be sought near.
+/// Latest accepted value of [`VoltageOptions::mark5b_near_mjd`].
 const LAST_MJD: i64 = 1_000_000;
-/// The most bits of all channels together: bit streams of a recorder.
+/// Maximum bits of all channels together: the recorder's bit streams.
 const MOST_BITS: usize = 32;
-/// Seconds of a day.
+/// Seconds in a day.
 const DAY_S: u64 = 86_400;
-/// The words of a frame that has no data, as they stand in the file.
+/// Fill pattern of a frame without data, in file byte order.
 const FILL: [u8; 4] = [0x44, 0x33, 0x22, 0x11];
-/// Bytes read at once where frames are sought.
+/// Bytes per read in the search for a frame.
 const SEARCH_BYTES: u64 = 1 << 16;
 
-/// Opens the files of one recording, in any order.
+/// Opens the files of one recording, given in any order.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] for files without frames and time codes that are none;
-/// [`Error::Parameter`] for unknown channels and options that don't fit; [`Error::Unavailable`] for an
-/// unknown sample rate.
+/// [`Error::Io`]; [`Error::Format`] for files without frames and invalid time codes; [`Error::Parameter`] for a
+/// missing number of channels and inconsistent options; [`Error::Unavailable`] for an unknown sample rate.
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     check_paths(paths)?;
     let layout = layout(options)?;
@@ -104,12 +103,12 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     frames::open(recording, options)
 }
 
-/// Whether a file that begins so is Mark 5B.
+/// Returns whether a file's first bytes are Mark 5B.
 pub(super) fn detect(first: &[u8]) -> bool {
     first.starts_with(&SYNC)
 }
 
-/// How samples lie in a frame, as the options say.
+/// Makes the payload layout from the options.
 fn layout(options: &VoltageOptions) -> Result<Layout> {
     let rule =
         "a Mark 5B file's headers don't say: give 1, 2, 4, 8, 16 or 32, at most 32 bits for all";
@@ -126,17 +125,17 @@ fn layout(options: &VoltageOptions) -> Result<Layout> {
     Ok(Layout { bits, complex: false, channels, bytes: PAYLOAD_BYTES, code: Code::Mark5b })
 }
 
-/// What the headers read so far say.
+/// Results of the scan so far.
 struct Found {
     index: Index,
     first_day: Option<i64>,
-    /// The frame latest in its second.
+    /// Frame with the highest number within its second.
     latest: Option<Header>,
     near: i64,
     cuts: Vec<String>,
-    /// Bytes between frames.
+    /// Skipped bytes between frames.
     passed: u64,
-    /// Frames whose time code is none, and what is wrong with the first.
+    /// Number of frames with an invalid time code, and the first one's error.
     bad_frames: u64,
     first_fault: Option<Error>,
 }
@@ -156,7 +155,7 @@ impl Found {
             let header = match Header::parse(&bytes, scan.path(), scan.at) {
                 Ok(header) => header,
                 Err(error) => {
-                    // The frames around it have good times.
+                    // Skip the frame only: the time codes of the frames around it are valid.
                     self.bad_frames += 1;
                     self.first_fault.get_or_insert(error);
                     scan.at += FRAME_BYTES;
@@ -166,7 +165,7 @@ impl Found {
             let day = header.mjd(self.first_day.unwrap_or(self.near));
             self.first_day.get_or_insert(day);
             let latest = self.latest.get_or_insert(header);
-            // A damaged number fits no rate.
+            // A damaged frame number is consistent with no standard rate.
             let fits = header.frames_per_second().is_some() || latest.frames_per_second().is_none();
             if header.number > latest.number && fits {
                 *latest = header;
@@ -188,7 +187,7 @@ impl Found {
     }
 }
 
-/// Whether the payload of the frame at hand is the fill pattern throughout.
+/// Returns whether the current frame's payload consists of the fill pattern.
 fn is_fill(scan: &mut Scan<'_>) -> Result<bool> {
     let start = scan.at + HEADER_BYTES as u64;
     let mut first = [0; 16];
@@ -202,7 +201,7 @@ fn is_fill(scan: &mut Scan<'_>) -> Result<bool> {
     Ok(fill(&payload))
 }
 
-/// Where the next frame begins: at a sync word with another one a frame later, or with the file's end.
+/// Finds the next frame: a sync word followed by another one a frame later or by the file's end.
 fn next_frame(scan: &mut Scan<'_>) -> Result<u64> {
     let mut from = scan.at + 1;
     let mut bytes = Vec::new();
@@ -221,7 +220,7 @@ fn next_frame(scan: &mut Scan<'_>) -> Result<u64> {
     Ok(scan.bytes)
 }
 
-/// Whether a frame, or the file's end, stands there.
+/// Returns whether a frame or the file's end is at byte `at`.
 fn follows(scan: &mut Scan<'_>, at: u64) -> Result<bool> {
     if at + SYNC.len() as u64 > scan.bytes {
         return Ok(at <= scan.bytes);

@@ -1,4 +1,4 @@
-//! A VDIF frame's header: 16 bytes (legacy) or 32, little-endian words.
+//! Header of a VDIF frame: 16 (legacy) or 32 bytes of little-endian words.
 //!
 //! Invariant: frames of one recording have the same form: what is not time, thread, station or validity.
 
@@ -7,54 +7,54 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::voltages::frames::{Code, Layout};
 
-/// Bytes of a header with extended data.
+/// Bytes per header with extended data.
 pub(super) const FULL_BYTES: usize = 32;
-/// Bytes of a legacy header.
+/// Bytes per legacy header.
 pub(super) const LEGACY_BYTES: usize = 16;
-/// The sync word of extended data versions 1, 3 and 4.
+/// Sync word of extended data versions 1, 3 and 4.
 const SYNC: u32 = 0xacab_feed;
-/// The sync word in version 0xab: that of Mark 5B.
+/// Sync word of version 0xab: that of Mark 5B.
 const MARK5B_SYNC: u32 = 0xabad_deed;
-/// The sync word of version 2, 20 bits.
+/// Sync word of version 2, 20 bits.
 const ALMA_SYNC: u32 = 0xa_5ea5;
-/// What an HDF5 file begins with, which could be a legacy header.
+/// First bytes of an HDF5 file, which would also be a valid legacy header.
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
-/// Mark 5B within VDIF.
+/// Extended data version of Mark 5B within VDIF.
 const MARK5B: u8 = 0xab;
 
-/// A header's fields.
+/// Fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Header {
-    /// What all frames of a recording share.
+    /// Fields common to all frames of a recording.
     pub(super) form: Form,
     pub(super) invalid: bool,
     /// Seconds since the reference epoch.
     pub(super) seconds: u32,
-    /// Half years since 2000.
+    /// Reference epoch: half years since 2000.
     pub(super) epoch: u32,
     pub(super) number: u32,
     pub(super) thread: u16,
     pub(super) station: u16,
-    /// The last four words, 0 in a legacy header.
+    /// The last four words; 0 for a legacy header.
     extended: [u32; 4],
 }
 
-/// What all frames of a recording share.
+/// Fields common to all frames of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) legacy: bool,
     version: u32,
     channels_log2: u32,
-    /// Bytes of a frame, its header included.
+    /// Bytes per frame, header included.
     pub(super) frame_bytes: usize,
     complex: bool,
     bits: usize,
-    /// Extended data version; 0 in a legacy header.
+    /// Extended data version; 0 for a legacy header.
     pub(super) edv: u8,
 }
 
 impl Header {
-    /// The fields as they stand, right or wrong; a legacy header is followed by anything.
+    /// Parses the fields without validation; any bytes may follow a legacy header.
     pub(super) fn parse(bytes: &[u8; FULL_BYTES]) -> Self {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |index: usize| u32::from_le_bytes(words[index]);
@@ -82,30 +82,30 @@ impl Header {
         }
     }
 
-    /// Samples a second of each channel, where the extended data say.
+    /// Returns the samples per second of each channel, if the extended data store it.
     pub(super) fn sample_rate_hz(&self) -> Option<f64> {
         if !matches!(self.form.edv, 1 | 3) {
             return None;
         }
         let unit = if self.extended[0] >> 23 & 1 == 1 { 1e6 } else { 1e3 };
         let rate = f64::from(self.extended[0] & 0x7f_ffff) * unit;
-        // The field is that of complex samples, whose real ones are twice as many.
+        // The field holds the complex sample rate; real samples are twice as many.
         (rate > 0.0).then_some(if self.form.complex { rate } else { 2.0 * rate })
     }
 
-    /// Groups of channels that have a bit of validity of their own, where the extended data have them.
+    /// Returns the number of channel groups with separate validity bits, if the extended data have them.
     fn masked_groups(&self) -> Option<usize> {
         let groups = (self.extended[0] >> 16 & 0xff) as usize;
         let fits = (1..=64).contains(&groups) && self.form.channels().is_multiple_of(groups);
         (self.form.edv == 4 && fits).then_some(groups)
     }
 
-    /// Groups of channels that are valid or not by themselves.
+    /// Returns the number of channel groups with separate validity.
     pub(super) fn groups(&self) -> usize {
         self.masked_groups().unwrap_or(1)
     }
 
-    /// One bit a group: whether its channels are valid.
+    /// Returns one validity bit per channel group.
     pub(super) fn valid(&self) -> u64 {
         let mask = u64::from(self.extended[3]) << 32 | u64::from(self.extended[2]);
         match self.masked_groups() {
@@ -115,7 +115,7 @@ impl Header {
         }
     }
 
-    /// A sync word that is not as its version has it: found and expected.
+    /// Returns the found and the expected sync word if they differ.
     fn wrong_sync(&self) -> Option<(u32, u32)> {
         let expected = match self.form.edv {
             1 | 3 | 4 => SYNC,
@@ -124,10 +124,10 @@ impl Header {
         (self.extended[1] != expected).then_some((self.extended[1], expected))
     }
 
-    /// Fails where a first header breaks a rule.
+    /// Validates the first header.
     ///
     /// # Errors
-    /// [`Error::Format`], with the field's byte.
+    /// [`Error::Format`] naming the field's byte offset.
     pub(super) fn check(&self, path: &Path, at: u64) -> Result<()> {
         let fault =
             |field: &str, byte: u64, why: String| Err(Error::format(path, field, at + byte, why));
@@ -151,10 +151,10 @@ impl Header {
         self.check_sync(path, at)
     }
 
-    /// Fails where a header does not go with the first one.
+    /// Checks that a header agrees with the first one.
     ///
     /// # Errors
-    /// [`Error::Format`], with the field's byte.
+    /// [`Error::Format`] naming the field's byte offset.
     pub(super) fn check_like(&self, first: &Self, path: &Path, at: u64) -> Result<()> {
         let (found, expected) = (self.form, first.form);
         let fields = [
@@ -183,11 +183,11 @@ impl Header {
         })
     }
 
-    /// Whether bytes that may be anything begin a VDIF file: with a header in which every field is
-    /// possible, or with one that a frame later has its like.
+    /// Returns whether arbitrary bytes begin a VDIF file: with a header whose every field is possible, or with a
+    /// header that agrees with another one a frame later.
     ///
-    /// The more bytes, the surer: only a second header tells a file of an unknown version or depth, and
-    /// speaks for a legacy header, which has nothing else to know it by.
+    /// More bytes make the answer more reliable. A second header is required for an unknown version or bit depth, and
+    /// supports a legacy header, which has no other distinguishing mark.
     pub(super) fn is_plausible(first: &[u8]) -> bool {
         let Some(bytes) = first.first_chunk::<FULL_BYTES>() else { return false };
         let header = Self::parse(bytes);
@@ -222,7 +222,7 @@ impl Form {
         1 << self.channels_log2
     }
 
-    /// How samples lie in the payload.
+    /// Returns the payload layout.
     pub(super) fn layout(&self) -> Layout {
         Layout {
             bits: self.bits,
@@ -234,7 +234,7 @@ impl Form {
     }
 }
 
-/// A station as its header has it: two letters or digits, or a number.
+/// Formats a station: two letters or digits, or a number.
 pub(super) fn station_name(station: u16) -> String {
     let letters = station.to_be_bytes();
     if letters.iter().all(u8::is_ascii_graphic) {

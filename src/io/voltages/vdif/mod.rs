@@ -1,21 +1,20 @@
-//! VDIF: frames of one thread each, with a header of 16 (legacy) or 32 bytes.
+//! VDIF files: frames of one thread each, with a header of 16 (legacy) or 32 bytes.
 //!
-//! Read: extended data versions 0 to 4 and 0xab (Mark 5B within VDIF), real and complex samples of 1 to
-//! 16 bits, any channels, threads and stations. Frames may stand in any order, in several files; a frame
-//! that is missing, or has its invalid bit set, is a [`Flag`](super::Flag) of zeros. A frame that a file's end cuts off is
-//! left out, and [`VoltageSource::cut`] says so. Two frames of one thread and time are an error.
+//! Supported: extended data versions 0 to 4 and 0xab (Mark 5B within VDIF), real and complex samples of 1 to 16 bits,
+//! any channels, threads and stations. Frames may be in any order, in several files. A frame that is missing or has
+//! its invalid bit set becomes a [`Flag`](super::Flag) of zeros. The reader drops a frame truncated by a file's end;
+//! [`VoltageSource::cut`] reports it. Two frames with the same thread and time are an error.
 //!
-//! The format does not say what threads and channels are. Stations are antennas, in the order of their
-//! ids. Exactly two threads are two polarizations; otherwise each thread's channels are recorded
-//! channels, thread after thread, unless
-//! [`VoltageOptions::polarizations`](super::VoltageOptions::polarizations) says so. Nor is the sky
-//! frequency known: centres are 0 without [`VoltageOptions::centre_hz`](super::VoltageOptions::centre_hz),
-//! which is the middle of channels side by side, rising (in a lower sideband: falling).
+//! The format does not define the roles of threads and channels. Stations become antennas, in the order of their ids.
+//! Exactly two threads become two polarizations; otherwise each thread's channels become recorded channels, thread by
+//! thread, unless [`VoltageOptions::polarizations`](super::VoltageOptions::polarizations) selects otherwise. The sky
+//! frequency is not stored: centres are 0 without [`VoltageOptions::centre_hz`](super::VoltageOptions::centre_hz),
+//! the middle of adjacent channels in rising order (in a lower sideband: descending order).
 //!
-//! Version 4's mask makes flags of the channels whose bit is not set.
+//! The mask of version 4 flags the channels whose bit is not set.
 //!
-//! The sample rate comes from the options, else from extended data of versions 1 and 3, else from the
-//! number of a second's last frame, which takes a recording that reaches into a second second.
+//! The sample rate comes from the options, else from extended data of versions 1 and 3, else from the last frame
+//! number of a second, for which the recording must extend into another second.
 //!
 //! # Source
 //! VDIF specification 1.1.1 (vlbi.org); levels as in mark5access and baseband.
@@ -31,11 +30,11 @@ use super::frames::{self, Frame, Index, Recording, Scan, check_paths};
 use super::{VoltageOptions, VoltageSource};
 use crate::error::{Error, Result};
 
-/// Opens the files of one recording, in any order.
+/// Opens the files of one recording, given in any order.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] for a header that breaks a rule or does not go with the first;
-/// [`Error::Parameter`] for options that don't fit; [`Error::Unavailable`] for an unknown sample rate.
+/// [`Error::Io`]; [`Error::Format`] for a header that is invalid or disagrees with the first; [`Error::Parameter`]
+/// for inconsistent options; [`Error::Unavailable`] for an unknown sample rate.
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     check_paths(paths)?;
     let mut found = Found { index: Index::default(), first: None, cuts: Vec::new() };
@@ -68,12 +67,12 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     frames::open(recording, options)
 }
 
-/// Whether a file that begins so is VDIF: the format has no magic number, so each field must be possible.
+/// Returns whether a file's first bytes are VDIF. The format has no magic number, so every field must be possible.
 pub(super) fn detect(first: &[u8]) -> bool {
     Header::is_plausible(first)
 }
 
-/// What the headers read so far say.
+/// Results of the scan so far.
 struct Found {
     index: Index,
     first: Option<Header>,
@@ -120,7 +119,7 @@ impl Found {
     }
 }
 
-/// The stations, and the threads of each.
+/// Returns the stations and the number of threads per station.
 fn stations(index: &Index, path: &PathBuf) -> Result<(Vec<u16>, usize)> {
     let units: Vec<(u16, u16)> = index.units().collect();
     let of_stations: Vec<&[(u16, u16)]> = units.chunk_by(|a, b| a.0 == b.0).collect();
@@ -142,7 +141,7 @@ fn stations(index: &Index, path: &PathBuf) -> Result<(Vec<u16>, usize)> {
 mod tests {
     use super::*;
 
-    /// A header and what follows it.
+    /// Header followed by payload words.
     fn words(first: [u32; 4], extended: [u32; 4]) -> Vec<u8> {
         let words = [first, extended, [0x5aa5_0ff0; 4], [0x1234_5678; 4]];
         words.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect()

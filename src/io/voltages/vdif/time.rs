@@ -1,4 +1,4 @@
-//! VDIF's time: seconds since a half year's beginning, leap seconds counted.
+//! VDIF time: seconds since the start of a half year, leap seconds included.
 //!
 //! Invariant: seconds of the index are those that passed since 2000-01-01 UTC, leap seconds included.
 
@@ -6,16 +6,16 @@ use crate::units::Epoch;
 
 /// 2000-01-01.
 const FIRST_MJD: i64 = 51_544;
-/// The first second of each of these days came after a leap second.
+/// Days whose first second followed a leap second.
 ///
 /// # Source
 /// IERS Bulletin C: the end of 2005, 2008, June 2012, June 2015, 2016.
 const LEAP_MJD: [i64; 5] = [53_736, 54_832, 56_109, 57_204, 57_754];
 
-/// Seconds of a day.
+/// Seconds in a day.
 const DAY_S: i64 = 86_400;
 
-/// Seconds from 2000 to so many half years later and so many seconds more.
+/// Returns the seconds from 2000 to a number of half years plus seconds later.
 pub(super) fn seconds_since_2000(half_years: u32, seconds: u32) -> u64 {
     let years = i64::from(half_years / 2);
     let is_leap_year = years % 4 == 0;
@@ -25,7 +25,7 @@ pub(super) fn seconds_since_2000(half_years: u32, seconds: u32) -> u64 {
     (days * DAY_S + leaps + i64::from(seconds)) as u64
 }
 
-/// The moment in UTC; a leap second is taken for the one after it.
+/// Converts to UTC; a leap second maps to the following second.
 pub(super) fn epoch(second: u64) -> Epoch {
     let second = second as i64;
     let is_past = |(before, day): &(i64, &i64)| second > (**day - FIRST_MJD) * DAY_S + before;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn leap_seconds_count() {
-        // A reference epoch of 2000 for a recording of 2016: four leap seconds lie between.
+        // Reference epoch 2000, recording of 2016: four leap seconds in between.
         assert_eq!(moment(0, 514_629_935), (57_500, 31_531.0));
         let before = seconds_since_2000(33, 15_897_599);
         assert_eq!(epoch(before), Epoch { day: 57_753, seconds: 86_399.0 });
