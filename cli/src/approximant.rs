@@ -1,4 +1,4 @@
-//! `--approximant`: how waveforms are made of masses.
+//! `--approximant`: waveform approximants for masses.
 
 use clap::ValueEnum;
 use sidereal::strain::Binary;
@@ -6,7 +6,7 @@ use sidereal::waveform::{Approximant, PhenomD};
 
 use crate::plots::plural;
 
-/// The approximants.
+/// Values of `--approximant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ApproximantWord {
     /// IMRPhenomD above 4 solar masses in total, TaylorT4 below.
@@ -15,16 +15,16 @@ pub(crate) enum ApproximantWord {
     /// Inspiral, merger and ringdown.
     #[value(name = "IMRPhenomD")]
     IMRPhenomD,
-    /// Inspiral alone, `dv/dt` as a series.
+    /// Inspiral only, `dv/dt` as a series.
     #[value(name = "TaylorT4")]
     TaylorT4,
-    /// Inspiral alone, `dt/dv` as a series.
+    /// Inspiral only, `dt/dv` as a series.
     #[value(name = "TaylorT2")]
     TaylorT2,
 }
 
 impl ApproximantWord {
-    /// The approximant, or none where each binary has its usual one.
+    /// Returns the approximant, or `None` if each binary uses its default.
     pub(crate) fn chosen(self) -> Option<Approximant> {
         match self {
             Self::Auto => None,
@@ -35,9 +35,9 @@ impl ApproximantWord {
     }
 }
 
-/// Counts the waveforms that are an extrapolation of IMRPhenomD, if there are any.
+/// Reports the number of waveforms that extrapolate IMRPhenomD, if there are any.
 ///
-/// Each has its name, its binary and its approximant.
+/// Each element has a name, a binary and an approximant.
 pub(crate) fn extrapolated<'a>(
     waveforms: impl Iterator<Item = (&'a str, Option<Binary>, Option<&'a str>)>,
 ) -> Option<String> {

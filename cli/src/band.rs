@@ -1,20 +1,20 @@
-//! Options that say which band and sampling is meant, without a recording.
+//! Options that describe a band and its sampling without a recording.
 
 use clap::Args;
 use sidereal::simulate::telescopes::Telescope;
 use sidereal::units::Band;
 use sidereal::{Error, Result};
 
-/// A band by a survey's name, by its numbers, or by both: numbers given go before the survey's.
+/// Band from a survey's name, from numbers, or from both: given numbers override the survey's.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct BandArguments {
-    /// Band and sampling of a survey, such as `chime-frb` or `parkes-superb-f`; a wrong name lists all.
+    /// Survey whose band and sampling to use, such as `chime-frb` or `parkes-superb-f`; a wrong name lists all.
     #[arg(long, value_name = "NAME", help_heading = "Band")]
     pub(crate) telescope: Option<String>,
     /// Centre of the first channel, in MHz.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) fch1: Option<f64>,
-    /// Step from a channel to the next, in MHz; negative when the first channel is the highest.
+    /// Frequency step between channels, in MHz; negative if the first channel is the highest.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) foff: Option<f64>,
     /// Number of channels.
@@ -25,7 +25,7 @@ pub(crate) struct BandArguments {
     pub(crate) tsamp: Option<f64>,
 }
 
-/// A band with its sampling, and the survey that it came from.
+/// Band with its sampling time, and its survey.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) band: Band,
@@ -34,7 +34,7 @@ pub(crate) struct Setup {
 }
 
 impl BandArguments {
-    /// Whether any of the options was given.
+    /// Returns whether any of the options was given.
     pub(crate) fn given(&self) -> bool {
         self.telescope.is_some()
             || self.fch1.is_some()
@@ -43,7 +43,7 @@ impl BandArguments {
             || self.tsamp.is_some()
     }
 
-    /// The band that the options mean.
+    /// Returns the band that the options describe.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an unknown survey, a missing number or one out of range.

@@ -1,4 +1,4 @@
-//! The options that every verb has, and what follows from them.
+//! Options common to all verbs, and the backend that they select.
 
 use std::path::PathBuf;
 
@@ -11,42 +11,43 @@ use sidereal::{Error, Result};
 use crate::provenance::Asked;
 use crate::say::note;
 
-/// Where the work is done.
+/// Value of `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
-    /// The processor's vector instructions.
+    /// The CPU's SIMD instructions.
     Cpu,
-    /// The slow equations in double precision, to check the others.
+    /// Slow double-precision reference implementation, to check the others.
     Reference,
-    /// A GPU of NVIDIA's, by its number.
+    /// NVIDIA GPU with this number.
     Cuda(usize),
-    /// The fastest that this machine has for the work.
+    /// Fastest device of this machine for the work.
     Auto,
 }
 
-/// What `--device auto` weighs: a GPU takes a second to get ready, more where kernels are not yet compiled.
+/// Amount of work, from which `--device auto` chooses: a GPU takes a second to start, more if kernels must be
+/// compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// The bytes that come in, or are made; none if nobody knows.
+    /// Bytes of input, or of output; `None` if unknown.
     bytes: Option<u64>,
-    /// What they are.
+    /// Name of these bytes in messages.
     of: &'static str,
-    /// From how many on a GPU is worth it.
+    /// Number of bytes from which a GPU pays off.
     worth_bytes: u64,
 }
 
 impl Work {
-    /// Trial dispersion measures: much work for each byte that comes in.
+    /// Describes a search of trial DMs: much work per input byte.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
         Self { bytes: bytes(inputs), of: "data", worth_bytes: 64 << 20 }
     }
 
-    /// A filter bank's: done about as fast as files are read.
+    /// Describes a filter bank: about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
         Self { bytes: bytes(inputs), of: "data", worth_bytes: 1 << 30 }
     }
 
-    /// Matched filters': 8 bytes of signal-to-noise ratio for each template and sample.
+    /// Describes matched filters: 8 bytes of signal-to-noise ratio per template and sample.
     pub(crate) fn on_ratios(ratios: u64) -> Self {
         let bytes = Some(ratios.saturating_mul(8));
         Self { bytes, of: "signal-to-noise ratios", worth_bytes: 4 << 30 }
@@ -57,7 +58,7 @@ impl Work {
     }
 }
 
-/// What the files hold; none for a pipe, or for the first part of a recording that names the others.
+/// Returns the size of the files; `None` for a pipe, or for the first part of a recording that implies the others.
 fn bytes(inputs: &[PathBuf]) -> Option<u64> {
     let sizes = inputs.iter().map(|path| match std::fs::metadata(path) {
         Ok(found) if found.is_file() => Some(found.len()),
@@ -75,11 +76,13 @@ fn bytes(inputs: &[PathBuf]) -> Option<u64> {
 /// Options of every verb.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Where to run: cpu; cuda, cuda:1 (an NVIDIA GPU, by the number that `sidereal devices` shows);
-    /// reference (the slow equations, to check the others); or auto: a GPU where there is one and the work is
-    /// worth its start, else the CPU. Of a recording that is from 64 MiB on in search and dedisperse, from
-    /// 1 GiB on in channelize and correlate, and standard input always; of strain from 4 GiB of signal-to-noise ratios on
-    /// (templates x samples x 8 bytes) in spiir.
+    /// Device to run on: cpu, cuda, cuda:1, reference or auto.
+    ///
+    /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; reference is the slow double-precision
+    /// implementation, to check the others; auto is a GPU if there is one and the work justifies its start, otherwise
+    /// the CPU. auto uses a GPU for recordings from 64 MiB in search and dedisperse, from 1 GiB in channelize and
+    /// correlate, and always for standard input; for strain from 4 GiB of signal-to-noise ratios (templates x samples
+    /// x 8 bytes) in spiir.
     #[arg(
         long,
         default_value = "auto",
@@ -89,11 +92,13 @@ pub(crate) struct Common {
         help_heading = "Common options"
     )]
     pub(crate) device: Device,
-    /// Threads to use; 0 means one a core.
+    /// Number of threads; 0 means one per core.
     #[arg(short = 't', long, default_value_t = 0, global = true, help_heading = "Common options")]
     pub(crate) threads: usize,
-    /// The most memory that buffers may take, of the host and of a GPU: 500M, 4G, 512MiB. Blocks get shorter, results stay
-    /// the same; what does not fit is refused with its need. By default the host has no limit, and a GPU its free memory.
+    /// Memory limit for buffers on the host and on a GPU: 500M, 4G, 512MiB.
+    ///
+    /// Blocks get shorter, results stay the same; a run that does not fit fails and reports its need. By default the
+    /// host has no limit, and a GPU its free memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -102,8 +107,10 @@ pub(crate) struct Common {
         help_heading = "Common options"
     )]
     pub(crate) memory: Option<u64>,
-    /// Vector instructions to use [default: the widest that the processor has]. Sums of floats differ in
-    /// their last digits between levels: name the level to make one machine's results again on another.
+    /// SIMD instruction set [default: the widest of this CPU].
+    ///
+    /// Sums of floats differ in their last digits between levels: specify the level to reproduce one machine's
+    /// results on another.
     #[arg(
         long,
         value_name = "LEVEL",
@@ -112,39 +119,42 @@ pub(crate) struct Common {
         help_heading = "Common options"
     )]
     pub(crate) simd: Option<String>,
-    /// Append what is said, with times (UTC) and levels, and the progress of long work to a file.
+    /// Append messages and progress to a log file, with times (UTC) and levels.
     #[arg(long, value_name = "FILE", global = true, help_heading = "Common options")]
     pub(crate) log_file: Option<PathBuf>,
-    /// Print one JSON document on standard output, and nothing else.
+    /// Print only one JSON document on standard output.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
-    /// Say more about what is done.
+    /// Print more messages.
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
-    /// Say nothing but errors.
+    /// Print only errors.
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
     /// Show no progress bar.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_progress: bool,
-    /// Do not wait until files are on the disk before they get their names: faster on a slow disk, but a power cut may
-    /// then leave empty files under final names.
+    /// Do not wait until files are on disk before renaming them to their final names.
+    ///
+    /// Faster on a slow disk, but a power failure may leave empty files under final names.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_sync: bool,
-    /// Leave out of products all that differs from run to run: date (1970, or that of SOURCE_DATE_EPOCH, which has the
-    /// same effect), host, device, command and times. The same data and options then give the same bytes.
+    /// Write products that are identical from run to run.
+    ///
+    /// Omits everything that differs between runs: date (1970, or that of SOURCE_DATE_EPOCH, which has the same
+    /// effect), host, device, command and times. The same data and options then give the same bytes.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) reproducible: bool,
-    /// The command as it was given, which products tell.
+    /// Command line as given, recorded in products.
     #[arg(skip)]
     pub(crate) asked: Asked,
 }
 
 impl Common {
-    /// The backend that `--device` and `--threads` ask for; `auto` is the CPU.
+    /// Returns the backend for `--device` and `--threads`; `auto` is the CPU.
     ///
     /// # Errors
-    /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that can't be had.
+    /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that is not available.
     pub(crate) fn backend(&self) -> Result<Backend> {
         let (threads, level) = (self.threads()?, self.level()?);
         match self.device {
@@ -156,7 +166,7 @@ impl Common {
         }
     }
 
-    /// The vector level that `--simd` asks for, else the widest.
+    /// Returns the SIMD level of `--simd`, by default the widest.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for one that this machine lacks.
@@ -164,7 +174,7 @@ impl Common {
         self.simd.as_deref().map_or_else(|| Ok(Level::best()), Level::named)
     }
 
-    /// The backend where it does not hang on the work; `None` where [`Common::backend_for`] chooses one.
+    /// Returns the backend if it does not depend on the work; `None` if [`Common::backend_for`] must choose one.
     ///
     /// # Errors
     /// As [`Common::backend`].
@@ -173,8 +183,8 @@ impl Common {
         (self.device != Device::Auto).then(|| self.backend()).transpose()
     }
 
-    /// As [`Common::backend`], for work that GPUs have kernels for: `auto` is the GPU if there is one and the
-    /// work is worth it, and it is said which was taken.
+    /// Like [`Common::backend`], for work that has GPU kernels: `auto` is the GPU if there is one and the work
+    /// justifies it; a message names the choice.
     ///
     /// # Errors
     /// As [`Common::backend`].
@@ -196,7 +206,7 @@ impl Common {
             }
             Err(why) => {
                 let backend = self.backend()?;
-                // A GPU that lies idle is worth a word.
+                // Report that an available GPU stays idle.
                 if !self.quiet && (self.verbose || has_gpu()) {
                     note!("on {}: {why}", backend.name());
                 }
@@ -205,7 +215,7 @@ impl Common {
         }
     }
 
-    /// The backend, its GPU limited to `--memory`.
+    /// Returns the backend with its GPU limited to `--memory`.
     fn limited(&self, backend: Backend) -> Backend {
         #[cfg(feature = "cuda")]
         if let (Backend::Cuda(device, _), Some(bytes)) = (&backend, self.memory) {
@@ -214,7 +224,7 @@ impl Common {
         backend
     }
 
-    /// Refuses a GPU for a verb that has no kernels for one.
+    /// Rejects a GPU for a verb without GPU kernels.
     ///
     /// # Errors
     /// [`Error::Parameter`].
@@ -228,7 +238,7 @@ impl Common {
         }
     }
 
-    /// How many threads are asked for.
+    /// Returns the requested number of threads.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more than any machine could start.
@@ -242,8 +252,7 @@ impl Common {
     }
 }
 
-/// Tells what the backend's user should know of the run: tuned choices that no longer hold, kernels that are compiled for an
-/// earlier device.
+/// Reports the backend's notes on the run: outdated tuned choices, kernels compiled for an earlier device.
 pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
     #[cfg(feature = "cuda")]
     if let Backend::Cuda(device, _) = backend
@@ -257,7 +266,7 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
     let _ = (backend, common);
 }
 
-/// A size as it is written on the command line: a number with K, M, G or T, each 1024 of the one before.
+/// Parses a size from the command line: a number with K, M, G or T, each 1024 times the previous one.
 fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let rule = "it must be a number of bytes above 0 with K, M, G or T: 500M, 4G, 1.5GiB";
     let word = text.trim().to_ascii_lowercase();
@@ -268,7 +277,7 @@ fn parse_size(text: &str) -> std::result::Result<u64, String> {
     if (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err(rule.to_owned()) }
 }
 
-/// A device as it is written on the command line.
+/// Parses a device from the command line.
 fn parse_device(text: &str) -> std::result::Result<Device, String> {
     let word = text.to_ascii_lowercase();
     match word.as_str() {
@@ -283,7 +292,7 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
     number.parse().map(Device::Cuda).map_err(|_| rule.to_owned())
 }
 
-/// A GPU that there are kernels for, or that some can be compiled for.
+/// Opens a GPU that has precompiled kernels or for which some can be compiled.
 #[cfg(feature = "cuda")]
 fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     use sidereal::backend::cuda;
@@ -292,7 +301,7 @@ fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     Ok(Backend::Cuda(device, Threads::new(threads)))
 }
 
-/// The first GPU, if any kernel can be compiled for it.
+/// Opens the first GPU, if every kernel can be compiled for it.
 #[cfg(feature = "cuda")]
 fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
     let backend = gpu(0, threads, level)?;

@@ -1,4 +1,4 @@
-//! `sidereal convert`: strain from one format to another.
+//! `sidereal convert`: converts strain between formats.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ use crate::progress::Progress;
 use crate::provenance::{Product, Provenance, Run};
 use crate::{interrupt, json, say, space};
 
-/// Samples that are read at once.
+/// Samples read at once.
 const GULP: usize = 1 << 16;
 
-/// What the name of the document has behind the file's.
+/// Suffix that the document's name adds to the file's.
 const DOCUMENT: &str = ".json";
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -32,30 +32,31 @@ const EXAMPLES: &str = "Examples:\n  \
     HDF5 and frames, where they are the channels ..._DQMASK and ..._INJMASK beside ..._STRAIN. HDF5 of strain without\n\
     such bits has all of them where there are data.";
 
-/// Converts gravitational-wave strain between frames (GWF), GWOSC's HDF5 and .npy.
+/// Convert gravitational-wave strain between frames (GWF), GWOSC's HDF5 and .npy.
 ///
-/// Reads what `spiir search` reads, gwpy's HDF5 too; several files of one detector are joined. Samples keep their values: frames
-/// are written in version 8 with 64-bit floats, and whole numbers beyond 2^53 are rounded.
+/// Reads the formats of `spiir search`, including gwpy's HDF5; several files of one detector are joined. Samples keep
+/// their values, except that frames are written in version 8 with 64-bit floats, which round integers above 2^53.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Strain of one detector.
     #[arg(required = true, value_name = "STRAIN")]
     inputs: Vec<PathBuf>,
-    /// File to write, whose name ends in .gwf, .hdf5 or .npy; or, with --to, a folder that exists, for a name as
-    /// H-H1_STRAIN-1126259446-32.gwf.
+    /// File to write, with extension .gwf, .hdf5 or .npy; or, with --to, an existing folder.
+    ///
+    /// In a folder the name is like H-H1_STRAIN-1126259446-32.gwf.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     output: PathBuf,
-    /// Format to write, where OUT is a folder.
+    /// Format to write if OUT is a folder.
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     to: Option<Format>,
     /// Replace the output if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// Name of the channel in the frame file that is written [default: that of the input, or the detector's, H1:STRAIN].
+    /// Channel name in the output frame file [default: that of the input, or the detector's, H1:STRAIN].
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     output_channel: Option<String>,
-    /// How samples in frames are compressed.
+    /// Compression of samples in frames.
     #[arg(
         long,
         value_enum,
@@ -64,16 +65,18 @@ pub(crate) struct Arguments {
         help_heading = "Output"
     )]
     compression: Compression,
-    /// The channel to read of frames (GWF) and of gwpy's HDF5, where a file holds more than one that can be meant.
+    /// Channel to read from frames (GWF) and gwpy's HDF5, if a file has more than one candidate.
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     channel: Option<String>,
-    /// The detector, H1 for example, where the files do not say whose they are or hold those of several.
+    /// Detector, such as H1, if the files do not name it or contain several.
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     detector: Option<String>,
     /// GPS time of the first sample, for a .npy file.
     #[arg(long, value_name = "GPS", help_heading = "Input")]
     start: Option<f64>,
-    /// Samples in a second, for .npy files; files that say it must agree.
+    /// Sampling rate in Hz, for .npy files.
+    ///
+    /// The rate in other files must agree.
     #[arg(long, value_name = "HZ", help_heading = "Input")]
     rate: Option<u32>,
 }
@@ -100,29 +103,29 @@ impl Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Compression {
-    /// Without loss, by zlib.
+    /// Lossless zlib.
     Zlib,
-    /// None: the file is larger, and written faster.
+    /// None: larger file, faster to write.
     None,
 }
 
-/// OUT.json.
+/// Contents of OUT.json.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
     detector: String,
-    /// Name of the channel; null where the format has none.
+    /// Name of the channel; null if the format has none.
     channel: Option<String>,
     start_gps: f64,
     end_gps: f64,
     rate_hz: u32,
     samples: u64,
-    /// Samples that have values; the others are NaN.
+    /// Number of samples with values; the others are NaN.
     valid_samples: u64,
-    /// Stretches without values, in GPS seconds.
+    /// Intervals without values, in GPS seconds.
     gaps_gps: Vec<[f64; 2]>,
     complete: bool,
-    /// What inputs that are cut short lack.
+    /// Missing part of truncated inputs.
     reason: Option<String>,
     warnings: Vec<String>,
 }
@@ -141,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     space::check(&out, summary.times.saturating_mul(8), common)?;
     let (warnings, cut) = (source.warnings().to_vec(), source.cut().map(str::to_owned));
     say::warn_of_recording(&warnings, cut.as_deref(), common);
-    // What has been read to its end is opened anew.
+    // The source has been read to its end, so it is opened again.
     let mut source = open_all(&arguments.inputs, &options)?;
     write(source.as_mut(), &files.main(), &strain, common)?;
     let is_frame = out.extension().is_some_and(|ending| ending == "gwf");
@@ -231,13 +234,13 @@ impl Arguments {
             start: self.start.map(Gps::from_s),
             rate_hz: self.rate,
             channel: self.channel.clone(),
-            // Bad seconds are kept, with their bits.
+            // Bad seconds are copied, with their bits.
             required_quality: Some(Vec::new()),
             required_injections: Vec::new(),
         })
     }
 
-    /// What is written.
+    /// Returns the description of the output.
     fn strain(&self, summary: &Summary, options: &OpenOptions) -> Result<NewStrain> {
         let StrainHeader { detector, start, rate_hz, .. } = summary.header.clone();
         let first = self.inputs.first().map_or(Path::new(""), PathBuf::as_path);
@@ -262,7 +265,8 @@ impl Arguments {
         })
     }
 
-    /// The bits of every second; `None` where no file has them and the output needs none, or where seconds are not whole.
+    /// Returns the bits of every second; `None` if no file has them and the output needs none, or if the start is not
+    /// on a whole second.
     fn bits(&self, summary: &Summary, options: &OpenOptions) -> Result<Option<[Vec<u32>; 2]>> {
         let (start, rate) = (summary.header.start, u64::from(summary.header.rate_hz));
         let second_ns = 1_000_000_000;
@@ -281,7 +285,7 @@ impl Arguments {
         if !is_known && self.is_gwosc() {
             found = [vec![ALL_QUALITY; seconds], vec![ALL_INJECTIONS; seconds]];
             for (first, end) in &summary.gaps {
-                // The recording's end counts as that of its last second.
+                // The recording's end rounds up to its last second.
                 let end = if *end == summary.times { seconds as u64 } else { end / rate };
                 for second in first.div_ceil(rate)..end {
                     found.iter_mut().for_each(|bits| bits[second as usize] = 0);
@@ -291,13 +295,13 @@ impl Arguments {
         Ok((is_known || self.is_gwosc()).then_some(found))
     }
 
-    /// Whether GWOSC's HDF5 is written.
+    /// Returns whether the output is GWOSC's HDF5.
     fn is_gwosc(&self) -> bool {
         let ending = self.output.extension().and_then(|ending| ending.to_str());
         self.to.map_or(matches!(ending, Some("hdf5" | "h5")), |to| to == Format::Hdf5)
     }
 
-    /// The file to write.
+    /// Returns the path of the output.
     fn place(&self, summary: &Summary, strain: &NewStrain) -> Result<PathBuf> {
         let ending = self.output.extension().and_then(|ending| ending.to_str());
         let is_known = ending.is_some_and(|ending| StrainWriter::ENDINGS.contains(&ending));
@@ -323,7 +327,7 @@ impl Arguments {
     }
 }
 
-/// A name as frame files have: `OBS-TAG-GPS-DUR`, whole seconds that hold all samples.
+/// Makes a frame file name, `OBS-TAG-GPS-DUR`, in whole seconds that contain all samples.
 fn frame_name(strain: &NewStrain, summary: &Summary, ending: &str) -> String {
     let is_word = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let tag: String = strain.channel().chars().map(is_word).collect();

@@ -1,4 +1,4 @@
-//! `sidereal dedisperse`: one time series for each trial dispersion measure.
+//! `sidereal dedisperse`: writes one time series per trial DM.
 
 mod files;
 
@@ -25,13 +25,12 @@ use crate::{gaps, json};
 pub(crate) use files::Document;
 use files::{Files, Kept, Lengths};
 
-/// Makes one time series for each trial dispersion measure: exact sums over the channels.
+/// Write one time series per trial DM: exact sums over the channels.
 ///
-/// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; a trial's mean after its
-/// end) with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with
-/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat; all .dat of a range have
-/// the length that prepsubband gives them (--numout). Voltages are divided into channels on the way
-/// (--channels).
+/// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; the samples after a trial's end hold its
+/// mean) with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with .inf, for
+/// PRESTO) and .tim (for SIGPROC): one file per trial, NAME_DM123.45.dat; all .dat of a range have the length that
+/// prepsubband gives them (--numout). Voltages are channelized first (--channels).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal dedisperse observation.fil --dm-min 0 --dm-max 100 --dm-step 0.5\n  \
@@ -44,31 +43,32 @@ pub(crate) struct Arguments {
     destination: Destination,
     #[command(flatten)]
     resume: Resume,
-    /// How the series are written.
+    /// Format of the series.
     #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
     format: Format,
-    /// With --format dat, samples of each series: cut to it or filled up with its mean [default: a length
-    /// that PRESTO transforms fast, at least that of the recording]. A range of the plan that adds N
-    /// samples to one has an Nth of it.
+    /// With --format dat, number of samples of each series [default: at least the recording's length].
+    ///
+    /// Series are truncated to this length or padded with their mean. The default is a length that PRESTO transforms
+    /// fast. A range of the plan that downsamples by N has an Nth of the samples.
     #[arg(long, value_name = "SAMPLES", help_heading = "Output")]
     numout: Option<u64>,
     #[command(flatten)]
     trials: DmArguments,
     #[command(flatten)]
     selection: Selection,
-    /// Leave out channels with outlying statistics, as search does.
+    /// Mask channels with outlying statistics, as search does.
     #[arg(long, help_heading = "Channels and times")]
     auto_mask: bool,
 }
 
-/// A format of time series.
+/// Format of time series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// One NumPy array.
     Npy,
-    /// PRESTO's .dat and .inf, one a trial.
+    /// PRESTO's .dat and .inf, one pair per trial.
     Dat,
-    /// SIGPROC's .tim, one a trial.
+    /// SIGPROC's .tim, one file per trial.
     Tim,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let sink = (from, &mut files as &mut dyn SeriesSink);
     let report = series::dedisperse_from(opened.source.as_mut(), &options, &backend, sink);
     if report.is_err() && !is_resumed {
-        // No trial fits, so there is nothing to continue.
+        // No trial fits, so there is nothing to resume.
         kept::clear(&folder.file(""))?;
     }
     let report = report?;
@@ -172,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&report.ending, &place))
 }
 
-/// The rows that will be read, where that is known.
+/// Returns the number of rows that will be read, if known.
 fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
     let (start_s, end_s) = options.time_range.unwrap_or((0.0, f64::INFINITY));
     let length_s = header.duration_s()?.min(end_s) - start_s;
@@ -180,13 +180,13 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
 }
 
 impl Arguments {
-    /// Returns the steps of mitigation: none, unless `--rfi` is given.
+    /// Returns the steps of mitigation: none unless `--rfi` is given.
     fn rfi(&self) -> Rfi {
         self.selection.cleaning.rfi.unwrap_or(Rfi::None)
     }
 
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {
-        // Nothing is detected here, so those options have no effect.
+        // Detection options have no effect here.
         let rfi = self.rfi();
         let auto_mask = self.auto_mask || rfi.has_mask();
         self.selection.options(opened, &self.trials, (rfi, auto_mask))

@@ -1,4 +1,4 @@
-//! `sidereal devices`: what the work can run on.
+//! `sidereal devices`: lists the devices of this machine.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -18,17 +18,18 @@ use sidereal::backend::{Backend, roof};
 use crate::common::Common;
 use crate::json;
 
-/// Memory copied to measure its speed: larger than any cache.
+/// Bytes copied to measure the memory bandwidth: larger than any cache.
 const COPY_BYTES: usize = 256 << 20;
-/// Seconds for each measurement.
+/// Seconds per measurement.
 const SECONDS: f64 = 0.5;
 
-/// Shows what sidereal can run on: processor, vector instructions, threads, GPUs, and what GPUs lack.
+/// Show the available devices: CPU, SIMD levels, threads, GPUs, and missing GPU libraries.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Also measure how fast each one is at best (its roofs): bytes added in its caches, as
-    /// dedispersion does, and memory copied by one thread; of GPUs their memory copied, and memory of the host
-    /// copied to and from them. Takes some seconds.
+    /// Also measure the roofs of each device; takes some seconds.
+    ///
+    /// On the CPU, additions of bytes in its caches, as in dedispersion, and memory copied by one thread; on GPUs,
+    /// copies within device memory and between host and device.
     #[arg(long)]
     measure: bool,
 }
@@ -38,7 +39,7 @@ struct Document {
     processor: String,
     cores: usize,
     default: String,
-    /// Bytes a second, read and written, of one thread that copies memory; when measured.
+    /// Bytes per second read and written by one thread that copies memory, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     copy_bytes_per_s: Option<f64>,
     cuda: cuda::Libraries,
@@ -51,7 +52,7 @@ struct Device {
     kind: &'static str,
     level: Option<&'static str>,
     threads: usize,
-    /// Byte additions a second of one thread, and of all; when measured.
+    /// Byte additions per second of one thread and of all threads, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     byte_adds_per_s_one_thread: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +139,7 @@ fn purpose(device: &Device, document: &Document) -> &'static str {
     }
 }
 
-/// The processor's name, as the system tells it.
+/// Returns the CPU's name as the operating system reports it.
 fn processor() -> String {
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = information.lines().find(|line| line.starts_with("model name"));

@@ -1,4 +1,4 @@
-//! Places on the sky, as they are written on the command line.
+//! Parsers of sky positions from the command line.
 
 /// Right ascension and declination in degrees (J2000).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,8 +7,8 @@ pub(crate) struct Position {
     pub(crate) dec_deg: f64,
 }
 
-/// Reads `RA,DEC`: in degrees (`83.633,22.0145`), or as `05:34:31.9,22:00:52` or `5h34m31.9s,22d0m52s`,
-/// where the right ascension is in hours.
+/// Parses `RA,DEC`: in degrees (`83.633,22.0145`), or as `05:34:31.9,22:00:52` or `5h34m31.9s,22d0m52s`, where the
+/// right ascension is in hours.
 pub(crate) fn parse_position(words: &str) -> Result<Position, String> {
     let usage = "write it as RA,DEC: in degrees, such as 83.633,22.0145, or as 05:34:31.9,22:00:52";
     let (ra, dec) = words.split_once(',').ok_or(usage)?;
@@ -25,7 +25,7 @@ pub(crate) fn parse_position(words: &str) -> Result<Position, String> {
     Ok(Position { ra_deg, dec_deg })
 }
 
-/// A number, or up to three parts of sixty.
+/// Parses a number, or up to three sexagesimal fields.
 fn angle(words: &str) -> Option<f64> {
     let words = words.trim();
     let negative = words.starts_with('-');

@@ -1,4 +1,4 @@
-//! Options that choose the trial dispersion measures.
+//! Options that select the trial DMs.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use sidereal::{Error, Result};
 
 use crate::{dm_plan_file, numbers};
 
-/// Limits where none are given, in pc cm^-3.
+/// Default limits in pc cm^-3.
 const DM_MIN: f64 = 0.0;
 const DM_MAX: f64 = 2000.0;
 
-/// What a plan by tolerance has no use for: other ways to make one.
+/// Options of other plans, which conflict with a plan by tolerance.
 const OTHER_WAYS: [&str; 4] = ["dm_step", "ddplan", "ranges", "plan"];
 
-/// What a plan that is given whole has no use for: it has limits of its own.
+/// Limits, which conflict with a complete plan: it has its own.
 const LIMITS: [&str; 2] = ["dm_min", "dm_max"];
 
-/// Which dispersion measures are tried: by tolerance, unless another way is asked for.
+/// Options of the trial DMs: a plan by tolerance unless another is requested.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DmArguments {
-    /// Lowest dispersion measure, in pc cm^-3 [default: 0, or the survey's].
+    /// Lowest DM, in pc cm^-3 [default: 0, or the survey's].
     #[arg(
         long,
         value_name = "DM",
@@ -30,7 +30,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_min: Option<f64>,
-    /// Highest dispersion measure, itself a trial [default: 2000, or the survey's].
+    /// Highest DM, itself a trial, in pc cm^-3 [default: 2000, or the survey's].
     #[arg(
         long,
         value_name = "DM",
@@ -38,7 +38,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_max: Option<f64>,
-    /// Trials this far apart, from the lowest up to the highest, without time binning.
+    /// Constant step between trials, from the lowest to the highest DM, without downsampling.
     #[arg(
         long,
         value_name = "DM",
@@ -47,7 +47,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_step: Option<f64>,
-    /// Trials as far apart as widens a pulse by this factor, as Heimdall's [default: 1.25].
+    /// Choose the DM steps so that each widens a pulse by at most this factor, as Heimdall's [default: 1.25].
     #[arg(
         long,
         value_name = "FACTOR",
@@ -56,7 +56,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_tol: Option<f64>,
-    /// With --dm-tol, width of the narrowest pulse to keep, in seconds [default: 40e-6].
+    /// With --dm-tol, width of the narrowest pulse to preserve, in seconds [default: 40e-6].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -65,7 +65,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) pulse_width: Option<f64>,
-    /// With --dm-tol, factor by which adding samples may widen a pulse; 1 adds none [default: 1.03].
+    /// With --dm-tol, factor by which downsampling may widen a pulse; 1 disables it [default: 1.03].
     #[arg(
         long,
         value_name = "FACTOR",
@@ -77,7 +77,7 @@ pub(crate) struct DmArguments {
     /// Balance sampling, channel and step smearing as PRESTO's DDplan.py does.
     #[arg(long, group = "way", help_heading = "Dispersion measures")]
     pub(crate) ddplan: bool,
-    /// With --ddplan, the time resolution that is good enough, in seconds [default: the data's].
+    /// With --ddplan, sufficient time resolution in seconds [default: the data's].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -95,7 +95,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) ranges: Option<String>,
-    /// A plan that `sidereal plan --toml` wrote.
+    /// Read a plan written by `sidereal plan --toml`.
     #[arg(
         long,
         value_name = "FILE",
@@ -104,7 +104,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) plan: Option<PathBuf>,
-    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    /// Dispersion constant, in s MHz^2 pc^-1 cm^3 (PRESTO uses 1/2.41e-4, SIGPROC 4148.741601).
     #[arg(
         long,
         value_name = "K",
@@ -116,11 +116,11 @@ pub(crate) struct DmArguments {
 }
 
 impl DmArguments {
-    /// The plan for a band; `limits` are the survey's, if one was named, and `coherent_dm` what was
-    /// removed within channels before detection.
+    /// Makes the plan for a band; `limits` are the survey's, if one was named; `coherent_dm` was removed within
+    /// channels before detection.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option, or what [`dm_plan_file::read`] finds.
+    /// [`Error::Parameter`] naming the option, or the error of [`dm_plan_file::read`].
     pub(crate) fn plan(
         &self,
         band: &Band,
@@ -156,12 +156,12 @@ impl DmArguments {
         DmPlan::tolerance(band, tsamp_s, low, high, &options)
     }
 
-    /// The dispersion constant.
+    /// Returns the dispersion constant after a check.
     fn checked_constant(&self) -> Result<f64> {
         check_constant(self.dm_constant).map(|()| self.dm_constant)
     }
 
-    /// The way in words, for tables and files.
+    /// Describes the plan's method, for tables and files.
     pub(crate) fn way(&self) -> String {
         match (&self.plan, &self.ranges, self.dm_step, self.ddplan) {
             (Some(path), ..) => format!("plan of {}", path.display()),
@@ -173,7 +173,7 @@ impl DmArguments {
     }
 }
 
-/// Fails for a dispersion constant that no medium has.
+/// Checks that a dispersion constant is physical.
 ///
 /// # Errors
 /// [`Error::Parameter`].
@@ -185,10 +185,10 @@ pub(crate) fn check_constant(dm_constant: f64) -> Result<()> {
     Err(Error::parameter("--dm-constant", dm_constant, rule))
 }
 
-/// The numbers of a range.
+/// Fields of a range.
 const FIELDS: [&str; 3] = ["dm_min", "dm_max", "dm_step"];
 
-/// Ranges from `A:B:STEP[:DOWNSAMPLE],...`.
+/// Parses ranges from `A:B:STEP[:DOWNSAMPLE],...`.
 fn fixed(text: &str) -> Result<DmPlan> {
     let range = |part: &str| {
         let wrong = || {
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// The options as the command line reads them.
+    /// Parses options as the command line does.
     fn arguments(words: &str) -> std::result::Result<DmArguments, clap::Error> {
         #[derive(clap::Parser)]
         struct Line {

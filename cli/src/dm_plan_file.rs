@@ -1,4 +1,4 @@
-//! DM plans as TOML files: one `[[range]]` table for each range.
+//! DM plans as TOML files: one `[[range]]` table per range.
 //!
 //! Invariant: what is read passes the same checks as a plan made here, and errors name file and field.
 
@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use crate::numbers;
 use crate::provenance::Made;
 
-/// The most bytes that a plan's file may have.
+/// Largest size of a plan file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 #[derive(Serialize)]
@@ -37,10 +37,10 @@ impl From<&DmRange> for Range {
     }
 }
 
-/// Beginnings of the comments that tell how a plan was made, each followed by JSON.
+/// Prefixes of the comments with provenance, each followed by JSON.
 const COMMENTS: [&str; 2] = ["# provenance: ", "# run: "];
 
-/// Writes a plan; `about` becomes the comment at its head, and how it was made the lines after that.
+/// Writes a plan; `about` becomes the comment at the top, followed by its provenance.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -62,7 +62,7 @@ pub(crate) fn write(path: &Path, plan: &DmPlan, about: &str, made: &Made) -> Res
 /// Reads a plan.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Format`] naming the field, or the fault that [`DmPlan::check`] finds.
+/// [`Error::Io`], [`Error::Format`] naming the field, or the error of [`DmPlan::check`].
 pub(crate) fn read(path: &Path) -> Result<DmPlan> {
     parse(&text(path)?, path)
 }
@@ -80,7 +80,7 @@ fn text(path: &Path) -> Result<String> {
     })
 }
 
-/// Returns the JSON of `provenance` and `run` in a plan's comments, empty where there is none.
+/// Returns the JSON of `provenance` and `run` in a plan's comments, empty if absent.
 ///
 /// # Errors
 /// As [`read`].
@@ -117,12 +117,12 @@ fn parse(text: &str, path: &Path) -> Result<DmPlan> {
     })
 }
 
-/// Text in which the names of options are those of a range's fields.
+/// Replaces the names of options in a text by those of a range's fields.
 pub(crate) fn in_fields(text: &str) -> String {
     text.replace("--dm-min", "dm_min").replace("--dm-max", "dm_max").replace("--dm-step", "dm_step")
 }
 
-/// One range, or the field at fault and why.
+/// Parses one range; the error has the field and the reason.
 fn range(value: &Value) -> std::result::Result<DmRange, (String, String)> {
     let fault = |field: &str, why: &str| (field.to_owned(), why.to_owned());
     let table = value.as_table().ok_or_else(|| fault("", "it is not a table"))?;

@@ -1,4 +1,4 @@
-//! `--earth-orientation`: a table of UT1 and the pole that is newer than the program's own.
+//! `--earth-orientation`: a table of UT1 and polar motion newer than the built-in one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use crate::common::Common;
 use crate::say::warning;
 use crate::selection::file_name;
 
-/// Option that gives a table.
+/// Option for a table.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct EarthOrientation {
-    /// Table of UT1 and the pole that takes the place of the program's own from its first day on: finals2000A.all (or
-    /// .data, .daily) or finals.all of the IERS (https://datacenter.iers.org). After a table's last day its last values are
-    /// used, with a warning.
+    /// Table of UT1 and polar motion from the IERS: finals2000A.all (or .data, .daily) or finals.all.
+    ///
+    /// It replaces the built-in table from its first day on (https://datacenter.iers.org). After a table's last day
+    /// its last values are used, with a warning.
     #[arg(long, value_name = "FILE", help_heading = "Sky")]
     pub(crate) earth_orientation: Option<PathBuf>,
 }
 
 impl EarthOrientation {
-    /// Returns the source of UT1 - UTC; `given` is the number of `--dut1`.
+    /// Returns the source of UT1 - UTC; `given` is the value of `--dut1`.
     ///
     /// # Errors
     /// As [`earth_orientation::read`] and [`OrientationTable::new`].
@@ -55,7 +56,7 @@ impl EarthOrientation {
         Ok(Dut1::Newer(Arc::new(table)))
     }
 
-    /// The file, if one is given.
+    /// Returns the file, if given.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.earth_orientation.clone()
     }

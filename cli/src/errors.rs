@@ -1,4 +1,4 @@
-//! Tells how a run ended: one error in full sentences, with a hint, and an exit code.
+//! Reports the end of a run: errors in full sentences with a hint, and the exit code.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,18 +11,18 @@ use tracing::Level;
 use crate::say::{self, fault, more};
 use crate::{interrupt, output};
 
-/// Exit code of the program; scripts and services distinguish the kinds.
+/// Exit code of the program, which scripts and services evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done; also of a recording that is cut short, which is warned of.
+    /// Success, also for a truncated recording, which causes a warning.
     Success = 0,
     /// Any other failure.
     Failed = 1,
     /// Options or arguments are wrong; clap uses the same code.
     WrongUse = 2,
-    /// An input breaks its format's rules.
+    /// An input violates its format.
     Damaged = 3,
-    /// A disk, a quota or the largest size of a file is exceeded.
+    /// A disk, a quota or the largest file size is exceeded.
     DiskFull = 4,
     /// A GPU failed or was lost during the run.
     DeviceLost = 5,
@@ -31,7 +31,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The exit code after an error.
+    /// Returns the exit code for an error.
     pub(crate) fn after(error: &Error) -> Self {
         match error {
             _ if error.is_stop() => Self::Interrupted,
@@ -57,7 +57,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Ends the log with the exit code.
+/// Writes the exit code to the log as its last line.
 pub(crate) fn log_end(exit: Exit) {
     say::log(Level::INFO, &format!("ended with exit code {}", exit as u8));
 }
@@ -67,7 +67,7 @@ fn is_full(kind: ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Tells an error that left no product, and gives the exit code.
+/// Reports an error that left no product; returns the exit code.
 pub(crate) fn report(error: &Error) -> Exit {
     if interrupt::requested() || error.is_stop() {
         if !error.is_stop() {
@@ -77,7 +77,7 @@ pub(crate) fn report(error: &Error) -> Exit {
         return Exit::Interrupted;
     }
     if is_broken_pipe(error) {
-        // Whoever read our output has had enough, as `head` does.
+        // The reader of our output has closed it, as `head` does.
         return Exit::Success;
     }
     let streams = matches!(error, Error::Io { path, .. } if path.as_os_str() == "standard output");
@@ -85,9 +85,10 @@ pub(crate) fn report(error: &Error) -> Exit {
     Exit::after(error)
 }
 
-/// Tells how a run ended whose product is published at `place`, and gives the exit code.
+/// Reports the end of a run whose product is published at `place`; returns the exit code.
 ///
-/// Verbs call it after the product has its name; its document says `"complete": false` unless the ending is complete.
+/// Verbs call it after the product has its final name; its document has `"complete": false` unless the ending is
+/// complete.
 pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
     let place = place.display();
     let kept = || more!("          What was found before is in {place}, marked as not complete.");
@@ -99,7 +100,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
             );
             Exit::Interrupted
         }
-        // The other program of a pipeline hears Ctrl-C too, and may cut the stream.
+        // Ctrl-C also reaches the other program of a pipeline, which may truncate the stream.
         Ending::Cut(why) => {
             say::warn_once(why, false);
             if interrupt::requested() { Exit::Interrupted } else { Exit::Success }
@@ -118,7 +119,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
     }
 }
 
-/// Tells an error and its hint; `left` says what became of files that were being written.
+/// Reports an error and its hint; `left` describes the fate of files that were being written.
 fn tell(error: &Error, left: &str) {
     fault!("{}", sentence(&named(&error.to_string())));
     match (error, hint(error)) {
@@ -135,7 +136,7 @@ fn is_broken_pipe(error: &Error) -> bool {
         if source.kind() == ErrorKind::BrokenPipe && path.as_os_str() == "standard output")
 }
 
-/// A message with the names that a user knows: files' final ones, and standard input's.
+/// Replaces internal names in a message: files get their final names, `-` becomes standard input.
 pub(crate) fn named(message: &str) -> String {
     let message = output::with_final_names(message);
     message
@@ -144,7 +145,7 @@ pub(crate) fn named(message: &str) -> String {
 }
 
 pub(crate) fn sentence(words: &str) -> String {
-    // Lines that a user is to type stand as they are.
+    // Keeps lines that the user should type unchanged.
     let is_typed = words.lines().last().is_some_and(|line| line.starts_with("    "));
     if is_typed || words.ends_with(['.', '!', '?']) {
         words.to_owned()
@@ -164,7 +165,7 @@ fn hint(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// A value out of range speaks for itself; what is missing may have been cut off.
+/// Returns a hint for missing fields, which a truncated file explains; values out of range need none.
 fn format_hint(field: &str) -> Option<&'static str> {
     const STRUCTURE: [&str; 9] =
         ["file", "data", "HEADER_START", "keyword", "END", "NAXIS2", "FITSTYPE", "HDF5", "CLASS"];
@@ -199,7 +200,7 @@ pub(crate) fn soften_panics() {
     }));
 }
 
-/// The exit code after a panic.
+/// Returns the exit code after a panic.
 pub(crate) fn after_panic() -> Exit {
     Exit::Failed
 }

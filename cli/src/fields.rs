@@ -1,4 +1,4 @@
-//! Values of the form `dm=500,time=3,width=0.002`.
+//! Parser of values such as `dm=500,time=3,width=0.002`.
 
 use sidereal::{Error, Result};
 
@@ -12,7 +12,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Reads `text`; only names of `allowed` may occur, each once.
+    /// Parses `text`; each name of `allowed` may occur at most once, others may not.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option and the part that is wrong.
@@ -38,17 +38,17 @@ impl Fields {
         Ok(Self { option, values })
     }
 
-    /// A number, if it was given.
+    /// Returns a number, if given.
     pub(crate) fn get(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|value| value.0 == name).map(|value| value.1)
     }
 
-    /// A number, or its default.
+    /// Returns a number, or its default.
     pub(crate) fn or(&self, name: &str, default: f64) -> f64 {
         self.get(name).unwrap_or(default)
     }
 
-    /// A number that must be given.
+    /// Returns a required number.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming it.

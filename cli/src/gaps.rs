@@ -1,4 +1,4 @@
-//! Gaps of a recording that were filled, as documents list them and warnings tell them.
+//! Filled gaps of a recording, as listed in documents and warnings.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,13 +6,13 @@ use sidereal::io;
 
 use crate::say::warning;
 
-/// Gaps that are told one by one.
+/// Most gaps reported one by one.
 const TOLD: usize = 8;
 
-/// A time without data, which each channel's running median fills.
+/// Interval without data, filled with each channel's running median.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Gap {
-    /// From the first sample's start.
+    /// Seconds from the first sample's start.
     start_s: f64,
     length_s: f64,
 }
@@ -23,7 +23,7 @@ impl Gap {
     }
 }
 
-/// Gaps in seconds, of rows whose first starts at `first_s`.
+/// Converts gaps to seconds; the first row starts at `first_s`.
 pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Gap> {
     let seconds = |times: u64| times as f64 * tsamp_s;
     let gap = |gap: &io::Gap| Gap {
@@ -33,7 +33,7 @@ pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Gap> {
     gaps.iter().map(gap).collect()
 }
 
-/// Warns of gaps: of each of a few, of the sum of many.
+/// Warns of gaps: of each if they are few, otherwise of their sum.
 pub(crate) fn warn(gaps: &[Gap], quiet: bool) {
     if gaps.len() > TOLD {
         let total: f64 = gaps.iter().map(|gap| gap.length_s).sum();

@@ -1,4 +1,4 @@
-//! The filter bank that made spectra from voltages, as documents tell it.
+//! Filter bank that made spectra from voltages, as described in documents.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,23 +6,23 @@ use sidereal::Result;
 use sidereal::math::response::{Response, Summary};
 use sidereal::pipeline::voltage::{ChannelizeOptions, Geometry};
 
-/// Coefficients of which a response is made without being asked for.
+/// Most coefficients for which the response is computed by default.
 const MAX_SPAN: usize = 1 << 20;
 
-/// The filter bank, with the names of its JSON document.
+/// Filter bank with the keys of its JSON document.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     recorded_format: &'static str,
     recorded_channels: usize,
     recorded_tsamp_s: f64,
-    /// Summed: polarizations of how many antennas.
+    /// Number of antennas whose polarizations are summed.
     antennas: usize,
     polarizations: usize,
     channels: usize,
     taps: usize,
     window: String,
     oversampling: [usize; 2],
-    /// Samples from one spectrum to the next.
+    /// Samples between the starts of successive spectra.
     hop: usize,
     integrate: usize,
     average_channels: usize,
@@ -31,19 +31,19 @@ pub(crate) struct Document {
     feed: &'static str,
     interpolate_dc: bool,
     coherent_dm: Option<f64>,
-    /// From the recording's first sample to the first spectrum's start.
+    /// Seconds from the recording's first sample to the first spectrum's start.
     delay_s: f64,
 }
 
-/// What the filter lets through.
+/// Response of the filter.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct ResponseDocument {
     scalloping_loss_db: f64,
     adjacent_db: f64,
     leakage_db: f64,
-    /// In channels from the channel's centre.
+    /// Offset from the channel's centre, in channels.
     leakage_offset: f64,
-    /// In channels.
+    /// Noise bandwidth in channels.
     noise_bandwidth: f64,
 }
 
@@ -85,7 +85,7 @@ impl Document {
         &self.products
     }
 
-    /// A line for --verbose.
+    /// Summarizes the filter bank in one line, for --verbose.
     pub(crate) fn text(&self) -> String {
         let Self { channels, taps, window, hop, .. } = self;
         let [p, q] = self.oversampling;
@@ -99,14 +99,14 @@ impl Document {
 }
 
 impl ResponseDocument {
-    /// Of a filter bank of so many points; `None` where it would take long.
+    /// Computes the response of a filter bank of `points` points; `None` if that would take long.
     pub(crate) fn new(options: &ChannelizeOptions, points: usize) -> Result<Option<Self>> {
         let short = options.taps * points <= MAX_SPAN;
         short.then(|| response(options, points).map(Self::from)).transpose()
     }
 }
 
-/// What a filter bank of so many points lets through.
+/// Computes the response of a filter bank of `points` points.
 ///
 /// # Errors
 /// As [`sidereal::math::window::Window::coefficients`].
@@ -127,7 +127,7 @@ impl From<Summary> for ResponseDocument {
     }
 }
 
-/// Seconds from the recording's first sample to the first spectrum's start.
+/// Returns the seconds from the recording's first sample to the first spectrum's start.
 pub(crate) fn delay_s(geometry: &Geometry) -> f64 {
     geometry.delay_samples * geometry.recorded_tsamp_s
 }

@@ -1,7 +1,7 @@
-//! SIGINT, SIGTERM and SIGHUP: a run stops at its next gulp; one that only waits is ended.
+//! SIGINT, SIGTERM and SIGHUP: a run stops at its next gulp; a run that only waits is ended.
 //!
-//! A run looks at [`requested`] between gulps, stops, and publishes what it found. A thread watches the time from the
-//! signal on: a run that does not look, because it waits for an input, is ended within a second. The folder that it
+//! A run checks [`requested`] between gulps, stops, and publishes its results so far. A thread watches the run after
+//! the signal: a run that does not check, because it waits for an input, is ended within a second. The folder that it
 //! was filling is removed, unless it holds a journal of final results. A second signal ends any run at once.
 
 use std::fs::{remove_dir_all, remove_file};
@@ -24,28 +24,28 @@ use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
 use crate::service;
 
-/// A signal asked the run to stop.
+/// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The run has looked at [`REQUESTED`] at least once: it has begun to work in gulps.
+/// Whether the run has read [`REQUESTED`] at least once: it then works in gulps.
 static LOOKED: AtomicBool = AtomicBool::new(false);
-/// The run writes its product and is not ended by the watch.
+/// Whether the run writes its product, and so must not be ended by the watch.
 static FINISHING: AtomicBool = AtomicBool::new(false);
 
-/// The folders being filled and the files being written.
+/// Folders being filled and files being written.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Time between two looks at what a run does after a signal.
+/// Interval between checks of the run's activity after a signal.
 const STEP: Duration = Duration::from_millis(100);
-/// Steps that a run has to stop by itself.
+/// Number of steps in which a run may stop by itself.
 const GRACE_STEPS: u32 = 7;
-/// Steps without work after which a run waits for something.
+/// Number of steps without work after which a run counts as waiting.
 const IDLE_STEPS: u32 = 5;
-/// Processor time of all threads in [`IDLE_STEPS`] that is no work: of the watch and a progress bar.
+/// CPU time of all threads in [`IDLE_STEPS`] that does not count as work: that of the watch and a progress bar.
 const IDLE: Duration = Duration::from_millis(10);
-/// Longest time that is spent on removing unfinished files, which may lie on a disk that hangs.
+/// Longest time spent on removing unfinished files, because their disk may hang.
 const REMOVING: Duration = Duration::from_millis(300);
 
-/// A folder or file that is removed when the program is ended before it is whole, for as long as this lives.
+/// Folder or file that is removed if the program is ended during the lifetime of this value.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     path: PathBuf,
@@ -67,10 +67,10 @@ impl Drop for Unfinished {
     }
 }
 
-/// Hears SIGINT, SIGTERM and SIGHUP from now on.
+/// Installs the handler of SIGINT, SIGTERM and SIGHUP.
 pub(crate) fn install() {
     let heard = [Some(SIGINT), Some(SIGTERM), (!hangup_is_ignored()).then_some(SIGHUP)];
-    // Without a handler a signal still ends the program, so a failure here is no reason to stop.
+    // Without a handler a signal still ends the program, so a failure here does not matter.
     let Ok(mut signals) = Signals::new(heard.into_iter().flatten()) else { return };
     let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {
@@ -84,14 +84,14 @@ pub(crate) fn install() {
     });
 }
 
-/// Whether the user asked to stop.
+/// Returns whether the user asked to stop.
 pub(crate) fn requested() -> bool {
     service::alive();
     LOOKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
 }
 
-/// Fails when the user asked to stop.
+/// Fails if the user asked to stop.
 ///
 /// # Errors
 /// [`Error::stopped`], which `main` turns into exit code 130.
@@ -99,12 +99,12 @@ pub(crate) fn check() -> Result<()> {
     if requested() { Err(Error::stopped("the run")) } else { Ok(()) }
 }
 
-/// From now on the run writes its product, which only a second signal breaks off.
+/// Declares that the run writes its product: from now on only a second signal ends it.
 pub(crate) fn finishing() {
     FINISHING.store(true, Ordering::SeqCst);
 }
 
-/// Whether the program was started with SIGHUP ignored, as by `nohup`.
+/// Returns whether the program was started with SIGHUP ignored, as by `nohup`.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -112,14 +112,14 @@ fn hangup_is_ignored() -> bool {
     mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// Processor time of all threads.
+/// Returns the CPU time of all threads.
 fn worked() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 /// Ends the program unless the run stops by itself: a run that waits, or that has not begun to work in gulps.
 ///
-/// Steps are counted instead of time, because a process that is suspended neither works nor waits.
+/// Counts steps instead of time, because a suspended process neither works nor waits.
 fn watch() {
     let (mut steps, mut idle, mut before) = (0, 0, worked());
     loop {
@@ -142,7 +142,7 @@ fn watch() {
 /// Ends the program at once; folders that hold final results stay.
 fn end() -> ! {
     let (done, wait) = channel();
-    // A disk that hangs must not keep the program.
+    // A disk that hangs must not delay the end.
     let _ = thread::Builder::new().name("removal".to_owned()).spawn(move || {
         let mut kept = Vec::new();
         for path in UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

@@ -7,10 +7,10 @@ use serde::Serialize;
 use sidereal::io::printable;
 use sidereal::{Error, Result};
 
-/// A document's text, with a line end.
+/// Formats a document, with a final newline.
 ///
 /// # Errors
-/// [`Error::Unavailable`] for a value that JSON has no form for.
+/// [`Error::Unavailable`] for a value that JSON cannot represent.
 pub(crate) fn text(document: &impl Serialize) -> Result<String> {
     Ok(serde_json::to_string_pretty(document).map_err(unavailable)? + "\n")
 }
@@ -19,7 +19,7 @@ fn unavailable(error: serde_json::Error) -> Error {
     Error::Unavailable { what: "the JSON document".to_owned(), why: error.to_string() }
 }
 
-/// A document's text as one line.
+/// Formats a document as one line.
 ///
 /// # Errors
 /// As [`text`].
@@ -30,7 +30,7 @@ pub(crate) fn line(document: &impl Serialize) -> Result<String> {
 /// Prints a document on standard output.
 ///
 /// # Errors
-/// [`Error::Io`] when standard output takes no more.
+/// [`Error::Io`] when standard output is closed.
 pub(crate) fn print(document: &impl Serialize) -> Result<()> {
     say(text(document)?.trim_end())
 }
@@ -46,7 +46,7 @@ pub(crate) fn write(path: &Path, document: &impl Serialize) -> Result<()> {
 /// Prints lines of text on standard output.
 ///
 /// # Errors
-/// [`Error::Io`] when standard output takes no more.
+/// [`Error::Io`] when standard output is closed.
 pub(crate) fn say(words: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
     let words = printable(words);

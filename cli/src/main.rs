@@ -1,4 +1,4 @@
-//! The `sidereal` command: one file a verb.
+//! The `sidereal` command: one file per verb.
 
 mod approximant;
 mod band;
@@ -56,8 +56,10 @@ use sidereal::Result;
 use sidereal::io::printable;
 use tracing::Level;
 
-/// From what a telescope records to what an astronomer looks for: divides voltages into channels, finds
-/// short radio bursts in voltages and filterbanks, and makes recordings to try it on.
+/// Signal processing for radio astronomy and gravitational waves.
+///
+/// Channelizes and correlates voltages, finds short radio bursts in voltages and filterbanks, finds compact binaries
+/// in strain, and simulates recordings for tests.
 #[derive(Parser, Debug)]
 #[command(
     name = "sidereal",
@@ -108,7 +110,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// The verb's name, if GPUs have no kernels for it.
+    /// Returns the verb's name if it has no GPU kernels.
     fn of_the_host(&self) -> Option<&'static str> {
         match self {
             Self::Info(_) => Some("info"),
@@ -133,7 +135,7 @@ impl Verb {
 }
 
 fn main() -> ExitCode {
-    // Clap itself ends the program: 0 after help, 2 after wrong use.
+    // clap ends the program itself: with 0 after help, with 2 after wrong use.
     let mut command = numbers::bounded(Arguments::command());
     let matches = command.get_matches_mut();
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

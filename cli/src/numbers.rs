@@ -1,10 +1,10 @@
-//! Numbers on the command line: those that no measurement has are refused before any verb sees them.
+//! Bounds of numbers on the command line: unphysical ones are rejected before a verb sees them.
 
 use std::any::TypeId;
 
 use clap::Command;
 
-/// The least and the largest size of a number that is not 0.
+/// Smallest and largest magnitude of a nonzero number.
 const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
 /// Returns the command with bounds on every option that takes a real number.
@@ -22,18 +22,18 @@ pub(crate) fn bounded(command: Command) -> Command {
     command.mut_subcommands(bounded)
 }
 
-/// Reads a number; what is not finite is left to the option's own rule, which names it.
+/// Parses a number; leaves infinities and NaN to the option's own check, which names it.
 pub(crate) fn real(words: &str) -> Result<f64, String> {
     let number: f64 = words.parse().map_err(|error| format!("{error}"))?;
     if number.is_finite() { sane(number) } else { Ok(number) }
 }
 
-/// Reads a number within an option's value; it must be finite, too.
+/// Parses a number within an option's value; it must also be finite.
 pub(crate) fn finite(words: &str) -> Result<f64, String> {
     sane(words.parse().map_err(|_| format!("{words} is not a number"))?)
 }
 
-/// Returns a number that a measurement may have; the fault of any other.
+/// Returns a number of physical magnitude; an error for any other.
 pub(crate) fn sane(number: f64) -> Result<f64, String> {
     let (least, most) = (SIZES.start(), SIZES.end());
     match number {

@@ -1,4 +1,4 @@
-//! Waits for a pipe's bytes in short steps, so that a request to stop is heard while none come.
+//! Waits for a pipe's bytes in short steps, so that a request to stop takes effect while none arrive.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use crate::interrupt;
 /// Time between two checks for a request to stop.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Opens files as one observation; standard input, FIFOs and devices are read so that a request to stop is heard.
+/// Opens files as one observation; reads of standard input, FIFOs and devices end at a request to stop.
 ///
 /// # Errors
 /// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
@@ -32,7 +32,7 @@ pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn F
     open_with(paths, options, &stream)
 }
 
-/// A pipe, a terminal or a device that is being read.
+/// Open pipe, terminal or device.
 struct Pipe(File);
 
 impl Read for Pipe {
@@ -44,7 +44,7 @@ impl Read for Pipe {
             let mut waited = [PollFd::new(&self.0, PollFlags::IN)];
             match poll(&mut waited, Some(&STEP)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // Its end and its errors are what a read gives.
+                // End of file and errors are results of a read.
                 Ok(_) => return self.0.read(bytes),
                 Err(error) => return Err(error.into()),
             }

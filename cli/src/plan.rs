@@ -1,4 +1,4 @@
-//! `sidereal plan`: which dispersion measures to try.
+//! `sidereal plan`: plans the trial DMs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -26,14 +26,14 @@ const EXAMPLES: &str = "Examples:\n  \
     widens a pulse at the row's highest trial: dispersion within a channel, the length of a time bin,\n\
     and half a step over the whole band. Give the TOML file to `sidereal search --plan`.";
 
-/// Plans the trial dispersion measures: how far apart, and how finely sampled.
+/// Plan the trial DMs: their steps and time resolution.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Recording whose band and sampling are meant; or give them by the options below.
+    /// Recording that gives band and sampling time; alternatively, use the options below.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Write the plan to this file too.
+    /// Also write the plan to this file.
     #[arg(long, short = 'o', alias = "output", value_name = "OUT")]
     toml: Option<PathBuf>,
     /// Replace OUT if it exists.
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     dms: DmArguments,
 }
 
-/// The JSON document.
+/// JSON document of the plan.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document {
     way: String,
@@ -101,12 +101,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 impl Arguments {
-    /// Every file that is read.
+    /// Returns every input file.
     fn inputs(&self) -> Vec<PathBuf> {
         self.file.iter().chain(&self.dms.plan).cloned().collect()
     }
 
-    /// Begins the file, where one is wanted.
+    /// Begins the file, if requested.
     fn begin(&self, common: &Common) -> Result<Option<Files>> {
         let Some(path) = &self.toml else { return Ok(None) };
         let inputs = self.inputs();
@@ -171,7 +171,7 @@ fn heading(document: &Document) -> String {
     )
 }
 
-/// A number without digits that only rounding made.
+/// Rounds off the noise of binary arithmetic.
 fn rounded(value: f64) -> f64 {
     format!("{value:.6}").parse().unwrap_or(value)
 }
@@ -205,7 +205,7 @@ fn table(document: &Document) -> String {
     text
 }
 
-/// Four digits or so.
+/// Formats a number with about four digits.
 fn short(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),

@@ -1,4 +1,4 @@
-//! Antennas' positions from their file, as an array.
+//! Reader of antenna positions.
 
 use std::path::Path;
 
@@ -6,20 +6,20 @@ use sidereal::geometry::{Array, Location};
 use sidereal::io::antennas;
 use sidereal::{Error, Result, pipeline};
 
-/// An array, and what its cables add.
+/// Array with the delays of its cables.
 #[derive(Clone, Debug)]
 pub(crate) struct Positions {
     pub(crate) array: Array,
-    /// One an antenna.
+    /// One delay per antenna.
     pub(crate) cable_delays_s: Vec<f64>,
 }
 
 impl Positions {
-    /// Reads a CSV file; `location` is the place that it refers to, where it says none.
+    /// Reads a CSV file; `location` is its reference position if the file has none.
     ///
     /// # Errors
-    /// As [`antennas::read`] and [`pipeline::antennas::array`]; [`Error::Parameter`] for a place that is
-    /// given twice.
+    /// As [`antennas::read`] and [`pipeline::antennas::array`]; [`Error::Parameter`] for a position that is given
+    /// twice.
     pub(crate) fn read(path: &Path, location: Option<Location>) -> Result<Self> {
         let table = antennas::read(path)?;
         if let (Some(_), Some(Location { longitude_deg, latitude_deg, .. })) =
@@ -34,13 +34,13 @@ impl Positions {
         Ok(Self { array, cable_delays_s })
     }
 
-    /// The antennas' names, in the file's order.
+    /// Returns the antennas' names, in the file's order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.array.antennas.iter().map(|antenna| antenna.name.clone()).collect()
     }
 }
 
-/// Reads `LONGITUDE,LATITUDE,HEIGHT`: degrees east, degrees, metres.
+/// Parses `LONGITUDE,LATITUDE,HEIGHT`: degrees east, degrees north, metres.
 pub(crate) fn parse_location(words: &str) -> std::result::Result<Location, String> {
     let usage = "write it as LON,LAT,HEIGHT: degrees east, degrees and metres above the ellipsoid";
     let number = |word: &str| word.trim().parse::<f64>().map_err(|_| usage.to_owned());

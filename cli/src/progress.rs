@@ -1,4 +1,4 @@
-//! The progress bar of long work, on standard error and only where someone watches.
+//! Progress bar on standard error, shown only on a terminal.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -11,19 +11,19 @@ use tracing::Level;
 use crate::common::Common;
 use crate::say;
 
-/// How far long work has come.
+/// Progress of long work.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// What is being done, and when the log was last told how far it is.
+    /// Current activity, and time of the last progress line in the log.
     log: Mutex<(&'static str, Instant)>,
     started: Instant,
 }
 
-/// Time between two lines of the log that tell how far long work is.
+/// Interval between progress lines in the log.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl Progress {
-    /// A bar over `total` times (unknown on a pipe) of `channels` samples, `tsamp_s` apart.
+    /// Creates a bar over `total` times (unknown on a pipe) of `channels` samples, `tsamp_s` apart.
     pub(crate) fn new(common: &Common, total: Option<u64>, channels: usize, tsamp_s: f64) -> Self {
         let hidden = common.no_progress || common.quiet || common.json;
         if hidden || !std::io::stderr().is_terminal() {
@@ -42,7 +42,7 @@ impl Progress {
         Self { bar, log: Mutex::new(("Working", now)), started: now }
     }
 
-    /// A bar over `total` things of any kind.
+    /// Creates a bar over `total` items of any kind.
     pub(crate) fn items(common: &Common, total: u64) -> Self {
         let progress = Self::new(common, Some(total), 0, 0.0);
         let plain = ProgressStyle::default_bar();
@@ -51,21 +51,21 @@ impl Progress {
         progress
     }
 
-    /// Corrects the total, where it became known later or only a part is used.
+    /// Corrects the total, if it became known later or only a part is processed.
     pub(crate) fn total(&self, total: Option<u64>) {
         if let Some(total) = total.filter(|total| self.bar.length() != Some(*total)) {
             self.bar.set_length(total);
         }
     }
 
-    /// What is being done, before the bar.
+    /// Sets the activity shown before the bar.
     pub(crate) fn doing(&self, what: &'static str) {
         self.bar.set_message(what);
         self.log.lock().unwrap_or_else(PoisonError::into_inner).0 = what;
         say::log(Level::INFO, what);
     }
 
-    /// Sets the times done.
+    /// Sets the number of times done.
     pub(crate) fn at(&self, times: u64) {
         self.bar.set_position(times);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// How far the work is, as the log has it.
+    /// Formats the progress for the log.
     fn how_far(&self, what: &str) -> String {
         let done = self.bar.position();
         let of = self.bar.length().map_or_else(String::new, |total| format!(" of {total}"));
@@ -120,10 +120,10 @@ fn style(bounded: bool, channels: usize, tsamp_s: f64) -> ProgressStyle {
         })
 }
 
-/// Work is timed for so long before it is said how long the rest will take.
+/// Time that must pass before the first estimate of the remaining time.
 const FIRST_ESTIMATE: Duration = Duration::from_secs(2);
 
-/// The time that is left, or nothing while there is no estimate of it: indicatif gives 0 then.
+/// Formats the remaining time; empty while there is no estimate, for which indicatif returns 0.
 fn left(estimate: Duration, elapsed: Duration, is_done: bool) -> String {
     if elapsed < FIRST_ESTIMATE || (estimate.is_zero() && !is_done) {
         return String::new();
@@ -131,18 +131,18 @@ fn left(estimate: Duration, elapsed: Duration, is_done: bool) -> String {
     format!("{:#} left", HumanDuration(estimate))
 }
 
-/// Samples a second with a prefix: `1.25 Gsamples/s`.
+/// Formats samples per second with a prefix: `1.25 Gsamples/s`.
 pub(crate) fn rate(samples_per_s: f64) -> String {
     let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let (unit, prefix) = steps.into_iter().find(|s| samples_per_s >= s.0).unwrap_or((1.0, ""));
     let mut text = String::new();
     let _ = write!(text, "{:.3}", samples_per_s / unit);
-    // Three digits say enough.
+    // Three digits suffice.
     let digits = text.find('.').map_or(text.len(), |point| (point + 1).max(4));
     format!("{} {prefix}samples/s", text[..digits.min(text.len())].trim_end_matches('.'))
 }
 
-/// A multiple of real time: two digits below 10, whole numbers above.
+/// Formats a multiple of real time: one decimal below 10, integers above.
 pub(crate) fn multiple(factor: f64) -> String {
     if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") }
 }

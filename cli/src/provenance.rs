@@ -1,7 +1,8 @@
 //! Provenance of a product: the program, its inputs and options, and the run.
 //!
-//! [`Provenance`] is the same for every run that makes the same product. [`Run`] holds the facts that differ from run to run;
-//! `--reproducible` and `SOURCE_DATE_EPOCH` reduce it to a fixed date, so that whole files are the same bytes.
+//! [`Provenance`] is the same for every run that makes the same product. [`Run`] holds the facts that differ from run
+//! to run; `--reproducible` and `SOURCE_DATE_EPOCH` reduce it to a fixed date, so that whole files are identical byte
+//! for byte.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,13 +23,14 @@ use crate::common::Common;
 use crate::json;
 use crate::output::with_final_names;
 
-/// Bytes at an input's start that its checksum covers.
+/// Number of bytes at an input's start that its checksum covers.
 const HEAD: u64 = 1 << 20;
 
-/// Seconds since 1970 that take the place of the date where it is set: <https://reproducible-builds.org/specs/source-date-epoch/>.
+/// Environment variable with seconds since 1970 that replace the date:
+/// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const FIXED_DATE: &str = "SOURCE_DATE_EPOCH";
 
-/// Options that change where, how fast and with how many words a run works, but not its results.
+/// Options that change location, speed and messages of a run, but not its results.
 const OF_THE_RUN: [&str; 17] = [
     "device",
     "threads",
@@ -49,12 +51,13 @@ const OF_THE_RUN: [&str; 17] = [
     "resume",
 ];
 
-/// The command as it was given.
+/// Command line as given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// Words of the verb: `spiir search`.
+    /// Verb: `spiir search`.
     verb: String,
-    /// Every option and argument of the verb that has a value, by its long name; an argument by its position's name.
+    /// Every option and argument of the verb that has a value, by its long name; an argument by the name of its
+    /// position.
     options: BTreeMap<String, Value>,
     /// Names of those that are not defaults.
     given: Vec<String>,
@@ -63,7 +66,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads the values of a parsed command line.
+    /// Collects the values of a parsed command line.
     pub(crate) fn new(command: &Command, matches: &ArgMatches, words: Vec<String>) -> Self {
         let (mut command, mut matches) = (command, matches);
         let mut verb = Vec::new();
@@ -97,18 +100,18 @@ impl Asked {
         Self { verb: verb.join(" "), options, given, words }
     }
 
-    /// All words of the command line.
+    /// Returns all words of the command line.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Every option and argument of the verb that has a value.
+    /// Returns every option and argument of the verb that has a value.
     pub(crate) fn options(&self) -> &BTreeMap<String, Value> {
         &self.options
     }
 }
 
-/// A value as JSON has it: numbers and truth values as such.
+/// Converts a value to JSON: numbers and booleans keep their types.
 fn value_of(word: &str) -> Value {
     match serde_json::from_str(word) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -116,21 +119,21 @@ fn value_of(word: &str) -> Value {
     }
 }
 
-/// A file that was read.
+/// Input file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Input {
-    /// Its path, as it was given; `-` is standard input.
+    /// Path as given; `-` is standard input.
     pub(crate) file: String,
-    /// Its size; none of a stream.
+    /// Size; null for a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// SHA-256 of its first 1 MiB, or of the whole file where it is shorter; none of a stream.
+    /// SHA-256 of the first 1 MiB, or of the whole file if it is shorter; null for a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) head_sha256: Option<String>,
 }
 
 impl Input {
-    /// Reads the head of a file; of a stream it has the name alone.
+    /// Reads the head of a file; a stream has only a name.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -154,19 +157,19 @@ impl Input {
 /// Program, inputs and options that made a product: the same for every run that makes the same product.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Provenance {
-    /// `sidereal`.
+    /// Always `sidereal`.
     pub(crate) program: String,
-    /// Its version.
+    /// Version of the program.
     pub(crate) version: String,
-    /// Words of the verb: `spiir search`.
+    /// Verb: `spiir search`.
     pub(crate) verb: String,
-    /// Files that were read.
+    /// Input files.
     pub(crate) inputs: Vec<Input>,
-    /// Every option and argument of the verb with its value, defaults too.
+    /// Every option and argument of the verb with its value, including defaults.
     pub(crate) options: BTreeMap<String, Value>,
     /// Names of the options that were given; all others are defaults.
     pub(crate) given: Vec<String>,
-    /// True if times refer to the barycentre of the solar system, where nothing else is said beside a time.
+    /// Whether times refer to the solar system's barycentre, unless stated otherwise beside a time.
     pub(crate) barycentred: bool,
 }
 
@@ -194,25 +197,25 @@ impl Provenance {
 pub(crate) struct Run {
     /// Time at which the product was made, UTC; with `--reproducible` that of `SOURCE_DATE_EPOCH`, else 1970.
     pub(crate) date: String,
-    /// The machine's name.
+    /// Host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
     /// `cpu`, `reference`, or the GPU's number and name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-    /// Vector instructions of the processor's work; none of the reference.
+    /// SIMD level of the CPU's work; null for the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simd: Option<String>,
-    /// Threads of the processor's work.
+    /// Threads of the CPU's work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<usize>,
     /// All words of the command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<Vec<String>>,
-    /// Seconds from the first sample that was read to the last result.
+    /// Seconds from reading the first sample to the last result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) elapsed_s: Option<f64>,
-    /// Seconds of data processed in a second.
+    /// Seconds of data processed per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) realtime_factor: Option<f64>,
     /// Seconds of each step, by its name.
@@ -221,7 +224,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Describes this run; only by the date where products of two runs are to be identical.
+    /// Describes this run; only by the date if products of two runs are to be identical.
     pub(crate) fn new(common: &Common) -> Self {
         let fixed = std::env::var(FIXED_DATE).ok().and_then(|seconds| seconds.parse().ok());
         if let Some(seconds) = fixed.or(common.reproducible.then_some(0)) {
@@ -236,18 +239,18 @@ impl Run {
         }
     }
 
-    /// Date and host in a few words, for formats that have no room for more.
+    /// Formats date and host in a few words, for formats without space for more.
     pub(crate) fn line(&self) -> String {
         let host = self.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
         self.date.clone() + &host
     }
 
-    /// Returns whether the description holds more than the date.
+    /// Returns whether the description contains more than the date.
     fn is_told(&self) -> bool {
         self.command.is_some()
     }
 
-    /// Adds the device, the vector level and the threads of a backend.
+    /// Adds the device, the SIMD level and the threads of a backend.
     pub(crate) fn on(self, backend: &Backend) -> Self {
         if !self.is_told() {
             return self;
@@ -312,13 +315,13 @@ impl Made {
         lines(&self.provenance, &self.run)
     }
 
-    /// A product's JSON document.
+    /// Makes a product's JSON document.
     pub(crate) fn product<T>(&self, name: &str, document: T) -> Product<T> {
         Product::new(name, document, self.provenance.clone(), self.run.clone())
     }
 }
 
-/// A product's JSON document: its version, what the verb says of it, and how it was made.
+/// JSON document of a product: its schema version, the verb's own part, and the provenance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Product<T> {
     /// Name and version of the document's schema, such as `sidereal/search/1`.
@@ -330,13 +333,13 @@ pub(crate) struct Product<T> {
 }
 
 impl<T> Product<T> {
-    /// A document whose schema has this name.
+    /// Makes a document whose schema has this name.
     pub(crate) fn new(name: &str, document: T, provenance: Provenance, run: Run) -> Self {
         Self { schema: format!("sidereal/{name}/1"), document, provenance, run }
     }
 }
 
-/// Seconds since 1970 as UTC: 2026-11-23T04:05:06Z.
+/// Formats seconds since 1970 as UTC: 2026-11-23T04:05:06Z.
 fn date(seconds: u64) -> String {
     let (day, second) = (seconds / 86_400, seconds % 86_400);
     // Years of the Gregorian calendar that begin in March, counted from 1 March 0000, in cycles of 400 years.

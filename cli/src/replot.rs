@@ -1,4 +1,4 @@
-//! `sidereal replot`: pictures of candidates that any program found.
+//! `sidereal replot`: plots candidates of any program.
 
 use std::path::{Path, PathBuf};
 
@@ -25,21 +25,20 @@ use crate::search::{Found, Pictures, is_picture, stem};
 use crate::selection::{Cleaning, Opened, Recording, file_name};
 use crate::{interrupt, json};
 
-/// The document's name.
+/// Name of the document.
 const DOCUMENT: &str = "replot.json";
 
-/// A search's summary, beside its candidates.
+/// Name of a search's summary, beside its candidates.
 const SUMMARY: &str = "summary.json";
 
-/// No summary is longer.
+/// Largest size of a summary in bytes.
 const MAX_SUMMARY: u64 = 1 << 28;
 
-/// Draws candidates that any program found, as search draws its own.
+/// Plot candidates of any program as search plots its own.
 ///
-/// Rows are drawn as search would search them: --rfi is auto, or what the search had whose summary.json lies beside its
-/// list.
+/// Rows are cleaned as in search: --rfi is auto, or that of the search whose summary.json is beside the list.
 ///
-/// Writes a folder: one PNG a candidate, the best first, overview.png, and replot.json with what was drawn.
+/// Writes a folder: one PNG per candidate, the best first, overview.png, and replot.json with the list of plots.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal replot observation.fil heimdall.cand\n  \
@@ -48,25 +47,29 @@ const MAX_SUMMARY: u64 = 1 << 28;
 pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
-    /// List of candidates: a .cand of Heimdall's or of search's, PRESTO's .singlepulse, or a .csv with the
-    /// columns snr, dm, time_s and width_s, or those of `your` and FETCH; told apart by content. Channels
-    /// that a search left out, by the summary.json beside its list, are left out of the pictures too.
+    /// List of candidates: Heimdall's or search's .cand, PRESTO's .singlepulse, or a .csv.
+    ///
+    /// A .csv has the columns snr, dm, time_s and width_s, or those of `your` and FETCH. The format is recognized by
+    /// content. Channels that a search masked, according to the summary.json beside its list, are masked in the plots
+    /// as well.
     #[arg(required = true, value_name = "CANDIDATES")]
     candidates: PathBuf,
     #[command(flatten)]
     destination: Destination,
-    /// Draw candidates of at least this S/N.
+    /// Plot candidates of at least this S/N.
     #[arg(long, value_name = "S/N", allow_negative_numbers = true, help_heading = "Output")]
     snr: Option<f64>,
-    /// Draw this many of the best candidates at most.
+    /// Plot at most this many of the best candidates.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     #[command(flatten)]
     cleaning: Cleaning,
-    /// Keep channels with outlying statistics; by default (--rfi auto) they are left out.
+    /// Keep channels with outlying statistics.
+    ///
+    /// By default (--rfi auto) they are masked.
     #[arg(long, help_heading = "Channels and times")]
     no_auto_mask: bool,
-    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    /// Dispersion constant, in s MHz^2 pc^-1 cm^3 (PRESTO uses 1/2.41e-4, SIGPROC 4148.741601).
     #[arg(
         long,
         value_name = "K",
@@ -84,23 +87,23 @@ fn writes(_: &Path, name: &str) -> bool {
     name == DOCUMENT || (is_picture(name) && name.ends_with(".png"))
 }
 
-/// replot.json.
+/// Contents of replot.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
     list: String,
-    /// Candidates in the list.
+    /// Number of candidates in the list.
     listed: usize,
     /// Number of these that are below --snr.
     below_snr: usize,
     /// Number of these that lie outside the recording.
     outside: usize,
     masked_channels: Vec<usize>,
-    /// Mitigation of interference: `auto`, `none` or the steps.
+    /// RFI mitigation: `auto`, `none` or the steps.
     rfi: String,
     complete: bool,
     reason: Option<String>,
-    /// Candidates that were drawn, best first.
+    /// Plotted candidates, best first.
     drawn: Vec<Drawn>,
 }
 
@@ -176,16 +179,16 @@ fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Resul
 }
 
 impl Arguments {
-    /// Every file that is read beside the recording.
+    /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
         [&self.candidates].into_iter().chain(&self.cleaning.rfi_mask).cloned().collect()
     }
 
-    /// Returns the search options that pictures depend on, and the mitigation.
+    /// Returns the search options that plots depend on, and the mitigation.
     fn options(&self, opened: &Opened, earlier: Earlier) -> Result<(Rfi, SearchOptions)> {
-        // Nothing is searched, so any plan will do.
+        // Nothing is searched, so any plan is valid.
         let plan = DmPlan::fixed(&[(0.0, 1.0, 1.0)])?;
-        // Where a search says which channels it left out, no others are.
+        // If a search lists its masked channels, no others are masked.
         let (rfi, auto_mask) =
             self.cleaning.rfi(earlier.rfi.unwrap_or(Rfi::Auto), self.no_auto_mask);
         let auto_mask = auto_mask && earlier.masked.is_none();
@@ -197,7 +200,7 @@ impl Arguments {
         Ok((rfi, SearchOptions { dm_constant: self.dm_constant, zapped, ..options }))
     }
 
-    /// The list as a search would have found it, and the document without what is drawn.
+    /// Returns the list in the form of a search's result, and the document without the plots.
     fn found(
         &self,
         opened: &Opened,
@@ -268,7 +271,7 @@ impl Arguments {
         Ok((found, document))
     }
 
-    /// Reads what a search says that left its summary beside the list.
+    /// Reads the settings of the search that left its summary beside the list.
     fn earlier(&self, channels: usize, common: &Common) -> Earlier {
         let path = self.candidates.with_file_name(SUMMARY);
         let is_short = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_SUMMARY);
@@ -295,7 +298,7 @@ impl Arguments {
 /// Cleaning of an earlier search.
 #[derive(Default)]
 struct Earlier {
-    /// Channels that it left out; none where there was no search.
+    /// Channels that it masked; `None` if there was no search.
     masked: Option<Vec<usize>>,
     rfi: Option<Rfi>,
 }

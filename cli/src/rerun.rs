@@ -1,4 +1,4 @@
-//! `sidereal rerun`: repeats the run that a product tells of.
+//! `sidereal rerun`: repeats the run that a product's provenance records.
 
 use std::path::{Path, PathBuf};
 
@@ -20,21 +20,25 @@ const DOCUMENTS: [&str; 5] =
 /// Suffixes of documents beside a product's file.
 const BESIDE: [&str; 2] = [".json", ".truth.json"];
 
-/// Repeats the run that made a product: same verb, inputs, options and vector instructions.
+/// Repeat the run that made a product: same verb, inputs, options and SIMD level.
 ///
-/// Inputs are looked for under the paths that were given, from the current folder, and must have the size and the checksum
-/// that the product names. With --reproducible in both runs the products are the same bytes (sums of floats differ in
-/// their last digits between a GPU and the processor).
+/// Inputs are looked up under their recorded paths, relative to the current folder, and must have the recorded size
+/// and checksum. With --reproducible in both runs the products are identical byte for byte (sums of floats differ in
+/// their last digits between GPU and CPU).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal rerun observation_search -o again\n  \
     sidereal rerun spectra.fil.json --overwrite --device cpu")]
 pub(crate) struct Arguments {
-    /// A product: its JSON document, the folder that holds it, or the file that it lies beside; or a picture, a plan's
-    /// file or a candidate for FETCH, which tell of themselves.
+    /// Product whose run to repeat.
+    ///
+    /// Its JSON document, the folder that holds it, or the file beside the document; or a plot, a plan file or a
+    /// candidate file for FETCH, which contain their own provenance.
     #[arg(value_name = "PRODUCT")]
     product: PathBuf,
-    /// File or folder to write [default: that of PRODUCT]; a verb that only prints writes none.
+    /// File or folder to write [default: that of PRODUCT].
+    ///
+    /// A verb that only prints writes none.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace OUT if it exists.
@@ -42,7 +46,7 @@ pub(crate) struct Arguments {
     overwrite: bool,
 }
 
-/// A document, or an array of them.
+/// One document, or an array of documents.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Lines {
@@ -50,7 +54,7 @@ enum Lines {
     One(Box<Told>),
 }
 
-/// The part of a document that tells how its product was made.
+/// Part of a document that records how its product was made.
 #[derive(Deserialize)]
 struct Told {
     provenance: Provenance,
@@ -58,10 +62,10 @@ struct Told {
     run: Run,
 }
 
-/// Returns the command line of the run that is repeated.
+/// Returns the command line of the run to repeat.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a product without provenance, or inputs that are not those of the run; [`Error::Io`].
+/// [`Error::Parameter`] for a product without provenance, or inputs that differ from those of the run; [`Error::Io`].
 pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<crate::Arguments> {
     let Source { document, place, told } = source(&arguments.product)?;
     let Provenance { verb, inputs, options, given, .. } = &told.provenance;
@@ -134,7 +138,7 @@ fn refused(document: &Path, why: &str) -> Error {
     Error::parameter("PRODUCT", document.display(), rule)
 }
 
-/// Says what is repeated, and what this version does in another way.
+/// Reports the repeated command, and what this version does differently.
 fn tell(told: &Told, asked: &Asked, is_quiet: bool) {
     if !is_quiet {
         note!("repeats: {}", asked.words().join(" "));
@@ -153,22 +157,22 @@ fn tell(told: &Told, asked: &Asked, is_quiet: bool) {
     }
 }
 
-/// Description of a product's making.
+/// Source of a product's provenance.
 struct Source {
-    /// The file that holds it.
+    /// File that contains the provenance.
     document: PathBuf,
-    /// The product's own place, where that is known.
+    /// Path of the product itself, if known.
     place: Option<PathBuf>,
     told: Told,
 }
 
-/// Place of a verb's output.
+/// Kind of a verb's output.
 enum Output {
-    /// It prints, or its own options name files.
+    /// None: the verb prints, or its own options name files.
     None,
-    /// A file, where one is asked for.
+    /// A file, if requested.
     Option,
-    /// A file or a folder.
+    /// A file or a folder, required.
     Needed,
 }
 
@@ -182,10 +186,10 @@ fn output_of(verb: &clap::Command) -> Output {
     }
 }
 
-/// Verbs that write a folder, in which their pictures lie.
+/// Verbs that write a folder, which also contains their plots.
 const OF_FOLDERS: [&str; 4] = ["search", "replot", "demo", "spiir search"];
 
-/// Finds how a product was made: in itself, or in the document beside it.
+/// Finds a product's provenance: in the product itself, or in the document beside it.
 fn source(product: &Path) -> Result<Source> {
     let ending = product.extension().map(|ending| ending.to_ascii_lowercase());
     let own = match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -216,7 +220,7 @@ fn unclear(document: &Path, error: &serde_json::Error) -> Error {
     Error::parameter("PRODUCT", document.display(), rule)
 }
 
-/// The document that tells of a product, and the product's own place.
+/// Returns the document of a product and the path of the product itself.
 fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
     if product.is_dir() {
         let inside = DOCUMENTS.iter().map(|name| product.join(name)).find(|path| path.is_file());
@@ -230,7 +234,7 @@ fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
         let folder = product.parent().unwrap_or(Path::new("")).to_path_buf();
         return Ok((product.to_path_buf(), folder));
     }
-    // The longest ending first: `.truth.json` ends in `.json` too.
+    // Longest suffix first: `.truth.json` also ends in `.json`.
     if let Some(stem) = BESIDE.iter().rev().find_map(|ending| name.strip_suffix(ending)) {
         return Ok((product.to_path_buf(), product.with_file_name(stem)));
     }
@@ -246,7 +250,7 @@ fn read(document: &Path) -> Result<Told> {
     let told: Lines = serde_json::from_str(&text).map_err(|error| unclear(document, &error))?;
     match told {
         Lines::One(told) => Ok(*told),
-        // All lines of a run tell the same.
+        // All lines of a run have the same provenance.
         Lines::Many(lines) => lines
             .into_iter()
             .next()
@@ -254,7 +258,7 @@ fn read(document: &Path) -> Result<Told> {
     }
 }
 
-/// Fails unless a file is the one that was read.
+/// Fails unless the file has the recorded size and checksum.
 fn check(input: &Input) -> Result<()> {
     if input.bytes.is_none() {
         let rule = "the run read a stream, which cannot be read again";

@@ -1,4 +1,4 @@
-//! `--rfi`: what is done about interference, and what is said of it.
+//! `--rfi`: steps of RFI mitigation, and the report on them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::clean::{Bandpass, Mitigated, Steps};
 
-/// The most candidates of a minute, unless told otherwise.
+/// Default of the most candidates per minute.
 pub(crate) const MAX_PER_MINUTE: usize = 1000;
 
 /// Requested mitigation.
@@ -14,14 +14,14 @@ pub(crate) const MAX_PER_MINUTE: usize = 1000;
 pub(crate) enum Rfi {
     /// All steps, where the data show interference.
     Auto,
-    /// None.
+    /// No steps.
     None,
     /// The named steps.
     Named(Steps),
 }
 
 impl Rfi {
-    /// `auto`, `none`, or names with commas.
+    /// Parses `auto`, `none`, or comma-separated names of steps.
     pub(crate) fn parse(words: &str) -> Result<Self, String> {
         match words.trim() {
             "auto" => return Ok(Self::Auto),
@@ -44,7 +44,7 @@ impl Rfi {
         Ok(Self::Named(steps))
     }
 
-    /// The steps of a mitigation.
+    /// Returns the steps of the mitigation.
     pub(crate) fn steps(self) -> Option<Steps> {
         match self {
             Self::Auto => Some(Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true }),
@@ -53,12 +53,12 @@ impl Rfi {
         }
     }
 
-    /// Returns whether channels of outlying statistics are left out throughout.
+    /// Returns whether channels with outlying statistics are masked for the whole recording.
     pub(crate) fn has_mask(self) -> bool {
         self.steps().is_some_and(|steps| steps.iqrm)
     }
 
-    /// The same without masks of channels that the data's statistics make.
+    /// Returns the same mitigation without channel masks from the data's statistics.
     pub(crate) fn without_masks(self) -> Self {
         let steps = self.steps().map(|steps| Steps { iqrm: false, ..steps });
         steps.map_or(Self::None, Self::Named)
@@ -68,21 +68,21 @@ impl Rfi {
 /// Report on mitigation, for documents.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
-    /// The option: `auto`, `none` or the steps.
+    /// Value of the option: `auto`, `none` or the steps.
     asked: String,
-    /// The steps that were taken; fewer than were asked for where the recording has too few channels or bits.
+    /// Steps that were run: fewer than requested if the recording has too few channels or bits.
     steps: Vec<&'static str>,
     /// Detections and their treatment, one sentence each.
     done: Vec<String>,
-    /// The part of the samples that hold their channel's level, since it stood out.
+    /// Fraction of the samples replaced by their channel's level because they were outliers.
     masked_part: f64,
-    /// Spectra whose broadband part was taken away, and how many signals they are.
+    /// Number of spectra whose broadband component was removed, and number of broadband signals.
     broadband_spectra: u64,
     broadband_signals: u64,
-    /// Seconds of dropouts, and how many they are.
+    /// Seconds of dropouts, and their number.
     dropout_s: f64,
     dropouts: u64,
-    /// Seconds in which a level that had changed was followed, and by which part it changed at most.
+    /// Seconds during which a changed level was tracked, and the largest relative change.
     followed_s: f64,
     largest_change: f64,
 }
@@ -107,7 +107,7 @@ impl Document {
         }
     }
 
-    /// The same as lines on the screen; none where nothing was done.
+    /// Formats the report as terminal output; empty if nothing was done.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for line in &self.done {

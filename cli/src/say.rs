@@ -1,6 +1,7 @@
-//! Lines on standard error, which are log lines too where `--log-file` is given.
+//! Messages on standard error, also written to the log with `--log-file`.
 //!
-//! Text from headers and file names passes [`sidereal::io::printable`], so that no control character reaches a terminal.
+//! Text from headers and file names passes [`sidereal::io::printable`], so that no control character reaches a
+//! terminal.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,25 +16,25 @@ use tracing::Level;
 use crate::common::Common;
 use crate::errors;
 
-/// Says what a user may want to know: `sidereal: WORDS`.
+/// Prints information for the user: `sidereal: WORDS`.
 macro_rules! note {
     ($($words:tt)*) => { $crate::say::line(::tracing::Level::INFO, "", ::std::format_args!($($words)*)) };
 }
-/// Says what may make results less than expected: `sidereal: warning: WORDS`; in a quiet run in the log alone.
+/// Warns that results may be worse than expected: `sidereal: warning: WORDS`; a quiet run only logs it.
 macro_rules! warning {
     (quiet: $quiet:expr, $($words:tt)*) => { $crate::say::warn($quiet, ::std::format_args!($($words)*)) };
 }
-/// Says why a run failed: `sidereal: WORDS`.
+/// Reports the reason of a failure: `sidereal: WORDS`.
 macro_rules! fault {
     ($($words:tt)*) => { $crate::say::line(::tracing::Level::ERROR, "", ::std::format_args!($($words)*)) };
 }
-/// Says more of the line before, as it stands.
+/// Continues the previous message with a line as it is.
 macro_rules! more {
     ($($words:tt)*) => { $crate::say::more_line(::std::format_args!($($words)*)) };
 }
 pub(crate) use {fault, more, note, warning};
 
-/// Says a line of a level.
+/// Prints a line of a level.
 pub(crate) fn line(level: Level, mark: &str, words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let words = printable(&words);
@@ -41,7 +42,7 @@ pub(crate) fn line(level: Level, mark: &str, words: fmt::Arguments<'_>) {
     log(level, &words);
 }
 
-/// Says a warning; in a quiet run in the log alone.
+/// Prints a warning; a quiet run only logs it.
 pub(crate) fn warn(quiet: bool, words: fmt::Arguments<'_>) {
     if quiet {
         log(Level::WARN, &printable(&words.to_string()));
@@ -50,17 +51,17 @@ pub(crate) fn warn(quiet: bool, words: fmt::Arguments<'_>) {
     }
 }
 
-/// Warnings about recordings that were said.
+/// Warnings about recordings printed so far.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Warns of what a recording says of itself, and of what it lacks where it is cut short.
+/// Prints a recording's warnings, and the missing part if it is truncated.
 pub(crate) fn warn_of_recording(warnings: &[String], cut: Option<&str>, common: &Common) {
     for warning in warnings.iter().map(String::as_str).chain(cut) {
         warn_once(warning, common.quiet);
     }
 }
 
-/// Says a warning about a recording, unless it was said before.
+/// Prints a warning about a recording, unless it was printed before.
 pub(crate) fn warn_once(warning: &str, quiet: bool) {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.iter().any(|one| one == warning) {
@@ -69,7 +70,7 @@ pub(crate) fn warn_once(warning: &str, quiet: bool) {
     }
 }
 
-/// Says a further line, with the indent that it brings.
+/// Prints a continuation line with its own indent.
 pub(crate) fn more_line(words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let words = printable(&words);
@@ -77,7 +78,7 @@ pub(crate) fn more_line(words: fmt::Arguments<'_>) {
     log(Level::INFO, words.trim());
 }
 
-/// Writes a line to the log alone.
+/// Writes a line only to the log.
 pub(crate) fn log(level: Level, words: &str) {
     let words = words.replace('\n', " ");
     match level {
@@ -87,15 +88,15 @@ pub(crate) fn log(level: Level, words: &str) {
     }
 }
 
-/// Standard error that is closed is no fault of the run.
+/// Ignores errors: a closed standard error does not fail the run.
 fn to_stderr(words: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
-/// Appends to a log file from now on: UTC time, level and words, one event a line.
+/// Appends to a log file from now on: UTC time, level and words, one event per line.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a file that holds something else than a log; [`Error::Io`].
+/// [`Error::Parameter`] for a file that is not a log; [`Error::Io`].
 pub(crate) fn log_to(path: &Path) -> Result<()> {
     let failed = |error| Error::io(path, error);
     if path.metadata().is_ok_and(|found| found.is_file()) {
@@ -107,19 +108,19 @@ pub(crate) fn log_to(path: &Path) -> Result<()> {
         }
     }
     let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-    // A log on a full disk must not end the run that it is of.
+    // A log on a full disk must not end the run.
     let log = tracing_subscriber::fmt()
         .with_writer(Arc::new(file))
         .with_ansi(false)
         .with_target(false)
         .log_internal_errors(false)
         .finish();
-    // It fails only where a log was begun before.
+    // Fails only if a log was begun before.
     let _ = tracing::subscriber::set_global_default(log);
     Ok(())
 }
 
-/// Whether bytes begin as a log line does: `2026-11-23T`.
+/// Returns whether bytes begin as a log line does: `2026-11-23T`.
 fn is_date(bytes: &[u8]) -> bool {
     let fits = |(byte, form): (&u8, &u8)| match form {
         b'0' => byte.is_ascii_digit(),

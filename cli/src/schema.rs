@@ -1,4 +1,4 @@
-//! `sidereal schema`: the JSON Schema of the documents that verbs write.
+//! `sidereal schema`: prints the JSON Schema of the documents that verbs write.
 
 use clap::Args;
 use schemars::generate::SchemaSettings;
@@ -11,10 +11,10 @@ use crate::{
     simulate, spiir,
 };
 
-/// A document's name, and what makes its schema.
+/// Name of a document, and function that makes its schema.
 type Entry = (&'static str, fn() -> Schema);
 
-/// Every document that lies in or beside a product, or is printed with --json.
+/// Every document in or beside a product, or printed with --json.
 const DOCUMENTS: [Entry; 18] = [
     ("search", of::<search::Summary>),
     ("dedisperse", of::<dedisperse::Document<'static>>),
@@ -36,23 +36,25 @@ const DOCUMENTS: [Entry; 18] = [
     ("bench-table", of::<bench::TableDocument>),
 ];
 
-/// Prints the JSON Schema of a document that is written beside a product or printed with --json; without a name, lists
-/// their names. `info` of several files and `bench` print an array of such documents.
+/// Print the JSON Schema of a document; without a name, list the names.
 ///
-/// The key `schema` of each document has its name and version: sidereal/search/1. The version rises when a key is taken
-/// away or changes its meaning; keys may be added at any time.
+/// Covers the documents written beside products or printed with --json. `info` of several files and `bench` print an
+/// array of such documents.
+///
+/// The key `schema` of each document has its name and version: sidereal/search/1. The version rises when a key is
+/// removed or changes its meaning; keys may be added at any time.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  sidereal schema\n  sidereal schema search > search.schema.json"
 )]
 pub(crate) struct Arguments {
-    /// The document's name, as its key `schema` has it.
+    /// Name of the document, as in its key `schema`.
     #[arg(value_name = "NAME", value_parser = DOCUMENTS.map(|(name, _)| name))]
     name: Option<String>,
 }
 
 fn of<T: JsonSchema>() -> Schema {
-    // The contract of serialization: keys that may be absent are not required.
+    // Schema of serialized documents: keys that may be absent are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<Product<T>>()
 }

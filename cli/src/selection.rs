@@ -1,4 +1,4 @@
-//! The options that say which part of a recording is used: inputs, polarization, channels, times.
+//! Options that select parts of a recording: inputs, polarization, channels, times.
 
 use std::path::{Path, PathBuf};
 
@@ -25,33 +25,35 @@ use crate::rfi::Rfi;
 use crate::say::{self, warning};
 use crate::voltage_arguments::VoltageArguments;
 
-/// The recording.
+/// Recording input options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Recording {
-    /// SIGPROC filterbank (.fil), PSRFITS search mode, FBH5 (.h5), or voltages (GUPPI raw, PSRDADA, VDIF,
-    /// Mark 5B), which need --channels; told apart by content. Several files are parts of one
-    /// observation, in any order; `-` is standard input. A pipe, a FIFO or <(zcat FILE.gz) holds a SIGPROC
-    /// filterbank; other formats are sought in and need a file.
+    /// SIGPROC filterbank (.fil), PSRFITS search mode, FBH5 (.h5), or voltages.
+    ///
+    /// Voltages (GUPPI raw, PSRDADA, VDIF, Mark 5B) need --channels. The format is recognized by content. Several
+    /// files are parts of one observation, in any order; `-` is standard input. A pipe, a FIFO or <(zcat FILE.gz)
+    /// must contain a SIGPROC filterbank; other formats need a seekable file.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Use one polarization (IF) only, counted from 0; by default the total intensity.
+    /// Use only one polarization (IF), counted from 0; by default the total intensity.
     #[arg(long, value_name = "N", help_heading = "Recording")]
     pub(crate) pol: Option<usize>,
-    /// Fill gaps between files, and inside them, with each channel's running median; by default a gap
-    /// is an error. In voltages only a gap above the greater of a minute and ten times the data before it
-    /// needs this, since one damaged time makes such a gap.
+    /// Fill gaps between and inside files with each channel's running median.
+    ///
+    /// By default a gap is an error. In voltages, only a gap longer than both one minute and ten times the data
+    /// before it needs this option, because one damaged timestamp makes such a gap.
     #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
     #[command(flatten)]
     voltages: VoltageArguments,
 }
 
-/// One of a receiver's beams.
+/// Beam of a receiver.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct BeamDocument {
-    /// Its number, as the header has it.
+    /// Number of the beam in the header.
     number: u32,
-    /// Number of beams, where it is known.
+    /// Number of beams, if known.
     of: Option<u32>,
 }
 
@@ -62,24 +64,24 @@ impl From<Beam> for BeamDocument {
 }
 
 impl BeamDocument {
-    /// `3 of 13`.
+    /// Formats the beam: `3 of 13`.
     pub(crate) fn text(self) -> String {
         let of = self.of.map_or_else(String::new, |of| format!(" of {of}"));
         format!("{}{of}", self.number)
     }
 }
 
-/// The observation that a product was made from, as its recording tells it.
+/// Observation that a product was made from, according to its recording.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Observation {
-    /// Empty when unknown.
+    /// Name of the telescope; empty if unknown.
     telescope: String,
-    /// Name of the source; empty when unknown.
+    /// Name of the source; empty if unknown.
     source: String,
-    /// ICRS.
+    /// Position in ICRS.
     ra_deg: Option<f64>,
     dec_deg: Option<f64>,
-    /// The receiver's beam; none where it is unknown, or the only one.
+    /// Beam of the receiver; absent if it is unknown or the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     beam: Option<BeamDocument>,
     /// Start of the first sample, UTC.
@@ -89,9 +91,10 @@ pub(crate) struct Observation {
     /// Centre of the first channel, as recorded.
     fch1_mhz: f64,
     foff_mhz: f64,
-    /// The frequency at which times are told: the highest channel's centre.
+    /// Reference frequency of times: the highest channel's centre.
     reference_mhz: f64,
-    /// A pulse of DM at f MHz is later by `dm_constant_s DM (f^-2 - reference_mhz^-2)`; in s MHz^2 pc^-1 cm^3.
+    /// Dispersion constant: a pulse of DM at f MHz is later by `dm_constant_s DM (f^-2 - reference_mhz^-2)`; in s
+    /// MHz^2 pc^-1 cm^3.
     dm_constant_s: f64,
 }
 
@@ -115,45 +118,47 @@ impl Observation {
     }
 }
 
-/// A recording, open at its first spectrum.
+/// Recording, open at its first spectrum.
 pub(crate) struct Opened {
     pub(crate) source: Box<dyn FilterbankSource>,
-    /// The filter bank that makes the spectra, of voltages.
+    /// Filter bank that makes the spectra from voltages.
     pub(crate) geometry: Option<geometry::Document>,
 }
 
 impl Opened {
-    /// Seconds from the recording's first sample to the first spectrum's start: a filter's delay.
+    /// Returns the seconds from the recording's first sample to the first spectrum's start: the filter's delay.
     pub(crate) fn delay_s(&self) -> f64 {
         self.geometry.as_ref().map_or(0.0, geometry::Document::delay_s)
     }
 
-    /// The dispersion measure that was removed within channels, of voltages.
+    /// Returns the DM that was removed coherently within channels of voltages.
     fn coherent_dm(&self) -> Option<f64> {
         self.geometry.as_ref().and_then(geometry::Document::coherent_dm)
     }
 }
 
-/// What is left out of the rows, and taken away from them.
+/// Options of masking and cleaning.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Cleaning {
-    /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
+    /// Channels to mask, counted from 0 as recorded, ends included: 10:20,300.
     #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
     pub(crate) zap_chans: Option<Channels>,
-    /// A PRESTO rfifind mask: its channels and intervals are left out.
+    /// PRESTO rfifind mask whose channels and intervals to mask.
     #[arg(long, value_name = "FILE", help_heading = "Channels and times")]
     pub(crate) rfi_mask: Option<PathBuf>,
-    /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
+    /// Subtract each spectrum's mean to remove undispersed broadband interference.
     #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
-    /// Mitigation of interference: auto (all of the following, where the data show it), none, or some of: iqrm
-    /// (channels that stand out, for as long as they do), bandpass (the part of each spectrum that follows the bandpass is
-    /// taken away), time (dropouts are replaced, steps of the gain followed) [default: auto in search, none in
-    /// dedisperse].
+    /// RFI mitigation: auto, none, or steps [default: auto in search, none in dedisperse].
+    ///
+    /// auto applies all of the following steps where the data show interference; otherwise name some of: iqrm (mask
+    /// channels that are outliers, while they are), bandpass (subtract the part of each spectrum that follows the
+    /// bandpass), time (replace dropouts, track steps of the gain).
     #[arg(long, value_name = "STEPS", value_parser = Rfi::parse, help_heading = "Channels and times")]
     pub(crate) rfi: Option<Rfi>,
-    /// Leave out a channel of which more than this part is not finite (NaN, infinities); what else is not finite is
-    /// filled with its channel's level.
+    /// Mask a channel in which more than this fraction is not finite (NaN, infinities).
+    ///
+    /// Other samples that are not finite are replaced by their channel's level.
     #[arg(
         long,
         value_name = "PART",
@@ -164,15 +169,17 @@ pub(crate) struct Cleaning {
     pub(crate) max_flagged: f64,
 }
 
-/// Which channels and times are used.
+/// Options of channels and times.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Selection {
     #[command(flatten)]
     pub(crate) cleaning: Cleaning,
-    /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
+    /// Use only these seconds of the recording; either end may be omitted: 10:20, 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Channels and times")]
     pub(crate) time_range: Option<TimeRange>,
-    /// Spectra read at once; 0 chooses a number that suits the memory. Results are the same for any.
+    /// Spectra to read at once; 0 chooses a number that suits the memory.
+    ///
+    /// Results do not depend on it.
     #[arg(long, value_name = "TIMES", default_value_t = 0, help_heading = "Channels and times")]
     pub(crate) gulp: usize,
 }
@@ -181,7 +188,7 @@ pub(crate) struct Selection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Channels(Vec<(usize, usize)>);
 
-/// Seconds from the recording's start; infinite where the end was left out.
+/// Seconds from the recording's start; infinite if the end was omitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeRange {
     pub(crate) start_s: f64,
@@ -189,20 +196,20 @@ pub(crate) struct TimeRange {
 }
 
 impl Recording {
-    /// Opens the recording at its first sample; voltages are made into spectra as they are read.
+    /// Opens the recording at its first sample; voltages are channelized as they are read.
     ///
     /// # Errors
-    /// What opening finds; [`Error::Parameter`] for options that don't fit the kind of recording.
+    /// Those of opening; [`Error::Parameter`] for options that do not fit the kind of recording.
     pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
         let first = &self.inputs[0];
         if self.is_pipe() && self.voltages.given().is_some() {
-            // Voltages were meant, so it is said why a pipe holds none.
+            // The options ask for voltages, so the error explains why a pipe cannot contain them.
             self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
         }
         if self.is_pipe() || !voltages::is_voltages(first)? {
             let source = open(&self.inputs, self.pol, self.allow_gaps);
             if let (Err(_), Some(_)) = (&source, self.voltages.given()) {
-                // Voltages were meant, so it is said why it holds none.
+                // The options ask for voltages, so the error explains why the file has none.
                 self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
             }
             let source = source?;
@@ -220,7 +227,7 @@ impl Recording {
         Ok(Opened { source: Box::new(source), geometry })
     }
 
-    /// Warns of what the recording says of itself, and of four products that are summed as if they were polarizations.
+    /// Prints the recording's warnings, and warns if four products are summed as if they were polarizations.
     pub(crate) fn warn(&self, source: &dyn FilterbankSource, common: &Common) {
         say::warn_of_recording(source.warnings(), source.cut(), common);
         let header = source.header();
@@ -235,17 +242,17 @@ impl Recording {
         }
     }
 
-    /// Every file that is read.
+    /// Returns every input file.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()
     }
 
-    /// What it is taken as, by the options of the recording: all that its rows depend on besides its files.
+    /// Describes the recording's options: everything besides its files that its rows depend on.
     pub(crate) fn told(&self) -> String {
         format!("polarization {:?}, gaps {}, {:?}", self.pol, self.allow_gaps, self.voltages)
     }
 
-    /// Whether it comes through a pipe or a FIFO and can't be read twice.
+    /// Returns whether it comes through a pipe or a FIFO and so cannot be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
         self.inputs.iter().any(|path| is_stream(path))
     }
@@ -254,7 +261,7 @@ impl Recording {
         self.inputs.iter().any(|path| path.as_os_str() == "-")
     }
 
-    /// Name of the first file, without its folder.
+    /// Returns the name of the first file without its folder.
     pub(crate) fn name(&self) -> String {
         if self.is_stdin() {
             return "standard input".to_owned();
@@ -262,7 +269,7 @@ impl Recording {
         file_name(&self.inputs[0])
     }
 
-    /// The first input's name without folder and extension.
+    /// Returns the first input's name without folder and extension.
     pub(crate) fn stem(&self) -> String {
         // A process substitution has a number for a name (/dev/fd/63).
         let unnamed = self.is_stdin() || self.inputs[0].starts_with("/dev");
@@ -271,12 +278,12 @@ impl Recording {
     }
 }
 
-/// A path as it is shown to a reader.
+/// Formats a path for messages.
 pub(crate) fn shown(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// A path's last part.
+/// Returns the last component of a path.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -292,7 +299,7 @@ pub(crate) fn open(
 }
 
 impl Cleaning {
-    /// The steps of mitigation, and whether outlying channels are masked; `no_auto_mask` keeps them.
+    /// Returns the steps of mitigation, and whether outlying channels are masked; `no_auto_mask` keeps them.
     pub(crate) fn rfi(&self, default: Rfi, no_auto_mask: bool) -> (Rfi, bool) {
         let rfi = self.rfi.unwrap_or(default);
         match (no_auto_mask, rfi) {
@@ -301,10 +308,10 @@ impl Cleaning {
         }
     }
 
-    /// Options of a search that takes its rows so, with the usual ones of detection.
+    /// Returns search options with this cleaning and default detection options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option, or what reading a mask finds.
+    /// [`Error::Parameter`] naming the option, or the error of reading a mask.
     pub(crate) fn options(
         &self,
         header: &FilterbankHeader,
@@ -324,15 +331,15 @@ impl Cleaning {
 }
 
 impl Selection {
-    /// Every file that is read beside the recording.
+    /// Returns every input file except the recording.
     pub(crate) fn files(&self, trials: &DmArguments) -> Vec<PathBuf> {
         self.cleaning.rfi_mask.iter().chain(&trials.plan).cloned().collect()
     }
 
-    /// What is asked of a search or a dedispersion, with the usual options of detection.
+    /// Returns the options of a search or a dedispersion, with default detection options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option, or what reading a plan or a mask finds.
+    /// [`Error::Parameter`] naming the option, or the error of reading a plan or a mask.
     pub(crate) fn options(
         &self,
         opened: &Opened,
@@ -349,7 +356,7 @@ impl Selection {
         })
     }
 
-    /// The wanted seconds, counted from the first spectrum's start.
+    /// Returns the requested seconds, counted from the first spectrum's start.
     fn time_range(&self, opened: &Opened) -> Result<Option<(f64, f64)>> {
         let Some(TimeRange { start_s, end_s }) = self.time_range else { return Ok(None) };
         let (header, delay_s) = (opened.source.header(), opened.delay_s());
@@ -366,7 +373,7 @@ impl Selection {
     }
 }
 
-/// The channels of `--zap-chans`, as numbers.
+/// Returns the channels of `--zap-chans`.
 pub(crate) fn zapped(
     zap_chans: Option<&Channels>,
     header: &FilterbankHeader,

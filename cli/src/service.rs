@@ -1,6 +1,6 @@
-//! Notifies a service manager that a run is ready, alive, or stopping (sd_notify, as systemd defines it).
+//! Notifies a service manager that a run is ready, alive, or stopping (sd_notify protocol of systemd).
 //!
-//! Nothing is sent unless `NOTIFY_SOCKET` is set; the watchdog is told only where `WATCHDOG_USEC` asks for it.
+//! Sends nothing unless `NOTIFY_SOCKET` is set, and watchdog messages only if `WATCHDOG_USEC` asks for them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// Since when, and how often, the watchdog is told.
+/// Start and interval of the watchdog messages.
 static WATCHDOG: OnceLock<Option<(Instant, Duration)>> = OnceLock::new();
-/// Milliseconds after the start at which it was told last.
+/// Milliseconds from the start to the last watchdog message.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// Tells that the run has begun.
+/// Notifies that the run has begun.
 pub(crate) fn ready() {
-    // Thrice in the time that the manager waits for.
+    // Three messages per watchdog timeout.
     let every = watchdog_us().map(|limit| (Instant::now(), Duration::from_micros(limit / 3)));
     let _ = WATCHDOG.set(every);
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
@@ -24,17 +24,17 @@ pub(crate) fn ready() {
     }
 }
 
-/// Returns the time, in microseconds, within which the watchdog wants to hear of this process; `None` if it does not.
+/// Returns the watchdog timeout for this process in microseconds; `None` if there is none.
 fn watchdog_us() -> Option<u64> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0)?;
-    // Without a process number the variable is meant for any.
+    // Without a process id the variable applies to every process.
     let is_own = std::env::var_os("WATCHDOG_PID").is_none()
         || number("WATCHDOG_PID") == Some(std::process::id().into());
     is_own.then_some(limit)
 }
 
-/// Tells the watchdog that the run goes on, if it is time: called between gulps and while a pipe is waited for.
+/// Sends a watchdog message if it is due; called between gulps and while waiting for a pipe.
 pub(crate) fn alive() {
     let Some(Some((start, every))) = WATCHDOG.get() else { return };
     let now = start.elapsed().as_millis() as u64;
@@ -45,7 +45,7 @@ pub(crate) fn alive() {
     }
 }
 
-/// Tells that the run ends.
+/// Notifies that the run ends.
 pub(crate) fn stopping() {
     let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
 }

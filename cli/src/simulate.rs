@@ -1,4 +1,4 @@
-//! `sidereal simulate`: what a telescope would have recorded.
+//! `sidereal simulate`: makes synthetic telescope data.
 
 pub(crate) mod array;
 mod burst;
@@ -18,7 +18,7 @@ use crate::output::Files;
 use crate::provenance::{Product, Provenance, Run};
 use crate::{interrupt, json};
 
-/// Makes what a telescope would have recorded, with known signals in it.
+/// Make synthetic recordings with known signals.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -42,15 +42,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
 }
 
-/// What the name of a truth file has behind the recording's.
+/// Suffix that a truth file's name adds to the recording's.
 pub(crate) const TRUTH: &str = ".truth.json";
 
-/// Wraps the truth of a simulation with its provenance; the simulation reads these files.
+/// Wraps the truth of a simulation with its provenance; `inputs` are the files that the simulation reads.
 fn product<T>(name: &str, truth: T, inputs: &[PathBuf], common: &Common) -> Result<Product<T>> {
     Ok(Product::new(name, truth, Provenance::new(common, inputs)?, Run::new(common)))
 }
 
-/// Writes the truth file, gives all files their names, and says what has been made.
+/// Writes the truth file, renames all files to their final names, and reports the output.
 fn conclude(
     files: Files,
     product: &impl Serialize,

@@ -1,4 +1,4 @@
-//! Free space on the disk: looked at before a long run, and held back for what describes its product.
+//! Free disk space: checked before a long run, and reserved for the documents of its product.
 
 use std::fs::{File, remove_file};
 use std::io::ErrorKind;
@@ -10,17 +10,17 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::say::note;
 
-/// Bytes from which on a run says what it will write.
+/// Output size in bytes from which a run reports it.
 const WORTH_SAYING: u64 = 1 << 30;
-/// Bytes that are held back: enough for documents and a few pictures.
+/// Reserved bytes: enough for documents and a few plots.
 const RESERVED: u64 = 4 << 20;
 
-/// Refuses a run whose product does not fit the file system that `out` will be on, and says what a large one needs.
+/// Rejects a run whose product does not fit the file system of `out`, and reports the size of a large one.
 ///
-/// File systems that do not tell their free space pass.
+/// File systems that do not report their free space pass.
 ///
 /// # Errors
-/// [`Error::Io`] of the kind `StorageFull`, with the bytes that are needed and those that are free.
+/// [`Error::Io`] of the kind `StorageFull`, with the bytes needed and the bytes free.
 pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
     let Some(free) = free_bytes(out) else { return Ok(()) };
     if need > free {
@@ -34,7 +34,7 @@ pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes that a user may still write where a file of this name would be made; `None` where nobody knows.
+/// Returns the bytes that a user may still write where a file of this name would be created; `None` if unknown.
 fn free_bytes(out: &Path) -> Option<u64> {
     let is_file = std::fs::metadata(out).map_or(true, |found| found.is_file() || found.is_dir());
     if !is_file {
@@ -47,11 +47,11 @@ fn free_bytes(out: &Path) -> Option<u64> {
     let there = parent.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
     let found = rustix::fs::statvfs(there).ok()?;
-    // Some file systems of the network report no blocks at all.
+    // Some network file systems report no blocks at all.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Bytes as a person reads them: 1.5 GiB.
+/// Formats a size: 1.5 GiB.
 pub(crate) fn human(bytes: u64) -> String {
     let mut size = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
@@ -64,14 +64,14 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{size:.1} PiB")
 }
 
-/// Reserved space: a file without a name, which goes with this.
+/// Reserved space: an unlinked file, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     _file: File,
 }
 
 impl Reserve {
-    /// Reserves space on the disk that `file` is written to; `None` where that is not possible.
+    /// Reserves space on the disk of `file`; `None` if that is not possible.
     pub(crate) fn new(file: &Path) -> Option<Self> {
         let path = file.with_file_name(".reserve");
         let reserved = File::create_new(&path).ok()?;

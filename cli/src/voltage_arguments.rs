@@ -1,4 +1,4 @@
-//! The options that voltages need: how they are divided into channels, and what a recording lacks.
+//! Options of voltages: channelization, and missing header fields.
 
 mod suggestion;
 
@@ -16,85 +16,88 @@ use sidereal::{Error, Result};
 
 use suggestion::missing_channels;
 
-/// Where these options stand in the help.
+/// Heading of these options in the help.
 const HEADING: &str = "Voltages";
-/// Beyond any frequency in MHz and any rate in Hz.
+/// Upper bound of any frequency in MHz and any rate in Hz.
 const HIGHEST: f64 = 1e12;
-/// Below any of them.
+/// Lower bound of both.
 const LOWEST: f64 = 1e-6;
-/// Taps where none are asked for.
+/// Default number of taps.
 const TAPS: usize = 8;
-/// Coefficients of which a window may be all zeros.
+/// Largest number of coefficients of a window that can be all zeros.
 const MIN_SPAN: usize = 2;
 
-/// How voltages become spectra.
+/// Options of the channelization.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct VoltageArguments {
-    /// Channels out of each recorded channel, 2 to 1048576; voltages need it.
+    /// Channels per recorded channel, 2 to 1048576; required for voltages.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub(crate) channels: Option<usize>,
-    /// Taps of the filter bank: it looks at TAPS x channels samples at once [default: 8].
+    /// Taps of the filter bank: its window spans TAPS x channels samples [default: 8].
     #[arg(long, value_name = "N", help_heading = HEADING)]
     taps: Option<usize>,
-    /// hann, hamming, blackman or kaiser:DB (each times a sinc), rectangular (a plain FFT of one tap),
-    /// or a file of taps x channels coefficients, text or .npy (real samples: of twice as many)
-    /// [default: hann].
+    /// Window function [default: hann].
+    ///
+    /// hann, hamming, blackman or kaiser:DB (each multiplied by a sinc), rectangular (a plain FFT with one tap), or a
+    /// file of taps x channels coefficients, text or .npy (real samples: twice as many).
     #[arg(long, value_name = "WINDOW", help_heading = HEADING)]
     window: Option<String>,
-    /// Oversample by P/Q: spectra come P/Q times as often as channels are wide [default: 1/1].
+    /// Oversampling factor P/Q: spectra come P/Q times as often as without [default: 1/1].
     #[arg(long, value_name = "P/Q", value_parser = parse_ratio, help_heading = HEADING)]
     oversample: Option<(usize, usize)>,
-    /// How the feeds are made [default: as the recording says, else linear].
+    /// Polarization basis of the feeds [default: as in the recording, else linear].
     #[arg(long, value_enum, value_name = "FEED", help_heading = HEADING)]
     feed: Option<FeedName>,
-    /// Sum this many spectra into one [default: 1].
+    /// Number of spectra to sum into one [default: 1].
     #[arg(long, value_name = "SPECTRA", help_heading = HEADING)]
     integrate: Option<usize>,
-    /// Sum this many neighbouring channels into one [default: 1].
+    /// Number of adjacent channels to sum into one [default: 1].
     #[arg(long, value_name = "N", help_heading = HEADING)]
     average_channels: Option<usize>,
-    /// Replace the channel where the recorded voltage's frequency is 0 (a recorded channel's centre; of
-    /// real samples, the edge of its band), where receivers leave a spike, by the mean of its neighbours.
+    /// Replace the channel at zero voltage frequency by the mean of its neighbours.
+    ///
+    /// Receivers leave a spike there: at a recorded channel's centre, or for real samples at the edge of its band.
     #[arg(long, help_heading = HEADING)]
     dc: bool,
-    /// Remove the dispersion of this measure within each recorded channel, before detection; delays
-    /// between channels stay.
+    /// Remove the dispersion of this DM coherently within each recorded channel, before detection.
+    ///
+    /// Delays between channels stay.
     #[arg(long, value_name = "DM", allow_negative_numbers = true, help_heading = HEADING)]
     coherent_dm: Option<f64>,
-    /// Use one antenna only, counted from 0; by default the powers of all are summed.
+    /// Use only one antenna, counted from 0; by default the powers of all are summed.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     antenna: Option<usize>,
     #[command(flatten)]
     pub(crate) lacking: Lacking,
 }
 
-/// What a recording may not say of itself.
+/// Options for header fields that a recording may lack.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Lacking {
-    /// Sky frequency of the middle of the recorded band, in MHz, where the recording is wrong about it or
-    /// does not say.
+    /// Sky frequency of the recorded band's centre, in MHz, if the recording lacks it or is wrong.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = HEADING)]
     freq: Option<f64>,
-    /// Samples a second of each recorded channel, in Hz, where the recording is wrong about it or does
-    /// not say.
+    /// Sampling rate of each recorded channel, in Hz, if the recording lacks it or is wrong.
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = HEADING)]
     sample_rate: Option<f64>,
-    /// Whether sky frequency rises (upper) or falls (lower) within a recorded channel, where the
-    /// recording is wrong about it or does not say [default there: upper]; channels of VDIF and Mark 5B
-    /// then fall, too.
+    /// Sideband, if the recording lacks it or is wrong [default there: upper].
+    ///
+    /// Sky frequency rises (upper) or falls (lower) within a recorded channel; with lower, the channels of VDIF and
+    /// Mark 5B are also in falling order.
     #[arg(long, value_enum, value_name = "SIDE", help_heading = HEADING)]
     sideband: Option<Sideband>,
-    /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which does not say. Where one thread of
-    /// VDIF is missing, all channels count as missing.
+    /// Number of polarizations, 1 or 2, of a VDIF or Mark 5B recording, which does not contain it.
+    ///
+    /// If one VDIF thread is missing, all channels count as missing.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pols: Option<usize>,
-    /// Recorded channels of a Mark 5B file, which does not say.
+    /// Number of recorded channels of a Mark 5B file, which does not contain it.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     mark5b_channels: Option<usize>,
-    /// Bits of a sample of a Mark 5B file, 1 or 2 [default: 2].
+    /// Bits per sample of a Mark 5B file, 1 or 2 [default: 2].
     #[arg(long, value_name = "BITS", help_heading = HEADING)]
     mark5b_bits: Option<usize>,
-    /// A day within 500 days of a Mark 5B recording, which keeps three digits of it [default: 57000].
+    /// MJD within 500 days of a Mark 5B recording, which stores only three digits [default: 57000].
     #[arg(long, value_name = "MJD", allow_negative_numbers = true, help_heading = HEADING)]
     mark5b_near_mjd: Option<i64>,
 }
@@ -114,7 +117,7 @@ enum Sideband {
 }
 
 impl Lacking {
-    /// Opens a recording of voltages at its first sample.
+    /// Opens a voltage recording at its first sample.
     ///
     /// # Errors
     /// As [`voltages::open`], options named as on the command line.
@@ -126,7 +129,7 @@ impl Lacking {
         self.open_as(inputs, allow_gaps, false)
     }
 
-    /// As [`Lacking::open`], for the header: a recording that ends within its first block has no sample.
+    /// Like [`Lacking::open`], for the header: a recording that ends within its first block has no sample.
     ///
     /// # Errors
     /// As [`Lacking::open`].
@@ -161,7 +164,7 @@ impl Lacking {
         }
     }
 
-    /// Options that are only for formats that don't say what they give.
+    /// Rejects options for formats whose headers contain the value.
     fn check_format(&self, header: &VoltageHeader) -> Result<()> {
         let mark5b = header.format.contains("Mark 5B");
         let (option, formats) = match () {
@@ -204,7 +207,7 @@ impl Lacking {
         ])
     }
 
-    /// Fails when an option is given that only voltages have a use for.
+    /// Fails if an option that applies only to voltages is given.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming it.
@@ -214,7 +217,7 @@ impl Lacking {
 }
 
 impl VoltageArguments {
-    /// Fails when an option is given that only voltages have a use for.
+    /// Fails if an option that applies only to voltages is given.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming it.
@@ -222,12 +225,12 @@ impl VoltageArguments {
         not_for_filterbanks(self.given(), path)
     }
 
-    /// The file that the window is read from.
+    /// Returns the file that the window is read from.
     pub(crate) fn window_file(&self) -> Option<PathBuf> {
         self.window.as_deref().and_then(file_of_window)
     }
 
-    /// The first option given.
+    /// Returns the first option given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let own = first_of(&[
             (self.channels.is_some(), "--channels"),
@@ -240,7 +243,7 @@ impl VoltageArguments {
         own.or(self.detection_given()).or(self.lacking.given())
     }
 
-    /// The first option given that is about detection.
+    /// Returns the first detection option given.
     pub(crate) fn detection_given(&self) -> Option<&'static str> {
         first_of(&[
             (self.feed.is_some(), "--feed"),
@@ -250,11 +253,10 @@ impl VoltageArguments {
         ])
     }
 
-    /// What is asked of a recording's filter bank.
+    /// Returns the options of the filter bank.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is missing or does not fit; as
-    /// [`window_file::read`].
+    /// [`Error::Parameter`] naming the option that is missing or does not fit; as [`window_file::read`].
     pub(crate) fn options(
         &self,
         header: &VoltageHeader,
@@ -316,7 +318,7 @@ fn positive(name: &'static str, value: Option<f64>) -> Result<Option<f64>> {
     }
 }
 
-/// A library's fault, its parameters named as options are here.
+/// Renames the library's parameters in an error to the options.
 fn with_option_names(error: Error) -> Error {
     match error {
         Error::Parameter { name, value, rule } => {
@@ -342,12 +344,12 @@ fn parse_ratio(words: &str) -> std::result::Result<(usize, usize), String> {
     number(p).zip(number(q)).ok_or_else(|| "write it as P/Q, such as 4/3".to_owned())
 }
 
-/// The file that a window is read from, if it is no name.
+/// Returns the file that a window is read from, if it is not a name.
 pub(crate) fn file_of_window(name: &str) -> Option<PathBuf> {
     name.parse::<Window>().is_err().then(|| PathBuf::from(name))
 }
 
-/// A window by its name, or from a file.
+/// Returns a window by its name, or from a file.
 pub(crate) fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
     if let Ok(window) = name.parse() {
         return Ok(window);
@@ -361,7 +363,7 @@ pub(crate) fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
     window_file::read(path, taps, points)
 }
 
-/// Points of the Fourier transform: twice the channels for real samples.
+/// Returns the points of the Fourier transform: twice the channels for real samples.
 pub(crate) fn points(header: &VoltageHeader, channels: usize) -> usize {
     if header.encoding.is_complex() { channels } else { 2 * channels }
 }
@@ -373,7 +375,7 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
     Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
 }
 
-/// A recording must hold one window at least, and all the spectra that are summed into one.
+/// Checks that a recording holds at least one window, and all the spectra that are summed into one.
 fn check_length(
     header: &VoltageHeader,
     (taps, points): (usize, usize),

@@ -1,4 +1,4 @@
-//! `bench channelize`: samples a second through the polyphase filter bank.
+//! `bench channelize`: input samples per second through the polyphase filter bank.
 
 mod cases;
 mod check;
@@ -25,47 +25,47 @@ Baseline: rustfft's transforms alone, out of place over complex floats in the sa
 cores: ours on one; --scipy: SciPy's rate). Roof, baseline and ours take turns. Outputs are compared with
 sums in double precision first.";
 
-/// Which cases are measured.
+/// Tables of benchmark cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// 1024 channels: taps, 8 bit, two cores.
+    /// 1024 channels with several tap counts, 8 bit, two cores.
     Headline,
-    /// 64 to 65536 channels by 4 to 64 taps.
+    /// 64 to 65536 channels times 4 to 64 taps.
     Sizes,
-    /// Every encoding.
+    /// Every voltage encoding.
     Types,
-    /// Channels x taps = 4096, 64 stations of two polarizations, 16 bit: the filter alone, and with the
-    /// transform (van der Veldt et al. 2012).
+    /// Channels x taps = 4096, 64 stations with two polarizations, 16 bit: the filter alone, and with the transform
+    /// (van der Veldt et al. 2012).
     Lofar,
     /// 65536 channels, two polarizations, 8 bit, 8 to 64 taps.
     Vegas,
-    /// Taps at 1024 channels, and at 512.
+    /// Tap counts at 1024 and at 512 channels.
     Taps,
-    /// Channels at 8 and 16 taps, 3072 among them.
+    /// Channel counts at 8 and 16 taps, including 3072 channels.
     Channels,
-    /// Detected and requantized spectra, oversampling, orders.
+    /// Detected and requantized spectra, oversampling, channel orders.
     Forms,
 }
 
 /// Measure the polyphase filter bank.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Which table; may be given several times.
+    /// Table to measure; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", default_value = "headline")]
     table: Vec<Name>,
-    /// All tables.
+    /// Measure all tables.
     #[arg(long)]
     all: bool,
-    /// Seconds spent on each case, at least.
+    /// Least number of seconds spent on each case.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Only cases whose name contains this.
+    /// Measure only cases whose name contains this text.
     #[arg(long)]
     pub(super) only: Option<String>,
-    /// Bytes of complex floats that the input and the output hold, each, in MiB: more than the caches.
+    /// Size of the input buffer and of the output buffer, as complex floats, in MiB each: more than the caches.
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     working_set: usize,
-    /// What benches/channelize_scipy.py wrote on this machine: its rates become baselines.
+    /// Output file of benches/channelize_scipy.py on this machine: its rates become baselines.
     #[arg(long, value_name = "FILE")]
     scipy: Option<PathBuf>,
     /// Also write the table to this CSV file.
@@ -74,8 +74,8 @@ pub(crate) struct Arguments {
     #[cfg(feature = "cuda")]
     #[command(flatten)]
     quick: Quick,
-    /// Measure no rates but what the channels let through: scalloping loss and leakage of every window,
-    /// with figures (Adamek, Novotny & Armour 2016, Figures 3 and 4).
+    /// Measure scalloping loss and leakage of every window instead of rates, with figures (Adamek, Novotny & Armour
+    /// 2016, Figures 3 and 4).
     #[arg(long)]
     quality: bool,
     /// Folder for the figures of --quality.

@@ -1,4 +1,4 @@
-//! `bench correlate`: operations a second of the X-engine.
+//! `bench correlate`: operations per second of the X-engine.
 
 mod cases;
 mod check;
@@ -27,45 +27,45 @@ Bandwidth: kHz of each polarization that the threads keep up with. Roof: multipl
 operands in registers. Baseline: cherk of complex floats on one thread (--scipy), or else our plain loops; two
 threads: ours on one. Roof, baseline and ours take turns. Sums are compared with sums of single products first.";
 
-/// Which cases are measured.
+/// Tables of benchmark cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// 32 to 256 antennas of 8 bits, 4 bit and f32 at 128, two threads.
+    /// 32 to 256 antennas at 8 bit; 4 bit and f32 at 128 antennas; two threads.
     Headline,
-    /// 8 to 1024 antennas of 4 bits, 8 bits and f32.
+    /// 8 to 1024 antennas at 4 bit, 8 bit and f32.
     Sizes,
-    /// Every vector level of this machine, 128 antennas.
+    /// Every SIMD level of this machine, 128 antennas.
     Levels,
-    /// Antennas by channels (Clark et al. 2011, Figure 5).
+    /// Antennas times channels (Clark et al. 2011, Figure 5).
     Channels,
-    /// Integrations of 64 to 16384 samples, as many samples in all (Clark et al. 2011, Figure 6).
+    /// Integrations of 64 to 16384 samples at a constant total number of samples (Clark et al. 2011, Figure 6).
     Integration,
-    /// The bandwidth that a core keeps up with, by antennas (Clark et al. 2011, Figure 8).
+    /// Bandwidth that one core sustains, by number of antennas (Clark et al. 2011, Figure 8).
     Bandwidth,
 }
 
 /// Measure the X-engine.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Which table; may be given several times.
+    /// Table to measure; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", default_value = "headline")]
     table: Vec<Name>,
-    /// All tables.
+    /// Measure all tables.
     #[arg(long)]
     all: bool,
-    /// The corner turn and the alignment before it, instead of the X-engine.
+    /// Measure the corner turn and the alignment before the X-engine instead of the X-engine.
     #[arg(long, conflicts_with_all = ["table", "all", "scipy"])]
     turn: bool,
-    /// The whole of `correlate` instead, from voltages to a file, and what each step takes of it.
+    /// Measure all of `correlate` instead, from voltages to a file, and the time of each step.
     #[arg(long, conflicts_with_all = ["table", "all", "only", "scipy", "turn"])]
     whole: bool,
-    /// Seconds spent on each case, at least.
+    /// Least number of seconds spent on each case.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Only cases whose name contains this.
+    /// Measure only cases whose name contains this text.
     #[arg(long)]
     pub(super) only: Option<String>,
-    /// A Python with SciPy: its cherk becomes the baseline, measured in turns.
+    /// Python with SciPy: its cherk becomes the baseline, timed alternately with the X-engine.
     #[arg(long, value_name = "PYTHON")]
     scipy: Option<PathBuf>,
     /// Also write the table to this CSV file.
@@ -77,12 +77,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What is measured, if GPUs have no kernels for it.
+    /// Returns the benchmark's name if it has no GPU kernels.
     pub(super) fn of_the_host(&self) -> Option<&'static str> {
         self.turn.then_some("bench correlate --turn")
     }
 
-    /// The tables that are asked for.
+    /// Returns the requested tables.
     pub(super) fn tables(&self) -> &[Name] {
         if self.all { Name::value_variants() } else { &self.table }
     }

@@ -1,4 +1,4 @@
-//! `bench dedisperse`: adds a second, one add a channel, trial and output sample.
+//! `bench dedisperse`: additions per second; one addition per channel, trial and output sample.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,13 +18,13 @@ use super::Quick;
 use super::{Row, Table, best_and_median};
 use crate::common::{Common, Device};
 
-/// Samples that each run takes, and the period of the data.
+/// Samples in each run; also the period of the data.
 const TIMES: usize = 4096;
 
-/// Trials that are compared with the plain loop, of each range.
+/// Trials of each range that are compared with the plain loop.
 const CHECKED_DMS: usize = 6;
 
-/// Trials of the plain loop that are timed in each round.
+/// Trials that the plain loop is timed on in each round.
 const BASELINE_DMS: usize = 3;
 
 const ABOUT: &str = "\
@@ -36,10 +36,10 @@ thread. Roof, baseline and ours take turns.";
 /// Measure dedispersion.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Seconds spent on each case, at least.
+    /// Least number of seconds spent on each case.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Only cases whose name contains this.
+    /// Measure only cases whose name contains this text.
     #[arg(long)]
     pub(super) only: Option<String>,
     /// Also write the table to this CSV file.
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     pub(super) quick: Quick,
 }
 
-/// A band and its trials.
+/// Frequency band and its DM trials.
 pub(super) struct Case {
     pub(super) name: String,
     centre_mhz: f64,
@@ -58,17 +58,17 @@ pub(super) struct Case {
     pub(super) channels: usize,
     tsamp_s: f64,
     pub(super) encoding: Encoding,
-    /// First trial, step, trials.
+    /// First trial, step and number of trials of each range.
     pub(super) ranges: Vec<(f64, f64, usize)>,
     threads: usize,
 }
 
-/// The plan of the paper: 0 to 150 by 0.1, to 300 by 0.2, to 500 by 0.25.
+/// Returns the plan of the paper: DM 0 to 150 in steps of 0.1, to 300 by 0.2, to 500 by 0.25.
 fn plan_of_the_paper() -> Vec<(f64, f64, usize)> {
     vec![(0.0, 0.1, 1500), (150.0, 0.2, 750), (300.0, 0.25, 800)]
 }
 
-/// All cases.
+/// Returns all cases.
 pub(super) fn cases(threads: usize) -> Vec<Case> {
     let case = |name: String, channels, encoding, ranges| Case {
         name,
@@ -104,8 +104,8 @@ pub(super) fn cases(threads: usize) -> Vec<Case> {
     cases
 }
 
-/// Set-ups of our own choice at three frequencies: centre and width (MHz), sampling time (s) and step
-/// between trials. The last takes steps that are far too wide for its band, so that trials share little.
+/// Returns bands of our own choice at three frequencies: centre and width (MHz), sampling time (s) and step between
+/// trials. The steps of the last are far too wide for its band, so that neighbouring trials share few partial sums.
 fn bands() -> Vec<(&'static str, f64, f64, f64, f64)> {
     vec![
         ("high, 1400 +- 150 MHz, 64 us, step 0.1", 1400.0, 300.0, 64e-6, 0.1),
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     table.finish()
 }
 
-/// One range of trials, its streams and its truth.
+/// One range of trials, its streams and its reference sums.
 struct Range {
     dedisperser: Dedisperser,
     plan: Plan,
@@ -170,7 +170,7 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
     }
     let trials: usize = ranges.iter().map(|range| range.plan.dms().len()).sum();
     let adds = (trials * case.channels * TIMES) as f64;
-    // The same three operations a vector, which holds half as many samples of 16 bits.
+    // A vector takes the same three operations but holds half as many 16-bit samples.
     let scale = 1e-9 * 8.0 / case.encoding.bits().max(8) as f64;
     let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let start = Instant::now();
@@ -202,7 +202,7 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
     })
 }
 
-/// One range of a case.
+/// Returns the plan of one range of a case.
 ///
 /// # Errors
 /// Those of the plan.
@@ -221,14 +221,14 @@ pub(super) fn plan(case: &Case, (first, step, trials): (f64, f64, usize)) -> Res
     })
 }
 
-/// Takes one period of the data; returns whether that gave one period of output.
+/// Processes one period of the data; returns whether that produced one period of output.
 fn step(range: &mut Range, samples: Samples<'_>) -> Result<bool> {
     let output = PlaneMut::new(&mut range.output, range.plan.dms().len(), TIMES)?;
     let progress = range.dedisperser.run(samples, Output::I32(output))?;
     Ok(progress.produced == TIMES && progress.consumed == TIMES)
 }
 
-/// Runs until the longest delay is full; the period after that is whole.
+/// Runs until the history covers the longest delay, so that the next call produces a whole period.
 fn fill(range: &mut Range, samples: Samples<'_>) -> Result<bool> {
     for _ in 0..=range.plan.max_shift() / TIMES {
         step(range, samples)?;
@@ -247,16 +247,16 @@ fn random_bytes(count: usize) -> Vec<u8> {
     (0..count).map(|_| byte()).collect()
 }
 
-/// The plain loop, over the same data by channel.
+/// Plain loop over the same data in channel order.
 struct Baseline {
-    /// Samples by channel, repeated to the longest delay.
+    /// Samples by channel, repeated up to the longest delay.
     channels: Vec<Vec<u16>>,
     bytes: Vec<Vec<u8>>,
-    /// Shifts of some trials, those of the first range first.
+    /// Shifts of the checked trials, those of the first range first.
     shifts: Vec<Vec<usize>>,
 }
 
-/// Trials of a plan that are compared.
+/// Returns the trials of a plan that are compared.
 fn checked_dms(plan: &Plan) -> impl Iterator<Item = usize> + '_ {
     let dms = plan.dms().len();
     (0..CHECKED_DMS).map(move |k| k * (dms - 1) / (CHECKED_DMS - 1))
@@ -286,9 +286,9 @@ impl Baseline {
         Self { channels, bytes, shifts: trials.map(shifts).collect() }
     }
 
-    /// Whether some trials of the last period of output are those of the plain loop.
+    /// Returns whether the checked trials of the last output period equal the plain loop's.
     fn agrees(&self, range: &Range) -> bool {
-        // The period of output starts where the last one's input started, less the longest delay.
+        // The output period starts at the last input period's start less the longest delay.
         let start = TIMES - range.plan.max_shift() % TIMES;
         let mut sums = vec![0; TIMES];
         checked_dms(&range.plan).all(|dm| {
@@ -308,7 +308,7 @@ impl Baseline {
         }
     }
 
-    /// Adds a second of the fastest of a few trials: the first finds the caches cold.
+    /// Returns the additions per second of the fastest of a few trials; the first trial finds the caches cold.
     fn rate(&self) -> f64 {
         let mut sums = vec![0; TIMES];
         let adds = (self.shifts[0].len() * TIMES) as f64;
@@ -323,7 +323,7 @@ impl Baseline {
     }
 }
 
-/// The plain loop over bytes: 16-bit sums, which 256 channels can't overflow.
+/// Sums bytes in a plain loop with 16-bit sums, which 256 channels cannot overflow.
 fn plain_16(channels: &[Vec<u8>], shifts: &[usize], sums: &mut [i32]) {
     let mut words = [0u16; TIMES];
     sums.fill(0);
@@ -338,7 +338,7 @@ fn plain_16(channels: &[Vec<u8>], shifts: &[usize], sums: &mut [i32]) {
     }
 }
 
-/// The plain loop over 16-bit samples.
+/// Sums 16-bit samples in a plain loop.
 fn plain_32(channels: &[Vec<u16>], shifts: &[usize], sums: &mut [i32]) {
     sums.fill(0);
     for (channel, shift) in channels.iter().zip(shifts) {

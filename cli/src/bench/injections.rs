@@ -1,5 +1,5 @@
-//! `sidereal bench injections`: binaries of known masses, places and strengths are put into simulated noise of two
-//! detectors, searched for, and what is found is held against the truth.
+//! `sidereal bench injections`: injects binaries of known masses, sky positions and signal-to-noise ratios into
+//! simulated noise of two detectors, searches for them and compares the events with the truth.
 
 mod case;
 mod draw;
@@ -18,64 +18,64 @@ use crate::provenance::Made;
 use case::{Outcome, Setup};
 use draw::Case;
 
-/// Inject binaries into noise of two detectors, search for them, and compare what is found with the truth.
+/// Inject binaries into noise of two detectors, search for them and compare the events with the truth.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Binaries.
+    /// Number of binaries.
     #[arg(long, default_value_t = 200, value_name = "COUNT")]
     injections: usize,
-    /// Chooses binaries and noise.
+    /// Seed of the binaries and the noise.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// Rate of the strain in Hz.
+    /// Sampling rate of the strain in Hz.
     #[arg(long, default_value_t = 2048, value_name = "HZ")]
     rate: u32,
-    /// Where the power spectrum comes from.
+    /// Source of the power spectrum.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "design")]
     psd: Spectrum,
-    /// How the strain is whitened.
+    /// Whitening method of the strain.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "overlap")]
     whitening: Whitening,
-    /// How rates are halved and doubled.
+    /// Filters that halve and double the sampling rate.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "paper")]
     resampling: Resampling,
-    /// Early warning: templates end so many seconds before the merger.
+    /// Early warning: end the templates this many seconds before the merger.
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
     before: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(super) markdown: Option<PathBuf>,
-    /// Also plot found against injected.
+    /// Also plot recovered against injected values.
     #[arg(long, value_name = "FILE.png")]
     pub(super) plot: Option<PathBuf>,
 }
 
-/// The spectra that strain and templates are whitened with.
+/// Power spectra that whiten strain and templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Spectrum {
-    /// The design curve that the noise was made with.
+    /// Design curve that the noise was made with.
     Design,
-    /// Welch's of each recording.
+    /// Welch estimate from each recording.
     Welch,
 }
 
-/// The whiteners.
+/// Whitening methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Whitening {
-    /// Zero phase.
+    /// Overlap-add with zero phase.
     Overlap,
     /// Minimum phase.
     MinimumPhase,
 }
 
-/// The resamplers.
+/// Resampling filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Resampling {
-    /// 384 and 32 taps of linear phase.
+    /// Linear phase, 384 and 32 taps.
     Paper,
-    /// Filters of less delay.
+    /// Filters with less delay.
     LowLatency,
-    /// One rate.
+    /// No resampling: one rate.
     None,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Runs the cases side by side, each on a thread of its own.
+/// Runs the cases in parallel, each on its own thread.
 fn campaign(setup: &Setup, arguments: &Arguments, common: &Common) -> Result<Vec<Outcome>> {
     let threads = Threads::new(common.threads()?);
     let mut outcomes: Vec<Option<Result<Outcome>>> =

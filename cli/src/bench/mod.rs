@@ -1,4 +1,4 @@
-//! `bench`: this machine's rates, beside roofs and baselines measured in the same run.
+//! `bench`: measures this machine's rates beside roofs and baselines from the same run.
 
 mod channelize;
 mod correlate;
@@ -29,7 +29,7 @@ use crate::{interrupt, json};
 #[cfg(feature = "cuda")]
 pub(crate) use spiir::bank as spiir_bank;
 
-/// Measures this machine.
+/// Measure the rates of this machine.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 enum What {
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
-    /// Dedispersion: adds a second, for many channels, bit depths and bands.
+    /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
     #[cfg(feature = "cuda")]
     Device(gpu::device::Arguments),
@@ -56,7 +56,7 @@ enum What {
 }
 
 impl Arguments {
-    /// The benchmark's name, if GPUs have no kernels for what it measures.
+    /// Returns the benchmark's name if it has no GPU kernels.
     pub(crate) fn of_the_host(&self) -> Option<&'static str> {
         match &self.what {
             What::Correlate(arguments) => arguments.of_the_host(),
@@ -75,7 +75,7 @@ impl Arguments {
 }
 
 impl What {
-    /// The files that are written.
+    /// Returns the paths of the output files.
     fn outputs(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let (one, other) = match self {
             Self::Channelize(one) => (&mut one.csv, None),
@@ -94,8 +94,8 @@ impl What {
     }
 }
 
-/// Runs the benchmark that is asked for. Its files get their names at the end, also when it was stopped between two
-/// cases or failed.
+/// Runs the requested benchmark. Renames its files to their final names at the end, also after an interruption
+/// between two cases or after an error.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "FILE", existing, inputs: &[], common };
@@ -123,23 +123,23 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     done.and(written.map(finish).fold(Ok(()), Result::and))
 }
 
-/// Ending of the document beside a table, which has no place for how it was made.
+/// Extension of the JSON document beside a table: the table itself cannot hold provenance.
 const BESIDE: &str = ".json";
 
-/// The document beside a table.
+/// Document beside a table.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TableDocument {
-    /// The table: CSV or Markdown.
+    /// Path of the table: CSV or Markdown.
     file: String,
 }
 
-/// One line of a benchmark's JSON document: an array of them, each with how it was made.
+/// Element of a benchmark's JSON document: the document is an array of them, each with its provenance.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only the schema is made of it")]
 pub(crate) enum Line {
     Rate(Row),
-    /// A campaign's line.
+    /// Line of an injection campaign.
     Campaign {
         bench: String,
         #[serde(flatten)]
@@ -173,36 +173,36 @@ fn measure(what: &What, existing: Existing, common: &Common) -> Result<()> {
     }
 }
 
-/// Whether a benchmark is only tried.
+/// Option for a short functional run.
 #[cfg(feature = "cuda")]
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Quick {
-    /// On a GPU: small data and few cases, to see whether all works; the rates mean nothing.
+    /// On a GPU: few cases on small data, to test that everything works; the rates mean nothing.
     #[arg(long)]
     quick: bool,
 }
 
-/// One measured case.
+/// Result of one measured case.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
-    /// The benchmark: `dedisperse`.
+    /// Name of the benchmark, for example `dedisperse`.
     pub(crate) bench: &'static str,
     pub(crate) case: String,
-    /// The backend's name.
+    /// Name of the backend.
     pub(crate) device: String,
-    /// The best of all runs.
+    /// Best rate of all runs.
     pub(crate) rate: f64,
     pub(crate) unit: &'static str,
-    /// The roof, measured between the runs.
+    /// Roof, measured between the runs.
     pub(crate) roof: f64,
     pub(crate) roof_unit: &'static str,
     pub(crate) fraction_of_roof: f64,
-    /// The baseline, measured between the runs, in the unit of the rate.
+    /// Baseline, measured between the runs, in the unit of the rate.
     pub(crate) baseline: f64,
     pub(crate) ratio_to_baseline: f64,
-    /// Whether the outputs were found equal to the baseline's.
+    /// Whether the outputs equal the baseline's.
     pub(crate) checked: bool,
-    /// The median of all runs.
+    /// Median rate of all runs.
     #[serde(skip)]
     pub(crate) median: f64,
 }
@@ -226,23 +226,23 @@ impl Row {
     }
 }
 
-/// About three digits.
+/// Formats a value with about three digits.
 fn number(value: f64) -> String {
     let decimals = if value.abs() >= 100.0 { 0 } else { 2 - usize::from(value.abs() >= 10.0) };
     format!("{value:.decimals$}")
 }
 
-/// Where tables go.
+/// Output of measured rows: terminal, JSON document and CSV file.
 pub(crate) struct Table<'a> {
     common: &'a Common,
     csv: Option<PathBuf>,
     rows: Vec<Row>,
-    /// Whether rows are printed as they come.
+    /// Whether each row is printed when it is added.
     shown: bool,
 }
 
 impl<'a> Table<'a> {
-    /// A table that starts with what it measures, in words.
+    /// Creates a table and prints the description `about` and the header.
     pub(crate) fn new(common: &'a Common, csv: Option<&Path>, about: &str) -> Result<Self> {
         let table = Self { shown: !common.json && !common.quiet, ..Self::hidden(common, csv) };
         if table.shown {
@@ -252,12 +252,12 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// A table that only becomes the JSON document and the CSV file: the bench prints its own.
+    /// Creates a table for the JSON document and the CSV file only: the benchmark prints its own.
     pub(crate) fn hidden(common: &'a Common, csv: Option<&Path>) -> Self {
         Self { common, csv: csv.map(Path::to_owned), rows: Vec::new(), shown: false }
     }
 
-    /// Adds a case, prints it and writes it at once: a table takes minutes, and may be stopped.
+    /// Adds a case, prints it and writes it at once: a table takes minutes and may be interrupted.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::stopped`] when the user asked to stop.
@@ -272,10 +272,10 @@ impl<'a> Table<'a> {
         interrupt::check()
     }
 
-    /// Ends the table: the JSON document, and the CSV file.
+    /// Ends the table: prints the JSON document and writes the CSV file.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when an output was found wrong: a wrong rate is no rate.
+    /// [`Error::Unavailable`] when an output was wrong, because the rate of a wrong result means nothing.
     pub(crate) fn finish(self) -> Result<()> {
         if self.common.json {
             print(&self.rows, self.common)?;
@@ -327,7 +327,7 @@ fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
     atomic::write(path, text.as_bytes())
 }
 
-/// Best and median of some rates.
+/// Returns the best and the median of the rates.
 pub(crate) fn best_and_median(rates: &mut [f64]) -> (f64, f64) {
     rates.sort_by(f64::total_cmp);
     let best = rates.last().copied().unwrap_or(0.0);

@@ -1,5 +1,5 @@
-//! `sidereal bench plane`: the DM-time plane round a pulse at DM 90, as in Figures 12 to 14 of the
-//! AstroAccelerate paper, and its differences from an independent float64 sum.
+//! `sidereal bench plane`: DM-time plane around a pulse at DM 90, as in Figures 12 to 14 of the AstroAccelerate
+//! paper, and its differences from an independent float64 sum.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ use crate::plots::pen::{Pen, Rect, picture};
 use crate::plots::text::{Anchor, Style};
 use crate::provenance::Made;
 
-/// Dedisperse a pulse at DM 90 to trials from 0 to 200, and compare every sum with an independent
-/// one in double precision.
+/// Dedisperse a pulse at DM 90 to trials from 0 to 200 and compare every sum with an independent double-precision
+/// sum.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Plot the plane and the differences.
@@ -113,7 +113,7 @@ fn sums(backend: &Backend) -> Result<Sums> {
     Ok(Sums { times, fast: fast.collect(), slow })
 }
 
-/// The equation by itself: no plan, no shared code, double precision throughout.
+/// Computes the dedispersion equation independently: no plan, no shared code, double precision throughout.
 fn independent(rows: &[u8], dm: f64, times: usize) -> Vec<f64> {
     let mut series = vec![0.0; times];
     for channel in 0..CHANNELS {
@@ -159,13 +159,13 @@ fn draw(file: &Png<'_>, sums: &Sums, largest: f64) -> Result<()> {
     })
 }
 
-/// The plane, lowest DM at the bottom, each pixel the mean of the samples that fall into it.
+/// Draws the plane, lowest DM at the bottom; each pixel is the mean of its samples.
 fn plane(pen: &Pen<'_>, frame: &Frame, values: &[f32], times: usize, scale: (f32, f32)) {
     let flipped: Vec<f32> = values.chunks(times).rev().flatten().copied().collect();
     frame.plane(pen, &flipped, times, scale);
 }
 
-/// Each trial less its mean, over the deviation of trial 0, and its highest sample.
+/// Returns each trial less its mean, divided by the standard deviation of trial 0, and the maximum of each trial.
 fn normalized(sums: &Sums) -> (Vec<f32>, Vec<f64>) {
     let mean = |row: &[f64]| row.iter().sum::<f64>() / row.len() as f64;
     let rows: Vec<&[f64]> = sums.fast.chunks(sums.times).collect();

@@ -1,6 +1,6 @@
-//! `bench pulse`: the single-pulse search beside a prefix sum and a plain loop over widths.
+//! `bench pulse`: times the single-pulse search beside a prefix sum and a plain loop over widths.
 //!
-//! All three run interleaved in one process on the same series; the best of the rounds counts.
+//! All three run interleaved in one process on the same series; the best round counts.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,10 +18,10 @@ use super::Quick;
 use super::{Row, Table, best_and_median};
 use crate::common::Common;
 
-/// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
+/// Measure the single-pulse search of one series per trial, beside a prefix sum and a plain loop.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Write the rows as a CSV file as well.
+    /// Also write the rows to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
     #[cfg(feature = "cuda")]
@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 const ROUNDS: usize = 20;
 const SNR: f64 = 6.0;
 
-/// Windows of the series in a round: together over four times a large L2.
+/// Windows of the series in a round: together more than four times a large L2 cache.
 const WINDOWS: usize = 4;
 pub(super) const TRIALS: usize = 64;
 
-/// One row of the table.
+/// Parameters of one row of the table.
 pub(super) struct Case {
     pub(super) name: &'static str,
     tsamp_s: f64,
@@ -62,7 +62,7 @@ pub(super) struct Case {
     baseline_s: f64,
     mean: f64,
     sigma: f64,
-    /// Bound of the sums; floats without one.
+    /// Bound of the integer sums; `None` for floats.
     pub(super) bound: Option<(i64, i64)>,
 }
 
@@ -80,7 +80,7 @@ impl Case {
         Self { name, tsamp_s, max_width_s, baseline_s, mean, sigma, bound }
     }
 
-    /// The search of so many trials.
+    /// Returns the search plan of `trials` trials.
     ///
     /// # Errors
     /// Those of the plan.
@@ -137,7 +137,7 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
     })
 }
 
-/// Whole noise with a few pulses in the first trial.
+/// Makes integer noise with a few pulses in the first trial.
 pub(super) fn series(case: &Case, count: usize) -> Vec<i32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bits = || {
@@ -145,7 +145,7 @@ pub(super) fn series(case: &Case, count: usize) -> Vec<i32> {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from((state >> 40) as u32) / f64::from(1u32 << 24) - 0.5
     };
-    // The sum of four uniform deviates has a variance of a third.
+    // The sum of four uniform deviates has a variance of 1/3.
     let scale = case.sigma * 3f64.sqrt();
     let mut noise: Vec<i32> = (0..count)
         .map(|_| (case.mean + scale * (0..4).map(|_| bits()).sum::<f64>()) as i32)
@@ -169,7 +169,7 @@ impl Search {
         self.detector.flush(&|_| times, &mut self.events)
     }
 
-    /// Whether the first trial's events are the reference's, and the pulses among them.
+    /// Returns whether the first trial's events equal the reference's and include the injected pulses.
     fn agrees(&self, plan: &Plan, row: &[i32]) -> bool {
         let row: Vec<f64> = row.iter().map(|y| f64::from(*y)).collect();
         let truth = reference::search(plan, 0, &row);
@@ -188,7 +188,7 @@ fn rate(samples: usize, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(1e-9 * samples as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The roof: each row is read once and its running sum written once.
+/// Runs the roof: reads each row once and writes its running sum once.
 fn prefix(pool: &Threads, whole: &[i32], sums: &mut [i32], times: usize) {
     let mut scratch = vec![(); pool.count()];
     pool.for_each_chunk(&mut scratch, sums, times, |(), row, sums| {
@@ -200,7 +200,7 @@ fn prefix(pool: &Threads, whole: &[i32], sums: &mut [i32], times: usize) {
     });
 }
 
-/// The baseline: for each width, one pass over the row's running sums, all starts of the same strides.
+/// Runs the baseline: for each width, one pass over the row's running sums, at the same strides between starts.
 fn plain(plan: &Plan, case: &Case, pool: &Threads, sums: &mut [i32], times: usize) -> usize {
     let mut hits = vec![0usize; pool.count()];
     pool.for_each_chunk(&mut hits, sums, times, |hits, _, sums| {

@@ -1,5 +1,5 @@
-//! `sidereal bench channelize --quality`: scalloping loss and leakage of the filter bank, with and
-//! without its filter, measured with tones and held against the windows' responses.
+//! `sidereal bench channelize --quality`: scalloping loss and leakage with and without the prototype filter, measured
+//! with tones and compared with the windows' computed responses.
 
 mod figure;
 mod report;
@@ -19,47 +19,47 @@ use crate::output::{Contents, Existing, Folder, Writing};
 use crate::plots::Png;
 use crate::provenance::Made;
 
-/// Channels of every filter bank that is measured.
+/// Channels of every measured filter bank.
 const CHANNELS: usize = 512;
 
-/// The channel that tones are placed round.
+/// Channel around which the tones are placed.
 const CENTRE: usize = 200;
 
-/// Steps of a tone over one channel.
+/// Steps of the tone across one channel.
 const STEPS: usize = 40;
 
 /// Levels below this are rounding errors of single precision.
 const FLOOR_DB: f64 = -120.0;
 
-/// A filter bank and what was measured of it.
+/// Filter bank and its measured properties.
 struct Bank {
     window: Window,
     taps: usize,
     plan: Plan,
     summary: Summary,
-    /// Part of the band in which a tone loses less than 1 dB.
+    /// Fraction of the band in which a tone loses less than 1 dB.
     within_1_db: f64,
-    /// What a tone half way between two channels loses, in dB.
+    /// Loss of a tone half way between two channels, in dB.
     scalloping_db: f64,
-    /// The highest power in any channel whose centre is one channel or more from the tone, over a sweep.
+    /// Highest power, over a sweep of the tone, in any channel whose centre is one channel or more away.
     leakage_db: f64,
 }
 
-/// The two figures.
+/// File names of the two figures.
 const SCALLOPING: &str = "scalloping.png";
 const LEAKAGE: &str = "leakage.png";
 
-/// What is written.
+/// Contents of the output folder.
 const CONTENTS: Contents = Contents {
     verb: "bench channelize --quality",
     documents: &[SCALLOPING, LEAKAGE],
     writes: |_, _| false,
 };
 
-/// Measures every window, prints its numbers and draws the two figures into a folder.
+/// Measures every window, prints the results and draws the two figures into a folder.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when what is measured differs from the response; [`Error::Io`].
+/// [`Error::Unavailable`] when a measurement differs from the computed response; [`Error::Io`].
 pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<()> {
     let folder =
         Folder::begin(place, &Writing { contents: CONTENTS, existing, inputs: &[], common })?;
@@ -85,7 +85,7 @@ pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<(
     }
 }
 
-/// The plain transform, and every window with 4, 8 and 16 taps.
+/// Returns the plain transform, and every window with 4, 8 and 16 taps.
 fn cases() -> Vec<(Window, usize)> {
     let windows = [Window::Hann, Window::Hamming, Window::Blackman, Window::Kaiser(80.0)];
     let all = windows.iter().flat_map(|window| [4, 8, 16].map(|taps| (window.clone(), taps)));
@@ -103,7 +103,7 @@ fn measure(window: Window, taps: usize, backend: &Backend) -> Result<Bank> {
         let far = found.iter().enumerate().filter(|(channel, _)| distance(tone, *channel) >= 1.0);
         leakage_db = far.map(|(_, db)| *db).fold(leakage_db, f64::max);
     }
-    // The sweep passes between the peaks of sidelobes; here is the highest.
+    // The sweep may miss the peak of a sidelobe; this tone is at the computed peak.
     let summary = plan.response().summary();
     let there = powers_db(&plan, backend, CENTRE as f64 + summary.leakage_offset)?[CENTRE];
     let half = powers_db(&plan, backend, CENTRE as f64 + 0.5)?;
@@ -118,20 +118,21 @@ fn measure(window: Window, taps: usize, backend: &Backend) -> Result<Bank> {
     })
 }
 
-/// Part of the band within 1 dB of its nearest channel's centre.
+/// Returns the fraction of the band within 1 dB of the nearest channel's centre.
 fn within_1_db(plan: &Plan) -> f64 {
     let offsets = (0..500).map(|step| f64::from(step) / 1000.0);
     let near = offsets.filter(|offset| plan.response().db(*offset) > -1.0);
     near.count() as f64 / 500.0
 }
 
-/// Channels from a tone to a channel's centre, either way round the band.
+/// Returns the distance in channels from a tone to a channel's centre, modulo the band.
 fn distance(tone: f64, channel: usize) -> f64 {
     let away = (tone - channel as f64).rem_euclid(CHANNELS as f64);
     away.min(CHANNELS as f64 - away)
 }
 
-/// Power of a tone, `tone` channels up, in every channel, in dB of its power at a channel's centre.
+/// Returns the power in every channel of a tone at frequency `tone` (in channels), in dB relative to a tone at a
+/// channel's centre.
 fn powers_db(plan: &Plan, backend: &Backend, tone: f64) -> Result<Vec<f64>> {
     let turns = |n: usize| (tone * n as f64 / CHANNELS as f64).fract();
     let sample = |n: usize| Complex::cis(std::f64::consts::TAU * turns(n));
@@ -162,7 +163,7 @@ impl Bank {
         (&self.window, self.taps) == (window, taps)
     }
 
-    /// Whether tones show what the response says.
+    /// Returns whether the measured tones agree with the computed response.
     fn agrees(&self) -> bool {
         let leakage = (self.leakage_db - self.summary.leakage_db).abs() < 0.05;
         let deep = self.leakage_db.max(self.summary.leakage_db) < FLOOR_DB;

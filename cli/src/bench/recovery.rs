@@ -1,5 +1,5 @@
-//! `sidereal bench recovery`: bursts of known DM, width and S/N are injected into noise, searched
-//! for, and what is found is held against the truth.
+//! `sidereal bench recovery`: injects bursts of known DM, width and S/N into noise, searches for them and compares
+//! the candidates with the truth.
 
 mod cell;
 mod figure;
@@ -21,40 +21,40 @@ use crate::provenance::Made;
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use cell::{Band, Cell, Outcome};
 
-/// Inject bursts into noise, search for them, and compare what is found with the truth.
+/// Inject bursts into noise, search for them and compare the candidates with the truth.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Bursts in each cell of band, DM, width and S/N.
+    /// Number of bursts in each cell of band, DM, width and S/N.
     #[arg(long, default_value_t = 200, value_name = "COUNT")]
     injections: usize,
-    /// Chooses the noise.
+    /// Seed of the noise.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-    /// Tolerance of the DM plan: what a step, and the time binning, may widen a pulse by.
+    /// Tolerance of the DM plan: largest factor by which the DM step and the time binning may widen a pulse.
     #[arg(long, default_value_t = 1.02, value_name = "FACTOR")]
     dm_tol: f64,
-    /// Search the recordings of this folder instead, which `tests/oracles/interference.py FOLDER` makes, and score what is
-    /// found among their interference: bursts found, and false candidates an hour of S/N 6.5 at least.
+    /// Search the recordings of this folder instead. `tests/oracles/interference.py FOLDER` makes them. Scores the
+    /// results among their interference: bursts found, and false candidates per hour with S/N of at least 6.5.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["injections", "seed", "dm_tol", "plot"])]
     interference: Option<PathBuf>,
-    /// With --interference, subtract each spectrum's mean.
+    /// With --interference, subtract the mean of each spectrum.
     #[arg(long, requires = "interference")]
     zero_dm: bool,
-    /// Search for bursts beside brighter ones and among a radar's pulses instead, and for short ones.
+    /// Search instead for bursts near brighter ones, for bursts among a radar's pulses, and for short bursts.
     #[arg(long, conflicts_with_all = ["injections", "seed", "dm_tol", "plot", "interference", "markdown"])]
     neighbours: bool,
-    /// With --interference, the steps of mitigation, as in search.
+    /// With --interference, steps of mitigation, as in search.
     #[arg(long, requires = "interference", default_value = "auto", value_name = "STEPS", value_parser = Rfi::parse)]
     rfi: Rfi,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(super) markdown: Option<PathBuf>,
-    /// Also plot found against injected.
+    /// Also plot recovered against injected values.
     #[arg(long, value_name = "FILE.png")]
     pub(super) plot: Option<PathBuf>,
 }
 
-/// The bands of the campaign: low, middle, high.
+/// Bands of the campaign: low, middle, high frequency.
 const BANDS: [Band; 3] = [
     Band {
         name: "350 MHz",
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Every combination of band, DM, width and S/N.
+/// Returns every combination of band, DM, width and S/N.
 fn cells(arguments: &Arguments) -> Vec<Cell> {
     let mut cells = Vec::new();
     for band in &BANDS {
@@ -136,7 +136,7 @@ fn cells(arguments: &Arguments) -> Vec<Cell> {
     cells
 }
 
-/// Runs the cells side by side, each on a thread of its own.
+/// Runs the cells in parallel, each on its own thread.
 fn campaign(cells: &[Cell], injections: usize, common: &Common) -> Result<Vec<Outcome>> {
     let threads = Threads::new(common.backend()?.threads());
     let mut outcomes: Vec<Option<Result<Outcome>>> = cells.iter().map(|_| None).collect();

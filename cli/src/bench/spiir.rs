@@ -1,4 +1,4 @@
-//! `bench spiir`: filters a second of the bank of recursive filters.
+//! `bench spiir`: filter samples per second of the bank of recursive filters.
 
 pub(super) mod accuracy;
 pub(crate) mod bank;
@@ -30,48 +30,48 @@ second, beside all filters at one rate; silence: beside noise). Roof, baseline a
 templates are compared with the sums in double precision first. Accuracy: the largest error in an hour, in 10^-6 of
 the output's root mean square, beside what is allowed (as roof) and the root mean square error (as baseline).";
 
-/// Which cases are measured.
+/// Tables of benchmark cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
-    /// 4 to 512 filters a template (Guo et al. 2018, Table 2), and two threads.
+    /// 4 to 512 filters per template (Guo et al. 2018, Table 2), and two threads.
     Filters,
     /// 1024 filters at 1 to 8 rates (Guo et al. 2018, Table 3).
     Rates,
-    /// Every vector level of this machine, 64 filters.
+    /// Every SIMD level of this machine, 64 filters.
     Levels,
-    /// Blocks of 16 samples to 16384.
+    /// Blocks of 16 to 16384 samples.
     Blocks,
-    /// The decay into silence, beside noise.
+    /// Decay into silence, compared with noise.
     Silence,
-    /// The largest error over an hour.
+    /// Largest error over one hour.
     Accuracy,
-    /// Beside a matched filter by Fourier transforms, for templates of 1 to 64 s.
+    /// Comparison with an FFT matched filter, for templates of 1 to 64 s.
     Fourier,
-    /// 1.4 + 1.4 solar masses that one core follows, from 30, 20 and 15 Hz.
+    /// 1.4 + 1.4 solar-mass templates that one core runs in real time, from 30, 20 and 15 Hz.
     Binaries,
-    /// The whole search of two detectors with 1024 templates each, step by step (Guo et al. 2018, Section 5).
+    /// Complete search of two detectors with 1024 templates each, step by step (Guo et al. 2018, Section 5).
     Whole,
 }
 
-/// Measure the filter bank.
+/// Measure the SPIIR filter bank.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Which table; may be given several times.
+    /// Table to measure; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", default_value = "filters")]
     table: Vec<Name>,
-    /// All tables.
+    /// Measure all tables.
     #[arg(long)]
     all: bool,
-    /// Seconds spent on each case, at least.
+    /// Least number of seconds spent on each case.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Seconds of data of the whole search.
+    /// Seconds of data in the complete search.
     #[arg(long, default_value_t = 1000.0)]
     pub(super) length: f64,
-    /// Draw templates against latency, of the table `fourier`, to this PNG.
+    /// Plot templates against latency, from the table `fourier`, to this PNG.
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
-    /// Only cases whose name contains this.
+    /// Measure only cases whose name contains this text.
     #[arg(long)]
     pub(super) only: Option<String>,
     /// Also write the table to this CSV file.
@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The tables that are asked for; of all those that a GPU has.
+    /// Returns the requested tables; `--all` selects those that a GPU has.
     #[cfg(feature = "cuda")]
     pub(super) fn names(&self) -> Vec<Name> {
         let on_gpu = [Name::Filters, Name::Rates, Name::Fourier, Name::Accuracy, Name::Whole];

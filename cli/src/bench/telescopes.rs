@@ -1,5 +1,5 @@
-//! `sidereal bench telescopes`: the multiple of real time of a whole search for each telescope of
-//! the AstroAccelerate paper's Table 4, beside the paper's two GPUs.
+//! `sidereal bench telescopes`: multiple of real time of a complete search for each telescope of the AstroAccelerate
+//! paper's Table 4, beside the paper's two GPUs.
 
 mod child;
 
@@ -22,39 +22,38 @@ use super::Quick;
 use super::{Row, Table};
 use crate::common::Common;
 
-/// Dispersion delays of the highest trial that a recording holds at least.
+/// Least length of a recording, in dispersion delays of the highest trial.
 const DELAYS: f64 = 4.0;
 
-/// Least length of a recording in seconds, unless asked otherwise.
+/// Least length of a recording in seconds, unless an option sets it.
 const SECONDS: f64 = 60.0;
 
 /// S/N of the burst that each search must find.
 const BURST_SNR: f64 = 30.0;
 
-/// Tolerance of the binning of time: Heimdall's, as the published rates have it.
+/// Tolerance of the time binning: Heimdall's, as in the published rates.
 const DOWNSAMPLE_TOL: f64 = 1.15;
 
-/// Bytes that are simulated at once.
+/// Bytes simulated at once.
 const GULP_BYTES: usize = 16 << 20;
 
-/// Search a simulated recording of each telescope, as a user would, and give the multiple of real
-/// time.
+/// Search a simulated recording of each telescope as a user would, and report the multiple of real time.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Only this telescope; may be given several times.
+    /// Measure only this telescope; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(super) only: Vec<String>,
-    /// Least length of a recording in seconds [default: 60; on a GPU 20, and 512 MB of rows]; it also holds
-    /// four delays of the highest DM.
+    /// Least length of a recording in seconds [default: 60; on a GPU 20, and 512 MB of rows]. A recording also holds
+    /// at least four delays of the highest DM.
     #[arg(long, value_name = "SECONDS")]
     pub(super) seconds: Option<f64>,
     /// Tolerance of the DM plan.
     #[arg(long, default_value_t = 1.25, value_name = "FACTOR")]
     dm_tol: f64,
-    /// Where recordings are written; each is removed after its search.
+    /// Folder for the recordings; each is removed after its search.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Write the rows as a CSV file as well.
+    /// Also write the rows to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
     #[cfg(feature = "cuda")]
@@ -105,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     table.finish()
 }
 
-/// Additions a second of 8-bit samples by brute force at best.
+/// Returns the additions per second of 8-bit samples that brute force reaches at best.
 fn roof_adds_per_s(backend: &Backend) -> f64 {
     match &backend.host() {
         Host::Cpu(level, threads) => roof::byte_adds(*level, threads, 0.2),
@@ -113,7 +112,7 @@ fn roof_adds_per_s(backend: &Backend) -> f64 {
     }
 }
 
-/// A telescope's recording, and the plan to search it.
+/// Simulated recording of a telescope, and the plan to search it.
 pub(super) struct Observation {
     pub(super) telescope: &'static Telescope,
     pub(super) plan: DmPlan,
@@ -124,14 +123,14 @@ pub(super) struct Observation {
     dm_tol: f64,
 }
 
-/// Searches of one recording: without mitigation of interference, and with the default.
+/// Searches of one recording: without RFI mitigation, and with the default mitigation.
 struct Runs {
     plain: child::Run,
     mitigated: child::Run,
 }
 
 impl Observation {
-    /// A recording of so many seconds, or as many as hold some delays.
+    /// Creates a recording of at least `seconds`, and of at least [`DELAYS`] dispersion delays.
     ///
     /// # Errors
     /// Those of the plan.
@@ -197,7 +196,7 @@ impl Observation {
         }
     }
 
-    /// Highest DM of the search.
+    /// Returns the highest DM of the search.
     fn dm_max(&self) -> f64 {
         self.telescope.dm_max
     }

@@ -1,4 +1,4 @@
-//! OUT.json: what was written, and how it was made.
+//! OUT.json: description of the output and its provenance.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::output::with_final_names;
 use crate::plots::{duration, short};
 use crate::selection::shown;
 
-/// What was written.
+/// Description of the output.
 pub(super) struct Written {
     pub(super) recorded: VoltageHeader,
     pub(super) geometry: geometry::Document,
@@ -27,13 +27,13 @@ pub(super) struct Written {
     pub(super) made: Made,
     pub(super) gaps: Vec<Gap>,
     pub(super) flagged_samples: u64,
-    /// Samples of all streams that a spectrum is made from.
+    /// Samples of all streams that one spectrum is made from.
     pub(super) row_samples: usize,
     pub(super) elapsed_s: f64,
     pub(super) ending: Ending,
 }
 
-/// How numbers became integers.
+/// Conversion of values to integers.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Made {
@@ -42,15 +42,15 @@ pub(super) enum Made {
         scaling: Option<Scaling>,
     },
     Voltages {
-        /// What each channel was multiplied by.
+        /// Gain of each channel.
         gains: Vec<f32>,
-        /// Complex samples that had to be limited.
+        /// Number of complex samples that saturated.
         limited: u64,
     },
 }
 
-/// `count = mean_count + gain (power - mean)`; a mean and a gain for each product and channel, in the
-/// file's order.
+/// Scaling `count = mean_count + gain (power - mean)`; one mean and gain per product and channel, in the file's
+/// order.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Scaling {
     mean_count: u8,
@@ -89,11 +89,11 @@ pub(crate) struct Document {
     #[serde(flatten)]
     made: Made,
     gaps: Vec<Gap>,
-    /// Samples of the recording that were not finite; zeros replaced them.
+    /// Number of samples of the recording that were not finite and were replaced by zeros.
     flagged_samples: u64,
-    /// Whether all of a whole recording is in the file.
+    /// Whether the file contains the complete recording.
     complete: bool,
-    /// Why not.
+    /// Reason if it does not.
     reason: Option<String>,
     #[serde(skip)]
     elapsed_s: f64,
@@ -101,7 +101,7 @@ pub(crate) struct Document {
     samples: f64,
 }
 
-/// OUT.gaps.json.
+/// Contents of OUT.gaps.json.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct GapList<'a> {
     file: &'a str,
@@ -163,12 +163,12 @@ impl Document {
         &self.gaps
     }
 
-    /// Whether all of a whole recording is in the file.
+    /// Returns whether the file contains the complete recording.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Samples of all streams that were channelized.
+    /// Returns the number of channelized samples of all streams.
     pub(super) fn samples(&self) -> f64 {
         self.samples
     }
@@ -177,7 +177,7 @@ impl Document {
         self.geometry.products()
     }
 
-    /// What the file holds, in a few words.
+    /// Summarizes the file's contents in a few words.
     pub(super) fn contents(&self) -> String {
         let products = match self.products() {
             [] => String::new(),
@@ -196,13 +196,13 @@ impl Document {
     }
 
     pub(super) fn gap_list(&self) -> GapList<'_> {
-        // An empty sum is -0.0.
+        // Adding 0.0 turns the -0.0 of an empty sum into 0.0.
         let total_s = self.gaps.iter().map(Gap::length_s).sum::<f64>() + 0.0;
         GapList { file: &self.file, total_s, gaps: &self.gaps }
     }
 }
 
-/// A recording in a line, for --verbose.
+/// Summarizes a recording in one line, for --verbose.
 pub(super) fn recording(header: &VoltageHeader) -> String {
     format!(
         "{}, {}, {} streams, {} bit",

@@ -1,4 +1,4 @@
-//! Voltages to a filterbank.
+//! Channelizes voltages to a filterbank file.
 
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
@@ -79,7 +79,7 @@ pub(super) fn write(
     })
 }
 
-/// Standard output by its name.
+/// Names standard output in an error.
 fn named(error: Error) -> Error {
     match error {
         Error::Io { path, source } if path.as_os_str() == "-" => {

@@ -1,4 +1,4 @@
-//! `sidereal channelize`: from recorded voltages to spectra.
+//! `sidereal channelize`: makes spectra from recorded voltages.
 
 mod document;
 mod filterbank;
@@ -28,28 +28,33 @@ use crate::{gaps, geometry, json, say};
 pub(crate) use document::Document;
 use outputs::{Format, Outputs};
 
-/// Divides recorded voltages into channels: a filterbank (.fil), or voltages of more channels.
+/// Channelize recorded voltages to a filterbank (.fil) or to voltages of more channels.
 ///
-/// A polyphase filter bank divides each recorded channel. For a filterbank, powers are detected and
-/// summed, and channels run from the highest sky frequency down; a file's start is the middle of its
-/// first window, so that pulses keep their times. What is missing from a recording is filled with each
-/// channel's running level (in voltages: with zeros) and listed in OUT.gaps.json; OUT.json says how
-/// the file was made.
+/// A polyphase filter bank divides each recorded channel. For a filterbank, powers are detected and summed, and
+/// channels run from the highest sky frequency down; a file's start is the middle of its first window, so that pulses
+/// keep their times. Gaps of a recording are filled with each channel's running level (in voltages: with zeros) and
+/// listed in OUT.gaps.json; OUT.json records how the file was made.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Voltages: GUPPI raw, PSRDADA, VDIF or Mark 5B, told apart by content; several files are parts of
-    /// one recording, in any order; NAME stands for NAME.0000.raw, NAME.0001.raw and so on.
+    /// Voltages: GUPPI raw, PSRDADA, VDIF or Mark 5B.
+    ///
+    /// The format is recognized by content. Several files are parts of one recording, in any order; NAME stands for
+    /// NAME.0000.raw, NAME.0001.raw and so on.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
+    /// Use only these seconds of the recording; either end may be omitted: 10:20, 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true)]
     time_range: Option<TimeRange>,
-    /// Samples of each stream read at once; 0 chooses. Results are the same for any.
+    /// Samples of each stream to read at once; 0 chooses.
+    ///
+    /// Results do not depend on it.
     #[arg(long, value_name = "SAMPLES", default_value_t = 0)]
     gulp: usize,
-    /// Fill gaps of any length; by default a gap above the greater of a minute and ten times the data before
-    /// it is an error, since one damaged time makes such a gap.
+    /// Fill gaps of any length.
+    ///
+    /// By default a gap longer than both one minute and ten times the data before it is an error, because one damaged
+    /// timestamp makes such a gap.
     #[arg(long)]
     allow_gaps: bool,
     #[command(flatten)]
@@ -69,7 +74,7 @@ pub(crate) struct Arguments {
     detection: Detection,
 }
 
-/// What is written, and where.
+/// Output options.
 #[derive(Args, Clone, Debug)]
 struct Writing {
     /// File to write; `-` is a filterbank on standard output, without the files beside it.
@@ -78,24 +83,26 @@ struct Writing {
     /// Replace OUT and the files beside it if they exist.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// What OUT is [default: guppi if it ends in .raw, dada if in .dada, else fil].
+    /// Format of OUT [default: guppi if it ends in .raw, dada if in .dada, else fil].
     #[arg(long, value_enum, help_heading = "Output")]
     format: Option<Format>,
-    /// Bits of a number: in a filterbank 32 (floats; the default) or 8 (scaled as OUT.json says); in
-    /// voltages 8 (the default) or 4.
+    /// Bits per value.
+    ///
+    /// In a filterbank 32 (floats; the default) or 8 (scaled as recorded in OUT.json); in voltages 8 (the default) or
+    /// 4.
     #[arg(long, value_name = "BITS", help_heading = "Output")]
     nbits: Option<usize>,
-    /// With voltages, what all are multiplied by before rounding [default: for each channel what suits
-    /// its power].
+    /// Factor for all voltages before rounding [default: chosen for each channel from its power].
+    ///
+    /// Only for output voltages.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, help_heading = "Output")]
     gain: Option<f32>,
 }
 
-/// What is made of the channels' voltages.
+/// Detection of the channels' voltages.
 #[derive(Args, Clone, Debug)]
 struct Detection {
-    /// I, IQUV, AABB (the power of each polarization) or AABBCRCI (with their cross product)
-    /// [default: I].
+    /// I, IQUV, AABB (power of each polarization) or AABBCRCI (with their cross product) [default: I].
     #[arg(
         long,
         value_enum,
@@ -104,7 +111,9 @@ struct Detection {
         help_heading = "Filterbank"
     )]
     stokes: Option<Stokes>,
-    /// Channels from the lowest sky frequency up, instead of from the highest down.
+    /// Order channels from the lowest sky frequency up.
+    ///
+    /// By default they run from the highest down.
     #[arg(long, help_heading = "Filterbank")]
     ascending: bool,
 }
@@ -115,7 +124,7 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal channelize station.vdif -o station.fil --channels 1024 --freq 1420 --nbits 8\n  \
     sidereal channelize voltages.raw -o narrow.dada --channels 16 --oversample 4/3";
 
-/// What is detected, as pulsar observers write it.
+/// Detected products, in pulsar observers' notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Stokes {
     #[value(name = "I")]
@@ -187,7 +196,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 }
 
 impl Arguments {
-    /// Options that the format of OUT has no use for are faults.
+    /// Rejects options that do not apply to the format of OUT.
     fn check_form(&self, format: Format) -> Result<()> {
         if format == Format::Fil {
             return match self.writing.gain {
@@ -228,7 +237,7 @@ impl Arguments {
 
 fn text(document: &Document) -> String {
     let (data_s, elapsed_s) = (document.duration_s(), document.elapsed_s().max(1e-9));
-    // A filterbank's header has no word for what its IFs are.
+    // A filterbank header cannot name the products of its IFs.
     let note = match document.products() {
         ["I", _, ..] => "\nTo search it, take I alone: sidereal search ... --pol 0",
         _ => "",

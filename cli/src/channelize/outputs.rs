@@ -1,4 +1,4 @@
-//! The files of one call: OUT, and what stands beside it.
+//! Output files of one call: OUT, and the files beside it.
 //!
 //! Invariant: a call that fails leaves none of its files; one that was there before goes only when its
 //! successor is whole.
@@ -30,7 +30,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What a file's name asks for.
+    /// Returns the format that a file's extension implies.
     fn of(place: &Path) -> Self {
         let extension = place.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
         match extension.as_deref() {
@@ -40,7 +40,7 @@ impl Format {
         }
     }
 
-    /// As documents name it.
+    /// Returns the name used in documents.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fil => "SIGPROC filterbank",
@@ -50,11 +50,11 @@ impl Format {
     }
 }
 
-/// OUT, and the names of the files beside it.
+/// OUT and the files beside it.
 pub(super) struct Outputs {
     format: Format,
     place: PathBuf,
-    /// `None` where OUT is standard output.
+    /// `None` if OUT is standard output.
     files: Option<Files>,
     reserve: Option<Reserve>,
 }
@@ -86,17 +86,17 @@ impl Outputs {
         self.format
     }
 
-    /// Whether OUT is standard output.
+    /// Returns whether OUT is standard output.
     pub(super) fn piped(&self) -> bool {
         self.files.is_none()
     }
 
-    /// OUT.
+    /// Returns the path of OUT.
     pub(super) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Where OUT is written now; `None` where it is standard output.
+    /// Returns the path that OUT is being written to; `None` if OUT is standard output.
     pub(super) fn file(&self) -> Option<PathBuf> {
         self.files.as_ref().map(Files::main)
     }
@@ -106,7 +106,7 @@ impl Outputs {
         self.files.iter().for_each(Files::keep);
     }
 
-    /// Writes the gaps and the document, and gives all files their names.
+    /// Writes the gaps and the document, and renames all files to their final names.
     ///
     /// # Errors
     /// As [`Files::finish`].

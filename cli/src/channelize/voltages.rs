@@ -1,4 +1,4 @@
-//! Voltages to voltages of more channels.
+//! Channelizes voltages to voltages of more channels.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::say::more;
 use crate::{geometry, interrupt, space};
 
-/// How `--nbits` and `--gain` make integers of spectra.
+/// Returns the requantization that `--nbits` and `--gain` ask for.
 pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
     let bits = bits.unwrap_or(8);
     if !matches!(bits, 4 | 8) {
@@ -96,13 +96,13 @@ pub(super) fn write(
     })
 }
 
-/// From one channel's centre to the next one's.
+/// Returns the spacing of adjacent channel centres.
 fn step_mhz(header: &VoltageHeader) -> Option<f64> {
     let (first, second) = (header.centres_hz.first()?, header.centres_hz.get(1)?);
     Some((second - first) / HZ_PER_MHZ)
 }
 
-/// Of `times`, those at which one stream at least has no samples; flags come by rising start.
+/// Returns the gaps within `times` in which at least one stream has no samples; `flags` are sorted by start.
 fn gaps(flags: &[Flag], times: u64, header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
     let mut joined: Vec<sidereal::io::Gap> = Vec::new();
     for flag in flags.iter().filter(|flag| flag.start < times) {

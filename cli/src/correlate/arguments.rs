@@ -1,4 +1,4 @@
-//! The options of `correlate`.
+//! Options of `correlate`.
 
 use std::path::PathBuf;
 
@@ -15,36 +15,42 @@ use crate::positions::parse_location;
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::Lacking;
 
-/// Channels of each recorded channel where none are asked for.
+/// Default number of channels per recorded channel.
 pub(super) const CHANNELS: usize = 1024;
-/// Taps where none are asked for.
+/// Default number of taps.
 pub(super) const TAPS: usize = 8;
 
-/// Correlates the voltages of an array's antennas: visibilities (UVH5) for pyuvdata, and through it CASA.
+/// Correlate the voltages of an array's antennas to visibilities (UVH5).
 ///
-/// Each antenna's voltages are delayed as its place asks for, divided into channels by a polyphase filter
-/// bank, turned by the rest of the delay, rounded, multiplied with those of every other antenna and summed.
-/// With --phase-centre a source there has phase 0 at all times; with --drift only the antennas' cable
-/// delays are taken out. OUT.json says what was made and how, and pictures show it at a glance.
+/// Each antenna's voltages are delayed according to its position, channelized by a polyphase filter bank,
+/// phase-rotated by the residual delay, quantized, multiplied with those of every other antenna and integrated. With
+/// --phase-centre a source there has phase 0 at all times; with --drift only the antennas' cable delays are removed.
+/// OUT.json records the output and its provenance, and plots summarize it. CASA reads the visibilities through
+/// pyuvdata.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Recordings of voltages (GUPPI raw, PSRDADA, VDIF, Mark 5B), each of one antenna or of several. A FILE
-    /// may be written NAME=FILE (A,B,C=FILE of several antennas); else it is of the antenna that its header
-    /// names, if the positions have it, else they come in the order of the positions. Files with one NAME are
-    /// parts of one recording.
+    /// Voltage recordings (GUPPI raw, PSRDADA, VDIF, Mark 5B), each of one or several antennas.
+    ///
+    /// A FILE may be written NAME=FILE (A,B,C=FILE for several antennas). Without names, it belongs to the antenna in
+    /// its header if that is in the positions; otherwise recordings are assigned in the order of the positions. Files
+    /// with one NAME are parts of one recording.
     #[arg(required = true, value_name = "FILE")]
     pub(super) inputs: Vec<PathBuf>,
-    /// Use these seconds only, counted from the first sample that all have; an end may be left out: 10:20,
-    /// 10:, :20.
+    /// Use only these seconds; either end may be omitted: 10:20, 10:, :20.
+    ///
+    /// They count from the first sample that all recordings have.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true)]
     pub(super) time_range: Option<TimeRange>,
-    /// Spectra made at once; 0 chooses. Results are the same for any, but for the last bits where --precision lets a
-    /// GPU round.
+    /// Spectra to make at once; 0 chooses.
+    ///
+    /// Results do not depend on it, except for the last bits if --precision lets a GPU round.
     #[arg(long, value_name = "SPECTRA", default_value_t = 0)]
     pub(super) gulp: usize,
-    /// Fill gaps of any length; by default a gap above the greater of a minute and ten times the data before
-    /// it is an error, since one damaged time makes such a gap.
+    /// Fill gaps of any length.
+    ///
+    /// By default a gap longer than both one minute and ten times the data before it is an error, because one damaged
+    /// timestamp makes such a gap.
     #[arg(long)]
     pub(super) allow_gaps: bool,
     #[command(flatten)]
@@ -59,7 +65,7 @@ pub(crate) struct Arguments {
     pub(super) lacking: Lacking,
 }
 
-/// A precision by its name.
+/// Values of `--precision`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum PrecisionWord {
     F32,
@@ -79,16 +85,18 @@ impl From<PrecisionWord> for Precision {
     }
 }
 
-/// The antennas.
+/// Array options.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Array {
-    /// CSV file of the antennas' positions: name,x,y,z (ITRF, in metres), or name,east,north,up with lines
-    /// "# longitude_deg=...", "# latitude_deg=..." and "# height_m=..." above; and number, diameter (m),
-    /// delay_ns (of the cable) if you like.
+    /// CSV file of the antenna positions.
+    ///
+    /// Columns name,x,y,z (ITRF, in metres), or name,east,north,up below lines "# longitude_deg=...", "#
+    /// latitude_deg=..." and "# height_m=..."; optionally number, diameter (m) and delay_ns (of the cable).
     #[arg(long, value_name = "CSV", help_heading = "Array")]
     pub(super) antennas: PathBuf,
-    /// The place that east, north and up refer to, where the CSV does not say: degrees east, degrees north,
-    /// metres above the ellipsoid WGS84.
+    /// Reference position of east, north and up, if the CSV does not have it.
+    ///
+    /// In degrees east, degrees north, and metres above the WGS84 ellipsoid.
     #[arg(
         long,
         value_name = "LON,LAT,HEIGHT",
@@ -97,28 +105,31 @@ pub(super) struct Array {
         help_heading = "Array"
     )]
     pub(super) location: Option<Location>,
-    /// Antennas of the positions without a recording: flag, or fail.
+    /// Treatment of antennas in the positions without a recording.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "fail", help_heading = "Array")]
     pub(super) missing: MissingWord,
-    /// Take recordings of different length as far as the shortest goes; else they are an error.
+    /// Correlate recordings of different length up to the end of the shortest.
+    ///
+    /// By default they are an error.
     #[arg(long, help_heading = "Array")]
     pub(super) shortest: bool,
 }
 
-/// What antennas without a recording are.
+/// Treatment of antennas without a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum MissingWord {
-    /// Antennas without valid data.
+    /// Write them without valid data.
     Flag,
-    /// An error.
+    /// Report an error.
     Fail,
 }
 
-/// Where the array looks.
+/// Pointing options.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Sky {
-    /// Right ascension and declination (J2000) where phases are 0: degrees (83.633,22.0145) or
-    /// 05:34:31.9,22:00:52 [default: the recordings', if they have one].
+    /// Right ascension and declination (J2000) of the phase centre [default: the recordings', if they have one].
+    ///
+    /// In degrees (83.633,22.0145) or as 05:34:31.9,22:00:52.
     #[arg(
         long,
         value_name = "RA,DEC",
@@ -127,13 +138,13 @@ pub(super) struct Sky {
         help_heading = "Sky"
     )]
     pub(super) phase_centre: Option<Position>,
-    /// Follow no source: phases turn as the Earth does.
+    /// Track no source: fringes rotate with the Earth.
     #[arg(long, conflicts_with = "phase_centre", help_heading = "Sky")]
     pub(super) drift: bool,
-    /// Name of what is in the phase centre [default: the recordings', else "target"].
+    /// Name of the source at the phase centre [default: the recordings', else "target"].
     #[arg(long, value_name = "NAME", help_heading = "Sky")]
     pub(super) source_name: Option<String>,
-    /// UT1 - UTC in seconds [default: from a table of the IERS, as old as this program].
+    /// UT1 - UTC in seconds [default: from an IERS table built into the program].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -146,33 +157,40 @@ pub(super) struct Sky {
     pub(super) orientation: EarthOrientation,
 }
 
-/// How voltages become spectra.
+/// Channelization options.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Spectra {
-    /// Channels out of each recorded channel; 1 takes recorded channels as they are [default: 1 where the
-    /// recordings say that a filter bank made their channels, else 1024].
+    /// Channels per recorded channel [default: 1024, or 1 for channelized recordings].
+    ///
+    /// 1 uses the recorded channels unchanged; it is the default if the recordings state that a filter bank made
+    /// their channels.
     #[arg(long, value_name = "N", help_heading = "Spectra")]
     pub(super) channels: Option<usize>,
-    /// Taps of the filter bank: it looks at TAPS x channels samples at once [default: 8].
+    /// Taps of the filter bank: its window spans TAPS x channels samples [default: 8].
     #[arg(long, value_name = "N", help_heading = "Spectra")]
     pub(super) taps: Option<usize>,
-    /// hann, hamming, blackman or kaiser:DB (each times a sinc), rectangular (a plain FFT of one tap),
-    /// or a file of taps x channels coefficients, text or .npy (real samples: of twice as many)
-    /// [default: hann].
+    /// Window function [default: hann].
+    ///
+    /// hann, hamming, blackman or kaiser:DB (each multiplied by a sinc), rectangular (a plain FFT with one tap), or a
+    /// file of taps x channels coefficients, text or .npy (real samples: twice as many).
     #[arg(long, value_name = "WINDOW", help_heading = "Spectra")]
     pub(super) window: Option<String>,
-    /// Bits of the numbers that are multiplied: 8 or 4 (integers), or 32 (floats).
+    /// Bits of the values that are multiplied: 8 or 4 (integers), or 32 (floats).
     #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = "Spectra")]
     pub(super) nbits: usize,
-    /// How a GPU may round spectra of 32 bits before it multiplies them. f32: not at all; split: to two parts of 11
-    /// significant bits each, within the error of single-precision sums; tf32: to 11 significant bits; f16: to 16-bit
-    /// floats, of magnitudes up to 65504. Each is faster than the one before. The CPU rounds nothing.
+    /// Rounding of 32-bit spectra on a GPU before multiplication.
+    ///
+    /// f32: none; split: to two parts of 11 significant bits each, within the error of single-precision sums; tf32:
+    /// to 11 significant bits; f16: to 16-bit floats, of magnitudes up to 65504. Each is faster than the previous
+    /// one. The CPU rounds nothing.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "f32", help_heading = "Spectra")]
     pub(super) precision: PrecisionWord,
-    /// What spectra are multiplied by before they are rounded. auto: what suits each antenna and channel,
-    /// and a number for all, both divided out again afterwards; or a file of complex gains, which stay:
-    /// text whose first line names its columns, re and any of im, antenna, polarization (X, Y, R, L or 0, 1)
-    /// and channel (from 0, by rising frequency).
+    /// Gain applied to spectra before rounding.
+    ///
+    /// auto: a gain for each antenna and channel, chosen from its power; or one number for all; both are divided out
+    /// again afterwards. Or a file of complex gains, which stay in the visibilities: text whose first line names its
+    /// columns, re and any of im, antenna, polarization (X, Y, R, L or 0, 1) and channel (from 0, by rising
+    /// frequency).
     #[arg(
         long,
         value_name = "GAINS",
@@ -184,16 +202,16 @@ pub(super) struct Spectra {
     pub(super) gains: GainWords,
 }
 
-/// What is written, and where.
+/// Output options.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Writing {
     /// File to write.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(super) output: PathBuf,
-    /// Replace OUT and what stands beside it if it exists.
+    /// Replace OUT and the files beside it if they exist.
     #[arg(long, help_heading = "Output")]
     pub(super) overwrite: bool,
-    /// Seconds summed into one visibility, rounded to whole spectra.
+    /// Integration time of a visibility in seconds, rounded to whole spectra.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -202,16 +220,18 @@ pub(super) struct Writing {
         help_heading = "Output"
     )]
     pub(super) integration: f64,
-    /// Neighbouring channels averaged into one.
+    /// Number of adjacent channels to average into one.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Output")]
     pub(super) average_channels: usize,
-    /// all, auto (autocorrelations only), or pairs of antennas: A-B,C-D; A-A is an autocorrelation.
+    /// Baselines to write: all, auto (autocorrelations only), or pairs of antennas A-B,C-D.
+    ///
+    /// A-A is an autocorrelation.
     #[arg(long, value_name = "WHICH", default_value = "all", help_heading = "Output")]
     pub(super) baselines: String,
-    /// Folder of pictures [default: OUT's name with _plots].
+    /// Folder for plots [default: OUT's name with _plots].
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(super) plots: Option<PathBuf>,
-    /// Draw no pictures.
+    /// Draw no plots.
     #[arg(long, conflicts_with = "plots", help_heading = "Output")]
     pub(super) no_plots: bool,
 }
@@ -223,7 +243,7 @@ const EXAMPLES: &str = "Examples:\n  \
     --baselines s1-s2,s1-s3";
 
 impl Writing {
-    /// The folder of pictures, if they are wanted.
+    /// Returns the folder for plots, unless --no-plots is set.
     pub(super) fn plots(&self) -> Option<PathBuf> {
         if self.no_plots {
             return None;
@@ -235,11 +255,11 @@ impl Writing {
 }
 
 impl Spectra {
-    /// Channels of each recorded one, taps, and whether recorded channels are divided: `None` leaves it to
-    /// the recordings.
+    /// Returns the channels per recorded channel, the taps, and whether to divide recorded channels: `None` leaves
+    /// that to the recordings.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for numbers that no filter bank has.
+    /// [`Error::Parameter`] for values that are invalid for a filter bank.
     pub(super) fn division(&self) -> Result<(usize, usize, Option<bool>)> {
         let channels = self.channels.unwrap_or(CHANNELS);
         let rectangular = self.window.as_deref() == Some("rectangular");

@@ -5,10 +5,10 @@ use sidereal::{Error, Result};
 
 use super::inputs::listed;
 
-/// Reads `all`, `auto` or `A-B,C-D`; `A-A` is an autocorrelation. Names may have a `-` of their own.
+/// Parses `all`, `auto` or `A-B,C-D`; `A-A` is an autocorrelation. Names may contain a `-`.
 ///
 /// # Errors
-/// [`Error::Parameter`] for what is no pair of antennas of the positions, or may be several.
+/// [`Error::Parameter`] for text that is not a pair of known antennas or is ambiguous.
 pub(super) fn parse(words: &str, known: &[String]) -> Result<Baselines> {
     match words {
         "all" => return Ok(Baselines::All),

@@ -1,4 +1,4 @@
-//! OUT.json: what was written, and how it was made.
+//! OUT.json: description of the output and its provenance.
 
 mod text;
 
@@ -17,12 +17,13 @@ use crate::plots::{duration, frequency, short};
 use crate::progress::{multiple, rate};
 use crate::provenance::Run;
 
-/// Antennas that warnings name, at most.
+/// Most antennas named in a warning.
 const TOLD: usize = 8;
-/// Limited samples of an antenna that are told, as a part of all: of 8 bits, and of 4, where 1 % of good noise is.
+/// Fraction of an antenna's samples that may saturate without a warning: at 8 bit, and at 4 bit, where 1 % of ideal
+/// noise saturates.
 const MANY_LIMITED: [f64; 2] = [0.01, 0.03];
 
-/// Whence UT1 - UTC comes, when it is given.
+/// Source of UT1 - UTC if an option gives it.
 const GIVEN: &str = "--dut1";
 
 /// OUT.json, and the JSON document on standard output.
@@ -41,7 +42,7 @@ pub(crate) struct Document {
     spectra: u64,
     spectrum_s: f64,
     channels: usize,
-    /// Of the first and the last channel.
+    /// Centre of the first and the last channel.
     pub(crate) frequency_mhz: [f64; 2],
     channel_width_mhz: f64,
     average_channels: usize,
@@ -52,26 +53,26 @@ pub(crate) struct Document {
     missing: Vec<String>,
     /// Antennas whose valid samples are all 0.
     silent: Vec<String>,
-    /// Recorded samples that are not finite numbers.
+    /// Number of recorded samples that are not finite.
     not_finite: u64,
     dut1_s: f64,
     dut1_from: String,
     plots: Vec<String>,
-    /// Whether all of whole recordings is in the file.
+    /// Whether the file contains the complete recordings.
     complete: bool,
-    /// Why not.
+    /// Reason if it does not.
     reason: Option<String>,
-    /// The GPU that correlated: `cuda:0` and its name; none where the processor did.
+    /// GPU that correlated: `cuda:0` and its name; absent if the CPU did.
     #[serde(skip)]
     device: Option<String>,
     #[serde(skip)]
     steps: Steps,
     #[serde(skip)]
     elapsed_s: f64,
-    /// Recorded samples of all streams of an antenna, a second.
+    /// Recorded samples of all streams of an antenna, per second.
     #[serde(skip)]
     samples_per_s_per_antenna: f64,
-    /// A precision that was asked for, where no GPU was to round.
+    /// Requested precision, if no GPU applied it.
     #[serde(skip)]
     unused_precision: Option<String>,
 }
@@ -80,13 +81,13 @@ pub(crate) struct Document {
 struct Centre {
     ra_deg: f64,
     dec_deg: f64,
-    /// At the start and at the end.
+    /// Altitude at the start and at the end.
     altitude_deg: Option<[f64; 2]>,
-    /// The lowest of the whole recording.
+    /// Lowest altitude during the recording.
     lowest_altitude_deg: Option<f64>,
 }
 
-/// How spectra were made.
+/// Channelization of the spectra.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Made {
     channelized: bool,
@@ -94,16 +95,16 @@ struct Made {
     taps: Option<usize>,
     window: Option<String>,
     bits: usize,
-    /// How a GPU rounded floats to multiply them; not there where nothing was rounded.
+    /// Rounding of floats on a GPU before multiplication; absent if nothing was rounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<String>,
     gains: String,
-    /// Whether recorded integers were multiplied as they are.
+    /// Whether recorded integers were multiplied unchanged.
     as_recorded: bool,
-    /// Whether they were made on the GPU that multiplied them; not there where the processor did.
+    /// Whether the GPU that multiplied the spectra also made them; absent if the CPU multiplied.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_device: Option<bool>,
-    /// Why they were not, if they were to be.
+    /// Reason if it did not although it was asked to.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_on_device: Option<String>,
 }
@@ -112,9 +113,9 @@ struct Made {
 struct Antenna {
     name: String,
     file: String,
-    /// The part of its samples that rounding had to limit.
+    /// Fraction of the antenna's samples that saturated in rounding.
     limited: f64,
-    /// The part of its spectra that are not valid.
+    /// Fraction of the antenna's spectra that are not valid.
     masked: f64,
 }
 
@@ -130,22 +131,22 @@ struct Steps {
     write_s: f64,
 }
 
-/// What a document is made of.
+/// Inputs of a document.
 pub(super) struct Written<'a> {
     pub(super) file: String,
     pub(super) header: &'a ArrayHeader,
     pub(super) options: &'a CorrelateOptions,
     pub(super) report: &'a WriteReport,
-    /// Each antenna's file, by its name.
+    /// Each antenna's name and file.
     pub(super) files: &'a [(String, String)],
-    /// The GPU that correlated, if one did.
+    /// GPU that correlated, if any.
     pub(super) device: Option<String>,
     /// Antennas whose valid samples are all 0.
     pub(super) silent: Vec<String>,
     pub(super) plots: Vec<String>,
 }
 
-/// Products of two polarizations, in the file's order.
+/// Returns the products of two polarizations, in the file's order.
 pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str> {
     match (circular, polarizations) {
         (false, 2) => vec!["XX", "YY", "XY", "YX"],
@@ -247,12 +248,12 @@ impl Document {
         }
     }
 
-    /// Seconds of data correlated in a second.
+    /// Returns the seconds of data correlated per second.
     pub(crate) fn realtime_factor(&self) -> f64 {
         self.duration_s / self.elapsed_s.max(1e-9)
     }
 
-    /// The run with the time of each step.
+    /// Returns the run with the time of each step.
     pub(super) fn told(&self, run: Run) -> Run {
         let Steps {
             read_s,
@@ -274,7 +275,7 @@ impl Document {
         ])
     }
 
-    /// Warnings, a line each.
+    /// Returns warnings, one per line.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         let lowest = self.phase_centre.as_ref().and_then(|centre| centre.lowest_altitude_deg);
@@ -324,7 +325,7 @@ impl Document {
         all
     }
 
-    /// What the last integration has, where it is less than nine tenths of the others.
+    /// Describes the last integration if it has less than nine tenths of the others' spectra.
     fn rest(&self) -> String {
         let each = (self.integration_s / self.spectrum_s).round() as u64;
         let rest = self.spectra.saturating_sub(self.integrations.saturating_sub(1) * each);
@@ -334,7 +335,7 @@ impl Document {
         format!(" (the last has {} % of it)", percent(rest as f64 / each as f64))
     }
 
-    /// The lines that end the verb.
+    /// Formats the lines printed at the end of the verb.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "Correlated {} of {} antennas in {}: {} per antenna, {} x real time.\n",
@@ -391,7 +392,7 @@ fn recorded_channels(header: &ArrayHeader) -> usize {
     header.frequencies_hz.len() * header.average_channels / header.bank.channels.max(1)
 }
 
-/// `a, b and c`; some of many.
+/// Formats `a, b and c`; shortens long lists.
 fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
     let count = all.len();
     let shown: Vec<&str> = all.take(TOLD).collect();

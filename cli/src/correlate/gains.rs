@@ -6,10 +6,10 @@ use num_complex::Complex;
 use sidereal::pipeline::correlator::Gains;
 use sidereal::{Error, Result};
 
-/// The columns that a file of gains may have.
+/// Columns that a file of gains may have.
 const COLUMNS: [&str; 5] = ["antenna", "polarization", "channel", "re", "im"];
 
-/// What `--gains` says.
+/// Value of `--gains`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GainWords {
     Auto,
@@ -17,7 +17,7 @@ pub(super) enum GainWords {
     File(PathBuf),
 }
 
-/// Reads the option.
+/// Parses the option.
 pub(super) fn parse(words: &str) -> std::result::Result<GainWords, String> {
     if words == "auto" {
         return Ok(GainWords::Auto);
@@ -30,7 +30,7 @@ pub(super) fn parse(words: &str) -> std::result::Result<GainWords, String> {
     }
 }
 
-/// What a table of gains is about; channels are all that the filter bank makes, by rising frequency.
+/// Axes of a table of gains; channels are all outputs of the filter bank, by rising frequency.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axes<'a> {
     pub(super) antennas: &'a [String],
@@ -40,7 +40,7 @@ pub(super) struct Axes<'a> {
 }
 
 impl GainWords {
-    /// The file that it names.
+    /// Returns the named file, if any.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -48,7 +48,7 @@ impl GainWords {
         }
     }
 
-    /// The gains, a file's for antennas, polarizations and channels.
+    /// Returns the gains; a file's gains by antenna, polarization and channel.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Format`] of the file.
@@ -64,15 +64,15 @@ impl GainWords {
     }
 }
 
-/// Where one value stands in a line, and what it can be.
+/// Position of each column in a line, and the number of columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     places: [Option<usize>; COLUMNS.len()],
     count: usize,
 }
 
-/// Axes antenna, polarization, channel. A file's first line names its columns; a column that is not
-/// there stands for all; everything must be given once.
+/// Parses a table with axes antenna, polarization, channel. The first line names the columns; a missing column means
+/// that a line applies to all its values; every element must be given exactly once.
 fn table(path: &Path, text: &str, axes: Axes<'_>) -> Result<Vec<Complex<f32>>> {
     let Axes { antennas, polarizations, channels, .. } = axes;
     let mut table = vec![None; antennas.len() * polarizations * channels];
@@ -119,7 +119,7 @@ fn span(one: Option<usize>, all: usize) -> std::ops::Range<usize> {
     one.map_or(0..all, |one| one..one + 1)
 }
 
-/// A line of a file.
+/// Line of a file.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
     path: &'a Path,
@@ -135,7 +135,7 @@ impl Line<'_> {
     }
 }
 
-/// The lines that say something.
+/// Returns the lines that are neither empty nor comments.
 fn lines<'a>(path: &'a Path, text: &'a str) -> impl Iterator<Item = Line<'a>> {
     let mut offset = 0;
     let lines = text.split_inclusive('\n').enumerate().map(move |(index, line)| {
@@ -146,7 +146,7 @@ fn lines<'a>(path: &'a Path, text: &'a str) -> impl Iterator<Item = Line<'a>> {
     lines.filter(|line| !line.words.is_empty() && !line.words.starts_with('#'))
 }
 
-/// Fields between commas, or else between spaces.
+/// Splits a line at commas, or at whitespace if it has no comma.
 fn fields(line: &str) -> Vec<&str> {
     if line.contains(',') {
         line.split(',').map(str::trim).collect()
@@ -200,7 +200,7 @@ fn real(line: &Line<'_>, column: usize, word: &str) -> Result<f32> {
     number.ok_or_else(|| line.fault(COLUMNS[column], why()))
 }
 
-/// `antenna a, polarization X, channel 3`.
+/// Names an element: `antenna a, polarization X, channel 3`.
 fn name_of(axes: Axes<'_>, place: usize) -> String {
     let Axes { antennas, polarizations, channels, circular } = axes;
     let (row, channel) = (place / channels, place % channels);

@@ -1,4 +1,4 @@
-//! Recordings, and whose they are.
+//! Recordings, and their assignment to antennas.
 //!
 //! Invariant: every antenna of a recording has a name of the positions, and no two have the same.
 
@@ -10,27 +10,27 @@ use sidereal::{Error, Result};
 
 use crate::voltage_arguments::Lacking;
 
-/// Names that an error lists, at most.
+/// Most names that an error lists.
 const LISTED: usize = 12;
 
-/// A recording as it is given: the antennas' names, if any, and its files.
+/// Recording from the command line: the antennas' names, if any, and its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     names: Vec<String>,
     pub(super) files: Vec<PathBuf>,
 }
 
-/// How recordings found their antennas.
+/// Rule that assigned recordings to antennas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Matched {
-    /// By names that were given, or that their headers have.
+    /// Names from the command line or from the recordings' headers.
     Names,
-    /// By the order of the positions.
+    /// Order of the positions.
     Order,
 }
 
-/// Reads `FILE` and `NAME=FILE`; several names are separated by commas, and files with the same names are
-/// parts of one recording.
+/// Parses `FILE` and `NAME=FILE`; commas separate several names, and files with the same names are parts of one
+/// recording.
 pub(super) fn given(words: &[PathBuf]) -> Vec<Given> {
     let mut all: Vec<Given> = Vec::new();
     for word in words {
@@ -43,7 +43,7 @@ pub(super) fn given(words: &[PathBuf]) -> Vec<Given> {
     all
 }
 
-/// Names and file of one word; a file of that name as a whole goes before.
+/// Splits an argument into names and file; if a file with the whole argument's name exists, there are no names.
 fn split(word: &Path) -> (Vec<String>, PathBuf) {
     let pair = word.to_str().and_then(|text| text.split_once('='));
     match pair.filter(|(names, file)| !names.is_empty() && !file.is_empty() && !word.exists()) {
@@ -52,11 +52,10 @@ fn split(word: &Path) -> (Vec<String>, PathBuf) {
     }
 }
 
-/// Opens recordings, and finds for each the antennas that it is of; `known` are those of `positions`.
+/// Opens recordings and assigns each to its antennas; `known` are the names in `positions`.
 ///
 /// # Errors
-/// As [`Lacking::open`]; [`Error::Parameter`] for a recording that can't be an antenna's, or that may be
-/// one of several.
+/// As [`Lacking::open`]; [`Error::Parameter`] for a recording that does not match an antenna or matches several.
 pub(super) fn open(
     given: &[Given],
     (lacking, allow_gaps): (&Lacking, bool),
@@ -73,12 +72,12 @@ pub(super) fn open(
     Ok((inputs.collect(), matched))
 }
 
-/// What a recording says of whose it is.
+/// Information that a recording gives about its antenna.
 #[derive(Clone, Debug)]
 struct Claim<'a> {
     file: &'a Path,
     names: &'a [String],
-    /// The telescope's or antenna's name in its header.
+    /// Telescope or antenna name in its header.
     telescope: &'a str,
     antennas: usize,
 }
@@ -90,7 +89,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The names of each recording's antennas.
+/// Returns the names of each recording's antennas.
 fn owners(
     claims: &[Claim<'_>],
     known: &[String],
@@ -136,7 +135,7 @@ fn check_named(claim: &Claim<'_>, known: &[String], positions: &Path) -> Result<
     }
 }
 
-/// Of recordings without given names: those of their headers, if each is another antenna of the positions.
+/// Assigns recordings without names by their headers, if each names a different antenna of the positions.
 fn by_header(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>> {
     let given: Vec<&String> = claims.iter().flat_map(|claim| claim.names).collect();
     let mut found: Vec<Vec<String>> = Vec::new();
@@ -151,8 +150,8 @@ fn by_header(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>>
     Some(found)
 }
 
-/// Of recordings without given names: the antennas that nobody named, in order, if there are as many, and no
-/// header names one of them.
+/// Assigns recordings without names to the remaining antennas in order, if the numbers match and no header names a
+/// known antenna.
 fn in_order(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>> {
     let mut unnamed = claims.iter().filter(|claim| claim.names.is_empty());
     if unnamed.any(|claim| known.iter().any(|name| name == claim.telescope)) {
@@ -183,7 +182,7 @@ fn check_twice(claims: &[Claim<'_>], owners: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
-/// Neither names nor order say whose the recordings are.
+/// Creates the error for recordings that neither names nor order can assign.
 fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
     let unnamed = || claims.iter().filter(|claim| claim.names.is_empty());
     let is_known = |claim: &&Claim<'_>| known.iter().any(|name| name == claim.telescope);
@@ -211,7 +210,7 @@ fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
     Error::parameter("FILE", claim.file.display(), rule)
 }
 
-/// `3 antennas (a, b, c)`.
+/// Formats a list: `3 antennas (a, b, c)`.
 pub(super) fn listed(names: &[String]) -> String {
     let shown = names[..names.len().min(LISTED)].join(", ");
     let more = if names.len() > LISTED { ", ..." } else { "" };

@@ -1,22 +1,22 @@
-//! The fringe against delay: the Fourier transform of a visibility over frequency.
+//! Fringe against delay: Fourier transform of a visibility over frequency.
 
 use std::sync::Arc;
 
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// Points of the transform for each channel of a small band, so that fringes are smooth curves.
+/// Zero-padding factor for a small band, so that fringes are smooth curves.
 const PADDING: usize = 4;
-/// Points of a transform that is made longer, at most.
+/// Largest length of a zero-padded transform.
 const PADDED: usize = 1 << 16;
-/// Channels that may be missing for each one that is there.
+/// Largest number of missing grid channels per existing channel.
 const SPARSE: usize = 16;
-/// The part of a channel's width by which its centre may be off.
+/// Largest offset of a channel's centre from the grid, as a fraction of the channel's width.
 const TOLERANCE: f64 = 0.05;
 
-/// Transforms spectra of one band.
+/// Transform of the spectra of one band.
 pub(super) struct Lags {
-    /// The place of each channel on the regular grid.
+    /// Index of each channel on the regular grid.
     places: Vec<usize>,
     step_hz: f64,
     transform: Arc<dyn Fft<f32>>,
@@ -25,7 +25,7 @@ pub(super) struct Lags {
 }
 
 impl Lags {
-    /// Of channels at rising frequencies; `None` unless they lie on a regular grid.
+    /// Creates the transform for channels at rising frequencies; `None` unless they lie on a regular grid.
     pub(super) fn new(frequencies_hz: &[f64]) -> Option<Self> {
         let steps = frequencies_hz.windows(2).map(|pair| pair[1] - pair[0]);
         let step_hz = steps.fold(f64::INFINITY, f64::min);
@@ -50,19 +50,19 @@ impl Lags {
         Some(Self { places, step_hz, transform, grid, scratch })
     }
 
-    /// How many delays there are.
+    /// Returns the number of delays.
     pub(super) fn delays(&self) -> usize {
         self.grid.len()
     }
 
-    /// The first delay and the step, in ns.
+    /// Returns the first delay and the step, in ns.
     pub(super) fn delays_ns(&self) -> (f64, f64) {
         let step = 1e9 / (self.step_hz * self.grid.len() as f64);
         (-((self.grid.len() / 2) as f64) * step, step)
     }
 
-    /// Adds the amplitude at each delay: `|mean_f V(f) exp(2 pi i f tau)|` over the channels that are
-    /// valid. Of `V = conj(x_1) x_2` a delay is positive where the second antenna is later.
+    /// Adds the amplitude at each delay, `|mean_f V(f) exp(2 pi i f tau)|` over the valid channels. For `V =
+    /// conj(x_1) x_2`, a delay is positive if the second antenna is later.
     pub(super) fn add(&mut self, spectrum: &[Complex<f32>], sums: &mut [f32]) {
         self.grid.fill(Complex::default());
         let mut valid = 0usize;
@@ -74,7 +74,7 @@ impl Lags {
         }
         self.transform.process_with_scratch(&mut self.grid, &mut self.scratch);
         let scale = 1.0 / valid.max(1) as f32;
-        // Negative delays stand in the transform's second half, and come first here.
+        // Negative delays are in the second half of the transform and go first here.
         let half = self.grid.len() / 2;
         let shifted = self.grid[half..].iter().chain(&self.grid[..half]);
         sums.iter_mut().zip(shifted).for_each(|(sum, value)| *sum += scale * value.norm());

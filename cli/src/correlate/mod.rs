@@ -1,4 +1,4 @@
-//! `sidereal correlate`: from antennas' voltages to visibilities.
+//! `sidereal correlate`: makes visibilities from antennas' voltages.
 
 mod arguments;
 mod baselines;
@@ -47,9 +47,9 @@ use outputs::Outputs;
 use quicklook::{Quicklook, Shape};
 use silent::Silent;
 
-/// Two places are one within this, in degrees: what headers' digits leave.
+/// Largest difference of equal positions, in degrees: rounding of the digits in headers.
 const SAME_PLACE_DEG: f64 = 1e-6;
-/// A source without a name.
+/// Name of a source without a name.
 const TARGET: &str = "target";
 
 /// Runs the verb.
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&ending, &arguments.writing.output))
 }
 
-/// Correlates, and writes all files of what was correlated before the run ended; `watch` is shown each integration.
+/// Correlates, and writes all files for the data correlated before the run ended; calls `watch` for each integration.
 ///
 /// # Errors
 /// Errors of options and recordings, and those of reading and writing before the first integration.
@@ -146,13 +146,13 @@ pub(crate) fn make(
     Ok((product, report.ending))
 }
 
-/// Bytes of all visibilities, with flags and counts.
+/// Returns the bytes of all visibilities with flags and counts.
 fn need(header: &ArrayHeader) -> u64 {
     let rows = header.integrations.saturating_mul(header.baselines.len() as u64);
     rows.saturating_mul((header.frequencies_hz.len() * header.pairs()) as u64).saturating_mul(13)
 }
 
-/// Writes OUT, and shows each integration on the way.
+/// Writes OUT, and calls `see` for each integration.
 fn write(
     correlator: &mut ArrayCorrelator,
     outputs: &Outputs,
@@ -184,7 +184,7 @@ fn write(
     Ok(report)
 }
 
-/// Draws the pictures, and returns their final paths.
+/// Draws the plots; returns their final paths.
 fn draw(
     looked: Option<Quicklook>,
     outputs: &Outputs,
@@ -199,23 +199,23 @@ fn draw(
     Ok(names.iter().map(|name| named(&folder.place().join(name))).collect())
 }
 
-/// A path as it is in the end.
+/// Formats a path under its final name.
 fn named(path: &Path) -> String {
     with_final_names(&shown(path))
 }
 
-/// Recorded streams of an antenna.
+/// Returns the number of recorded streams of an antenna.
 fn recorded_streams(header: &ArrayHeader) -> usize {
     let channels = header.frequencies_hz.len() * header.average_channels;
     header.polarizations * channels / header.bank.channels.max(1)
 }
 
-/// Letters of the feeds.
+/// Returns the letters of the feeds.
 fn feeds(circular: bool) -> [&'static str; 2] {
     if circular { ["R", "L"] } else { ["X", "Y"] }
 }
 
-/// What pictures are made of.
+/// Returns the sizes and names that the plots need.
 fn shape(header: &ArrayHeader, arguments: &Arguments) -> Shape {
     let array = &header.array;
     let places = (0..array.antennas.len()).map(|index| array.enu_m(index).unwrap_or_default());
@@ -236,7 +236,7 @@ fn shape(header: &ArrayHeader, arguments: &Arguments) -> Shape {
     }
 }
 
-/// Source, array and band, for pictures.
+/// Formats source, array and band for the plots.
 fn target(header: &ArrayHeader) -> String {
     let source = match &header.phase_centre {
         PhaseCentre::Sidereal { name, .. } => name.clone(),
@@ -254,7 +254,7 @@ fn target(header: &ArrayHeader) -> String {
     [source, header.array.name.clone(), band].join(" · ")
 }
 
-/// Each antenna with its file.
+/// Pairs each antenna with its file.
 fn files(given: &[Given], inputs: &[ArrayInput]) -> Vec<(String, String)> {
     let pairs = given.iter().zip(inputs);
     let own = |(one, input): (&Given, &ArrayInput)| {
@@ -265,7 +265,7 @@ fn files(given: &[Given], inputs: &[ArrayInput]) -> Vec<(String, String)> {
     pairs.flat_map(own).collect()
 }
 
-/// Says whose the recordings were taken for.
+/// Reports the assignment of recordings to antennas.
 fn tell(matched: Matched, files: &[(String, String)], csv: &Path, common: &Common) {
     if common.quiet {
         return;
@@ -283,7 +283,7 @@ fn tell(matched: Matched, files: &[(String, String)], csv: &Path, common: &Commo
 }
 
 impl Arguments {
-    /// What is asked of the correlator.
+    /// Returns the correlator's options.
     fn options(
         &self,
         positions: &Positions,
@@ -329,7 +329,7 @@ impl Arguments {
         })
     }
 
-    /// Where the array looks: as asked, or as all recordings say.
+    /// Returns the phase centre: as requested, or the common position of all recordings.
     fn phase_centre(&self, headers: &[&VoltageHeader]) -> Result<PhaseCentre> {
         let recorded = headers.iter().map(|header| header.source_name.trim());
         let recorded = recorded.clone().find(|name| !name.is_empty()).unwrap_or(TARGET);
@@ -338,7 +338,7 @@ impl Arguments {
             return Ok(PhaseCentre::Drift);
         }
         if let Some(place) = self.sky.phase_centre {
-            // Another place than the recordings' has another name.
+            // A position other than the recordings' gets another name.
             let own = |header: &&VoltageHeader| {
                 let near =
                     |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() <= SAME_PLACE_DEG);
@@ -372,7 +372,7 @@ impl Arguments {
     }
 }
 
-/// A library's fault, its parameters named as options are here.
+/// Renames the library's parameters in an error to the options.
 fn with_options(error: Error) -> Error {
     match error {
         Error::Parameter { name, value, rule } => {

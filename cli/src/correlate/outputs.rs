@@ -1,4 +1,4 @@
-//! The files of one call: OUT, the document beside it, and the folder of pictures.
+//! Output files of one call: OUT, the document beside it, and the folder of plots.
 //!
 //! Invariant: a call that fails leaves none of its files; what was there before goes only when its
 //! successor is whole.
@@ -20,19 +20,19 @@ use crate::provenance::Product;
 /// Suffix of the document's name.
 const DOCUMENT: &str = ".json";
 
-/// Contents of the folder of pictures.
+/// Contents of the folder of plots.
 const CONTENTS: Contents = Contents {
     verb: "correlate",
     documents: &[POWERS, FRINGES, WATERFALLS, LAYOUT],
     writes: |_, _| false,
 };
 
-/// Whether a file of this name is a picture.
+/// Returns whether a file of this name is one of the plots.
 pub(crate) fn draws(name: &str) -> bool {
     CONTENTS.documents.contains(&name)
 }
 
-/// What is written.
+/// Output files of a call.
 #[derive(Debug)]
 pub(super) struct Outputs {
     place: PathBuf,
@@ -70,17 +70,17 @@ impl Outputs {
         Ok(Self { place: place.to_path_buf(), files, plots, reserve })
     }
 
-    /// OUT.
+    /// Returns the path of OUT.
     pub(super) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Where OUT is written now.
+    /// Returns the path that OUT is being written to.
     pub(super) fn file(&self) -> PathBuf {
         self.files.main()
     }
 
-    /// The folder of pictures, where they are wanted.
+    /// Returns the folder of plots, if requested.
     pub(super) fn plots(&self) -> Option<&Folder> {
         self.plots.as_ref()
     }
@@ -90,17 +90,17 @@ impl Outputs {
         self.files.keep();
     }
 
-    /// Gives the reserved space back: what describes the visibilities may be written.
+    /// Frees the reserved disk space for the files that describe the visibilities.
     pub(super) fn use_reserve(&mut self) {
         self.reserve = None;
     }
 
-    /// Leaves the folder of pictures out, since they can't be written.
+    /// Drops the folder of plots after a write error.
     pub(super) fn leave_out_plots(&mut self) {
         self.plots = None;
     }
 
-    /// Writes the document, and gives all files their names.
+    /// Writes the document, and renames all files to their final names.
     ///
     /// # Errors
     /// As [`Files::finish_with`].

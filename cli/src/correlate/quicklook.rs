@@ -1,4 +1,4 @@
-//! What the pictures of a correlation are drawn from, gathered as integrations come.
+//! Data for the plots of a correlation, accumulated integration by integration.
 //!
 //! Invariant: memory does not grow with the number of integrations.
 
@@ -8,14 +8,14 @@ use sidereal::units::HZ_PER_MHZ;
 use super::lags::Lags;
 use crate::plots::correlation::{Correlation, Fringes, Station};
 
-/// Baselines that are shown, and those of a list, at most.
+/// Most baselines shown by default, and from a list.
 const SHOWN: usize = 3;
 const LISTED: usize = 4;
-/// Rows and columns of a waterfall, at most.
+/// Most rows and columns of a waterfall.
 const ROWS: usize = 256;
 const COLUMNS: usize = 1024;
 
-/// What comes out of a correlation.
+/// Sizes and labels of a correlation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
     pub(super) antennas: Vec<Station>,
@@ -25,23 +25,23 @@ pub(super) struct Shape {
     pub(super) alive: Vec<bool>,
     /// Pairs i >= j, in order.
     pub(super) baselines: Vec<(usize, usize)>,
-    /// Whether the baselines were asked for one by one.
+    /// Whether the user listed the baselines.
     pub(super) listed: bool,
-    /// Rising.
+    /// Rising frequencies.
     pub(super) frequencies_hz: Vec<f64>,
-    /// Names of the parallel products.
+    /// Names of the parallel-hand products.
     pub(super) products: Vec<String>,
     pub(super) integrations: usize,
 }
 
-/// Sums for the pictures.
+/// Accumulators for the plots.
 pub(super) struct Quicklook {
     shape: Shape,
-    /// The autocorrelation of each antenna among the baselines.
+    /// Index of each antenna's autocorrelation among the baselines.
     autos: Vec<Option<usize>>,
-    /// Axes product, antenna, channel.
+    /// Powers; axes product, antenna, channel.
     powers: Vec<f64>,
-    /// Axes antenna, channel.
+    /// Counts; axes antenna, channel.
     counts: Vec<f64>,
     fringes: Vec<Sums>,
     lags: Option<Lags>,
@@ -49,16 +49,16 @@ pub(super) struct Quicklook {
     integrations: usize,
 }
 
-/// Sums of one baseline.
+/// Accumulators of one baseline.
 struct Sums {
     baseline: usize,
     length_m: f64,
-    /// Axes product, channel.
+    /// Spectrum; axes product, channel.
     spectrum: Vec<Complex<f64>>,
     counts: Vec<f64>,
-    /// Axes product, delay.
+    /// Delay spectrum; axes product, delay.
     lags: Vec<f32>,
-    /// Axes row, column: sums and counts.
+    /// Sums and counts; axes row, column.
     waterfall: Vec<(Complex<f32>, f32)>,
 }
 
@@ -75,7 +75,7 @@ impl Shape {
         self.integrations.clamp(1, ROWS)
     }
 
-    /// Pairs in all: 1 of one polarization, 4 of two.
+    /// Returns the number of polarization pairs: 1 for one polarization, 4 for two.
     fn pairs(&self) -> usize {
         self.products.len() * self.products.len()
     }
@@ -86,7 +86,7 @@ impl Shape {
         (a.east_m - b.east_m).hypot(a.north_m - b.north_m).hypot(up_m)
     }
 
-    /// The baselines shown: the shortest, the middle and the longest, or the first of a list.
+    /// Returns the baselines to show: the shortest, the middle and the longest, or the first of a list.
     fn shown(&self) -> Vec<usize> {
         let crosses = self.baselines.iter().enumerate().filter(|(_, (i, j))| i != j);
         let alive = crosses.filter(|(_, (i, j))| self.alive[*i] && self.alive[*j]);
@@ -133,7 +133,7 @@ impl Quicklook {
         }
     }
 
-    /// Adds an integration: sums of axes baseline, channel, pair, and counts of axes baseline, channel.
+    /// Adds an integration: sums with axes baseline, channel, pair, and counts with axes baseline, channel.
     pub(super) fn add(&mut self, sums: &[Complex<f64>], counts: &[u64]) {
         let (channels, pairs) = (self.shape.channels(), self.shape.pairs());
         let row = |baseline: usize| {
@@ -197,7 +197,7 @@ impl Quicklook {
         }
     }
 
-    /// What is drawn.
+    /// Returns the data to plot.
     pub(super) fn finish(self, file: String, target: String, duration_s: f64) -> Correlation {
         let (channels, antennas) = (self.shape.channels(), self.autos.len());
         let power = |(place, sum): (usize, &f64)| {
@@ -241,7 +241,7 @@ impl Quicklook {
     }
 }
 
-/// A sum over its count; not a number where nothing was valid.
+/// Divides a sum by its count; NaN if nothing was valid.
 fn mean_of(sum: Complex<f64>, count: f64) -> Complex<f32> {
     if count > 0.0 {
         Complex::new((sum.re / count) as f32, (sum.im / count) as f32)

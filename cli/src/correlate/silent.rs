@@ -1,14 +1,14 @@
-//! Antennas that recorded nothing but zeros, which no flag tells.
+//! Detection of antennas that recorded only zeros, which no flag reports.
 
 use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 
-/// What autocorrelations say of each antenna.
+/// State of each antenna's autocorrelation.
 #[derive(Debug)]
 pub(super) struct Silent {
     baselines: usize,
-    /// Each autocorrelation's place among the baselines, and its antenna.
+    /// Index of each autocorrelation among the baselines, and its antenna.
     places: Vec<(usize, usize)>,
-    /// Whether each had valid samples, and whether a sum was not 0.
+    /// Whether each antenna had valid samples, and whether a sum was not 0.
     seen: Vec<(bool, bool)>,
 }
 
@@ -21,7 +21,7 @@ impl Silent {
         Self { baselines: header.baselines.len(), places, seen }
     }
 
-    /// Takes an integration.
+    /// Adds an integration.
     pub(super) fn add(&mut self, integration: &Integration) {
         let sums = integration.sums.len() / self.baselines.max(1);
         let counts = integration.counts.len() / self.baselines.max(1);
@@ -33,7 +33,7 @@ impl Silent {
         }
     }
 
-    /// Names of antennas with valid samples that are all 0.
+    /// Returns the names of antennas whose valid samples are all 0.
     pub(super) fn names(&self, header: &ArrayHeader) -> Vec<String> {
         let seen = self.places.iter().zip(&self.seen);
         let dead = seen.filter(|(_, (valid, alive))| *valid && !alive);

@@ -1,4 +1,4 @@
-//! The files that `dedisperse` fills as the series come.
+//! Output files of `dedisperse`, written block by block.
 
 use std::path::Path;
 
@@ -28,11 +28,11 @@ use crate::provenance::Run;
 use crate::selection::{Observation, Opened};
 use crate::space;
 
-/// dedispersed.json.
+/// Contents of dedispersed.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document<'a> {
     observation: Observation,
-    /// Channels that were left out, as recorded.
+    /// Masked channels, numbered as recorded.
     masked_channels: &'a [usize],
     dms: &'a [f64],
     tsamp_s: f64,
@@ -40,23 +40,23 @@ pub(crate) struct Document<'a> {
     downsample: usize,
     /// Valid samples of each trial.
     times: &'a [u64],
-    /// Length to which .dat series were cut or filled up, as prepsubband does.
+    /// Length to which .dat series were truncated or padded, as prepsubband does.
     #[serde(skip_serializing_if = "Option::is_none")]
     numout: Option<u64>,
-    /// Whether these are the series of the whole recording; else the reason why not.
+    /// Whether these are the series of the whole recording; otherwise `reason` states why not.
     complete: bool,
     reason: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
-    /// Samples that were not finite and were filled by their channel's level.
+    /// Number of samples that were not finite and were replaced by their channel's level.
     flagged_samples: u64,
-    /// The filter bank that made the spectra, of voltages.
+    /// Filter bank that made the spectra from voltages.
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<&'a geometry::Document>,
 }
 
 impl<'a> Document<'a> {
-    /// One document a range.
+    /// Makes one document per range.
     pub(super) fn all(
         report: &'a SeriesReport,
         opened: &'a Opened,
@@ -83,7 +83,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// `stem.extension` for the first range, `stem_2.extension` for the second.
+/// Returns `stem.extension` for the first range, `stem_2.extension` for the second.
 pub(super) fn numbered(stem: &str, index: usize, extension: &str) -> String {
     match index {
         0 => format!("{stem}.{extension}"),
@@ -91,7 +91,7 @@ pub(super) fn numbered(stem: &str, index: usize, extension: &str) -> String {
     }
 }
 
-/// Whether a file's name is one of those that are written.
+/// Returns whether a file of this name is one of the outputs.
 pub(super) fn writes(name: &str) -> bool {
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
     let range = || stem.strip_prefix("dedispersed_").map(str::parse::<usize>);
@@ -103,19 +103,19 @@ pub(super) fn writes(name: &str) -> bool {
     }
 }
 
-/// Lengths of series that have one for all trials of a range.
+/// Lengths of the series of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lengths {
-    /// Each as long as its trial has samples.
+    /// Each series has as many samples as its trial.
     Own,
-    /// The length that prepsubband chooses.
+    /// Length that prepsubband chooses.
     Good,
-    /// This many samples where none are added to one.
+    /// This many samples at full time resolution.
     Given(u64),
 }
 
 impl Lengths {
-    /// Selects the length that `--numout` asks for in a format.
+    /// Selects the lengths that `--numout` asks for in a format.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a length that no format or PRESTO has.
@@ -137,7 +137,7 @@ impl Lengths {
         }
     }
 
-    /// The length of a range's series of `rows` rows of the recording; none where each has its own.
+    /// Returns the length of a range's series for `rows` rows of the recording; `None` if each series has its own.
     fn of(self, range: &SeriesRange, rows: u64) -> Option<u64> {
         let downsample = range.downsample.max(1) as u64;
         match self {
@@ -147,13 +147,13 @@ impl Lengths {
         }
     }
 
-    /// The most samples that are written while the number of rows is not known.
+    /// Returns the largest number of samples to write while the number of rows is unknown.
     fn most(self, range: &SeriesRange) -> u64 {
         if matches!(self, Self::Given(_)) { self.of(range, 0) } else { None }.unwrap_or(u64::MAX)
     }
 }
 
-/// A trial's samples so far, for the mean to which it is filled up.
+/// Running sum of a trial's samples, for the mean that pads its series.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Level {
     sum: f64,
@@ -161,7 +161,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Adds samples one after another, so that the sum does not depend on how they are cut into blocks.
+    /// Adds samples one by one, so that the sum does not depend on the block sizes.
     fn add(&mut self, values: &[f32]) {
         self.sum = values.iter().fold(self.sum, |sum, value| sum + f64::from(*value));
         self.times += values.len() as u64;
@@ -172,7 +172,7 @@ impl Level {
     }
 }
 
-/// What the series of one range are written to.
+/// Open series of one range.
 pub(super) enum Writer {
     Npy(npy::Writer),
     Dat(Vec<SeriesWriter>),
@@ -194,27 +194,27 @@ impl Writer {
     }
 }
 
-/// All files of one call. A file is open only while a block is written to it, and has its name in the folder that is
-/// being filled from the start, so that a later run can go on with it.
+/// All files of one call. A file is open only while a block is written to it. It has its name in the folder being
+/// filled from the start, so that a later run can resume it.
 pub(super) struct Files<'a> {
     pub(super) folder: &'a Folder,
     pub(super) format: Format,
     pub(super) stem: &'a str,
     pub(super) header: &'a FilterbankHeader,
     pub(super) progress: &'a Progress,
-    /// Rows that will come, where that is known.
+    /// Number of rows to come, if known.
     pub(super) rows: Option<u64>,
     pub(super) common: &'a Common,
     pub(super) keeper: Keeper,
-    /// Whether the recording can be read again, so that checkpoints are of use.
+    /// Whether the recording can be read again: otherwise checkpoints are useless.
     pub(super) has_checkpoints: bool,
-    /// Checkpoint of the earlier run that is continued.
+    /// Checkpoint of the earlier run that this one resumes.
     pub(super) resumed: Option<Kept>,
     pub(super) writers: Vec<Writer>,
     pub(super) lengths: Lengths,
     /// Ranges of the plan, with the levels of their trials.
     pub(super) ranges: Vec<(SeriesRange, Vec<Level>)>,
-    /// The end of a block whose trials differ in length, filled up.
+    /// Padded copy of a block whose trials end at different times.
     pub(super) filled: Vec<f32>,
 }
 
@@ -239,7 +239,7 @@ impl<'a> Files<'a> {
         ranges.iter().map(samples).fold(0, u64::saturating_add).saturating_mul(4)
     }
 
-    /// Gives every file its name; series of trials that turned out too long are dropped.
+    /// Completes every file; drops the series of trials that turned out too long.
     pub(super) fn finish(&mut self, report: &SeriesReport) -> Result<()> {
         let failed = matches!(report.ending, Ending::Failed(_));
         let ranges = self.ranges.drain(..);
@@ -336,7 +336,7 @@ impl<'a> Files<'a> {
         Ok(writer)
     }
 
-    /// The recording's header with the start of the series.
+    /// Returns the recording's header with the start of the series.
     fn shifted(&self, range: &SeriesRange) -> FilterbankHeader {
         let known = self.header.tstart_mjd > 0.0;
         let later = if known { range.start_s / SECONDS_PER_DAY } else { 0.0 };
@@ -417,7 +417,7 @@ impl SeriesSink for Files<'_> {
     }
 }
 
-/// A block whose trials all go to its end: those that are shorter are filled up with their level.
+/// Returns a block in which all trials have the same length: shorter ones are padded with their mean.
 fn even<'a>(
     block: Block<'a>,
     levels: &[Level],
@@ -467,13 +467,13 @@ impl Kept {
     }
 }
 
-/// Decimals that tell all trials apart, at least 2.
+/// Returns the number of decimals that distinguishes all trials, at least 2.
 fn decimals<'a>(dms: impl Iterator<Item = &'a f64>) -> usize {
     let mut dms: Vec<f64> = dms.copied().collect();
     dms.sort_by(f64::total_cmp);
     let closest = dms.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
     let closest = closest.fold(f64::INFINITY, f64::min);
-    // A step of one unit of the last place or more keeps rounded names apart.
+    // A step of at least one unit of the last decimal keeps rounded names distinct.
     (2..9).find(|decimals| closest >= 0.999 * 10f64.powi(-*decimals)).unwrap_or(9) as usize
 }
 

@@ -1,5 +1,4 @@
-//! The demo's third recording: the voltages of an array that sees a source, correlated with and without
-//! tracking.
+//! The demo's third recording: the voltages of an array that observes a source, correlated with and without tracking.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -24,46 +23,46 @@ use crate::{interrupt, simulate};
 /// Name of the folder of recordings.
 pub(super) const RECORDINGS: &str = "array";
 
-/// What is simulated: nine antennas that see Hydra A, an hour before it culminates.
+/// Options of the simulation: nine antennas observe Hydra A, an hour before its transit.
 pub(super) const SIMULATION: &[&str] = &[
     "--layout 9,2400,wye --source 09:18:05.7,-12:05:44,40,Hydra_A --sefd 120",
     "--freq 1420 --bandwidth 2 --seconds 2 --start 2025-01-01T00:00:00 --seed 1946",
 ];
 
-/// How it is correlated, without and with tracking.
+/// Options of the correlations, without and with tracking.
 pub(super) const CORRELATIONS: [(&str, &str); 2] = [
     ("drifting", "--drift --channels 64 --integration 0.0625"),
     ("tracked", "--phase-centre 09:18:05.7,-12:05:44 --channels 64 --integration 0.0625"),
 ];
 
-/// How flat phases must be, in degrees, and how near amplitudes, as a part of the truth.
+/// Largest phase rms in degrees, and largest relative error of the amplitudes.
 const FLAT_DEG: f64 = 1.0;
 const NEAR: f64 = 0.02;
 
-/// Integrations averaged before phases are looked at.
+/// Number of integrations averaged before the phase measurement.
 const TOGETHER: usize = 8;
 
-/// What the fringes are beside what was put in.
+/// Comparison of the fringes with the injected source.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Fringes {
     antennas: usize,
-    /// Of two antennas.
+    /// Number of cross-correlation baselines.
     baselines: usize,
     flux_jy: f64,
     altitude_deg: Option<f64>,
-    /// Of all baselines and channels but the one at the band's edge, averaged over time.
+    /// Over all baselines and channels except the one at the band edge, averaged over time.
     phase_rms_over_band_deg: f64,
-    /// Of all baselines, averaged over the band.
+    /// Over all baselines, averaged over the band.
     phase_rms_over_time_deg: f64,
-    /// Mean over the baselines of the amplitude over that put in.
+    /// Mean over the baselines of measured over injected amplitude.
     amplitude_ratio: f64,
-    /// The deviation of the baselines from it.
+    /// Standard deviation of that ratio over the baselines.
     amplitude_scatter: f64,
     #[serde(skip)]
     realtime_factor: f64,
 }
 
-/// The simulation's truth, as far as it is needed.
+/// Fields of the simulation's truth file that the demo needs.
 #[derive(Clone, Debug, Deserialize)]
 struct Truth {
     antennas: Vec<Antenna>,
@@ -79,34 +78,34 @@ struct Antenna {
 struct Source {
     flux_jy: f64,
     altitude_deg: Option<f64>,
-    /// Axes antenna, polarization.
+    /// Amplitudes; axes antenna, polarization.
     amplitudes: Vec<Vec<f64>>,
 }
 
-/// Sums of visibilities, of both polarizations, of every two antennas.
+/// Sums of visibilities over both polarizations for every pair of antennas.
 #[derive(Clone, Debug, Default)]
 struct Sums {
-    /// Antennas, and the baseline's place among all.
+    /// Antennas, and the index of the baseline.
     pairs: Vec<(usize, usize, usize)>,
-    /// Axes baseline, channel: over all times.
+    /// Sums over all times; axes baseline, channel.
     band: Vec<Complex<f64>>,
-    /// Axes integration, baseline: over all channels.
+    /// Sums over all channels; axes integration, baseline.
     time: Vec<Vec<Complex<f64>>>,
-    /// Samples of each baseline.
+    /// Number of samples of each baseline.
     counts: Vec<f64>,
-    /// What the filter bank makes of a power.
+    /// Power gain of the filter bank.
     gain: f64,
 }
 
-/// Whether a file of this name is one of the correlations, or says how it was made.
+/// Returns whether a file of this name is one of the correlations or its document.
 pub(super) fn writes(name: &str) -> bool {
-    // Documents had shorter names in an earlier version.
+    // An earlier version gave documents shorter names.
     let ends = [".uvh5", ".uvh5.json", ".json"];
     let is_end = |end: &str| ends.contains(&end);
     CORRELATIONS.iter().any(|(stem, _)| name.strip_prefix(stem).is_some_and(is_end))
 }
 
-/// Whether it is one of the pictures of a correlation.
+/// Returns whether a file of this name is a plot of a correlation.
 pub(super) fn draws(folder: &str, name: &str) -> bool {
     let is_own = |(stem, _): &(&str, &str)| folder.strip_prefix(stem) == Some("_plots");
     CORRELATIONS.iter().any(is_own) && correlate::outputs::draws(name)
@@ -141,15 +140,15 @@ impl Fringes {
         Ok(sums.compare(source, truth.antennas.len(), realtime_factor))
     }
 
-    /// Whether the fringes are what was put in.
+    /// Returns whether the fringes agree with the injected source.
     pub(super) fn are_flat(&self) -> bool {
-        // Not a number is no proof.
+        // NaN fails every comparison.
         self.phase_rms_over_band_deg < FLAT_DEG
             && self.phase_rms_over_time_deg < FLAT_DEG
             && (self.amplitude_ratio - 1.0).abs() < NEAR
     }
 
-    /// A line for the end of the demo.
+    /// Formats one line for the end of the demo.
     pub(super) fn text(&self) -> String {
         format!(
             "phase rms {}° over the band and {}° over time, amplitude {:.3} ± {:.3} of what was put in",
@@ -160,7 +159,7 @@ impl Fringes {
         )
     }
 
-    /// The chapter of the page.
+    /// Writes the chapter of the page.
     pub(super) fn html(&self, html: &mut String) {
         let picture = |name: &str, picture: &str| format!("{name}_plots/{picture}");
         self.story(html);
@@ -223,7 +222,7 @@ impl Fringes {
     }
 }
 
-/// The words of one correlation.
+/// Returns the arguments of one correlation.
 fn arguments(
     truth: &Truth,
     recordings: &Path,
@@ -240,7 +239,7 @@ fn arguments(
 }
 
 impl Truth {
-    /// Reads the truth, and enters the folder's final name in it.
+    /// Reads the truth, and replaces the folder's temporary name by its final one.
     fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
         let text = with_final_names(&text);
@@ -262,7 +261,7 @@ impl Sums {
         }
         let mut totals = vec![Complex::default(); self.pairs.len()];
         for (index, (_, _, place)) in self.pairs.iter().enumerate() {
-            // Channel 0 lies at the edge, where both ends of the recorded band fall together.
+            // Channel 0 is at the edge, where both ends of the recorded band alias together.
             for channel in 1..channels {
                 let row = place * channels + channel;
                 let values = &integration.sums[row * pairs..][..pairs];
@@ -305,13 +304,13 @@ impl Sums {
     }
 }
 
-/// Rms of phases about 0.
+/// Returns the rms of phases about 0.
 fn phase_rms_deg(visibilities: &[Complex<f64>]) -> f64 {
     let squares: f64 = visibilities.iter().map(|v| v.arg().to_degrees().powi(2)).sum();
     (squares / visibilities.len() as f64).sqrt()
 }
 
-/// What the filter bank makes of a sample's power: the sum of its coefficients' squares.
+/// Returns the filter bank's gain for a sample's power: the sum of its squared coefficients.
 fn gain(header: &ArrayHeader) -> f64 {
     let bank = &header.bank;
     let coefficients = Window::default().coefficients(bank.taps, bank.channels);

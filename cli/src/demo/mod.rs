@@ -1,4 +1,5 @@
-//! `sidereal demo`: makes an observation, searches it, checks what was found, and tells the story.
+//! `sidereal demo`: simulates recordings, searches and correlates them, checks the results and writes a page about
+//! them.
 
 mod array;
 mod page;
@@ -27,12 +28,12 @@ use strain::Merger;
 use truth::{Truth, Verdict};
 use voltages::Chapter;
 
-/// Name of the recording in the folder.
+/// File name of the recording in the folder.
 const OBSERVATION: &str = "observation.fil";
-/// Name of the page, by which a demo knows a folder of its own.
+/// File name of the page, which identifies the folder of a demo.
 const PAGE: &str = "index.html";
 
-/// What is simulated: 60 s at 1.2 to 1.5 GHz. One bright, narrow burst; one of a steep spectrum; one
+/// Options of the simulation: 60 s at 1.2 to 1.5 GHz. One bright, narrow burst; one with a steep spectrum; one
 /// scattered; one weak; one broad at a high DM; a pulsar; tones and impulses of interference.
 const SIMULATION: &[&str] = &[
     "--fch1 1500 --foff -0.625 --channels 480 --tsamp 256e-6 --duration 60",
@@ -46,26 +47,29 @@ const SIMULATION: &[&str] = &[
     "--rfi-narrow 8 --rfi-broad 0.15 --rfi-broad-snr 25",
 ];
 
-/// How it is searched.
+/// Options of the search.
 const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
-/// Makes one observation and one recording of voltages, finds the bursts in them, makes an array that sees
-/// a source, correlates it, finds two black holes in the
-/// strain of two interferometers, and leaves a page that explains it all.
+/// Simulate four recordings, process them, and write a page that explains the results.
 ///
-/// Takes about a minute. Writes the folder sidereal-demo with the recordings, their truths, candidates,
-/// plots and index.html, and replaces the folder of an earlier demo.
+/// Finds bursts in an observation and in voltages, correlates an array's recording of a source, and finds a merger of
+/// two black holes in the strain of two interferometers.
+///
+/// Takes about a minute. Writes the folder sidereal-demo with the recordings, their truths, candidates, plots and
+/// index.html, and replaces the folder of an earlier demo.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Folder to write.
     #[arg(short, long, value_name = "DIR", default_value = "sidereal-demo")]
     output: PathBuf,
-    /// Replace the folder also if it lacks the page of an earlier demo; a folder with other files stays.
+    /// Replace the folder also if it lacks the page of an earlier demo.
+    ///
+    /// A folder with other files is never replaced.
     #[arg(long)]
     overwrite: bool,
 }
 
-/// The JSON document.
+/// JSON document of the demo.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document<'a> {
     folder: String,
@@ -83,7 +87,7 @@ const CONTENTS: Contents = Contents { verb: "demo", documents: &[PAGE, OBSERVATI
 
 fn writes(folder: &Path, name: &str) -> bool {
     let Some((inner, rest)) = name.split_once('/') else {
-        // Truths had shorter names in an earlier version.
+        // An earlier version gave truth files shorter names.
         let is_recording = |name: &str| {
             [OBSERVATION, voltages::RECORDING, strain::RECORDING].iter().any(|recording| {
                 let stem = recording.split('.').next().unwrap_or_default();
@@ -188,13 +192,13 @@ fn tell(common: &Common, words: &str) -> Result<()> {
     if common.quiet || common.json { Ok(()) } else { json::say(words) }
 }
 
-/// The same options, for verbs within the verb: progress is shown, results are not.
+/// Returns the options for the verbs that the demo calls: progress is shown, results are not.
 fn quietly(common: &Common) -> Common {
-    // The whole folder is flushed at its end.
+    // The demo flushes the whole folder at its end.
     Common { json: false, quiet: common.quiet || common.json, no_sync: true, ..common.clone() }
 }
 
-/// The two verbs that the demo joins, called with the words that a user would type.
+/// The verbs that the demo calls, with the arguments that a user would type.
 struct Steps<'a> {
     folder: &'a Folder,
     place: &'a Path,
@@ -219,7 +223,7 @@ impl Steps<'_> {
     }
 }
 
-/// A verb's arguments from a path and lines of words.
+/// Parses a verb's arguments from a path and lines of words.
 fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str]) -> Result<A> {
     let words = lines.iter().flat_map(|line| line.split(' ')).map(Into::into);
     let before = std::iter::once("verb").chain(before.iter().copied()).map(Into::into);
@@ -228,7 +232,7 @@ fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str])
     parse_words(all)
 }
 
-/// A verb's arguments from words, the first of which is the verb.
+/// Parses a verb's arguments from words, the first of which is the verb.
 fn parse_words<A: Args + FromArgMatches>(all: Vec<OsString>) -> Result<A> {
     let command = A::augment_args(clap::Command::new("verb"));
     let matches = command.try_get_matches_from(all);

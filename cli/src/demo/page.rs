@@ -1,4 +1,4 @@
-//! The page that tells what the demo did; one file, plain HTML, pictures beside it.
+//! Page about the demo: one plain HTML file, with the plots beside it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::search::{Found, OVERVIEW, stem};
 
 const STYLE: &str = include_str!("style.css");
 
-/// What the page is made from.
+/// Contents of the page.
 pub(super) struct Page<'a> {
     pub(super) place: &'a Path,
     pub(super) truth: &'a Truth,
@@ -291,7 +291,7 @@ impl Page<'_> {
     }
 }
 
-/// `none is`, `1 is` or `3 are`.
+/// Formats a count: `none is`, `1 is` or `3 are`.
 fn none_or(count: usize) -> String {
     match count {
         0 => "none is".to_owned(),

@@ -1,4 +1,4 @@
-//! The demo's fourth recording: the strain of two interferometers with two black holes in it.
+//! The demo's fourth recording: the strain of two interferometers with a merger of two black holes.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -15,39 +15,40 @@ use crate::plots::short;
 use crate::progress::multiple;
 use crate::{interrupt, simulate, spiir};
 
-/// Name of the files of strain, before the detector's name.
+/// Name of the strain files, without the detector's name.
 pub(super) const RECORDING: &str = "strain.hdf5";
-/// Folder of what was found.
+/// Folder of the search results.
 pub(super) const FOUND: &str = "gravitational-wave";
-/// The templates.
+/// File name of the templates.
 pub(super) const TEMPLATES: &str = "binaries.csv";
 
-/// What is simulated: 32 s of two detectors of Advanced LIGO's design, with two black holes merging.
+/// Options of the simulation: 32 s of two detectors with Advanced LIGO's design noise, with a merger of two black
+/// holes.
 pub(super) const SIMULATION: &[&str] = &[
     "--detectors H1,L1 --start 1400000000 --length 32 --seed 2015",
     "--inject m1=36,m2=29,distance=900,ra=1.95,dec=-1.27,inclination=2.7,time=1400000018.4",
 ];
 
-/// How it is searched.
+/// Options of the search.
 pub(super) const SEARCH: &str = "--f-low 25 --psd aligo --slides 100";
 
-/// The binaries of the search: what was put in is among them.
+/// Binaries of the search, which include the injected one.
 const BINARIES: &str = "mass1,mass2\n10,10\n30,20\n36,29\n50,40\n";
 
-/// When the wave reaches the Earth's centre, and how late it may be found in a detector: light's time from there.
+/// Arrival time of the wave at the Earth's centre, and largest time difference in a detector: the light travel time.
 const TIME_GPS: f64 = 1_400_000_018.4;
 const NEAR_S: f64 = 0.03;
 
-/// What is said of that time.
+/// Sentence about that time.
 const PUT_IN: &str =
     "The wave was put in to pass the Earth's centre, up to 21 ms from a detector, at GPS";
 
-/// What was found.
+/// Results of the search.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Merger {
-    /// Whether the loudest event is what was put in.
+    /// Whether the loudest event is the injection.
     found: bool,
-    /// The loudest event; none where there is no event at all.
+    /// Loudest event; `None` if there is none.
     #[serde(flatten)]
     loudest: Option<Loudest>,
     filters: usize,
@@ -55,7 +56,7 @@ pub(super) struct Merger {
     realtime_factor: f64,
 }
 
-/// An event.
+/// One event.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Loudest {
     network_snr: f64,
@@ -67,14 +68,14 @@ struct Loudest {
 }
 
 impl Loudest {
-    /// Whether it is what was put in.
+    /// Returns whether the event is the injection.
     fn is_it(&self) -> bool {
         self.detectors.len() == 2 && (self.gps - TIME_GPS).abs() < NEAR_S
     }
 }
 
 impl Merger {
-    /// Simulates, and searches.
+    /// Simulates and searches.
     pub(super) fn make(folder: &Folder, common: &Common) -> Result<Self> {
         let recording = folder.file(RECORDING);
         simulate::run(
@@ -105,12 +106,12 @@ impl Merger {
         })
     }
 
-    /// Whether what was put in is the loudest that was found.
+    /// Returns whether the injection is the loudest event.
     pub(super) fn is_found(&self) -> bool {
         self.found
     }
 
-    /// A line for the end of the demo.
+    /// Formats one line for the end of the demo.
     pub(super) fn text(&self) -> String {
         self.loudest.as_ref().map_or_else(
             || "no event".to_owned(),
@@ -121,7 +122,7 @@ impl Merger {
         )
     }
 
-    /// The chapter of the page.
+    /// Writes the chapter of the page.
     pub(super) fn html(&self, html: &mut String) {
         let _ = write!(
             html,
@@ -190,12 +191,12 @@ impl Merger {
     }
 }
 
-/// Where a picture of what was found lies.
+/// Returns the path of a plot.
 fn picture(name: &str) -> String {
     format!("{FOUND}/{name}")
 }
 
-/// The loudest event, which is what was put in.
+/// Writes the plots of the loudest event, the injection.
 fn pictures(html: &mut String) {
     let pictures = [
         (
@@ -211,12 +212,12 @@ fn pictures(html: &mut String) {
     }
 }
 
-/// Whether what a file's name has behind that of the recordings is a detector's, such as `_H1.hdf5`.
+/// Returns whether a suffix of the recordings' name is a detector's, such as `_H1.hdf5`.
 pub(super) fn is_of_a_detector(end: &str) -> bool {
     matches!(end, "_H1.hdf5" | "_L1.hdf5")
 }
 
-/// The words of the search.
+/// Returns the arguments of the search.
 fn arguments(folder: &Folder, templates: &Path, output: &Path) -> Result<spiir::SearchArguments> {
     let mut words: Vec<OsString> = vec!["verb".into()];
     for name in ["H1", "L1"] {
@@ -256,7 +257,7 @@ mod tests {
         let (html, text, document) = told(&merger(Some(other)));
         assert!(html.contains("verdict bad") && html.contains("Not found. The loudest"), "{html}");
         assert!(html.contains("no more often than every 100 s"), "{html}");
-        // Its pictures show no chirp; what chance makes is shown all the same.
+        // The false event's plots show no chirp; the background is shown all the same.
         assert!(!html.contains("event1_") && html.contains("background.png"), "{html}");
         assert_eq!((&document["found"], &document["network_snr"]), (&false.into(), &20.0.into()));
         assert!(text.contains("network SNR 20"), "{text}");

@@ -1,4 +1,4 @@
-//! The picture of one burst as it was recorded, before dedispersion.
+//! Plot of one burst as recorded, before dedispersion.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::plots::{self, Png, Sweep};
 use crate::search::Found;
 use crate::selection;
 
-/// Name of the picture.
+/// File name of the plot.
 pub(super) const NAME: &str = "sweep.png";
 
-/// Bins along the picture.
+/// Time bins of the plot.
 const TIMES: usize = 240;
 
-/// Draws the brightest burst that was found.
+/// Draws the brightest burst found.
 pub(super) fn draw(path: &Path, recording: &Path, found: &Found, verdict: &Verdict) -> Result<()> {
     let bursts = verdict.bursts.iter().filter_map(|burst| burst.found);
     let Some(burst) = bursts.max_by(|a, b| a.snr.total_cmp(&b.snr)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What was put into the observation, and whether it was found.
+//! Comparison of the search's candidates with the signals injected into the observation.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::strain::Merger;
 use super::voltages::Chapter;
 use crate::search::Found;
 
-/// A truth file, as far as the demo needs it.
+/// Fields of a truth file that the demo needs.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Truth {
     pub(super) duration_s: f64,
@@ -27,7 +27,7 @@ pub(super) struct Truth {
     pub(super) impulses: Vec<Signal>,
 }
 
-/// A burst, a pulsar, or an impulse of interference.
+/// Burst, pulsar, or interference impulse.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 pub(super) struct Signal {
     pub(super) dm: f64,
@@ -38,13 +38,13 @@ pub(super) struct Signal {
     pub(super) scatter_s: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) period_s: Option<f64>,
-    /// Where in the band its time is that of its centre; by default at the highest channel.
+    /// Frequency at which `time_s` is the centre of the pulse; by default that of the highest channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reference_mhz: Option<f64>,
 }
 
 impl Truth {
-    /// Reads a truth file, and enters the recording's final name in it.
+    /// Reads a truth file, and replaces the recording's temporary name by its final one.
     pub(super) fn read(path: &Path, recording: &Path) -> Result<Self> {
         let failed = |error: serde_json::Error| {
             Error::format(path, "JSON", error.column() as u64, error.to_string())
@@ -57,7 +57,7 @@ impl Truth {
     }
 }
 
-/// One number of an injected burst beside that of the candidate, if there is one.
+/// Injected burst and its candidate, if one was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Match {
     pub(super) dm: f64,
@@ -68,10 +68,10 @@ pub(super) struct Match {
     pub(super) found: Option<Discovery>,
 }
 
-/// A candidate, by its place in the list.
+/// Candidate with its index in the list.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(super) struct Discovery {
-    /// Counted from 0.
+    /// Index from 0.
     pub(super) index: usize,
     pub(super) dm: f64,
     pub(super) time_s: f64,
@@ -87,7 +87,7 @@ impl Discovery {
 }
 
 impl Signal {
-    /// The same with its time at the highest channel, as a search has it.
+    /// Returns the signal with its time at the highest channel, as a search reports it.
     pub(super) fn at_highest_channel(self, found: &Found) -> Self {
         let highest_hz = found.header.band.highest_hz();
         let late_s = self.reference_mhz.map_or(0.0, |mhz| {
@@ -97,7 +97,7 @@ impl Signal {
     }
 }
 
-/// The best candidate that is a signal.
+/// Returns the best candidate that matches the signal.
 pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
     let rule = Rule::new(found);
     let mut candidates = found.report.candidates.iter().enumerate();
@@ -105,21 +105,21 @@ pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
     first.map(|(index, candidate)| Discovery::new(index, candidate))
 }
 
-/// The comparison.
+/// Result of the comparison.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Verdict {
-    /// The bursts, in order of time.
+    /// Bursts, in order of time.
     pub(super) bursts: Vec<Match>,
-    /// Pulses of the pulsar within the recording, and those found.
+    /// Number of the pulsar's pulses in the recording, and number of those found.
     pub(super) pulses: usize,
     pub(super) pulses_found: usize,
-    /// Channels with a tone, and those left out by the automatic mask.
+    /// Number of channels with a tone, and number of those masked automatically.
     pub(super) tones: usize,
     pub(super) tones_masked: usize,
-    /// Impulses without dispersion, and those that are candidates.
+    /// Number of undispersed impulses, and number of those among the candidates.
     pub(super) impulses: usize,
     pub(super) impulses_found: usize,
-    /// Candidates that belong to nothing that was put in.
+    /// Number of candidates that match no injected signal.
     pub(super) unexplained: usize,
 }
 
@@ -130,7 +130,7 @@ impl Verdict {
         let mut explained = vec![false; candidates.len()];
         let mut claim = |signal: &Signal| {
             let index = candidates.iter().position(|candidate| rule.matches(signal, candidate));
-            // A burst may leave several candidates; all are explained by it.
+            // A burst may produce several candidates; it explains all of them.
             for (known, candidate) in explained.iter_mut().zip(candidates) {
                 *known |= rule.matches(signal, candidate);
             }
@@ -171,7 +171,7 @@ impl Verdict {
         self.missed() == 0
     }
 
-    /// The lines that end the demo.
+    /// Formats the lines printed at the end of the demo.
     pub(super) fn text(
         &self,
         (chapter, fringes, merger): (&Chapter, &Fringes, &Merger),
@@ -209,7 +209,7 @@ impl Verdict {
     }
 }
 
-/// The pulses of a pulsar within a recording.
+/// Returns the pulses of a pulsar within a recording.
 fn pulses(pulsar: &Signal, duration_s: f64) -> Vec<Signal> {
     let Some(period_s) = pulsar.period_s.filter(|period| *period > 0.0) else { return Vec::new() };
     let first = (-pulsar.time_s / period_s).ceil() as i64;
@@ -218,9 +218,9 @@ fn pulses(pulsar: &Signal, duration_s: f64) -> Vec<Signal> {
     (first..=last).map(pulse).collect()
 }
 
-/// When a candidate is a signal: close in time, and in DM as far as the pulse would smear.
+/// Criterion for a candidate that matches a signal: close in time, and in DM within the smearing of the pulse.
 struct Rule {
-    /// Delay across the band of one unit of DM.
+    /// Delay across the band per unit DM.
     sweep_s: f64,
 }
 

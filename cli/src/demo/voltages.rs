@@ -1,4 +1,4 @@
-//! The demo's second recording: a pulse in voltages, found without and with coherent dedispersion.
+//! The demo's second recording: a pulse in voltages, searched without and with coherent dedispersion.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::progress::multiple;
 use crate::search::{self, Found};
 use crate::{interrupt, simulate};
 
-/// Name of the recording in the folder.
+/// File name of the recording in the folder.
 pub(super) const RECORDING: &str = "voltages.raw";
 
-/// What is simulated: 3 s of 4 MHz at 430 MHz in four recorded channels, and one narrow pulse.
+/// Options of the simulation: 3 s of 4 MHz at 430 MHz in four recorded channels, and one narrow pulse.
 pub(super) const SIMULATION: &[&str] = &[
     "--freq 430 --bandwidth 4 --coarse-channels 4 --duration 3 --seed 1974",
     "--pulse dm=200,time=1.25,width=0.0002,snr=30",
 ];
 
-/// Options of both searches, without and with coherent dedispersion: in bins of 32 us, a sixth of the pulse.
-/// Channels are aligned to whole bins, so that bins of 128 us would cost a tenth of the pulse's S/N.
+/// Options of both searches, without and with coherent dedispersion: in bins of 32 us, a sixth of the pulse. Delays
+/// are rounded to whole bins, so that bins of 128 us would cost a tenth of the pulse's S/N.
 pub(super) const SEARCHES: [(&str, &str); 2] = [
     ("powers", "--channels 16 --integrate 2 --dm-max 400 --dm-step 0.5 --max-plots 1"),
     (
@@ -37,19 +37,19 @@ pub(super) const SEARCHES: [(&str, &str); 2] = [
     ),
 ];
 
-/// What was put into the voltages, and what was found.
+/// Injected pulse and the results of both searches.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Chapter {
     pub(super) put_in: Signal,
-    /// In powers of channels as they are.
+    /// Candidate in the channels' powers without coherent dedispersion.
     pub(super) found_in_powers: Option<Discovery>,
-    /// With the dispersion within channels removed before.
+    /// Candidate after coherent dedispersion within channels.
     pub(super) found: Option<Discovery>,
     #[serde(skip)]
     pub(super) header: FilterbankHeader,
     #[serde(skip)]
     pub(super) realtime_factor: f64,
-    /// Pictures of both, where there is one.
+    /// Plots of both candidates, where they exist.
     #[serde(skip)]
     pub(super) pictures: [Option<String>; 2],
 }
@@ -90,7 +90,7 @@ impl Chapter {
 }
 
 impl Chapter {
-    /// The chapter of the page.
+    /// Writes the chapter of the page.
     pub(super) fn html(&self, html: &mut String) {
         self.story(html);
         self.table(html);
@@ -159,7 +159,7 @@ impl Chapter {
     }
 }
 
-/// The picture of a candidate, when it was drawn.
+/// Returns the plot of a candidate, if it was drawn.
 fn picture(folder: &str, found: &Found, discovery: Option<Discovery>) -> Option<String> {
     let index = discovery?.index;
     let drawn = index < found.drawn;

@@ -1,4 +1,4 @@
-//! GPUs of NVIDIA's: what each is, how fast it copies, and what it lacks to be used.
+//! NVIDIA GPUs: properties, copy rates, and missing libraries.
 
 use std::fmt::Write as _;
 
@@ -7,30 +7,30 @@ use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{self, Status};
 
-/// The libraries that GPUs need.
+/// Libraries that GPUs need.
 #[derive(Serialize)]
 pub(super) struct Libraries {
-    /// The version of CUDA that the driver knows.
+    /// CUDA version of the driver.
     driver: Option<String>,
     nvrtc: Option<String>,
     cufft: Option<String>,
-    /// What is missing, and what to install; empty where all is there.
+    /// Missing libraries, and what to install; empty if none is missing.
     missing: Vec<String>,
 }
 
-/// What only GPUs have.
+/// Properties of a GPU.
 #[derive(Serialize)]
 pub(super) struct Gpu {
     capability: String,
-    /// What its kernels are compiled for.
+    /// Architecture that its kernels are compiled for.
     architecture: String,
-    /// What its user should know.
+    /// Notes for the user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     multiprocessors: usize,
     memory_bytes: usize,
     memory_free_bytes: usize,
-    /// Bytes a second, read and written, of its own memory; when measured.
+    /// Bytes per second read and written in device memory, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     copy_bytes_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub(super) struct Gpu {
 }
 
 impl Libraries {
-    /// What this machine has.
+    /// Finds the libraries of this machine.
     pub(super) fn find() -> Self {
         let Status { driver, nvrtc, cufft, .. } = cuda::status();
         let missing = [driver.as_ref().err(), nvrtc.as_ref().err(), cufft.as_ref().err()];
@@ -55,10 +55,10 @@ impl Libraries {
         }
     }
 
-    /// One line: the versions, or what is missing.
+    /// Formats one line: the versions, or the missing libraries.
     pub(super) fn text(&self) -> String {
         if self.driver.is_none() {
-            // Without a GPU nothing else is worth installing.
+            // Without a GPU the other libraries are useless.
             return format!("not used: {}", self.missing[0]);
         }
         let part = |name: &str, version: &Option<String>| {
@@ -72,7 +72,7 @@ impl Libraries {
 }
 
 impl Gpu {
-    /// Of a backend that is a GPU; its rates if it can be measured and that is wanted.
+    /// Returns the properties of a backend's GPU; measures its rates if requested and possible.
     pub(super) fn of(backend: &Backend, measure: bool) -> Result<Option<Self>> {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let can_measure = measure && cuda::nvrtc().is_ok();
@@ -106,7 +106,7 @@ impl Gpu {
     }
 }
 
-/// A line a GPU, under a heading; nothing without one.
+/// Formats one line per GPU under a heading; empty without GPUs.
 pub(super) fn table(gpus: &[(&String, &Gpu)]) -> String {
     let Some((_, first)) = gpus.first() else { return String::new() };
     let measured = first.copy_bytes_per_s.is_some();

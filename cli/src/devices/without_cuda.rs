@@ -1,17 +1,17 @@
-//! What is told of GPUs by a program that was built without them.
+//! Replacement for GPU reports in a program built without CUDA.
 
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::backend::Backend;
 
-/// The libraries that GPUs need.
+/// Libraries that GPUs need.
 #[derive(Serialize)]
 pub(super) struct Libraries {
-    /// What is missing.
+    /// Missing feature.
     missing: [&'static str; 1],
 }
 
-/// What only GPUs have: there are none.
+/// Properties of a GPU: uninhabited, since there are none.
 #[derive(Serialize)]
 pub(super) enum Gpu {}
 

@@ -1,4 +1,4 @@
-//! What a header says, as a document and as a table.
+//! Header of a recording, as a document and as a table.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay
 use crate::plots::{duration, short};
 use crate::selection::{self, BeamDocument};
 
-/// A header, with the names of its JSON document.
+/// Header with the keys of its JSON document.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Header {
     file: String,
@@ -19,7 +19,7 @@ pub(super) struct Header {
     telescope: String,
     ra_deg: Option<f64>,
     dec_deg: Option<f64>,
-    /// The receiver's beam; none where it is unknown, or the only one.
+    /// Beam of the receiver; `None` if it is unknown or the only one.
     beam: Option<BeamDocument>,
     tstart_mjd: f64,
     tsamp_s: f64,
@@ -32,7 +32,7 @@ pub(super) struct Header {
     highest_mhz: f64,
     bits: usize,
     polarizations: usize,
-    /// Delay across the band of DM 100, in seconds.
+    /// Delay across the band at DM 100, in seconds.
     delay_dm100_s: f64,
 }
 
@@ -43,7 +43,7 @@ impl Header {
             file: selection::shown(&header.path),
             format: header.format,
             source: header.source_name.clone(),
-            // SIGPROC's number 0, which writers put for want of better.
+            // Name of SIGPROC's telescope number 0, which writers use for unknown telescopes.
             telescope: if header.telescope == "Fake" {
                 String::new()
             } else {
@@ -125,13 +125,13 @@ pub(super) fn or_unknown(name: &str) -> String {
     if name.is_empty() { "not known".to_owned() } else { name.to_owned() }
 }
 
-/// A place on the sky.
+/// Formats a position on the sky.
 pub(super) fn position(ra_deg: Option<f64>, dec_deg: Option<f64>) -> String {
     let (Some(ra), Some(dec)) = (ra_deg, dec_deg) else { return "not known".to_owned() };
     format!("RA {}  Dec {} (J2000)", sexagesimal(ra / 15.0, 2), signed_sexagesimal(dec, 1))
 }
 
-/// A sampling time with all its digits.
+/// Formats a sampling time with all its digits.
 pub(super) fn duration_exactly(seconds: f64) -> String {
     match seconds {
         s if s >= 1e-3 => format!("{} ms", short(s * 1e3, 9)),
@@ -153,11 +153,11 @@ fn signed_sexagesimal(value: f64, decimals: usize) -> String {
     format!("{sign}{}", sexagesimal(value.abs(), decimals))
 }
 
-/// Date and time of a Modified Julian Date, to the second.
+/// Formats a Modified Julian Date as date and time, to the second.
 pub(crate) fn calendar(mjd: f64) -> String {
     let second = (mjd * SECONDS_PER_DAY).floor() as i64;
     let (day, second) = (second.div_euclid(86_400), second.rem_euclid(86_400));
-    // Days since 0000-03-01, in eras of 400 years, so that leap days end each cycle.
+    // Days since 0000-03-01 in eras of 400 years: leap days then end each cycle.
     let days = day + 678_881;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

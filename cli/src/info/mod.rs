@@ -1,4 +1,4 @@
-//! `sidereal info`: header and statistics of a recording.
+//! `sidereal info`: prints header and statistics of a recording.
 
 mod header;
 mod series;
@@ -28,46 +28,49 @@ use header::Header;
 use series::Facts;
 use statistics::Statistics;
 
-/// Shows a recording's header, statistics and bandpass.
+/// Show a recording's header, statistics and bandpass.
 ///
-/// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), and voltages
-/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), visibilities (UVH5), gravitational-wave strain (HDF5, GWF) and
-/// filter banks of `spiir bank`, told apart by their content; and by name
-/// PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks (.mask). Several files are shown
-/// one by one; `-` is a SIGPROC filterbank on standard input.
+/// Recognizes by content: SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), voltages
+/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), visibilities (UVH5), gravitational-wave strain (HDF5, GWF) and filter banks
+/// of `spiir bank`. Recognizes by name: PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks
+/// (.mask). Several files are shown one by one; `-` is a SIGPROC filterbank on standard input.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  sidereal info observation.fil")]
 pub(crate) struct Arguments {
-    /// The files.
+    /// Files to show.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Use one polarization (IF) only, counted from 0; by default the total intensity.
+    /// Use only one polarization (IF), counted from 0; by default the total intensity.
     #[arg(long, value_name = "N")]
     pol: Option<usize>,
-    /// Use every sample for the statistics; by default some 64 million, spread over the recording.
+    /// Use every sample for the statistics.
+    ///
+    /// By default about 64 million samples, spread over the recording.
     #[arg(long)]
     all: bool,
-    /// Show the header only.
+    /// Show only the header.
     #[arg(long, conflicts_with = "all")]
     header: bool,
-    /// Show a recording with gaps: in voltages, those above the greater of a minute and ten times the data
-    /// before them are an error without this; in PSRFITS all.
+    /// Show a recording with gaps.
+    ///
+    /// Without this option, gaps in voltages longer than both one minute and ten times the data before them are an
+    /// error, and in PSRFITS all gaps.
     #[arg(long)]
     allow_gaps: bool,
-    /// Show this channel of a frame file (GWF) or of gwpy's HDF5, where there are several.
+    /// Channel of a frame file (GWF) or of gwpy's HDF5 with several channels.
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
     #[command(flatten)]
     lacking: Lacking,
 }
 
-/// A file's document, and whether the file is whole.
+/// Document of a file, and whether the file is complete.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Examined {
     #[serde(flatten)]
     document: Document,
     complete: bool,
-    /// What a file that is cut short lacks.
+    /// Missing part of a truncated file.
     reason: Option<String>,
     warnings: Vec<String>,
 }
@@ -90,7 +93,7 @@ impl Examined {
     }
 }
 
-/// What is known of one file.
+/// Contents of one file's document.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Document {
@@ -191,7 +194,7 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
     Ok(Examined::new(document, source.warnings(), source.cut()))
 }
 
-/// A recording of strain, or a filter bank, if it is one.
+/// Reads a strain recording or a filter bank, if the file is one.
 fn strain_or_bank(input: &Path, arguments: &Arguments) -> Result<Option<Examined>> {
     if bank_h5::is_bank(input) {
         let (bank, detector) = sidereal::pipeline::cbc::read_bank(input)?;

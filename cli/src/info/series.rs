@@ -1,4 +1,4 @@
-//! `info` of what is no filterbank: time series, arrays and rfifind masks.
+//! `info` of time series, arrays and rfifind masks.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use sidereal::{Error, Result};
 use super::header::calendar;
 use crate::plots::{duration, short};
 
-/// A document of names and values, in the order in which they are shown.
+/// Document of names and values, in display order.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Facts {
     file: String,
@@ -26,15 +26,15 @@ pub(super) struct Facts {
     cut: Option<String>,
 }
 
-/// What a file holds, when its name says that it is no filterbank.
+/// Reads a file whose name identifies it as one of these formats.
 pub(super) fn examine(path: &Path) -> Option<Result<Facts>> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     if extension == "dat" && !path.with_extension("inf").exists() && is_voltages(path).ok()? {
-        // Recorders of voltages call their files so too.
+        // Voltage recorders use this extension as well.
         return None;
     }
     if extension == "dat" && path.exists() && !path.with_extension("inf").exists() {
-        // Opening a recording yields these warnings.
+        // The caller issues these warnings when it opens the recording.
         return None;
     }
     Some(match extension.as_str() {
@@ -52,7 +52,7 @@ impl Facts {
         Self { file, format, values: serde_json::Map::new(), lines: Vec::new(), cut: None }
     }
 
-    /// Says what a file that is cut short lacks.
+    /// Returns the missing part of a truncated file.
     pub(super) fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
@@ -65,7 +65,7 @@ impl Facts {
         self.lines.push((name, words));
     }
 
-    /// Source, start, sampling, DM, and the statistics of a series.
+    /// Adds source, start, sampling time, DM, and the statistics of a series.
     fn series(&mut self, about: &Series<'_>, values: &[f32]) {
         let Series { source, telescope, tstart_mjd, tsamp_s, dm } = *about;
         self.value("source", source);
@@ -110,7 +110,7 @@ impl Facts {
     }
 }
 
-/// What both formats of series say of themselves.
+/// Header fields that both series formats have.
 struct Series<'a> {
     source: &'a str,
     telescope: &'a str,

@@ -14,16 +14,16 @@ use crate::interrupt;
 use crate::plots::short;
 use crate::progress::Progress;
 
-/// Samples used, at most, unless all are wanted.
+/// Largest number of samples used by default.
 const ENOUGH_SAMPLES: u64 = 1 << 26;
-/// Places at which a long recording is sampled.
+/// Number of positions at which a long recording is sampled.
 const PLACES: u64 = 64;
-/// Bytes read at once, at most.
+/// Largest number of bytes read at once.
 const GULP_BYTES: usize = 4 << 20;
 /// Rows of the bandpass table.
 const TABLE_ROWS: usize = 16;
 
-/// Statistics, with the names of their JSON document.
+/// Statistics with the keys of their JSON document.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statistics {
     statistics: Summary,
@@ -42,7 +42,7 @@ struct Summary {
     not_finite: u64,
 }
 
-/// One entry a channel, in recorded order.
+/// Bandpass with one entry per channel, in recorded order.
 #[derive(Serialize, JsonSchema)]
 struct Bandpass {
     frequency_mhz: Vec<f64>,
@@ -94,7 +94,7 @@ impl Moments {
 }
 
 impl Statistics {
-    /// Reads a source from its first sample.
+    /// Measures a source from its first sample.
     pub(super) fn measure(
         source: &mut dyn FilterbankSource,
         all: bool,
@@ -115,7 +115,7 @@ impl Statistics {
     }
 }
 
-/// How many places are read, spectra at each, and spectra from one to the next.
+/// Returns the number of positions, the spectra at each, and the spectra between their starts.
 fn schedule(header: &FilterbankHeader, all: bool) -> (u64, u64, u64) {
     let enough = (ENOUGH_SAMPLES / header.channels() as u64).max(PLACES);
     match header.times {
@@ -151,7 +151,7 @@ impl Reader {
         }
     }
 
-    /// Takes `times` spectra into account, or what is left of the data.
+    /// Adds `times` spectra, or the rest of the data; returns their number.
     fn read(&mut self, source: &mut dyn FilterbankSource, times: u64) -> Result<u64> {
         let encoding = source.header().encoding;
         let mut done = 0;
@@ -229,7 +229,7 @@ impl Statistics {
         text
     }
 
-    /// Means of up to 16 groups of channels, the highest frequency first, with bars.
+    /// Formats the means of up to 16 groups of channels with bars, highest frequency first.
     fn bandpass_table(&self, text: &mut String) {
         let bandpass = &self.bandpass;
         let mut order: Vec<usize> = (0..bandpass.mean.len()).collect();
@@ -253,7 +253,7 @@ impl Statistics {
     }
 }
 
-/// Numbers, runs of them as `A:B`, at most a dozen.
+/// Formats numbers, with ranges as `A:B`, at most a dozen.
 fn list(numbers: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for number in numbers {

@@ -1,4 +1,4 @@
-//! `info` of gravitational-wave strain: what a recording says of itself, and how much of it is good.
+//! `info` of gravitational-wave strain: header, and amount of valid data.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,22 +13,22 @@ use sidereal::{Error, Result};
 use super::header::or_unknown;
 use crate::plots::{duration, short};
 
-/// Gaps that the table lists, at most.
+/// Most gaps listed in the table.
 const LISTED: usize = 8;
 
-/// A recording, with the names of its JSON document.
+/// Recording with the keys of its JSON document.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
     format: &'static str,
-    /// The channel that was read; absent where several are possible and none was named.
+    /// Series of the channel that was read; absent if there are several candidates and none was named.
     #[serde(flatten)]
     series: Option<Series>,
     #[serde(flatten)]
     frames: Option<Frames>,
 }
 
-/// A series of strain.
+/// Strain series.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Series {
     detector: String,
@@ -37,38 +37,38 @@ struct Series {
     rate_hz: u32,
     samples: u64,
     valid_samples: u64,
-    /// Stretches that may not be used, in GPS seconds.
+    /// Intervals that may not be used, in GPS seconds.
     gaps_gps: Vec<[f64; 2]>,
     rms: f64,
 }
 
-/// What a frame file holds.
+/// Contents of a frame file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Frames {
-    /// The version of the format.
+    /// Version of the format.
     version: u8,
     frames: usize,
     channels: Vec<Channel>,
 }
 
-/// A channel of a frame file.
+/// Channel of a frame file.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Channel {
     name: String,
     start_gps: f64,
     rate_hz: f64,
     samples: u64,
-    /// Type of its samples, as NumPy has it.
+    /// Type of its samples in NumPy's notation.
     dtype: &'static str,
     unit: String,
 }
 
 impl Document {
-    /// Reads a recording, of several channels the one named; returns its warnings, and what it lacks where it is cut
-    /// short, as well.
+    /// Reads a recording, or the named one of several channels; also returns its warnings and the missing part if it
+    /// is truncated.
     ///
     /// # Errors
-    /// What reading finds.
+    /// Those of reading.
     pub(super) fn read(
         path: &Path,
         channel: Option<&str>,
@@ -80,7 +80,7 @@ impl Document {
         };
         let options = OpenOptions { channel: channel.map(str::to_owned), ..OpenOptions::default() };
         let mut source = match open(path, &options) {
-            // A frame file of many channels is shown by the list of them.
+            // A frame file of many channels is shown as a list of channels.
             Err(Error::Parameter { name: "--channel", .. }) if frames.is_some() => {
                 let document = Self { file, format: "GWF", series: None, frames };
                 return Ok((document, Vec::new(), cut));

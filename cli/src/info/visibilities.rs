@@ -1,4 +1,4 @@
-//! `info` of visibilities: what a UVH5 file says of itself.
+//! `info` of visibilities: header of a UVH5 file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::header::{or_unknown, position};
 use super::voltages::utc;
 use crate::plots::{duration, frequency, short};
 
-/// Antennas whose names the table has, at most.
+/// Most antennas named in the table.
 const NAMED: usize = 16;
 
-/// A file of visibilities, with the names of its JSON document.
+/// Visibility file with the keys of its JSON document.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
@@ -30,22 +30,22 @@ pub(super) struct Document {
     antennas: Vec<String>,
     antennas_used: u64,
     source: Option<Source>,
-    /// Middle of the first and of the last integration.
+    /// Centre of the first and of the last integration.
     first_mjd: f64,
     first_utc: String,
     last_mjd: f64,
     integrations: u64,
     integration_s: f64,
-    /// Lengths of the shortest and of the longest integration.
+    /// Durations of the shortest and of the longest integration.
     integration_range_s: [f64; 2],
     averaged_by_baseline: bool,
-    /// True if every baseline has every integration.
+    /// Whether every baseline has every integration.
     rectangular: bool,
     rows: u64,
     duration_s: f64,
     baselines: u64,
     channels: usize,
-    /// Of the first and the last channel.
+    /// Centre of the first and the last channel.
     frequency_mhz: [f64; 2],
     channel_width_mhz: f64,
     polarizations: Vec<String>,
@@ -61,7 +61,7 @@ struct Source {
 }
 
 impl Document {
-    /// Reads what a file says.
+    /// Reads a file's header.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let summary = uvh5::summary(path)?;
         let mhz = |hertz: Option<&f64>| hertz.copied().unwrap_or(0.0) / HZ_PER_MHZ;
@@ -171,7 +171,7 @@ impl Document {
     }
 }
 
-/// The letters of one of AIPS's numbers.
+/// Returns the name of an AIPS polarization number.
 fn polarization(number: i64) -> String {
     const STOKES: [&str; 4] = ["I", "Q", "U", "V"];
     const PAIRS: [&str; 8] = ["RR", "LL", "RL", "LR", "XX", "YY", "XY", "YX"];

@@ -1,4 +1,4 @@
-//! `info` of recorded voltages: what the header says, and how strong the samples are.
+//! `info` of recorded voltages: header, and statistics of the samples.
 
 mod statistics;
 
@@ -15,10 +15,10 @@ use crate::common::Common;
 use crate::plots::{duration, frequency, plural, short};
 use statistics::Statistics;
 
-/// Gaps that are listed, at most.
+/// Most gaps listed.
 const LISTED: usize = 1000;
 
-/// A recording, with the names of its JSON document.
+/// Recording with the keys of its JSON document.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
@@ -42,7 +42,7 @@ pub(super) struct Document {
     bandwidth_mhz: f64,
     channel_width_mhz: f64,
     sideband: &'static str,
-    /// Of each recorded channel, as recorded.
+    /// Centre frequency of each recorded channel, in recorded order.
     frequency_mhz: Option<Vec<f64>>,
     filter: Option<Filter>,
     missing: Missing,
@@ -50,7 +50,7 @@ pub(super) struct Document {
     statistics: Option<Statistics>,
 }
 
-/// The filter bank that made the recorded channels.
+/// Filter bank that made the recorded channels.
 #[derive(Serialize, JsonSchema)]
 struct Filter {
     channels: usize,
@@ -59,15 +59,15 @@ struct Filter {
     oversampling: [usize; 2],
 }
 
-/// Samples that were not recorded, or are not valid.
+/// Samples that were not recorded or are not valid.
 #[derive(Serialize, JsonSchema)]
 struct Missing {
     gaps: usize,
-    /// Of all samples of all streams.
+    /// Fraction of all samples of all streams.
     fraction: f64,
-    /// Of the recording, in which one stream at least has none.
+    /// Total time in which at least one stream has no samples.
     total_s: f64,
-    /// The first of them.
+    /// First gaps.
     first: Vec<Gap>,
 }
 
@@ -75,12 +75,12 @@ struct Missing {
 struct Gap {
     start_s: f64,
     length_s: f64,
-    /// The first and the last stream concerned; streams are antenna, recorded channel, polarization.
+    /// First and last stream affected; streams are ordered by antenna, recorded channel, polarization.
     streams: [usize; 2],
 }
 
 impl Document {
-    /// Reads the header, and statistics too where wanted: of all samples or of some.
+    /// Reads the header, and if `wanted` the statistics: of all samples (`true`) or of some.
     pub(super) fn new(
         source: &mut dyn VoltageSource,
         wanted: Option<bool>,
@@ -218,7 +218,7 @@ impl Missing {
     }
 }
 
-/// Samples that lie in one flag at least; flags come by rising start.
+/// Returns the number of samples covered by at least one flag; `flags` are sorted by start.
 fn union(flags: &[Flag]) -> u64 {
     let (mut total, mut end) = (0, 0);
     for flag in flags {
@@ -229,7 +229,7 @@ fn union(flags: &[Flag]) -> u64 {
     total
 }
 
-/// The outer edges of all recorded channels.
+/// Returns the outer edges of all recorded channels.
 fn edges_hz(header: &VoltageHeader) -> (f64, f64) {
     let half = 0.5 * header.channel_width_hz();
     let centres = header.centres_hz.iter().copied();
@@ -242,7 +242,7 @@ fn bandwidth_hz(header: &VoltageHeader, known: bool) -> f64 {
     if known { high - low } else { header.channel_width_hz() * header.coarse_channels() as f64 }
 }
 
-/// Date and time to the nanosecond, without zeros at the end.
+/// Formats date and time to the nanosecond without trailing zeros.
 pub(super) fn utc(start: &Epoch) -> String {
     let date = calendar(start.day as f64);
     let date = date.split(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! All that a run's result depends on.
+//! Identity of a run: everything that its result depends on.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use sidereal::{Error, Result};
 
 use crate::selection::Recording;
 
-/// The settings of a run, in the order in which differences are told.
+/// Settings of a run, in the order in which differences are reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     settings: Vec<(String, String)>,
 }
 
 impl Identity {
-    /// Identifies a run of a verb on a backend by its settings, each with its name, and by the `files` that it reads.
+    /// Identifies a run of a verb on a backend by its named settings and by its input `files`.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file can't be looked at.
+    /// [`Error::Io`] when a file cannot be examined.
     pub(crate) fn new(
         verb: &str,
         files: &[PathBuf],
@@ -34,7 +34,7 @@ impl Identity {
         for path in files {
             identity.add(&format!("input {}", path.display()), stamp(path)?);
         }
-        // The number of threads does not matter.
+        // Results do not depend on the number of threads.
         let device = if backend.is_gpu() { backend.name() } else { "cpu".to_owned() };
         identity.add("device", device);
         let level = match backend.host() {
@@ -45,7 +45,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The same of a filterbank's recording, and of what is done to it.
+    /// Adds a filterbank recording and its processing options.
     pub(crate) fn with(mut self, recording: &Recording, options: &SearchOptions) -> Self {
         self.add("recording", recording.told());
         self.add_all(&[
@@ -72,7 +72,7 @@ impl Identity {
         self.settings.push((name.to_owned(), value));
     }
 
-    /// Fails unless the run that left a folder at `place` had the same settings, with the first that differs.
+    /// Fails, naming the first difference, unless the run that left a folder at `place` had the same settings.
     pub(super) fn check(&self, left: &Self, place: &Path) -> Result<()> {
         let refuse = |why: String| {
             let rule = format!("{why}; --resume continues a run only as it was begun");
@@ -96,7 +96,7 @@ impl Identity {
     }
 }
 
-/// The first fields of two structures that differ, or all of what is none.
+/// Returns the first fields in which two debug texts of structures differ, or the whole texts of other values.
 fn differing<'a>(then: &'a str, now: &'a str) -> (&'a str, &'a str) {
     let mut both = then.char_indices().zip(now.chars());
     let same = both.find(|((_, a), b)| a != b).map_or(then.len().min(now.len()), |((at, _), _)| at);
@@ -109,7 +109,7 @@ fn differing<'a>(then: &'a str, now: &'a str) -> (&'a str, &'a str) {
     (field(then), field(now))
 }
 
-/// Fails for files that can't be read again from where an interrupted run ended.
+/// Fails for files that cannot be read again from the position where an interrupted run ended.
 ///
 /// # Errors
 /// [`Error::Parameter`] naming the file.
@@ -127,18 +127,19 @@ pub(super) fn check_can_resume(files: &[PathBuf]) -> Result<()> {
     Err(Error::parameter("--resume", shown, rule))
 }
 
-/// Whether all files of a recording can be read again.
+/// Returns whether all files of a recording can be read again.
 pub(crate) fn can_be_read_again(recording: &Recording) -> bool {
     recording.files().iter().all(|path| is_regular(path))
 }
 
-/// Whether a file can be read again; the name of a series of files, which is none itself, can.
+/// Returns whether a file can be read again; true for the name of a file series, which is not a file itself.
 fn is_regular(path: &Path) -> bool {
     let is_file = || std::fs::metadata(path).map_or(true, |found| found.is_file());
     path.as_os_str() != "-" && is_file()
 }
 
-/// Size and time of change of a file; nothing of the name of a series of files, which is none itself.
+/// Returns size and modification time of a file, or a fixed text for the name of a file series, which is not a file
+/// itself.
 fn stamp(path: &Path) -> Result<String> {
     let Ok(found) = std::fs::metadata(path) else { return Ok("a series of files".to_owned()) };
     let changed = found.modified().map_err(|error| Error::io(path, error))?;

@@ -1,8 +1,8 @@
-//! Files that an interrupted run leaves in its folder so that `--resume` continues it: a journal of final results, and a
-//! checkpoint with all that the run depends on.
+//! Files in the folder of an interrupted run from which `--resume` continues: a journal of final results, and a
+//! checkpoint with the run's identity and state.
 //!
-//! The checkpoint is a line of JSON, which says what run it is of and how much of the journal belongs to it, the state
-//! behind it and a checksum. It is replaced as a whole.
+//! The checkpoint consists of a line of JSON with the run's identity and the length of its journal, then the state,
+//! then a checksum. It is replaced atomically.
 //!
 //! Invariant: a run is continued only with the input, the options, the version and the device that began it.
 
@@ -24,21 +24,23 @@ use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::note;
 pub(crate) use identity::{Identity, can_be_read_again};
 
-/// Whether an interrupted run is continued.
+/// Option to continue an interrupted run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Resume {
-    /// Continue an interrupted or killed run from its last checkpoint: same input, options, version and device. The result
-    /// is that of a run that was never interrupted. Begins anew where there is nothing to continue.
+    /// Continue an interrupted or killed run from its last checkpoint.
+    ///
+    /// Input, options, version and device must be the same. The result is that of an uninterrupted run. Starts from
+    /// the beginning if there is nothing to continue.
     #[arg(long, conflicts_with = "overwrite", help_heading = "Output")]
     resume: bool,
 }
 
 impl Resume {
-    /// Begins where a run writes, or continues what an interrupted one `left` there; true in the second case. `inputs` are
-    /// read again then.
+    /// Begins a run's output, or continues that of an interrupted run; true in the second case. `inputs` are then
+    /// read again.
     ///
     /// # Errors
-    /// Those of both; [`Error::Parameter`] for a file that can't be read again.
+    /// Those of both; [`Error::Parameter`] for a file that cannot be read again.
     pub(crate) fn begin<T>(
         &self,
         inputs: &[PathBuf],
@@ -59,20 +61,20 @@ impl Resume {
     }
 }
 
-/// Says from where a run is continued.
+/// Reports the position from which a run continues.
 pub(crate) fn tell(rows: u64, common: &Common) {
     if !common.quiet {
         note!("continues an interrupted run of which {rows} spectra were done.");
     }
 }
 
-/// The checkpoint's name while it is written.
+/// Name of the checkpoint while it is written.
 const PART: &str = "checkpoint.part";
 
 /// Time between checkpoints.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// A checkpoint's first line.
+/// First line of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     run: Identity,
@@ -80,28 +82,28 @@ struct Head {
     journal: u64,
 }
 
-/// The journal and the checkpoint of a run that works.
+/// Journal and checkpoint of a running run.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     folder: PathBuf,
     head: Head,
     journal: Option<File>,
-    /// When the last checkpoint was written.
+    /// Time of the last checkpoint.
     written: Option<Instant>,
 }
 
-/// A checkpoint that an interrupted run left.
+/// Checkpoint of an interrupted run.
 #[derive(Debug)]
 pub(crate) struct Left {
     path: PathBuf,
-    /// The byte at which the state begins.
+    /// Byte offset of the state.
     origin: usize,
     bytes: Vec<u8>,
 }
 
 impl Left {
-    /// Reads that of a folder, and checks that it is whole and of a run that had the same settings; `None` where there is
-    /// none. `place` is what the user calls the folder.
+    /// Reads the checkpoint of a folder, and checks its checksum and its run's settings; `None` if there is none.
+    /// `place` is the user's name for the folder.
     fn read(folder: &Path, run: &Identity, place: &Path) -> Result<Option<(Head, Self)>> {
         let path = folder.join(CHECKPOINT);
         let mut bytes = match fs::read(&path) {
@@ -119,27 +121,27 @@ impl Left {
         Ok(Some((head, Self { path, origin, bytes })))
     }
 
-    /// The state.
+    /// Returns the state's bytes.
     pub(crate) fn state(&self) -> &[u8] {
         &self.bytes[self.origin..]
     }
 
-    /// The state as stages save it.
+    /// Returns the state in the format that pipeline stages save.
     ///
     /// # Errors
-    /// [`Error::Format`] when it is none.
+    /// [`Error::Format`] when it is not in that format.
     pub(crate) fn saved(&self) -> Result<Saved<'_>> {
         Saved::new(&self.path, self.origin as u64, self.state())
     }
 }
 
 impl Keeper {
-    /// A keeper that writes into `folder`; nothing is written yet.
+    /// Creates a keeper that writes to `folder`; nothing is written yet.
     pub(crate) fn new(folder: PathBuf, run: Identity) -> Self {
         Self { folder, head: Head { run, journal: 0 }, journal: None, written: None }
     }
 
-    /// Fails where another run left the folder, with what differs.
+    /// Fails if another run left the folder, naming the difference.
     ///
     /// # Errors
     /// As [`Keeper::resume`].
@@ -147,11 +149,11 @@ impl Keeper {
         Left::read(&self.folder, &self.head.run, place).map(|_| ())
     }
 
-    /// Continues what another run left, and returns its checkpoint; `None` where it left none. Of its journal the lines
-    /// that the checkpoint counts are kept: later ones will come again.
+    /// Resumes an interrupted run and returns its checkpoint; `None` if there is none. Keeps the journal lines that
+    /// the checkpoint counts; the resumed run writes the later ones again.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when it was another run's, with what differs; [`Error::Format`] when a file is damaged.
+    /// [`Error::Parameter`] naming the difference if it was another run's; [`Error::Format`] when a file is damaged.
     pub(crate) fn resume(&mut self, place: &Path) -> Result<Option<Left>> {
         let path = self.folder.join(JOURNAL);
         let Some((head, left)) = Left::read(&self.folder, &self.head.run, place)? else {
@@ -171,10 +173,10 @@ impl Keeper {
         Ok(Some(left))
     }
 
-    /// The journal's lines.
+    /// Returns the journal's lines.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Format`] for a line of something else.
+    /// [`Error::Io`]; [`Error::Format`] for a line of another type.
     pub(crate) fn lines<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         let path = self.folder.join(JOURNAL);
         let mut text = vec![0; self.head.journal as usize];
@@ -189,7 +191,7 @@ impl Keeper {
         text.split_inclusive(|byte| *byte == b'\n').enumerate().map(line).collect()
     }
 
-    /// Appends a line of JSON for each of these to the journal; they are with the system when this returns.
+    /// Appends a line of JSON for each element to the journal; the operating system has them when this returns.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -208,23 +210,23 @@ impl Keeper {
             Some(journal) => journal,
             none => none.insert(open(&path)?),
         };
-        // A line appended to one that a full disk cut would be lost.
+        // Written at the counted offset: a line appended to one truncated by a full disk would be lost.
         journal.write_all_at(&bytes, self.head.journal).map_err(failed)?;
         self.head.journal += bytes.len() as u64;
         Ok(())
     }
 
-    /// Whether a checkpoint is due.
+    /// Returns whether a checkpoint is due.
     pub(crate) fn is_due(&self) -> bool {
         self.written.is_none_or(|written| written.elapsed() >= PERIOD)
     }
 
-    /// Writes the state in place of the last one.
+    /// Replaces the last checkpoint by this state.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn checkpoint(&mut self, state: &[u8]) -> Result<()> {
-        // A folder without a journal is swept, so there is one from the first checkpoint on.
+        // Later runs remove a folder without a journal, so it exists from the first checkpoint on.
         self.append(None::<()>)?;
         let (part, path) = (self.folder.join(PART), self.folder.join(CHECKPOINT));
         let failed = |error| Error::io(&path, error);
@@ -238,15 +240,15 @@ impl Keeper {
     }
 }
 
-/// Opens a journal; there may be none yet.
+/// Opens a journal; creates it if it does not exist.
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.open(path).map_err(|error| Error::io(path, error))
 }
 
-/// Makes sure that the folder of an incomplete product has a journal, by which `--resume` knows it: without a checkpoint
-/// it begins anew there.
+/// Creates a journal in the folder of an incomplete product if there is none: it marks the folder for `--resume`,
+/// which starts from the beginning without a checkpoint.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -254,7 +256,7 @@ pub(crate) fn mark(folder: &Path) -> Result<()> {
     open(&folder.join(JOURNAL)).map(drop)
 }
 
-/// Removes journal, checkpoint and what goes with them, of a run that needs them no more.
+/// Removes journal, checkpoint and related files of a run that no longer needs them.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,4 +1,4 @@
-//! Contents of a verb's folder, which tell its own product from a folder that holds other files.
+//! Contents of a verb's folder, which distinguish its own product from a folder with other files.
 
 use std::fs;
 use std::io;
@@ -6,23 +6,24 @@ use std::path::Path;
 
 use super::{CHECKPOINT, JOURNAL};
 
-/// The files of one verb's product.
+/// Files of one verb's product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
-    /// The verb's name.
+    /// Name of the verb.
     pub(crate) verb: &'static str,
-    /// Documents of which each product has at least one. The first says whether the product is complete.
+    /// Documents, of which each product has at least one. The first states whether the product is complete.
     pub(crate) documents: &'static [&'static str],
-    /// Whether the verb, in this version or an earlier one, writes a file of this name into this folder. In inner
-    /// folders, names have a `/` between.
+    /// Function that returns whether the verb, in this version or an earlier one, writes a file of this name into
+    /// this folder. Names in inner folders contain a `/`.
     pub(crate) writes: fn(&Path, &str) -> bool,
 }
 
 impl Contents {
-    /// Why a folder must not be replaced; `None` where it is empty, or a product of this verb and nothing else.
+    /// Returns the reason why a folder must not be replaced; `None` if it is empty, or a product of this verb and
+    /// nothing else.
     ///
     /// # Errors
-    /// When the folder can't be read.
+    /// When the folder cannot be read.
     pub(super) fn why_kept(&self, folder: &Path) -> io::Result<Option<String>> {
         let files = files(folder)?;
         let own = |name: &String| {
@@ -45,7 +46,7 @@ impl Contents {
         Ok(None)
     }
 
-    /// Whether a folder's document says that the product is not complete; `None` where no document says it.
+    /// Returns whether a folder's document states that the product is complete; `None` if no document states it.
     pub(super) fn is_complete(&self, folder: &Path) -> Option<bool> {
         let text = fs::read(folder.join(self.documents.first()?)).ok()?;
         let document: serde_json::Value = serde_json::from_slice(&text).ok()?;
@@ -53,12 +54,12 @@ impl Contents {
     }
 }
 
-/// What any verb keeps to continue an interrupted run.
+/// Returns whether any verb stores a file of this name to resume an interrupted run.
 fn is_state(name: &str) -> bool {
     name == JOURNAL || name.starts_with(CHECKPOINT)
 }
 
-/// The names of all files in a folder and the folders within, in order.
+/// Returns the names of all files in a folder and its inner folders, sorted.
 fn files(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     let mut folders = vec![(folder.to_path_buf(), String::new())];

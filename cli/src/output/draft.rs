@@ -1,4 +1,4 @@
-//! The unfinished folder of one output, and the lock that goes with it.
+//! Unfinished folder of one output, and its lock.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,26 +13,26 @@ use crate::common::Common;
 use crate::interrupt::Unfinished;
 use crate::say::{note, warning};
 
-/// How often an output's folder is made again when another run removes it at the same moment.
+/// Largest number of attempts to create an output's folder while another run removes it.
 const ATTEMPTS: usize = 10;
 
-/// An output's name, locked.
+/// Locked name of an output.
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(super) place: PathBuf,
-    /// `None` only while this is dropped.
+    /// `None` only during drop.
     lock: Option<Lock>,
-    /// Folders above that were made on the way, the innermost first.
+    /// Parent folders created for the output, the innermost first.
     made: Vec<PathBuf>,
     pub(super) quiet: bool,
     sync: bool,
 }
 
 impl Locked {
-    /// Locks `place`; `make_parents` says whether missing folders above are made.
+    /// Locks `place`; `make_parents` states whether to create missing parent folders.
     ///
     /// # Errors
-    /// As [`Lock::take`]; [`Error::Io`] when the folders above can't be made.
+    /// As [`Lock::take`]; [`Error::Io`] when the parent folders cannot be created.
     pub(super) fn new(place: &Path, make_parents: bool, common: &Common) -> Result<Self> {
         let mut made = Vec::new();
         let mut attempt = 0;
@@ -42,7 +42,7 @@ impl Locked {
             }
             attempt += 1;
             match Lock::take(place) {
-                // A run that failed removes the folders that it made, as long as they are empty.
+                // A run that failed removes the folders that it created, as long as they are empty.
                 Err(Error::Io { source, .. })
                     if source.kind() == ErrorKind::NotFound
                         && make_parents
@@ -58,19 +58,19 @@ impl Locked {
         Ok(Self { place: place.to_path_buf(), lock: Some(lock), made, quiet, sync })
     }
 
-    /// Whether no other run can write the same output.
+    /// Returns whether the lock excludes other runs from the same output.
     pub(super) fn is_held(&self) -> bool {
         self.lock.as_ref().is_some_and(Lock::is_held)
     }
 
-    /// Says something on standard error, unless nothing shall be said.
+    /// Prints a message on standard error, except in a quiet run.
     pub(super) fn tell(&self, words: &str) {
         if !self.quiet {
             note!("{words}");
         }
     }
 
-    /// Warns of something.
+    /// Prints a warning.
     pub(super) fn warn(&self, words: &str) {
         warning!(quiet: self.quiet, "{words}");
     }
@@ -80,27 +80,27 @@ impl Drop for Locked {
     fn drop(&mut self) {
         drop(self.lock.take());
         for folder in &self.made {
-            // Only an empty one goes.
+            // Removes the folder only if it is empty.
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// A folder in the making, of which nothing has its final name yet.
+/// Folder being filled, in which no file has its final name yet.
 ///
-/// Dropped, it vanishes, unless it holds a journal: that has results which are final, so it stays and is named.
+/// On drop it is removed, unless it holds a journal: then it has final results, so it stays and is named.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) path: PathBuf,
-    /// Whether all that is worth keeping has its final name.
+    /// Whether everything worth keeping has its final name.
     pub(super) done: bool,
-    /// What Ctrl-C has to remove.
+    /// Registration for removal on Ctrl-C.
     unfinished: Option<Unfinished>,
     pub(super) locked: Locked,
 }
 
 impl Draft {
-    /// Makes an empty one.
+    /// Creates an empty folder.
     ///
     /// # Errors
     /// [`Error::Io`] naming the output.
@@ -110,18 +110,18 @@ impl Draft {
         Ok(Self::of(path, locked))
     }
 
-    /// Goes on with one that is there.
+    /// Continues with an existing folder.
     pub(super) fn of(path: PathBuf, locked: Locked) -> Self {
         let unfinished = Some(Unfinished::new(path.clone()));
         Self { path, done: false, unfinished, locked }
     }
 
-    /// The output's final place.
+    /// Returns the output's final path.
     pub(super) fn place(&self) -> &Path {
         &self.locked.place
     }
 
-    /// Waits until all files are on the disk, unless `--no-sync` is given.
+    /// Waits until all files are on disk, unless `--no-sync` is given.
     ///
     /// # Errors
     /// [`Error::Io`] naming the output.
@@ -132,7 +132,7 @@ impl Draft {
         rename::sync_tree(&self.path).map_err(|error| Error::io(self.place(), error))
     }
 
-    /// Waits until the names in the folder above are on the disk, unless `--no-sync` is given.
+    /// Waits until the names in the parent folder are on disk, unless `--no-sync` is given.
     ///
     /// # Errors
     /// [`Error::Io`] naming the output.
@@ -144,8 +144,8 @@ impl Draft {
             .map_err(|error| Error::io(self.place(), error))
     }
 
-    /// Puts the finished draft, whose name was taken by another, under a free one beside it; returns the error that
-    /// says so, or that it stays where it is.
+    /// Renames the finished draft, whose final name was taken meanwhile, to a free name beside it; returns an error
+    /// that names it, or that states that it stays at its hidden name.
     pub(super) fn put_beside(&mut self, why: &str) -> Error {
         self.done = true;
         let put = names::free(self.place(), |path| rename::to_new(&self.path, path));
@@ -174,7 +174,7 @@ impl Drop for Draft {
     }
 }
 
-/// Makes the folders above, and returns those that were not there, the innermost first.
+/// Creates the parent folders; returns those that were missing, the innermost first.
 fn make_parents(parent: &Path) -> Result<Vec<PathBuf>> {
     let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let made = parent.ancestors().take_while(missing).map(Path::to_path_buf).collect();
@@ -186,24 +186,24 @@ fn make_parents(parent: &Path) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// Names of unfinished folders, each with what messages say instead.
+/// Names of unfinished folders, each with its replacement in messages.
 static FINAL_NAMES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Lets messages say `final_name` instead of an unfinished folder's name.
+/// Makes messages contain `final_name` instead of an unfinished folder's name.
 pub(super) fn remember_final_name(path: &Path, final_name: &str, end: &str) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned() + end;
     let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     all.push((name, final_name.to_owned()));
 }
 
-/// Lets messages name an unfinished folder, since it stays.
+/// Makes messages contain an unfinished folder's own name, because it stays.
 fn forget_final_name(path: &Path) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|(unfinished, _)| unfinished.trim_end_matches('/') != name);
 }
 
-/// A message with the names that files have, or would have had, in the end.
+/// Replaces the names in a message by the final names of the files.
 pub(crate) fn with_final_names(message: &str) -> String {
     let all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     all.iter().fold(message.to_owned(), |text, (name, final_name)| text.replace(name, final_name))

@@ -1,5 +1,5 @@
-//! An output that is a file, or several that belong together: written in a hidden folder beside it, and renamed when
-//! all are complete.
+//! Output that is a file, or several that belong together: written in a hidden folder beside it, and renamed when all
+//! are complete.
 //!
 //! Invariant: the files get their names together, or none does. A run killed between two renames leaves the others in
 //! its hidden folder with a mark, and the next run goes on with the renames.
@@ -18,36 +18,37 @@ use super::{CHECKPOINT, Existing, JOURNAL, check_new, check_not_read, leftovers,
 use crate::common::Common;
 use crate::{interrupt, json};
 
-/// What the journal of files says that can't be continued.
+/// Text in the journal of files that cannot be resumed.
 const KEPT: &str =
     "The file in this folder holds all that an interrupted run wrote. No run continues it.\n";
 
-/// The end of a document's name.
+/// Suffix of a document's name.
 const DOCUMENT: &str = ".json";
 
-/// Why finished files do not get their names.
+/// Reason why finished files do not get their final names.
 const APPEARED: &str = "a file of this name appeared while this run worked, so it is not replaced";
 
-/// How files are written.
+/// Options of output files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WritingFiles<'a> {
-    /// The option that names the output, for errors.
+    /// Option that names the output, for errors.
     pub(crate) option: &'static str,
     /// Policy for an existing output.
     pub(crate) existing: Existing,
-    /// Files that are read, which must not be replaced.
+    /// Input files, which must not be replaced.
     pub(crate) inputs: &'a [PathBuf],
-    /// For `--quiet` and `--no-sync`.
+    /// Options `--quiet` and `--no-sync`.
     pub(crate) common: &'a Common,
 }
 
-/// Files being written. No other run writes the same output meanwhile.
+/// Files being written. The lock excludes other runs from the same output.
 ///
-/// Dropped before [`Files::finish`], they vanish; but if their hidden folder holds a file called `journal`, it stays.
+/// If dropped before [`Files::finish`], they are removed; but if their hidden folder holds a file called `journal`,
+/// it stays.
 #[derive(Debug)]
 pub(crate) struct Files {
     draft: Draft,
-    /// The output as it is: what the given name points to as a symbolic link, else that name.
+    /// Path of the output: the target of a symbolic link, otherwise the given name.
     place: PathBuf,
     existing: Existing,
     files: usize,
@@ -56,12 +57,12 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Begins a file at `place` and, for each of `ends`, one beside it whose name is the file's whole name and the
-    /// end (`.json`). What a symbolic link points to is written, and the link stays.
+    /// Begins a file at `place` and, for each suffix in `ends`, one beside it whose name is the file's whole name
+    /// plus the suffix (`.json`). For a symbolic link the target is written, and the link stays.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when a name is taken, read, or that of a device; [`Error::Io`] when another run writes it
-    /// (kind `ResourceBusy`), or nothing can be written there.
+    /// [`Error::Parameter`] when a name is taken, is an input, or is that of a device; [`Error::Io`] when another run
+    /// writes it (kind `ResourceBusy`), or nothing can be written there.
     pub(crate) fn begin(place: &Path, ends: &[&str], writing: &WritingFiles<'_>) -> Result<Self> {
         check_name(place, writing)?;
         let target = target(place, writing)?;
@@ -70,7 +71,7 @@ impl Files {
         Self::begin_parts(target, &parts, writing)
     }
 
-    /// Begins several files that stand in one folder; `place` is the name that stands for all of them.
+    /// Begins several files in one folder; `place` is a name that represents all of them.
     ///
     /// # Errors
     /// As [`Files::begin`].
@@ -83,9 +84,9 @@ impl Files {
         Self::begin_parts(place.to_path_buf(), parts, writing)
     }
 
-    /// Continues the newest hidden folder that an interrupted run left of the file at `place`, with a journal; `None`
-    /// where there is none. The file at `place` may be another name of the file `same` in that folder, as an interrupted
-    /// run leaves it: it is replaced then.
+    /// Resumes the newest hidden folder with a journal that an interrupted run left for the file at `place`; `None`
+    /// if there is none. The file at `place` may be a hard link to the file `same` in that folder, as an interrupted
+    /// run leaves it: it is then replaced.
     ///
     /// # Errors
     /// As [`Files::begin`].
@@ -111,7 +112,7 @@ impl Files {
         Ok(Some(Self { draft, place, existing, files: 1, kept: Cell::new(false) }))
     }
 
-    /// The hidden folder.
+    /// Returns the hidden folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.draft.path
     }
@@ -139,44 +140,45 @@ impl Files {
         })
     }
 
-    /// Lets what is written stay if this run is killed or fails from now on, since it is final: the next run publishes it.
+    /// Preserves the files if this run is killed or fails from now on, because their contents are final: the next run
+    /// publishes them.
     pub(crate) fn keep(&self) {
         if !self.kept.replace(true) {
-            // Without it the files are as safe as before.
+            // Without a journal the files are as safe as before.
             let _ = fs::write(self.draft.path.join(JOURNAL), KEPT);
         }
     }
 
-    /// Where the file at `place` is written now.
+    /// Returns the current path of the file that will be at `place`.
     pub(crate) fn main(&self) -> PathBuf {
         self.file(&self.place)
     }
 
-    /// Where a file beside it is written now.
+    /// Returns the current path of a file beside it.
     pub(crate) fn beside(&self, end: &str) -> PathBuf {
         self.file(&names::beside(&self.place, end))
     }
 
-    /// Where the file that gets the name `path` is written now.
+    /// Returns the current path of the file that gets the name `path`.
     pub(crate) fn file(&self, path: &Path) -> PathBuf {
         self.draft.path.join(path.file_name().unwrap_or_default())
     }
 
-    /// Where a file beside the output will stand.
+    /// Returns the final path of a file beside the output.
     pub(crate) fn place_beside(&self, end: &str) -> PathBuf {
         names::beside(&self.place, end)
     }
 
-    /// Gives all files their names when they are on the disk; the main one is the last.
+    /// Renames all files to their final names once they are on disk, the main one last.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files are then put beside it, in a folder
-    /// `NAME.1` if there are several, which the error says.
+    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files then get a free name beside it,
+    /// in a folder `NAME.1` if there are several, which the error names.
     pub(crate) fn finish(self) -> Result<()> {
         self.finish_with(None)
     }
 
-    /// As [`finish`](Self::finish), and puts a folder that belongs to the files in its place before them.
+    /// Like [`finish`](Self::finish), and renames a folder that belongs to the files before them.
     ///
     /// # Errors
     /// As [`finish`](Self::finish) and [`Folder::finish`].
@@ -187,13 +189,13 @@ impl Files {
         self.draft.sync()?;
         if self.files > 1 {
             mark.write(&self.draft.path).map_err(failed)?;
-            // A mark must not be on the disk before the files that it calls whole.
+            // A mark must not reach the disk before the files that it declares complete.
             self.draft.sync()?;
         }
         if self.kept.get() {
             let _ = fs::remove_file(self.draft.path.join(JOURNAL));
         }
-        // If its name was taken, it is put beside, and the files need not wait for it.
+        // If the folder's name was taken, it gets a free one, and the files continue regardless.
         let placed = folder.map_or(Ok(()), Folder::finish);
         match put_all(&self.draft.path, &self.place, mark) {
             Ok(()) => self.draft.done = true,
@@ -222,7 +224,7 @@ impl Files {
     }
 }
 
-/// What says that a hidden folder holds the whole of a set of files, and whether they may replace others.
+/// Mark that a hidden folder holds a complete set of files, and whether they may replace others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     New,
@@ -239,7 +241,7 @@ impl Mark {
         }
     }
 
-    /// The mark in a folder.
+    /// Returns the mark in a folder.
     pub(super) fn of(folder: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|mark| folder.join(mark.name()).exists())
     }
@@ -253,11 +255,11 @@ impl Mark {
     }
 }
 
-/// Gives the files of a hidden folder their names, that of `place` the last; then the folder goes, but for what an
-/// interrupted run needs.
+/// Renames the files of a hidden folder to their final names, that of `place` last; then removes the folder, except
+/// for the files that an interrupted run needs.
 ///
 /// # Errors
-/// Of kind `AlreadyExists` when one may not be replaced; all files are in the hidden folder again then.
+/// Of kind `AlreadyExists` when one may not be replaced; all files are then in the hidden folder again.
 pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()> {
     let is_part = |name: &std::ffi::OsString| {
         let name = name.to_string_lossy();
@@ -287,21 +289,21 @@ pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()>
         }
     }
     mark.remove(folder);
-    // It stays if an interrupted run's journal is in it.
+    // Fails if an interrupted run's journal is in it.
     let _ = fs::remove_dir(folder);
     Ok(())
 }
 
-/// Returns whether a killed run left a folder whose file holds results that are final, and that no run continues.
+/// Returns whether a killed run left a folder whose file holds final results and that no run resumes.
 pub(super) fn is_kept(folder: &Path) -> bool {
     fs::read(folder.join(JOURNAL)).is_ok_and(|text| text == KEPT.as_bytes())
 }
 
-/// Gives the file of a folder for which [`is_kept`] holds a free name beside `place`, and a document that says that it
-/// is not complete; returns that name.
+/// Moves the file of a folder for which [`is_kept`] holds to a free name beside `place`, with a document that
+/// declares it incomplete; returns that name.
 ///
 /// # Errors
-/// [`Error::Io`]; nothing is removed then.
+/// [`Error::Io`]; nothing is then removed.
 pub(super) fn publish(folder: &Path, place: &Path) -> io::Result<PathBuf> {
     let free = names::free(place, |free| {
         let is_taken = [free, &names::beside(free, DOCUMENT)]
@@ -317,7 +319,7 @@ pub(super) fn publish(folder: &Path, place: &Path) -> io::Result<PathBuf> {
             files.push((entry.metadata()?.len(), entry.path()));
         }
     }
-    // Documents are small, and begun when all else is whole.
+    // The data file is the largest: documents are small, and are begun after everything else is complete.
     let largest = files.iter().max().map(|(_, path)| path.clone()).ok_or(ErrorKind::NotFound)?;
     for (_, path) in files.iter().filter(|(_, path)| *path != largest) {
         fs::remove_file(path)?;
@@ -336,14 +338,14 @@ pub(super) fn publish(folder: &Path, place: &Path) -> io::Result<PathBuf> {
     Ok(free)
 }
 
-/// Whether two names are of one file.
+/// Returns whether two names refer to one file.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let of = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
     of(one).ok().zip(of(other).ok()).is_some_and(|(one, other)| one == other)
 }
 
-/// Fails for a path that names no file.
+/// Fails for a path that does not name a file.
 fn check_name(place: &Path, writing: &WritingFiles<'_>) -> Result<()> {
     match place.file_name() {
         Some(_) => Ok(()),
@@ -351,7 +353,7 @@ fn check_name(place: &Path, writing: &WritingFiles<'_>) -> Result<()> {
     }
 }
 
-/// What is written under a name; what is no regular file must stay.
+/// Returns the file to write under a name; fails for anything but a regular file.
 fn target(place: &Path, writing: &WritingFiles<'_>) -> Result<PathBuf> {
     let is_other = place.metadata().is_ok_and(|found| !found.is_file());
     if is_other && writing.existing == Existing::Refuse {

@@ -1,4 +1,4 @@
-//! An output that is a folder: filled under a hidden name, and renamed when it is complete.
+//! Output that is a folder: filled under a hidden name, and renamed when it is complete.
 //!
 //! Invariant: under the final name stands either nothing, or what stood there before, or all that the verb writes.
 
@@ -13,7 +13,7 @@ use super::{EXISTS, Existing, JOURNAL, check_replaceable, leftovers, names, rena
 use crate::common::Common;
 use crate::interrupt;
 
-/// Why a finished folder does not get its name.
+/// Reason why a finished folder does not get its final name.
 const APPEARED: &str = "it appeared while this run worked, so it is not replaced";
 
 /// Options of an output folder.
@@ -23,42 +23,42 @@ pub(crate) struct Writing<'a> {
     pub(crate) contents: Contents,
     /// Policy for an existing output.
     pub(crate) existing: Existing,
-    /// Files that are read, which must not lie in what is replaced.
+    /// Input files, which must not be inside a replaced folder.
     pub(crate) inputs: &'a [PathBuf],
-    /// For `--quiet` and `--no-sync`.
+    /// Options `--quiet` and `--no-sync`.
     pub(crate) common: &'a Common,
 }
 
-/// A folder being filled. No other run writes the same one meanwhile.
+/// Folder being filled. The lock excludes other runs from the same folder.
 ///
-/// Dropped before [`Folder::finish`], it vanishes; but if it holds a file called `journal`, which says that results
-/// in it are final, it stays under its hidden name, and the next run can [`resume`](Folder::resume) it.
+/// If dropped before [`Folder::finish`], it is removed; but if it holds a file called `journal`, which declares
+/// results in it final, it stays under its hidden name, and the next run can [`resume`](Folder::resume) it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     place: PathBuf,
-    /// Where it is filled.
+    /// Path at which it is filled.
     temporary: PathBuf,
-    /// `None` in a part of another folder, which vanishes or stays as a whole.
+    /// `None` in an inner folder, which is removed or stays with its parent.
     own: Option<Own>,
 }
 
-/// What a folder has that is no part of another.
+/// State of a folder that is not an inner folder.
 #[derive(Debug)]
 struct Own {
     draft: Draft,
     contents: Contents,
     existing: Existing,
-    /// Whether it stood under its final name before, as an incomplete product.
+    /// Whether it existed under its final name before, as an incomplete product.
     stood: bool,
 }
 
 impl Folder {
-    /// Begins a folder that will stand at `place`, after leftovers of killed runs are settled; one that holds a
-    /// journal is named, and stays.
+    /// Begins a folder that will be at `place`, after the leftovers of killed runs are handled; one that holds a
+    /// journal is reported, and stays.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the place is taken or must not be replaced; [`Error::Io`] when another run writes
-    /// it (kind `ResourceBusy`), or nothing can be written there.
+    /// [`Error::Parameter`] when `place` is taken or must not be replaced; [`Error::Io`] when another run writes it
+    /// (kind `ResourceBusy`), or nothing can be written there.
     pub(crate) fn begin(place: &Path, writing: &Writing<'_>) -> Result<Self> {
         check_name(place)?;
         let locked = Locked::new(place, true, writing.common)?;
@@ -72,18 +72,18 @@ impl Folder {
         Ok(Self::of(Draft::new(locked)?, writing, writing.existing, false))
     }
 
-    /// Continues an interrupted run's folder: the newest that a killed run left with a journal, else the product
-    /// at `place` if its document says `"complete": false` and it holds a journal.
+    /// Resumes an interrupted run's folder: the newest that a killed run left with a journal, otherwise the product
+    /// at `place` if its document has `"complete": false` and it holds a journal.
     ///
-    /// Returns `None` when there is neither and `place` is free. The folder has all files that were in it, under
-    /// [`file`](Self::file). A product that stood at `place` is moved there as it is, nothing copied: the verb
-    /// changes it in place. [`finish`](Self::finish) then puts it back under its name, be it complete or not, and
-    /// so does dropping it, as after an error; only a run that is killed leaves it under its hidden name, where the
-    /// next one finds it by its journal. A leftover may thus be published as it is, too: resume and finish. A
-    /// verb that completes the product removes journal and checkpoint before.
+    /// Returns `None` if there is neither and `place` is free. The folder contains all its earlier files, under
+    /// [`file`](Self::file). A product at `place` is renamed to the hidden name without a copy, and the verb changes
+    /// it in place. [`finish`](Self::finish) then renames it back, complete or not, and so does a drop, as after an
+    /// error; only a killed run leaves it under its hidden name, where the next one finds it by its journal. A
+    /// leftover may thus also be published unchanged: resume and finish. A verb that completes the product removes
+    /// journal and checkpoint before.
     ///
     /// # Errors
-    /// As [`Folder::begin`]; [`Error::Parameter`] when the product at `place` is complete or can't be continued.
+    /// As [`Folder::begin`]; [`Error::Parameter`] when the product at `place` is complete or cannot be resumed.
     pub(crate) fn resume(place: &Path, writing: &Writing<'_>) -> Result<Option<Self>> {
         check_name(place)?;
         let locked = Locked::new(place, true, writing.common)?;
@@ -125,7 +125,7 @@ impl Folder {
         Self { place, temporary, own }
     }
 
-    /// A folder within this one.
+    /// Creates a folder within this one.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -135,21 +135,21 @@ impl Folder {
         Ok(Self { place, temporary, own: None })
     }
 
-    /// Where a file of this folder is written now.
+    /// Returns the current path of a file in this folder.
     pub(crate) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.temporary.join(name)
     }
 
-    /// Where the folder will stand.
+    /// Returns the final path of the folder.
     pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 
-    /// Puts the folder in its place when all is on the disk, and removes what stood there before.
+    /// Renames the folder to its final name once everything is on disk, and removes the folder that it replaces.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk is full, or the place was taken by something that may not be replaced; the folder
-    /// is then put beside it (`NAME.1`), which the error says.
+    /// [`Error::Io`] when the disk is full, or the name was taken by something that may not be replaced; the folder
+    /// then gets a free name beside it (`NAME.1`), which the error names.
     pub(crate) fn finish(mut self) -> Result<()> {
         let Some(own) = &mut self.own else { return Ok(()) };
         interrupt::finishing();
@@ -188,12 +188,12 @@ impl Own {
         self.draft.sync_names()
     }
 
-    /// Puts the folder in its place, and what stood there under another hidden name, which is returned.
+    /// Exchanges the folder with the one at `place`; returns the hidden name of the replaced folder.
     fn exchange(&self, place: &Path) -> std::io::Result<PathBuf> {
-        // Only the name is made: what is replaced comes there by a rename.
+        // Only chooses a name: the replaced folder is renamed to it.
         let aside = names::make(place, names::FORMER, |_| Ok(()))?;
         let former = rename::exchange(&self.draft.path, place, &aside)?;
-        // Its journal must not be taken for an unfinished run's.
+        // Its journal must not be mistaken for an unfinished run's.
         if *former != *aside && rename::to_new(former, &aside).is_err() {
             return Ok(former.to_path_buf());
         }
@@ -204,13 +204,13 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         if !self.draft.done && self.stood {
-            // Whoever continued it may have failed; what was found stands as before.
+            // The resumed run may have failed; the earlier product returns to its final name.
             self.draft.done = rename::to_new(&self.draft.path, self.draft.place()).is_ok();
         }
     }
 }
 
-/// Fails for a path that names no folder to be made.
+/// Fails for a path that cannot name a new folder.
 fn check_name(place: &Path) -> Result<()> {
     match place.file_name() {
         Some(_) => Ok(()),
@@ -231,7 +231,7 @@ fn check_free(place: &Path, writing: &Writing<'_>) -> Result<()> {
     check_contents(place, &writing.contents)
 }
 
-/// Fails unless all that stands at `place` is a product of the verb.
+/// Fails unless everything at `place` is a product of the verb.
 fn check_contents(place: &Path, contents: &Contents) -> Result<()> {
     if !place.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         let rule = "it exists and is not a folder, so it is not replaced";

@@ -1,4 +1,4 @@
-//! Handles leftovers of killed runs beside an output: sweeps, completes, publishes, restores, or keeps them for
+//! Handles leftovers of killed runs beside an output: removes, completes, publishes, restores, or keeps them for
 //! `--resume`.
 //!
 //! Invariant: nothing that is whole, and no journal, is removed.
@@ -15,19 +15,19 @@ use super::draft::Locked;
 use super::files::{self, Mark, put_all};
 use super::{JOURNAL, names, rename};
 
-/// What an unfinished file's name ends in; an older version's stands beside the output.
+/// Suffix of an unfinished file; those of an older version are beside the output.
 const PART: &str = ".part";
-/// What an older version's folder that was put aside has behind the output's name.
+/// Suffix that an older version added to the output's name for a replaced folder.
 const OLD_FORMER: &str = ".former";
 
-/// Settles all leftovers of a locked output, and returns the unfinished folders that hold a journal, the newest
-/// first. `contents` is that of a folder.
+/// Handles all leftovers of a locked output; returns the unfinished folders that hold a journal, the newest first.
+/// `contents` is that of a folder output.
 ///
 /// # Errors
-/// [`Error::Io`] when the folder above can't be read.
+/// [`Error::Io`] when the parent folder cannot be read.
 pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec<PathBuf>> {
     if !locked.is_held() {
-        // Without a lock nobody knows which of them are another run's.
+        // Without a lock, leftovers may belong to a run in progress.
         return Ok(Vec::new());
     }
     let place = &locked.place;
@@ -65,7 +65,7 @@ pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec
 /// Removes files that a killed run had begun in its unfinished folder.
 ///
 /// # Errors
-/// When the folder can't be read.
+/// When the folder cannot be read.
 pub(super) fn sweep_parts(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -83,7 +83,7 @@ fn newest_first(paths: &mut [PathBuf], of: impl Fn(&PathBuf) -> PathBuf) {
     paths.sort_by_key(|path| std::cmp::Reverse(age(path).unwrap_or(SystemTime::UNIX_EPOCH)));
 }
 
-/// Says that a leftover was removed.
+/// Reports the removal of a leftover.
 fn sweep(locked: &Locked, path: &Path, removed: io::Result<()>) {
     let name = path.display();
     match removed {
@@ -94,7 +94,7 @@ fn sweep(locked: &Locked, path: &Path, removed: io::Result<()>) {
     }
 }
 
-/// Puts a set of files, of which a killed run had all, under their names.
+/// Renames a set of files, which a killed run had completed, to their final names.
 fn complete(locked: &Locked, path: &Path, mark: Mark) {
     let place = &locked.place;
     let name = place.display();
@@ -114,7 +114,7 @@ fn complete(locked: &Locked, path: &Path, mark: Mark) {
     });
 }
 
-/// Publishes what a killed run had written of a file that no run continues.
+/// Publishes the file of a killed run that no run resumes.
 fn publish(locked: &Locked, path: &Path) {
     let place = &locked.place;
     match files::publish(path, place) {
@@ -130,7 +130,7 @@ fn publish(locked: &Locked, path: &Path) {
     }
 }
 
-/// Puts what stood under the output's name back if nothing stands there; else removes it, as it was replaced.
+/// Renames a replaced output back if its final name is free; otherwise removes it, as it was replaced.
 fn settle_former(locked: &Locked, path: &Path, contents: Option<&Contents>) {
     let place = &locked.place;
     if rename::to_new(path, place).is_ok() {
@@ -141,7 +141,7 @@ fn settle_former(locked: &Locked, path: &Path, contents: Option<&Contents>) {
     discard(locked, path, contents);
 }
 
-/// Removes a folder that was replaced, unless it holds a file that is not ours: then it gets a free name.
+/// Removes a replaced folder, unless it holds a file that is not sidereal's: then it gets a free name.
 pub(super) fn discard(locked: &Locked, path: &Path, contents: Option<&Contents>) {
     let why = contents.map_or(Ok(None), |contents| contents.why_kept(path));
     let (name, place) = (path.display(), locked.place.display());

@@ -1,4 +1,4 @@
-//! The lock on an output: of all runs that write one name, one goes on.
+//! Lock on an output: of all runs that write one name, only one continues.
 //!
 //! Invariant: the lock file is a hidden file of its own beside the output, and whoever holds its lock finds that
 //! very file under its name.
@@ -14,16 +14,16 @@ use super::names;
 use crate::interrupt::Unfinished;
 use crate::say::warning;
 
-/// Why a second run stops.
+/// Reason why a second run stops.
 const BUSY: &str = "another run writes it; wait for its end, or give another name";
 
-/// The lock, held as long as this lives. The file goes with it.
+/// Lock, held for the lifetime of this value. The file is removed with it.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
-    /// Closing it gives the lock back.
+    /// Open file; closing it releases the lock.
     file: File,
-    /// False where the file system has no locks.
+    /// False if the file system has no locks.
     held: bool,
     _unfinished: Unfinished,
 }
@@ -31,11 +31,11 @@ pub(super) struct Lock {
 impl Lock {
     /// Takes the lock of `place`, whose folder must exist.
     ///
-    /// Where the file system has no locks, this is said once, and the run goes on without.
+    /// If the file system has no locks, a message reports it once, and the run continues without.
     ///
     /// # Errors
-    /// [`Error::Io`] naming `place`: of kind `ResourceBusy` when another run holds the lock, else when the folder
-    /// does not exist or can't be written.
+    /// [`Error::Io`] naming `place`: of kind `ResourceBusy` when another run holds the lock, otherwise when the
+    /// folder does not exist or cannot be written.
     pub(super) fn take(place: &Path) -> Result<Self> {
         let path = names::lock(place);
         let failed = |error| Error::io(place, error);
@@ -51,7 +51,7 @@ impl Lock {
                     false
                 }
             };
-            // Its holder may have removed the file after it was opened here; the name then means another file.
+            // The holder may have removed the file after it was opened here; the name then refers to another file.
             if !held || is_under(&path, &file).map_err(failed)? {
                 let _unfinished = Unfinished::new(path.clone());
                 return Ok(Self { path, file, held, _unfinished });
@@ -59,7 +59,7 @@ impl Lock {
         }
     }
 
-    /// Whether no other run can write the same output now.
+    /// Returns whether the lock excludes other runs from the same output.
     pub(super) fn is_held(&self) -> bool {
         self.held
     }
@@ -67,14 +67,14 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While the lock is held, no other run takes the file for its own.
+        // While the lock is held, no other run uses the file.
         if !self.held || is_under(&self.path, &self.file).unwrap_or(false) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens the lock file, and makes it if need be; another user's need not be writable.
+/// Opens the lock file, and creates it if necessary; another user's file need not be writable.
 fn open(path: &Path) -> io::Result<File> {
     let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     match made {
@@ -85,7 +85,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether `path` still names the open file.
+/// Returns whether `path` still names the open file.
 #[cfg(unix)]
 fn is_under(path: &Path, file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -97,7 +97,7 @@ fn is_under(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-/// An open file can't be removed elsewhere.
+/// Always true: an open file cannot be removed by others.
 #[cfg(not(unix))]
 fn is_under(_: &Path, _: &File) -> io::Result<bool> {
     Ok(true)
@@ -128,7 +128,7 @@ mod tests {
         assert!(busy.contains("another run writes it"), "{busy}");
         drop(lock);
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
-        // A file that a killed run left is no obstacle.
+        // A file that a killed run left does not matter.
         std::fs::write(home.path().join(".out.lock"), "").unwrap();
         drop(Lock::take(&place).unwrap());
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);

@@ -1,7 +1,7 @@
-//! Outputs: files and folders that are written under a hidden name, and renamed when they are complete.
+//! Outputs: files and folders that are written under a hidden name and renamed when complete.
 //!
-//! Each output is locked for the whole run; a file that exists is replaced only where the user asks for it; and what
-//! killed runs left is settled by the next run.
+//! Each output is locked for the whole run; an existing file is replaced only if the user asks for it; the next run
+//! handles the leftovers of killed runs.
 
 mod contents;
 mod draft;
@@ -25,15 +25,17 @@ pub(crate) use files::{Files, WritingFiles, is_same};
 pub(crate) use folder::{Folder, Writing};
 pub(crate) use names::beside;
 
-/// The file in an unfinished folder that says that results in it are final.
+/// File in an unfinished folder that declares results in it final.
 pub(crate) const JOURNAL: &str = "journal";
 /// Prefix of checkpoint files.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// The folder to write.
+/// Options of the output folder.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Destination {
-    /// Folder to write; by default INPUT's name with _search, _dedispersed or _replot, in the current folder.
+    /// Folder to write.
+    ///
+    /// By default INPUT's name with _search, _dedispersed or _replot, in the current folder.
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace the output folder if it exists.
@@ -42,7 +44,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Begins the folder; where none is named, it is the recording's name with `_suffix`. `also` is read too.
+    /// Begins the folder; the default name is the recording's with `_suffix`. `also` are further input files.
     ///
     /// # Errors
     /// As [`Folder::begin`].
@@ -57,7 +59,7 @@ impl Destination {
         Folder::begin(&self.place(recording, suffix), &self.writing(&inputs, contents, common))
     }
 
-    /// Continues an interrupted run's folder, as [`begin`](Self::begin) names it.
+    /// Resumes an interrupted run's folder, named as in [`begin`](Self::begin).
     ///
     /// # Errors
     /// As [`Folder::resume`].
@@ -87,29 +89,29 @@ impl Destination {
     }
 }
 
-/// Why nothing is written over what is there.
+/// Reason why an existing output is not replaced.
 const EXISTS: &str = "it exists; give another name, or --overwrite to replace it";
 
-/// Why what is read is not written over.
+/// Reason why an input is not replaced.
 const READ: &str = "it is a file that is read, so it is not replaced";
 
 /// Policy for an existing output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// It is an error.
+    /// Fail.
     Refuse,
-    /// It is replaced at the end.
+    /// Replace it at the end.
     Replace,
 }
 
 impl Existing {
-    /// As `--overwrite` says.
+    /// Returns the policy for `--overwrite`.
     pub(crate) fn new(overwrite: bool) -> Self {
         if overwrite { Self::Replace } else { Self::Refuse }
     }
 }
 
-/// Fails if there is a file already; `option` names it.
+/// Fails if the file exists; `option` names it.
 pub(crate) fn check_new(option: &'static str, path: &Path) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
@@ -117,7 +119,7 @@ pub(crate) fn check_new(option: &'static str, path: &Path) -> Result<()> {
     Err(Error::parameter(option, path.display(), EXISTS))
 }
 
-/// Fails if a file that is written is one of those that are read; `option` names it.
+/// Fails if an output file is one of the inputs; `option` names it.
 pub(crate) fn check_not_read<'a>(
     option: &'static str,
     written: impl IntoIterator<Item = &'a Path>,
@@ -131,7 +133,7 @@ pub(crate) fn check_not_read<'a>(
     }
 }
 
-/// Fails for a folder that must stay: one that holds where the user is, or a file that is read.
+/// Fails for a folder that must stay: one that contains the current folder or an input file.
 fn check_replaceable(place: &Path, inputs: &[PathBuf]) -> Result<()> {
     let refuse = |rule: &str| Err(Error::parameter("--output", place.display(), rule));
     if !place.symlink_metadata().is_ok_and(|found| found.is_dir()) {
@@ -145,7 +147,7 @@ fn check_replaceable(place: &Path, inputs: &[PathBuf]) -> Result<()> {
     if std::env::var_os("HOME").is_some_and(|home| inside(Path::new(&home))) {
         return refuse("it holds your home folder, so it is not replaced");
     }
-    // The name of a series of files is none itself, but lies in a folder.
+    // The name of a file series is not a file itself, but is in a folder.
     let held = |path: &PathBuf| inside(path) || (!path.exists() && inside(names::parent(path)));
     if inputs.iter().any(held) {
         return refuse("it holds a file that is read, so it is not replaced");

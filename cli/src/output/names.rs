@@ -1,4 +1,4 @@
-//! Names of what stands beside an output: its lock, its unfinished folder, its side files, and names that are free.
+//! Names beside an output: its lock, its unfinished folder, its side files, and free names.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -8,35 +8,35 @@ use sidereal::io::atomic::{LONGEST_NAME, hidden_name, short_name};
 
 /// Suffix of an unfinished folder, before its random letters.
 pub(super) const UNFINISHED: &str = ".unfinished-";
-/// The same of what stood under the name before.
+/// The same of the replaced output.
 pub(super) const FORMER: &str = ".former-";
 /// Suffix of a lock file.
 const LOCK: &str = ".lock";
 
-/// Random letters of a name.
+/// Number of random letters in a name.
 const RANDOM_LETTERS: usize = 6;
-/// Bytes that all names of an output leave for what follows it.
+/// Bytes that every hidden name reserves for its suffix.
 const MORE: usize = UNFINISHED.len() + RANDOM_LETTERS;
 
-/// Numbers that are tried to find a free name.
+/// Largest number tried for a free name.
 const MOST_NUMBERS: u32 = 10_000;
 
-/// `.NAME` of an output, cut where it would be too long.
+/// Returns the `.NAME` of an output, shortened if it would be too long.
 pub(super) fn hidden(place: &Path) -> OsString {
     hidden_name(place.file_name().unwrap_or_default(), MORE)
 }
 
-/// The lock's name.
+/// Returns the name of the lock.
 pub(super) fn lock(place: &Path) -> PathBuf {
     let mut name = hidden(place);
     name.push(LOCK);
     place.with_file_name(name)
 }
 
-/// Makes something under a new hidden name of the output, with random letters behind `mark`.
+/// Creates a file or folder under a new hidden name of the output, with random letters after `mark`.
 ///
 /// # Errors
-/// What `make` reports.
+/// Those of `make`.
 pub(super) fn make(
     place: &Path,
     mark: &str,
@@ -52,7 +52,7 @@ pub(super) fn make(
     Ok(place.with_file_name(path.file_name().unwrap_or_default()))
 }
 
-/// The folder in which an output stands.
+/// Returns the folder of an output.
 pub(super) fn parent(place: &Path) -> &Path {
     match place.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -60,9 +60,9 @@ pub(super) fn parent(place: &Path) -> &Path {
     }
 }
 
-/// The name of a file beside a product: the product's whole name and `end`, such as `.json`.
+/// Returns the name of a file beside a product: the product's whole name plus `end`, such as `.json`.
 ///
-/// A name too long for file systems is cut, with a hash at its end.
+/// Shortens a name too long for file systems and appends a hash.
 pub(crate) fn beside(product: &Path, end: &str) -> PathBuf {
     let name = product.file_name().unwrap_or_default();
     let mut name = short_name(name, LONGEST_NAME - end.len());
@@ -70,10 +70,10 @@ pub(crate) fn beside(product: &Path, end: &str) -> PathBuf {
     product.with_file_name(name)
 }
 
-/// Calls `put` with `NAME.1`, `NAME.2` and so on until it finds one that is not taken, which it returns.
+/// Calls `put` with `NAME.1`, `NAME.2` and so on until one is free; returns that one.
 ///
 /// # Errors
-/// What `put` reports, but for names that are taken.
+/// Those of `put`, except for names that are taken.
 pub(super) fn free(
     place: &Path,
     mut put: impl FnMut(&Path) -> io::Result<()>,
@@ -89,13 +89,13 @@ pub(super) fn free(
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// What a name has behind that of the output, if it is one of the output's hidden names.
+/// Returns the part of a name after the output's hidden name, if it begins with that.
 pub(super) fn behind<'a>(name: &'a OsStr, place: &Path) -> Option<&'a str> {
     let end = name.as_encoded_bytes().strip_prefix(hidden(place).as_encoded_bytes())?;
     str::from_utf8(end).ok()
 }
 
-/// Whether random letters, or an older version's process number, are all that follows a mark.
+/// Returns whether only random letters, or an older version's process number, follow a mark.
 pub(super) fn is_random(letters: &str) -> bool {
     !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -1,4 +1,4 @@
-//! Renames that replace nothing, or exchange two names; and what waits for the disk.
+//! Renames that replace nothing or exchange two names, and flushes to disk.
 //!
 //! Invariant: a rename that fails leaves both names as they were.
 
@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// More files than this are flushed by one call for the whole file system.
+/// Number of files above which one call flushes the whole file system.
 const MANY: usize = 64;
 
-/// Renames a file or a folder to a name that must be free, also when another takes it at the same moment.
+/// Renames a file or a folder to a name that must be free, also if another process takes it at the same moment.
 ///
 /// # Errors
-/// Of kind `AlreadyExists` when the name is taken; whatever else the system reports.
+/// Of kind `AlreadyExists` when the name is taken; other errors of the operating system.
 pub(super) fn to_new(from: &Path, to: &Path) -> io::Result<()> {
     match by_flag(from, to, Flag::NoReplace) {
         Err(error) if is_unsupported(&error) => to_new_without_flag(from, to),
@@ -20,27 +20,27 @@ pub(super) fn to_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// As [`to_new`], for file systems whose rename has no such flag.
+/// Like [`to_new`], for file systems whose rename has no such flag.
 fn to_new_without_flag(from: &Path, to: &Path) -> io::Result<()> {
     if from.symlink_metadata()?.is_dir() {
-        // A folder may be renamed over an empty one, which nobody else has made.
+        // A rename may replace an empty folder, and `create_dir` ensures that no one else made it.
         fs::create_dir(to)?;
         return fs::rename(from, to).inspect_err(|_| drop(fs::remove_dir(to)));
     }
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-        // Nor has it links: what is left is to look first.
+        // The file system has no hard links either: check first, then rename.
         Err(_) if to.symlink_metadata().is_ok() => Err(ErrorKind::AlreadyExists.into()),
         Err(_) => fs::rename(from, to),
     }
 }
 
-/// Exchanges two folders, or where the file system can't, puts what is at `to` under the name `aside` first.
-/// Returns where that is then.
+/// Exchanges two folders; if the file system cannot, first renames the one at `to` to `aside`. Returns the new path
+/// of the folder that was at `to`.
 ///
 /// # Errors
-/// Whatever the system reports; `to` is as it was then.
+/// Those of the operating system; `to` is then unchanged.
 pub(super) fn exchange<'a>(from: &'a Path, to: &Path, aside: &'a Path) -> io::Result<&'a Path> {
     match by_flag(from, to, Flag::Exchange) {
         Err(error) if is_unsupported(&error) => exchange_without_flag(from, to, aside),
@@ -80,15 +80,15 @@ fn by_flag(_: &Path, _: &Path, _: Flag) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Whether the kernel or the file system does not know the flag.
+/// Returns whether the kernel or the file system does not support the flag.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput)
 }
 
-/// Waits until a folder and all that is in it are on the disk.
+/// Waits until a folder and its contents are on disk.
 ///
 /// # Errors
-/// What the system reports when data can't be written, such as a full disk.
+/// Those of the operating system when data cannot be written, such as a full disk.
 pub(super) fn sync_tree(folder: &Path) -> io::Result<()> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -113,10 +113,10 @@ pub(super) fn sync_tree(folder: &Path) -> io::Result<()> {
     folders.iter().rev().try_for_each(|folder| sync_folder(folder))
 }
 
-/// Waits until the names in a folder are on the disk, where the system can do that.
+/// Waits until the names in a folder are on disk, if the operating system can.
 ///
 /// # Errors
-/// What the system reports when data can't be written.
+/// Those of the operating system when data cannot be written.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     let Ok(folder) = File::open(folder) else { return Ok(()) };
     match folder.sync_all() {
@@ -125,7 +125,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Flushes the whole file system of a folder; false where there is no such call.
+/// Flushes the whole file system of a folder; returns false if there is no such call.
 #[cfg(target_os = "linux")]
 fn sync_file_system(folder: &Path) -> io::Result<bool> {
     rustix::fs::syncfs(File::open(folder)?)?;
@@ -141,7 +141,7 @@ fn sync_file_system(_: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// A rename under test.
+    /// Rename function under test.
     type ToNew = fn(&Path, &Path) -> io::Result<()>;
 
     #[test]

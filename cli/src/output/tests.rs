@@ -5,7 +5,7 @@ use clap::Parser;
 
 use super::*;
 
-/// The options that every verb has.
+/// Options of every verb.
 #[derive(Parser)]
 struct Options {
     #[command(flatten)]
@@ -16,7 +16,7 @@ fn common() -> Common {
     Options::try_parse_from(["test", "-q", "--no-sync"]).unwrap().common
 }
 
-/// A product that has an x or a y, and a document.
+/// Product with an x or a y, and a document.
 const CONTENTS: Contents = Contents {
     verb: "test",
     documents: &["summary.json"],
@@ -49,7 +49,7 @@ fn read(path: PathBuf) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// Makes a finished product whose x has a text.
+/// Makes a finished product with the given text in x.
 fn product(place: &Path, text: &str) {
     let folder = begin(place, Existing::Replace, &[]).unwrap();
     fs::write(folder.file("x"), text).unwrap();
@@ -91,7 +91,7 @@ fn an_existing_folder_is_replaced_only_when_asked_and_only_at_the_end() {
 fn what_appears_during_the_run_is_not_replaced() {
     let home = tempfile::tempdir().unwrap();
     let place = home.path().join("out");
-    // A folder of somebody else's, also where replacing was asked for.
+    // A folder of another origin, also with permission to replace.
     for (existing, number) in [(Existing::Refuse, "out.1"), (Existing::Replace, "out.2")] {
         let folder = begin(&place, existing, &[]).unwrap();
         fs::write(folder.file("x"), "result").unwrap();
@@ -130,17 +130,17 @@ fn one_run_writes_an_output_at_a_time() {
 fn leftovers_without_final_results_are_swept() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);
-    // An older version's names have a process's number, which may be that of this one.
+    // An older version's names contain a process number, which may be that of this process.
     let number = std::process::id();
     fs::create_dir(at(&format!(".out.unfinished-{number}"))).unwrap();
     fs::create_dir(at(".out.unfinished-Ab12xy")).unwrap();
     fs::write(at(".out.unfinished-Ab12xy/x"), "half").unwrap();
     fs::write(at(".out.part"), "half").unwrap();
-    // Another output's stay.
+    // Leftovers of another output stay.
     fs::create_dir(at(".out2.unfinished-Ab12xy")).unwrap();
     product(&at("out"), "1");
     assert_eq!(entries(home.path()), [".out2.unfinished-Ab12xy", "out"]);
-    // What was replaced but not removed is no obstacle either.
+    // A replaced but not removed output does not matter either.
     for former in [".out.former", ".out.former-Ab12xy"] {
         fs::create_dir(at(former)).unwrap();
         fs::write(at(former).join("x"), "0").unwrap();
@@ -197,7 +197,7 @@ fn a_journal_is_kept_and_continued() {
     fs::write(folder.file("summary.json"), "{\"complete\": false}").unwrap();
     folder.finish().unwrap();
     assert_eq!(entries(home.path()), ["out"]);
-    // An incomplete product is continued in its folder; a run that fails puts it back.
+    // An incomplete product is resumed in its folder; a run that fails renames it back.
     let folder = resume(&place).unwrap().unwrap();
     assert!(!place.exists());
     drop(folder);
@@ -215,7 +215,7 @@ fn a_journal_is_kept_and_continued() {
 fn a_run_killed_while_it_continued_a_product_is_found_again() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);
-    // As it is between the rename to the hidden name and that back.
+    // State between the rename to the hidden name and the rename back.
     fs::create_dir(at(".out.unfinished-Ab12xy")).unwrap();
     fs::write(at(".out.unfinished-Ab12xy/journal"), "first\n").unwrap();
     fs::write(at(".out.unfinished-Ab12xy/summary.json"), "{\"complete\": false}").unwrap();
@@ -237,7 +237,7 @@ fn files_appear_together_and_a_killed_run_is_completed() {
         files.finish().unwrap();
         assert_eq!(entries(home.path()), ["o.fil", "o.fil.json"]);
     }
-    // Killed between the two renames: the document has its name, the file itself not yet.
+    // Killed between the two renames: the document has its final name, the file itself does not.
     let hidden = home.path().join(".o.fil.unfinished-Ab12xy");
     for mark in [".whole-new", ".whole-replace"] {
         fs::create_dir(&hidden).unwrap();
@@ -246,7 +246,7 @@ fn files_appear_together_and_a_killed_run_is_completed() {
         assert!(begin_files(&place, Existing::Refuse).is_err(), "it is there now");
         assert_eq!(entries(home.path()), ["o.fil", "o.fil.json"]);
     }
-    // Its name was taken in the meantime.
+    // The final name was taken meanwhile.
     fs::create_dir(&hidden).unwrap();
     fs::write(hidden.join(".whole-new"), "").unwrap();
     fs::write(hidden.join("o.fil"), "other").unwrap();
@@ -269,7 +269,7 @@ fn files_are_flushed_before_they_get_their_names() {
             common: &common,
         };
         let folder = Folder::begin(&home.path().join("out"), &writing).unwrap();
-        // What can't be opened can't be flushed.
+        // A file that cannot be opened cannot be flushed.
         std::os::unix::fs::symlink("nowhere", folder.file("x")).unwrap();
         assert_eq!(folder.finish().is_err(), flushed);
         assert_eq!(home.path().join("out").exists(), !flushed);

@@ -1,4 +1,4 @@
-//! One candidate: profile, dedispersed waterfall, DM-time plane, S/N against DM.
+//! Plot of one candidate: profile, dedispersed waterfall, DM-time plane, S/N against DM.
 
 use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
@@ -10,22 +10,22 @@ use super::pen::{Pen, Rect, picture};
 use super::png::Png;
 use super::text::{Anchor, Style, fitted};
 
-/// What the plot's header says.
+/// Header of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// Name of the recording.
+    /// File name of the recording.
     pub(crate) file: String,
-    /// Source and telescope, where known.
+    /// Source and telescope, if known.
     pub(crate) target: String,
-    /// `candidate 1 of 7`.
+    /// Rank: `candidate 1 of 7`.
     pub(crate) rank: String,
     pub(crate) dm: f64,
     pub(crate) time_s: f64,
     pub(crate) snr: f64,
     pub(crate) width_s: f64,
-    /// Time at the highest frequency, MJD (UTC), where known.
+    /// Time at the highest frequency, MJD (UTC), if known.
     pub(crate) mjd: Option<f64>,
-    /// Lower and upper edges of what was left out of the band.
+    /// Lower and upper edges of the masked parts of the band.
     pub(crate) masked_mhz: Vec<(f64, f64)>,
 }
 
@@ -39,7 +39,7 @@ const CURVE: Rect = Rect { left: 1375.0, top: 340.0, right: 1570.0, bottom: 915.
 /// Draws a candidate's page.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn candidate(file: &Png<'_>, cutout: &Cutout, about: &Candidate) -> Result<()> {
     picture(file, SIZE, |pen| {
         header(pen, about);
@@ -52,10 +52,10 @@ pub(crate) fn candidate(file: &Png<'_>, cutout: &Cutout, about: &Candidate) -> R
     })
 }
 
-/// The time axis that three panels share.
+/// Time axis shared by three panels.
 struct Times {
     axis: Axis,
-    /// Units in a second.
+    /// Axis units per second.
     scale: f64,
     label: String,
 }
@@ -80,7 +80,7 @@ fn header(pen: &Pen<'_>, about: &Candidate) {
     pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1530.0).colour(GREY));
 }
 
-/// The candidate's numbers, above the DM-time plane.
+/// Draws the candidate's parameters above the DM-time plane.
 fn facts(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
     let mjd = about.mjd.map_or_else(|| "not known".to_owned(), |mjd| format!("{mjd:.9}"));
     let rows = [
@@ -99,7 +99,7 @@ fn facts(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
     }
 }
 
-/// A faint band where the boxcar lies.
+/// Shades the interval of the boxcar.
 fn boxcar(pen: &Pen<'_>, frame: &Frame, about: &Candidate, times: &Times) {
     let half = 0.5 * about.width_s * times.scale;
     let (left, _) = frame.place(-half, frame.y.from);
@@ -136,13 +136,13 @@ fn waterfall(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
     left_out(pen, &frame, about);
 }
 
-/// Marks what was left out of the band, beside the waterfall.
+/// Marks the masked parts of the band beside the waterfall.
 fn left_out(pen: &Pen<'_>, frame: &Frame, about: &Candidate) {
     let left = frame.rect.right + 4.0;
     for (low, high) in &about.masked_mhz {
         let (_, bottom) = frame.place(frame.x.from, low.max(frame.y.from));
         let (_, top) = frame.place(frame.x.from, high.min(frame.y.to));
-        // A narrow channel is still seen.
+        // Keeps a narrow channel visible.
         let middle = 0.5 * (top + bottom);
         let half = (0.5 * (bottom - top)).max(0.75);
         let rect = Rect { left, right: left + 9.0, top: middle - half, bottom: middle + half };
@@ -154,12 +154,12 @@ fn left_out(pen: &Pen<'_>, frame: &Frame, about: &Candidate) {
     }
 }
 
-/// Rows of the waterfall in which the eye still finds a pulse: at S/N 2 or so in each.
+/// Returns the number of waterfall rows at which a pulse is still visible: S/N of about 2 in each row.
 fn rows(snr: f64) -> usize {
     ((snr * snr / 4.0) as usize).clamp(16, 64)
 }
 
-/// The waterfall with neighbouring sub-bands joined to `rows` or fewer.
+/// Averages adjacent sub-bands of the waterfall to at most `rows` rows.
 fn smoothed(cutout: &Cutout, rows: usize) -> Vec<f32> {
     let join = cutout.channels.div_ceil(rows).max(1);
     let rows = cutout.channels.div_ceil(join);
@@ -174,7 +174,7 @@ fn smoothed(cutout: &Cutout, rows: usize) -> Vec<f32> {
     shown
 }
 
-/// Two small triangles outside of a plane's upper edge, at the boxcar's edges.
+/// Draws two small triangles above a plane's upper edge, at the boxcar's edges.
 fn marks(pen: &Pen<'_>, frame: &Frame, about: &Candidate, times: &Times) {
     let top = frame.rect.top;
     for side in [-0.5, 0.5] {
@@ -185,7 +185,7 @@ fn marks(pen: &Pen<'_>, frame: &Frame, about: &Candidate, times: &Times) {
 
 fn plane(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
     let frame = Frame { rect: PLANE, x: times.axis, y: dm_axis(cutout) };
-    // The plane's first row is the lowest trial, a frame's first row is its upper one.
+    // The plane's first row is the lowest trial, the frame's first row is at the top.
     let rows = cutout.plane.chunks(cutout.times).rev();
     let flipped: Vec<f32> = rows.flatten().copied().collect();
     let (low, _) = quantiles(&flipped, 0.02, 0.98);

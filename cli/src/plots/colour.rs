@@ -1,21 +1,21 @@
-//! Colours: one map for planes, dark to light in even steps, and a few for lines.
+//! Colours: one colour map for planes, dark to light in even steps, and a few line colours.
 
 use plotters::style::RGBColor;
 
-/// Text and axes.
+/// Colour of text and axes.
 pub(crate) const INK: RGBColor = RGBColor(28, 30, 38);
-/// Text of second rank.
+/// Colour of secondary text.
 pub(crate) const GREY: RGBColor = RGBColor(110, 114, 125);
-/// Lines that guide the eye.
+/// Colour of guide lines.
 pub(crate) const FAINT: RGBColor = RGBColor(222, 224, 230);
-/// Where there are no data.
+/// Colour of missing data.
 pub(crate) const BLANK: RGBColor = RGBColor(206, 208, 214);
-/// Data.
+/// Colour of data.
 pub(crate) const BLUE: RGBColor = RGBColor(33, 84, 160);
-/// What is to be seen first.
+/// Colour of highlights.
 pub(crate) const RED: RGBColor = RGBColor(208, 66, 40);
 
-/// Anchors of the map; their lightness rises evenly.
+/// Support points of the colour map; their lightness rises evenly.
 const ANCHORS: [[f32; 3]; 8] = [
     [9.0, 8.0, 26.0],
     [42.0, 20.0, 82.0],
@@ -27,7 +27,7 @@ const ANCHORS: [[f32; 3]; 8] = [
     [253.0, 243.0, 178.0],
 ];
 
-/// Anchors of the wheel of phases, all about as light; the last is the first.
+/// Support points of the cyclic colour map for phases, of about equal lightness; the last equals the first.
 const WHEEL: [[f32; 3]; 9] = [
     [170.0, 122.0, 20.0],
     [214.0, 90.0, 66.0],
@@ -40,12 +40,12 @@ const WHEEL: [[f32; 3]; 9] = [
     [170.0, 122.0, 20.0],
 ];
 
-/// The colour of a value from 0 (dark) to 1 (light); blank for NaN.
+/// Returns the colour of a value from 0 (dark) to 1 (light); blank for NaN.
 pub(crate) fn map(value: f32) -> RGBColor {
     between(&ANCHORS, value)
 }
 
-/// The colour of a phase from 0 to 1, which are the same; blank for NaN.
+/// Returns the colour of a phase from 0 to 1, which have the same colour; blank for NaN.
 pub(crate) fn wheel(value: f32) -> RGBColor {
     between(&WHEEL, value)
 }
@@ -64,7 +64,7 @@ fn between(anchors: &[[f32; 3]], value: f32) -> RGBColor {
     RGBColor(mix(0), mix(1), mix(2))
 }
 
-/// Values below which the fractions `low` and `high` of the finite values lie.
+/// Returns the values below which the fractions `low` and `high` of the finite values lie.
 pub(crate) fn quantiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
     let mut finite: Vec<f32> = values.iter().copied().filter(|x| x.is_finite()).collect();
     finite.sort_unstable_by(f32::total_cmp);

@@ -1,4 +1,4 @@
-//! A frame with two axes: ticks at round numbers, labels with units, planes and lines inside.
+//! Frame with two axes: ticks at round numbers, labels with units, planes and lines inside.
 
 use plotters::style::RGBColor;
 
@@ -6,21 +6,21 @@ use super::colour::{self, FAINT, GREY, INK};
 use super::pen::{Pen, Rect};
 use super::text::{Anchor, Style};
 
-/// Size of the numbers at ticks; the labels of axes are a little larger.
+/// Text size of tick numbers; axis labels are a little larger.
 pub(crate) const TICK_TEXT: f32 = 19.0;
-/// Size of the labels of axes.
+/// Text size of axis labels.
 pub(crate) const LABEL_TEXT: f32 = 21.0;
 
-/// One axis: the values at its ends (the first at the left or at the bottom).
+/// Axis, given by the values at its ends (the first at the left or at the bottom).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) to: f64,
-    /// From tick to tick, where round numbers would not do.
+    /// Distance between ticks, if round numbers are unsuitable.
     step: Option<f64>,
 }
 
-/// What is written at an axis.
+/// Text at an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Labels<'a> {
     /// Ticks only.
@@ -31,7 +31,7 @@ pub(crate) enum Labels<'a> {
     Full(&'a str),
 }
 
-/// A rectangle with axes.
+/// Rectangle with axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) rect: Rect,
@@ -40,13 +40,13 @@ pub(crate) struct Frame {
 }
 
 impl Axis {
-    /// An axis that is not empty, whatever the values.
+    /// Creates an axis, widened if the values would make it empty.
     pub(crate) fn new(from: f64, to: f64) -> Self {
         let fine = from.is_finite() && to.is_finite() && from != to;
         if fine { Self { from, to, step: None } } else { Self { from: 0.0, to: 1.0, step: None } }
     }
 
-    /// The same with ticks so far apart.
+    /// Returns the axis with ticks at this distance.
     pub(crate) fn every(self, step: f64) -> Self {
         Self { step: Some(step), ..self }
     }
@@ -55,7 +55,7 @@ impl Axis {
         (value - self.from) / (self.to - self.from)
     }
 
-    /// Round numbers along the axis, at most one for each `apart` pixels of `length`.
+    /// Returns round numbers along the axis, at most one for each `apart` pixels of `length`.
     fn ticks(self, length: f64, apart: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.from.min(self.to), self.from.max(self.to));
         let raw = (high - low) / (length / apart).max(1.0);
@@ -75,13 +75,13 @@ impl Axis {
 }
 
 impl Frame {
-    /// The pixel of a point.
+    /// Returns the pixel of a point.
     pub(crate) fn place(&self, x: f64, y: f64) -> (f64, f64) {
         let Rect { left, top, right, bottom } = self.rect;
         (left + (right - left) * self.x.part(x), bottom - (bottom - top) * self.y.part(y))
     }
 
-    /// The frame with its ticks, numbers and labels; drawn after what lies inside.
+    /// Draws the frame with its ticks, numbers and labels; call it after drawing the contents.
     pub(crate) fn axes(&self, pen: &Pen<'_>, x_labels: Labels<'_>, y_labels: Labels<'_>) {
         let Rect { left, top, right, bottom } = self.rect;
         let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
@@ -125,7 +125,7 @@ impl Frame {
         }
     }
 
-    /// Faint lines at the ticks of the y axis, drawn before what lies inside.
+    /// Draws faint lines at the ticks of the y axis; call it before drawing the contents.
     pub(crate) fn guides(&self, pen: &Pen<'_>) {
         let Rect { left, top, right, bottom } = self.rect;
         for (value, _) in self.y.ticks(bottom - top, 55.0) {
@@ -134,7 +134,7 @@ impl Frame {
         }
     }
 
-    /// A plane of `columns` a row, the first row at the top, coloured from `low` to `high`.
+    /// Draws a plane of `columns` values per row, first row at the top, coloured from `low` to `high`.
     pub(crate) fn plane(&self, pen: &Pen<'_>, plane: &[f32], columns: usize, scale: (f32, f32)) {
         let rows = plane.len() / columns.max(1);
         let (low, high) = scale;
@@ -145,7 +145,7 @@ impl Frame {
         });
     }
 
-    /// A line through points, cut off at the frame.
+    /// Draws a line through points, clipped at the frame.
     pub(crate) fn line(&self, pen: &Pen<'_>, points: &[(f64, f64)], colour: RGBColor, width: f64) {
         let Rect { left, top, right, bottom } = self.rect;
         let inside = |(x, y): (f64, f64)| (x.clamp(left, right), y.clamp(top, bottom));
@@ -153,18 +153,18 @@ impl Frame {
         pen.line(&points, colour, width);
     }
 
-    /// A thin line through noisy points, stroke by stroke: joined strokes would have spikes at sharp turns.
+    /// Draws a thin line through noisy points, segment by segment: joined segments would have spikes at sharp angles.
     pub(crate) fn trace(&self, pen: &Pen<'_>, points: &[(f64, f64)], colour: RGBColor) {
         points.windows(2).for_each(|stroke| self.line(pen, stroke, colour, 1.5));
     }
 
-    /// A colour bar at the frame's right side.
+    /// Draws a colour bar at the frame's right side.
     pub(crate) fn colour_bar(&self, pen: &Pen<'_>, scale: (f32, f32), words: &str) {
         let y = Axis::new(scale.0.into(), scale.1.into());
         self.colour_bar_of(pen, y, words, colour::map);
     }
 
-    /// A colour bar of other colours than the usual.
+    /// Draws a colour bar of another colour map.
     pub(crate) fn colour_bar_of(
         &self,
         pen: &Pen<'_>,

@@ -1,4 +1,5 @@
-//! Templates that one core follows against latency: recursive filters beside Fourier transforms.
+//! Plot of the number of templates that one core filters in real time against latency: recursive filters beside
+//! Fourier transforms.
 
 use plotters::style::RGBColor;
 use sidereal::Result;
@@ -10,28 +11,28 @@ use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
 
-/// Templates of one length: points of (latency in seconds, templates that one core follows in real time).
+/// Results for one template length: points of latency in seconds, and templates that one core filters in real time.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     /// Length of the templates, in seconds.
     pub(crate) length_s: f64,
-    /// Fourier transforms, by rising latency.
+    /// Points of the Fourier transforms, by rising latency.
     pub(crate) transforms: Vec<(f64, f64)>,
-    /// Recursive filters, one point for each resampler.
+    /// Points of the recursive filters, one per resampler.
     pub(crate) filters: Vec<(f64, f64)>,
 }
 
 const SIZE: (u32, u32) = (1500, 900);
 const PLANE: Rect = Rect { left: 150.0, top: 120.0, right: 1270.0, bottom: 800.0 };
 
-/// One colour a length.
+/// One colour per length.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(33, 84, 160), RGBColor(30, 140, 120), RGBColor(190, 120, 20), RGBColor(190, 50, 60)];
 
-/// Draws all lengths into one picture, both axes logarithmic.
+/// Draws all lengths into one plot with logarithmic axes.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
     let points = || curves.iter().flat_map(|curve| curve.transforms.iter().chain(&curve.filters));
     let span = |value: fn(&(f64, f64)) -> f64| {
@@ -39,7 +40,7 @@ pub(crate) fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
         (logs().fold(f64::MAX, f64::min).floor(), logs().fold(f64::MIN, f64::max).ceil())
     };
     let (x, y) = (span(|point| point.0), span(|point| point.1));
-    // No round number falls inside: ticks are drawn at powers of ten instead.
+    // A step beyond the axes gives no ticks: `decades` draws them at powers of ten instead.
     let frame =
         Frame { rect: PLANE, x: Axis::new(x.0, x.1).every(1e9), y: Axis::new(y.0, y.1).every(1e9) };
     picture(file, SIZE, |pen| {
@@ -61,7 +62,7 @@ pub(crate) fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
     })
 }
 
-/// Lines and numbers at powers of ten.
+/// Draws lines and numbers at powers of ten.
 fn decades(pen: &Pen<'_>, frame: &Frame, (x, y): ((f64, f64), (f64, f64))) {
     let whole = |(from, to): (f64, f64)| from as i32..=to as i32;
     for power in whole(x) {

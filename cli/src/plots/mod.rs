@@ -1,4 +1,4 @@
-//! Plots as PNG files, drawn without any library or font of the system.
+//! Plots as PNG files, drawn without system libraries or fonts.
 
 mod candidate;
 pub(crate) mod colour;
@@ -18,7 +18,7 @@ pub(crate) use latency::{Curve, latency};
 pub(crate) use overview::{Overview, Point, overview};
 pub(crate) use sweep::{Sweep, sweep};
 
-/// A number with so many digits that nothing is lost to a reader, and no more: 12.5, but 12 and not 12.0.
+/// Formats a number with at most `digits` digits and without trailing zeros: 12.5, but 12 and not 12.0.
 pub(crate) fn short(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -32,12 +32,12 @@ pub(crate) fn short(value: f64, digits: i32) -> String {
     }
 }
 
-/// So many of what is counted: 1 event, 2 events.
+/// Formats a count: 1 event, 2 events.
 pub(crate) fn plural(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A duration with the unit that suits it.
+/// Formats a duration with a suitable unit.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds.abs() {
         s if s >= 1.0 => format!("{} s", short(seconds, 4)),
@@ -46,7 +46,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A frequency with the unit that suits it.
+/// Formats a frequency with a suitable unit.
 pub(crate) fn frequency(hertz: f64) -> String {
     match hertz.abs() {
         f if f >= 1e9 => format!("{} GHz", short(hertz / 1e9, 6)),

@@ -1,4 +1,4 @@
-//! All candidates of a search: DM against time, and how S/N and DM are distributed.
+//! Plot of all candidates of a search: DM against time, and the distributions of S/N and DM.
 
 use sidereal::Result;
 
@@ -17,22 +17,22 @@ pub(crate) struct Point {
     pub(crate) snr: f64,
 }
 
-/// A search and what it found, in any order.
+/// Search and its candidates, in any order.
 #[derive(Clone, Debug)]
 pub(crate) struct Overview {
     pub(crate) file: String,
     pub(crate) target: String,
-    /// Start and end of the data searched, in seconds.
+    /// Start and end of the searched data, in seconds.
     pub(crate) span_s: (f64, f64),
-    /// Lowest and highest trial searched.
+    /// Lowest and highest trial.
     pub(crate) dms: (f64, f64),
-    /// The threshold.
+    /// S/N threshold.
     pub(crate) snr: f64,
     pub(crate) points: Vec<Point>,
 }
 
 const SIZE: (u32, u32) = (1600, 1000);
-/// Candidates whose rank is written beside them.
+/// Number of candidates labelled with their rank.
 const RANKED: usize = 15;
 const SCATTER: Rect = Rect { left: 130.0, top: 130.0, right: 1560.0, bottom: 580.0 };
 const SNRS: Rect = Rect { left: 130.0, top: 710.0, right: 790.0, bottom: 915.0 };
@@ -41,7 +41,7 @@ const DMS: Rect = Rect { left: 900.0, top: 710.0, right: 1560.0, bottom: 915.0 }
 /// Draws the overview of a search.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn overview(file: &Png<'_>, about: &Overview) -> Result<()> {
     picture(file, SIZE, |pen| {
         header(pen, about);
@@ -63,11 +63,11 @@ fn header(pen: &Pen<'_>, about: &Overview) {
     };
     let words = format!("{found} above S/N {}", short(about.snr, 3));
     pen.text((1560.0, 46.0), &words, Style::new(24.0).colour(GREY).anchor(Anchor::End));
-    // The key of sizes is at the right.
+    // Leaves space for the legend of sizes at the right.
     pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1080.0).colour(GREY));
 }
 
-/// Radius and place on the colour map (0 to 1) of a S/N, by its ratio to the threshold.
+/// Returns radius and colour-map value (0 to 1) for an S/N, from its ratio to the threshold.
 fn look(snr: f64, threshold: f64) -> (f64, f32) {
     let ratio = (snr / threshold).max(1.0).log2();
     (5.0 + 7.0 * ratio.min(3.5), (0.25 + 0.2 * ratio as f32).min(0.93))
@@ -82,7 +82,7 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
         y: Axis::new(about.dms.0 - room, about.dms.1 + room),
     };
     frame.guides(pen);
-    // The brightest last, on top of the others.
+    // Draws the brightest last, on top of the others.
     let mut points = about.points.clone();
     points.sort_by(|a, b| a.snr.total_cmp(&b.snr));
     for point in &points {
@@ -99,7 +99,7 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
     key(pen, about.snr);
 }
 
-/// The ranks of the best, as their own pictures have them.
+/// Draws the ranks of the best candidates, as in their own plots.
 fn ranks<'a>(pen: &Pen<'_>, frame: &Frame, threshold: f64, best: impl Iterator<Item = &'a Point>) {
     for (index, point) in best.enumerate() {
         let (x, y) = frame.place(point.time_s, point.dm);
@@ -108,7 +108,7 @@ fn ranks<'a>(pen: &Pen<'_>, frame: &Frame, threshold: f64, best: impl Iterator<I
     }
 }
 
-/// What sizes and colours mean.
+/// Draws the legend of sizes and colours.
 fn key(pen: &Pen<'_>, threshold: f64) {
     let style = Style::new(TICK_TEXT).colour(GREY);
     let mut x = 1190.0;

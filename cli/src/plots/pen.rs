@@ -1,4 +1,4 @@
-//! A sheet to draw on: twice as fine as the picture that is written, so that every edge is smooth.
+//! Drawing surface with twice the resolution of the written image, for smooth edges.
 
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
@@ -10,10 +10,10 @@ use sidereal::Result;
 use super::png::Png;
 use super::text;
 
-/// Pixels drawn for each pixel written, along each axis.
+/// Pixels drawn per pixel written, along each axis.
 const FINE: u32 = 2;
 
-/// A rectangle in picture pixels; `top` is above `bottom`, so it is the smaller number.
+/// Rectangle in image pixels; `top` is above `bottom` and so the smaller number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rect {
     pub(crate) left: f64,
@@ -22,28 +22,28 @@ pub(crate) struct Rect {
     pub(crate) bottom: f64,
 }
 
-/// Draws in picture pixels. What falls outside of the sheet is lost without harm.
+/// Draws in image pixels; clips at the edges of the image.
 pub(crate) struct Pen<'a> {
     area: DrawingArea<BitMapBackend<'a>, Shift>,
 }
 
-/// Draws a picture of `size` pixels and writes it as a PNG file.
+/// Draws an image of `size` pixels and writes it as a PNG file.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn picture(file: &Png<'_>, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
     let fine = (size.0 * FINE, size.1 * FINE);
     let mut buffer = vec![255u8; fine.0 as usize * fine.1 as usize * 3];
     {
         let area = BitMapBackend::with_buffer(&mut buffer, fine).into_drawing_area();
-        // Nothing can fail in a buffer in memory.
+        // Drawing into memory cannot fail.
         area.fill(&WHITE).ok();
         draw(&Pen { area });
     }
     file.write(size, &halve(&buffer, size))
 }
 
-/// Means of squares of `FINE * FINE` pixels.
+/// Averages squares of `FINE * FINE` pixels.
 fn halve(fine: &[u8], size: (u32, u32)) -> Vec<u8> {
     let (step, width) = (FINE as usize, size.0 as usize);
     let row_bytes = width * step * 3;
@@ -65,7 +65,7 @@ fn fine(place: (f64, f64)) -> (i32, i32) {
 }
 
 impl Pen<'_> {
-    /// A line through `points`, `width` pixels wide.
+    /// Draws a line through `points`, `width` pixels wide.
     pub(crate) fn line(&self, points: &[(f64, f64)], colour: RGBColor, width: f64) {
         let stroke = (width * f64::from(FINE)).round().max(1.0) as u32;
         let style = ShapeStyle::from(colour).stroke_width(stroke);
@@ -73,19 +73,19 @@ impl Pen<'_> {
         self.area.draw(&PathElement::new(points, style)).ok();
     }
 
-    /// A filled shape.
+    /// Fills a polygon.
     pub(crate) fn fill(&self, points: &[(f64, f64)], colour: RGBColor, opacity: f64) {
         let points: Vec<_> = points.iter().copied().map(fine).collect();
         self.area.draw(&Polygon::new(points, colour.mix(opacity).filled())).ok();
     }
 
-    /// A filled rectangle.
+    /// Fills a rectangle.
     pub(crate) fn block(&self, rect: Rect, colour: RGBColor, opacity: f64) {
         let corners = [fine((rect.left, rect.top)), fine((rect.right, rect.bottom))];
         self.area.draw(&Rectangle::new(corners, colour.mix(opacity).filled())).ok();
     }
 
-    /// A disc with a thin edge.
+    /// Draws a disc with a thin edge.
     pub(crate) fn disc(&self, centre: (f64, f64), radius: f64, colour: RGBColor) {
         let radius = (radius * f64::from(FINE)).round().max(1.0) as i32;
         self.area.draw(&Circle::new(fine(centre), radius, colour.filled())).ok();
@@ -93,7 +93,7 @@ impl Pen<'_> {
         self.area.draw(&Circle::new(fine(centre), radius, edge)).ok();
     }
 
-    /// Fills a rectangle from `colour_at(x, y)`, both from 0 to 1, from the left and from the top.
+    /// Fills a rectangle with `colour_at(x, y)`, where x and y run from 0 to 1 from the left and from the top.
     pub(crate) fn pixels(&self, rect: Rect, colour_at: impl Fn(f64, f64) -> RGBColor) {
         let ((left, top), (right, bottom)) =
             (fine((rect.left, rect.top)), fine((rect.right, rect.bottom)));
@@ -106,7 +106,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Writes one line of text; `place` is where its anchor lies.
+    /// Writes one line of text with its anchor at `place`.
     pub(crate) fn text(&self, place: (f64, f64), words: &str, style: text::Style) {
         let scale = f64::from(FINE);
         let place = (place.0 * scale, place.1 * scale);

@@ -1,4 +1,4 @@
-//! PNG files, with texts that say how they were made.
+//! PNG files with provenance as text chunks.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
@@ -10,11 +10,11 @@ use sidereal::{Error, Result};
 use crate::json;
 use crate::provenance::Made;
 
-/// Keywords of the texts: JSON in one line each.
+/// Keywords of the text chunks, each with one line of JSON.
 const PROVENANCE: &str = "provenance";
 const RUN: &str = "run";
 
-/// A PNG file that is to be written.
+/// PNG file to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Png<'a> {
     path: PathBuf,
@@ -22,12 +22,12 @@ pub(crate) struct Png<'a> {
 }
 
 impl<'a> Png<'a> {
-    /// The file at `path`; `made` goes into its texts.
+    /// Describes the file at `path`; `made` goes into its text chunks.
     pub(crate) fn new(path: impl Into<PathBuf>, made: &'a Made) -> Self {
         Self { path: path.into(), made }
     }
 
-    /// Writes the file: three bytes (red, green, blue) a pixel, row by row from the top.
+    /// Writes the file: three bytes (red, green, blue) per pixel, row by row from the top.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -59,10 +59,10 @@ impl<'a> Png<'a> {
     }
 }
 
-/// Returns the texts `provenance` and `run` of a PNG file, empty where it has none.
+/// Returns the texts `provenance` and `run` of a PNG file, empty if absent.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] for what is no PNG.
+/// [`Error::Io`]; [`Error::Format`] for a file that is not a PNG.
 pub(crate) fn texts(path: &Path) -> Result<[String; 2]> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let reader = png::Decoder::new(BufReader::new(file)).read_info();

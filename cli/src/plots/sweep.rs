@@ -1,4 +1,4 @@
-//! A burst as it was recorded: the higher frequencies come first.
+//! Plot of a burst as recorded: higher frequencies arrive first.
 
 use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
@@ -11,24 +11,24 @@ use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
 
-/// What is drawn.
+/// Contents of the plot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep<'a> {
     /// Power without dedispersion.
     pub(crate) cutout: &'a Cutout,
     /// Start of the first bin, seconds after the burst at the highest frequency.
     pub(crate) start_s: f64,
-    /// Dispersion measure of the burst.
+    /// DM of the burst.
     pub(crate) dm: f64,
 }
 
 const SIZE: (u32, u32) = (1600, 760);
 const PLANE: Rect = Rect { left: 130.0, top: 90.0, right: 1560.0, bottom: 670.0 };
 
-/// Draws a burst and, beside it, the curve that dispersion gives.
+/// Draws a burst and, beside it, the expected dispersion curve.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn sweep(file: &Png<'_>, about: &Sweep<'_>) -> Result<()> {
     let cutout = about.cutout;
     let length_s = cutout.times as f64 * cutout.bin_s;

@@ -3,7 +3,7 @@ use sidereal::pipeline::cutout::Cutout;
 use super::*;
 use crate::provenance::Made;
 
-/// A cutout of `channels` by 48 bins with a ramp in it, blank at one side.
+/// Makes a cutout of `channels` by 48 bins with a ramp, blank at one side.
 fn ramp(channels: usize, dms: usize) -> Cutout {
     let value = |index: usize| if index % 48 < 4 { f32::NAN } else { (index % 48) as f32 * 0.1 };
     let finite = |index: usize| (index % 48) as f32 * 0.1;
@@ -36,7 +36,7 @@ fn page() -> Candidate {
     }
 }
 
-/// Width and height of a PNG file.
+/// Returns the width and height of a PNG file.
 fn size(path: &std::path::Path) -> (u32, u32) {
     let bytes = std::fs::read(path).unwrap();
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));

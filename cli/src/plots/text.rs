@@ -1,7 +1,7 @@
-//! Text from the font in assets/, without any font of the system.
+//! Text from the font in assets/, independent of system fonts.
 //!
-//! plotters' own text leaves out each glyph's side bearing, so letters stand at uneven distances;
-//! here glyphs are placed by the font's own metrics, to a fraction of a pixel.
+//! The text of plotters ignores each glyph's side bearing, which makes letter spacing uneven; here the font's own
+//! metrics position glyphs to a fraction of a pixel.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static INTER: LazyLock<FontRef<'static>> = LazyLock::new(|| {
     FontRef::try_from_slice(bytes).expect("the font in assets/ is whole")
 });
 
-/// Which point of the text lies at its place, across and down.
+/// Point of the text at its position, along and across.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Anchor {
     Start,
@@ -23,20 +23,20 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// How a line of text looks.
+/// Style of a line of text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// Height of a line in pixels, about 1.2 times the type size.
     pub(crate) size: f32,
     pub(crate) colour: RGBColor,
-    /// Along the text.
+    /// Anchor along the text.
     pub(crate) anchor: Anchor,
     /// Whether the text runs upwards.
     pub(crate) upwards: bool,
 }
 
 impl Style {
-    /// Dark text of a size, its left end at its place.
+    /// Creates dark text of a size, with its left end at its position.
     pub(crate) fn new(size: f32) -> Self {
         Self { size, colour: INK, anchor: Anchor::Start, upwards: false }
     }
@@ -54,12 +54,12 @@ impl Style {
     }
 }
 
-/// Text of a size, or of a smaller one in which a line is no longer than `most` pixels.
+/// Returns text of a size, reduced if a line would be longer than `most` pixels.
 pub(crate) fn fitted(words: &str, size: f32, most: f32) -> Style {
     Style::new(size * (most / length(words, size)).min(1.0))
 }
 
-/// Length of a line of text in pixels.
+/// Returns the length of a line of text in pixels.
 pub(crate) fn length(words: &str, size: f32) -> f32 {
     layout(words, size).1
 }
@@ -95,7 +95,7 @@ pub(crate) fn draw(
         Anchor::Middle => -0.5 * length,
         Anchor::End => -length,
     };
-    // Digits and capitals are what a reader centres on: 0.3 of a line above the base line.
+    // Digits and capitals are centred 0.3 of a line above the baseline.
     let base = 0.3 * style.size;
     let (x, y) = (place.0 as f32, place.1 as f32);
     for mut glyph in glyphs {

@@ -1,4 +1,4 @@
-//! The candidates of a search as they become final, one line of JSON each, and the checkpoints between them.
+//! Journal of a search: each final candidate as one line of JSON, and checkpoints between them.
 
 use serde::{Deserialize, Serialize};
 use sidereal::pipeline::burst::{Checkpoint, Observer, Status};
@@ -9,38 +9,38 @@ use super::report::tidy;
 use crate::kept::Keeper;
 use crate::output::JOURNAL;
 
-/// A line of the journal.
+/// Line of the journal.
 #[derive(Serialize, Deserialize)]
 struct Line {
     dm: f64,
-    /// From the recording's first sample.
+    /// Seconds from the recording's first sample.
     time_s: f64,
     snr: f64,
     width_s: f64,
     members: usize,
     /// All numbers of the candidate, bit for bit.
     exact: Vec<u64>,
-    /// The events that belong to it, where they are listed: trial, DM, S/N, begin and end as numbers.
+    /// Events that belong to the candidate, if they are listed: trial, DM, S/N, begin and end as numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     absorbed: Vec<[u64; 5]>,
 }
 
-/// Follows a search and keeps what it finds.
+/// Observer of a search that records its candidates.
 pub(super) struct Journal<'a> {
     pub(super) keeper: Keeper,
     /// Seconds from the recording's first sample to the first spectrum's start.
     pub(super) delay_s: f64,
-    /// Whether the recording can be read again, so that checkpoints are of use.
+    /// Whether the recording can be read again: otherwise checkpoints are useless.
     pub(super) has_checkpoints: bool,
     pub(super) observe: &'a mut dyn FnMut(&Status) -> bool,
-    /// Members of the candidates that come next, and those of all lines that were read.
+    /// Members of the next candidates, and the members of all lines read.
     members: Vec<Absorbed>,
     read: Vec<Absorbed>,
 }
 
 impl<'a> Journal<'a> {
-    /// Wraps a keeper. `delay_s` counts from the recording's first sample to the first spectrum's start; `has_checkpoints`
-    /// tells that the recording can be read again.
+    /// Wraps a keeper. `delay_s` counts from the recording's first sample to the first spectrum's start;
+    /// `has_checkpoints` states whether the recording can be read again.
     pub(super) fn new(
         (keeper, delay_s, has_checkpoints): (Keeper, f64, bool),
         observe: &'a mut dyn FnMut(&Status) -> bool,

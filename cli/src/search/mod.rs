@@ -1,4 +1,4 @@
-//! `sidereal search`: from a recording to bursts, with plots.
+//! `sidereal search`: finds bursts in a recording and plots them.
 
 mod journal;
 mod pictures;
@@ -40,14 +40,14 @@ pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 use spool::Spool;
 
-/// Searches a recording for dispersed bursts, and draws each that it finds.
+/// Search a recording for dispersed bursts and plot each candidate.
 ///
-/// Voltages are divided into channels on the way (--channels); times then count from the recording's
-/// first sample, the filter's delay accounted for.
+/// Voltages are channelized first (--channels); times then count from the recording's first sample, corrected for the
+/// filter's delay.
 ///
-/// Dedisperses the recording at many trial DMs, finds pulses of any width in each series, and joins
-/// what belongs to one burst. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
-/// one PNG a candidate, overview.png and summary.json, which names the GPU if one was used.
+/// Dedisperses the recording at many trial DMs, finds pulses of any width in each time series, and clusters the
+/// events of each burst into one candidate. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv
+/// (FETCH's columns), one PNG per candidate, overview.png and summary.json, which names the GPU if one was used.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \
@@ -67,7 +67,9 @@ pub(crate) struct Arguments {
     trials: DmArguments,
     #[command(flatten)]
     selection: Selection,
-    /// Keep channels with outlying statistics; by default (--rfi auto) they are left out.
+    /// Keep channels with outlying statistics.
+    ///
+    /// By default (--rfi auto) they are masked.
     #[arg(long, help_heading = "Channels and times")]
     no_auto_mask: bool,
     #[command(flatten)]
@@ -76,10 +78,10 @@ pub(crate) struct Arguments {
     products: Products,
 }
 
-/// What counts as a pulse.
+/// Options of the pulse detection.
 #[derive(Args, Clone, Debug)]
 struct Detection {
-    /// Least S/N of a candidate.
+    /// Lowest S/N of a candidate.
     #[arg(
         long,
         default_value_t = 6.0,
@@ -88,7 +90,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     snr: f64,
-    /// Widest pulse looked for, in seconds.
+    /// Widest pulse to search for, in seconds.
     #[arg(
         long,
         default_value_t = 0.1,
@@ -97,7 +99,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     max_width: f64,
-    /// Seconds over which the baseline and the noise are estimated.
+    /// Window for the estimates of baseline and noise, in seconds.
     #[arg(
         long,
         default_value_t = 2.0,
@@ -106,8 +108,10 @@ struct Detection {
         help_heading = "Detection"
     )]
     baseline: f64,
-    /// Least part of the band in which a burst is looked for whose sweep passes the recording's end or began before its start;
-    /// 1 looks for whole bursts alone.
+    /// Least fraction of the band for bursts cut off by the recording's start or end.
+    ///
+    /// A burst whose sweep began before the recording's start or passes its end is searched for in at least this
+    /// fraction of the band; 1 searches for whole bursts only.
     #[arg(
         long,
         default_value_t = 0.25,
@@ -116,28 +120,32 @@ struct Detection {
         help_heading = "Detection"
     )]
     min_band: f64,
-    /// The most candidates of each minute of data: the strongest are kept, and how many are left out is said; 0 keeps all.
+    /// Most candidates per minute of data.
+    ///
+    /// The strongest are kept, and the number of dropped ones is reported; 0 keeps all.
     #[arg(long, default_value_t = MAX_PER_MINUTE, value_name = "N", help_heading = "Detection")]
     max_per_minute: usize,
 }
 
-/// What is written.
+/// Output files.
 #[derive(Args, Clone, Debug)]
 struct Products {
-    /// Draw nothing.
+    /// Draw no plots.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
-    /// Draw this many of the best candidates at most.
+    /// Draw at most this many of the best candidates.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     /// Also write each candidate as an .h5 file for the FETCH classifier.
     #[arg(long, help_heading = "Output")]
     fetch: bool,
-    /// Also write candidates.singlepulse, as PRESTO does.
+    /// Also write candidates.singlepulse in PRESTO's format.
     #[arg(long, help_heading = "Output")]
     singlepulse: bool,
-    /// Also write absorbed.csv: every event above the threshold that was taken for part of a candidate, with the number
-    /// of that candidate's line in candidates.csv.
+    /// Also write absorbed.csv.
+    ///
+    /// It lists every event above the threshold that was clustered into a candidate, with the line number of that
+    /// candidate in candidates.csv.
     #[arg(long, help_heading = "Output")]
     list_absorbed: bool,
 }
@@ -146,7 +154,7 @@ struct Products {
 pub(crate) const CONTENTS: Contents =
     Contents { verb: "search", documents: &["summary.json", "candidates.cand"], writes };
 
-/// Whether a file of this name is one of them.
+/// Returns whether a file of this name belongs to a search's folder.
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     pictures::is_one(name)
         || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
@@ -179,7 +187,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&found.report.ending, &place))
 }
 
-/// Searches into a folder that is being filled; the recording is called `shown` in what is written.
+/// Searches into a folder that is being filled; the output refers to the recording as `shown`.
 ///
 /// # Errors
 /// As [`run`]; whatever ends the search before the recording.
@@ -197,24 +205,24 @@ pub(crate) fn run_into(
     if found.report.ending.is_read() { Ok(found) } else { Err(found.report.ending.error()) }
 }
 
-/// Data that a search keeps for `--resume`.
+/// Data that a search stores for `--resume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
-    /// Nothing: it is part of a product that is made as a whole.
+    /// Nothing: the search is part of a product that is made as a whole.
     Nothing,
-    /// A journal and checkpoints.
+    /// Journal and checkpoints of a new run.
     Anew,
-    /// The same, from those of an interrupted run on.
+    /// Journal and checkpoints, continued from those of an interrupted run.
     Resumed,
 }
 
-/// One search, from its arguments.
+/// One search with its options.
 struct Work<'a> {
     arguments: &'a Arguments,
     common: &'a Common,
     backend: Backend,
     opened: Opened,
-    /// Its start is the recording's first sample, from which all times count.
+    /// Header whose start is the recording's first sample, the origin of all times.
     header: FilterbankHeader,
     options: SearchOptions,
     dut1: Dut1,
@@ -222,7 +230,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Opens the recording and checks every option, before anything is written.
+    /// Opens the recording and checks every option before anything is written.
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
         let backend = common.backend_for(common::Work::on_trials(&arguments.recording.inputs))?;
         let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
@@ -245,7 +253,7 @@ impl<'a> Work<'a> {
         Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled })
     }
 
-    /// Runs the search, keeping a copy of what comes through a pipe for the plots.
+    /// Runs the search; copies the rows of a pipe to a file for the plots.
     fn search(&mut self, folder: &Folder, keep: Keep) -> Result<Found> {
         self.tell();
         let total = self.header.times;
@@ -271,7 +279,7 @@ impl<'a> Work<'a> {
             burst::search_from(source, &self.options, &self.backend, kept)
         };
         if report.is_err() && keep == Keep::Anew {
-            // Nothing was found that would be worth keeping.
+            // The run found nothing worth resuming.
             kept::clear(&folder.file(""))?;
         }
         let report = report?;
@@ -283,7 +291,7 @@ impl<'a> Work<'a> {
             note!("channels left out: {:?}", report.masked_channels);
         }
         let mut files = self.arguments.recording.inputs.clone();
-        // The earliest comes first, as in the source.
+        // The earliest file comes first, as in the source.
         files.sort_by_key(|path| *path != self.header.path);
         let band = &self.header.band;
         let dm_constant = self.options.dm_constant;
@@ -314,7 +322,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// What keeps candidates while the search runs, and where it goes on from an earlier one.
+    /// Creates the keeper that stores candidates during the search, and the checkpoint to continue from.
     fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
         let own: [(&str, &dyn Debug); 6] = [
@@ -340,17 +348,17 @@ impl<'a> Work<'a> {
         Ok((keeper, Some(checkpoint)))
     }
 
-    /// Every file that is read.
+    /// Returns every input file.
     fn inputs(&self) -> Vec<PathBuf> {
         [self.arguments.recording.files(), self.arguments.also()].concat()
     }
 
-    /// Whether a later run can go on from where this one is interrupted.
+    /// Returns whether a later run can resume this one if it is interrupted.
     fn has_checkpoints(&self) -> bool {
         kept::can_be_read_again(&self.arguments.recording)
     }
 
-    /// With --verbose, says where and for what is searched.
+    /// With --verbose, reports the filter bank, the device and the trials of the search.
     fn tell(&self) {
         if !self.common.verbose || self.common.quiet {
             return;
@@ -391,14 +399,14 @@ impl<'a> Work<'a> {
         gaps::warn(&gaps, quiet);
     }
 
-    /// Writes everything but the folder's final name. Lists come first, and what ends the drawing of pictures is told as
-    /// the search's ending.
+    /// Writes all files except the folder's final name. Lists come first; an error that ends the plots becomes the
+    /// search's ending.
     fn write(&self, folder: &Folder, found: &mut Found) -> Result<()> {
         if !found.report.ending.is_read() {
             interrupt::finishing();
         }
         if self.spooled && !found.report.ending.is_read() {
-            // No picture is drawn, and its room may be what the lists need.
+            // No plot needs the spool any more, and the lists may need its space.
             self.remove_spool(folder)?;
         }
         tables::write(folder, found, self.arguments.products.singlepulse)?;
@@ -459,8 +467,8 @@ fn is_something(found: &Mitigated) -> bool {
     found.masked_cells + rows > 0 || found.steps.bandpass == Bandpass::Always
 }
 
-/// The same candidates, their times counted from the recording's first sample instead of from the
-/// first spectrum's start.
+/// Returns the report with candidate times counted from the recording's first sample instead of the first spectrum's
+/// start.
 fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
     report.candidates.iter_mut().for_each(|candidate| candidate.shift(delay_s));
     report.absorbed.iter_mut().for_each(|event| event.shift(delay_s));
@@ -468,9 +476,9 @@ fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
 }
 
 impl Detection {
-    /// Names the option that is out of range.
+    /// Checks the options and names the one that is out of range.
     fn check(&self) -> Result<()> {
-        // Longer times are held to the recording's length.
+        // The upper limit of times is the recording's length, checked later.
         let options = [
             ("--snr", self.snr, 0.1, 1e6),
             ("--max-width", self.max_width, 1e-9, f64::MAX),
@@ -493,7 +501,7 @@ impl Detection {
 }
 
 impl Arguments {
-    /// Every file that is read beside the recording.
+    /// Returns every input file except the recording.
     fn also(&self) -> Vec<PathBuf> {
         let mut also = self.selection.files(&self.trials);
         also.extend(self.orientation.file());

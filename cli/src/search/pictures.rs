@@ -1,4 +1,4 @@
-//! The pictures of a search, and the files for FETCH: both look at the recording again.
+//! Plots of a search, and files for FETCH: both read the recording again.
 
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
@@ -20,33 +20,33 @@ use crate::rfi::Rfi;
 use crate::selection::{BeamDocument, Recording};
 use crate::{interrupt, json};
 
-/// Name of the picture of all candidates.
+/// File name of the plot of all candidates.
 pub(crate) const OVERVIEW: &str = "overview.png";
 
-/// What pictures are made from.
+/// Inputs of the plots.
 pub(crate) struct Pictures<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) backend: &'a Backend,
     pub(crate) options: &'a SearchOptions,
     pub(crate) found: &'a Found,
     pub(crate) folder: &'a Folder,
-    /// True if rows were changed before they were searched, and are drawn so.
+    /// Whether rows were cleaned before the search; the plots then show cleaned rows.
     pub(crate) is_cleaned: bool,
     pub(crate) spooled: bool,
 }
 
-/// Name of one candidate's files, without extension; `index` counts from 0.
+/// Returns the name of one candidate's files without extension; `index` counts from 0.
 pub(crate) fn stem(index: usize, candidate: &Candidate) -> String {
     format!("candidate_{:04}_DM{:.2}_{:.3}s", index + 1, candidate.dm, candidate.time_s)
 }
 
-/// Whether a file of this name is a picture of a search, or one for FETCH.
+/// Returns whether a file of this name is a plot of a search or a file for FETCH.
 pub(crate) fn is_one(name: &str) -> bool {
     let is_picture = |rest: &str| rest.ends_with(".png") || rest.ends_with(".h5");
     name == OVERVIEW || name.strip_prefix("candidate_").is_some_and(is_picture)
 }
 
-/// Removes all pictures that are in the folder, and the files for FETCH.
+/// Removes all plots and files for FETCH from the folder.
 pub(super) fn remove(folder: &Folder) -> Result<()> {
     let failed = |error| Error::io(folder.file(""), error);
     for entry in std::fs::read_dir(folder.file("")).map_err(failed)? {
@@ -78,7 +78,7 @@ impl Pictures<'_> {
         })
     }
 
-    /// Writes one file for FETCH a candidate.
+    /// Writes one file for FETCH per candidate.
     pub(super) fn fetch(&self, common: &Common) -> Result<()> {
         let candidates = &self.found.report.candidates;
         let progress = Progress::items(common, candidates.len() as u64);
@@ -103,7 +103,7 @@ impl Pictures<'_> {
         Png::new(self.folder.file(name), &self.found.made)
     }
 
-    /// The recording, from its first row.
+    /// Opens the recording at its first row.
     fn open(&self) -> Result<Box<dyn FilterbankSource>> {
         if self.spooled {
             let path = self.folder.file(spool::NAME);
@@ -112,13 +112,13 @@ impl Pictures<'_> {
         Ok(self.recording.open(self.options.dm_constant, self.backend)?.source)
     }
 
-    /// Cuts out what surrounds each candidate; `each` takes the cutouts by their place in `wanted`, in any order.
+    /// Cuts out the surroundings of each candidate; `each` receives the cutouts in any order, by index in `wanted`.
     fn cutouts(
         &self,
         wanted: &[Options],
         each: &mut dyn FnMut(usize, Cutout) -> Result<()>,
     ) -> Result<()> {
-        // A source counts from its first spectrum.
+        // A source counts times from its first spectrum.
         let from = |options: &Options, start_s: f64| Options {
             time_s: options.time_s - start_s,
             ..options.clone()
@@ -131,7 +131,8 @@ impl Pictures<'_> {
             }
             return Ok(());
         }
-        // What becomes of a row depends on all rows before it, so that all are read; those of zero-DM are so already.
+        // Mitigation of a row depends on all earlier rows, so all are read. `CleanedRows` has applied zero-DM
+        // already.
         let mut left: Vec<usize> = (0..wanted.len()).collect();
         while !left.is_empty() {
             let goes_on = &mut || !interrupt::requested();
@@ -157,7 +158,7 @@ impl Pictures<'_> {
         self.common_options(Options::plot(dm, time_s, width_s, sweep_s))
     }
 
-    /// The same channels, constant and zero-DM as the search had.
+    /// Applies the channel mask, dispersion constant and zero-DM setting of the search.
     fn common_options(&self, options: Options) -> Options {
         let mut masked = vec![false; self.found.header.channels()];
         self.found.report.masked_channels.iter().for_each(|c| masked[*c] = true);
@@ -201,7 +202,7 @@ impl Pictures<'_> {
         }
     }
 
-    /// Lower and upper edges of the channels left out, neighbours joined.
+    /// Returns the lower and upper edges of the masked channels, adjacent ones merged.
     fn masked_mhz(&self) -> Vec<(f64, f64)> {
         let band = &self.found.header.band;
         let half = 0.5 * band.channel_width_hz();
@@ -225,7 +226,7 @@ impl Pictures<'_> {
         edges
     }
 
-    /// Source, position, beam, telescope, band, channels left out and mitigation, where known.
+    /// Formats source, position, beam, telescope, band, masked channels and mitigation, where known.
     fn target(&self) -> String {
         let header = &self.found.header;
         let band = format!(
@@ -235,7 +236,7 @@ impl Pictures<'_> {
             header.channels(),
             header.recorded_bits,
         );
-        // A telescope that has no number in a header is called so there.
+        // SIGPROC headers call a telescope without a number Fake.
         let telescope = if header.telescope == "Fake" { "" } else { &header.telescope };
         let position = header.ra_deg.zip(header.dec_deg).map_or_else(String::new, |(ra, dec)| {
             format!("RA {} Dec {}", sexagesimal(ra / 15.0), sexagesimal(dec))
@@ -258,7 +259,7 @@ impl Pictures<'_> {
     }
 }
 
-/// Hours or degrees as `-08:47:43.7`.
+/// Formats hours or degrees as `-08:47:43.7`.
 fn sexagesimal(value: f64) -> String {
     let tenths = (value.abs() * 36_000.0).round() as u64;
     let (whole, minutes) = (tenths / 36_000, tenths / 600 % 60);

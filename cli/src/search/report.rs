@@ -1,4 +1,4 @@
-//! What a search found, as summary.json and as lines on the screen.
+//! Results of a search, as summary.json and as terminal output.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,32 +22,32 @@ use crate::provenance::{Made, Product};
 use crate::rfi::{self, Rfi};
 use crate::selection::Observation;
 
-/// Candidates listed on the screen, at most.
+/// Most candidates listed on the terminal.
 const LISTED: usize = 20;
 
-/// A finished search.
+/// Results of a finished search.
 pub(crate) struct Found {
     pub(crate) report: Report,
-    /// Sources whose pulses come with a period.
+    /// Sources of periodic pulses.
     pub(crate) sources: Vec<Repeater>,
     pub(crate) header: FilterbankHeader,
-    /// Candidates drawn at most.
+    /// Most candidates to plot.
     pub(crate) drawn: usize,
-    /// The files of the observation.
+    /// Files of the observation.
     pub(crate) files: Vec<PathBuf>,
-    /// The filter bank that made the spectra, of voltages.
+    /// Filter bank that made the spectra from voltages.
     pub(crate) geometry: Option<geometry::Document>,
     /// Seconds from the recording's first sample to the first spectrum's start.
     pub(crate) delay_s: f64,
-    /// The threshold.
+    /// S/N threshold.
     pub(crate) snr: f64,
     /// Report on the mitigation of interference.
     pub(crate) rfi: Rfi,
-    /// The most candidates of a minute.
+    /// Most candidates per minute.
     pub(crate) max_per_minute: Option<usize>,
-    /// Trials that were asked for.
+    /// Requested trials.
     pub(crate) plan: DmPlan,
-    /// s MHz^2 pc^-1 cm^3.
+    /// Dispersion constant in s MHz^2 pc^-1 cm^3.
     pub(crate) dm_constant: f64,
     /// Source of UT1 - UTC, for barycentric times.
     pub(crate) dut1: Dut1,
@@ -55,37 +55,37 @@ pub(crate) struct Found {
     pub(crate) made: Made,
 }
 
-/// summary.json.
+/// Contents of summary.json.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Summary {
     file: String,
     observation: Observation,
-    /// Least S/N of a candidate.
+    /// Lowest S/N of a candidate.
     threshold_snr: f64,
     dms: Dms,
-    /// Ranges of trials that were asked for; a recording may be too short for the highest.
+    /// Requested ranges of trials; a recording may be too short for the highest.
     plan: Vec<Range>,
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
     interference: rfi::Document,
-    /// Candidates that were left out, for stronger ones of the same minute.
+    /// Candidates dropped in favour of stronger ones of the same minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<LeftOut>,
-    /// Samples that were not finite and were filled by their channel's level.
+    /// Number of samples that were not finite and were replaced by their channel's level.
     flagged_samples: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<geometry::Document>,
-    /// Whether the whole recording was searched and everything was written; else the reason why not.
+    /// Whether the whole recording was searched and all output was written; otherwise `reason` states why not.
     complete: bool,
     reason: Option<String>,
     candidates: Vec<Candidate>,
-    /// Sources whose pulses come with a period; not there where there is none.
+    /// Sources of periodic pulses; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sources: Vec<Source>,
 }
 
-/// A source of periodic pulses.
+/// Source of periodic pulses.
 #[derive(Serialize, JsonSchema)]
 struct Source {
     dm: f64,
@@ -95,7 +95,7 @@ struct Source {
     snr: f64,
     first_s: f64,
     last_s: f64,
-    /// Their places in the list of candidates, from 1, in order of time.
+    /// Line numbers of the pulses in the list of candidates, from 1, in order of time.
     candidates: Vec<usize>,
 }
 
@@ -115,7 +115,7 @@ impl Source {
     }
 }
 
-/// Candidates that a storm of them leaves out.
+/// Candidates dropped because there were too many.
 #[derive(Serialize, JsonSchema)]
 struct LeftOut {
     candidates: usize,
@@ -141,13 +141,13 @@ struct Dms {
     count: usize,
 }
 
-/// Trials of one step and one binning.
+/// Range of trials of one step and one downsampling factor.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Range {
     dm_min: f64,
     dm_max: f64,
     dm_step: f64,
-    /// Samples that are added to one.
+    /// Number of samples summed into one.
     downsample: usize,
 }
 
@@ -161,24 +161,24 @@ impl Range {
 #[derive(Serialize, JsonSchema)]
 struct Candidate {
     dm: f64,
-    /// Centre of the pulse at the reference frequency, from the recording's first sample.
+    /// Centre of the pulse at the reference frequency, in seconds from the recording's first sample.
     time_s: f64,
     snr: f64,
     width_s: f64,
     members: usize,
-    /// The same moment, topocentric UTC; not there where the recording's start is unknown.
+    /// The same moment as a topocentric UTC MJD; absent if the recording's start is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     mjd: Option<f64>,
-    /// Arrival time at the solar system's barycentre at infinite frequency (TDB): the dispersion's delay at the
-    /// reference frequency is taken off before. Not there where the source's position or the telescope is unknown.
+    /// Arrival time at the solar system's barycentre at infinite frequency (TDB), corrected for the dispersion delay
+    /// at the reference frequency. Absent if the source's position or the telescope is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     barycentric_mjd: Option<f64>,
-    /// The part of the channels in which the pulse lies, and whose S/N it is: 1, unless the recording's start or end cuts
-    /// its sweep off. The time is negative where it reached the reference frequency before the first sample.
+    /// Fraction of the channels that the pulse was measured in: 1, unless the recording's start or end cuts its sweep
+    /// off. The time is negative if the pulse reached the reference frequency before the first sample.
     band_fraction: f64,
 }
 
-/// The source's direction and the telescope's place, where both and the start are known.
+/// Returns the source's direction and the telescope's position, if both and the start are known.
 pub(super) fn place(header: &FilterbankHeader) -> Option<(Direction, [f64; 3])> {
     let source = Direction { ra_deg: header.ra_deg?, dec_deg: header.dec_deg? };
     let place = site_itrf_m(&header.telescope).filter(|_| header.tstart_mjd > 0.0)?;
@@ -186,13 +186,13 @@ pub(super) fn place(header: &FilterbankHeader) -> Option<(Direction, [f64; 3])> 
 }
 
 impl Found {
-    /// A candidate's time at the reference frequency, topocentric UTC.
+    /// Returns a candidate's time at the reference frequency as a topocentric UTC MJD.
     pub(super) fn mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
         let start = self.header.tstart_mjd;
         (start > 0.0).then(|| start + candidate.time_s / SECONDS_PER_DAY)
     }
 
-    /// A candidate's time at infinite frequency and the solar system's barycentre, TDB.
+    /// Returns a candidate's time at infinite frequency and the solar system's barycentre, as a TDB MJD.
     pub(super) fn barycentric_mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
         let header = &self.header;
         let (source, place) = place(header)?;
@@ -203,7 +203,7 @@ impl Found {
         barycentric_mjd(Epoch::new(day as i64, seconds), place, &source, &self.dut1).ok()
     }
 
-    /// summary.json.
+    /// Makes the document summary.json.
     pub(crate) fn document(&self) -> Product<Summary> {
         self.made.product("search", Summary::new(self))
     }
@@ -246,12 +246,12 @@ impl Summary {
     }
 }
 
-/// A number without the last digits' noise of sums in binary: 474.91, not 474.90999999999997.
+/// Rounds off the binary noise of the last digits: 474.91, not 474.90999999999997.
 pub(super) fn tidy(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// The lines that end a search.
+/// Formats the lines printed at the end of a search.
 pub(crate) fn text(found: &Found, place: &Path) -> String {
     let report = &found.report;
     let (first, last) = (report.dms.first(), report.dms.last());
@@ -280,7 +280,7 @@ pub(crate) fn text(found: &Found, place: &Path) -> String {
     text
 }
 
-/// Says of a burst that the recording's start or end cuts off what part of the channels has it.
+/// States the fraction of the channels of a burst that the recording's start or end cuts off.
 fn part_of_band(fraction: f64) -> String {
     if fraction < 1.0 {
         format!("  in {:.0} % of the band", 100.0 * fraction)

@@ -1,4 +1,4 @@
-//! A copy of the rows that came through a pipe, so that the plots can look at them again.
+//! Copy of the rows that came through a pipe, so that the plots can read them again.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::{Error, Result};
 
-/// The copy's name in the folder being filled; it is removed at the end.
+/// File name of the copy in the folder being filled; removed at the end.
 pub(super) const NAME: &str = "rows.tmp";
 
-/// A source that writes what it gives into a file.
+/// Source that also writes the rows it reads to a file.
 pub(super) struct Spool<'a> {
     source: &'a mut dyn FilterbankSource,
     file: BufWriter<File>,
@@ -38,7 +38,7 @@ impl FilterbankSource for Spool<'_> {
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        // Rows passed over are kept as a hole, so that row numbers stay what they are.
+        // A hole in the file stands for skipped rows, so that row numbers stay valid.
         let skipped = self.source.skip(times)?;
         let bytes = skipped as i64 * self.source.header().row_bytes() as i64;
         let moved = self.file.seek(SeekFrom::Current(bytes));
@@ -63,7 +63,7 @@ impl FilterbankSource for Spool<'_> {
     }
 }
 
-/// The copy, read from its first row.
+/// Reader of the copy, from its first row.
 pub(super) struct Spooled {
     header: FilterbankHeader,
     file: File,

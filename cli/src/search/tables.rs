@@ -1,4 +1,4 @@
-//! The candidate lists of a search: .cand, .csv, .singlepulse, and FETCH's .h5.
+//! Candidate lists of a search: .cand, .csv, .singlepulse, and FETCH's .h5.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -40,10 +40,10 @@ pub(super) fn write(folder: &Folder, found: &Found, singlepulse: bool) -> Result
     Ok(())
 }
 
-/// Name of the list of events that belong to candidates.
+/// File name of the list of events that belong to candidates.
 pub(super) const ABSORBED: &str = "absorbed.csv";
 
-/// Writes the events that belong to each candidate and are not its best one, candidate by candidate.
+/// Writes each candidate's events other than its best one, candidate by candidate.
 pub(super) fn write_absorbed(folder: &Folder, found: &Found) -> Result<()> {
     let candidates = &found.report.candidates;
     let key = |(trial, begin_s): (usize, f64)| (trial, begin_s.to_bits());
@@ -106,7 +106,7 @@ pub(super) fn write_fetch(
     fetch_h5::write(path, &record)
 }
 
-/// The waterfall with axes time, channel, stretched to FETCH's size; blanks become 0.
+/// Returns the waterfall with axes time, channel, resampled to FETCH's size; blanks become 0.
 fn time_by_channel(cutout: &Cutout) -> Vec<f32> {
     let at = |index: usize| {
         let (time, channel) = (index / PIXELS, index % PIXELS);

@@ -1,4 +1,4 @@
-//! `sidereal simulate array`: recordings of an array's antennas that see sources at given places.
+//! `sidereal simulate array`: makes recordings of an array's antennas that observe sources at given positions.
 
 mod arguments;
 mod record;
@@ -28,20 +28,20 @@ use crate::output::{Contents, Existing, Folder, Writing};
 use crate::positions::Positions;
 use crate::{earth_orientation, json, progress, space};
 
-/// Samples of a stream that numbers can count exactly.
+/// Largest number of samples of a stream that is counted exactly.
 const MOST_TIMES: f64 = (1u64 << 50) as f64;
 
-/// Where made-up arrays stand unless told: the Karoo.
+/// Default location of generated arrays: the Karoo.
 const KAROO: Location =
     Location { longitude_deg: 21.4439, latitude_deg: -30.713, height_m: 1053.0 };
 
 /// Contents of a simulated array's folder.
 const CONTENTS: Contents = Contents { verb: "simulate array", documents: &[TRUTH], writes };
 
-/// The document of what was put in.
+/// File name of the document with the injected signals.
 const TRUTH: &str = "truth.json";
 
-/// Whether a file of this name is the positions, or one of the recordings that the document lists.
+/// Returns whether a file of this name is the positions file or a recording that the document lists.
 pub(crate) fn writes(folder: &Path, name: &str) -> bool {
     let document = || {
         let text = std::fs::read(folder.join(TRUTH)).ok()?;
@@ -123,7 +123,7 @@ fn summary(
     )
 }
 
-/// The antennas as `correlate` reads them.
+/// Writes the antenna positions in the format that `correlate` reads.
 fn write_positions(path: &Path, options: &ArrayOptions) -> Result<()> {
     let antennas = options.array.antennas.iter().zip(&options.receivers);
     let row = |(antenna, receiver): (&sidereal::geometry::Antenna, _)| {
@@ -228,12 +228,12 @@ impl Arguments {
         Ok(Positions { array, cable_delays_s })
     }
 
-    /// What is read, and must not be replaced.
+    /// Returns the input files, which must not be overwritten.
     fn inputs(&self) -> Vec<std::path::PathBuf> {
         self.array.antennas.iter().cloned().chain(self.sky.orientation.file()).collect()
     }
 
-    /// Each antenna's file.
+    /// Returns each antenna's file.
     fn files(&self, array: &Array) -> Result<Vec<File>> {
         let mut without = HashSet::new();
         for name in &self.faults.no_file {
@@ -252,7 +252,8 @@ impl Arguments {
         array.antennas.iter().enumerate().map(file).collect()
     }
 
-    /// Adds gaps as the format can hold them; returns each antenna's length of a block, where it has any.
+    /// Adds gaps rounded to what the format can represent; returns each antenna's block length, if it has gaps in
+    /// blocks.
     fn gaps(&self, options: &mut ArrayOptions) -> Result<Vec<Option<usize>>> {
         let shape = VoltageHeader {
             polarizations: options.polarizations,
@@ -282,7 +283,7 @@ fn find(array: &Array, option: &'static str, name: &str) -> Result<usize> {
     array.find(name).ok_or_else(unknown)
 }
 
-/// A name without what file names can't hold.
+/// Replaces the characters that file names cannot contain.
 fn file_name(antenna: &str) -> String {
     let plain = |letter: char| {
         if letter.is_ascii_alphanumeric() || "-_+.".contains(letter) { letter } else { '_' }

@@ -1,4 +1,4 @@
-//! `sidereal simulate burst`: a filterbank with noise, bursts, pulsars and interference.
+//! `sidereal simulate burst`: makes a filterbank with noise, bursts, pulsars and interference.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -23,7 +23,7 @@ use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::Progress;
 use crate::space;
 
-/// Bytes made at once, about.
+/// Approximate number of bytes made at once.
 const GULP_BYTES: usize = 4 << 20;
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -37,14 +37,14 @@ const EXAMPLES: &str = "Examples:\n  \
     recording. Its S/N is that of the best boxcar at the exact DM.\n\
     What was put in is written beside the file: frb.fil has frb.fil.truth.json.";
 
-/// Makes a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
+/// Make a filterbank (.fil): receiver noise with bursts, pulsars and interference.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
     /// File to write; `-` is standard output, without a truth file.
     #[arg(value_name = "OUT", required_unless_present = "output")]
     out: Option<PathBuf>,
-    /// The same as OUT.
+    /// Same as OUT.
     #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
     output: Option<PathBuf>,
     /// Replace OUT and its truth file if they exist.
@@ -53,19 +53,21 @@ pub(super) struct Arguments {
     /// Length in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 10.0)]
     duration: f64,
-    /// Bits a sample: 1, 2, 4, 8, 16 or 32 (floats).
+    /// Bits per sample: 1, 2, 4, 8, 16 or 32 (floats).
     #[arg(long, value_name = "BITS", allow_negative_numbers = true, default_value_t = 8)]
     nbits: usize,
-    /// Chooses the noise and all else that is random; the same seed gives the same file.
+    /// Seed of the noise and everything else random; the same seed gives the same file.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
-    /// The receiver's gain over the band; it does not show in 1, 2 and 4 bit, which are levelled.
+    /// Receiver gain across the band.
+    ///
+    /// It has no effect at 1, 2 and 4 bit, where channels are levelled.
     #[arg(long, value_enum, default_value_t = Bandpass::Flat)]
     bandpass: Bandpass,
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
     #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
-    /// Pointing of the telescope, for the header: RA,DEC in degrees or as 05:34:31.9,22:00:52.
+    /// Pointing direction for the header: RA,DEC in degrees or as 05:34:31.9,22:00:52.
     #[arg(
         long,
         value_name = "RA,DEC",
@@ -78,14 +80,15 @@ pub(super) struct Arguments {
     band: BandArguments,
     #[command(flatten)]
     single: Single,
-    /// A burst: dm=,time= and, if wanted, width=,snr=,scatter=,index=. May be repeated.
+    /// Add a burst: dm=,time= and optionally width=,snr=,scatter=,index=; may be repeated.
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     burst: Vec<String>,
-    /// A pulsar: period=,dm= and, if wanted, width=,duty=,snr= (a pulse),time=,scatter=,index=. May
-    /// be repeated.
+    /// Add a pulsar; may be repeated.
+    ///
+    /// period=,dm= and optionally width=,duty=,snr= (per pulse),time=,scatter=,index=.
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     pulsar: Vec<String>,
-    /// Interference in this many channels: tones that swell and fade.
+    /// Add interference to this many channels: tones of varying strength.
     #[arg(
         long,
         value_name = "CHANNELS",
@@ -102,7 +105,7 @@ pub(super) struct Arguments {
         help_heading = "Interference"
     )]
     rfi_narrow_strength: f64,
-    /// Impulses over the whole band without dispersion, this many a second on average.
+    /// Add undispersed broadband impulses at this mean rate per second.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Interference")]
     rfi_broad: Option<f64>,
     /// S/N of each impulse.
@@ -127,9 +130,9 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bandpass {
-    /// The same gain everywhere.
+    /// Constant gain.
     Flat,
-    /// Falls to a tenth at the band's edges, with ripples of 5 %.
+    /// Falls to a tenth at the band edges, with ripples of 5 %.
     Rippled,
 }
 

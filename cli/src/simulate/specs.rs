@@ -1,4 +1,4 @@
-//! Bursts and pulsars as they are written on the command line.
+//! Parsers of bursts and pulsars from the command line.
 
 use clap::Args;
 use sidereal::simulate::burst::{Burst, Pulsar};
@@ -11,13 +11,13 @@ const BURST_SNR: f64 = 20.0;
 const PULSE_SNR: f64 = 5.0;
 const DUTY: f64 = 0.05;
 
-/// One burst by options of its own.
+/// Options of a single burst.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Single {
-    /// Dispersion measure of a burst, in pc cm^-3.
+    /// DM of a burst, in pc cm^-3.
     #[arg(long, value_name = "DM", allow_negative_numbers = true, help_heading = "Signals")]
     dm: Option<f64>,
-    /// Its time in seconds [default: a quarter of the length].
+    /// Time of the burst, in seconds [default: a quarter of the length].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -26,7 +26,9 @@ pub(super) struct Single {
         help_heading = "Signals"
     )]
     time: Option<f64>,
-    /// Its width (full at half maximum, before scattering and smearing), in seconds [default: 0.002].
+    /// Width of the burst in seconds [default: 0.002].
+    ///
+    /// Full width at half maximum, before scattering and smearing.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -35,7 +37,7 @@ pub(super) struct Single {
         help_heading = "Signals"
     )]
     width: Option<f64>,
-    /// Its S/N [default: 20].
+    /// S/N of the burst [default: 20].
     #[arg(
         long,
         value_name = "SNR",
@@ -44,7 +46,7 @@ pub(super) struct Single {
         help_heading = "Signals"
     )]
     snr: Option<f64>,
-    /// Its scattering time at 1 GHz in seconds; it goes as frequency to the power -4 [default: 0].
+    /// Scattering time of the burst at 1 GHz, in seconds; scales as frequency to the power -4 [default: 0].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -53,7 +55,7 @@ pub(super) struct Single {
         help_heading = "Signals"
     )]
     scatter: Option<f64>,
-    /// Its spectral index: brightness goes as frequency to this power [default: 0].
+    /// Spectral index of the burst: brightness scales as frequency to this power [default: 0].
     #[arg(
         long,
         value_name = "INDEX",
@@ -65,7 +67,7 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// The burst, if `--dm` was given.
+    /// Returns the burst, if `--dm` was given.
     pub(super) fn burst(&self, duration_s: f64) -> Result<Option<Burst>> {
         let Some(dm) = self.dm else { return Ok(None) };
         let time_s = self.time.unwrap_or(0.25 * duration_s);
@@ -83,7 +85,7 @@ impl Single {
     }
 }
 
-/// A burst from `dm=500,time=3,...`.
+/// Parses a burst from `dm=500,time=3,...`.
 pub(super) fn burst(text: &str) -> Result<Burst> {
     let names = ["dm", "time", "width", "snr", "scatter", "index"];
     let fields = Fields::parse("--burst", text, &names)?;
@@ -97,7 +99,7 @@ pub(super) fn burst(text: &str) -> Result<Burst> {
     })
 }
 
-/// A pulsar from `period=0.089,dm=68,...`; its width is that given, or the duty cycle's.
+/// Parses a pulsar from `period=0.089,dm=68,...`; its width is the given one, or follows from the duty cycle.
 pub(super) fn pulsar(text: &str) -> Result<Pulsar> {
     let names = ["period", "dm", "width", "duty", "snr", "time", "scatter", "index"];
     let fields = Fields::parse("--pulsar", text, &names)?;

@@ -1,4 +1,4 @@
-//! `sidereal simulate strain`: what interferometers would have recorded, with binaries in it.
+//! `sidereal simulate strain`: makes interferometers' strain with injected binaries.
 
 mod noise;
 mod specs;
@@ -26,7 +26,7 @@ use crate::space;
 /// Samples made at once.
 const GULP: usize = 1 << 16;
 
-/// The longest recording in seconds: a year.
+/// Longest recording in seconds: one year.
 const MAX_LENGTH_S: u64 = 31_557_600;
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -40,14 +40,14 @@ const EXAMPLES: &str = "Examples:\n  \
     time is when its |h| peaks at the Earth's centre (GPS seconds); when it arrives at each detector, and\n\
     with which optimal SNR, stands in bbh.hdf5.truth.json. Masses are those seen here, redshifted.";
 
-/// Makes the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise with binaries in it.
+/// Make the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise with binaries.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
-    /// Name of the files to write: _H1 and so on is put before .hdf5; .gwf for frames.
+    /// Name of the files to write: _H1 and so on is inserted before .hdf5; .gwf for frames.
     #[arg(value_name = "OUT", required_unless_present = "output")]
     out: Option<PathBuf>,
-    /// The same as OUT.
+    /// Same as OUT.
     #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
     output: Option<PathBuf>,
     /// Replace the files and the truth file if they exist.
@@ -56,7 +56,7 @@ pub(super) struct Arguments {
     /// Detectors: H1, L1, V1, K1, G1.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "H1,L1")]
     detectors: Vec<String>,
-    /// Time of the first sample, whole GPS seconds.
+    /// Time of the first sample, in whole GPS seconds.
     #[arg(
         long,
         value_name = "GPS",
@@ -67,11 +67,12 @@ pub(super) struct Arguments {
     /// Length in whole seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 64, allow_negative_numbers = true)]
     length: u64,
-    /// Samples in a second, in Hz.
+    /// Sampling rate in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 4096)]
     rate: u32,
-    /// Chooses the noise; the same seed gives the same file, and a detector the same noise whatever others
-    /// there are.
+    /// Seed of the noise; the same seed gives the same file.
+    ///
+    /// The noise of a detector does not depend on the other detectors.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -82,20 +83,24 @@ pub(super) struct Arguments {
     faults: Faults,
 }
 
-/// What is in it.
+/// Options of injected signals.
 #[derive(Args, Clone, Debug)]
 struct Signals {
-    /// A binary: m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and,
-    /// if wanted, inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=. May be repeated.
+    /// Inject a binary; may be repeated.
+    ///
+    /// m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and optionally
+    /// inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=.
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     inject: Vec<String>,
-    /// Binaries of a table: a line of names as in --inject, then one binary a line.
+    /// Inject the binaries of a table.
+    ///
+    /// The first line has the names as in --inject, then each line one binary.
     #[arg(long, value_name = "CSV", help_heading = "Signals")]
     injections: Option<PathBuf>,
-    /// A waveform (HDF5, plus and cross or complex, at the rate of the data) for injections without masses.
+    /// Waveform for injections without masses (HDF5, plus and cross or complex, at the rate of the data).
     #[arg(long, value_name = "FILE", help_heading = "Signals")]
     waveform: Option<PathBuf>,
-    /// Frequency at which waveforms of masses begin, in Hz.
+    /// Start frequency of waveforms generated from masses, in Hz.
     #[arg(
         long,
         value_name = "HZ",
@@ -104,8 +109,10 @@ struct Signals {
         help_heading = "Signals"
     )]
     f_low: f64,
-    /// Waveforms of masses, with aligned spins: auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in
-    /// total and TaylorT4 (inspiral, 3.5PN) below.
+    /// Approximant of waveforms generated from masses, with aligned spins.
+    ///
+    /// auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN)
+    /// below.
     #[arg(
         long,
         value_enum,
@@ -117,17 +124,22 @@ struct Signals {
     approximant: ApproximantWord,
 }
 
-/// What is wrong with it.
+/// Options of simulated faults.
 #[derive(Args, Clone, Debug)]
 struct Faults {
-    /// A glitch (a sine under a Gaussian): H1:time= (GPS s),snr= and, if wanted, frequency= (Hz),q=. May be repeated.
+    /// Add a glitch (sine-Gaussian); may be repeated.
+    ///
+    /// H1:time= (GPS s),snr= and optionally frequency= (Hz),q=.
     #[arg(long, value_name = "DETECTOR:FIELDS", help_heading = "Faults")]
     glitch: Vec<String>,
-    /// Seconds, counted from the start, that have data but fail the quality tests; of one detector with H1: before
-    /// them. May be repeated.
+    /// Interval in seconds from the start with data that fail the quality tests; may be repeated.
+    ///
+    /// The prefix H1: limits it to one detector.
     #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
     bad_seconds: Vec<String>,
-    /// Seconds, likewise, without data: NaN in the file. May be repeated.
+    /// Interval in seconds from the start without data: NaN in the file; may be repeated.
+    ///
+    /// The prefix H1: limits it to one detector.
     #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
     gap_seconds: Vec<String>,
 }
@@ -143,7 +155,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, super::TRUTH)]).collect();
     let files = Files::begin_all(out, &all, &writing)?;
     let options = arguments.options(&detectors)?;
-    // Samples of 8 bytes.
+    // A sample has 8 bytes.
     let need = options.times.saturating_mul(8).saturating_mul(places.len() as u64);
     space::check(out, need, common)?;
     let mut simulation = Simulation::new(&options)?;
@@ -171,7 +183,7 @@ fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &D
     )
 }
 
-/// Each detector's file: its name goes before the ending.
+/// Returns each detector's file; the detector's name goes before the extension.
 fn places(
     out: &Path,
     detectors: &[&Interferometer],
@@ -184,7 +196,7 @@ fn places(
     };
     let stem = stem.to_string_lossy();
     let name = |detector: &str| match &*ending {
-        // Frames are found by names of four parts, which hyphens divide.
+        // Frame file names consist of four parts separated by hyphens.
         "gwf" => {
             let tag = stem.replace('-', "_");
             let site = detector.get(..1).unwrap_or_default();
@@ -195,7 +207,7 @@ fn places(
     Ok(detectors.iter().map(|one| out.with_file_name(name(one.name))).collect())
 }
 
-/// Writes all detectors' files; none is under its name before all are whole.
+/// Writes all detectors' files; none has its final name before all are complete.
 fn write(
     simulators: &mut [StrainSimulator],
     files: &[PathBuf],
@@ -243,14 +255,14 @@ fn header(simulator: &StrainSimulator, options: &StrainOptions) -> NewStrain {
         rate_hz: options.rate_hz,
         samples: options.times,
         description: format!("Simulated strain, seed {}", options.seed),
-        // The lowest bit says that there are data.
+        // The lowest bit means that data are present.
         bits: Some([bits(ALL_QUALITY, 1), bits(ALL_INJECTIONS, ALL_INJECTIONS)]),
         is_compressed: true,
     }
 }
 
 impl Arguments {
-    /// Every file that is read.
+    /// Returns every input file.
     fn inputs(&self) -> Vec<PathBuf> {
         let signals = self.signals.injections.iter().chain(&self.signals.waveform).cloned();
         signals.chain(self.noise.files()).collect()

@@ -1,4 +1,4 @@
-//! The truth file: what was put into a simulation, with the keys of a search's summary.
+//! Truth file: signals injected into a simulation, with the keys of a search's summary.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use sidereal::simulate::burst::{Options, Truth};
 
 use crate::direction::Position;
 
-/// OUT.truth.json.
+/// Contents of OUT.truth.json.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
@@ -19,12 +19,12 @@ pub(crate) struct Document {
     tsamp_s: f64,
     duration_s: f64,
     dm_constant: f64,
-    /// The bursts: what a search should find.
+    /// Bursts: the candidates that a search should find.
     candidates: Vec<Signal>,
     pulsars: Vec<Signal>,
-    /// Channels with narrow-band interference.
+    /// Channels with narrowband interference.
     narrow_channels: Vec<usize>,
-    /// Impulses of interference at DM 0.
+    /// Interference impulses at DM 0.
     impulses: Vec<Impulse>,
     #[serde(skip)]
     impulse: (f64, f64),
@@ -36,7 +36,7 @@ struct Signal {
     time_s: f64,
     snr: f64,
     width_s: f64,
-    /// Length of the boxcar that finds this S/N at the exact DM.
+    /// Width of the boxcar that finds this S/N at the exact DM.
     boxcar_s: f64,
     scatter_s: f64,
     spectral_index: f64,
@@ -106,7 +106,7 @@ impl Document {
         self.impulses = truth.impulse_times_s.iter().map(impulse).collect();
     }
 
-    /// A few words on what is in it.
+    /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         list(&[
             (self.candidates.len(), "burst", "bursts"),
@@ -117,7 +117,7 @@ impl Document {
     }
 }
 
-/// What there is how many of, each with its name for one and for several.
+/// Formats counts with their singular or plural names; omits zeros.
 pub(super) fn list(counts: &[(usize, &str, &str)]) -> String {
     let there = counts.iter().filter(|(number, ..)| *number > 0);
     let name = |(number, one, several): &(usize, &str, &str)| {

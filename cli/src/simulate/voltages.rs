@@ -1,4 +1,4 @@
-//! `sidereal simulate voltages`: a recording of voltages with noise, tones and dispersed pulses.
+//! `sidereal simulate voltages`: makes a voltage recording with noise, tones and dispersed pulses.
 
 mod specs;
 mod truth;
@@ -24,15 +24,15 @@ use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::{self, Progress};
 use crate::space;
 
-/// Bytes made at once, about, and the most samples of each stream that are.
+/// Approximate number of bytes made at once, and the largest number of samples per stream.
 const GULP_BYTES: usize = 32 << 20;
 const GULP_TIMES: usize = 1 << 16;
 
-/// Samples of each stream of which whole numbers are made at once: the first where there is room, for noise is made in
-/// pieces of as many.
+/// Multiples to which the number of samples made at once is rounded: the first if memory allows, because noise is
+/// generated in chunks of that size.
 const GRAINS: [usize; 2] = [1 << 10, 8];
 
-/// Samples of a stream that numbers can count exactly.
+/// Largest number of samples of a stream that is counted exactly.
 const MOST_TIMES: f64 = (1u64 << 53) as f64;
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -48,26 +48,26 @@ const EXAMPLES: &str = "Examples:\n  \
     boxcar in the total intensity of one antenna, coherently dedispersed, over all recorded channels.\n\
     What was put in is written beside the file: frb.raw has frb.raw.truth.json.";
 
-/// Makes a recording of voltages (GUPPI raw or DADA): noise, with tones and dispersed pulses in it.
+/// Make a voltage recording (GUPPI raw or DADA): noise with tones and dispersed pulses.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
     /// File to write.
     #[arg(value_name = "OUT", required_unless_present = "output")]
     out: Option<PathBuf>,
-    /// The same as OUT.
+    /// Same as OUT.
     #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
     output: Option<PathBuf>,
     /// Replace OUT and its truth file if they exist.
     #[arg(long)]
     overwrite: bool,
-    /// Format of OUT [default: by its name, .raw or .dada].
+    /// Format of OUT [default: from its extension, .raw or .dada].
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Length in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 1.0)]
     duration: f64,
-    /// Chooses the noise and all else that is random; the same seed gives the same file.
+    /// Seed of the noise and everything else random; the same seed gives the same file.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
@@ -79,16 +79,16 @@ pub(super) struct Arguments {
     signals: Signals,
 }
 
-/// What records.
+/// Options of the receiver.
 #[derive(Args, Clone, Debug)]
 struct Receiver {
-    /// Middle of the whole recorded band, in MHz.
+    /// Centre of the whole recorded band, in MHz.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Receiver")]
     freq: f64,
     /// Width of the whole recorded band, in MHz.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Receiver")]
     bandwidth: f64,
-    /// Recorded channels that divide the band.
+    /// Number of recorded channels in the band.
     #[arg(
         long,
         value_name = "COUNT",
@@ -97,7 +97,9 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     coarse_channels: usize,
-    /// Bits of one real number (a complex sample has two): 4 (complex only), 8, 16 or 32 (floats).
+    /// Bits per real value: 4 (complex only), 8, 16 or 32 (floats).
+    ///
+    /// A complex sample has two values.
     #[arg(
         long,
         value_name = "BITS",
@@ -106,10 +108,10 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     nbits: usize,
-    /// Real samples, at twice the rate of complex ones; for .dada only.
+    /// Record real samples, at twice the rate of complex ones; only for .dada.
     #[arg(long, help_heading = "Receiver")]
     real: bool,
-    /// Polarizations, 1 or 2.
+    /// Number of polarizations, 1 or 2.
     #[arg(
         long,
         value_name = "COUNT",
@@ -118,10 +120,12 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     pols: usize,
-    /// What the two polarizations are.
+    /// Polarization basis.
     #[arg(long, value_enum, default_value_t = Feed::Linear, help_heading = "Receiver")]
     feed: Feed,
-    /// Antennas: all receive the same tones and pulses, each has noise of its own.
+    /// Number of antennas.
+    ///
+    /// All receive the same tones and pulses; each has its own noise.
     #[arg(
         long,
         value_name = "COUNT",
@@ -130,19 +134,21 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     antennas: usize,
-    /// Rms of the noise in one real number, in counts [default: what suits the bits].
+    /// Rms of the noise in one real value, in counts [default: chosen from the number of bits].
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, help_heading = "Receiver")]
     rms: Option<f64>,
-    /// Make no noise: tones and pulses alone, as strong as they would be with it.
+    /// Make no noise: only tones and pulses, at the strength that they would have with it.
     #[arg(long, help_heading = "Receiver")]
     no_noise: bool,
-    /// Sky frequency falls as the voltage's rises, and channels come from the highest.
+    /// Record the lower sideband.
+    ///
+    /// Sky frequency falls as the voltage's frequency rises, and channels begin at the highest sky frequency.
     #[arg(long, help_heading = "Receiver")]
     lower_sideband: bool,
     /// Name of the telescope, for the header.
     #[arg(long, value_name = "NAME", default_value = "", help_heading = "Receiver")]
     telescope: String,
-    /// Start of the first sample, MJD (UTC).
+    /// Start of the first sample, as MJD (UTC).
     #[arg(
         long,
         value_name = "MJD",
@@ -161,19 +167,24 @@ enum Feed {
     Circular,
 }
 
-/// What is in it.
+/// Options of injected signals.
 #[derive(Args, Clone, Debug)]
 struct Signals {
-    /// A pulse: dm=,time= and, if wanted, width= (seconds; 0 is an impulse),snr=,linear=,angle=,circular=
-    /// (parts of the power that are polarized, angle in degrees). May be repeated.
+    /// Add a pulse; may be repeated.
+    ///
+    /// dm=,time= and optionally width= (seconds; 0 is an impulse),snr=,linear=,angle=,circular= (polarized fractions
+    /// of the power, angle in degrees).
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     pulse: Vec<String>,
-    /// A tone: freq= (MHz, on the sky) and, if wanted, amp= (noise rms) or counts=, phase= (degrees),
-    /// ratio=,delta= (amplitude and phase of the second polarization against the first). May be repeated.
+    /// Add a tone; may be repeated.
+    ///
+    /// freq= (MHz, on the sky) and optionally amp= (noise rms) or counts=, phase= (degrees), ratio=,delta= (amplitude
+    /// and phase of the second polarization relative to the first).
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     tone: Vec<String>,
-    /// Samples that are missing: start=,duration= (seconds). In GUPPI raw whole blocks are left out, in
-    /// DADA the samples are zeros. May be repeated.
+    /// Add a gap; may be repeated.
+    ///
+    /// start=,duration= (seconds). GUPPI raw omits whole blocks, DADA contains zeros.
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     gap: Vec<String>,
 }
@@ -206,13 +217,13 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     })
 }
 
-/// Bytes of so many samples of so many streams.
+/// Returns the bytes of `times` samples of `streams` streams.
 pub(super) fn need(encoding: VoltageEncoding, times: u64, streams: usize) -> u64 {
     let bits = u128::from(times) * encoding.sample_bits() as u128 * streams as u128;
     u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)
 }
 
-/// What the recording's shape will be.
+/// Returns a header with the recording's shape.
 fn recording(options: &Options) -> VoltageHeader {
     VoltageHeader {
         antennas: options.antennas,
@@ -242,7 +253,7 @@ fn summary(options: &Options, out: &Path, elapsed_s: f64, truth: &Document) -> S
     )
 }
 
-/// Writes all samples; with gaps, in pieces of which each is missing as a whole or not at all.
+/// Writes all samples; with gaps, in pieces that are either entirely missing or entirely present.
 fn write(
     simulator: &mut VoltageSimulator,
     mut writer: Writer,

@@ -1,4 +1,4 @@
-//! `sidereal spiir bank`: from templates to filters.
+//! `sidereal spiir bank`: makes filters from templates.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,15 @@ use crate::output::{Existing, Files, WritingFiles};
 use crate::plots::{plural, short};
 use crate::provenance::{self, Product, Provenance, Run};
 
-/// Makes a bank of filters from templates, for noise of one power spectrum.
+/// Make a bank of filters from templates, for noise of one power spectrum.
 ///
 /// Templates are series in HDF5 (plus and cross, or complex), or masses and aligned spins in CSV, LIGO_LW
-/// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; of masses it makes waveforms (--approximant). Prints for each template its filters,
-/// how many run at which rate, their match with the template, and the distance at which it is seen.
+/// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; for masses the program generates waveforms (--approximant).
+/// Prints for each template its filters, their number at each rate, their match with the template, and the horizon
+/// distance.
 ///
-/// Without a file of templates, --masses places them: random binaries are proposed until nearly all match a template.
-/// BANK.csv lists the masses and spins then.
+/// Without a template file, --masses places the templates: random binaries are proposed until nearly all match a
+/// template. BANK.csv then lists the masses and spins.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("waves").args(["templates", "masses"]).required(true))]
 #[command(after_help = "Examples:\n  \
@@ -38,7 +39,7 @@ use crate::provenance::{self, Product, Provenance, Run};
     sidereal spiir bank template.hdf5 -o bank.h5 --psd H1_asd.txt --match 0.98 --json\n  \
     sidereal spiir bank --masses 10:60 --spins=-0.9:0.9 --min-match 0.97 -o bank.h5")]
 pub(crate) struct Arguments {
-    /// File of templates.
+    /// Template file.
     #[arg(value_name = "TEMPLATES")]
     templates: Option<PathBuf>,
     /// File to write.
@@ -47,14 +48,15 @@ pub(crate) struct Arguments {
     /// Replace BANK if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// The power spectrum: aligo (Advanced LIGO's design), or a file: text of two columns, Hz and strain^2/Hz
-    /// (strain/sqrt(Hz) where the name holds asd), or .npy.
+    /// Power spectrum: aligo (Advanced LIGO's design) or a file.
+    ///
+    /// The file is text with two columns, Hz and strain^2/Hz (strain/sqrt(Hz) if the name contains asd), or .npy.
     #[arg(long, value_name = "PSD", default_value = "aligo", help_heading = "Noise")]
     psd: String,
-    /// Samples of the strain in a second.
+    /// Sampling rate of the strain, in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 4096, help_heading = "Noise")]
     rate: u32,
-    /// The detector that the spectrum is of, such as H1; none in particular by default.
+    /// Detector that the spectrum belongs to, such as H1; unspecified by default.
     #[arg(long, value_name = "NAME", default_value = "", help_heading = "Noise")]
     detector: String,
     #[command(flatten)]
@@ -63,19 +65,19 @@ pub(crate) struct Arguments {
     design: Design,
 }
 
-/// End of the name of the list of placed templates.
+/// Suffix of the name of the list of placed templates.
 const CSV: &str = ".csv";
 
-/// Templates that the screen lists.
+/// Most templates listed on the terminal.
 const LISTED: usize = 50;
 
-/// One template, as it is shown.
+/// Summary of one template.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     name: String,
     filters: usize,
     effective_filters: f64,
-    /// Filters at each rate.
+    /// Number of filters at each rate.
     rates: Vec<Rate>,
     #[serde(rename = "match")]
     fit: f64,
@@ -85,7 +87,7 @@ pub(crate) struct Row {
     duration_s: f64,
     f_low_hz: f64,
     f_final_hz: f64,
-    /// How its waveform was made of masses.
+    /// Waveform approximant, if the waveform was generated from masses.
     #[serde(skip_serializing_if = "Option::is_none")]
     approximant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +102,7 @@ struct Rate {
     filters: usize,
 }
 
-/// A bank, as it is shown.
+/// Summary of a bank.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
@@ -109,7 +111,7 @@ pub(crate) struct Document {
     rate_hz: u32,
     latency_s: f64,
     filters: usize,
-    /// How the templates were placed, of a bank that was.
+    /// Report on the placement of the templates, if they were placed.
     #[serde(skip_serializing_if = "Option::is_none")]
     placement: Option<placement::Report>,
     templates: Vec<Row>,
@@ -118,7 +120,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// What is said of a bank.
+    /// Summarizes a bank.
     ///
     /// # Errors
     /// As [`Bank::plan`].
@@ -136,7 +138,7 @@ impl Document {
         })
     }
 
-    /// A table.
+    /// Formats the summary as a table.
     pub(crate) fn table(&self) -> String {
         let mut text = format!(
             "{}: {}, {} at {} Hz and below, known {} s late\n",

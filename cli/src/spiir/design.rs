@@ -1,4 +1,4 @@
-//! The options of a bank's design.
+//! Options of a bank's design.
 
 use clap::{Args, ValueEnum};
 use sidereal::io::templates::Templates;
@@ -11,7 +11,7 @@ use sidereal::{Error, Result};
 use crate::approximant::{ApproximantWord, extrapolated};
 use crate::say::warning;
 
-/// How templates become filters.
+/// Options for the conversion of templates to filters.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Design {
     /// Lowest frequency used, in Hz.
@@ -26,8 +26,10 @@ pub(crate) struct Design {
     /// Highest frequency used, in Hz [default: half the rate].
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
     pub(super) f_high: Option<f64>,
-    /// Waveforms of templates that are given as masses, with aligned spins: auto is IMRPhenomD (inspiral, merger,
-    /// ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN) below, for each template.
+    /// Waveforms of templates given as masses, with aligned spins.
+    ///
+    /// auto chooses for each template: IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and
+    /// TaylorT4 (inspiral, 3.5PN) below.
     #[arg(
         long,
         value_enum,
@@ -37,7 +39,7 @@ pub(crate) struct Design {
         help_heading = "Templates"
     )]
     pub(super) approximant: ApproximantWord,
-    /// Early warning: templates end so many seconds before the merger.
+    /// Early warning: end the templates this many seconds before the merger.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -46,7 +48,9 @@ pub(crate) struct Design {
         help_heading = "Templates"
     )]
     pub(super) before: f64,
-    /// How far a filter's phase may stray from its template's, in cycles; made less until the match is reached.
+    /// Largest deviation of a filter's phase from its template's, in cycles.
+    ///
+    /// Reduced until the match is reached.
     #[arg(
         long,
         value_name = "CYCLES",
@@ -55,7 +59,9 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) epsilon: f64,
-    /// The match of filters and template that is asked for, from 0 to 1: more filters are tried until it is reached.
+    /// Requested match of filters and template, from 0 to 1.
+    ///
+    /// More filters are tried until it is reached.
     #[arg(
         long = "match",
         value_name = "MATCH",
@@ -64,8 +70,10 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) minimum_match: f64,
-    /// A template whose filters reach less than this match is left out and reported; one between it and --match is kept
-    /// and reported. At 0.9 a signal loses a tenth of its SNR at most.
+    /// Lowest match of a template that is kept.
+    ///
+    /// A template whose filters reach less is dropped and reported; one between this value and --match is kept and
+    /// reported. At 0.9 a signal loses at most a tenth of its SNR.
     #[arg(
         long,
         value_name = "MATCH",
@@ -74,7 +82,7 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) match_floor: f64,
-    /// How rates are halved and doubled: as in the paper (384 and 32 taps of linear phase), or with less delay.
+    /// Filters that halve and double the rate: as in the paper (384 and 32 taps of linear phase), or with less delay.
     #[arg(
         long,
         value_enum,
@@ -83,7 +91,7 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) resampling: Resampling,
-    /// Stop-band of the paper's resampler, in dB.
+    /// Stop-band attenuation of the paper's resampler, in dB.
     #[arg(
         long,
         value_name = "DB",
@@ -92,7 +100,7 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) stop_band: f64,
-    /// No filter runs below this rate, in Hz.
+    /// Lowest rate of any filter, in Hz.
     #[arg(
         long,
         value_name = "HZ",
@@ -104,7 +112,7 @@ pub(crate) struct Design {
     /// Run all filters at the strain's rate.
     #[arg(long, conflicts_with_all = ["resampling", "stop_band", "lowest_rate"], help_heading = "Filters")]
     pub(super) single_rate: bool,
-    /// Width over which the spectrum that templates are whitened with is smoothed, in Hz; 0 takes it as it is.
+    /// Width of the smoothing of the spectrum that whitens templates, in Hz; 0 does not smooth.
     #[arg(
         long,
         value_name = "HZ",
@@ -113,23 +121,23 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) smoothing: f64,
-    /// Samples of the autocorrelation that xi-squared compares peaks with: odd [default: 201; above 4096 Hz more, so
-    /// that they last as long].
+    /// Number of autocorrelation samples for xi-squared: odd [default: 201; more above 4096 Hz for the same
+    /// duration].
     #[arg(long, value_name = "N", help_heading = "Filters")]
     pub(super) autocorrelation_length: Option<usize>,
 }
 
-/// The resamplers.
+/// Resampling filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Resampling {
-    /// 384 and 32 taps of linear phase.
+    /// Linear phase, 384 and 32 taps.
     Paper,
-    /// Filters of less delay.
+    /// Filters with less delay.
     LowLatency,
 }
 
 impl Design {
-    /// Templates for strain of a rate, and how they become filters.
+    /// Returns the templates for strain of a sampling rate, with the design options.
     ///
     /// # Errors
     /// [`Error::Parameter`] for masses without a wave in band, or another rate.
@@ -145,12 +153,12 @@ impl Design {
         Ok(Source { waveforms, options })
     }
 
-    /// The band of templates, in Hz.
+    /// Returns the band of templates, in Hz.
     pub(super) fn band_hz(&self, rate_hz: u32) -> (f64, f64) {
         (self.f_low, self.f_high.unwrap_or(f64::from(rate_hz) / 2.0))
     }
 
-    /// How filters are made.
+    /// Returns the design options.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option that is out of range.
@@ -195,13 +203,13 @@ impl Design {
     }
 }
 
-/// The usual length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as last as long. Of a shorter
-/// stretch noise leaves less, beside which the small errors of any match weigh more.
+/// Returns the default length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as have the same
+/// duration. Over a shorter span less of the noise remains, and the small errors of any match weigh more beside it.
 fn usual_length(rate_hz: u32) -> usize {
     1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
 }
 
-/// Fails unless a number lies in its range.
+/// Fails unless a number is within its range.
 ///
 /// # Errors
 /// [`Error::Parameter`] naming the option.

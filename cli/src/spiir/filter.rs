@@ -1,4 +1,4 @@
-//! `sidereal spiir filter`: signal-to-noise ratios of every template, and whitened strain.
+//! `sidereal spiir filter`: writes signal-to-noise ratios of every template, and whitened strain.
 
 use std::fmt::{Debug, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,19 +30,19 @@ use crate::progress::Progress;
 use crate::provenance::{self, Product, Provenance};
 use crate::{errors, interrupt, json, space};
 
-/// The file of series while the run goes on.
+/// File name of the series during the run.
 const SERIES: &str = "checkpoint.series";
-/// Samples taken at once.
+/// Samples per step.
 const BLOCK: usize = 1 << 14;
 
-/// Filters strain with a bank: writes the complex signal-to-noise ratio of every template, and whitened strain.
+/// Filter strain with a bank: complex signal-to-noise ratio of every template, and whitened strain.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  \
     sidereal spiir filter H-H1_STRAIN.hdf5 --bank bank.h5 -o snr.h5")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     strain: inputs::Strain,
-    /// A bank: FILE, or NAME=FILE for one detector's own.
+    /// Bank: FILE, or NAME=FILE for one detector.
     #[arg(long, value_name = "BANK", required = true)]
     bank: Vec<PathBuf>,
     /// File to write.
@@ -57,13 +57,13 @@ pub(crate) struct Arguments {
     whitening: Whiten,
 }
 
-/// Bytes that the comment has for the line of the run, which is another when a run goes on.
+/// Bytes reserved in the comment for the line of the run, which changes when a run is resumed.
 const RUN: usize = 4096;
 
-/// What was written.
+/// Description of the output.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Document {
-    /// Whether all strain was filtered, and why not.
+    /// Whether all strain was filtered; otherwise `reason` states why not.
     complete: bool,
     reason: Option<String>,
     file: String,
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let most = Need::piece(common.memory, "the filters", detectors.iter().map(One::need))?;
     detectors.iter_mut().for_each(|one| one.limit(most, common));
     tell_notes(&backend, common);
-    // A ratio has 8 bytes, a whitened sample 4 and a flag.
+    // A ratio has 8 bytes, a whitened sample has 4 and a flag.
     let each = |one: &One| one.strain.times.saturating_mul(8 * one.bank.templates.len() as u64 + 5);
     let need = detectors.iter().map(each).fold(0, u64::saturating_add);
     if !is_resumed {
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let left = is_resumed.then_some(place.as_path());
     let series = files.folder().join(SERIES);
     if is_resumed && !series.exists() && files.main().exists() {
-        // The run was killed after it had given the series their name in the folder.
+        // The earlier run was killed after it had renamed the series to their final name in the folder.
         std::fs::rename(files.main(), &series).map_err(|error| Error::io(&series, error))?;
     }
     let provenance = Provenance::new(common, &inputs)?;
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
     let folder = files.folder().to_path_buf();
     if is_same(place, &files.main()) {
-        // A rename would leave both names.
+        // A rename of one hard link onto another would leave both names.
         std::fs::remove_file(place).map_err(|error| Error::io(place, error))?;
     }
     files.finish()?;
@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&ending, place))
 }
 
-/// The series' comment, of one length for every run: a run that goes on finds the file's parts where they were.
+/// Returns the series' comment, of the same length in every run, so that file offsets stay valid in a resumed run.
 fn comment(provenance: &Provenance, told: &provenance::Run) -> Result<String> {
     let lines = provenance::lines(provenance, told)?;
     let length = lines.find("\nrun: ").unwrap_or(0) + RUN;
@@ -170,17 +170,17 @@ fn comment(provenance: &Provenance, told: &provenance::Run) -> Result<String> {
     Ok(format!("sidereal spiir filter\n{lines}{room}"))
 }
 
-/// Filters of several detectors, whose series go into one file.
+/// Filters of several detectors that write their series to one file.
 struct Run {
     detectors: Vec<One>,
     writer: Writer,
     keeper: Keeper,
-    /// Where the series are while the run goes on.
+    /// Path of the series during the run.
     path: PathBuf,
 }
 
 impl Run {
-    /// Begins in a folder, or continues the run that left a product at `left` there.
+    /// Begins in a folder, or resumes the run whose product at `left` is there.
     fn begin(
         mut detectors: Vec<One>,
         folder: &Path,
@@ -202,7 +202,7 @@ impl Run {
         Ok(Self { detectors, writer, keeper, path })
     }
 
-    /// Filters all strain; what stops it behind its beginning is the ending.
+    /// Filters all strain; an error after the beginning becomes the ending.
     fn filter(&mut self, common: &Common) -> Result<Ending> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
         let rate_hz = self.detectors.first().map_or(1, |one| one.strain.rate_hz);
@@ -231,12 +231,12 @@ impl Run {
         Ok(ending)
     }
 
-    /// Filters block by block, all detectors in turn.
+    /// Filters block by block, all detectors alternately.
     fn advance(&mut self, progress: &Progress) -> Result<Ending> {
         while self.detectors.iter().any(|one| !one.has_ended) {
             let mut result = Ok(());
             for (index, one) in self.detectors.iter_mut().enumerate() {
-                // The others reach the same moment behind one's fault.
+                // The other detectors reach the same time before an error ends the loop.
                 result = result.and(one.step((&mut self.writer, index)));
             }
             result?;
@@ -252,7 +252,7 @@ impl Run {
         Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
     }
 
-    /// Saves where it is, where that can be: not behind a step that failed.
+    /// Saves the state if possible: not after a step that failed.
     fn save(&mut self) -> Result<()> {
         let mut state = Saving::default();
         let mut is_whole = true;
@@ -268,14 +268,14 @@ impl Run {
         self.keeper.checkpoint(&state.finish())
     }
 
-    /// Ends the file, and puts it under its name within the folder: for good if it is whole, else beside the one with
-    /// which another run goes on.
+    /// Ends the file and gives it its final name within the folder: by a rename if the run is done, otherwise by a
+    /// link or a copy, so that another run can resume from the series.
     fn finish(self, main: &Path, ending: &Ending) -> Result<Document> {
         let is_complete = ending.is_complete();
         self.writer.finish_as(is_complete)?;
         let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
         let io = |error| Error::io(main, error);
-        // Of a run that was killed here.
+        // A run that was killed here may have left this file.
         let _ = std::fs::remove_file(main);
         if is_done {
             std::fs::rename(&self.path, main).map_err(io)?;
@@ -291,14 +291,14 @@ impl Run {
     }
 }
 
-/// A line of the journal: the samples of a detector that were filtered.
+/// Journal line: number of a detector's filtered samples.
 #[derive(Serialize)]
 struct Done<'a> {
     detector: &'a str,
     samples: u64,
 }
 
-/// One detector's filters.
+/// Filters of one detector.
 struct One {
     strain: Strain,
     bank: Bank,
@@ -308,7 +308,7 @@ struct One {
     valid: Vec<bool>,
     taken: u64,
     has_ended: bool,
-    /// True if a step failed in its middle.
+    /// Whether a step failed part-way.
     is_broken: bool,
     sums: Sums,
 }
@@ -344,14 +344,14 @@ impl One {
         })
     }
 
-    /// The memory that it takes on the host, with strain and its flags, and what is written of it at once.
+    /// Returns the host memory that the detector needs, with strain and its flags, and the size of one write.
     fn need(&self) -> Need {
         let need = self.chain.need();
         let written = 8 * self.bank.templates.len() + 5;
         Need { sample: need.sample + 9 + written, ..need }
     }
 
-    /// Makes it take at most so many samples at once.
+    /// Limits the number of samples per step.
     fn limit(&mut self, samples: usize, common: &Common) {
         let block = samples.clamp(1, BLOCK);
         self.samples = vec![0.0; block];
@@ -381,13 +381,13 @@ impl One {
         Ok(())
     }
 
-    /// Filters what the chain holds back.
+    /// Filters the samples that the chain still holds.
     fn end(&mut self, (writer, index): (&mut Writer, usize)) -> Result<()> {
         let mut write = |piece: Piece<'_>| self.sums.take(writer, index, piece);
         passed_on(&mut write, |observe| self.chain.flush(observe))
     }
 
-    /// What the strain lacks, if it ends before its time.
+    /// Describes the missing strain if it ends early.
     fn cut(&self) -> Option<String> {
         let (path, times) = (self.strain.path.display(), self.strain.times);
         let is_short = self.taken < times;
@@ -409,7 +409,7 @@ impl One {
         self.chain.save(to)
     }
 
-    /// Goes on where it was saved; gives the samples written by then.
+    /// Restores the saved state; returns the numbers of samples written by then.
     fn load(&mut self, from: &mut Saved<'_>) -> Result<[u64; 2]> {
         from.part("series of a detector")?;
         self.taken = from.number()?;
@@ -455,7 +455,7 @@ impl One {
     }
 }
 
-/// Does a step whose pieces are written; the first fault of writing is the step's.
+/// Runs a step and writes its pieces; the first write error becomes the step's.
 fn passed_on(
     write: &mut dyn FnMut(Piece<'_>) -> Result<()>,
     step: impl FnOnce(&mut dyn FnMut(Piece<'_>)) -> Result<()>,
@@ -470,7 +470,7 @@ fn passed_on(
 }
 
 impl Arguments {
-    /// Every file that is read.
+    /// Returns every input file.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = self.strain.files();
         files.extend(Banks::files(&self.bank));
@@ -479,17 +479,17 @@ impl Arguments {
     }
 }
 
-/// What whitening and resampling wait for.
+/// Returns the latency of whitening and resampling.
 fn seconds(latency: &Latency) -> f64 {
     latency.whitening_s + latency.resampling_s
 }
 
-/// What is said of the ratios.
+/// Statistics of the ratios.
 #[derive(Default)]
 struct Sums {
     squares: f64,
     count: u64,
-    /// The greatest `|z|^2`.
+    /// Largest `|z|^2`.
     largest: f32,
 }
 
@@ -513,7 +513,7 @@ impl Sums {
         self.count += row.len() as u64;
     }
 
-    /// Of each quadrature.
+    /// Returns the root mean square of each quadrature.
     fn rms(&self) -> f64 {
         (self.squares / 2.0 / self.count.max(1) as f64).sqrt()
     }

@@ -1,4 +1,4 @@
-//! Recordings of strain, and whose they are.
+//! Strain recordings, and their assignment to detectors.
 
 use std::path::{Path, PathBuf};
 
@@ -10,38 +10,45 @@ use sidereal::{Error, Result};
 
 use crate::selection::{TimeRange, parse_time_range};
 
-/// Strain that is read.
+/// Strain input options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Strain {
-    /// Strain of each detector: HDF5 of GWOSC's or gwpy's layout, frames (GWF), or a raw .npy. A STRAIN may be written
-    /// NAME=FILE (H1=strain.npy), where the file does not say whose it is, or is of several detectors; several files of
-    /// one detector are joined.
+    /// Strain of each detector: HDF5 of GWOSC's or gwpy's layout, frames (GWF), or a raw .npy.
+    ///
+    /// A STRAIN may be written NAME=FILE (H1=strain.npy) if the file does not name its detector or has several;
+    /// several files of one detector are joined.
     #[arg(required = true, value_name = "STRAIN")]
     pub(super) strain: Vec<PathBuf>,
-    /// Use these seconds only, counted from the first sample that all detectors have; an end may be left out: 10:20,
-    /// 10:, :20.
+    /// Use only these seconds; either end may be omitted: 10:20, 10:, :20.
+    ///
+    /// They count from the first sample that all detectors have.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Strain")]
     pub(super) time_range: Option<TimeRange>,
-    /// The channels to read of frames (GWF) and of gwpy's HDF5, separated by commas, where a file holds more than one
-    /// that can be meant: H1:GDS-CALIB_STRAIN,L1:GDS-CALIB_STRAIN. One file may give several detectors'.
+    /// Channels to read from frames (GWF) and gwpy's HDF5, separated by commas.
+    ///
+    /// Needed if a file has more than one candidate: H1:GDS-CALIB_STRAIN,L1:GDS-CALIB_STRAIN. One file may contain
+    /// several detectors.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
     pub(super) channel: Vec<String>,
-    /// Use only seconds that have these bits of data quality, separated by commas; none takes all
-    /// [default: DATA and CBC_CAT1, where the file has them].
+    /// Use only seconds with these data-quality bits [default: DATA and CBC_CAT1, if the file has them].
+    ///
+    /// Separated by commas; none uses all seconds.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
     pub(super) quality: Option<String>,
-    /// Use only seconds that have these injection bits: NO_CBC_HW_INJ.
+    /// Use only seconds with these injection bits: NO_CBC_HW_INJ.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
     pub(super) injections: Option<String>,
     /// GPS time of the first sample, for .npy files.
     #[arg(long, value_name = "GPS", help_heading = "Strain")]
     pub(super) start: Option<f64>,
-    /// Samples in a second, for .npy files; files that say it must agree.
+    /// Sampling rate in Hz, for .npy files.
+    ///
+    /// The rate in other files must agree.
     #[arg(long, value_name = "HZ", help_heading = "Strain")]
     pub(super) rate: Option<u32>,
 }
 
-/// One detector's files.
+/// Files of one detector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
     name: Option<String>,
@@ -50,16 +57,16 @@ struct Given {
 }
 
 impl Strain {
-    /// Every file that is read.
+    /// Returns every input file.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.strain.iter().map(|word| split(word).1).collect()
     }
 
-    /// Opens all strain, and limits it to the time range.
+    /// Opens all strain and limits it to the time range.
     ///
     /// # Errors
-    /// What reading finds; [`Error::Parameter`] for strain of a detector that nothing names, of different rates, without
-    /// common time, or a time range without strain.
+    /// Those of reading; [`Error::Parameter`] for strain of an unnamed detector, of different rates, without common
+    /// time, or a time range without strain.
     pub(super) fn open(&self) -> Result<Vec<cbc::Strain>> {
         let mut recordings = Vec::new();
         for one in self.given()? {
@@ -100,14 +107,14 @@ impl Strain {
         })
     }
 
-    /// The files of each detector, in the order in which detectors come first.
+    /// Returns the files of each detector, in order of first appearance.
     fn given(&self) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
         let mut used = vec![false; self.channel.len()];
         for word in &self.strain {
             let (name, file) = split(word);
             for channel in self.channels_of(&file, name.as_deref(), &mut used)? {
-                // The file's own name for the detector joins files that no NAME joins.
+                // Files without NAME are joined by the detector that they name themselves.
                 let name = match &name {
                     Some(name) => Some(name.clone()),
                     None => self.detector(&file, channel.as_deref())?,
@@ -128,7 +135,7 @@ impl Strain {
         }
     }
 
-    /// The channels of a file that are asked for; `None` where the file's own choice is taken.
+    /// Returns the requested channels of a file; `None` lets the file choose.
     fn channels_of(
         &self,
         file: &Path,
@@ -160,7 +167,7 @@ impl Strain {
         Ok(chosen)
     }
 
-    /// The detector that a file says it is of.
+    /// Returns the detector that a file names.
     fn detector(&self, file: &Path, channel: Option<&str>) -> Result<Option<String>> {
         let options = OpenOptions {
             start: self.start.map(Gps::from_s),
@@ -175,7 +182,7 @@ impl Strain {
     }
 }
 
-/// Name and file of one word; a file of that name as a whole goes before.
+/// Splits an argument into name and file; if a file with the whole argument's name exists, there is no name.
 fn split(word: &Path) -> (Option<String>, PathBuf) {
     let pair = word.to_str().and_then(|text| text.split_once('='));
     match pair.filter(|(name, file)| !name.is_empty() && !file.is_empty() && !word.exists()) {

@@ -1,4 +1,4 @@
-//! What reports say of templates that miss the match.
+//! Report on templates that miss the match.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,20 +6,20 @@ use sidereal::spiir::bank::{self, Bank};
 
 use crate::plots::{plural, short};
 
-/// Templates of one kind that the screen lists.
+/// Most templates of each kind listed on the terminal.
 const LISTED: usize = 5;
 
-/// A template that is no part of the bank.
+/// Template that was dropped from the bank.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeftOut {
     name: String,
-    /// The best match that filters reached; null where none were made.
+    /// Best match that its filters reached; null if none were made.
     #[serde(rename = "match")]
     fit: Option<f64>,
     reason: String,
 }
 
-/// A template that is kept, though its match is below what was asked for.
+/// Template that was kept although its match is below the requested one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Below {
     name: String,
@@ -27,17 +27,17 @@ pub(crate) struct Below {
     fit: f64,
 }
 
-/// The templates of a bank that its filters do not follow as well as was asked for.
+/// Templates of a bank whose filters miss the requested match.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Missed {
-    /// Templates that were left out.
+    /// Dropped templates.
     left_out: Vec<LeftOut>,
-    /// Templates that are kept with a lower match than was asked for.
+    /// Kept templates with a match below the requested one.
     below_match: Vec<Below>,
 }
 
 impl Missed {
-    /// Those of a bank.
+    /// Collects those of a bank.
     pub(crate) fn new(bank: &Bank) -> Self {
         let left_out = |one: &bank::LeftOut| LeftOut {
             name: one.name.clone(),
@@ -52,7 +52,7 @@ impl Missed {
         }
     }
 
-    /// Lines that tell them; none where all templates reach the match.
+    /// Formats them as lines; empty if all templates reach the match.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.left_out.is_empty() {
@@ -72,7 +72,7 @@ impl Missed {
     }
 }
 
-/// The first of them, and how many there are more.
+/// Returns the first of them and the number of the others.
 fn listed(mut each: impl ExactSizeIterator<Item = String>) -> Vec<String> {
     let more = each.len().saturating_sub(LISTED);
     let mut lines: Vec<String> = each.by_ref().take(LISTED).collect();

@@ -1,4 +1,4 @@
-//! `sidereal spiir`: banks of filters for gravitational waves, their signal-to-noise ratios, and events.
+//! `sidereal spiir`: filter banks for gravitational waves, their signal-to-noise ratios, and events.
 
 mod bank;
 mod design;
@@ -20,7 +20,7 @@ pub(crate) use search::{
     Arguments as SearchArguments, Document as SearchDocument, run_into, writes,
 };
 
-/// Finds gravitational waves of compact binaries in strain, by summed parallel infinite impulse response filters.
+/// Search strain for compact binaries with summed parallel infinite impulse response filters.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -35,7 +35,7 @@ enum What {
 }
 
 impl Arguments {
-    /// The verb's name, if GPUs have no kernels for it.
+    /// Returns the verb's name if it has no GPU kernels.
     pub(crate) fn of_the_host(&self) -> Option<&'static str> {
         match self.what {
             What::Bank(_) => Some("spiir bank"),

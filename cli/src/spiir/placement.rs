@@ -1,4 +1,4 @@
-//! The options of a bank that is placed: which binaries it must find, and how well.
+//! Options of template placement: the binaries to cover and the match to reach.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::design::within;
 use crate::plots::{plural, short};
 use crate::{interrupt, numbers};
 
-/// A range of numbers, its ends included.
+/// Closed interval of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     low: f64,
@@ -31,17 +31,18 @@ fn parse_span(words: &str) -> std::result::Result<Span, String> {
     rises.then_some(span).ok_or_else(|| "the first number must not be above the second".to_owned())
 }
 
-/// Which templates are placed where no file gives them.
+/// Options of template placement without a file.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Placement {
-    /// Place the templates for binaries of these component masses, LOW:HIGH in solar masses as detectors see them
-    /// (redshifted), so that each matches one of them; above the match of --min-match.
+    /// Place templates for binaries of these component masses, LOW:HIGH in solar masses.
+    ///
+    /// Detector-frame (redshifted) masses. Each binary then matches a template with more than --min-match.
     #[arg(long, value_name = "LOW:HIGH", value_parser = parse_span, help_heading = "Placement")]
     masses: Option<Span>,
-    /// Other limits for the heavier body [default: those of --masses].
+    /// Separate limits for the heavier body [default: those of --masses].
     #[arg(long, value_name = "LOW:HIGH", value_parser = parse_span, requires = "masses", help_heading = "Placement")]
     mass1: Option<Span>,
-    /// Other limits for the lighter body [default: those of --masses].
+    /// Separate limits for the lighter body [default: those of --masses].
     #[arg(long, value_name = "LOW:HIGH", value_parser = parse_span, requires = "masses", help_heading = "Placement")]
     mass2: Option<Span>,
     /// Limits of the total mass, in solar masses.
@@ -50,7 +51,7 @@ pub(crate) struct Placement {
     /// Limits of the chirp mass, in solar masses.
     #[arg(long, value_name = "LOW:HIGH", value_parser = parse_span, requires = "masses", help_heading = "Placement")]
     chirp_mass: Option<Span>,
-    /// The greatest ratio of the masses, heavier over lighter.
+    /// Largest mass ratio, heavier over lighter.
     #[arg(
         long,
         value_name = "RATIO",
@@ -70,7 +71,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     spins: Option<Span>,
-    /// Other spins for the heavier body.
+    /// Separate spins for the heavier body.
     #[arg(
         long,
         value_name = "LOW:HIGH",
@@ -80,7 +81,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     spin1: Option<Span>,
-    /// Other spins for the lighter body.
+    /// Separate spins for the lighter body.
     #[arg(
         long,
         value_name = "LOW:HIGH",
@@ -90,7 +91,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     spin2: Option<Span>,
-    /// Match that a binary has with the nearest template, from 0.5 to 0.999.
+    /// Lowest match of a binary with the nearest template, from 0.5 to 0.999.
     #[arg(
         long,
         value_name = "MATCH",
@@ -100,7 +101,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     min_match: f64,
-    /// Chooses the random binaries that are proposed as templates; the same seed gives the same bank.
+    /// Seed of the random binaries proposed as templates; the same seed gives the same bank.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -109,7 +110,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     placement_seed: u64,
-    /// The most templates; it is an error if more are needed.
+    /// Largest number of templates; needing more is an error.
     #[arg(
         long,
         value_name = "N",
@@ -118,7 +119,7 @@ pub(crate) struct Placement {
         help_heading = "Placement"
     )]
     max_templates: usize,
-    /// Look with so many random binaries at how much of the masses and spins is covered; 0 does not look.
+    /// Estimate the coverage of masses and spins with this many random binaries; 0 disables it.
     #[arg(
         long,
         value_name = "N",
@@ -129,18 +130,18 @@ pub(crate) struct Placement {
     check_points: usize,
 }
 
-/// A bank that was placed, and what random binaries say of it.
+/// Report on a placed bank and its coverage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Report {
     templates: usize,
     min_match: f64,
-    /// Binaries that were proposed as templates.
+    /// Number of binaries proposed as templates.
     proposals: u64,
-    /// Random binaries of the space that were compared with the bank.
+    /// Number of random binaries compared with the bank.
     points: usize,
-    /// Those of them whose match with the nearest template is at least the minimal one.
+    /// Number of those whose match with the nearest template reaches the minimum.
     points_above: usize,
-    /// The lowest match of them, and whose it is.
+    /// Lowest match among them, and the binary that has it.
     lowest_match: Option<f64>,
     lowest_masses_msun: Option<[f64; 2]>,
     lowest_spins: Option<[f64; 2]>,
@@ -161,7 +162,7 @@ impl Report {
         }
     }
 
-    /// A line for the screen.
+    /// Formats the report as one line.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{} placed", plural(self.templates, "template"));
         if let (Some(found), Some([m1, m2])) = (self.lowest_match, self.lowest_masses_msun) {
@@ -184,12 +185,12 @@ impl Report {
 }
 
 impl Placement {
-    /// Whether templates are to be placed.
+    /// Returns whether templates are to be placed.
     pub(super) fn is_asked(&self) -> bool {
         self.masses.is_some()
     }
 
-    /// Places the templates for noise of a spectrum, in a band of Hz.
+    /// Places the templates for noise of a spectrum, in a band in Hz.
     ///
     /// # Errors
     /// [`Error::Parameter`] for options out of range or a space without binaries; [`Error::Interrupted`].
@@ -242,12 +243,12 @@ impl Placement {
     }
 }
 
-/// Placed binaries as a file of masses has them.
+/// Returns the placed binaries as templates.
 pub(super) fn templates(placed: &Placed) -> Templates {
     Templates::Binaries(placed.binaries.iter().map(|binary| (String::new(), *binary)).collect())
 }
 
-/// Writes binaries as `spiir bank` and other programs read them: CSV of masses and spins.
+/// Writes binaries in the CSV format of masses and spins that `spiir bank` and other programs read.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,4 +1,4 @@
-//! The options of whitening.
+//! Options of whitening.
 
 use std::path::{Path, PathBuf};
 
@@ -14,18 +14,20 @@ use super::design::within;
 use crate::common::Common;
 use crate::say::warning;
 
-/// Spacing of the design spectra, in Hz.
+/// Frequency spacing of the design spectra, in Hz.
 const SPACING_HZ: f64 = 0.25;
 
-/// How strain is whitened.
+/// Options of whitening.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Whiten {
-    /// The power spectrum: welch (of the whole recording, its first and last 2 s left out), running (follows the noise),
-    /// aligo (Advanced LIGO's design), or a file: text of two columns, Hz and strain^2/Hz (strain/sqrt(Hz) where the
-    /// name holds asd), or .npy.
+    /// Power spectrum: welch, running, aligo or a file.
+    ///
+    /// welch estimates it from the whole recording without the first and last 2 s; running follows the noise; aligo
+    /// is Advanced LIGO's design. A file is text with two columns, Hz and strain^2/Hz (strain/sqrt(Hz) if the name
+    /// contains asd), or .npy.
     #[arg(long, value_name = "PSD", default_value = "welch", help_heading = "Whitening")]
     pub(super) psd: String,
-    /// Segments of the spectrum, in seconds.
+    /// Length of the spectrum's segments, in seconds.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -34,7 +36,7 @@ pub(crate) struct Whiten {
         help_heading = "Whitening"
     )]
     pub(super) psd_segment: f64,
-    /// overlap (zero phase, seconds of latency) or minimum-phase (milliseconds).
+    /// Whitening method: overlap (zero phase, seconds of latency) or minimum-phase (milliseconds).
     #[arg(
         long,
         value_enum,
@@ -46,8 +48,10 @@ pub(crate) struct Whiten {
     /// Length of the whitening filter, in seconds [default: twice the spectrum's segments for overlap, else once].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Whitening")]
     pub(super) whitening_length: Option<f64>,
-    /// How the spectra of segments are joined: auto takes the median of 16 and more, which a loud wave hardly moves, and
-    /// else the mean, because the median of few is too low where it is divided by.
+    /// Average over the spectra of the segments: auto, median or mean.
+    ///
+    /// auto uses the median of 16 or more segments, which a loud wave hardly moves, otherwise the mean, because the
+    /// median of few is biased low where it is the divisor.
     #[arg(
         long,
         value_enum,
@@ -56,7 +60,9 @@ pub(crate) struct Whiten {
         help_heading = "Whitening"
     )]
     pub(super) psd_average: AverageWord,
-    /// Gate whitened strain beyond so many standard deviations, a quarter of a second on both sides; 0 gates nothing.
+    /// Gate whitened strain above this many standard deviations; 0 disables gating.
+    ///
+    /// A gate extends a quarter of a second on both sides.
     #[arg(
         long,
         value_name = "SIGMA",
@@ -67,24 +73,25 @@ pub(crate) struct Whiten {
     pub(super) gate: f64,
 }
 
-/// How segments are joined.
+/// Averages over segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AverageWord {
-    /// By their number.
+    /// Chosen from the number of segments.
     Auto,
-    /// Loud moments hardly count.
+    /// Loud segments have little influence.
     Median,
-    /// Every moment counts.
+    /// Every segment counts equally.
     Mean,
 }
 
-/// Segments from which on a median gives ratios nearer to the truth than a mean, weak waves' too (docs/design/cbc.md).
+/// Number of segments from which a median gives more accurate ratios than a mean, also for weak waves
+/// (docs/design/cbc.md).
 const MANY: f64 = 16.0;
 
-/// Parts of a recording that a running spectrum may learn from without a warning.
+/// Fraction of a recording in which a running spectrum may start up without a warning.
 const LEARNING: f64 = 0.1;
 
-/// The whitening filters.
+/// Whitening methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum MethodWord {
     /// Zero phase, by overlapping transforms.
@@ -94,20 +101,20 @@ pub(super) enum MethodWord {
 }
 
 impl Whiten {
-    /// Whether whitening turns phases, so that filters are made for it alone.
+    /// Returns whether whitening changes phases: filters must then be designed for it.
     pub(super) fn turns_phases(&self) -> bool {
         self.whitening == MethodWord::MinimumPhase
     }
 
-    /// The file that the spectrum is read from.
+    /// Returns the file that the spectrum is read from.
     pub(super) fn file(&self) -> Option<PathBuf> {
         (!["welch", "running"].contains(&self.psd.as_str())).then(|| spectrum_file(&self.psd))?
     }
 
-    /// Fails where banks of files would not match the strain.
+    /// Fails if banks from files would not match the strain.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for whitening that turns phases.
+    /// [`Error::Parameter`] for whitening that changes phases.
     pub(super) fn check_bank(&self) -> Result<()> {
         if self.turns_phases() {
             let rule = "a bank in a file is made for whitening that leaves phases as they are; \
@@ -117,7 +124,7 @@ impl Whiten {
         Ok(())
     }
 
-    /// Warns where a running spectrum learns from a large part of a recording, in which nothing can be found.
+    /// Warns if a running spectrum starts up in a large part of a recording, in which nothing can be found.
     pub(super) fn warn_of_learning(&self, strain: &[Strain], common: &Common) {
         if self.psd != "running" {
             return;
@@ -185,15 +192,15 @@ impl Whiten {
     }
 }
 
-/// The file that [`spectrum`] reads.
+/// Returns the file that [`spectrum`] reads.
 pub(super) fn spectrum_file(word: &str) -> Option<PathBuf> {
     (word != "aligo").then(|| PathBuf::from(word))
 }
 
-/// The spectrum of a name or a file, up to half the rate.
+/// Returns the spectrum of a name or a file, up to half the sampling rate.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a name that is none and no file, or what reading finds.
+/// [`Error::Parameter`] for an unknown name that is not a file, or the error of reading.
 pub(super) fn spectrum(word: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     let nyquist_hz = f64::from(rate_hz) / 2.0;
     if word == "aligo" {

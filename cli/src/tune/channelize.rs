@@ -1,4 +1,4 @@
-//! The kernels of a filter bank.
+//! Tuning of a filter bank's kernels.
 
 use std::rc::Rc;
 
@@ -14,31 +14,31 @@ use sidereal::{Error, Result};
 use super::Bench;
 use crate::common::Common;
 
-/// Tune the filter bank, for the number of channels, the taps and the form that are given.
+/// Tune the filter bank for a number of channels, taps and form.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal tune channelize --channels 1024 --taps 8\n  \
     sidereal tune channelize --channels 4096 --taps 4 --nbits 16 --polarizations 2 --integrate 16")]
 pub(super) struct Arguments {
-    /// Channels out of each recorded one.
+    /// Channels per recorded channel.
     #[arg(long, default_value_t = 1024)]
     channels: usize,
-    /// Taps.
+    /// Number of taps.
     #[arg(long, default_value_t = 8)]
     taps: usize,
-    /// Bits of a number: 4, 8, 16, or 32 (floats).
+    /// Bits per value: 4, 8, 16, or 32 (floats).
     #[arg(long, value_name = "BITS", default_value_t = 8)]
     nbits: usize,
-    /// Real samples, instead of complex.
+    /// Use real samples instead of complex ones.
     #[arg(long)]
     real: bool,
-    /// Polarizations of an antenna.
+    /// Number of polarizations per antenna.
     #[arg(long, default_value_t = 1)]
     polarizations: usize,
-    /// Antennas.
+    /// Number of antennas.
     #[arg(long, default_value_t = 1)]
     antennas: usize,
-    /// Detect, and add so many spectra to one; complex spectra come out otherwise.
+    /// Detect, and sum this many spectra; without it the output is complex spectra.
     #[arg(long, value_name = "SPECTRA")]
     integrate: Option<usize>,
 }
@@ -86,7 +86,7 @@ impl Arguments {
     }
 }
 
-/// Streams one behind another, as long as the memory allows.
+/// Returns a layout with one stream after another, as long as memory allows.
 fn layout(plan: &Plan, bench: &Bench) -> Result<DeviceVoltages> {
     let free = bench.device.free_bytes()?;
     let input = plan.input();
@@ -106,7 +106,7 @@ fn layout(plan: &Plan, bench: &Bench) -> Result<DeviceVoltages> {
     Ok(DeviceVoltages { first_byte: 0, stride, times })
 }
 
-/// A stream that goes on from run to run.
+/// Filter bank whose stream continues from run to run.
 struct Channelization {
     channelizer: Channelizer,
     input: Rc<Buffer<u8>>,

@@ -1,4 +1,4 @@
-//! The products of an X-engine.
+//! Tuning of an X-engine's kernels.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,36 +15,36 @@ use super::Bench;
 use crate::common::Common;
 use crate::correlate::PrecisionWord;
 
-/// Tune the X-engine, for the array, the channels and the bits that are given.
+/// Tune the X-engine for a number of antennas, channels and bits.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal tune correlate --antennas 64 --channels 1024\n  \
     sidereal tune correlate --antennas 256 --channels 256 --nbits 32 --precision tf32 --samples 1024")]
 pub(super) struct Arguments {
-    /// Antennas.
+    /// Number of antennas.
     #[arg(long, default_value_t = 128)]
     antennas: usize,
-    /// Polarizations of an antenna.
+    /// Number of polarizations per antenna.
     #[arg(long, default_value_t = 2)]
     polarizations: usize,
-    /// Channels of all recorded channels together.
+    /// Number of channels, over all recorded channels.
     #[arg(long, default_value_t = 1024)]
     channels: usize,
-    /// Bits of the numbers that are multiplied: 8 or 4 (integers), or 32 (floats).
+    /// Bits of the values that are multiplied: 8 or 4 (integers), or 32 (floats).
     #[arg(long, value_name = "BITS", default_value_t = 8)]
     nbits: usize,
-    /// How spectra of 32 bits may be rounded before they are multiplied, as in `sidereal correlate`.
+    /// Rounding of 32-bit spectra before multiplication, as in `sidereal correlate`.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "f32")]
     precision: PrecisionWord,
-    /// Samples of an integration [default: as many as --memory holds, at most 1024].
+    /// Samples per integration [default: as many as --memory holds, at most 1024].
     #[arg(long)]
     samples: Option<usize>,
 }
 
-/// Samples of an integration where none are asked for, at most.
+/// Most samples per integration by default.
 const SAMPLES: usize = 1024;
 
-/// Bytes at whose multiples rows begin.
+/// Alignment of rows in bytes.
 const ALIGNED: usize = 16;
 
 impl Arguments {
@@ -80,7 +80,7 @@ impl Arguments {
         Ok(Plan::new(options)?.with_precision(precision))
     }
 
-    /// Rows that begin at multiples of 16 bytes, of one integration.
+    /// Returns the layout of one integration, with rows that begin at multiples of 16 bytes.
     fn layout(&self, plan: &Plan, bench: &Bench) -> Result<DeviceSpectra> {
         let rows = plan.channels() * plan.inputs();
         let in_memory = bench.input_bytes / rows * 8 / plan.encoding().sample_bits();
@@ -104,7 +104,7 @@ impl Arguments {
     }
 }
 
-/// One integration, anew in each run.
+/// Correlation of one integration, repeated in each run.
 struct Correlation {
     correlator: Correlator,
     input: Rc<RefCell<Buffer<u8>>>,
@@ -117,9 +117,9 @@ impl Work for Correlation {
         self.correlator.enqueue(&mut self.input.borrow_mut(), self.layout, None, stream)
     }
 
-    /// Of the sums of channels from the first to the last, as many as fit.
+    /// Returns a digest of the sums of evenly spaced channels, as many as fit.
     fn digest(&mut self) -> Result<u128> {
-        /// Sums that are brought to the host, unless one channel has more.
+        /// Most sums copied to the host, unless one channel has more.
         const SUMS: usize = 1 << 22;
         let plan = self.correlator.plan().clone();
         let (last, channels) = (plan.channels() - 1, (SUMS / plan.row_elements()).clamp(1, 64));

@@ -1,4 +1,4 @@
-//! The kernels of a dedispersion.
+//! Tuning of dedispersion kernels.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,16 +16,16 @@ use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 
-/// Tune dedispersion, for a recording's band and trials or for those given.
+/// Tune dedispersion for the band and trials of a recording or of options.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal tune dedisperse observation.fil --dm-max 500\n  \
     sidereal tune dedisperse --fch1 1550 --foff -0.29297 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1")]
 pub(super) struct Arguments {
-    /// Recording whose band, sampling and bits are meant; or give them by the options below.
+    /// Recording that gives band, sampling time and bits; alternatively, use the options below.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Bits of a sample: 1, 2, 4, 8, 16, or 32 (floats).
+    /// Bits per sample: 1, 2, 4, 8, 16, or 32 (floats).
     #[arg(
         long,
         value_name = "BITS",
@@ -57,7 +57,7 @@ impl Arguments {
         Ok(all)
     }
 
-    /// Trials with the same time binning are summed together, as in a search.
+    /// Returns the plans: trials of equal downsampling are summed together, as in a search.
     fn plans(&self) -> Result<Vec<Plan>> {
         let (setup, encoding) = self.setup()?;
         let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
@@ -105,11 +105,11 @@ fn encoding(bits: usize) -> Result<Encoding> {
     })
 }
 
-/// What one run takes and gives.
+/// Sizes of one run's input and output.
 struct Sizes {
     times: usize,
     row_bytes: usize,
-    /// Words of a row of the plane.
+    /// Words in a row of the plane.
     stride: usize,
 }
 
@@ -118,7 +118,7 @@ impl Sizes {
         let free = bench.device.free_bytes()?;
         let row_bytes = (plan.channels() * plan.encoding().bits()).div_ceil(8).max(1);
         let step = 8 * plan.downsample();
-        // A block of output for each trial, of 32 bits, and an input.
+        // One block of 32-bit output per trial, and the input.
         let output = free / 4 / (4 * plan.dms().len()) * plan.downsample();
         let times = output.min(bench.input_bytes.min(free / 8) / row_bytes) / step * step;
         if times == 0 {
@@ -131,7 +131,7 @@ impl Sizes {
     }
 }
 
-/// A stream that goes on from run to run.
+/// Dedispersion whose stream continues from run to run.
 struct Dedispersion {
     dedisperser: Dedisperser,
     input: Rc<Buffer<u8>>,
@@ -148,7 +148,7 @@ impl Dedispersion {
         let stream = bench.device.stream()?;
         let words = work.plane.words.len();
         stream.fill(&mut work.plane.words, 0..words, 0)?;
-        // The longest delay must be behind, for a run to be a whole one.
+        // A run is complete only after the longest delay is filled.
         let rows = plan.max_shift().saturating_add(1) * plan.downsample();
         for _ in 0..rows.div_ceil(sizes.times) {
             work.enqueue(&stream)?;

@@ -1,4 +1,4 @@
-//! `sidereal tune`: which of the ways to build a kernel is the fastest on this GPU, for one plan.
+//! `sidereal tune`: finds the fastest tuning candidate of each kernel on this GPU for one plan.
 
 mod channelize;
 mod correlate;
@@ -22,18 +22,18 @@ use crate::common::{Common, Device};
 use crate::say::note;
 use crate::{interrupt, json};
 
-/// Measures the ways to build a plan's GPU kernels, and keeps the fastest for later runs.
+/// Measure the tuning candidates of a plan's GPU kernels, and cache the fastest for later runs.
 ///
-/// Every way gives the same bits, which is checked. Choices are kept in $SIDEREAL_CACHE_DIR, else in
-/// ~/.cache/sidereal, by kernel, GPU, driver and plan; without any, a model chooses.
+/// All candidates give the same bits, which is checked. The tuned choices are cached in $SIDEREAL_CACHE_DIR, or else
+/// in ~/.cache/sidereal, by kernel, GPU, driver and plan; without a cached choice, a model chooses.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Measure, but keep nothing.
+    /// Measure, but cache nothing.
     #[arg(long, global = true)]
     dry_run: bool,
-    /// Input of each run, in MiB: more than the caches hold.
+    /// Size of each run's input, in MiB: more than the caches hold.
     #[arg(long, global = true, default_value_t = 256, value_name = "MIB")]
     working_set: usize,
 }
@@ -46,7 +46,7 @@ enum What {
     Spiir(spiir::Arguments),
 }
 
-/// One kernel of a plan, as JSON.
+/// Results of one kernel of a plan, as JSON.
 #[derive(Serialize)]
 struct Document {
     kernel: String,
@@ -66,11 +66,11 @@ struct Line {
     error: Option<String>,
 }
 
-/// Where the work of a plan is built and measured.
+/// Device and limits for the measurement of a plan.
 struct Bench {
     backend: Backend,
     device: cuda::Device,
-    /// The most bytes of the input of one run.
+    /// Largest input of one run, in bytes.
     input_bytes: usize,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     };
     let (mut documents, mut kept) = (Vec::new(), Ok(()));
     for tuned in &tuned {
-        // What was measured is told even where it can't be kept.
+        // Report the measurements even if they cannot be cached.
         let is_wanted = !arguments.dry_run && tuned.best().is_some() && kept.is_ok();
         if is_wanted {
             kept = keep(tuned);
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     refused.and(kept)
 }
 
-/// Keeps the best choice; a folder that can't be written is told with what would help.
+/// Caches the best candidate; if the folder cannot be written, the error says what helps.
 fn keep(tuned: &Tuned) -> Result<()> {
     tune::store(tuned).map_err(|error| match error {
         Error::Io { path, source } => Error::Unavailable {
@@ -139,7 +139,7 @@ impl Bench {
         Ok(Self { backend, device, input_bytes })
     }
 
-    /// Measures all choices of what `build` makes, and tells each as it is done.
+    /// Measures all candidates of what `build` makes, and reports each when it is done.
     fn tune(
         &self,
         common: &Common,
@@ -153,12 +153,12 @@ impl Bench {
         })
     }
 
-    /// Bytes on the device that may be anything, the same on every run.
+    /// Uploads pseudorandom bytes, the same in every run.
     fn noise(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
         self.device.upload(&noise::bytes(bytes))
     }
 
-    /// The same of single-precision floats from -0.5 to 0.5.
+    /// Uploads pseudorandom single-precision floats from -0.5 to 0.5.
     fn floats(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
         self.device.upload(&noise::floats(bytes))
     }
@@ -220,7 +220,7 @@ fn table(documents: &[Document]) -> String {
     text
 }
 
-/// A choice that can't be launched is a fault of the stage that offers it.
+/// Fails if a candidate could not be launched: the stage that offered it is at fault.
 fn refused(documents: &[Document]) -> Result<()> {
     let lines = documents.iter().flat_map(|document| &document.choices);
     let refused: Vec<&str> =

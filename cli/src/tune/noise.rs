@@ -1,6 +1,6 @@
-//! Random input, the same on every run.
+//! Pseudorandom input, the same in every run.
 
-/// Bytes that may be anything.
+/// Returns pseudorandom bytes.
 pub(super) fn bytes(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -13,7 +13,8 @@ pub(super) fn bytes(count: usize) -> Vec<u8> {
     bytemuck::cast_slice(&words)[..count].to_vec()
 }
 
-/// The bytes of floats from -0.5 to 0.5: any bits would be numbers that are none, whose sums say nothing.
+/// Returns the bytes of floats from -0.5 to 0.5: arbitrary bits would include NaN, and sums of NaN cannot be
+/// compared.
 pub(super) fn floats(count: usize) -> Vec<u8> {
     let mut bytes = bytes(count);
     for float in bytes.chunks_exact_mut(4) {

@@ -1,4 +1,4 @@
-//! The kernels of a bank of gravitational-wave filters.
+//! Tuning of the SPIIR filter bank's kernels.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,32 +16,34 @@ use super::Bench;
 use crate::bench::spiir_bank;
 use crate::common::Common;
 
-/// Tune a bank of filters, from a file or as `bench spiir` makes them.
+/// Tune a filter bank from a file or from the generator of `bench spiir`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal tune spiir bank.h5\n  \
     sidereal tune spiir --templates 1024 --filters 512 --rates 4\n  \
     sidereal tune spiir --filters 386 --rates 4 --chirps")]
 pub(super) struct Arguments {
-    /// A bank that `sidereal spiir bank` wrote; or say what it is like by the options below.
+    /// Bank written by `sidereal spiir bank`; alternatively, use the options below.
     #[arg(value_name = "BANK")]
     bank: Option<PathBuf>,
-    /// Templates.
+    /// Number of templates.
     #[arg(long, default_value_t = 4096, conflicts_with = "bank")]
     templates: usize,
-    /// Filters of a template, at all rates together.
+    /// Number of filters per template, over all rates.
     #[arg(long, default_value_t = 64, conflicts_with = "bank")]
     filters: usize,
-    /// Rates, each half of the one before, among which filters are shared out.
+    /// Number of sampling rates that share the filters; each is half of the previous one.
     #[arg(long, default_value_t = 1, conflicts_with = "bank")]
     rates: usize,
-    /// Filters that reach as far back as a chirp's, each at the lowest of the rates that holds its frequency (of few filters,
-    /// some rates stay empty); without it they reach back two seconds, and each rate has its share.
+    /// Give the filters the delays of a chirp.
+    ///
+    /// Each filter runs at the lowest rate that represents its frequency (with few filters, some rates stay empty).
+    /// Without this option delays are below two seconds, and the rates share the filters equally.
     #[arg(long, conflicts_with = "bank")]
     chirps: bool,
 }
 
-/// Filters of all templates, at most.
+/// Most filters of all templates.
 const MOST_FILTERS: usize = 1 << 26;
 
 impl Arguments {
@@ -83,7 +85,7 @@ impl Arguments {
     }
 }
 
-/// Samples of a run: a second, or as many whose ratios the memory holds.
+/// Returns the samples of a run: one second, or as many as the memory holds ratios for.
 fn times(plan: &Plan, bench: &Bench) -> Result<usize> {
     let free = bench.device.free_bytes()?;
     let sample = plan.templates() * size_of::<Complex<f32>>();
@@ -100,7 +102,7 @@ fn times(plan: &Plan, bench: &Bench) -> Result<usize> {
     Ok(times)
 }
 
-/// A stream that goes on from run to run.
+/// Filter bank whose stream continues from run to run.
 struct Filtering {
     spiir: Spiir,
     input: Rc<Buffer<f32>>,
@@ -114,7 +116,7 @@ impl Filtering {
         let output = bench.device.buffer(plan.templates() * times)?;
         let mut work = Self { spiir, input, output };
         let stream = bench.device.stream()?;
-        // The longest delay must be behind, for all filters to have an input and every sample its ratio.
+        // All filters have input and every sample has its ratio only after the longest delay.
         let reach = |level: usize| plan.history(level) << level;
         let longest = (0..plan.levels()).map(reach).max().unwrap_or(0).max(plan.latency());
         for _ in 0..longest.div_ceil(times) {

@@ -1,4 +1,4 @@
-//! What is told to a user who did not say into how many channels voltages are divided.
+//! Suggestion of a number of channels for users who gave none.
 
 use sidereal::Error;
 use sidereal::io::voltages::VoltageHeader;
@@ -6,10 +6,10 @@ use sidereal::io::voltages::VoltageHeader;
 use super::TAPS;
 use crate::plots::{duration, frequency};
 
-/// Seconds from spectrum to spectrum that a suggestion aims at.
+/// Spectrum period in seconds that the suggestion aims at.
 const USUAL_SPECTRUM_S: f64 = 64e-6;
 
-/// The fault, with a number that would do.
+/// Creates the error, which suggests a suitable number.
 pub(super) fn missing_channels(header: &VoltageHeader) -> Error {
     let channels = suggestion(header);
     let width_hz = header.channel_width_hz();
@@ -26,7 +26,7 @@ pub(super) fn missing_channels(header: &VoltageHeader) -> Error {
     Error::parameter("--channels", "not given", rule)
 }
 
-/// Channels that give a usual sampling time, as far as the recording is long enough.
+/// Returns the number of channels that gives the usual sampling time, if the recording is long enough.
 fn suggestion(header: &VoltageHeader) -> usize {
     let wanted = (USUAL_SPECTRUM_S * header.channel_width_hz()).log2().round().clamp(1.0, 20.0);
     let real = if header.encoding.is_complex() { 1 } else { 2 };

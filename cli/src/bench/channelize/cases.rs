@@ -1,4 +1,4 @@
-//! The cases of each table.
+//! Cases of each table.
 
 use std::path::Path;
 
@@ -9,30 +9,30 @@ use sidereal::{Error, Result};
 
 use super::Name;
 
-/// What a case's rate is compared with.
+/// Reference that a case's rate is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Baseline {
     /// rustfft's transforms alone.
     Library,
-    /// Ours on one thread.
+    /// This filter bank on one thread.
     OneThread,
-    /// A rate that was measured before, in 10^6 samples a second.
+    /// Rate measured earlier, in 10^6 samples per second.
     Rate(f64),
 }
 
-/// A filter bank and how it is measured.
+/// Filter bank and its measurement settings.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) options: Options,
     pub(super) threads: usize,
     pub(super) baseline: Baseline,
-    /// Whether the rate is in operations a second, under a roofline.
+    /// Whether the rate is in operations per second, below a roofline.
     pub(super) roofline: bool,
 }
 
 impl Case {
-    /// One thread, rustfft beside it.
+    /// Creates a case on one thread, with rustfft as baseline.
     fn new(name: impl Into<String>, options: Options) -> Self {
         let name = name.into();
         Self { name, options, threads: 1, baseline: Baseline::Library, roofline: false }
@@ -41,7 +41,7 @@ impl Case {
 
 const F32: VoltageEncoding = VoltageEncoding::ComplexF32;
 
-/// `f32`, `8 bit`, `real 8 bit`.
+/// Names an encoding: `f32`, `8 bit`, `real 8 bit`.
 fn label(encoding: VoltageEncoding) -> String {
     let real = if encoding.is_complex() { "" } else { "real " };
     match encoding {
@@ -58,7 +58,7 @@ fn plain(channels: usize, taps: usize, encoding: VoltageEncoding) -> Case {
     Case::new(name, Options::new(channels, taps, encoding))
 }
 
-/// A table's cases; `threads` is the most that are wanted.
+/// Returns a table's cases; `threads` is the largest number of threads to use.
 pub(super) fn cases(name: Name, threads: usize) -> Vec<Case> {
     match name {
         Name::Headline => headline(threads),
@@ -148,14 +148,14 @@ fn forms() -> Vec<Case> {
     ]
 }
 
-/// What benches/channelize_scipy.py writes.
+/// Output of benches/channelize_scipy.py.
 #[derive(Deserialize)]
 struct Scipy {
     channels: usize,
     rates: Vec<(usize, f64)>,
 }
 
-/// The shapes that SciPy was measured on.
+/// Returns a case for each shape that SciPy was measured on.
 pub(super) fn scipy(path: &Path) -> Result<Vec<Case>> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
     let scipy: Scipy = serde_json::from_str(&text).map_err(|error| {

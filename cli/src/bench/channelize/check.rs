@@ -1,4 +1,4 @@
-//! Whether a filter bank's output is right: some of its numbers against sums in double precision.
+//! Checks a filter bank's output: compares some values with sums in double precision.
 
 use std::f64::consts::TAU;
 
@@ -11,7 +11,7 @@ use sidereal::{Error, Result};
 /// Bins of a spectrum that are compared.
 const BINS: usize = 12;
 
-/// Output of any form.
+/// Output rows of any form.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     pub(super) complex: Vec<Complex<f32>>,
@@ -20,7 +20,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Room for so many rows of a plan.
+    /// Allocates `rows` rows of a plan.
     pub(super) fn new(plan: &Plan, rows: usize) -> Self {
         let elements = rows * plan.row_elements();
         let (complex, floats, bytes) = match plan.options().form {
@@ -44,7 +44,7 @@ impl Rows {
     }
 }
 
-/// The plan, with sums over two spectra at most: the reference is slow.
+/// Returns the plan with sums over at most two spectra, because the reference is slow.
 pub(super) fn shortened(plan: &Plan) -> Result<Plan> {
     let mut options = plan.options().clone();
     if let Form::Detected(detection) = &mut options.form {
@@ -53,7 +53,7 @@ pub(super) fn shortened(plan: &Plan) -> Result<Plan> {
     Plan::new(options)
 }
 
-/// Compares the first rows of a stream.
+/// Compares the first rows of a stream with the reference.
 ///
 /// # Errors
 /// Those of the filter bank.
@@ -74,7 +74,7 @@ pub(super) fn is_right(plan: &Plan, backend: &Backend, input: Voltages<'_>) -> R
     }
 }
 
-/// Sums within single precision of each other, integers within a rounding.
+/// Returns whether sums agree within single precision and integers within one rounding step.
 fn are_alike(found: &Rows, truth: &Rows) -> bool {
     let peak = truth.floats.iter().fold(0f32, |peak, x| peak.max(x.abs()));
     let floats = found.floats.iter().zip(&truth.floats);
@@ -113,7 +113,7 @@ fn widened(z: Complex<f32>) -> Complex<f64> {
     Complex::new(f64::from(z.re), f64::from(z.im))
 }
 
-/// The windowed sums of one spectrum.
+/// Computes the windowed sums of one spectrum.
 fn window(plan: &Plan, input: Voltages<'_>, stream: usize, row: usize) -> Vec<Complex<f64>> {
     let (points, start) = (plan.points(), row * plan.hop());
     let mut sums = vec![Complex::ZERO; points];
@@ -123,7 +123,7 @@ fn window(plan: &Plan, input: Voltages<'_>, stream: usize, row: usize) -> Vec<Co
     sums
 }
 
-/// One output number of the windowed sums.
+/// Computes one output value from the windowed sums.
 fn value(plan: &Plan, sums: &[Complex<f64>], place: usize) -> Complex<f64> {
     if plan.options().form == Form::Filtered {
         return sums[place];

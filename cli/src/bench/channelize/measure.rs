@@ -1,4 +1,4 @@
-//! Roof, baseline and ours in turns, over buffers that are longer than the caches.
+//! Times roof, baseline and filter bank alternately, over buffers larger than the caches.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,14 +16,14 @@ use super::super::{Row, best_and_median};
 use super::cases::{Baseline, Case};
 use super::check;
 
-/// The buffers: random voltages, complex floats for the baseline, and what comes out.
+/// Buffers: random voltages, complex floats for the baseline, and the output.
 pub(super) struct Memory {
     bytes: Vec<u8>,
     floats: Vec<Complex<f32>>,
     output: Vec<Complex<f32>>,
 }
 
-/// A filter bank that takes the buffers again and again.
+/// Filter bank that processes the buffers repeatedly.
 struct Ours<'a> {
     case: &'a Case,
     plan: Plan,
@@ -33,7 +33,7 @@ struct Ours<'a> {
 }
 
 impl Memory {
-    /// Input and output of so many MiB of complex floats each.
+    /// Allocates input and output for `mib` MiB of complex floats each.
     pub(super) fn new(mib: usize) -> Self {
         let samples = (mib << 20) / size_of::<Complex<f32>>();
         let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -101,7 +101,7 @@ impl Memory {
         Ok(if case.roofline { ours.roofline(row, peak) } else { row })
     }
 
-    /// The first samples, enough for a few rows of each stream.
+    /// Returns the first samples, enough for a few rows of each stream.
     fn few(&self, plan: &Plan) -> Result<Voltages<'_>> {
         let rows = match plan.options().form {
             Form::Spectra | Form::Filtered => 20,
@@ -112,14 +112,14 @@ impl Memory {
         self.voltages(plan, times)
     }
 
-    /// `times` samples of each stream.
+    /// Returns `times` samples of each stream.
     fn voltages(&self, plan: &Plan, times: usize) -> Result<Voltages<'_>> {
         let (encoding, streams) = (plan.input().encoding, plan.input().streams());
         let stride = encoding.bytes(times);
         Voltages::new(&self.bytes, encoding, streams, stride, times)
     }
 
-    /// Runs once; the seconds that it took.
+    /// Runs once; returns the elapsed seconds.
     fn run(&mut self, ours: &mut Ours<'_>) -> Result<f64> {
         let plan = &ours.plan;
         let mut output = std::mem::take(&mut self.output);
@@ -140,14 +140,14 @@ impl Memory {
         progress.map(|_| seconds)
     }
 
-    /// Samples (10^6 a second) whose bytes in and out are copied in that time.
+    /// Returns the rate of a copy of the same input and output bytes, in 10^6 samples per second.
     fn copy(&mut self, ours: &Ours<'_>, threads: &Threads) -> f64 {
         let from = bytemuck::cast_slice(&self.floats);
         let to = bytemuck::cast_slice_mut(&mut self.output);
         roof::copy(from, to, threads) * 1e-6 / ours.bytes_per_sample()
     }
 
-    /// Points (10^6 a second) that rustfft transforms, each a sample, real or complex.
+    /// Returns the points per second (in 10^6) that rustfft transforms; each point is a sample, real or complex.
     fn library(&mut self, library: &mut Library) -> f64 {
         let points = library.fft.len();
         let size = self.floats.len() / points * points;
@@ -173,10 +173,10 @@ impl Library {
 }
 
 impl<'a> Ours<'a> {
-    /// Takes as many samples as fit into `room`, of all streams together.
+    /// Creates a filter bank whose runs take as many samples as fit into `room`, all streams together.
     fn new(case: &'a Case, plan: Plan, backend: &Backend, room: usize) -> Result<Self> {
         let streams = plan.input().streams();
-        // A run may write a row more than it takes samples for.
+        // A run may write one row more than the samples it consumes.
         let rows = (room / streams / plan.points()).saturating_sub(2 * plan.spectra_per_row());
         let times = rows * plan.points();
         if times < 2 * plan.span() {
@@ -189,7 +189,7 @@ impl<'a> Ours<'a> {
         Ok(Self { case, channelizer: Channelizer::new(plan.clone(), backend)?, plan, times })
     }
 
-    /// Bytes in and out of each sample.
+    /// Returns the bytes read and written per sample.
     fn bytes_per_sample(&self) -> f64 {
         let plan = &self.plan;
         let row = (plan.row_elements() * plan.element_bytes()) as f64;
@@ -197,14 +197,14 @@ impl<'a> Ours<'a> {
         plan.input().encoding.sample_bits() as f64 / 8.0 + row / samples
     }
 
-    /// The row in operations a second, under the roofline of `peak` (10^9 a second) and the copy.
+    /// Converts the row to operations per second, below the roofline of `peak` (10^9 per second) and the copy.
     fn roofline(&self, row: Row, peak: f64) -> Row {
         let plan = &self.plan;
         let transform = match plan.options().form {
             Form::Filtered => 0.0,
             _ => 5.0 * (plan.points() as f64).log2(),
         };
-        // 10^9 operations in 10^6 complex samples.
+        // 10^9 operations per 10^6 complex samples.
         let flops = 1e-3 * (4.0 * plan.taps() as f64 + transform);
         let intensity = 1e3 * flops / self.bytes_per_sample();
         let roof = (row.roof * flops).min(peak);

@@ -1,4 +1,4 @@
-//! The cases of each table.
+//! Cases of each table.
 
 use sidereal::backend::simd::Level;
 use sidereal::correlate::Options;
@@ -7,33 +7,33 @@ use sidereal::{Error, Result};
 
 use super::Name;
 
-/// Times of a block.
+/// Times in a block.
 const TIMES: usize = 1024;
 
-/// Samples of both polarizations at each time, of all antennas and channels: 32 MiB a block of 8 bits.
+/// Dual-polarization samples per time over all antennas and channels: 32 MiB for a block at 8 bit.
 const SAMPLES: usize = 8192;
 
-/// What a case's rate says.
+/// Quantity that a case's rate reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
-    /// Operations a second of blocks that are added to sums which stay.
+    /// Operations per second of blocks added to persistent sums.
     Blocks,
-    /// The same; each integration is read out and the sums are reset.
+    /// The same, with a readout and a reset of the sums after each integration.
     Integrations,
-    /// Bandwidth that a core keeps up with.
+    /// Bandwidth that one core sustains.
     Bandwidth,
 }
 
-/// What a case's rate is compared with.
+/// Reference that a case's rate is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Baseline {
-    /// `cherk`, or else plain loops.
+    /// `cherk` if available, otherwise plain loops.
     Library,
-    /// Ours on one thread.
+    /// This X-engine on one thread.
     OneThread,
 }
 
-/// An X-engine and how it is measured.
+/// X-engine and its measurement settings.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct Case {
     pub(super) baseline: Baseline,
 }
 
-/// `4 bit`, `8 bit`, `f32`.
+/// Names an encoding: `4 bit`, `8 bit`, `f32`.
 fn label(encoding: VoltageEncoding) -> &'static str {
     match encoding {
         Complex4 => "4 bit",
@@ -66,12 +66,12 @@ fn case(antennas: usize, channels: usize, encoding: VoltageEncoding) -> Case {
     }
 }
 
-/// As many channels as fill the caches.
+/// Creates a case with enough channels to fill the caches.
 fn plain(antennas: usize, encoding: VoltageEncoding) -> Case {
     case(antennas, (SAMPLES / antennas).max(8), encoding)
 }
 
-/// A table's cases; `threads` is the most that are wanted.
+/// Returns a table's cases; `threads` is the largest number of threads to use.
 pub(super) fn cases(name: Name, threads: usize) -> Vec<Case> {
     match name {
         Name::Headline => headline(threads),
@@ -125,14 +125,14 @@ fn by_channels(antennas: usize, channels: usize) -> Case {
     Case { name: format!("{channels} channel{plural}, {}", case.name), ..case }
 }
 
-/// Always as many samples: longer integrations of fewer channels.
+/// Creates a case of a constant number of samples: longer integrations have fewer channels.
 fn integration(times: usize) -> Case {
     let case = case(128, (1 << 16) / times, Complex8);
     let name = format!("{}, {} channels, {times} samples", case.name, case.options.channels);
     Case { name, times, measure: Measure::Integrations, ..case }
 }
 
-/// The tables' cases whose names contain `only`.
+/// Returns the tables' cases whose names contain `only`.
 ///
 /// # Errors
 /// [`Error::Parameter`] when there are none.

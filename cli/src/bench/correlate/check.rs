@@ -1,4 +1,4 @@
-//! Whether an X-engine's sums are right: some of them against sums of single products.
+//! Checks an X-engine's sums: compares some of them with sums of single products.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -6,10 +6,10 @@ use sidereal::backend::Backend;
 use sidereal::correlate::{Block, Correlator, Output, Plan};
 use sidereal::voltage::VoltageEncoding;
 
-/// Antennas whose baselines are compared: the first, the last, and some between.
+/// Number of antennas whose baselines are compared: the first, the last and some between.
 const ANTENNAS: usize = 6;
 
-/// Adds a block to nothing, and compares sums of its first and its last channel.
+/// Correlates one block into empty sums and compares the sums of its first and last channel.
 ///
 /// # Errors
 /// Those of the X-engine.
@@ -29,7 +29,7 @@ pub(super) fn is_right(plan: &Plan, backend: &Backend, block: Block<'_>) -> Resu
     Ok(right)
 }
 
-/// A channel's sums, as floats: integers here are far below 2^53.
+/// Reads a channel's sums as floats; integer sums here are far below 2^53.
 fn read(plan: &Plan, correlator: &mut Correlator, channel: usize) -> Result<Vec<Complex<f64>>> {
     let mut counts = vec![0; plan.baselines()];
     let mut floats = vec![Complex::ZERO; plan.row_elements()];
@@ -53,7 +53,7 @@ fn baselines(plan: &Plan) -> Vec<(usize, usize)> {
     pairs.filter(|(i, j)| i >= j).collect()
 }
 
-/// A sum, and how far another may be from it.
+/// Reference sum, and the largest allowed difference from it.
 struct Sum {
     value: Complex<f64>,
     bound: f64,
@@ -65,7 +65,7 @@ impl Sum {
     }
 }
 
-/// The sum of one baseline's products of two polarizations.
+/// Sums one baseline's products of two polarizations.
 fn product(
     plan: &Plan,
     block: Block<'_>,

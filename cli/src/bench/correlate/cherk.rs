@@ -1,4 +1,4 @@
-//! OpenBLAS's `cherk`, through SciPy, in a process that takes turns with ours.
+//! Times OpenBLAS's `cherk`, through SciPy, in a child process that runs alternately with the X-engine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use sidereal::{Error, Result};
 
 const SCRIPT: &str = include_str!("../../../../benches/correlate_cherk.py");
 
-/// A Python that waits for shapes to be measured.
+/// Python process that waits for shapes to measure.
 pub(super) struct Cherk {
     child: Child,
     shapes: Option<ChildStdin>,
@@ -19,7 +19,7 @@ impl Cherk {
     /// Starts a Python that has SciPy.
     ///
     /// # Errors
-    /// [`Error::Io`] when it can't be started.
+    /// [`Error::Io`] when it cannot be started.
     pub(super) fn start(python: &Path) -> Result<Self> {
         let mut command = Command::new(python);
         command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -29,10 +29,10 @@ impl Cherk {
         Ok(Self { child, shapes, rates: BufReader::new(rates) })
     }
 
-    /// The best rate of one core in `seconds`, in 10^9 operations a second.
+    /// Returns the best rate of one core in `seconds`, in 10^9 operations per second.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it ended.
+    /// [`Error::Unavailable`] when the process ended.
     pub(super) fn rate(&mut self, inputs: usize, times: usize, seconds: f64) -> Result<f64> {
         let ended = || failed("it ended; has that Python got NumPy and SciPy?");
         let shapes = self.shapes.as_mut().ok_or_else(ended)?;

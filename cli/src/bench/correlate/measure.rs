@@ -1,4 +1,4 @@
-//! Roof, baseline and ours in turns.
+//! Times roof, baseline and X-engine alternately.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ use super::cases::{Baseline, Case, Measure};
 use super::check;
 use super::cherk::Cherk;
 
-/// Rounds, at least.
+/// Least number of rounds.
 const ROUNDS: usize = 5;
 
-/// Channels of a plain loop's block: one is enough to fill the caches' sums.
+/// Channels of a plain loop's block: one is enough to fill the caches with sums.
 const PLAIN_CHANNELS: usize = 1;
 
-/// An X-engine, and where it is read out.
+/// X-engine and the buffers of its readout.
 struct Ours {
     correlator: Correlator,
     threads: Threads,
@@ -47,7 +47,7 @@ impl Ours {
         })
     }
 
-    /// 10^9 operations a second of one block, read out if so measured.
+    /// Returns the rate of one block in 10^9 operations per second, including the readout if `measure` counts it.
     fn rate(&mut self, block: Block<'_>, measure: Measure) -> Result<f64> {
         let plan = self.correlator.plan().clone();
         let began = Instant::now();
@@ -64,7 +64,7 @@ impl Ours {
         Ok(operations / began.elapsed().as_secs_f64() * 1e-9)
     }
 
-    /// 10^9 operations a second that its multiply-adds could be at most.
+    /// Returns the rate that the multiply-add instructions allow, in 10^9 operations per second.
     fn roof(&self) -> f64 {
         let (level, threads) = (self.level, &self.threads);
         let multiply_adds = match self.correlator.plan().encoding() {
@@ -75,16 +75,16 @@ impl Ours {
     }
 }
 
-/// Operations for one time of one channel: 8 a complex multiply-add.
+/// Returns the operations for one time of one channel: 8 per complex multiply-add.
 fn per_time(plan: &Plan) -> f64 {
     let inputs = plan.inputs() as f64;
     8.0 * inputs * (inputs + 1.0) / 2.0
 }
 
-/// What a rate is compared with.
+/// Reference that a rate is compared with.
 enum Other<'a> {
     Cherk(&'a mut Cherk),
-    /// Ours without vector instructions, or on one thread.
+    /// The X-engine without SIMD, or on one thread.
     Ours(Box<Ours>, BlockBuffer),
 }
 
@@ -120,7 +120,7 @@ pub(super) fn measure(case: &Case, cherk: Option<&mut Cherk>, seconds: f64) -> R
         });
         rates.push(ours.rate(buffer.block(), case.measure)?);
     }
-    // Operations, or Hz of each polarization of an antenna: a sample each.
+    // Operations, or Hz: each Hz is one sample of each polarization of an antenna per second.
     let (scale, unit) = match case.measure {
         Measure::Bandwidth => (1e6 / per_time(&plan), "kHz"),
         _ => (1.0, "GFLOP/s"),
@@ -144,7 +144,7 @@ pub(super) fn measure(case: &Case, cherk: Option<&mut Cherk>, seconds: f64) -> R
     })
 }
 
-/// Spectra that look random, all valid.
+/// Makes pseudorandom spectra, all valid.
 fn spectra(plan: &Plan, times: usize) -> Result<BlockBuffer> {
     let mut buffer = BlockBuffer::new(plan, times);
     buffer.set_times(times)?;

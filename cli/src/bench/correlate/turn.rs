@@ -1,4 +1,4 @@
-//! The corner turn and the alignment: rates beside a copy of as many bytes.
+//! Corner turn and alignment: rates beside a copy of the same number of bytes.
 
 mod align;
 
@@ -21,13 +21,13 @@ with ordinary stores. Baseline: the same turn without vector instructions; two t
 samples a second of 8 spectra of 2 x 1024 complex floats that stay in the caches. Roof: a copy of as many bytes
 there. Baseline: the same without vector instructions. Outputs are compared with the reference first.";
 
-/// Bytes of a block that no cache holds.
+/// Bytes of a block, larger than any cache.
 const BYTES: usize = 128 << 20;
 
-/// Rounds, at least.
+/// Least number of rounds.
 const ROUNDS: usize = 5;
 
-/// Where spectra come from.
+/// Source of the spectra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     Rows,
@@ -41,7 +41,7 @@ struct Case {
     threads: usize,
 }
 
-/// Measures the corner turn and the alignment; `threads` is the most that are wanted.
+/// Measures the corner turn and the alignment; `threads` is the largest number of threads to use.
 ///
 /// # Errors
 /// Those of both, and of `push`.
@@ -85,7 +85,7 @@ fn cases(threads: usize) -> Vec<Case> {
     cases
 }
 
-/// `4 bit`, `8 bit`, `f32`.
+/// Names an encoding: `4 bit`, `8 bit`, `f32`.
 fn encoding_name(encoding: VoltageEncoding) -> &'static str {
     match encoding {
         Complex4 => "4 bit",
@@ -94,7 +94,7 @@ fn encoding_name(encoding: VoltageEncoding) -> &'static str {
     }
 }
 
-/// Numbers that look random.
+/// Returns a generator of pseudorandom numbers.
 fn random() -> impl FnMut() -> u64 {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     move || {
@@ -105,7 +105,7 @@ fn random() -> impl FnMut() -> u64 {
     }
 }
 
-/// Turns all spectra; the seconds that it took.
+/// Runs the corner turn on all spectra; returns the elapsed seconds.
 fn turn(case: &Case, turn: &mut CornerTurn, bytes: &[u8], buffer: &mut BlockBuffer) -> Result<f64> {
     let (plan, times) = (turn.plan().clone(), buffer.times());
     let began = Instant::now();
@@ -151,7 +151,7 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
     Ok(row_of(&case.name, (&backend, "GB/s"), checked, [rates, roofs, baselines]))
 }
 
-/// A case's row, of rates, roofs and baselines.
+/// Makes a case's row from rates, roofs and baselines.
 fn row_of(
     name: &str,
     (backend, unit): (&Backend, &'static str),

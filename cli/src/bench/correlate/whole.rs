@@ -1,4 +1,4 @@
-//! The whole of `correlate`: from voltages to a file of visibilities, and what each step takes of it.
+//! Measures all of `correlate`, from voltages to a visibility file, and the share of each step.
 
 mod noise;
 
@@ -28,10 +28,10 @@ one integration of 4096 spectra: the best and the median of all runs. Roof: the 
 byte in and out at the rate of a copy, each multiply-add at that of operands in registers. Baseline: ours on
 one thread. Roof, baseline and ours take turns. Visibilities are compared with another gulp's first, bit by bit.";
 
-/// Antennas of the cases.
+/// Antenna counts of the cases.
 const ANTENNAS: [usize; 4] = [8, 32, 64, 128];
 
-/// Channels, and rows of samples under the window.
+/// Channels, and rows of samples (taps) in the window.
 const CHANNELS: usize = 1024;
 const TAPS: usize = 8;
 
@@ -41,22 +41,22 @@ const SPECTRA: usize = 4096;
 /// Spectra of the runs that are compared.
 const COMPARED: usize = 512;
 
-/// Rounds, at least.
+/// Least number of rounds.
 const ROUNDS: usize = 3;
 
-/// Samples a second of each polarization: 1.05 s in all.
+/// Samples per second of each polarization: 1.05 s in total.
 const RATE_HZ: f64 = 4e6;
 
-/// Metres across the array.
+/// Diameter of the array in metres.
 const SPREAD_M: f64 = 2e3;
 
-/// The part by which the mean power of all channels may differ from that of the voltages.
+/// Allowed relative difference between the mean power of all channels and that of the voltages.
 const POWER_TOLERANCE: f64 = 0.01;
 
-/// Bytes that are copied for the roof.
+/// Bytes copied to measure the roof.
 const COPIED: usize = 64 << 20;
 
-/// Antennas, what they record, and what is made of it.
+/// Array, its voltages, and the correlation options.
 struct Case {
     array: Array,
     voltages: Vec<Noise>,
@@ -64,15 +64,15 @@ struct Case {
     output: PathBuf,
 }
 
-/// A run's result.
+/// Result of a run.
 struct Outcome {
     integration: Integration,
     report: WriteReport,
-    /// Seconds of all, setting up included.
+    /// Seconds of the whole run, including the setup.
     elapsed_s: f64,
 }
 
-/// Seconds of each step of the fastest run, and what is left.
+/// Seconds of each step of the fastest run, and the remainder.
 type Parts = [f64; 8];
 
 const NAMES: [&str; 8] =
@@ -119,7 +119,7 @@ impl Case {
         let mut options = CorrelateOptions::new(CHANNELS);
         options.taps = TAPS;
         options.integration_s = (SPECTRA * CHANNELS) as f64 / RATE_HZ;
-        // 20 degrees west of the meridian.
+        // Hour angle: 20 degrees west of the meridian.
         options.phase_centre = PhaseCentre::Sidereal {
             ra_deg: (lst.to_degrees() - 20.0).rem_euclid(360.0),
             dec_deg: -20.0,
@@ -143,21 +143,22 @@ impl Case {
         let mut integration = Integration::new();
         let report =
             write_uvh5(&mut correlator, &self.output, &Labels::default(), &mut |own, status| {
-                // The comparison's few: nothing is copied while time is taken.
+                // Clones only the short comparison runs: a timed run copies nothing.
                 if status.times <= COMPARED as u64 {
                     integration = own.clone();
                 }
                 true
             });
         let elapsed_s = begin.elapsed().as_secs_f64();
-        // A file that was never written is no fault here.
+        // The file may not exist.
         let _ = std::fs::remove_file(&self.output);
         let mut report = report?;
         report.ending = report.ending.or_error(false)?;
         Ok(Outcome { integration, report, elapsed_s })
     }
 
-    /// Whether another gulp on one thread gives the same bits, nothing is missing, and powers are right.
+    /// Checks that a run with another gulp size on one thread gives the same bits, that no sample is missing and that
+    /// the powers are right.
     fn is_right(&self, threads: &Threads) -> Result<bool> {
         let mut options = self.options.clone();
         options.integration_s = (COMPARED * CHANNELS) as f64 / RATE_HZ;
@@ -165,10 +166,10 @@ impl Case {
         let ours = self.run(&options, threads)?.integration;
         options.gulp = 100;
         let other = self.run(&options, &Threads::new(1))?.integration;
-        // A delay may move the first spectrum over the recording's start.
+        // A delay may move the first spectrum across the recording's start.
         let whole = |count: &u64| (COMPARED as u64 - 1..=COMPARED as u64).contains(count);
         let right = ours == other && ours.counts.iter().all(whole);
-        // What a filter that passes tones as they are lets through of noise.
+        // Noise power that a filter with unit response to tones passes.
         let taps = options.window.coefficients(TAPS, CHANNELS)?;
         let squares: f64 = taps.iter().map(|tap| tap * tap).sum();
         let passed = squares / taps.iter().sum::<f64>().powi(2);
@@ -214,7 +215,8 @@ impl Case {
         Ok((row, fastest.map_or([0.0; 8], |outcome| outcome.parts())))
     }
 
-    /// 10^6 samples a second of each polarization, were each step as fast as its bytes or its arithmetic.
+    /// Returns the rate, in 10^6 samples per second of each polarization, at which every step would reach the limit
+    /// of its memory traffic or of its arithmetic.
     fn roof(&self, threads: &Threads) -> f64 {
         let (from, mut to) = (vec![1u8; COPIED], vec![0u8; COPIED]);
         roof::copy(&from, &mut to, threads);
@@ -222,13 +224,13 @@ impl Case {
         let (level, streams) = (Level::best(), 2.0 * self.voltages.len() as f64);
         let floats = roof::multiply_adds(level, threads, 5e-3);
         let integers = roof::integer_multiply_adds(level, threads, 5e-3);
-        // Source to window, window to rows, rows to packed block, packed block: 2 bytes each, in and out.
+        // Source to window, window to rows, rows to packed block, packed block: 2 bytes each, read and written.
         let bytes = 4.0 + 4.0 + 4.0 + 2.0;
-        // Filter of real taps, transform, phase and gain.
+        // Filter with real taps, transform, phase and gain.
         let front = 2.0 * TAPS as f64 + 2.5 * (CHANNELS as f64).log2() + 4.0;
-        // 4 a complex product, of one of `streams` samples' part of all products.
+        // 4 operations per complex product; each of the `streams` samples accounts for its share of all products.
         let cross = 2.0 * (streams + 1.0);
-        // Sums of two 64-bit integers to floats, and those to the file's single precision.
+        // Pairs of 64-bit integer sums to floats, and those to the file's single precision.
         let sums = 0.5 * (streams + 1.0) * (16.0 + 16.0 + 16.0 + 8.0) / SPECTRA as f64;
         let sample_s = (bytes + sums) / copy + front / floats + cross / integers;
         1e-6 / (streams * sample_s)
@@ -249,7 +251,7 @@ impl Outcome {
     }
 }
 
-/// The mean power over all channels of an antenna's polarizations.
+/// Returns the mean power over all channels of an antenna's two polarizations.
 fn power(integration: &Integration, antenna: usize) -> [f64; 2] {
     // Baselines are the lower triangle, row by row; pairs XX, XY, YX, YY.
     let baseline = antenna * (antenna + 1) / 2 + antenna;

@@ -1,4 +1,4 @@
-//! `bench channelize` on a GPU: samples a second through the filter bank, data on the device.
+//! `bench channelize` on a GPU: samples per second through the filter bank, data in device memory.
 
 mod check;
 mod whole;
@@ -14,10 +14,10 @@ use super::{Figure, Gpu, random, table};
 use crate::bench::channelize::Arguments;
 use crate::common::Common;
 
-/// Samples of a call: several times any cache, in and out.
+/// Samples in a call: input and output are several times any cache.
 const SAMPLES: usize = 1 << 27;
 
-/// Samples of a call when it is only tried whether all works.
+/// Samples in a call of a quick run.
 const QUICK_SAMPLES: usize = 1 << 14;
 
 const ENCODINGS: [VoltageEncoding; 3] =
@@ -29,12 +29,12 @@ Roof: copying as many bytes as go in and come out, once, in the device's memory 
 Baseline: AstroAccelerate's filter bank on an H200 (driver 580, CUDA 13.0), the best peer; 0 where it was not
 measured. Outputs are compared with the processor's first.";
 
-/// A filter bank and how it is measured.
+/// Filter bank and its measurement settings.
 #[derive(Clone, Debug)]
 struct Case {
     name: String,
     options: Options,
-    /// From the host's memory to the host's memory.
+    /// Whether the case includes the copies from and to host memory.
     whole: bool,
 }
 
@@ -48,7 +48,7 @@ impl Case {
         Self { name, options: Options::new(channels, taps, encoding), whole: false }
     }
 
-    /// Powers, so many spectra summed.
+    /// Returns the case with detected powers, summed over `spectra` spectra.
     fn detected(self, spectra: usize) -> Self {
         let (products, feed) = (Products::I, Feed::Linear);
         let detection = Detection { products, feed, spectra, channels: 1, interpolate_dc: false };
@@ -116,7 +116,7 @@ fn no_data() -> Error {
     Error::Unavailable { what: "random voltages".to_owned(), why: "none were made".to_owned() }
 }
 
-/// Random voltages of one encoding, on both sides.
+/// Random voltages of one encoding, on host and device.
 struct Data {
     encoding: VoltageEncoding,
     host: Vec<u8>,
@@ -134,7 +134,7 @@ impl Data {
         Ok(Self { encoding, host, device })
     }
 
-    /// Samples of a call, a whole number of rows.
+    /// Returns the samples in a call, a whole number of rows.
     fn times(&self, plan: &Plan) -> Result<usize> {
         let samples = self.host.len() * 8 / self.encoding.sample_bits();
         let times = samples / plan.samples_per_row() * plan.samples_per_row();
@@ -142,7 +142,7 @@ impl Data {
     }
 }
 
-/// Bytes in and out of each sample.
+/// Returns the bytes read and written per sample.
 fn bytes_per_sample(plan: &Plan) -> f64 {
     let row = (plan.row_elements() * plan.element_bytes()) as f64;
     plan.input().encoding.sample_bits() as f64 / 8.0 + row / plan.samples_per_row() as f64

@@ -1,4 +1,4 @@
-//! `bench correlate` on a GPU: operations a second of the X-engine, spectra and sums on the device.
+//! `bench correlate` on a GPU: operations per second of the X-engine, spectra and sums in device memory.
 
 mod card;
 mod cases;
@@ -27,13 +27,13 @@ Sustained: back to back for two seconds, the rate of the second one, and, where 
 of the same kind that do nothing else, or the spectra and sums once through the device's memory. Baseline: the best
 peer of the same input on an H200 (driver 580, CUDA 13.0); 0 where none was measured. Sums are compared with plain ones.";
 
-/// Seconds of work back to back, of which the second half counts.
+/// Seconds of back-to-back work, of which the second half counts.
 const SUSTAINED_S: f64 = 2.0;
 
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK_S: f64 = 1e-3;
 
-/// Bytes at whose multiples rows begin.
+/// Alignment of rows in bytes.
 const ALIGNED: usize = 16;
 
 /// Runs the benchmark.
@@ -52,7 +52,7 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
     let roofs = Roofs::new(gpu)?;
     let table = table(gpu, common, arguments.csv.as_deref(), ("correlate", ABOUT))?;
     let (mut data, mut rates) = (None, Vec::new());
-    // Of a trial run power and clock mean nothing, and it should not hang on another program.
+    // Power and clock of a quick run mean nothing, and it should not depend on another program.
     let mut reader = (!gpu.quick).then(|| Reader::of(&gpu.device)).transpose()?;
     let measured = gpu.measure_all(
         table,
@@ -61,7 +61,7 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
         |case| {
             let encoding = case.options.encoding;
             if data.as_ref().is_none_or(|data: &Data| data.encoding != encoding) {
-                // The one before makes room first.
+                // Frees the previous data first.
                 data = None;
                 data = Some(Data::new(gpu, encoding)?);
             }
@@ -83,7 +83,7 @@ fn no_data() -> Error {
     Error::Unavailable { what: "random spectra".to_owned(), why: "none were made".to_owned() }
 }
 
-/// What the device's arithmetic gives, in operations a second.
+/// Arithmetic peak rates of the device, in operations per second.
 struct Roofs {
     integers: f64,
     floats: f64,
@@ -98,7 +98,7 @@ impl Roofs {
         let products = |of| peak::products(&gpu.device, of, rounds);
         let tf32 = products(Products::Tf32)?.unwrap_or(floats);
         Ok(Self {
-            // Without tensor cores: four products of bytes in place of each of floats.
+            // Without tensor cores, four byte products take the place of each float product.
             integers: products(Products::Integers)?.unwrap_or(4.0 * floats),
             floats,
             tf32,
@@ -106,11 +106,11 @@ impl Roofs {
         })
     }
 
-    /// Operations a second that a plan allows at most.
+    /// Returns the largest number of operations per second for a plan.
     fn of(&self, gpu: &Gpu, plan: &Plan, layout: &DeviceSpectra) -> f64 {
         let arithmetic = match (plan.encoding(), plan.precision()) {
             (VoltageEncoding::ComplexF32, Precision::F32) => self.floats,
-            // Numbers in two parts take three products.
+            // Numbers split into two parts take three products.
             (VoltageEncoding::ComplexF32, Precision::Split) => self.tf32 / 3.0,
             (VoltageEncoding::ComplexF32, Precision::Tf32) => self.tf32,
             (VoltageEncoding::ComplexF32, Precision::F16) => self.halves,
@@ -124,13 +124,13 @@ impl Roofs {
     }
 }
 
-/// Operations of one integration: 8 a complex multiply-add.
+/// Returns the operations of one integration: 8 per complex multiply-add.
 fn operations(plan: &Plan, times: usize) -> f64 {
     let inputs = plan.inputs() as f64;
     4.0 * inputs * (inputs + 1.0) * plan.channels() as f64 * times as f64
 }
 
-/// Random spectra of one encoding, on both sides.
+/// Random spectra of one encoding, on host and device.
 struct Data {
     encoding: VoltageEncoding,
     host: Vec<u8>,
@@ -149,14 +149,14 @@ impl Data {
     }
 }
 
-/// Where a case's spectra lie: rows begin at multiples of 16 bytes.
+/// Returns the layout of a case's spectra: rows begin at multiples of 16 bytes.
 fn layout(plan: &Plan, times: usize) -> DeviceSpectra {
     let input_stride = plan.encoding().bytes(times).next_multiple_of(ALIGNED);
     let channel_stride = plan.inputs() * input_stride;
     DeviceSpectra { first_byte: 0, channel_stride, input_stride, times }
 }
 
-/// A case's figures, the rate first.
+/// Measures a case's figures, the rate first.
 fn measure(
     gpu: &Gpu,
     case: &Case,
@@ -192,7 +192,7 @@ fn measure(
         };
         seconds = vec![each];
     }
-    // Operations, or samples of each polarization of an antenna, one a second for each Hz.
+    // Operations, or samples of each polarization of an antenna: one per second for each Hz.
     let all = operations(&plan, case.times);
     let (work, unit, peer) = match case.what {
         What::Bandwidth => ((plan.channels() * case.times) as f64 * 1e-6, "MHz", 0.0),
@@ -212,13 +212,13 @@ fn measure(
     Ok(std::iter::once(figure).chain(readings).collect())
 }
 
-/// Goes on without power and clock, which are only told beside the rate.
+/// Continues without power and clock, which only accompany the rate.
 fn without(reader: &mut Option<Reader>, why: &str) {
     eprintln!("sidereal: the card's power and clock are left out: {why}");
     *reader = None;
 }
 
-/// Seconds of a call in the second half of so many; more follow for as long as a reading is awaited.
+/// Returns the seconds per call in the second half of `calls` calls; adds calls while a reading is awaited.
 fn sustained(
     gpu: &Gpu,
     stream: &Stream,
@@ -241,7 +241,7 @@ fn sustained(
     Ok(end.seconds_since(&half)? / (calls - calls / 2) as f64)
 }
 
-/// What was read of the card meanwhile.
+/// Returns the figures of the card's reading during the work.
 fn power_and_clock(case: &Case, card: Card) -> [Figure; 2] {
     let figure = |what: &str, (value, most), unit| Figure {
         case: format!("{}, {what}", case.name),
@@ -259,7 +259,7 @@ fn power_and_clock(case: &Case, card: Card) -> [Figure; 2] {
     ]
 }
 
-/// Ours of 8 bits beside the peers, by antennas.
+/// Formats this X-engine's 8-bit rates beside the peers', by antennas.
 fn beside_peers(rates: &[(Case, f64)]) -> String {
     let sizes = peers::CORRELATE_ANTENNAS;
     let line = |name: &str, rates: [f64; 6]| {

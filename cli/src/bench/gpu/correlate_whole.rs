@@ -1,4 +1,4 @@
-//! `bench correlate --whole` on a GPU: voltages in the host's page-locked memory to visibilities in the host's memory.
+//! `bench correlate --whole` on a GPU: voltages in page-locked host memory to visibilities in host memory.
 
 mod chain;
 mod check;
@@ -19,33 +19,33 @@ host's memory: filter bank of 8 taps, delay phases, gains, rounding to 8 bits, p
 median integration, each read out while the next one's voltages are on their way. Roof: the same memory copied to the
 device and nothing else, in the same run. Visibilities of a gulp are compared with the processor's first.";
 
-/// Antennas of the cases; antennas x channels are `PRODUCT`.
+/// Antennas of the cases; antennas x channels equal `PRODUCT`.
 const ANTENNAS: [usize; 4] = [32, 64, 128, 256];
 const PRODUCT: usize = 65536;
 
-/// Spectra of a gulp.
+/// Spectra in a gulp.
 const SPECTRA: usize = 1024;
 
-/// Gulps that are in the host's memory, and of an integration.
+/// Number of gulps in host memory, and in an integration.
 const SLOTS: usize = 12;
 const GULPS: usize = 32;
 
-/// Integrations that count, after one that does not.
+/// Integrations that count, after one warm-up.
 const RUNS: usize = 5;
 
-/// How large all of it is.
+/// Sizes of a case.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     antennas: usize,
     channels: usize,
-    /// Spectra of a gulp.
+    /// Spectra in a gulp.
     spectra: usize,
-    /// Gulps of an integration.
+    /// Gulps in an integration.
     gulps: usize,
 }
 
 impl Size {
-    /// Bytes of a gulp's voltages.
+    /// Returns the bytes of a gulp's voltages.
     fn gulp_bytes(self) -> usize {
         2 * 2 * self.antennas * self.channels * self.spectra
     }
@@ -91,7 +91,8 @@ pub(crate) fn run(gpu: &Gpu, csv: Option<&Path>, common: &Common) -> Result<()> 
     })
 }
 
-/// Puts random voltages into all pairs, each a part of a step further on than the one before; gives the first one's.
+/// Fills all buffer pairs with random voltages, each rotated by a further 4096 bytes; returns the first pair's
+/// voltages.
 fn fill(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<Vec<u8>> {
     let voltages = random::bytes(bytes);
     let work = gpu.device.stream()?;
@@ -107,7 +108,7 @@ fn fill(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<Vec<u8>> {
     Ok(voltages)
 }
 
-/// Bytes a second that the bus brings, all pairs once more than twice.
+/// Returns the bytes per second over the bus: the best of three passes over all pairs.
 fn bus(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<f64> {
     let work = gpu.device.stream()?;
     let slots = if gpu.quick { 4 } else { SLOTS };
@@ -127,7 +128,7 @@ fn bus(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<f64> {
     Ok(best)
 }
 
-/// Seconds from the end of an integration to the end of the next, smallest first.
+/// Returns the seconds from the end of one integration to the end of the next, smallest first.
 fn integrations(chain: &mut Chain, inbox: &mut Inbox, runs: usize) -> Result<Vec<f64>> {
     let mut seconds = Vec::new();
     chain.begin(inbox)?;

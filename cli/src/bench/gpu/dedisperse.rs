@@ -1,4 +1,4 @@
-//! `bench dedisperse` on a GPU: adds a second, data and planes on the device.
+//! `bench dedisperse` on a GPU: additions per second, data and planes in device memory.
 
 use sidereal::backend::cuda::{Buffer, Plane, PlaneKind, Stream, measure};
 use sidereal::dedisperse::{Dedisperser, Plan};
@@ -10,16 +10,16 @@ use super::{Figure, Gpu, table};
 use crate::bench::dedisperse::{Arguments, Case, cases, plan};
 use crate::common::Common;
 
-/// Samples of each channel of a call, and the period of the data.
+/// Samples per channel in a call, and the period of the data.
 const TIMES: usize = 1 << 17;
 
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK_TIMES: usize = 1 << 9;
 
-/// Places of the plane that are compared, each with some times behind it.
+/// Positions of the plane that are compared, each with the next [`NEIGHBOURS`] times.
 const PLACES: usize = 40;
 
-/// Times behind each place.
+/// Times compared after each position.
 const NEIGHBOURS: usize = 32;
 
 const ABOUT: &str = "\
@@ -47,7 +47,7 @@ fn times(gpu: &Gpu) -> usize {
     if gpu.quick { QUICK_TIMES } else { TIMES }
 }
 
-/// The cases of the processor that count here, of one thread.
+/// Returns the CPU's single-thread cases that apply to a GPU.
 fn chosen(gpu: &Gpu) -> Vec<Case> {
     let mut cases = cases(1);
     if gpu.quick {
@@ -65,7 +65,7 @@ fn chosen(gpu: &Gpu) -> Vec<Case> {
         _ => case.channels == 1024,
     };
     cases.retain(wanted);
-    // What matters most comes first, should the run be cut short.
+    // Most important cases first, in case the run is interrupted.
     cases.sort_by_key(|case| match case.encoding {
         Encoding::U8 => 0,
         Encoding::U4 | Encoding::U16 => 1,
@@ -74,14 +74,14 @@ fn chosen(gpu: &Gpu) -> Vec<Case> {
     cases
 }
 
-/// One range of trials: its stream and its plane.
+/// One range of trials, its stream and its plane.
 struct Range {
     plan: Plan,
     dedisperser: Dedisperser,
     plane: Plane,
-    /// Output times of the calls before the last one.
+    /// Output times before the last call.
     before: u64,
-    /// Output times so far.
+    /// Output times in total.
     produced: u64,
 }
 
@@ -100,7 +100,7 @@ impl Range {
         Ok(())
     }
 
-    /// Whether some sums of the last call are those of the plain loop over data that repeat themselves.
+    /// Returns whether some sums of the last call equal the plain loop's over the periodic data.
     fn is_right(&self, samples: Samples<'_>) -> Result<bool> {
         let (period, dms) = (samples.times(), self.plan.dms().len());
         let times = (self.produced - self.before) as usize;
@@ -147,7 +147,7 @@ fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
     let (mut adds, mut bytes) = (0.0, 0.0);
     for range in &case.ranges {
         let mut range = Range::new(gpu, plan(case, *range)?, times)?;
-        // Until the longest delay is full, and one call more.
+        // Runs until the longest delay is filled, and one call more.
         for _ in 0..=range.plan.max_shift() / times + 1 {
             range.step(&input, times, &stream)?;
         }
@@ -163,7 +163,7 @@ fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
         work: adds * 1e-12,
         unit: "Tadd/s",
         seconds,
-        // A copy's rate counts bytes that are read and bytes that are written alike.
+        // The copy's rate counts read and written bytes alike.
         roof: adds * 1e-12 * gpu.copy / bytes,
         roof_unit: "Tadd/s",
         peer: super::peers::dedisperse(case.channels),
@@ -171,7 +171,7 @@ fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
     })
 }
 
-/// Adds the seconds of a range to those of the ranges before: best to best, median to median.
+/// Adds the seconds of a range to those of the previous ranges: best to best, median to median.
 fn add(total: &mut Vec<f64>, each: &[f64]) {
     let (best, median) = (each.first().copied().unwrap_or(f64::INFINITY), measure::median(each));
     if total.is_empty() {

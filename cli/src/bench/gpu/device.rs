@@ -1,4 +1,4 @@
-//! `bench device`: what the GPU and its bus allow, and how long it takes to the first result.
+//! `bench device`: bandwidths of the GPU and its bus, and the time to a program's first result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,10 +17,10 @@ use crate::common::Common;
 /// Measure a GPU's memory, its bus, and the time to its first result.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Bytes of each copy, in MiB.
+    /// Size of each copy, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     working_set: usize,
-    /// Only give a first result, and nothing else: what the time to it is taken of.
+    /// Compute one first result and exit: the parent process times it.
     #[arg(long, hide = true)]
     first: bool,
     /// Also write the table to this CSV file.
@@ -33,7 +33,7 @@ Copies in the device's memory (read and written bytes), reading it, and copies b
 the host and the device; seconds from the start of the program to the first filter bank's output, on a first
 run and on a later one. Baseline: an H200 with driver 580 and CUDA 13.0 (10^9 bytes a second).";
 
-/// Seconds in which a program must give its first result, once its kernels are compiled.
+/// Longest time in seconds to a program's first result once its kernels are compiled.
 const START_S: f64 = 1.0;
 
 /// Runs the benchmark.
@@ -85,7 +85,7 @@ fn row(case: &str, backend: &Backend, (rate, unit): (f64, &'static str), baselin
     }
 }
 
-/// Seconds that this program takes, from its start, for a first result, with compiled kernels in a folder.
+/// Returns the seconds from this program's start to its first result, with compiled kernels cached in a folder.
 fn start(backend: &Backend, common: &Common, cache: &Path) -> Result<f64> {
     let program = std::env::current_exe().map_err(|source| Error::io("sidereal", source))?;
     let ordinal = match backend {
@@ -107,7 +107,7 @@ fn start(backend: &Backend, common: &Common, cache: &Path) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Channelizes a little, as a user's first call would.
+/// Channelizes a little data, as a user's first call would.
 fn first_result(backend: &Backend) -> Result<()> {
     let plan = Plan::new(Options::new(1024, 8, VoltageEncoding::Complex8))?;
     let bytes = super::random::bytes(2 * 16 * plan.points());

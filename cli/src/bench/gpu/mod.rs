@@ -1,4 +1,4 @@
-//! Benchmarks on a GPU: kernels with all data on the device, timed by its own marks.
+//! Benchmarks on a GPU: kernels with all data in device memory, timed by device events.
 
 pub(super) mod channelize;
 pub(super) mod correlate;
@@ -20,42 +20,42 @@ use sidereal::{Error, Result};
 use super::{Quick, Row, Table};
 use crate::common::Common;
 
-/// Bytes that are read for the roof, in the least: more than any cache holds.
+/// Least number of bytes read for the roof: more than any cache.
 const ROOF_BYTES: usize = 1 << 30;
 
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK_BYTES: usize = 1 << 16;
 
-/// The device, and its roofs, measured at the start of the run.
+/// Device and its roofs, measured at the start of the run.
 pub(super) struct Gpu {
     device: Device,
     backend: Backend,
-    /// Bytes a second that a copy reads and writes.
+    /// Bytes per second that a copy reads and writes.
     copy: f64,
-    /// Bytes a second that can be read.
+    /// Bytes per second that a kernel can read.
     read: f64,
-    /// Small data and few cases: whether it works, not how fast.
+    /// Quick run: small data and few cases, tests function but not speed.
     quick: bool,
 }
 
-/// What a case gave.
+/// Measured figure of a case.
 struct Figure {
     case: String,
-    /// Units of work that one call does.
+    /// Units of work in one call.
     work: f64,
     unit: &'static str,
-    /// Seconds of a call, in each batch, smallest first.
+    /// Seconds per call in each batch, smallest first.
     seconds: Vec<f64>,
-    /// Units a second that the roof allows.
+    /// Units per second that the roof allows.
     roof: f64,
     roof_unit: &'static str,
-    /// Units a second of the best peer on an H200; 0 where none was measured.
+    /// Units per second of the best peer on an H200; 0 if not measured.
     peer: f64,
     checked: bool,
 }
 
 impl Gpu {
-    /// The GPU of a backend, if it is one, with its roofs.
+    /// Returns the GPU of a backend with its roofs, if the backend is one.
     ///
     /// # Errors
     /// Those of the driver.
@@ -64,15 +64,15 @@ impl Gpu {
         let longest = 4 * device.properties().l2_bytes;
         let bytes = if quick { QUICK_BYTES } else { longest.max(ROOF_BYTES) };
         let read = measure::read_rate(device, bytes)?;
-        // Of a trial run only that there is a figure counts.
+        // A quick run only needs some value.
         let copy = if quick { read } else { device.rates()?.copy };
         Ok(Some(Self { device: device.clone(), backend: backend.clone(), copy, read, quick }))
     }
 
-    /// Measures all cases, one after another: one that fails is told, and the others go on.
+    /// Measures all cases in order; reports a case that fails and continues.
     ///
     /// # Errors
-    /// When a case failed, or its output was wrong, after the table's end.
+    /// When a case failed or its output was wrong, after the table's end.
     fn measure<C>(
         &self,
         table: (Table<'_>, &'static str),
@@ -83,7 +83,7 @@ impl Gpu {
         self.measure_all(table, cases, name, |case| Ok(vec![measure(case)?]))
     }
 
-    /// The same of cases that may give several figures.
+    /// Like `measure`, for cases that give several figures.
     fn measure_all<C>(
         &self,
         table: (Table<'_>, &'static str),
@@ -135,7 +135,7 @@ impl Gpu {
     }
 }
 
-/// A table of a benchmark on a GPU, with the benchmark's name.
+/// Creates the table of a GPU benchmark, paired with the benchmark's name.
 fn table<'a>(
     gpu: &Gpu,
     common: &'a Common,

@@ -1,5 +1,5 @@
-//! What other programs reach on an H200: measured on one with driver 580 and CUDA 13.0, each at its best
-//! tuning, kernels alone, data on the device.
+//! Rates of other programs on an H200, measured with driver 580 and CUDA 13.0, each at its best tuning, kernels
+//! alone, data in device memory.
 
 use sidereal::correlate::{Plan, Precision};
 use sidereal::voltage::VoltageEncoding;
@@ -7,7 +7,7 @@ use sidereal::voltage::VoltageEncoding;
 /// Taps of [`CHANNELIZE`]'s columns.
 const TAPS: [usize; 5] = [4, 8, 16, 32, 64];
 
-/// AstroAccelerate's polyphase filter bank, the best peer throughout: 10^9 complex samples a second at 1024
+/// AstroAccelerate's polyphase filter bank, the best peer in every case: 10^9 complex samples per second at 1024
 /// channels into complex floats, by taps.
 const CHANNELIZE: [(VoltageEncoding, [f64; 5]); 3] = [
     (VoltageEncoding::Complex8, [156.0, 138.0, 108.0, 66.0, 41.6]),
@@ -15,24 +15,25 @@ const CHANNELIZE: [(VoltageEncoding, [f64; 5]); 3] = [
     (VoltageEncoding::ComplexF32, [130.0, 122.0, 99.8, 70.8, 43.7]),
 ];
 
-/// The same with eight taps, by powers of two from 256 channels on: its windowed sums at their best block, and
-/// cuFFT's transforms in place.
+/// The same with eight taps, by powers of two from 256 channels: windowed sums at their best block size, and cuFFT's
+/// in-place transforms.
 const EIGHT_TAPS: [(VoltageEncoding, [f64; 9]); 3] = [
     (VoltageEncoding::Complex8, [135.0, 137.0, 138.0, 136.0, 136.0, 136.0, 111.0, 93.0, 83.0]),
     (VoltageEncoding::Complex16, [124.0, 126.0, 125.0, 125.0, 124.0, 124.0, 104.0, 87.0, 79.0]),
     (VoltageEncoding::ComplexF32, [122.0, 123.0, 122.0, 122.0, 122.0, 122.0, 102.0, 86.0, 78.0]),
 ];
 
-/// AstroAccelerate's dedispersion, the best peer throughout: 10^12 additions a second, 8 bit, by channels.
+/// AstroAccelerate's dedispersion, the best peer in every case: 10^12 additions per second, 8 bit, by channels.
 const DEDISPERSE: [(usize, f64); 5] =
     [(512, 11.3), (1024, 11.6), (2048, 11.7), (4096, 11.7), (8192, 11.8)];
 
 /// Antennas of [`CORRELATE`]'s columns.
 pub(super) const CORRELATE_ANTENNAS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
 
-/// Correlators, with what they take: 10^12 operations a second (8 a complex multiply-add, n (n + 1) / 2 products of n
-/// inputs) of antennas with two polarizations, 1024 samples, 65536 antennas x channels. The older Tensor-Core Correlator
-/// (as NiclasEsser1/tensor-core-correlator has it) reaches 221, 326, 358, 391, 410 and 421 in bursts of 8 bits.
+/// Correlators with their input encodings: 10^12 operations per second (8 per complex multiply-add, n (n + 1) / 2
+/// products of n inputs) by dual-polarization antennas; 1024 samples, 65536 antennas x channels. The older
+/// Tensor-Core Correlator (version of NiclasEsser1/tensor-core-correlator) reaches 221, 326, 358, 391, 410 and 421 in
+/// bursts at 8 bit.
 pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
     (
         "Tensor-Core Correlator 0.5, 8 bit",
@@ -71,8 +72,8 @@ pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
 /// Antennas x channels of [`CORRELATE`].
 pub(super) const CORRELATE_PRODUCT: usize = 65_536;
 
-/// 10^12 operations a second of the best correlator of the same spectra, with sums as precise; 0 for what was not
-/// measured.
+/// Returns the 10^12 operations per second of the best correlator of the same spectra with sums of equal precision; 0
+/// if not measured.
 pub(super) fn correlate(plan: &Plan, times: usize) -> f64 {
     let options = plan.options();
     let at = CORRELATE_ANTENNAS.iter().position(|measured| *measured == options.antennas);
@@ -84,7 +85,7 @@ pub(super) fn correlate(plan: &Plan, times: usize) -> f64 {
     same.map(|(_, _, rates)| rates[at]).fold(0.0, f64::max)
 }
 
-/// 10^9 samples a second of the best peer; 0 for what was not measured.
+/// Returns the 10^9 samples per second of the best peer; 0 if not measured.
 pub(super) fn channelize(encoding: VoltageEncoding, channels: usize, taps: usize) -> f64 {
     let eight = (0..EIGHT_TAPS[0].1.len()).find(|power| channels == 256 << power);
     let (rates, at): (Option<&[f64]>, _) = match (channels, taps) {
@@ -104,7 +105,7 @@ fn find<const N: usize>(
     table.iter().find(|(measured, _)| *measured == encoding).map(|(_, rates)| &rates[..])
 }
 
-/// The SPIIR kernel of Guo et al. 2018, 10^12 operations a second with 4096 templates at 4096 Hz, by filters.
+/// SPIIR kernel of Guo et al. 2018: 10^12 operations per second with 4096 templates at 4096 Hz, by filters.
 const SPIIR: [(usize, f64); 8] = [
     (4, 0.52),
     (8, 1.14),
@@ -116,17 +117,18 @@ const SPIIR: [(usize, f64); 8] = [
     (512, 4.81),
 ];
 
-/// Overlap-save by Fourier transforms (PyTorch) of 4096 templates at 4096 Hz: length of the templates in seconds, and
-/// multiples of real time, from 0.44, 0.54, 9.4 and 38.5 ms a second of data with latencies of 1, 4, 1 and 1 s.
+/// Overlap-save FFT matched filter (PyTorch) with 4096 templates at 4096 Hz: template length in seconds and multiple
+/// of real time, from 0.44, 0.54, 9.4 and 38.5 ms per second of data at latencies of 1, 4, 1 and 1 s.
 pub(super) const SPIIR_FOURIER: [(f64, f64); 4] =
     [(1.0, 2273.0), (4.0, 1852.0), (16.0, 106.0), (64.0, 26.0)];
 
-/// 10^12 operations a second of the best peer; 0 for what was not measured.
+/// Returns the 10^12 operations per second of the best peer; 0 if not measured.
 pub(super) fn spiir(filters: usize) -> f64 {
     SPIIR.iter().find(|(measured, _)| *measured == filters).map_or(0.0, |(_, rate)| *rate)
 }
 
-/// 10^12 additions a second of the best peer, at the nearest number of channels not above `channels`.
+/// Returns the 10^12 additions per second of the best peer, at the largest measured number of channels up to
+/// `channels`.
 pub(super) fn dedisperse(channels: usize) -> f64 {
     let below = DEDISPERSE.iter().rev().find(|(measured, _)| *measured <= channels);
     below.unwrap_or(&DEDISPERSE[0]).1

@@ -1,4 +1,4 @@
-//! `bench pulse` on a GPU: samples a second through the single-pulse search, planes on the device.
+//! `bench pulse` on a GPU: samples per second through the single-pulse search, planes in device memory.
 
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Plane, PlaneKind, measure};
@@ -10,10 +10,10 @@ use super::{Figure, Gpu, table};
 use crate::bench::pulse::{Arguments, CASES, Case, TRIALS, series};
 use crate::common::Common;
 
-/// Samples of a call, in the least: several times any cache.
+/// Least number of samples in a call: several times any cache.
 const SAMPLES: usize = 1 << 27;
 
-/// Windows of each trial in a call.
+/// Windows per trial in a call.
 const WINDOWS: usize = 2;
 
 const ABOUT: &str = "\
@@ -56,13 +56,13 @@ fn measure(gpu: &Gpu, case: &Case) -> Result<Figure> {
     })
 }
 
-/// How often the case's trials are repeated.
+/// Returns the number of copies of the case's trials.
 fn copies(case: &Case) -> Result<usize> {
     let times = WINDOWS * case.plan(TRIALS)?.window_times();
     Ok((SAMPLES / (TRIALS * times)).clamp(1, 256))
 }
 
-/// The series of all trials, so many times one below another.
+/// Uploads the series of all trials, repeated `copies` times along the trial axis.
 fn plane(gpu: &Gpu, case: &Case, whole: &[i32], (copies, times): (usize, usize)) -> Result<Plane> {
     let (kind, words): (_, Vec<u32>) = match case.bound {
         Some(_) => (PlaneKind::I32, whole.iter().map(|y| y.cast_unsigned()).collect()),
@@ -72,7 +72,7 @@ fn plane(gpu: &Gpu, case: &Case, whole: &[i32], (copies, times): (usize, usize))
     Ok(Plane { words, stride: times, dms: copies * TRIALS, kind })
 }
 
-/// Whether the first trials' events are the processor's.
+/// Returns whether the first trials' events equal the CPU's.
 fn is_right(case: &Case, whole: &[i32], times: usize, events: &[Event]) -> Result<bool> {
     let mut detector = Detector::new(case.plan(TRIALS)?, &Backend::best(0))?;
     let floats: Vec<f32> = whole.iter().map(|y| *y as f32).collect();

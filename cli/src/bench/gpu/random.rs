@@ -1,6 +1,6 @@
-//! Random data: the same in every run.
+//! Pseudorandom data, identical in every run.
 
-/// Random words, made one by one.
+/// Generator of pseudorandom words.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -16,25 +16,25 @@ impl Random {
         self.0
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((self.next() >> 16) % end.max(1) as u64) as usize
     }
 }
 
-/// So many bytes, each value as likely.
+/// Returns `count` uniformly distributed bytes.
 pub(super) fn bytes(count: usize) -> Vec<u8> {
     let mut random = Random::new();
     let mut bytes = vec![0; count];
     for chunk in bytes.chunks_mut(8) {
-        // The generator's highest bits are its best; its lowest byte is as good after a product.
+        // The generator's high bits are its best; the multiplication makes the low byte as good.
         let word = random.next().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
     }
     bytes
 }
 
-/// The bytes of so many floats from -0.5 to 0.5.
+/// Returns the bytes of `count` floats from -0.5 to 0.5.
 pub(super) fn floats(count: usize) -> Vec<u8> {
     let mut bytes = bytes(4 * count);
     for float in bytes.chunks_exact_mut(4) {

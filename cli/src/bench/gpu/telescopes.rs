@@ -1,4 +1,4 @@
-//! `bench telescopes` on a GPU: each telescope's whole search, from rows in the device's memory to candidates.
+//! `bench telescopes` on a GPU: complete search of each telescope, from rows in device memory to candidates.
 
 mod bus;
 mod memory;
@@ -21,22 +21,22 @@ use crate::common::Common;
 use crate::json;
 use memory::{Recording, running};
 
-/// Least length of a recording in seconds, unless asked otherwise.
+/// Least length of a recording in seconds, unless an option sets it.
 const SECONDS: f64 = 20.0;
 
-/// Least bytes of a recording: a short one would only show what a search costs to begin.
+/// Least bytes of a recording: the setup of a search would dominate a short one.
 const BYTES: f64 = 512e6;
 
-/// Searches that are timed, unless they take long.
+/// Number of timed searches, unless they take long.
 const RUNS: usize = 20;
 
 /// Seconds after which no further search is timed.
 const ENOUGH_S: f64 = 0.6;
 
-/// Searches that the processor repeats for comparison take no more additions than this.
+/// Most additions of a search that the CPU repeats for comparison.
 const COMPARED_ADDS: f64 = 1e11;
 
-/// The mitigation of `--rfi auto`.
+/// RFI mitigation of `--rfi auto`.
 const MITIGATION: Steps = Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true };
 
 const FOOT: &str = "\
@@ -110,21 +110,21 @@ pub(crate) fn run(
     Err(Error::Unavailable { what, why: "they failed as told above".to_owned() })
 }
 
-/// A telescope's figures.
+/// Measurements of a telescope.
 struct Measured {
     observation: Observation,
-    /// Seconds of each search of resident rows, smallest first.
+    /// Seconds of each search of device-resident rows, smallest first.
     resident: Vec<f64>,
-    /// Multiples of real time of searches from the host's memory, smallest first, and of those with the default
+    /// Multiples of real time of searches from host memory, smallest first, without mitigation and with the default
     /// mitigation.
     host: Vec<f64>,
     mitigated: Vec<f64>,
-    /// Multiple of real time that the device's memory allows.
+    /// Multiple of real time that device memory allows.
     memory_roof: f64,
     /// Multiple of real time that the bus allows.
     bus_roof: f64,
     found: bool,
-    /// Whether the processor finds the same, where it was asked.
+    /// Whether the CPU finds the same candidates, where it was compared.
     equal: Option<bool>,
 }
 
@@ -140,7 +140,7 @@ impl Measured {
         let seconds = if gpu.quick { 1.0 } else { arguments.seconds.unwrap_or(long) };
         let observation = Observation::new(telescope, arguments, seconds)?;
         let recording = Recording::simulated(&observation)?;
-        // The start and the end of a recording, which are searched once more, have no part in a rate.
+        // Excludes the truncated start and end of the recording, which the search processes once more.
         let options =
             SearchOptions { min_band: 1.0, ..SearchOptions::new(observation.plan.clone()) };
         let mut resident = Resident::new(&mut recording.source(), &options, &gpu.backend)?;
@@ -261,12 +261,12 @@ fn head() -> String {
     )
 }
 
-/// The highest of rates, and their median.
+/// Returns the highest of the rates and their median.
 fn fastest(rates: &[f64]) -> (f64, f64) {
     (rates.last().copied().unwrap_or(0.0), measure::median(rates))
 }
 
-/// Whether the burst is among the candidates, at its DM and time.
+/// Returns whether a candidate matches the burst in DM and time.
 fn found(report: &Report, observation: &Observation) -> bool {
     let burst = &observation.burst;
     let reach = 2.0 * burst.width_s.max(observation.telescope.tsamp_s());
@@ -276,7 +276,7 @@ fn found(report: &Report, observation: &Observation) -> bool {
     })
 }
 
-/// Whether two lists of candidates are one.
+/// Returns whether two lists of candidates are equal.
 fn same(some: &[Candidate], others: &[Candidate]) -> bool {
     let alike = |(a, b): (&Candidate, &Candidate)| {
         a.dm == b.dm && a.time_s == b.time_s && (a.snr - b.snr).abs() <= 1e-4 * b.snr
@@ -284,7 +284,7 @@ fn same(some: &[Candidate], others: &[Candidate]) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(alike)
 }
 
-/// Seconds of each run, smallest first.
+/// Returns the seconds of each run, smallest first.
 fn timed(mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let (mut seconds, begin) = (Vec::new(), Instant::now());
     while seconds.len() < 2 || (seconds.len() < RUNS && begin.elapsed().as_secs_f64() < ENOUGH_S) {

@@ -1,4 +1,4 @@
-//! One binary: injected, searched for, compared.
+//! Injects one binary, searches for it and compares.
 
 use std::f64::consts::{PI, TAU};
 
@@ -23,22 +23,22 @@ use sidereal::waveform::{InspiralOptions, inspiral};
 use super::draw::Case;
 use super::{Arguments, Resampling, Spectrum, Whitening};
 
-/// The detectors.
+/// Names of the detectors.
 pub(super) const NAMES: [&str; 2] = ["H1", "L1"];
 /// Lowest frequency of the injected waves and the templates.
 const F_LOW_HZ: f64 = 30.0;
-/// Strain before the wave begins, and after its peak, in seconds; and the shortest recording.
+/// Seconds of strain before the wave begins and after its peak, and of the shortest recording.
 const BEFORE_S: f64 = 12.0;
 const AFTER_S: f64 = 10.0;
 const SHORTEST_S: f64 = 32.0;
-/// With Welch's spectra of the recordings.
+/// Shortest recording with Welch spectra of the recordings.
 const SHORTEST_WELCH_S: f64 = 256.0;
-/// An event this close to the truth is the injection, in seconds.
+/// Largest time difference in seconds of an event that counts as the injection.
 const NEAR_S: f64 = 0.05;
-/// Another event above this network ratio is false.
+/// Network signal-to-noise ratio above which any other event is false.
 pub(super) const FALSE_SNR: f64 = 9.0;
 
-/// What all cases share.
+/// Settings shared by all cases.
 #[derive(Debug)]
 pub(super) struct Setup {
     rate_hz: u32,
@@ -48,40 +48,40 @@ pub(super) struct Setup {
     shortest_s: f64,
 }
 
-/// What was found of a case.
+/// Results of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) case: Case,
     pub(super) filters: usize,
     pub(super) fit: f64,
-    /// Network ratio of the event, if there was one.
+    /// Network signal-to-noise ratio of the event, if one was found.
     pub(super) network_snr: Option<f64>,
     /// Whether the injection was the loudest event.
     pub(super) loudest: bool,
-    /// Other events above [`FALSE_SNR`].
+    /// Number of other events above [`FALSE_SNR`].
     pub(super) others: usize,
-    /// One a detector.
+    /// Results of each detector.
     pub(super) detectors: Vec<Pair>,
 }
 
-/// One detector's truth, and what was found.
+/// One detector's injected and recovered values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
-    /// Optimal ratio.
+    /// Optimal signal-to-noise ratio.
     pub(super) injected: f64,
-    /// What is expected: the part that the filters recover, and what noise adds to a maximum.
+    /// Expected ratio: the part that the filters recover, plus the bias that noise adds to a maximum.
     pub(super) expected: f64,
     pub(super) found: Option<Recovered>,
 }
 
-/// A trigger beside the truth.
+/// Trigger and its errors against the truth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovered {
     pub(super) snr: f64,
     pub(super) xi2: f64,
     pub(super) time_error_s: f64,
     pub(super) phase_error_rad: f64,
-    /// Standard deviations of the two errors that noise makes of the best possible filter.
+    /// Standard deviations that noise gives the two errors for an optimal filter.
     pub(super) time_sigma_s: f64,
     pub(super) phase_sigma_rad: f64,
 }
@@ -136,7 +136,7 @@ impl Setup {
         })
     }
 
-    /// Injects, searches, compares.
+    /// Injects, searches and compares.
     ///
     /// # Errors
     /// Those of the steps.
@@ -153,7 +153,7 @@ impl Setup {
         let source = Source { waveforms: vec![waveform], options: self.bank.clone() };
         let mut inputs = Vec::new();
         let shared = match self.search.whitening {
-            // The bank of one spectrum does for both detectors, unless the whitener turns phases.
+            // One spectrum's bank serves both detectors, unless the whitener changes phases.
             cbc::Whitening {
                 spectrum: cbc::Spectrum::Given(_),
                 method: Method::Overlap { .. },
@@ -172,7 +172,7 @@ impl Setup {
         Ok(compare(case, &truth, &search.run(&mut |_| true)?))
     }
 
-    /// Noise of both detectors with the binary in it, as strong as asked for.
+    /// Creates noise of both detectors with the binary injected at the requested network ratio.
     fn simulation(&self, case: &Case, source: Wave) -> Result<Simulation> {
         let start = Gps::from_s(1_250_000_000.0 + (case.seed % 86_400) as f64);
         let duration_s = match &source {
@@ -201,7 +201,7 @@ impl Setup {
     }
 }
 
-/// The event, or else the detectors' own triggers, beside the truth.
+/// Compares the event with the truth; without an event, the detectors' own triggers.
 fn compare(case: &Case, truth: &[DetectorTruth], report: &Report) -> Outcome {
     let is_near = |one: &TimedTrigger, detector: usize| {
         one.gps.seconds_since(truth[detector].gps).abs() < NEAR_S
@@ -217,7 +217,7 @@ fn compare(case: &Case, truth: &[DetectorTruth], report: &Report) -> Outcome {
         let template = &detector.bank.templates[0];
         let near = detector.triggers.iter().filter(|one| is_near(one, index));
         let best = near.max_by(|a, b| a.snr.total_cmp(&b.snr));
-        // A maximum over amplitude, phase and time: three normal numbers, of which one is the amplitude.
+        // Bias of a maximum over amplitude, phase and time: three normal variables, one of which is the amplitude.
         let kept = truth.snr * template.fit;
         Pair {
             injected: truth.snr,
@@ -236,7 +236,8 @@ fn compare(case: &Case, truth: &[DetectorTruth], report: &Report) -> Outcome {
     }
 }
 
-/// A trigger's errors, and what they may be: both from the slope and bend of the autocorrelation at its middle.
+/// Computes a trigger's errors and their expected deviations, from the slope and curvature of the autocorrelation at
+/// its centre.
 fn recovered(
     one: &TimedTrigger,
     truth: &DetectorTruth,
@@ -245,7 +246,7 @@ fn recovered(
 ) -> Recovered {
     let middle = template.autocorrelation.len() / 2;
     let next = template.autocorrelation[middle + 1];
-    // |A[1]|^2 = 1 - (spread / rate)^2, arg A[1] = mean / rate, of the angular frequencies.
+    // |A[1]|^2 = 1 - (spread / rate)^2, arg A[1] = mean / rate, with angular frequencies.
     let spread = (1.0 - f64::from(next.norm_sqr())).max(1e-9).sqrt() * f64::from(rate_hz);
     let mean = f64::from(next.arg()) * f64::from(rate_hz);
     let kept = truth.snr * template.fit;

@@ -1,30 +1,30 @@
-//! What is injected.
+//! Random parameters of the injected binaries.
 
 use std::f64::consts::TAU;
 
-/// Masses in solar masses, and network signal-to-noise ratios.
+/// Ranges of the masses in solar masses, and of the network signal-to-noise ratio.
 const MASSES: (f64, f64) = (1.4, 30.0);
 const RATIOS: (f64, f64) = (8.0, 30.0);
 
-/// One binary, before it is known how strong the detectors see it.
+/// One binary, before the detectors' responses are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) masses_msun: (f64, f64),
-    /// Root of the sum of the detectors' optimal ratios squared.
+    /// Network ratio: root of the sum of the detectors' squared optimal ratios.
     pub(super) network_snr: f64,
     pub(super) ra_rad: f64,
     pub(super) dec_rad: f64,
     pub(super) inclination_rad: f64,
     pub(super) polarization_rad: f64,
     pub(super) phase_rad: f64,
-    /// Seconds by which the peak lies after a whole one.
+    /// Seconds of the peak after a whole second.
     pub(super) part_s: f64,
-    /// Chooses the noise.
+    /// Seed of the noise.
     pub(super) seed: u64,
 }
 
 impl Case {
-    /// A binary with masses uniform in their logarithms, anywhere in the sky, turned any way.
+    /// Draws a binary with masses uniform in their logarithms, isotropic sky position and orientation.
     pub(super) fn draw(seed: u64, number: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(1 << 20).wrapping_add(number));
         let (low, high) = MASSES;
@@ -45,11 +45,11 @@ impl Case {
     }
 }
 
-/// Numbers that look random.
+/// Pseudorandom number generator.
 struct Random(u64);
 
 impl Random {
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;

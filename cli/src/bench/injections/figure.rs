@@ -1,4 +1,4 @@
-//! The campaign as a picture: ratios, times, phases and xi-squared, each against the injected ratio.
+//! Figure of the campaign: ratios, times, phases and xi-squared, each against the injected ratio.
 
 use sidereal::Result;
 
@@ -15,10 +15,10 @@ const LEFT: f64 = 120.0;
 const TOP: f64 = 90.0;
 const STEP: (f64, f64) = (680.0, 450.0);
 const PANEL: (f64, f64) = (560.0, 360.0);
-/// The injected ratios.
+/// Range of the injected ratios.
 const RATIOS: (f64, f64) = (5.0, 30.0);
 
-/// A panel: its label, its limits, the lines that are expected, and what is drawn.
+/// Panel: label, limits, lines at expected values, and plotted values.
 struct Panel {
     label: &'static str,
     limits: (f64, f64),
@@ -65,7 +65,7 @@ pub(super) fn draw(file: &Png<'_>, outcomes: &[Outcome]) -> Result<()> {
     })
 }
 
-/// Where a binary's total mass lies between the lightest and the heaviest, on a logarithmic scale.
+/// Maps a binary's total mass, on a logarithmic scale from the lightest to the heaviest, to a colour.
 fn shade(total_msun: f64) -> plotters::style::RGBColor {
     let part = (total_msun / 2.8).ln() / (60.0_f64 / 2.8).ln();
     colour::map((0.1 + 0.75 * part) as f32)

@@ -1,4 +1,4 @@
-//! The campaign's table: on the terminal, as JSON and as Markdown.
+//! Output of the campaign: terminal, JSON and Markdown.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,10 +10,10 @@ use sidereal::io::atomic;
 use super::case::{NAMES, Outcome, Pair, Recovered};
 use crate::common::Common;
 
-/// Detectors whose injected ratio is at least this count for the errors: below, chance finds other peaks.
+/// Least injected ratio of a detector that counts for the errors: below it, noise peaks replace the signal's.
 pub(super) const LEAST_SNR: f64 = 6.0;
 
-/// A row of the table: its name and its range of the binary's total mass.
+/// Row of the table: name and range of the binary's total mass.
 const ROWS: [(&str, f64, f64); 5] = [
     ("2.8 to 6", 0.0, 6.0),
     ("6 to 15", 6.0, 15.0),
@@ -36,21 +36,21 @@ const HEADS: [&str; 11] = [
     "xi-squared",
 ];
 
-/// Detectors that count, with what they found.
+/// Returns the detectors that count, with their recovered values.
 pub(super) fn recovered(outcomes: &[&Outcome]) -> Vec<(Pair, Recovered)> {
     let pairs = outcomes.iter().flat_map(|outcome| &outcome.detectors);
     let counted = pairs.filter(|pair| pair.injected >= LEAST_SNR);
     counted.filter_map(|pair| Some((*pair, pair.found?))).collect()
 }
 
-/// Mean, and standard deviation about zero.
+/// Returns the mean, and the standard deviation about zero.
 fn moments(values: &[f64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
     (mean, (values.iter().map(|value| value * value).sum::<f64>() / count).sqrt())
 }
 
-/// `mean rms, rms in units of what noise makes`.
+/// Formats `mean rms, rms in units of the expected deviation`.
 fn errors(values: &[(Pair, Recovered)], error: fn(&Recovered) -> (f64, f64)) -> String {
     let plain: Vec<f64> = values.iter().map(|(_, one)| error(one).0).collect();
     let scaled: Vec<f64> = values.iter().map(|(_, one)| error(one).0 / error(one).1).collect();
@@ -97,7 +97,7 @@ fn rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     ROWS.iter().map(row).collect()
 }
 
-/// The table on the terminal.
+/// Prints the table on the terminal.
 #[allow(clippy::print_stdout)]
 pub(super) fn print(outcomes: &[Outcome]) {
     let rows = rows(outcomes);
@@ -111,7 +111,7 @@ pub(super) fn print(outcomes: &[Outcome]) {
     );
 }
 
-/// Every case as one JSON document.
+/// Prints every case as one JSON document.
 #[allow(clippy::print_stdout)]
 pub(super) fn print_json(outcomes: &[Outcome], common: &Common) -> Result<()> {
     crate::bench::print(&outcomes.iter().map(record).collect::<Vec<_>>(), common)
@@ -140,7 +140,7 @@ fn record(outcome: &Outcome) -> Value {
     })
 }
 
-/// The rows as a Markdown table.
+/// Writes the rows as a Markdown table.
 pub(super) fn write_markdown(path: &Path, outcomes: &[Outcome]) -> Result<()> {
     let mut text = String::new();
     let _ = writeln!(text, "| {} |", HEADS.join(" | "));

@@ -1,4 +1,4 @@
-//! The two figures: lines from the windows' responses, dots from tones through the filter bank.
+//! Draws the two figures: lines from the windows' responses, dots from tones through the filter bank.
 
 use plotters::style::RGBColor;
 use sidereal::Result;
@@ -13,22 +13,22 @@ use crate::plots::pen::{Pen, Rect, picture};
 use crate::plots::text::{Anchor, Style};
 
 const SIZE: (u32, u32) = (1600, 780);
-/// Channels on either side of the tone whose leakage is drawn.
+/// Channels drawn on either side of the tone.
 const NEAR: usize = 40;
 const LEFT: Rect = Rect { left: 130.0, top: 110.0, right: 790.0, bottom: 620.0 };
 const RIGHT: Rect = Rect { left: 900.0, top: 110.0, right: 1560.0, bottom: 620.0 };
 
-/// What the figure of scalloping shows.
+/// Legend of the scalloping figure.
 const KEYS: [(&str, RGBColor); 3] =
     [("best channel", BLUE), ("other channels", GREY), ("measured", RED)];
 
-/// With and without the filter, as both figures compare them.
+/// Returns the two filter banks that both figures compare: without and with the filter.
 fn pair(banks: &[Bank]) -> impl Iterator<Item = &Bank> {
     let shown = |bank: &&Bank| bank.is(&Window::Rectangular, 1) || bank.is(&Window::Hann, 8);
     banks.iter().filter(shown)
 }
 
-/// Scalloping: what is left, in its own channel and in the next, of a tone that moves over three.
+/// Draws the scalloping: power of a tone that moves over three channels, in its own and in the adjacent channels.
 pub(super) fn scalloping(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
     let offsets: Vec<f64> = (-15..=15).map(|step| f64::from(step) / 10.0).collect();
     let mut dots = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn scalloping(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> R
     })
 }
 
-/// Leakage: a tone half way between two channels over the whole band, and the windows' responses.
+/// Draws the leakage: a tone half way between two channels over the whole band, and the windows' responses.
 pub(super) fn leakage(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
     let mut found = Vec::new();
     for bank in pair(banks) {
@@ -110,7 +110,7 @@ pub(super) fn leakage(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Resu
     })
 }
 
-/// The response of every window of 8 taps, and of the plain transform.
+/// Draws the responses of every window with 8 taps and of the plain transform.
 fn windows(pen: &Pen<'_>, banks: &[Bank]) {
     let frame = Frame { rect: RIGHT, x: Axis::new(0.0, 3.0), y: Axis::new(-120.0, 5.0) };
     frame.guides(pen);
@@ -148,14 +148,14 @@ fn head(pen: &Pen<'_>, rect: Rect, words: &str) {
     pen.text((rect.left, rect.top - 20.0), words, Style::new(LABEL_TEXT));
 }
 
-/// A word of the key, in a column and a row below a panel.
+/// Draws a legend entry, in a column and a row below a panel.
 fn key(pen: &Pen<'_>, rect: Rect, (column, row): (usize, usize), words: &str, colour: RGBColor) {
     let (x, y) = (rect.left + 230.0 * column as f64, rect.bottom + 92.0 + 30.0 * row as f64);
     pen.line(&[(x, y), (x + 30.0, y)], colour, 4.0);
     pen.text((x + 38.0, y), words, Style::new(TICK_TEXT));
 }
 
-/// A line that ends where it leaves the frame at its lower edge.
+/// Draws a curve, clipped at the lower edge of the frame.
 fn curve(pen: &Pen<'_>, frame: &Frame, points: &[(f64, f64)], colour: RGBColor, width: f64) {
     let floor = frame.y.from;
     for pair in points.windows(2) {

@@ -1,4 +1,4 @@
-//! The numbers, as a table or as JSON.
+//! Prints the results as a table or as JSON.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use sidereal::{Error, Result};
 use super::{Bank, CHANNELS};
 use crate::common::Common;
 
-/// Prints what was measured.
+/// Prints the measurements.
 pub(super) fn print(banks: &[Bank], common: &Common) -> Result<()> {
     let text = if common.json {
         return crate::bench::print(&objects(banks), common);

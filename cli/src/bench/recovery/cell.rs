@@ -11,17 +11,17 @@ use sidereal::units::{self, DM_CONSTANT};
 /// Sampling time of the campaign's recordings, in seconds.
 const TSAMP_S: f64 = 256e-6;
 
-/// Seconds from burst to burst.
+/// Seconds between bursts.
 const SPACING_S: f64 = 1.5;
 
-/// Least S/N that the search reports.
+/// Lowest S/N that the search reports.
 const THRESHOLD: f64 = 6.0;
 
-/// Where a smeared pulse has lost half its S/N, in units of the zeta of [`half_power_dm`]: the root
-/// of `sqrt(pi) erf(zeta) = zeta`.
+/// Dispersion error at which a smeared pulse loses half its S/N, as the zeta of [`half_power_dm`]: the root of
+/// `sqrt(pi) erf(zeta) = zeta`.
 const HALF_POWER_ZETA: f64 = 1.748_709;
 
-/// A band of the campaign.
+/// Frequency band of the campaign.
 #[derive(Debug)]
 pub(super) struct Band {
     pub(super) name: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Band {
     pub(super) dm: [f64; 3],
 }
 
-/// What is injected.
+/// Parameters of the injected bursts.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) band: &'static Band,
@@ -42,7 +42,7 @@ pub(super) struct Cell {
     pub(super) seed: u64,
 }
 
-/// What was found of it.
+/// Results of a cell.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) cell: Cell,
@@ -51,7 +51,7 @@ pub(super) struct Outcome {
     pub(super) found: usize,
     /// Candidates that belong to no burst.
     pub(super) spurious: usize,
-    /// Mean S/N of the found bursts, and of the same bursts by the exact trial alone.
+    /// Mean S/N of the found bursts, and of the same bursts at the exact trial alone.
     pub(super) mean_snr: f64,
     pub(super) exact_snr: f64,
     /// Mean and root mean square of found minus true DM.
@@ -60,18 +60,18 @@ pub(super) struct Outcome {
     /// Mean and root mean square of found minus true time, in seconds.
     pub(super) time_bias_s: f64,
     pub(super) time_rms_s: f64,
-    /// The larger of the step and the half-power width.
+    /// Tolerance in DM: the larger of the step and the half-power width.
     pub(super) dm_reach: f64,
-    /// The larger of a sample and half the arriving pulse's width, in seconds.
+    /// Tolerance in time: the larger of a sample and half the arriving pulse's width, in seconds.
     pub(super) time_reach_s: f64,
-    /// Found bursts whose DM lies within the larger of the step and the half-power width.
+    /// Found bursts whose DM lies within `dm_reach`.
     pub(super) dm_within: usize,
-    /// Found bursts whose time lies within the larger of a sample and half the arriving width.
+    /// Found bursts whose time lies within `time_reach_s`.
     pub(super) time_within: usize,
 }
 
 impl Cell {
-    /// Injects, searches twice (all trials, the exact one) and compares.
+    /// Injects bursts, searches twice (all trials; only the exact trial) and compares.
     pub(super) fn run(&self, injections: usize, backend: &Backend) -> Result<Outcome> {
         let plan = self.plan()?;
         let truths = self.simulator(injections)?.truth().bursts.clone();
@@ -90,7 +90,7 @@ impl Cell {
         units::Band::uniform(top, -step, self.band.channels)
     }
 
-    /// Trials from nine tenths of the DM to eleven, and at least eight half-power widths each way.
+    /// Plans trials from 0.9 to 1.1 times the DM, and over at least eight half-power widths on each side.
     fn plan(&self) -> Result<DmPlan> {
         let reach = (0.1 * self.dm).max(8.0 * self.half_power_dm());
         let (low, high) = ((self.dm - reach).max(0.0), self.dm + reach);
@@ -102,7 +102,7 @@ impl Cell {
         DmPlan::tolerance(&self.band()?, TSAMP_S, low, high, &tolerance)
     }
 
-    /// Bursts evenly spaced, each at its own fraction of a sample, behind a stretch of noise.
+    /// Creates a simulator: noise first, then evenly spaced bursts, each at its own fraction of a sample.
     fn simulator(&self, injections: usize) -> Result<Simulator> {
         let band = self.band()?;
         let delay =
@@ -133,7 +133,7 @@ impl Cell {
         Ok(search(&mut source, &options, backend, &mut |_| true)?.candidates)
     }
 
-    /// Each burst with its best candidate: the one of highest S/N within its reach in time.
+    /// Pairs each burst with its best candidate: the one of highest S/N within reach in time.
     fn pairs<'a>(
         &self,
         truths: &'a [BurstTruth],
@@ -152,7 +152,7 @@ impl Cell {
         truths.iter().filter_map(best).collect()
     }
 
-    /// DM error at which the S/N of a pulse has fallen to a half.
+    /// Computes the DM error at which the S/N of a pulse has fallen to one half.
     ///
     /// Source: Cordes & McLaughlin 2003, ApJ 596, 1142, eqs. 12 and 13.
     fn half_power_dm(&self) -> f64 {
@@ -170,7 +170,7 @@ impl Cell {
         let step = plan.ranges.iter().map(|range| range.dm_step).fold(0.0, f64::max);
         let dm_reach = step.max(self.half_power_dm());
         let longest = plan.ranges.iter().map(|range| range.downsample).max().unwrap_or(1);
-        // The pulse as it arrives: intra-channel smearing widens it, and its best boxcar with it.
+        // Intra-channel smearing widens the arriving pulse, and with it the best boxcar.
         let arriving_s = pairs.first().map_or(self.width_s, |(truth, _)| truth.boxcar_s);
         let time_reach = (TSAMP_S * longest as f64).max(0.5 * arriving_s);
         let dm_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.dm - t.burst.dm).collect();

@@ -1,4 +1,4 @@
-//! The campaign as a picture: a column a band; S/N, DM error and time error beneath each other.
+//! Figure of the campaign: one column per band; S/N, DM error and time error below each other.
 
 use sidereal::Result;
 
@@ -17,7 +17,7 @@ const COLUMN: f64 = 500.0;
 const ROW: f64 = 310.0;
 const PANEL: (f64, f64) = (430.0, 270.0);
 
-/// A row of panels: its label, its limits, the value that is expected and what is drawn.
+/// Row of panels: label, limits, expected value and plotted value.
 type Panel = (&'static str, (f64, f64), f64, fn(&Outcome) -> f64);
 
 const PANELS: [Panel; 3] = [
@@ -93,7 +93,7 @@ fn draw_panel(pen: &Pen<'_>, place: (usize, usize), panel: &Panel, outcomes: &[&
     }
 }
 
-/// Width and DM of each group of points, below the last panel.
+/// Draws the width and DM of each group of points below the last panel.
 fn feet(pen: &Pen<'_>, frame: &Frame, outcomes: &[&Outcome]) {
     let style = Style::new(15.0).anchor(Anchor::Middle);
     for (group, cells) in outcomes.chunks(SNRS.len()).enumerate() {

@@ -1,4 +1,4 @@
-//! Recordings with interference and known bursts, made by `tests/oracles/interference.py`: searched and scored.
+//! Searches and scores recordings with interference and known bursts, made by `tests/oracles/interference.py`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,25 +14,25 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 
-/// The least S/N of a false candidate that counts.
+/// Lowest S/N at which a false candidate counts.
 const COUNTED_SNR: f64 = 6.5;
 
-/// The highest trial dispersion measure.
+/// Highest trial DM.
 const DM_MAX: f64 = 2000.0;
 
-/// Beside a burst's width, seconds by which the time of its candidate may be off.
+/// Allowed time error of a candidate in seconds, in addition to the burst's width.
 const TIME_REACH_S: f64 = 0.02;
 
-/// A dispersion measure may be off by this many times the error at which a pulse is smeared by its own width.
+/// Allowed DM error, in units of the DM error that smears a pulse by its own width.
 const DM_REACH: f64 = 2.0;
 
-/// campaign.json, of the folder.
+/// Contents of the folder's campaign.json.
 #[derive(Deserialize)]
 struct Campaign {
     cases: Vec<String>,
 }
 
-/// CASE.truth.json.
+/// Contents of CASE.truth.json.
 #[derive(Deserialize)]
 struct Truth {
     bursts: Vec<Burst>,
@@ -44,7 +44,7 @@ struct Burst {
     dm: f64,
     width_s: f64,
     snr: f64,
-    /// The part of it that falls into dropouts.
+    /// Fraction of the burst that falls into dropouts.
     lost: f64,
 }
 
@@ -53,22 +53,22 @@ struct Burst {
 struct Outcome {
     bench: &'static str,
     case: String,
-    /// Bursts of which at most half lies in a dropout, and those found.
+    /// Bursts with at most half of their duration in a dropout, and the number of those found.
     injected: usize,
     found: usize,
-    /// The median of found over injected S/N.
+    /// Median of found over injected S/N.
     snr_ratio: f64,
-    /// Bursts of which more than half lies in a dropout, and those found.
+    /// Bursts with more than half of their duration in a dropout, and the number of those found.
     lost: usize,
     lost_found: usize,
-    /// Candidates beside the best of a found burst.
+    /// Further candidates of found bursts, besides the best.
     repeated: usize,
-    /// Candidates of no burst, of S/N 6.5 at least, an hour.
+    /// Candidates of no burst with S/N of at least 6.5, per hour.
     false_per_hour: f64,
     realtime_factor: f64,
 }
 
-/// Searches the cases of a folder, prints the table and writes it as Markdown where that is asked for.
+/// Searches the cases of a folder, prints the table and, if asked, writes it as Markdown.
 pub(super) fn run(
     folder: &Path,
     markdown: Option<&Path>,
@@ -122,7 +122,7 @@ fn score(
     let mut is_taken = vec![false; report.candidates.len()];
     let (mut ratios, mut counts) = (Vec::new(), [[0usize; 2]; 2]);
     for burst in &truth.bursts {
-        // Candidates come best first.
+        // Candidates are sorted best first.
         let mut best = None;
         for (index, candidate) in report.candidates.iter().enumerate() {
             if reach.holds(burst, candidate) {
@@ -155,9 +155,9 @@ fn score(
     })
 }
 
-/// Candidates that belong to a burst.
+/// Criterion for candidates that belong to a burst.
 struct Reach {
-    /// Delay across the band of one unit of dispersion measure, in seconds.
+    /// Delay across the band per unit DM, in seconds.
     delay_per_dm: f64,
 }
 

@@ -14,10 +14,10 @@ use crate::json;
 /// Sampling time of the recordings, in seconds.
 const TSAMP_S: f64 = 256e-6;
 
-/// Channels from 1200 to 1500 MHz.
+/// Number of channels, from 1200 to 1500 MHz.
 const CHANNELS: usize = 512;
 
-/// Bright and faint bursts of 5 ms: DM, time and S/N of each.
+/// Pairs of a bright and a faint burst of 5 ms: DM, time and S/N of each.
 const PAIRS: [[(f64, f64, f64); 2]; 5] = [
     [(300.0, 3.0, 60.0), (500.0, 2.9, 12.0)],
     [(300.0, 3.0, 60.0), (420.0, 2.94, 14.0)],
@@ -26,11 +26,11 @@ const PAIRS: [[(f64, f64, f64); 2]; 5] = [
     [(0.0, 3.0, 135.0), (800.0, 2.5, 15.0)],
 ];
 
-/// Bursts among the radar's pulses, and their spacing in seconds.
+/// Number of bursts among the radar's pulses, and their spacing in seconds.
 const BURSTS: usize = 50;
 const SPACING_S: f64 = 4.0;
 
-/// Makes and searches all cases, and prints the table.
+/// Simulates and searches all cases, and prints the table.
 pub(super) fn run(common: &Common) -> Result<()> {
     let backend = common.backend()?;
     let mut text = "| case | bursts | found | candidates | S/N found / injected |\n|---|---:|---:|---:|---:|\n".to_owned();
@@ -78,12 +78,12 @@ fn options(seconds: f64, seed: u64, bursts: &[Burst]) -> Result<Options> {
     Ok(options)
 }
 
-/// Numbers from 0 to 1 that fill the interval evenly.
+/// Returns the `index`-th number of a sequence that fills the interval 0 to 1 evenly.
 fn part(index: usize, step: f64) -> f64 {
     ((index as f64 + 0.5) * step).fract()
 }
 
-/// DM 50 to 2000, 1 to 50 ms, S/N 8 to 30.
+/// Returns a burst with DM 50 to 2000, width 1 to 50 ms, S/N 8 to 30.
 fn among_radar(i: usize) -> Burst {
     let dm = 50.0 + 1950.0 * part(i, 0.618_034);
     let width_s = 10f64.powf(-3.0 + 1.699 * part(i, 0.754_878));
@@ -97,7 +97,7 @@ fn short(i: usize) -> Burst {
     Burst::new(dm, 1.0 + 2.0 * i as f64 + 0.01 * part(i, 0.569_840), width_s, 20.0)
 }
 
-/// The band, and what a search with the usual options finds; all channels are kept.
+/// Returns the band and the candidates of a search with the default options but without channel masking.
 fn candidates(options: Options, backend: &Backend) -> Result<(Band, Vec<Candidate>)> {
     let band = options.band.clone();
     let plan = DmPlan::tolerance(&band, TSAMP_S, 0.0, 2000.0, &ToleranceOptions::default())?;
@@ -109,7 +109,8 @@ fn candidates(options: Options, backend: &Backend) -> Result<(Band, Vec<Candidat
     Ok((band, search(&mut source, &options, backend, &mut |_| true)?.candidates))
 }
 
-/// Found over injected S/N, if a candidate is the burst: as near in time as their widths, in DM as smears it by twice that.
+/// Returns found over injected S/N if a candidate matches the burst: in time within the larger of the two widths, in
+/// DM within the error that smears a pulse by twice that.
 fn ratio(burst: &Burst, candidates: &[Candidate], band: &Band) -> Option<f64> {
     let smear_per_dm = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
     let is_it = |c: &&Candidate| {

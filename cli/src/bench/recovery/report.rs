@@ -1,4 +1,4 @@
-//! The campaign's table: on the terminal, as JSON, as Markdown and as a plot.
+//! Output of the campaign: terminal, JSON, Markdown and plot.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use sidereal::io::atomic;
 use super::cell::Outcome;
 use crate::common::Common;
 
-/// The columns: head, width on the terminal, and what stands in a row.
+/// Column: heading, width on the terminal, and function that formats a cell.
 type Column = (&'static str, usize, fn(&Outcome) -> String);
 
 const COLUMNS: [Column; 14] = [
@@ -36,7 +36,7 @@ fn percent(part: usize, whole: usize) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }
 
-/// The table on the terminal.
+/// Prints the table on the terminal.
 #[allow(clippy::print_stdout)]
 pub(super) fn print(outcomes: &[Outcome]) {
     let line = |cell: &dyn Fn(&Column) -> String| {
@@ -49,7 +49,7 @@ pub(super) fn print(outcomes: &[Outcome]) {
     }
 }
 
-/// The rows as one JSON document.
+/// Prints the rows as one JSON document.
 #[allow(clippy::print_stdout)]
 pub(super) fn print_json(outcomes: &[Outcome], common: &Common) -> Result<()> {
     crate::bench::print(&outcomes.iter().map(row).collect::<Vec<_>>(), common)
@@ -67,7 +67,7 @@ fn row(outcome: &Outcome) -> Value {
     })
 }
 
-/// The rows as a Markdown table.
+/// Writes the rows as a Markdown table.
 pub(super) fn write_markdown(path: &Path, outcomes: &[Outcome]) -> Result<()> {
     let mut text = String::new();
     let heads: Vec<&str> = COLUMNS.iter().map(|c| c.0).collect();

@@ -1,4 +1,4 @@
-//! The largest error of single precision over an hour, with the coefficients as they were rounded.
+//! Largest single-precision error over one hour, relative to the same rounded coefficients in double precision.
 
 use num_complex::{Complex, Complex64};
 use sidereal::Result;
@@ -13,13 +13,13 @@ use super::measure::{ERROR, greater};
 /// Seconds of data.
 const SECONDS: usize = 3600;
 
-/// A template's size.
+/// Size of a template.
 pub(in crate::bench) struct Case {
     pub(in crate::bench) name: &'static str,
     filters: usize,
 }
 
-/// From short memories to those of a binary neutron star from 15 Hz.
+/// From short filter memories to those of a binary neutron star from 15 Hz.
 pub(in crate::bench) const CASES: [Case; 4] = [
     Case { name: "largest error in an hour, 4 filters", filters: 4 },
     Case { name: "largest error in an hour, 64 filters", filters: 64 },
@@ -27,19 +27,20 @@ pub(in crate::bench) const CASES: [Case; 4] = [
     Case { name: "largest error in an hour, 640 filters", filters: 640 },
 ];
 
-/// A filter in double precision, with its inputs read from the recent past.
+/// Filter in double precision that reads its delayed inputs from the recent past.
 struct Exact {
     filter: Filter,
     y: Complex64,
 }
 
-/// Filters that one thread adds up, and their sums of a block.
+/// Filters that one thread sums, and their sums over a block.
 struct Group {
     filters: Vec<Exact>,
     sums: Vec<Complex64>,
 }
 
-/// Measures one case: the rate is the error. All cores share the sums in double precision; `quick` takes 20 s of data.
+/// Measures one case: the reported rate is the error. All cores share the double-precision sums; `quick` uses 20 s of
+/// data.
 ///
 /// # Errors
 /// Those of the filter bank.
@@ -108,7 +109,7 @@ impl Exact {
         Self { filter: *filter, y: Complex64::default() }
     }
 
-    /// Adds a block's outputs; the block's first sample is `x[begin]`.
+    /// Adds a block's outputs; `x[begin]` is the block's first sample.
     fn add(&mut self, x: &[f32], begin: usize, output: &mut [Complex64]) {
         let (a, b) = (self.filter.pole(), self.filter.weight());
         let x = &x[begin - self.filter.delay as usize..];

@@ -1,4 +1,4 @@
-//! Banks as chirps ask for them, without any waveform: delays, memories and frequencies follow their power laws.
+//! Synthetic filter banks without waveforms: delays, memories and frequencies follow a chirp's power laws.
 
 use std::f64::consts::TAU;
 
@@ -8,22 +8,23 @@ use sidereal::Result;
 use sidereal::spiir::plan::MAX_DELAY;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
-/// Samples of the strain in a second.
+/// Sampling rate of the strain in Hz.
 pub(in crate::bench) const RATE_HZ: u32 = 4096;
 
-/// Filters of a chirp of this length in samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02 cycles.
+/// Number of filters for a chirp of [`LENGTH`] samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02
+/// cycles.
 const FILTERS: f64 = 386.0;
 const LENGTH: f64 = 61.8 * 4096.0;
 
-/// The power of a filter's number by which its delay grows.
+/// Exponent with which the delay grows with the filter's index.
 const GROWTH: f64 = 3.2;
 
-/// Numbers that look random.
+/// Pseudorandom number generator.
 #[derive(Debug)]
 pub(in crate::bench) struct Random(pub(in crate::bench) u64);
 
 impl Random {
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(in crate::bench) fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -31,21 +32,22 @@ impl Random {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, variance 1.
+    /// Returns an approximately normal number of variance 1.
     pub(in crate::bench) fn normal(&mut self) -> f32 {
         ((0..12).map(|_| self.unit()).sum::<f64>() - 6.0) as f32
     }
 }
 
-/// `filters` of a chirp that is as long as that many cover: the time before the end grows as their number to the
-/// power 16/5, since a chirp's frequency falls as that time to the power -3/8. `halvings` slows them all.
+/// Makes `filters` filters of a chirp of the length that they cover: the time before the end grows as the filter
+/// index to the power 16/5, since a chirp's frequency falls as that time to the power -3/8. `halvings` halves the
+/// sampling rate of all.
 fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
     let count = filters as f64;
     let length = LENGTH * (count / FILTERS).powf(GROWTH);
     let one = |index: usize| {
         let part = (index as f64 + 1.0) / count;
         let delay = length * part.powf(GROWTH) / f64::from(1u32 << halvings);
-        // A filter lasts for four times the distance to its neighbour.
+        // A filter's memory is four times the distance to the next filter.
         let memory = (4.0 * GROWTH * delay / (part * count)).max(4.0);
         let frequency = (0.12 * (64.0 / (delay + 1.0)).powf(0.375)).min(0.25);
         let decay = (-1.0 / memory).exp();
@@ -59,7 +61,7 @@ fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
     (0..filters).map(one).collect()
 }
 
-/// A plan of so many templates, whose filters are shared out equally among the rates.
+/// Makes a plan of `templates` templates whose filters are split equally among the rates.
 pub(in crate::bench) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut branch = |halvings: u32| {
@@ -72,15 +74,15 @@ pub(in crate::bench) fn plan(templates: usize, filters: usize, rates: u32) -> Re
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
-/// Whitened strain that is noise.
+/// Makes noise in place of whitened strain.
 #[cfg(feature = "cuda")]
 pub(crate) fn noise(times: usize) -> Vec<f32> {
     let mut random = Random(99);
     (0..times).map(|_| random.normal()).collect()
 }
 
-/// A plan of filters within two seconds, shared out equally among the rates, as GPUs have been measured with: delays below
-/// 8192 samples, memories of 20 to 420.
+/// Makes a plan of filters within two seconds, split equally among the rates, as in the recorded GPU measurements:
+/// delays below 8192 samples, memories of 20 to 420 samples.
 #[cfg(feature = "cuda")]
 pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -103,7 +105,8 @@ pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan>
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
-/// A plan of chirps of so many filters, each filter at the lowest of the rates that holds its frequency.
+/// Makes a plan of chirps with `filters` filters, each filter at the lowest of the rates that represents its
+/// frequency.
 #[cfg(feature = "cuda")]
 pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let most = rates - 1;
@@ -123,13 +126,13 @@ pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Pla
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
-/// The most filters whose chirp is no longer than what a filter can be behind.
+/// Returns the most filters whose chirp does not exceed a filter's largest delay.
 #[cfg(feature = "cuda")]
 pub(crate) fn most_of_chirp() -> usize {
     (FILTERS * (f64::from(MAX_DELAY) / LENGTH).powf(1.0 / GROWTH)) as usize
 }
 
-/// The same filter after so many halvings of the rate.
+/// Returns the same filter after `halvings` halvings of the rate.
 #[cfg(feature = "cuda")]
 fn slowed(filter: &Filter, halvings: u32) -> Filter {
     let step = 1u32 << halvings;
@@ -139,7 +142,7 @@ fn slowed(filter: &Filter, halvings: u32) -> Filter {
     Filter { a: single(a), b: single(b), delay: filter.delay.div_ceil(step) }
 }
 
-/// The first templates of a plan, alone.
+/// Returns a plan of only the first templates.
 pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     let mut options = plan.options().clone();
     options.templates.truncate(templates);

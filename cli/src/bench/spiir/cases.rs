@@ -1,26 +1,26 @@
-//! The cases of each table.
+//! Cases of each table.
 
 use sidereal::backend::simd::Level;
 
 use super::Name;
 
-/// Samples of a block.
+/// Samples in a block.
 pub(super) const BLOCK: usize = 1024;
 
-/// What a case's rate is compared with.
+/// Reference that a case's rate is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Baseline {
     /// Plain loops.
     Plain,
-    /// Ours on one thread.
+    /// This filter bank on one thread.
     OneThread,
-    /// Ours with all filters at the full rate.
+    /// This filter bank with all filters at the full rate.
     OneRate,
-    /// Ours in noise, while it is measured in silence.
+    /// This filter bank in noise, while the case measures silence.
     Noise,
 }
 
-/// A bank and how it is measured.
+/// Filter bank and its measurement settings.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -33,7 +33,8 @@ pub(super) struct Case {
     pub(super) baseline: Baseline,
 }
 
-/// So many filters at the full rate on one thread; enough templates that states fill the second-level cache.
+/// Creates a case of `filters` filters at the full rate on one thread, with enough templates for the states to fill
+/// the second-level cache.
 fn plain(filters: usize) -> Case {
     let templates = (16384 / filters).clamp(64, 1024);
     Case {
@@ -48,7 +49,7 @@ fn plain(filters: usize) -> Case {
     }
 }
 
-/// A table's cases; `threads` is the most that are wanted.
+/// Returns a table's cases; `threads` is the largest number of threads to use.
 pub(super) fn cases(name: Name, threads: usize) -> Vec<Case> {
     match name {
         Name::Filters => {

@@ -1,4 +1,4 @@
-//! The filter bank beside a matched filter by Fourier transforms: templates that one core follows, and latency.
+//! Compares the filter bank with an FFT matched filter: latency, and templates that one core runs in real time.
 
 use std::f64::consts::PI;
 use std::path::Path;
@@ -21,18 +21,18 @@ use super::bank::{RATE_HZ, Random};
 use crate::plots::{Curve, Png, latency};
 use crate::provenance::Made;
 
-/// Templates of a bank.
+/// Templates in a bank.
 const TEMPLATES: usize = 4;
-/// Samples that the filter bank takes at once.
+/// Samples per call of the filter bank.
 const BLOCK: usize = 1024;
-/// Operations of a filter and sample.
+/// Operations per filter and sample.
 const OPERATIONS: f64 = 12.0;
-/// Fewest rounds of turns.
+/// Least number of alternating rounds.
 const ROUNDS: usize = 3;
-/// Seconds of the two filters' common output that are compared.
+/// Seconds of both filters' common output that are compared.
 const COMPARED_S: f64 = 2.0;
 
-/// Lengths of templates in seconds, and the latencies that their transforms are allowed.
+/// Template lengths in seconds, and the latencies allowed for the transforms.
 const LENGTHS: [(f64, &[f64]); 4] = [
     (1.0, &[0.0625, 0.25, 1.0, 4.0]),
     (4.0, &[0.0625, 0.25, 1.0, 4.0, 16.0]),
@@ -40,13 +40,14 @@ const LENGTHS: [(f64, &[f64]); 4] = [
     (64.0, &[0.25, 1.0, 4.0, 16.0, 64.0]),
 ];
 
-/// Frequency from which 1.4 + 1.4 solar masses take so many seconds: Newton's chirp.
+/// Returns the frequency from which a 1.4 + 1.4 solar-mass inspiral lasts `seconds`: Newtonian chirp.
 fn f_low_hz(seconds: f64) -> f64 {
     let chirp_mass_s = Binary::of_masses(1.4, 1.4).chirp_mass_msun() * SOLAR_MASS_S;
     (5.0 / (256.0 * seconds)).powf(0.375) * chirp_mass_s.powf(-0.625) / PI
 }
 
-/// Binary neutron stars about 1.4 + 1.4 solar masses, seen from `f_low_hz` on in Advanced LIGO's design noise.
+/// Designs a bank of binary neutron stars of about 1.4 + 1.4 solar masses from `f_low_hz` in Advanced LIGO's design
+/// noise.
 pub(super) fn neutron_stars(
     templates: usize,
     f_low_hz: f64,
@@ -64,7 +65,7 @@ pub(super) fn neutron_stars(
     Bank::design(&waves, &psd, &Options { f_low_hz, rates, resampler, ..Options::default() })
 }
 
-/// The filter bank in a stream that doesn't end.
+/// Filter bank on an endless stream.
 struct Ours {
     spiir: Spiir,
     input: Vec<f32>,
@@ -87,7 +88,7 @@ impl Ours {
         })
     }
 
-    /// Templates that are followed in real time.
+    /// Returns the number of templates filtered in real time.
     fn rate(&mut self) -> Result<f64> {
         let began = Instant::now();
         for block in self.input.chunks_exact(BLOCK) {
@@ -98,7 +99,7 @@ impl Ours {
     }
 }
 
-/// Overlap-save, one block a turn.
+/// Overlap-save matched filter, one block per call.
 struct Fourier {
     filter: MatchedFilter,
     templates: usize,
@@ -107,7 +108,7 @@ struct Fourier {
 }
 
 impl Fourier {
-    /// With blocks of `latency_s`, or a little more where the transform's length asks for it.
+    /// Creates the filter with blocks of `latency_s`, or slightly more to give the transform a fast length.
     fn new(bank: &Bank, latency_s: f64) -> Result<Self> {
         let rows: Vec<&[Complex<f32>]> =
             bank.templates.iter().map(|template| template.whitened.as_slice()).collect();
@@ -135,7 +136,8 @@ impl Fourier {
     }
 }
 
-/// The least length from `least` on that has no prime factors but 2, 3 and 5: transforms of such are quick.
+/// Returns the smallest length of at least `least` without prime factors other than 2, 3 and 5, which transforms
+/// fast.
 fn smooth(least: usize) -> usize {
     let is_smooth = |length: usize| {
         let rest = [2, 3, 5].into_iter().fold(length, |mut rest, factor| {
@@ -149,7 +151,8 @@ fn smooth(least: usize) -> usize {
     (least.max(1)..).find(|length| is_smooth(*length)).unwrap_or(least)
 }
 
-/// Whether the filter bank's ratios follow the template's as closely as its match says.
+/// Returns whether the filter bank's signal-to-noise ratios follow the template's as closely as the design match
+/// predicts.
 fn is_right(bank: &Bank, level: Level) -> Result<bool> {
     let longest = bank.templates.iter().map(|template| template.whitened.len()).max().unwrap_or(0);
     let times = longest + (COMPARED_S * f64::from(RATE_HZ)) as usize;
@@ -171,13 +174,13 @@ fn is_right(bank: &Bank, level: Level) -> Result<bool> {
     filter.run(&input, &mut expected)?;
     let mut follows = bank.templates.iter().enumerate().map(|(index, template)| {
         let ours = &output[index * stride + times - hop..][..hop];
-        // Over a short stretch of noise the likeness scatters about the match.
+        // Over a short stretch of noise the correlation scatters about the match.
         likeness(ours, &expected[index * hop..][..hop]) > template.fit - 0.02
     });
     Ok(follows.all(|one| one))
 }
 
-/// `|<x, y>| / (|x| |y|)`.
+/// Computes `|<x, y>| / (|x| |y|)`.
 fn likeness(x: &[Complex<f32>], y: &[Complex<f32>]) -> f64 {
     let wide = |z: &Complex<f32>| Complex::new(f64::from(z.re), f64::from(z.im));
     let power = |z: &[Complex<f32>]| z.iter().map(|z| wide(z).norm_sqr()).sum::<f64>();
@@ -185,7 +188,7 @@ fn likeness(x: &[Complex<f32>], y: &[Complex<f32>]) -> f64 {
     product.norm() / (power(x) * power(y)).sqrt()
 }
 
-/// Measures all lengths and latencies; one row for each transform, and a plot of all when one is wanted.
+/// Measures all lengths and latencies: one row for each transform, and a plot of all if requested.
 ///
 /// # Errors
 /// Those of the design and the filters.
@@ -226,7 +229,7 @@ pub(super) fn run(
     Ok(!curves.is_empty())
 }
 
-/// A bank's latency in seconds, and the templates that are followed in real time.
+/// Returns a bank's latency in seconds and the number of templates filtered in real time.
 fn alone(bank: &Bank, seconds: f64) -> Result<(f64, f64)> {
     let mut ours = Ours::new(bank, Level::best())?;
     let (start, mut best) = (Instant::now(), ours.rate()?);
@@ -236,7 +239,7 @@ fn alone(bank: &Bank, seconds: f64) -> Result<(f64, f64)> {
     Ok((ours.latency_s, best))
 }
 
-/// One row, with the exact latencies of the transforms and of the filter bank.
+/// Measures one row, with the exact latencies of the transform and of the filter bank.
 pub(super) fn measure(
     bank: &Bank,
     latency_s: f64,
@@ -248,7 +251,7 @@ pub(super) fn measure(
     let checked = is_right(bank, level)?;
     let mut ours = Ours::new(bank, level)?;
     let mut fourier = Fourier::new(bank, latency_s)?;
-    // Plans and pages are warmed up.
+    // Warm-up of FFT plans and memory pages.
     ours.rate()?;
     fourier.rate()?;
     let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -279,8 +282,8 @@ pub(super) fn measure(
     Ok((row, fourier.latency_s(), ours.latency_s))
 }
 
-/// How many 1.4 + 1.4 solar-mass templates one core follows, from several frequencies on; beside transforms of as many
-/// seconds as the template has.
+/// Measures the number of 1.4 + 1.4 solar-mass templates that one core filters in real time, from several lowest
+/// frequencies, beside transforms of the template's length in seconds.
 ///
 /// # Errors
 /// As [`run`].

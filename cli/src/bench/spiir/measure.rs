@@ -1,4 +1,4 @@
-//! Roof, baseline and ours in turns.
+//! Times roof, baseline and filter bank alternately.
 
 use std::time::Instant;
 
@@ -14,22 +14,22 @@ use super::bank::{self, Random};
 use super::cases::{Baseline, Case};
 use super::plain::Plain;
 
-/// Rounds, at least.
+/// Least number of rounds.
 const ROUNDS: usize = 5;
 
-/// Seconds of blocks that a round measures, about.
+/// Approximate duration of a round's blocks in seconds.
 const ROUND_S: f64 = 2e-3;
 
-/// Operations of a filter and sample.
+/// Operations per filter and sample.
 const OPERATIONS: f64 = 12.0;
 
 /// Templates that are compared with the reference.
 const CHECKED: usize = 3;
 
-/// Largest error over the root mean square.
+/// Largest allowed error relative to the root mean square.
 pub(in crate::bench) const ERROR: f64 = 1e-5;
 
-/// A filter bank in a stream that doesn't end.
+/// Filter bank on an endless stream.
 struct Ours {
     spiir: Spiir,
     input: Vec<f32>,
@@ -49,7 +49,7 @@ impl Ours {
         })
     }
 
-    /// Template samples a second, over as many blocks as take a while.
+    /// Returns the template samples per second over enough blocks for a stable time.
     fn rate(&mut self) -> Result<f64> {
         let (began, mut blocks) = (Instant::now(), 0);
         for block in self.input.chunks_exact(self.block).cycle() {
@@ -63,7 +63,7 @@ impl Ours {
         Ok(samples as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Lets noise die away, to states that would be denormal if they could.
+    /// Lets noise decay to states that would be denormal if denormals were not flushed.
     fn quieten(&mut self) -> Result<()> {
         self.rate()?;
         self.input.fill(0.0);
@@ -74,7 +74,7 @@ impl Ours {
     }
 }
 
-/// What a rate is compared with.
+/// Reference that a rate is compared with.
 enum Other {
     Plain { plain: Plain, input: Vec<f32>, longest: usize, output: Vec<Complex<f32>> },
     Ours(Box<Ours>),
@@ -101,7 +101,7 @@ impl Other {
         }
     }
 
-    /// Template samples a second.
+    /// Returns the template samples per second.
     fn rate(&mut self) -> Result<f64> {
         match self {
             Self::Ours(ours) => ours.rate(),
@@ -161,7 +161,7 @@ pub(super) fn measure(case: &Case, seconds: f64) -> Result<Row> {
     })
 }
 
-/// Whether the first templates' outputs are those of the reference.
+/// Returns whether the first templates' outputs agree with the reference.
 fn is_right(plan: &Plan, backend: &Backend) -> Result<bool> {
     let few = bank::first(plan, CHECKED)?;
     let samples = plan.latency() + 3000;
@@ -175,14 +175,14 @@ fn is_right(plan: &Plan, backend: &Backend) -> Result<bool> {
     Ok(rows.map(|(x, y)| error(&x[..known], &y[..known])).all(|error| error < ERROR))
 }
 
-/// The largest error over the root mean square.
+/// Returns the largest error relative to the root mean square.
 pub(in crate::bench) fn error(found: &[Complex<f32>], expected: &[Complex<f32>]) -> f64 {
     let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
     let worst = found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm_sqr()));
     (worst.fold(0.0, greater) / power * expected.len() as f64).sqrt()
 }
 
-/// The greater of two; what is no number stays, so that no bound holds it.
+/// Returns the greater of two; NaN persists, so that every bound fails.
 pub(super) fn greater(worst: f64, x: f64) -> f64 {
     if x > worst || x.is_nan() { x } else { worst }
 }

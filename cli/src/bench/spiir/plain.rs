@@ -1,9 +1,9 @@
-//! The baseline: one filter after another, one sample after another.
+//! Baseline: one filter after another, one sample after another.
 
 use num_complex::Complex;
 use sidereal::spiir::Filter;
 
-/// A template's filters in plain loops, their states carried on.
+/// A template's filters in plain loops, with persistent states.
 #[derive(Debug)]
 pub(super) struct Plain {
     filters: Vec<Filter>,
@@ -15,7 +15,7 @@ impl Plain {
         Self { filters: filters.to_vec(), states: vec![Complex::default(); filters.len()] }
     }
 
-    /// Adds all filters to `output`, whose first sample belongs to `x[begin]`.
+    /// Writes the sum of all filters to `output`; its first sample corresponds to `x[begin]`.
     pub(super) fn run(&mut self, x: &[f32], begin: usize, output: &mut [Complex<f32>]) {
         output.fill(Complex::default());
         for (filter, state) in self.filters.iter().zip(&mut self.states) {

@@ -1,4 +1,4 @@
-//! The whole chain of a search, step by step: two detectors, from strain to events.
+//! Complete search chain, step by step: two detectors, from strain to events.
 
 use std::time::Instant;
 
@@ -23,26 +23,26 @@ use super::super::{Row, Table};
 use super::bank::RATE_HZ;
 use super::fourier::neutron_stars;
 
-/// Templates of each detector.
+/// Templates per detector.
 const TEMPLATES: usize = 1024;
-/// Templates that are designed; the others repeat them.
+/// Designed templates; the others repeat them.
 const DESIGNS: usize = 32;
-/// Samples of a block: a quarter of a second.
+/// Samples in a block: a quarter of a second.
 const BLOCK: usize = 1024;
-/// The lowest rate: four in all.
+/// Lowest sampling rate: four rates in total.
 const LOWEST_HZ: f64 = 512.0;
 /// Lowest frequency of the templates.
 const F_LOW_HZ: f64 = 30.0;
-/// Operations of a filter and sample.
+/// Operations per filter and sample.
 const OPERATIONS: f64 = 12.0;
-/// When the injected binary ends, before the data's end.
+/// Seconds from the injected binary's end to the end of the data.
 const BEFORE_END_S: f64 = 30.0;
 
-/// The steps that are timed.
+/// Timed steps.
 const STEPS: [&str; 5] =
     ["simulation (not counted)", "whitening", "filters", "triggers", "coincidence"];
 
-/// One detector's chain.
+/// Processing chain of one detector.
 struct Chain {
     source: StrainSimulator,
     whitener: Whitener,
@@ -103,7 +103,7 @@ impl Chain {
         })
     }
 
-    /// One block through all steps; false at the end of the data.
+    /// Runs one block through all steps; returns false at the end of the data.
     fn run(&mut self, block: &mut Block, spent_s: &mut [f64; 5]) -> Result<bool> {
         let mut watch = Instant::now();
         let mut lap = |step: usize| {
@@ -129,7 +129,7 @@ impl Chain {
     }
 }
 
-/// Runs `length_s` seconds of two detectors through the chain, and gives a row for each step and for all.
+/// Runs `length_s` seconds of two detectors through the chain; adds a row for each step and one for the total.
 ///
 /// # Errors
 /// Those of the steps.
@@ -188,7 +188,7 @@ pub(super) fn run(table: &mut Table<'_>, length_s: f64, threads: usize) -> Resul
     push("the whole search", whole_s)
 }
 
-/// Coincidence, and whether the injected binary is its loudest event.
+/// Runs the coincidence; returns whether the injected binary is its loudest event.
 fn is_found(
     chains: &[Chain],
     bank: &Bank,

@@ -1,4 +1,4 @@
-//! A search as a user runs it: a process of its own, its wall clock and its peak memory.
+//! Runs a search as a user does, in its own process; measures wall-clock time and peak memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use sidereal::{Error, Result};
 use super::{DOWNSAMPLE_TOL, Observation};
 use crate::common::Common;
 
-/// Seconds between two looks at the process's memory.
+/// Interval between readings of the process's memory.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a search took and found.
+/// Time, memory and candidates of a search.
 pub(super) struct Run {
     pub(super) wall_s: f64,
     pub(super) peak_mib: f64,
@@ -23,7 +23,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether the burst is among the candidates, at its DM and time.
+    /// Returns whether a candidate matches the burst in DM and time.
     pub(super) fn found(&self, burst: &Burst) -> bool {
         let near = |candidate: &Value| {
             let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
@@ -35,7 +35,7 @@ impl Run {
     }
 }
 
-/// A folder that vanishes with its value.
+/// Folder that is removed on drop.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -55,7 +55,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs `sidereal search` on a recording with some `--rfi`; the plan is made by its own options.
+/// Runs `sidereal search` on a recording with a value of `--rfi`; the search makes the plan from its own options.
 pub(super) fn search(
     recording: &Path,
     folder: &Path,
@@ -73,7 +73,7 @@ pub(super) fn search(
         .args(["--dm-tol", &observation.dm_tol.to_string()])
         .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
         .args(["--threads", &common.threads.to_string()])
-        // The start and the end of a recording, which are searched once more, have no part in a rate.
+        // Excludes the truncated start and end of the recording, which the search processes once more.
         .args(["--min-band", "1"])
         .arg("-o")
         .arg(folder.join("search"))
@@ -89,7 +89,7 @@ pub(super) fn search(
     Ok(Run { wall_s, peak_mib, summary })
 }
 
-/// Waits for the end; gives the peak of resident memory where the system tells it (0 elsewhere).
+/// Waits for the end; returns the peak resident memory where the system reports it (0 elsewhere).
 fn wait(child: &mut Child) -> std::io::Result<f64> {
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let mut peak: f64 = 0.0;

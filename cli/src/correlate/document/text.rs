@@ -1,10 +1,10 @@
-//! Lines about a correlation: the time of its steps, its spectra, and the sky.
+//! Report lines of a correlation: time of its steps, its spectra, and the sky.
 
 use super::{Document, GIVEN, Made, Steps};
 use crate::plots::short;
 
 impl Document {
-    /// Each step's share of the time.
+    /// Formats each step's share of the time.
     pub(super) fn shares(&self) -> String {
         let Steps {
             read_s,

@@ -1,4 +1,4 @@
-//! Statistics of voltages: how strong each polarization is, and how often it is at its extremes.
+//! Statistics of voltages: rms of each polarization, and fraction of its samples at the extremes.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -14,45 +14,45 @@ use crate::interrupt;
 use crate::plots::short;
 use crate::progress::Progress;
 
-/// Samples used, at most, unless all are wanted.
+/// Largest number of samples used by default.
 const ENOUGH_SAMPLES: u64 = 1 << 24;
-/// Places at which a long recording is sampled.
+/// Number of positions at which a long recording is sampled.
 const PLACES: u64 = 64;
-/// Bytes read at once, about.
+/// Approximate number of bytes read at once.
 const GULP_BYTES: u64 = 4 << 20;
-/// Places are whole multiples of so many samples: whole bytes of any encoding.
+/// Positions are multiples of this many samples: whole bytes of any encoding.
 const STEP: u64 = 8;
 /// Rows of a table.
 const TABLE_ROWS: usize = 16;
 
-/// Statistics, with the names of their JSON document. What is missing does not count.
+/// Statistics with the keys of their JSON document; missing samples do not count.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statistics {
-    /// Of all streams together.
+    /// Number of samples of all streams together.
     samples: u64,
-    /// Of the recording's samples.
+    /// Fraction of the recording's samples.
     fraction: Option<f64>,
-    /// One for each polarization of each antenna.
+    /// One entry per polarization of each antenna.
     polarizations: Vec<Polarization>,
-    /// Of each recorded channel, as recorded; rms of all antennas, one a polarization.
+    /// Rms of each recorded channel over all antennas, in recorded order; one entry per polarization.
     bandpass_rms: Vec<Vec<Option<f64>>>,
 }
 
-/// Numbers of one polarization; of complex samples both parts count.
+/// Statistics of one polarization; both parts of complex samples count.
 #[derive(Serialize, JsonSchema)]
 struct Polarization {
     antenna: usize,
     polarization: usize,
     samples: u64,
-    /// Samples that are infinite or not a number; they are left out of all else.
+    /// Number of samples that are infinite or NaN; all other statistics exclude them.
     not_finite: u64,
     rms: Option<f64>,
     mean: Option<f64>,
-    /// Of the imaginary part.
+    /// Mean of the imaginary part.
     mean_imaginary: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
-    /// Numbers that are the lowest or the highest found.
+    /// Fraction of values equal to the lowest or the highest found.
     at_extremes: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ struct Sums {
     max: Extreme,
 }
 
-/// A number, and how often it came.
+/// Extreme value and its number of occurrences.
 #[derive(Clone, Copy)]
 struct Extreme {
     value: f64,
@@ -75,7 +75,7 @@ struct Extreme {
 }
 
 impl Extreme {
-    /// The one that goes before, or both where they are alike.
+    /// Returns the more extreme one; equal values add their counts.
     fn join(self, other: Self, goes_before: fn(&f64, &f64) -> bool) -> Self {
         if self.value == other.value {
             return Self { value: self.value, count: self.count + other.count };
@@ -121,7 +121,7 @@ impl Sums {
     }
 }
 
-/// What of a recording is read: at each place some blocks, from place to place so many samples.
+/// Sampling plan of a recording: number of positions, blocks at each, and samples between their starts.
 struct Schedule {
     places: u64,
     blocks: u64,
@@ -151,7 +151,7 @@ impl Schedule {
 }
 
 impl Statistics {
-    /// Reads a source from its first sample.
+    /// Measures a source from its first sample.
     pub(super) fn measure(
         source: &mut dyn VoltageSource,
         all: bool,
@@ -232,7 +232,7 @@ struct Reader<'a> {
     flags: &'a [Flag],
     complex: bool,
     streams: Vec<Sums>,
-    /// Samples of each stream read or passed over.
+    /// Samples of each stream read or skipped.
     position: u64,
     read: u64,
 }
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         Self { block: header.block(times), flags, complex, streams, position: 0, read: 0 }
     }
 
-    /// Takes a block into account; whether there may be another.
+    /// Adds a block; returns whether there may be another.
     fn read(&mut self, source: &mut dyn VoltageSource) -> Result<bool> {
         let times = source.read(&mut self.block)?;
         let (begin, end) = (self.position, self.position + times as u64);
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         Ok(times == self.block.capacity())
     }
 
-    /// Adds samples of a stream, the block's first being `begin`.
+    /// Adds samples of a stream; `begin` is the position of the block's first sample.
     fn add(&mut self, stream: usize, times: Range<u64>, begin: u64) {
         let voltages = self.block.voltages();
         let (row, encoding) = (voltages.row(stream), voltages.encoding());

@@ -1,4 +1,4 @@
-//! Amplitude and phase against frequency, and the fringe against delay, of some baselines.
+//! Plot of amplitude and phase against frequency, and fringe against delay, for some baselines.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -12,23 +12,23 @@ use super::super::text::{Anchor, Style};
 use super::{Correlation, Fringes, product_colour, scale};
 
 const WIDTH: u32 = 1600;
-/// Above the first row, of one row, and below the last.
+/// Heights above the first row, of one row, and below the last.
 const TOP: f64 = 160.0;
 const ROW: f64 = 318.0;
 const FOOT: f64 = 50.0;
 /// Height of a panel.
 const PANEL: f64 = 235.0;
-/// Points of a line, about.
+/// Approximate number of points in a line.
 const POINTS: usize = 420;
-/// Dots of a panel, at most.
+/// Largest number of dots in a panel.
 const DOTS: usize = 6000;
-/// Delays shown to either side, in inverses of the band's width.
+/// Delays shown on either side, in units of the inverse bandwidth.
 const DELAYS: f64 = 40.0;
 
 /// Draws the page.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let height = TOP + ROW * about.baselines.len() as f64 + FOOT;
     picture(file, (WIDTH, height as u32), |pen| {
@@ -46,7 +46,7 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     })
 }
 
-/// Scatter of the phases about their mean, and the delay of the strongest fringe.
+/// Formats the scatter of the phases about their mean, and the delay of the strongest fringe.
 fn remarks(about: &Correlation, baseline: &Fringes) -> String {
     let first = baseline.spectrum.get(..about.channels()).unwrap_or(&[]);
     let scatter = phase_scatter_deg(first).map(|d| format!("  ·  phase scatter {}°", short(d, 2)));
@@ -54,15 +54,15 @@ fn remarks(about: &Correlation, baseline: &Fringes) -> String {
     [scatter, delay].into_iter().flatten().collect()
 }
 
-/// A delay with its unit, and no minus before a zero.
+/// Formats a delay with its unit, without a minus sign before zero.
 fn delay_words(ns: f64) -> String {
     let (value, unit) = if ns.abs() < 10_000.0 { (ns, "ns") } else { (1e-3 * ns, "µs") };
     let rounded = (value * 100.0).round() / 100.0 + 0.0;
     format!("{} {unit}", short(rounded, 4).replace('-', "−"))
 }
 
-/// The deviation of phases from that of their sum, in degrees: 1.4826 times the median, so that some
-/// channels with interference or at an edge don't matter. `None` of fewer than two.
+/// Returns the deviation of phases from that of their sum, in degrees: 1.4826 times the median, so that a few
+/// channels with interference or at an edge do not matter. `None` for fewer than two.
 pub(super) fn phase_scatter_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
     let known = || {
         visibilities
@@ -123,12 +123,12 @@ fn phases(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (
     frame.axes(pen, label("Frequency (MHz)", last), Labels::Full("Phase (°)"));
 }
 
-/// Delays of one product.
+/// Returns the number of delays of one product.
 fn delays(about: &Correlation, baseline: &Fringes) -> usize {
     baseline.lags.len() / about.products.len().max(1)
 }
 
-/// The delay at which the first product's fringe is strongest.
+/// Returns the delay at which the first product's fringe is strongest.
 fn strongest(about: &Correlation, baseline: &Fringes) -> Option<f64> {
     let first = baseline.lags.get(..delays(about, baseline))?;
     let (index, _) = first.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
@@ -136,7 +136,7 @@ fn strongest(about: &Correlation, baseline: &Fringes) -> Option<f64> {
     Some(start + index as f64 * step)
 }
 
-/// The highest point of each of at most [`POINTS`] groups.
+/// Returns the highest point of each of at most [`POINTS`] groups.
 fn highest(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(POINTS).max(1);
     let highest = |group: &[(f64, f64)]| group.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
@@ -151,11 +151,11 @@ fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f6
         return pen.text(middle, "no regular channels", style);
     };
     let (start, step) = baseline.delays_ns;
-    // One delay cell is the inverse of the band's width.
+    // One delay cell is the inverse of the bandwidth.
     let axis = about.frequency_axis();
     let cell = 1e3 / (axis.to - axis.from).abs();
     let half = (DELAYS * cell).min(start.abs());
-    // Delay 0 in the middle as long as the peak is well inside, else the peak.
+    // Centre on delay 0 if the peak is well inside, otherwise on the peak.
     let centre = if peak.abs() < 0.7 * half { 0.0 } else { peak };
     let most = baseline.lags.iter().copied().fold(0.0, f32::max).into();
     let (unit, words) = scale(most);

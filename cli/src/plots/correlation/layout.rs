@@ -1,4 +1,4 @@
-//! The array on the ground, seen from above.
+//! Plot of the array on the ground, seen from above.
 
 use sidereal::Result;
 
@@ -11,13 +11,13 @@ use super::Correlation;
 
 const SIZE: (u32, u32) = (1200, 1160);
 const MAP: Rect = Rect { left: 150.0, top: 120.0, right: 1130.0, bottom: 1070.0 };
-/// Metres beyond which the axes are in kilometres.
+/// Extent in metres above which the axes are in kilometres.
 const FAR_M: f64 = 20_000.0;
 
 /// Draws the page.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     picture(file, SIZE, |pen| {
         let antennas = match about.antennas.len() {
@@ -51,7 +51,7 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     })
 }
 
-/// Axes of one scale round all antennas, and metres in a unit of theirs.
+/// Returns axes of equal scale around all antennas, and the number of metres per axis unit.
 fn frame(about: &Correlation) -> (Frame, f64) {
     let ends = |value: fn(&super::Station) -> f64| {
         let values = about.antennas.iter().map(value).filter(|value| value.is_finite());
@@ -70,7 +70,7 @@ fn frame(about: &Correlation) -> (Frame, f64) {
     (Frame { rect: MAP, x, y: axis(north, MAP.bottom - MAP.top) }, metres)
 }
 
-/// Names beside the antennas, where there is room for them.
+/// Writes names beside the antennas where space permits.
 fn names(pen: &Pen<'_>, about: &Correlation, places: &[(f64, f64)], radius: f64) {
     let size = if places.len() > 100 { TICK_TEXT - 4.0 } else { TICK_TEXT };
     let disc = |(x, y): (f64, f64)| Rect {

@@ -1,4 +1,4 @@
-//! Quick looks at a correlation: spectra of antennas, fringes of some baselines, the array.
+//! Plots of a correlation: antenna spectra, fringes of some baselines, array layout.
 
 mod fringes;
 mod layout;
@@ -19,38 +19,38 @@ use super::png::Png;
 use super::text::{Anchor, Style};
 use crate::provenance::Made;
 
-/// Names of the pictures.
+/// File names of the plots.
 pub(crate) const POWERS: &str = "autocorrelations.png";
 pub(crate) const FRINGES: &str = "baselines.png";
 pub(crate) const WATERFALLS: &str = "waterfalls.png";
 pub(crate) const LAYOUT: &str = "array.png";
 
-/// Places along a frequency axis at which planes look for channels: more than a picture is wide.
+/// Positions along a frequency axis at which planes look up channels: more than a plot is wide.
 const PLACES: usize = 4096;
 
-/// A correlation, averaged for the eye. Products are XX, or XX and YY.
+/// Correlation averaged for plots. Products are XX, or XX and YY.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Correlation {
-    /// Name of the visibilities' file.
+    /// File name of the visibilities.
     pub(crate) file: String,
-    /// Source, array and band, where known.
+    /// Source, array and band, if known.
     pub(crate) target: String,
-    /// Length in time.
+    /// Duration of the correlation.
     pub(crate) duration_s: f64,
-    /// Centres of the channels, rising.
+    /// Channel centres, rising.
     pub(crate) frequencies_mhz: Vec<f64>,
     /// Names of the products.
     pub(crate) products: Vec<String>,
     pub(crate) antennas: Vec<Station>,
-    /// Axes product, antenna, channel; not a number where nothing is valid.
+    /// Powers; axes product, antenna, channel; NaN where nothing is valid.
     pub(crate) powers: Vec<f32>,
-    /// Columns of waterfalls, into which channels are gathered in order.
+    /// Number of waterfall columns, into which channels are grouped in order.
     pub(crate) columns: usize,
-    /// The baselines shown.
+    /// Baselines to show.
     pub(crate) baselines: Vec<Fringes>,
 }
 
-/// An antenna on the map.
+/// Antenna on the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Station {
     pub(crate) name: String,
@@ -58,27 +58,27 @@ pub(crate) struct Station {
     pub(crate) north_m: f64,
 }
 
-/// One baseline.
+/// Data of one baseline.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fringes {
-    /// The first antenna, whose voltage is not conjugated, and the second.
+    /// First antenna, whose voltage is not conjugated, and second antenna.
     pub(crate) antennas: (usize, usize),
     pub(crate) length_m: f64,
-    /// Mean visibility over all times; axes product, channel; not a number where nothing is valid.
+    /// Mean visibility over all times; axes product, channel; NaN where nothing is valid.
     pub(crate) spectrum: Vec<Complex<f32>>,
-    /// Mean over the times of the fringe's amplitude against delay; axes product, delay; empty where
-    /// channels lie at no regular distance.
+    /// Time average of the fringe amplitude against delay; axes product, delay; empty if the channels are not evenly
+    /// spaced.
     pub(crate) lags: Vec<f32>,
-    /// The first delay and the step; positive where the second antenna is later.
+    /// First delay and step; positive if the second antenna is later.
     pub(crate) delays_ns: (f64, f64),
-    /// Visibilities of the first product; axes time, column; not a number where nothing is valid.
+    /// Visibilities of the first product; axes time, column; NaN where nothing is valid.
     pub(crate) waterfall: Vec<Complex<f32>>,
 }
 
-/// Draws all pictures into a folder, and returns their names.
+/// Draws all plots into a folder; returns their names.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when a file can't be written.
+/// [`sidereal::Error::Io`] when a file cannot be written.
 pub(crate) fn draw(folder: &Path, about: &Correlation, made: &Made) -> Result<Vec<&'static str>> {
     let png = |name: &str| Png::new(folder.join(name), made);
     layout::draw(&png(LAYOUT), about)?;
@@ -100,7 +100,7 @@ impl Correlation {
         self.frequencies_mhz.len()
     }
 
-    /// From the lower edge of the first channel to the upper of the last.
+    /// Returns the axis from the lower edge of the first channel to the upper edge of the last.
     fn frequency_axis(&self) -> Axis {
         let half = 0.5 * self.spacing_mhz();
         match (self.frequencies_mhz.first(), self.frequencies_mhz.last()) {
@@ -109,7 +109,7 @@ impl Correlation {
         }
     }
 
-    /// The least distance of two channels; a thousandth of the frequency where there is one channel.
+    /// Returns the smallest channel spacing; a thousandth of the frequency for a single channel.
     fn spacing_mhz(&self) -> f64 {
         let steps = self.frequencies_mhz.windows(2).map(|pair| pair[1] - pair[0]);
         let least = steps.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min);
@@ -117,7 +117,7 @@ impl Correlation {
         if least.is_finite() { least } else { lone() }
     }
 
-    /// Runs of channels with no hole between them.
+    /// Returns the ranges of contiguous channels.
     fn runs(&self) -> Vec<Range<usize>> {
         let (farthest, frequencies) = (1.5 * self.spacing_mhz(), &self.frequencies_mhz);
         let mut runs = Vec::new();
@@ -132,8 +132,8 @@ impl Correlation {
         runs
     }
 
-    /// Lines through means of `values` over groups of channels, at most about `most` points in all;
-    /// broken where there is no value.
+    /// Returns lines through means of `values` over groups of channels, about `most` points in total, broken where
+    /// values are missing.
     fn lines(&self, values: &[f32], most: usize) -> Vec<Vec<(f64, f64)>> {
         let group = self.channels().div_ceil(most).max(1);
         let mut lines = Vec::new();
@@ -156,7 +156,7 @@ impl Correlation {
         lines
     }
 
-    /// The channel at a frequency, if there is one.
+    /// Returns the channel at a frequency, if there is one.
     fn channel_at(&self, mhz: f64) -> Option<usize> {
         let above = self.frequencies_mhz.partition_point(|f| *f < mhz);
         let near = [above.checked_sub(1), (above < self.channels()).then_some(above)];
@@ -165,7 +165,7 @@ impl Correlation {
         (off(best) <= 0.55 * self.spacing_mhz()).then_some(best)
     }
 
-    /// The channels along the frequency axis, at evenly spaced places.
+    /// Returns the channels at evenly spaced positions of the frequency axis.
     fn channels_along(&self) -> Vec<Option<usize>> {
         let axis = self.frequency_axis();
         let at = |place: usize| (place as f64 + 0.5) / PLACES as f64;
@@ -174,14 +174,14 @@ impl Correlation {
             .collect()
     }
 
-    /// Name of a baseline, as pages show it.
+    /// Returns the title of a baseline.
     fn title(&self, fringes: &Fringes) -> String {
         let name = |antenna: usize| self.antennas.get(antenna).map_or("", |a| a.name.as_str());
         let (first, second) = fringes.antennas;
         format!("{} – {}, {}", name(first), name(second), length(fringes.length_m))
     }
 
-    /// The page's first lines.
+    /// Draws the first lines of a page.
     fn header(&self, pen: &Pen<'_>, right: f64, what: &str) {
         pen.text((40.0, 46.0), &self.file, Style::new(34.0));
         let style = Style::new(24.0).colour(GREY);
@@ -189,7 +189,7 @@ impl Correlation {
         pen.text((40.0, 84.0), &self.target, style);
     }
 
-    /// Which colour is which product, above a panel that ends at `right`.
+    /// Draws the legend of the products' colours above a panel that ends at `right`.
     fn product_key(&self, pen: &Pen<'_>, (right, y): (f64, f64)) {
         let mut x = right;
         for (index, name) in self.products.iter().enumerate().rev() {
@@ -204,7 +204,7 @@ fn product_colour(index: usize) -> RGBColor {
     if index == 0 { BLUE } else { RED }
 }
 
-/// A distance with the unit that suits it.
+/// Formats a distance with a suitable unit.
 fn length(metres: f64) -> String {
     if metres >= 10_000.0 {
         format!("{} km", super::short(metres / 1e3, 5))
@@ -213,8 +213,8 @@ fn length(metres: f64) -> String {
     }
 }
 
-/// The power of 1000 that makes visibilities up to `most` readable, and how labels name it with their unit, the square of
-/// a recorded number.
+/// Returns the power of 1000 that makes visibilities up to `most` readable, and its text for labels with the unit:
+/// the square of a recorded value.
 fn scale(most: f64) -> (f64, String) {
     if !(most > 0.0 && most.is_finite()) || (0.1..10_000.0).contains(&most) {
         return (1.0, " (counts²)".to_owned());

@@ -1,4 +1,4 @@
-//! Autocorrelation spectra of all antennas, in dB.
+//! Plot of the autocorrelation spectra of all antennas, in dB.
 
 use plotters::style::RGBColor;
 use sidereal::Result;
@@ -11,19 +11,19 @@ use super::super::text::{Anchor, Style};
 use super::Correlation;
 
 const SIZE: (u32, u32) = (1600, 1000);
-/// Where panels lie, one below the other.
+/// Area of the panels, one below the other.
 const PANELS: Rect = Rect { left: 130.0, top: 130.0, right: 1400.0, bottom: 920.0 };
-/// Antennas that are drawn as lines; more are the rows of a plane.
+/// Largest number of antennas drawn as lines; more become rows of a plane.
 const LINES: usize = 16;
-/// Points of a line, about.
+/// Approximate number of points in a line.
 const POINTS: usize = 1270;
-/// Between panels.
+/// Gap between panels.
 const GAP: f64 = 24.0;
 
 /// Draws the page.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let decibels: Vec<f32> = about.powers.iter().copied().map(decibels).collect();
     let as_lines = about.antennas.len() <= LINES;
@@ -75,7 +75,7 @@ fn frame(about: &Correlation, scale: (f32, f32)) -> Frame {
     Frame { rect: PANELS, x: about.frequency_axis(), y }
 }
 
-/// Antennas from the top down, the first at the top.
+/// Returns an axis with the first antenna at the top.
 fn rows_axis(about: &Correlation) -> Axis {
     Axis::new(about.antennas.len() as f64 - 0.5, -0.5)
 }
@@ -101,7 +101,7 @@ fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], sca
     });
 }
 
-/// A colour for each antenna: from dark to light, but not too light for white paper.
+/// Returns a colour for each antenna, from dark to moderately light for white paper.
 fn shade(antenna: usize, antennas: usize) -> RGBColor {
     colour::map(0.1 + 0.75 * antenna as f32 / antennas.max(2).saturating_sub(1) as f32)
 }

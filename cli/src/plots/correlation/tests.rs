@@ -2,7 +2,7 @@ use std::f32::consts::TAU;
 
 use super::*;
 
-/// So many antennas on a spiral, `channels` of 10 kHz with a hole in them, fringes of 60 ns.
+/// Makes `antennas` antennas on a spiral, `channels` channels of 10 kHz with a gap in them, and fringes of 60 ns.
 fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
     let hole =
         |channel: usize| if channel < channels / 2 { 0.0 } else { 0.1 * channels as f64 * 0.01 };

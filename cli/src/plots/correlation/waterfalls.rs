@@ -1,4 +1,4 @@
-//! Amplitude and phase of some baselines against time and frequency.
+//! Plot of amplitude and phase against time and frequency, for some baselines.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -11,14 +11,14 @@ use super::super::text::Style;
 use super::{Correlation, Fringes, scale};
 
 const SIZE: (u32, u32) = (1600, 1000);
-/// Where panels lie: baselines side by side, amplitudes above phases.
+/// Area of the panels: baselines side by side, amplitudes above phases.
 const PANELS: Rect = Rect { left: 120.0, top: 165.0, right: 1500.0, bottom: 920.0 };
 const GAP: f64 = 30.0;
 
 /// Draws the page.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let norms =
         |fringes: &Fringes| fringes.waterfall.iter().map(|v| v.norm()).collect::<Vec<f32>>();
@@ -49,15 +49,15 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     })
 }
 
-/// A phase from 0 (−180°) to 1 (180°).
+/// Maps a phase to 0 (−180°) to 1 (180°).
 fn turn(visibility: Complex<f32>) -> f32 {
     0.5 + visibility.arg() / std::f32::consts::TAU
 }
 
-/// Where a panel lies.
+/// Position of a panel.
 struct Place {
     rect: Rect,
-    /// Whether it is the first of its row.
+    /// Whether the panel is the first in its row.
     first: bool,
     row: usize,
 }

@@ -1,4 +1,4 @@
-//! What the pictures of events share: headings, panels one above the other, ticks on logarithmic axes.
+//! Common parts of the plots of events: headings, stacked panels, ticks on logarithmic axes.
 
 use super::super::colour::{FAINT, GREY, INK};
 use super::super::frame::{Frame, LABEL_TEXT, TICK_TEXT};
@@ -6,13 +6,13 @@ use super::super::pen::{Pen, Rect};
 use super::super::text::{Anchor, Style};
 use super::Heading;
 
-/// Width of every picture.
+/// Width of every plot.
 pub(super) const WIDTH: u32 = 1600;
 /// Left and right ends of panels that fill the width.
 pub(super) const SIDES: (f64, f64) = (130.0, 1560.0);
-/// Room above the first panel.
+/// Height above the first panel.
 pub(super) const HEAD: f64 = 156.0;
-/// Room between panels, and below the last.
+/// Height between panels, and below the last.
 const BETWEEN: f64 = 56.0;
 const FOOT: f64 = 90.0;
 
@@ -21,26 +21,26 @@ pub(super) fn heading(pen: &Pen<'_>, heading: &Heading) {
     pen.text((40.0, 84.0), &heading.subtitle, Style::new(23.0).colour(GREY));
 }
 
-/// Height of a picture of so many panels of a height.
+/// Returns the height of a plot of `panels` panels of height `each`.
 pub(super) fn height(panels: usize, each: f64) -> u32 {
     let panels = panels.max(1) as f64;
     (HEAD + panels * each + (panels - 1.0) * BETWEEN + FOOT) as u32
 }
 
-/// The panel with this number.
+/// Returns the rectangle of the panel with this index.
 pub(super) fn panel(index: usize, each: f64) -> Rect {
     let top = HEAD + index as f64 * (each + BETWEEN);
     Rect { left: SIDES.0, top, right: SIDES.1, bottom: top + each }
 }
 
-/// A panel's name at its left, facts at its right, both above it.
+/// Draws a panel's name at its upper left and facts at its upper right.
 pub(super) fn caption(pen: &Pen<'_>, rect: Rect, name: &str, facts: &str) {
     pen.text((rect.left, rect.top - 22.0), name, Style::new(25.0));
     let style = Style::new(22.0).colour(GREY).anchor(Anchor::End);
     pen.text((rect.right, rect.top - 22.0), facts, style);
 }
 
-/// Ticks of a vertical axis whose values are logarithms to base 10: (value, what is written there).
+/// Draws ticks of a vertical axis whose values are base-10 logarithms, given as pairs of value and text.
 pub(super) fn log_ticks(
     pen: &Pen<'_>,
     frame: &Frame,
@@ -66,7 +66,7 @@ pub(super) fn log_ticks(
     pen.text((x, 0.5 * (top + bottom)), label, style);
 }
 
-/// Faint lines at the ticks of a logarithmic axis.
+/// Draws faint lines at the ticks of a logarithmic axis.
 pub(super) fn log_guides(pen: &Pen<'_>, frame: &Frame, ticks: &[(f64, String)]) {
     let Rect { left, top, right, bottom } = frame.rect;
     for (value, _) in ticks {
@@ -77,7 +77,7 @@ pub(super) fn log_guides(pen: &Pen<'_>, frame: &Frame, ticks: &[(f64, String)]) 
     }
 }
 
-/// Powers of ten from 10^low to 10^high, not more than about `most`.
+/// Returns powers of ten from 10^low to 10^high, about `most` at most.
 pub(super) fn decades(low: i32, high: i32, most: i32) -> Vec<(f64, String)> {
     let step = ((high - low) / most.max(1) + 1).max(1);
     (low..=high)
@@ -86,7 +86,7 @@ pub(super) fn decades(low: i32, high: i32, most: i32) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// `10⁻³`.
+/// Formats a power of ten: `10⁻³`.
 fn ten(power: i32) -> String {
     let raised = |letter: char| match letter {
         '-' => '⁻',
@@ -99,7 +99,7 @@ fn ten(power: i32) -> String {
     }
 }
 
-/// Time axes in the unit that suits their length: units in a second, and the label.
+/// Returns the unit of a time axis of this length: units per second, and the label.
 pub(super) fn time_unit(length_s: f64) -> (f64, &'static str) {
     if length_s >= 1.0 {
         (1.0, "Time from the event (s)")

@@ -1,4 +1,4 @@
-//! How loud chance's own events are, and how far the events found stand out.
+//! Plot of the background's distribution and the significance of the events.
 
 use sidereal::Result;
 
@@ -11,11 +11,11 @@ use super::super::{duration, plural};
 use super::Heading;
 use super::axes::{HEAD, WIDTH, decades, heading, log_guides, log_ticks};
 
-/// What is drawn.
+/// Contents of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Background<'a> {
     pub(crate) heading: Heading,
-    /// Rankings of the events of all time slides.
+    /// Rankings of the events in all time slides.
     pub(crate) slides: &'a [f64],
     /// Coincident time of all slides together, in seconds.
     pub(crate) slides_s: f64,
@@ -23,27 +23,27 @@ pub(crate) struct Background<'a> {
     pub(crate) events: &'a [f64],
     /// Time searched, in seconds.
     pub(crate) livetime_s: f64,
-    /// What the ranking is, for the axis.
+    /// Name of the ranking, for the axis.
     pub(crate) ranking: &'a str,
 }
 
 const PLOT: Rect = Rect { left: 150.0, top: HEAD, right: 1440.0, bottom: 726.0 };
 
-/// Bins of the histogram.
+/// Number of histogram bins.
 const BINS: usize = 60;
 
-/// Counts below which nothing is drawn.
+/// Lower end of the count axis.
 const LEAST: f64 = 0.5;
 
 /// Draws the histogram.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn background(file: &Png<'_>, about: &Background<'_>) -> Result<()> {
     let x = span(about);
     let width = (x.1 - x.0) / BINS as f64;
     let (slides, events) = (counts(about.slides, x, width), counts(about.events, x, width));
-    // The rate at a bin's lower edge is that of all events from there on.
+    // The rate at a bin's lower edge counts all events from there on.
     let louder: Vec<f64> = slides
         .iter()
         .rev()
@@ -76,7 +76,7 @@ pub(crate) fn background(file: &Png<'_>, about: &Background<'_>) -> Result<()> {
     })
 }
 
-/// Rankings from end to end, with a margin.
+/// Returns the range of the rankings, with a margin.
 fn span(about: &Background<'_>) -> (f64, f64) {
     let all = about.slides.iter().chain(about.events).filter(|x| x.is_finite());
     let (low, high) =
@@ -104,7 +104,8 @@ fn bars(pen: &Pen<'_>, frame: &Frame, counts: &[f64], width: f64) {
     }
 }
 
-/// Events found: a disc each at the height of its bin, and a line at the loudest, whose place is given back.
+/// Marks the events: a disc each at the height of its bin, and a line at the loudest; returns the position of that
+/// line.
 fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f64) -> Option<f64> {
     let finite = || events.iter().copied().filter(|x| x.is_finite());
     let loudest = finite().reduce(f64::max)?;
@@ -122,7 +123,7 @@ fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f6
     Some(x)
 }
 
-/// The right axis: events at least as loud, as a rate.
+/// Draws the right axis: rate of events at least as loud.
 fn rates(pen: &Pen<'_>, frame: &Frame, slides_s: f64, most: f64) {
     if !(slides_s.is_finite() && slides_s > 0.0) {
         return;
@@ -135,7 +136,7 @@ fn rates(pen: &Pen<'_>, frame: &Frame, slides_s: f64, most: f64) {
     log_ticks(pen, &right, &decades(low, high, 8), "False alarms at least as loud (Hz)", true);
 }
 
-/// What the marks mean; left of the line at `line`, if it would be in the way.
+/// Draws the legend; left of the line at `line` if they would overlap.
 fn legend(pen: &Pen<'_>, about: &Background<'_>, line: Option<f64>) {
     let slides = format!(
         "{} of time slides, {}",

@@ -1,4 +1,4 @@
-//! Time and frequency: the energy of whitened strain in tiles of a constant quality factor.
+//! Time-frequency map: energy of whitened strain in tiles of a constant quality factor.
 
 use sidereal::Result;
 
@@ -9,35 +9,35 @@ use super::Heading;
 use super::axes::{HEAD, caption, heading, log_ticks, time_unit};
 use super::transform::constant_q;
 
-/// What is drawn.
+/// Contents of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Map<'a> {
     pub(crate) heading: Heading,
-    /// Frequencies that are shown, in Hz.
+    /// Frequency range shown, in Hz.
     pub(crate) band_hz: (f64, f64),
-    /// Times that are shown, in seconds from the event; the series should reach further by a second.
+    /// Time range shown, in seconds from the event; the series should extend one second further.
     pub(crate) span_s: (f64, f64),
-    /// Quality factor of the tiles: the frequency over its width.
+    /// Quality factor of the tiles: frequency over bandwidth.
     pub(crate) quality: f64,
     pub(crate) detectors: Vec<MapOf<'a>>,
 }
 
-/// The series of one detector.
+/// Series of one detector.
 #[derive(Clone, Debug)]
 pub(crate) struct MapOf<'a> {
-    /// `H1`.
+    /// Detector: `H1`.
     pub(crate) name: &'a str,
     /// Time of the first sample less the event's, in seconds.
     pub(crate) start_s: f64,
-    /// Samples in a second.
+    /// Sampling rate in Hz.
     pub(crate) rate_hz: f64,
     /// Whitened strain, of unit variance.
     pub(crate) strain: &'a [f32],
-    /// `SNR 18.6` or the like.
+    /// Facts for the caption: `SNR 18.6` or similar.
     pub(crate) facts: String,
 }
 
-/// Height of a panel, and the room between two.
+/// Height of a panel, and space between two.
 const EACH: f64 = 560.0;
 const BETWEEN: f64 = 76.0;
 const LEFT: f64 = 130.0;
@@ -50,7 +50,7 @@ const COLUMNS: usize = 500;
 /// Draws the maps side by side.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
     let count = about.detectors.len().max(1) as f64;
     let width = (RIGHT - LEFT - (count - 1.0) * BETWEEN) / count;
@@ -61,7 +61,7 @@ pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
         .iter()
         .map(|own| {
             let rows = (0..ROWS).map(|row| {
-                // The first row lies at the top.
+                // The first row is at the top.
                 let part = (ROWS as f64 - row as f64 - 0.5) / ROWS as f64;
                 low * (high / low).powf(part)
             });
@@ -82,7 +82,7 @@ pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
             let left = LEFT + index as f64 * (width + BETWEEN);
             let rect = Rect { left, top: HEAD, right: left + width, bottom: HEAD + EACH };
             let x = Axis::new(about.span_s.0 * scale, about.span_s.1 * scale);
-            // Ticks of its own: a step beyond the axis leaves none.
+            // A step beyond the axis gives no ticks: the logarithmic ones replace them.
             let y = Axis::new(low.log10(), high.log10()).every(1e9);
             let frame = Frame { rect, x, y };
             frame.plane(pen, plane, COLUMNS, colours);
@@ -93,14 +93,14 @@ pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
             if index + 1 == about.detectors.len() {
                 frame.colour_bar(pen, colours, "energy (noise: 1)");
             }
-            // The colour bar's own words stand at the panel's right end.
+            // Leaves space at the right for the colour bar's label.
             let room = Rect { right: rect.right - 16.0, ..rect };
             caption(pen, room, own.name, &own.facts);
         }
     })
 }
 
-/// Ticks at 1, 2 and 5 times powers of ten.
+/// Returns ticks at 1, 2 and 5 times powers of ten.
 fn frequencies() -> Vec<(f64, String)> {
     let decade = |power: i32| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power));
     (0..5).flat_map(decade).map(|hertz| (hertz, format!("{hertz:.0}"))).collect()

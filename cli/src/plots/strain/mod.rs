@@ -1,4 +1,4 @@
-//! Gravitational-wave events: ratios round the event, whitened strain, time and frequency, the background.
+//! Plots of gravitational-wave events: signal-to-noise ratios, whitened strain, time-frequency map, background.
 
 mod axes;
 mod background;
@@ -15,11 +15,11 @@ pub(crate) use snr::{Peak, Snr, SnrOf, snr};
 pub(crate) use transform::overlay;
 pub(crate) use whitened::{Whitened, WhitenedOf, whitened};
 
-/// What stands above each picture.
+/// Heading of each plot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heading {
-    /// Of first rank: `Event 1 of 1 · network SNR 23.2`.
+    /// Title: `Event 1 of 1 · network SNR 23.2`.
     pub(crate) title: String,
-    /// Of second rank: the template, the rate of false alarms.
+    /// Subtitle: template and false-alarm rate.
     pub(crate) subtitle: String,
 }

@@ -1,4 +1,4 @@
-//! The signal-to-noise ratio of each detector round an event.
+//! Plot of each detector's signal-to-noise ratio around an event.
 
 use sidereal::Result;
 
@@ -10,34 +10,34 @@ use super::super::text::Style;
 use super::Heading;
 use super::axes::{WIDTH, caption, heading, height, panel, time_unit};
 
-/// What is drawn.
+/// Contents of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Snr<'a> {
     pub(crate) heading: Heading,
-    /// Ratio from which on triggers are taken.
+    /// Threshold of triggers.
     pub(crate) threshold: f64,
     pub(crate) detectors: Vec<SnrOf<'a>>,
 }
 
-/// The series of one detector.
+/// Series of one detector.
 #[derive(Clone, Debug)]
 pub(crate) struct SnrOf<'a> {
-    /// `H1`.
+    /// Detector: `H1`.
     pub(crate) name: &'a str,
     /// Time of the first sample less the event's, in seconds.
     pub(crate) start_s: f64,
-    /// Samples in a second.
+    /// Sampling rate in Hz.
     pub(crate) rate_hz: f64,
-    /// `|z|`.
+    /// Signal-to-noise ratio `|z|`.
     pub(crate) snr: &'a [f32],
-    /// The trigger, if this detector has one.
+    /// Trigger, if this detector has one.
     pub(crate) peak: Option<Peak>,
 }
 
-/// A trigger.
+/// Trigger of a detector.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peak {
-    /// Its time less the event's, in seconds.
+    /// Time of the trigger less the event's, in seconds.
     pub(crate) time_s: f64,
     pub(crate) snr: f64,
     pub(crate) xi2: f64,
@@ -46,10 +46,10 @@ pub(crate) struct Peak {
 /// Height of a panel.
 const EACH: f64 = 250.0;
 
-/// Draws the ratios.
+/// Draws the signal-to-noise ratios.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn snr(file: &Png<'_>, about: &Snr<'_>) -> Result<()> {
     let size = (WIDTH, height(about.detectors.len(), EACH));
     let x = span(about);
@@ -70,7 +70,7 @@ pub(crate) fn snr(file: &Png<'_>, about: &Snr<'_>) -> Result<()> {
     })
 }
 
-/// Times that all series cover together.
+/// Returns the time range from the first start to the last end of the series.
 fn span(about: &Snr<'_>) -> (f64, f64) {
     let heard = about.detectors.iter().filter(|own| !own.snr.is_empty());
     let ends = heard.map(|own| {
@@ -112,7 +112,7 @@ fn trace(pen: &Pen<'_>, frame: &Frame, own: &SnrOf<'_>, threshold: f64, scale: f
         let time = peak.time_s * scale;
         frame.line(pen, &[(time, 0.0), (time, peak.snr)], RED, 1.5);
     }
-    // A gate has no ratios.
+    // Gated samples have no ratios.
     for run in points.split(|point| !point.1.is_finite()) {
         frame.line(pen, run, BLUE, 2.0);
     }

@@ -1,13 +1,13 @@
-//! Transforms for pictures: a band of frequencies, energy in time and frequency, the template as it should lie.
+//! Transforms for plots: band-pass filter, time-frequency energy, and the template's expected signal.
 
 use num_complex::{Complex, Complex64};
 use rustfft::FftPlanner;
 
-/// Longest part of a band's edge over which its gain falls, as a part of the edge's frequency.
+/// Width of a band edge over which the gain falls, as a fraction of the edge's frequency.
 const EDGE: f64 = 0.15;
 
-/// What whitened strain should be where a template of SNR `z` ends at sample `last` (its fraction counts to the nearest
-/// sample): `Re(z h)`, of the whitened template `h` with `sum |h|^2 = 2`; 0 outside.
+/// Returns the whitened strain expected from a template with SNR `z` that ends at sample `last` (rounded to the
+/// nearest): `Re(z h)`, for the whitened template `h` with `sum |h|^2 = 2`; 0 outside.
 pub(crate) fn overlay(
     whitened: &[Complex<f32>],
     z: Complex<f32>,
@@ -35,12 +35,12 @@ fn spectrum(series: &[f32], length: usize) -> Vec<Complex64> {
     values
 }
 
-/// A length that transforms fast and keeps both ends apart.
+/// Returns a length that transforms fast and keeps the ends from wrapping into each other.
 fn padded(samples: usize) -> usize {
     (samples + samples / 8 + 64).next_power_of_two()
 }
 
-/// The frequencies `low` to `high` of a series, without any delay; the edges fall as a cosine.
+/// Filters a series to the frequencies `low` to `high` with zero phase; the edges fall as a cosine.
 pub(super) fn band(series: &[f32], rate_hz: f64, (low, high): (f64, f64)) -> Vec<f32> {
     if series.is_empty() {
         return Vec::new();
@@ -56,14 +56,14 @@ pub(super) fn band(series: &[f32], rate_hz: f64, (low, high): (f64, f64)) -> Vec
     values[..series.len()].iter().map(|value| value.re as f32).collect()
 }
 
-/// From 0 below to 1 above a frequency.
+/// Returns the gain of an edge: 0 below and 1 above a frequency.
 fn edge(hertz: f64, at: f64) -> f64 {
     let part = ((hertz / at.max(1e-9) - 1.0) / EDGE + 0.5).clamp(0.0, 1.0);
     0.5 - 0.5 * (std::f64::consts::PI * part).cos()
 }
 
-/// Energy of white noise of unit variance in Gaussian tiles: 1 on the average. Rows are frequencies, columns the samples
-/// at these places; NaN outside of the series.
+/// Computes the energy in Gaussian tiles, normalized to a mean of 1 for white noise of unit variance. Rows are
+/// frequencies, columns the given samples; NaN outside of the series.
 pub(super) fn constant_q(
     series: &[f32],
     rate_hz: f64,
@@ -88,7 +88,8 @@ pub(super) fn constant_q(
             power += weight * weight;
         }
         inverse.process(&mut tile);
-        // White noise has a power of `samples` in each bin; the inverse leaves out its own 1 / length.
+        // White noise has a power of `samples` in each bin. The unscaled inverse concentrates it within the series:
+        // its mean there is `power * samples * length / samples`.
         let noise = power * length as f64;
         plane.extend(places.iter().map(|place| {
             let inside = *place >= 0.0 && *place < samples as f64 && noise > 0.0;
@@ -102,7 +103,7 @@ pub(super) fn constant_q(
 mod unit {
     use super::*;
 
-    /// Noise of unit variance, near enough: sums of uniform numbers.
+    /// Makes approximately Gaussian noise of unit variance: sums of uniform numbers.
     fn noise(samples: usize) -> Vec<f32> {
         let mut state = 7_u64;
         let mut uniform = || {

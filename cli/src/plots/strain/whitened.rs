@@ -1,4 +1,4 @@
-//! Whitened strain with the template over it.
+//! Plot of whitened strain with the template over it.
 
 use sidereal::Result;
 
@@ -11,34 +11,34 @@ use super::Heading;
 use super::axes::{WIDTH, caption, heading, height, panel, time_unit};
 use super::transform::band;
 
-/// Whitened strain, lighter than the template that lies over it.
+/// Colour of whitened strain, lighter than the template's.
 const STRAIN: plotters::style::RGBColor = plotters::style::RGBColor(122, 158, 206);
 
-/// What is drawn.
+/// Contents of the plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Whitened<'a> {
     pub(crate) heading: Heading,
-    /// Frequencies that are shown, of strain and template alike, in Hz: noise above hides what a filter sees.
+    /// Frequency range shown, of strain and template alike, in Hz: noise above it would hide the signal.
     pub(crate) band_hz: (f64, f64),
-    /// Times that are shown, in seconds from the event; the series may reach further.
+    /// Time range shown, in seconds from the event; the series may extend further.
     pub(crate) span_s: (f64, f64),
     pub(crate) detectors: Vec<WhitenedOf<'a>>,
 }
 
-/// The series of one detector.
+/// Series of one detector.
 #[derive(Clone, Debug)]
 pub(crate) struct WhitenedOf<'a> {
-    /// `H1`.
+    /// Detector: `H1`.
     pub(crate) name: &'a str,
     /// Time of the first sample less the event's, in seconds.
     pub(crate) start_s: f64,
-    /// Samples in a second.
+    /// Sampling rate in Hz.
     pub(crate) rate_hz: f64,
     /// Whitened strain, of unit variance.
     pub(crate) strain: &'a [f32],
-    /// What the template says it should be: as many samples ([`super::overlay`] makes them), or none.
+    /// Whitened strain expected from the template: as many samples ([`super::overlay`] computes them), or none.
     pub(crate) template: &'a [f32],
-    /// `SNR 18.6` or the like.
+    /// Facts for the caption: `SNR 18.6` or similar.
     pub(crate) facts: String,
 }
 
@@ -48,7 +48,7 @@ const EACH: f64 = 300.0;
 /// Draws strain and template.
 ///
 /// # Errors
-/// [`sidereal::Error::Io`] when the file can't be written.
+/// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn whitened(file: &Png<'_>, about: &Whitened<'_>) -> Result<()> {
     let size = (WIDTH, height(about.detectors.len(), EACH));
     let (scale, label) = time_unit(about.span_s.1 - about.span_s.0);

@@ -1,4 +1,4 @@
-//! The options of `sidereal simulate array`.
+//! Options of `sidereal simulate array`.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:\n  \
     frame, positive where the wave comes later than at the array's reference point. Written are one file\n\
     an antenna (its name is the header's telescope), antennas.csv, and truth.json: what was put in.";
 
-/// Makes an array's recordings, one an antenna (DADA or GUPPI raw): sources on the sky through noise.
+/// Make an array's recordings, one per antenna (DADA or GUPPI raw): sources on the sky plus noise.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::simulate) struct Arguments {
@@ -39,7 +39,7 @@ pub(in crate::simulate) struct Arguments {
         default_value_t = 1.0
     )]
     pub(super) seconds: f64,
-    /// Chooses all that is random; the same seed gives the same files.
+    /// Seed of everything random; the same seed gives the same files.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(super) seed: u64,
     #[command(flatten)]
@@ -52,13 +52,14 @@ pub(in crate::simulate) struct Arguments {
     pub(super) faults: Faults,
 }
 
-/// Where antennas stand.
+/// Options of the antenna positions.
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub(super) struct ArrayArguments {
-    /// CSV file of the antennas' positions: name,x,y,z (ITRF, in metres), or name,east,north,up with lines
-    /// "# longitude_deg=...", "# latitude_deg=..." and "# height_m=..." above; and number, diameter (m),
-    /// delay_ns (of the cable) if you like.
+    /// CSV file of the antenna positions.
+    ///
+    /// Columns name,x,y,z (ITRF, in metres), or name,east,north,up below lines "# longitude_deg=...", "#
+    /// latitude_deg=..." and "# height_m=..."; optionally number, diameter (m) and delay_ns (of the cable).
     #[arg(
         long,
         value_name = "CSV",
@@ -67,8 +68,10 @@ pub(super) struct ArrayArguments {
         help_heading = "Array"
     )]
     pub(super) antennas: Option<PathBuf>,
-    /// Make antennas up: ANTENNAS,SPREAD is so many anywhere in a circle of that diameter in metres, and
-    /// ANTENNAS,SPREAD,wye along three arms.
+    /// Generate antenna positions.
+    ///
+    /// ANTENNAS,SPREAD places that many antennas at random in a circle of that diameter in metres;
+    /// ANTENNAS,SPREAD,wye places them along three arms.
     #[arg(
         long,
         value_name = "ANTENNAS,SPREAD",
@@ -77,8 +80,9 @@ pub(super) struct ArrayArguments {
         help_heading = "Array"
     )]
     pub(super) layout: Option<String>,
-    /// The place that east, north and up refer to: degrees east, degrees north, metres above the ellipsoid
-    /// WGS84 [default: the CSV's; of made-up antennas 21.4439,-30.713,1053].
+    /// Reference position of east, north and up [default: the CSV's; of a generated array 21.4439,-30.713,1053].
+    ///
+    /// In degrees east, degrees north, and metres above the WGS84 ellipsoid.
     #[arg(
         long,
         value_name = "LON,LAT,HEIGHT",
@@ -87,16 +91,18 @@ pub(super) struct ArrayArguments {
         help_heading = "Array"
     )]
     pub(super) location: Option<Location>,
-    /// Name of a made-up array.
+    /// Name of a generated array.
     #[arg(long, value_name = "NAME", default_value = "simulation", help_heading = "Array")]
     pub(super) telescope: String,
 }
 
-/// What there is to see, and when.
+/// Options of the sources and the start time.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Sky {
-    /// A source: right ascension and declination (J2000; degrees, or 05:34:31.9,22:00:52), flux density in
-    /// Jy, and a name if you like. May be repeated.
+    /// Add a source; may be repeated.
+    ///
+    /// Right ascension and declination (J2000; degrees, or 05:34:31.9,22:00:52), flux density in Jy, and optionally a
+    /// name.
     #[arg(
         long,
         value_name = "RA,DEC,FLUX[,NAME]",
@@ -104,11 +110,13 @@ pub(super) struct Sky {
         help_heading = "Sky"
     )]
     pub(super) source: Vec<String>,
-    /// Polarizes a source: parts of its power that are linear and circular, and the linear part's angle in
-    /// degrees, in the frame of the feeds. May be repeated.
+    /// Polarize a source; may be repeated.
+    ///
+    /// Fractions of its power that are linearly and circularly polarized, and the angle of the linear polarization in
+    /// degrees, in the frame of the feeds.
     #[arg(long, value_name = "NAME,LINEAR[,ANGLE[,CIRCULAR]]", help_heading = "Sky")]
     pub(super) polarized: Vec<String>,
-    /// Where the antennas point, for the headers [default: the first source].
+    /// Pointing direction for the headers [default: the first source].
     #[arg(
         long,
         value_name = "RA,DEC",
@@ -117,7 +125,9 @@ pub(super) struct Sky {
         help_heading = "Sky"
     )]
     pub(super) pointing: Option<Position>,
-    /// Start of the first sample: a date (UTC) such as 2025-01-01T12:00:00, or a modified Julian date.
+    /// Start of the first sample.
+    ///
+    /// A date (UTC) such as 2025-01-01T12:00:00, or a modified Julian date.
     #[arg(
         long,
         value_name = "TIME",
@@ -127,7 +137,7 @@ pub(super) struct Sky {
         help_heading = "Sky"
     )]
     pub(super) start: String,
-    /// UT1 - UTC in seconds [default: from a table of the IERS, as old as this program].
+    /// UT1 - UTC in seconds [default: from an IERS table built into the program].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -140,13 +150,13 @@ pub(super) struct Sky {
     pub(super) orientation: EarthOrientation,
 }
 
-/// What records.
+/// Options of the receivers.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Receiver {
     /// Format of the files: dada (.dada) or guppi (.raw).
     #[arg(long, value_enum, default_value_t = Format::Dada, help_heading = "Receiver")]
     pub(super) format: Format,
-    /// System equivalent flux density of every antenna, in Jy: the flux that doubles its power.
+    /// System equivalent flux density of every antenna, in Jy: the flux density that doubles its power.
     #[arg(
         long,
         value_name = "JY",
@@ -155,13 +165,13 @@ pub(super) struct Receiver {
         help_heading = "Receiver"
     )]
     pub(super) sefd: f64,
-    /// Middle of the whole recorded band, in MHz.
+    /// Centre of the whole recorded band, in MHz.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Receiver")]
     pub(super) freq: f64,
     /// Width of the whole recorded band, in MHz.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Receiver")]
     pub(super) bandwidth: f64,
-    /// Recorded channels that divide the band.
+    /// Number of recorded channels in the band.
     #[arg(
         long,
         value_name = "COUNT",
@@ -171,7 +181,7 @@ pub(super) struct Receiver {
         help_heading = "Receiver"
     )]
     pub(super) channels: usize,
-    /// Polarizations, 1 or 2.
+    /// Number of polarizations, 1 or 2.
     #[arg(
         long,
         value_name = "COUNT",
@@ -181,11 +191,12 @@ pub(super) struct Receiver {
         help_heading = "Receiver"
     )]
     pub(super) polarizations: usize,
-    /// What the two polarizations are.
+    /// Polarization basis.
     #[arg(long, value_enum, default_value_t = Feed::Linear, help_heading = "Receiver")]
     pub(super) feed: Feed,
-    /// Bits of one real number (a complex sample has two): 4 (complex only), 8, 16 or 32 (floats; DADA
-    /// only).
+    /// Bits per real value: 4 (complex only), 8, 16 or 32 (floats; DADA only).
+    ///
+    /// A complex sample has two values.
     #[arg(
         long,
         value_name = "BITS",
@@ -194,13 +205,15 @@ pub(super) struct Receiver {
         help_heading = "Receiver"
     )]
     pub(super) nbits: usize,
-    /// Real samples, at twice the rate of complex ones; DADA only.
+    /// Record real samples, at twice the rate of complex ones; DADA only.
     #[arg(long, help_heading = "Receiver")]
     pub(super) real: bool,
-    /// Sky frequency falls as the voltage's rises, and channels come from the highest.
+    /// Record the lower sideband.
+    ///
+    /// Sky frequency falls as the voltage's frequency rises, and channels begin at the highest sky frequency.
     #[arg(long, help_heading = "Receiver")]
     pub(super) lower_sideband: bool,
-    /// Rms of noise and sources together in one real number, in counts [default: what suits the bits].
+    /// Rms of noise plus sources in one real value, in counts [default: chosen from the number of bits].
     #[arg(long, value_name = "COUNTS", allow_negative_numbers = true, help_heading = "Receiver")]
     pub(super) rms: Option<f64>,
 }
@@ -213,17 +226,18 @@ pub(super) enum Feed {
     Circular,
 }
 
-/// What goes wrong.
+/// Options of simulated faults.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Faults {
-    /// An antenna whose samples are all 0. May be repeated.
+    /// Antenna whose samples are all 0; may be repeated.
     #[arg(long, value_name = "NAME", help_heading = "Faults")]
     pub(super) dead: Vec<String>,
-    /// An antenna of which no file is written. May be repeated.
+    /// Antenna without a file; may be repeated.
     #[arg(long, value_name = "NAME", help_heading = "Faults")]
     pub(super) no_file: Vec<String>,
-    /// Samples of an antenna that are missing, in seconds from the start. In GUPPI raw whole blocks are left
-    /// out, in DADA the samples are zeros. May be repeated.
+    /// Gap in an antenna's samples, in seconds from the start; may be repeated.
+    ///
+    /// GUPPI raw omits whole blocks, DADA contains zeros.
     #[arg(long, value_name = "NAME,START,DURATION", help_heading = "Faults")]
     pub(super) gap: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Writing the antennas' files, several at a time.
+//! Writes the antennas' files, several at a time.
 
 use std::path::PathBuf;
 
@@ -13,21 +13,21 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::simulate::voltages::writer::{Format, Writer};
 
-/// Bytes of an antenna made at once, about, and the samples of each stream that are.
+/// Approximate bytes of an antenna made at once, and the limits of its samples per stream.
 const GULP_BYTES: usize = 8 << 20;
 const GULP_TIMES: (usize, usize) = (1 << 10, 1 << 16);
 
-/// A file to write.
+/// File to write.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The antenna's number.
+    /// Index of the antenna.
     pub(super) antenna: usize,
     pub(super) path: PathBuf,
-    /// Length of a block where whole ones are missing.
+    /// Block length if whole blocks are missing.
     pub(super) block: Option<usize>,
 }
 
-/// Writes every target; as many antennas at once as there are threads.
+/// Writes every target, as many antennas at once as there are threads.
 pub(super) fn record(
     simulator: &ArraySimulator,
     targets: &[Target],
@@ -63,14 +63,14 @@ pub(super) fn record(
     Ok(())
 }
 
-/// An antenna's file in the making.
+/// Antenna's file in progress.
 struct Job {
     antenna: ArrayAntenna,
     writer: Writer,
     block: VoltageBlock<'static>,
-    /// Whether the block is one of those that are missing as a whole.
+    /// Whether the gaps are whole missing blocks.
     pieces: bool,
-    /// Blocks that are written before others get their turn.
+    /// Blocks to write before the thread continues with another antenna.
     turn: usize,
     done: u64,
     ended: bool,

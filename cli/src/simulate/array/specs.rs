@@ -1,4 +1,4 @@
-//! Sources, times and layouts as they are written on the command line.
+//! Parsers of sources, times and layouts from the command line.
 
 use sidereal::geometry::Direction;
 use sidereal::io::voltages::dada::parse_utc;
@@ -9,10 +9,10 @@ use sidereal::{Error, Result};
 
 use crate::direction::parse_position;
 
-/// The most antennas of a made-up array.
+/// Largest number of antennas of a generated array.
 const MOST_ANTENNAS: usize = 4096;
 
-/// A source from `RA,DEC,FLUX[,NAME]`; `number` is its place among them, for its name.
+/// Parses a source from `RA,DEC,FLUX[,NAME]`; `number` is its index, for its default name.
 pub(super) fn source(text: &str, number: usize) -> Result<PointSource> {
     let wrong = |rule: String| Error::parameter("--source", text, rule);
     let usage = "write it as RA,DEC,FLUX or RA,DEC,FLUX,NAME: the flux in Jy";
@@ -29,7 +29,7 @@ pub(super) fn source(text: &str, number: usize) -> Result<PointSource> {
     Ok(PointSource::new(name, Direction::new(place.ra_deg, place.dec_deg)?, flux_jy))
 }
 
-/// Polarizes a source as `NAME,LINEAR[,ANGLE[,CIRCULAR]]` says.
+/// Polarizes a source as `NAME,LINEAR[,ANGLE[,CIRCULAR]]` specifies.
 pub(super) fn polarize(text: &str, sources: &mut [PointSource]) -> Result<()> {
     let wrong = |rule: &str| Error::parameter("--polarized", text, rule);
     let (name, numbers) = text.split_once(',').unwrap_or((text, ""));
@@ -45,7 +45,7 @@ pub(super) fn polarize(text: &str, sources: &mut [PointSource]) -> Result<()> {
     Ok(())
 }
 
-/// A made-up array from `ANTENNAS,SPREAD[,random|wye]`.
+/// Generates an array from `ANTENNAS,SPREAD[,random|wye]`.
 pub(super) fn layout(text: &str, seed: u64) -> Result<Vec<(String, [f64; 3])>> {
     let wrong = |rule: String| Error::parameter("--layout", text, rule);
     let usage = "write it as ANTENNAS,SPREAD or ANTENNAS,SPREAD,wye: the spread in metres";
@@ -66,7 +66,7 @@ pub(super) fn layout(text: &str, seed: u64) -> Result<Vec<(String, [f64; 3])>> {
     Ok(kind.places(antennas, spread_m, seed))
 }
 
-/// A moment from a date such as `2025-01-01T12:00:00` or a modified Julian date.
+/// Parses a time from a date such as `2025-01-01T12:00:00` or a modified Julian date.
 pub(super) fn start(text: &str) -> Result<Epoch> {
     let text = text.trim();
     if let Ok(mjd) = text.parse::<f64>() {
@@ -80,7 +80,7 @@ pub(super) fn start(text: &str) -> Result<Epoch> {
     Err(Error::parameter("--start", text, rule))
 }
 
-/// What is missing of an antenna, from `NAME,START,DURATION`: its name, and times in seconds.
+/// Parses an antenna's gap from `NAME,START,DURATION`: its name, and times in seconds.
 pub(super) fn gap(text: &str) -> Result<(&str, f64, f64)> {
     let number = |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite());
     let mut parts = text.rsplitn(3, ',');

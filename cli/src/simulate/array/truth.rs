@@ -1,4 +1,4 @@
-//! truth.json: what was put into an array's voltages.
+//! Document truth.json: signals injected into an array's voltages.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,45 +8,45 @@ use sidereal::simulate::array::{ArrayOptions, ArrayTruth, PointSource, SourceTru
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Result, geometry};
 
-/// What is written of each antenna.
+/// Entry of an antenna's file.
 #[derive(Clone, Debug)]
 pub(super) struct File {
-    /// Its file's name, if it has one.
+    /// File name, if the antenna has a file.
     pub(super) name: Option<String>,
 }
 
-/// truth.json.
+/// Contents of truth.json.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     folder: String,
     format: &'static str,
     telescope: String,
     seed: u64,
-    /// UTC of the first sample's start, and the same as a modified Julian date.
+    /// UTC of the first sample's start, also as a modified Julian date.
     start: String,
     start_mjd: f64,
     dut1_s: f64,
-    /// Where UT1 - UTC comes from.
+    /// Source of UT1 - UTC.
     dut1_from: String,
     tsamp_s: f64,
     duration_s: f64,
     samples: u64,
-    /// Middle of the whole recorded band.
+    /// Centre of the whole recorded band.
     centre_mhz: f64,
     bandwidth_mhz: f64,
     coarse_channels: usize,
-    /// Middle of each recorded channel, in recorded order.
+    /// Centre of each recorded channel, in recorded order.
     centres_mhz: Vec<f64>,
     lower_sideband: bool,
     complex: bool,
     nbits: usize,
     polarizations: usize,
     circular: bool,
-    /// Root mean square of everything in one real number, in counts.
+    /// Root mean square of noise plus sources in one real value, in counts.
     rms: f64,
-    /// Where the headers say that the antennas point.
+    /// Pointing direction in the headers.
     phase_centre: Option<Centre>,
-    /// The reference point of all delays.
+    /// Reference point of all delays.
     location: Place,
     antennas: Vec<Antenna>,
     sources: Vec<Source>,
@@ -98,16 +98,16 @@ struct Source {
     linear: f64,
     angle_deg: f64,
     circular: f64,
-    /// In the recording's middle.
+    /// Altitude in the middle of the recording.
     altitude_deg: Option<f64>,
     azimuth_deg: Option<f64>,
-    /// Nothing is received of it then.
+    /// Whether the source is below the horizon then and so not received.
     below_horizon: bool,
-    /// At each antenna at the first sample's start, with its cable's: positive where the wave comes later
+    /// Delay at each antenna at the first sample's start, including its cable's: positive if the wave arrives later
     /// than at the reference point.
     delays_s: Vec<f64>,
-    /// In each antenna and polarization, counts: of two antennas, the mean of x_i conj(x_j) is their
-    /// product in counts^2.
+    /// Amplitude in each antenna and polarization, in counts: for two antennas, the mean of x_i conj(x_j) is the
+    /// product of their amplitudes in counts^2.
     amplitudes: Vec<Vec<f64>>,
 }
 
@@ -165,7 +165,7 @@ impl Document {
         })
     }
 
-    /// A few words on what is in it.
+    /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         let received = self.sources.iter().filter(|source| !source.below_horizon).count();
         crate::simulate::truth::list(&[(received, "source", "sources")])

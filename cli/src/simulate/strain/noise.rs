@@ -1,4 +1,4 @@
-//! Which noise each detector has.
+//! Options of the detectors' noise.
 
 use std::path::{Path, PathBuf};
 
@@ -13,23 +13,27 @@ use sidereal::{Error, Result};
 
 use super::detector;
 
-/// Spacing of the design's curve, in Hz.
+/// Frequency spacing of the design curve, in Hz.
 const SPACING_HZ: f64 = 0.125;
 
-/// Amplitude spectral density of white noise unless told: about the design's lowest, 1/sqrt(Hz).
+/// Default amplitude spectral density of white noise, in 1/sqrt(Hz): about the design curve's minimum.
 const WHITE: f64 = 4e-24;
 
-/// The highest rate, in Hz.
+/// Highest sampling rate, in Hz.
 const MAX_RATE_HZ: u32 = 1 << 20;
 
-/// The noise.
+/// Options of the noise.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoiseArguments {
-    /// Power spectral density: aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)), a file of
-    /// frequencies and densities (1/Hz), or asd:FILE (1/sqrt(Hz)); of one detector with V1= before it. May be repeated.
+    /// Power spectral density of the noise; may be repeated.
+    ///
+    /// aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)), a file of frequencies and densities (1/Hz), or
+    /// asd:FILE (1/sqrt(Hz)). The prefix V1= limits it to one detector.
     #[arg(long, value_name = "[DETECTOR=]WHICH", default_value = "aligo", help_heading = "Noise")]
     pub(super) psd: Vec<String>,
-    /// Noise has its density from this frequency on, in Hz; below, it falls off to nothing at half of it.
+    /// Lowest frequency at which the noise has its full density, in Hz.
+    ///
+    /// Below, the density falls to zero at half of this frequency.
     #[arg(
         long,
         value_name = "HZ",
@@ -38,13 +42,13 @@ pub(super) struct NoiseArguments {
         help_heading = "Noise"
     )]
     noise_low: f64,
-    /// Make no noise: signals alone, as strong as they would be with it.
+    /// Make no noise: only signals, at the strength that they would have with it.
     #[arg(long, help_heading = "Noise")]
     no_noise: bool,
 }
 
 impl NoiseArguments {
-    /// Options of these detectors, with noise alone.
+    /// Returns the simulation options of these detectors, with noise only.
     pub(super) fn options(
         &self,
         detectors: &[&'static Interferometer],
@@ -82,7 +86,7 @@ impl NoiseArguments {
         Ok(options)
     }
 
-    /// Every file that a density may be read from: its words, since a name is a file only if there is one.
+    /// Returns every file that a density may be read from; a word without such a file is a name.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
         let which = |text: &String| {
             let own = text.split_once('=').map_or(text.as_str(), |(_, which)| which);

@@ -1,4 +1,4 @@
-//! Binaries, glitches and seconds as they are written on the command line and in tables.
+//! Parsers of binaries, glitches and intervals from the command line and from tables.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sidereal::{Error, Result};
 use super::{Signals, detector};
 use crate::fields::Fields;
 
-/// The names of a binary's fields.
+/// Names of a binary's fields.
 const NAMES: [&str; 12] = [
     "m1",
     "m2",
@@ -31,7 +31,7 @@ const NAMES: [&str; 12] = [
     "f_low",
 ];
 
-/// Other names that tables have for them.
+/// Alternative names in tables.
 const OTHER_NAMES: [(&str, &str); 8] = [
     ("mass1", "m1"),
     ("mass2", "m2"),
@@ -46,10 +46,10 @@ const OTHER_NAMES: [(&str, &str); 8] = [
 const GLITCH_FREQUENCY_HZ: f64 = 150.0;
 const GLITCH_Q: f64 = 9.0;
 
-/// What all injections have in common.
+/// Settings common to all injections.
 pub(super) struct Binaries {
     inspiral: InspiralOptions,
-    /// None where each binary has its usual one.
+    /// `None` if each binary uses its default.
     approximant: Option<Approximant>,
     waveform: Option<Arc<Waveform>>,
 }
@@ -62,7 +62,7 @@ impl Binaries {
         Ok(Self { inspiral, approximant: signals.approximant.chosen(), waveform })
     }
 
-    /// An injection from `m1=30,m2=30,distance=800,...`.
+    /// Parses an injection from `m1=30,m2=30,distance=800,...`.
     pub(super) fn injection(&self, option: &'static str, text: &str) -> Result<Injection> {
         let fields = Fields::parse(option, text, &NAMES)?;
         let source = match (&self.waveform, fields.get("m1").or(fields.get("m2"))) {
@@ -92,7 +92,7 @@ impl Binaries {
         })
     }
 
-    /// The injections of a table; empty lines and those that begin with # are passed over.
+    /// Reads the injections of a table; skips empty lines and those that begin with #.
     pub(super) fn table(&self, path: &Path) -> Result<Vec<Injection>> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
         let is_row = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
@@ -126,12 +126,12 @@ impl Binaries {
     }
 }
 
-/// The name that a field has here.
+/// Returns the field's own name for a table's name.
 fn known(name: &str) -> &str {
     OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own)
 }
 
-/// GPS seconds.
+/// Converts GPS seconds.
 fn gps(option: &'static str, seconds: f64) -> Result<Gps> {
     if (0.0..4e9).contains(&seconds) {
         return Ok(Gps::from_s(seconds));
@@ -157,7 +157,7 @@ fn missing(path: &Path, found: usize) -> Error {
     Error::parameter("--waveform", path.display(), rule)
 }
 
-/// A glitch from `H1:time=1400000012.5,snr=30,...`, with its detector's name.
+/// Parses a glitch from `H1:time=1400000012.5,snr=30,...`; returns its detector's name with it.
 pub(super) fn glitch(text: &str) -> Result<(&str, Glitch)> {
     let Some((name, fields)) = text.split_once(':') else {
         let rule = "it begins with a detector's name, as H1:time=1400000012.5,snr=30";
@@ -173,7 +173,7 @@ pub(super) fn glitch(text: &str) -> Result<(&str, Glitch)> {
     Ok((name, glitch))
 }
 
-/// Seconds from `3:5` or `H1:3:5`, with the detector's name if one is given.
+/// Parses an interval in seconds from `3:5` or `H1:3:5`; returns the detector's name, if given, with it.
 pub(super) fn seconds<'a>(
     option: &'static str,
     text: &'a str,
@@ -194,7 +194,7 @@ pub(super) fn seconds<'a>(
     }
 }
 
-/// The detector of that name, or all.
+/// Returns the detector of that name, or all detectors.
 pub(super) fn of_detectors<'a>(
     option: &'static str,
     name: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The truth file: what was put into simulated strain, with the keys of a search's events.
+//! Truth file: signals injected into simulated strain, with the keys of a search's events.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::approximant::extrapolated;
 use crate::output::with_final_names;
 use crate::simulate::truth::list;
 
-/// OUT.truth.json.
+/// Contents of OUT.truth.json.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     files: BTreeMap<&'static str, String>,
@@ -21,10 +21,10 @@ pub(crate) struct Document {
     duration_s: f64,
     rate_hz: u32,
     seed: u64,
-    /// What was asked for.
+    /// Power spectral densities as given on the command line.
     psd: Vec<String>,
     noise_low_hz: f64,
-    /// The injections, loudest first: what a search should find.
+    /// Injections, loudest first: the events that a search should find.
     events: Vec<Event>,
     glitches: Vec<Glitch>,
     bad_seconds: Vec<Seconds>,
@@ -33,13 +33,13 @@ pub(crate) struct Document {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Event {
-    /// When |h| peaks at the Earth's centre.
+    /// Time of the peak of |h| at the Earth's centre.
     gps: f64,
     network_snr: f64,
     template: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     binary: Option<Masses>,
-    /// How the waveform was made of masses.
+    /// Waveform approximant, if the waveform was generated from masses.
     #[serde(skip_serializing_if = "Option::is_none")]
     approximant: Option<String>,
     distance_mpc: f64,
@@ -66,13 +66,13 @@ struct Masses {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Arrival {
     gps: f64,
-    /// Optimal, of the whole waveform.
+    /// Optimal signal-to-noise ratio of the whole waveform.
     snr: f64,
     phase: f64,
     f_plus: f64,
     f_cross: f64,
     effective_distance_mpc: f64,
-    /// Seconds of the waveform that lie outside the data.
+    /// Seconds of the waveform outside the data.
     cut_before_s: f64,
     cut_after_s: f64,
 }
@@ -86,7 +86,7 @@ struct Glitch {
     q: f64,
 }
 
-/// Seconds of one detector, from the first sample.
+/// Interval of one detector, in seconds from the first sample.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Seconds {
     detector: &'static str,
@@ -145,7 +145,7 @@ impl Document {
         }
     }
 
-    /// A few words on what is in it.
+    /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         list(&[
             (self.events.len(), "injection", "injections"),
@@ -155,7 +155,7 @@ impl Document {
     }
 }
 
-/// A word on what the data's ends cut off.
+/// Returns a warning if the data's start or end cuts a waveform off.
 fn warning(is: &InjectionTruth) -> Option<String> {
     let most =
         |which: fn(&DetectorTruth) -> f64| is.detectors.iter().map(which).fold(0.0, f64::max);
@@ -171,7 +171,7 @@ fn warning(is: &InjectionTruth) -> Option<String> {
     })
 }
 
-/// A word on a waveform beyond its approximant's calibration.
+/// Returns a warning if a waveform is beyond its approximant's calibration.
 fn extrapolation(is: &InjectionTruth) -> Option<String> {
     extrapolated([(is.name.as_str(), is.binary, is.approximant.as_deref())].into_iter())
 }

@@ -1,4 +1,4 @@
-//! Tones, pulses and gaps as they are written on the command line.
+//! Parsers of tones, pulses and gaps from the command line.
 
 use sidereal::simulate::voltages::{Carrier, Options, Polarization, Pulse, Tone};
 use sidereal::units::HZ_PER_MHZ;
@@ -9,7 +9,7 @@ use crate::fields::Fields;
 const WIDTH_S: f64 = 0.001;
 const SNR: f64 = 20.0;
 
-/// A tone from `freq=1420.4,amp=0.1,...`; `rms` is that of the noise.
+/// Parses a tone from `freq=1420.4,amp=0.1,...`; `rms` is the noise's.
 pub(super) fn tone(text: &str, rms: f64) -> Result<Tone> {
     let names = ["freq", "amp", "counts", "phase", "ratio", "delta"];
     let fields = Fields::parse("--tone", text, &names)?;
@@ -30,7 +30,7 @@ pub(super) fn tone(text: &str, rms: f64) -> Result<Tone> {
     })
 }
 
-/// A pulse from `dm=50,time=0.2,...`; a width of 0 is an impulse.
+/// Parses a pulse from `dm=50,time=0.2,...`; a width of 0 is an impulse.
 pub(super) fn pulse(text: &str) -> Result<Pulse> {
     let names = ["dm", "time", "width", "snr", "linear", "angle", "circular"];
     let fields = Fields::parse("--pulse", text, &names)?;
@@ -49,7 +49,7 @@ pub(super) fn pulse(text: &str) -> Result<Pulse> {
     })
 }
 
-/// A gap from `start=0.1,duration=0.02`: its first sample and length, both in whole bytes.
+/// Parses a gap from `start=0.1,duration=0.02`: its first sample and length, both filling whole bytes.
 pub(super) fn gap(text: &str, options: &Options) -> Result<(u64, u64)> {
     let fields = Fields::parse("--gap", text, &["start", "duration"])?;
     let (start, duration) = (fields.need("start")?, fields.need("duration")?);
@@ -67,7 +67,7 @@ pub(super) fn gap(text: &str, options: &Options) -> Result<(u64, u64)> {
     Ok((start, times))
 }
 
-/// A time in samples that fill whole bytes, to nearest.
+/// Rounds a time to the nearest number of samples that fills whole bytes.
 pub(super) fn whole_samples(seconds: f64, options: &Options) -> u64 {
     let whole = options.encoding.samples_per_byte() as u64;
     (seconds / options.tsamp_s() / whole as f64).round() as u64 * whole

@@ -1,4 +1,4 @@
-//! The truth file of simulated voltages: what was put in, with the keys of a search's summary.
+//! Truth file of simulated voltages: injected signals, with the keys of a search's summary.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use sidereal::units::HZ_PER_MHZ;
 
 use crate::simulate::truth::list;
 
-/// OUT.truth.json.
+/// Contents of OUT.truth.json.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
@@ -18,7 +18,7 @@ pub(crate) struct Document {
     tsamp_s: f64,
     duration_s: f64,
     dm_constant: f64,
-    /// Middle of the whole recorded band.
+    /// Centre of the whole recorded band.
     centre_mhz: f64,
     bandwidth_mhz: f64,
     coarse_channels: usize,
@@ -27,9 +27,9 @@ pub(crate) struct Document {
     nbits: usize,
     antennas: usize,
     polarizations: usize,
-    /// Root mean square of the noise in one real number, in counts.
+    /// Root mean square of the noise in one real value, in counts.
     rms: f64,
-    /// The pulses: what a search should find.
+    /// Pulses: the candidates that a search should find.
     candidates: Vec<Candidate>,
     tones: Vec<Line>,
     gaps: Vec<Gap>,
@@ -42,10 +42,10 @@ struct Candidate {
     time_s: f64,
     snr: f64,
     width_s: f64,
-    /// The upper edge of the whole recorded band: at a frequency f the pulse is later by
-    /// `dm_constant dm (f^-2 - reference_mhz^-2)` seconds.
+    /// Upper edge of the whole recorded band: at a frequency f the pulse is later by `dm_constant dm (f^-2 -
+    /// reference_mhz^-2)` seconds.
     reference_mhz: f64,
-    /// Length of the boxcar that has this S/N.
+    /// Width of the boxcar that has this S/N.
     boxcar_s: f64,
     linear: f64,
     angle_deg: f64,
@@ -55,7 +55,7 @@ struct Candidate {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Line {
     frequency_mhz: f64,
-    /// In units of the noise's rms.
+    /// Amplitude in units of the noise's rms.
     amplitude: f64,
     phase_deg: f64,
     second_ratio: f64,
@@ -99,7 +99,7 @@ impl Document {
         }
     }
 
-    /// A few words on what is in it.
+    /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         list(&[
             (self.candidates.len(), "pulse", "pulses"),

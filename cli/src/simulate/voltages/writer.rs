@@ -1,4 +1,4 @@
-//! Formats that voltages are written in.
+//! Output formats of voltages.
 
 use std::path::Path;
 
@@ -7,26 +7,26 @@ use sidereal::io::voltages::{VoltageHeader, dada, guppi};
 use sidereal::voltage::Voltages;
 use sidereal::{Error, Result};
 
-/// The most bytes of a GUPPI block in a recording with gaps, about.
+/// Approximate maximum size of a GUPPI block in a recording with gaps.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// The most blocks of a GUPPI recording with gaps.
+/// Largest number of blocks of a GUPPI recording with gaps.
 const MOST_BLOCKS: u64 = 1 << 14;
 
-/// Blocks in the shortest gap, about: a gap's ends are rounded to whole blocks.
+/// Approximate number of blocks in the shortest gap: a gap's ends are rounded to whole blocks.
 const BLOCKS_A_GAP: u64 = 8;
 
-/// A format.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::simulate) enum Format {
-    /// GUPPI raw, with the name's end .raw: complex samples of 4, 8 or 16 bits.
+    /// GUPPI raw, extension .raw: complex samples of 4, 8 or 16 bits.
     Guppi,
-    /// PSRDADA, with the name's end .dada.
+    /// PSRDADA, extension .dada.
     Dada,
 }
 
 impl Format {
-    /// Its name on the command line.
+    /// Returns the name used on the command line.
     pub(in crate::simulate) fn name(self) -> &'static str {
         match self {
             Self::Guppi => "guppi",
@@ -34,7 +34,7 @@ impl Format {
         }
     }
 
-    /// The format asked for, or the one that a file's name says.
+    /// Returns the requested format, or the one that the file's extension implies.
     pub(in crate::simulate) fn choose(asked: Option<Self>, out: &Path) -> Result<Self> {
         let end = out.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
         match (asked, end.as_deref()) {
@@ -49,11 +49,11 @@ impl Format {
     }
 }
 
-/// Brings gaps to what a format can say. A gap of GUPPI raw is made of blocks that are missing, so its
-/// ends are rounded to blocks, of which the length is returned; DADA has no gaps, they are zeros in it.
+/// Rounds gaps to what the format can represent. A gap of GUPPI raw consists of missing blocks, so its ends are
+/// rounded to blocks, whose length is returned; DADA has no gaps and contains zeros instead.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a gap at the beginning or the end, or too short to be whole blocks.
+/// [`Error::Parameter`] for a gap at the beginning or the end, or too short for whole blocks.
 pub(in crate::simulate) fn fit_gaps(
     format: Format,
     gaps: &mut [(u64, u64)],
@@ -88,14 +88,14 @@ pub(in crate::simulate) fn fit_gaps(
     Ok(Some(block as usize))
 }
 
-/// A file being written.
+/// File being written.
 pub(in crate::simulate) enum Writer {
     Guppi(guppi::Writer),
     Dada(dada::Writer),
 }
 
 impl Writer {
-    /// Starts a file; `block` is what [`fit_gaps`] says.
+    /// Creates a file; `block` is the length that [`fit_gaps`] returns.
     pub(in crate::simulate) fn create(
         format: Format,
         out: &Path,
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// Passes over samples that are missing: one block of a recording with gaps.
+    /// Skips missing samples: one block of a recording with gaps.
     pub(in crate::simulate) fn leave_out(&mut self, voltages: Voltages<'_>) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.leave_out(1),

@@ -1,4 +1,4 @@
-//! Banks from files, and whose they are.
+//! Banks from files, and their assignment to detectors.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use sidereal::pipeline::cbc::read_bank;
 use sidereal::spiir::bank::Bank;
 use sidereal::{Error, Result};
 
-/// Banks of detectors, and one for all others.
+/// Banks of single detectors, and one for all others.
 pub(in crate::spiir) struct Banks {
     own: Vec<(String, Bank)>,
     shared: Option<Bank>,
 }
 
 impl Banks {
-    /// Reads `FILE` and `NAME=FILE`; a file that was made for a detector is that detector's.
+    /// Reads `FILE` and `NAME=FILE`; a file made for a detector belongs to that detector.
     ///
     /// # Errors
-    /// What reading finds; [`Error::Parameter`] for two banks of one detector, or two for all.
+    /// Those of reading; [`Error::Parameter`] for two banks of one detector, or two for all.
     pub(in crate::spiir) fn read(words: &[PathBuf]) -> Result<Self> {
         let mut banks = Self { own: Vec::new(), shared: None };
         for word in words {
@@ -41,12 +41,12 @@ impl Banks {
         Ok(banks)
     }
 
-    /// The files that [`Banks::read`] reads.
+    /// Returns the files that [`Banks::read`] reads.
     pub(in crate::spiir) fn files(words: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         words.iter().map(|word| split(word).1)
     }
 
-    /// The bank of a detector.
+    /// Returns the bank of a detector.
     ///
     /// # Errors
     /// [`Error::Parameter`] when there is none.
@@ -59,7 +59,7 @@ impl Banks {
     }
 }
 
-/// Name and file of one word; a file of that name as a whole goes before.
+/// Splits an argument into name and file; if a file with the whole argument's name exists, there is no name.
 fn split(word: &Path) -> (Option<String>, PathBuf) {
     let pair = word.to_str().and_then(|text| text.split_once('='));
     match pair.filter(|(name, file)| !name.is_empty() && !file.is_empty() && !word.exists()) {

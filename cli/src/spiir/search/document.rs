@@ -1,4 +1,4 @@
-//! events.json, and what is said on the screen.
+//! Document events.json, and terminal output.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,30 +15,30 @@ use crate::plots::{plural, short};
 use crate::progress::multiple;
 use crate::spiir::left_out::Missed;
 
-/// Events that the screen lists.
+/// Most events listed on the terminal.
 const LISTED: usize = 10;
 
-/// The document.
+/// Contents of events.json.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
-    /// Whether all strain was searched, and why not.
+    /// Whether all strain was searched; otherwise `reason` states why not.
     complete: bool,
     reason: Option<String>,
-    /// Loudest first.
+    /// Events, loudest first.
     pub(crate) events: Vec<EventRow>,
-    /// Events in all.
+    /// Total number of events.
     found: usize,
     detectors: Vec<DetectorRow>,
-    /// The latest that triggers are known after their sample.
+    /// Largest latency of a trigger after its sample.
     latency_s: LatencyRow,
     livetime_s: f64,
     slides: usize,
     background_s: f64,
-    /// Loudest events whose triggers were left out of the background.
+    /// Number of loudest events whose triggers were excluded from the background.
     left_out_of_background: usize,
     #[serde(skip)]
     realtime_factor: f64,
-    /// The GPU that searched, if one did.
+    /// GPU that searched, if any.
     #[serde(skip)]
     device: Option<String>,
 }
@@ -50,19 +50,19 @@ pub(crate) struct EventRow {
     pub(crate) network_snr: f64,
     pub(crate) far_hz: Option<f64>,
     pub(crate) far_sigma: Option<f64>,
-    /// The same rate in a Julian year.
+    /// The same rate per Julian year.
     far_per_year: Option<f64>,
-    /// The template's name.
+    /// Name of the template.
     pub(crate) template: String,
-    /// The template's binary; null for a waveform of which no masses are known.
+    /// Binary of the template; null if the waveform's masses are unknown.
     binary: Option<BinaryRow>,
-    /// The approximant of the template's waveform, where known.
+    /// Approximant of the template's waveform, if known.
     approximant: Option<String>,
     ranking: f64,
     pub(crate) detectors: BTreeMap<String, TriggerRow>,
 }
 
-/// Masses (in solar masses, as they are seen here) and aligned spins of a template.
+/// Detector-frame masses (in solar masses) and aligned spins of a template.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct BinaryRow {
     mass1: f64,
@@ -72,7 +72,7 @@ struct BinaryRow {
     chirp_mass: f64,
 }
 
-/// One detector's trigger.
+/// Trigger of one detector.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct TriggerRow {
     pub(crate) gps: f64,
@@ -89,7 +89,7 @@ struct DetectorRow {
     duration_s: f64,
     livetime_s: f64,
     templates: usize,
-    /// Templates of each approximant that made waveforms of masses.
+    /// Number of templates per approximant that generated waveforms from masses.
     approximants: BTreeMap<String, usize>,
     filters: usize,
     lowest_match: f64,
@@ -119,7 +119,7 @@ impl From<Latency> for LatencyRow {
 }
 
 impl Document {
-    /// With so many of the loudest events.
+    /// Makes the document with at most `most` of the loudest events.
     pub(super) fn new(report: &Report, most: usize, backend: &Backend) -> Self {
         let events = report.found.events.iter().take(most);
         Self {
@@ -138,7 +138,7 @@ impl Document {
         }
     }
 
-    /// What the screen shows.
+    /// Formats the terminal output.
     pub(super) fn text(&self, place: &Path) -> String {
         let mut text = String::new();
         for one in &self.detectors {
@@ -206,7 +206,7 @@ impl Document {
         }
         for (index, event) in self.events.iter().take(LISTED).enumerate() {
             let rate = match event.far_hz.zip(event.far_sigma) {
-                // Nothing of the background is as loud.
+                // No background event is as loud.
                 Some((rate, _)) if event.far_hz == event.far_sigma => {
                     format!("below {}", yearly(rate, 2))
                 }
@@ -233,7 +233,7 @@ impl Document {
     }
 }
 
-/// A rate in Hz as a number of events in a Julian year.
+/// Formats a rate in Hz as a number of events per Julian year.
 pub(super) fn yearly(rate_hz: f64, digits: i32) -> String {
     let rate = rate_hz * SECONDS_PER_YEAR;
     if (1e-3..1e5).contains(&rate) {
@@ -267,7 +267,7 @@ fn event(report: &Report, event: &Event) -> EventRow {
     }
 }
 
-/// How templates were made of masses, as words that follow their number.
+/// Describes the approximants of templates generated from masses, to follow their number.
 fn made(approximants: &BTreeMap<String, usize>) -> String {
     match approximants.len() {
         0 => String::new(),

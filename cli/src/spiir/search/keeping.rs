@@ -1,4 +1,4 @@
-//! Keeps a search's triggers in the journal as they become certain, and its state in the checkpoint.
+//! Stores a search's triggers in the journal as they become final, and its state in the checkpoint.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::kept::Keeper;
 use crate::output::JOURNAL;
 use crate::progress::Progress;
 
-/// A trigger's line in the journal. Floats are written so that they come back bit for bit.
+/// Journal line of a trigger. Floats are written so that they are read back bit for bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Line {
     detector: String,
@@ -24,7 +24,7 @@ struct Line {
     sample: u64,
     offset: f64,
     z: [f64; 2],
-    /// None for infinity, which JSON does not have.
+    /// `None` for infinity, which JSON cannot represent.
     xi2: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-/// Keeps a search's triggers and states, shows its progress, and stops it when the user asks.
+/// Observer that stores a search's triggers and states, shows its progress, and stops it when the user asks.
 pub(super) struct Keeping<'a> {
     keeper: Option<Keeper>,
     names: Vec<String>,
@@ -59,12 +59,12 @@ pub(super) struct Keeping<'a> {
 }
 
 impl<'a> Keeping<'a> {
-    /// Begins a search in a folder, or continues the one of which a product at `left` is kept there. Without a keeper
-    /// nothing is kept.
+    /// Begins a search in a folder, or resumes the one whose product at `left` is stored there. Without a keeper
+    /// nothing is stored.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming what differs from the run that was interrupted; [`Error::Format`] for a damaged
-    /// journal or checkpoint; [`Error::Io`].
+    /// [`Error::Parameter`] naming the difference from the interrupted run; [`Error::Format`] for a damaged journal
+    /// or checkpoint; [`Error::Io`].
     pub(super) fn begin(
         search: &mut ChirpSearch,
         folder: &Path,
@@ -109,7 +109,7 @@ impl cbc::Keeper for Keeping<'_> {
     }
 }
 
-/// Each detector's triggers of a journal.
+/// Collects each detector's triggers from a journal.
 fn triggers(names: &[String], lines: Vec<Line>) -> Result<Vec<Vec<Trigger>>> {
     let mut all = vec![Vec::new(); names.len()];
     for (index, line) in lines.into_iter().enumerate() {

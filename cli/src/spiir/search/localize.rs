@@ -1,4 +1,4 @@
-//! events.xml: the loudest events with what BAYESTAR needs to localize them.
+//! Document events.xml: the loudest events with the data that BAYESTAR needs to localize them.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use crate::json;
 use crate::provenance::Made;
 
-/// Seconds of ratios before a trigger, and after it.
+/// Seconds of ratios before and after a trigger.
 const HALF_S: f64 = 0.1;
 
-/// Writes so many of the loudest events.
+/// Writes at most `most` of the loudest events.
 pub(super) fn write(
     path: &Path,
     report: &Report,
@@ -39,7 +39,7 @@ pub(super) fn write(
     write_events(path, &file)
 }
 
-/// The options, and the approximant of the events' templates, where they have one and no option says it.
+/// Returns the options, with the approximant of the events' templates if they have one and no option gives it.
 fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)> {
     const APPROXIMANT: &str = "--approximant";
     let mut all: Vec<(String, String)> = made.provenance.options.iter().map(parameter).collect();
@@ -58,7 +58,7 @@ fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)
     all
 }
 
-/// An option as a row of process_params.
+/// Formats an option as a row of process_params.
 fn parameter((name, value): (&String, &Value)) -> (String, String) {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     (format!("--{name}"), text)
@@ -93,7 +93,7 @@ fn part(
     let sigma = detector.bank.templates[template].sigma_1mpc;
     let half = (HALF_S * f64::from(detector.rate_hz)).round() as usize;
     let ratios = series(detector, template, (trigger.gps, half), backend)?;
-    // At the data's ends a series is too short to be of use.
+    // A series truncated by the data's start or end is too short to be useful.
     let whole = ratios.z.len() == 2 * half + 1;
     let snr = f64::from(trigger.snr);
     Ok(DetectorRow {

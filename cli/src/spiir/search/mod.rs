@@ -1,4 +1,4 @@
-//! `sidereal spiir search`: from strain to coincident events.
+//! `sidereal spiir search`: finds coincident events in strain.
 
 pub(super) mod banks;
 mod document;
@@ -38,7 +38,7 @@ use banks::Banks;
 pub(crate) use document::Document;
 use keeping::Keeping;
 
-/// What a bank in a file has settled, and templates.
+/// Templates and design options, which conflict with a bank from a file.
 const DESIGN: [&str; 14] = [
     "templates",
     "f_low",
@@ -56,12 +56,14 @@ const DESIGN: [&str; 14] = [
     "autocorrelation_length",
 ];
 
-/// Searches strain of several detectors for compact binaries: whitens, filters, finds triggers, and keeps those that
-/// light's travel time allows.
+/// Search strain of several detectors for compact binaries.
 ///
-/// Writes a folder with events.json (loudest first), events.xml (LIGO_LW: sngl_inspiral, coinc tables, the SNR series and
-/// spectra that BAYESTAR localizes with), snr.h5 (SNR series of what was found, whitened strain), bank_H1.h5 and so on
-/// where banks were made (none of minimum-phase whitening, whose turn of phases they would hold), and pictures. False-alarm rates come from time slides.
+/// Whitens, filters, finds triggers, and keeps those that are coincident within the light travel time.
+///
+/// Writes a folder with events.json (loudest first), events.xml (LIGO_LW: sngl_inspiral, coinc tables, the SNR series
+/// and spectra that BAYESTAR localizes with), snr.h5 (SNR series of the events, whitened strain), bank_H1.h5 and so
+/// on if banks were made (not with minimum-phase whitening, whose phase shift they would contain), and plots.
+/// False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("waves").args(["templates", "bank", "masses"]).required(true))]
 #[command(after_help = "Examples:\n  \
@@ -72,10 +74,12 @@ const DESIGN: [&str; 14] = [
 pub(crate) struct Arguments {
     #[command(flatten)]
     strain: inputs::Strain,
-    /// File of templates, of which a bank is made for each detector's own noise.
+    /// Template file; a bank is made from it for each detector's own noise.
     #[arg(long, value_name = "FILE", help_heading = "Templates")]
     templates: Option<PathBuf>,
-    /// A bank that was made before: FILE for all detectors, or NAME=FILE for one; how it was made is settled.
+    /// Existing bank: FILE for all detectors, or NAME=FILE for one.
+    ///
+    /// Its design options cannot be changed.
     #[arg(long, value_name = "BANK", conflicts_with_all = DESIGN, help_heading = "Templates")]
     bank: Vec<PathBuf>,
     #[command(flatten)]
@@ -90,10 +94,10 @@ pub(crate) struct Arguments {
     writing: Writing,
 }
 
-/// What an event is.
+/// Options of triggers and events.
 #[derive(Args, Clone, Debug)]
 struct Detection {
-    /// Least signal-to-noise ratio of a trigger.
+    /// Lowest signal-to-noise ratio of a trigger.
     #[arg(
         long,
         value_name = "SNR",
@@ -102,7 +106,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     threshold: f64,
-    /// Added to light's travel time between two detectors, in seconds.
+    /// Seconds added to the light travel time between two detectors.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -111,7 +115,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     window_pad: f64,
-    /// Of events this close in time only the best is kept, in seconds.
+    /// Keep only the best of events within this many seconds.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -120,7 +124,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     cluster: f64,
-    /// Triggers this close to a gate are dropped, in seconds.
+    /// Drop triggers within this many seconds of a gate.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -129,7 +133,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     gate_pad: f64,
-    /// What ranks events: reweighted (by xi-squared) or snr.
+    /// Ranking of events: reweighted (by xi-squared) or snr.
     #[arg(
         long,
         value_enum,
@@ -138,8 +142,10 @@ struct Detection {
         help_heading = "Detection"
     )]
     rank: RankWord,
-    /// Triggers that the background is made of: inclusive (all, so that signals raise the rates) or exclude-foreground (those
-    /// of clear events and what is near them left out, louder events first).
+    /// Triggers of the background: inclusive or exclude-foreground.
+    ///
+    /// inclusive uses all triggers, so that signals raise the rates; exclude-foreground excludes those of clear
+    /// events and their surroundings, louder events first.
     #[arg(
         long,
         value_enum,
@@ -148,7 +154,7 @@ struct Detection {
         help_heading = "Detection"
     )]
     background: BackgroundWord,
-    /// Time slides for the background; 0 for none.
+    /// Number of time slides for the background; 0 disables them.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Detection")]
     slides: usize,
     /// Interval of the slides, in seconds.
@@ -160,30 +166,32 @@ struct Detection {
         help_heading = "Detection"
     )]
     slide_interval: f64,
-    /// Samples taken at once; 0 chooses. Results are the same for any.
+    /// Samples per step; 0 chooses.
+    ///
+    /// Results do not depend on it.
     #[arg(long, value_name = "SAMPLES", default_value_t = 0, help_heading = "Detection")]
     gulp: usize,
 }
 
-/// The rankings.
+/// Rankings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RankWord {
-    /// Signal-to-noise ratios lowered where xi-squared is above 1.
+    /// Signal-to-noise ratio, reduced if xi-squared is above 1.
     Reweighted,
-    /// The network's signal-to-noise ratio.
+    /// Network signal-to-noise ratio.
     Snr,
 }
 
-/// The backgrounds.
+/// Backgrounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackgroundWord {
     /// All triggers.
     Inclusive,
-    /// Without the triggers of events that are clearly no false alarms.
+    /// Without the triggers of events that are clearly not false alarms.
     ExcludeForeground,
 }
 
-/// What is written.
+/// Output options.
 #[derive(Args, Clone, Debug)]
 struct Writing {
     /// Folder to write.
@@ -194,21 +202,21 @@ struct Writing {
     overwrite: bool,
     #[command(flatten)]
     resume: Resume,
-    /// Draw nothing.
+    /// Draw no plots.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
-    /// Draw this many of the loudest events at most.
+    /// Draw at most this many of the loudest events.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Output")]
     max_plots: usize,
-    /// List this many of the loudest events at most, in events.json.
+    /// List at most this many of the loudest events in events.json.
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
     max_events: usize,
-    /// Write this many of the loudest events at most into events.xml.
+    /// Write at most this many of the loudest events to events.xml.
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
     max_xml: usize,
 }
 
-/// A search that was done and written.
+/// Finished search with its output.
 pub(crate) struct Done {
     pub(crate) product: Product<Document>,
     pub(crate) report: Report,
@@ -218,7 +226,7 @@ pub(crate) struct Done {
 pub(crate) const CONTENTS: Contents =
     Contents { verb: "spiir search", documents: &["events.json", "events.xml"], writes };
 
-/// Whether a file of this name is one of them.
+/// Returns whether a file of this name belongs to a search's folder.
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     let is = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
     let is_numbered = name.chars().nth("event".len()).is_some_and(|letter| letter.is_ascii_digit());
@@ -244,7 +252,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let work = Work::begin(arguments, is_resumed.then_some(&folder), common)?;
     let Done { product, report } = work.search(&folder, keep, common)?;
     folder.finish()?;
-    // Not before: a run that is killed while files go to the disk can go on.
+    // Not earlier: a run killed while files are written to disk can be resumed.
     if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
         kept::clear(&place)?;
     }
@@ -256,10 +264,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&report.ending, &place))
 }
 
-/// Searches into a folder that is being filled, of which nothing is left when it is interrupted.
+/// Searches into a folder that is being filled; leaves nothing if interrupted.
 ///
 /// # Errors
-/// As [`run`]; what stops the search before its end.
+/// As [`run`]; whatever stops the search before its end.
 pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) -> Result<Done> {
     let done = Work::begin(arguments, None, common)?.search(folder, Keep::Nothing, common)?;
     interrupt::check()?;
@@ -272,18 +280,18 @@ pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) 
     }
 }
 
-/// What is kept for a run that goes on where this one is interrupted.
+/// Data that a search stores for `--resume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
-    /// The search is part of something that can't go on.
+    /// Nothing: the search is part of a product that cannot be resumed.
     Nothing,
-    /// All, of a search that begins.
+    /// Everything, for a new search.
     FromTheBeginning,
-    /// All, of a search that goes on itself.
+    /// Everything, for a resumed search.
     FromBefore,
 }
 
-/// One search, all options checked.
+/// One search with checked options.
 struct Work<'a> {
     arguments: &'a Arguments,
     backend: Backend,
@@ -292,7 +300,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Fails unless `before`, where it is a folder, was left by the same search.
+    /// Checks all options; fails if `before`, where it is a folder, holds the output of another search.
     fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
         let options = arguments.detection.options(common.memory)?;
         if !arguments.bank.is_empty() {
@@ -315,7 +323,7 @@ impl<'a> Work<'a> {
         Ok(Self { arguments, backend, search, rate_hz })
     }
 
-    /// Searches, and writes everything.
+    /// Runs the search and writes all output.
     fn search(mut self, folder: &Folder, keep: Keep, common: &Common) -> Result<Done> {
         let progress = Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz));
         progress.doing("Searching");
@@ -339,7 +347,7 @@ impl<'a> Work<'a> {
         let mut report = match self.search.run_kept(&mut keeping) {
             Ok(report) => report,
             Err(error) => {
-                // There is nothing to go on with.
+                // The run has nothing to resume.
                 kept::clear(&path)?;
                 return Err(error);
             }
@@ -352,7 +360,7 @@ impl<'a> Work<'a> {
         drop(reserve);
         let place = Place { folder, arguments: self.arguments, backend: &self.backend, made };
         let mut product = place.write_events(&report)?;
-        // The series of a long search take a while, for which one who stops it does not wait.
+        // The series of a long search take a while to write; an interrupted run skips them.
         if !matches!(report.ending, Ending::Stopped)
             && let Err(error) = place.write_series(&report)
         {
@@ -370,7 +378,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Removes the pictures of a search that was interrupted: there may be fewer in the end.
+/// Removes the plots of an interrupted search: the final run may draw fewer.
 fn remove_pictures(folder: &Path) -> Result<()> {
     let io = |error| Error::io(folder, error);
     for entry in std::fs::read_dir(folder).map_err(io)? {
@@ -382,7 +390,7 @@ fn remove_pictures(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where a search is written.
+/// Output of a search.
 struct Place<'a> {
     folder: &'a Folder,
     arguments: &'a Arguments,
@@ -390,7 +398,7 @@ struct Place<'a> {
     made: Made,
 }
 
-/// A comment for products that have no other place for their provenance.
+/// Returns a comment with the provenance, for products without another place for it.
 fn comment(made: &Made, what: &str) -> Result<String> {
     Ok(format!("{what} sidereal spiir search\n{}", made.lines()?))
 }
@@ -404,13 +412,14 @@ impl Place<'_> {
         let run = run.clone().took(report.elapsed_s, report.elapsed_s * report.realtime_factor());
         let product = Product::new("spiir-search", document, provenance.clone(), run);
         json::write(&self.folder.file("events.json"), &product)?;
-        // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
+        // The host computes the series: a few templates do not justify kernels, whose failure must not end a finished
+        // search.
         let (path, host) = (self.folder.file("events.xml"), self.backend.on_host());
         localize::write(&path, report, (writing.max_xml, &self.made), &host)?;
         Ok(product)
     }
 
-    /// Writes the series, and draws the pictures.
+    /// Writes the series and draws the plots.
     fn write_series(&self, report: &Report) -> Result<()> {
         let (writing, host) = (&self.arguments.writing, self.backend.on_host());
         ratios::write(
@@ -428,7 +437,7 @@ impl Place<'_> {
     }
 }
 
-/// Signal-to-noise ratios that a search makes: one for each template and sample.
+/// Returns the number of signal-to-noise ratios in a search: one per template and sample.
 fn ratios_of(inputs: &[(Strain, Input)]) -> u64 {
     let templates = |input: &Input| match input {
         Input::Templates(source) => source.waveforms.len(),
@@ -439,7 +448,7 @@ fn ratios_of(inputs: &[(Strain, Input)]) -> u64 {
 }
 
 impl Arguments {
-    /// Every file that is read.
+    /// Returns every input file.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = self.strain.files();
         files.extend(self.templates.clone());
@@ -448,7 +457,7 @@ impl Arguments {
         files
     }
 
-    /// What the search is, for one that goes on where it is interrupted: all that results depend on.
+    /// Returns the identity that a resumed search must match: everything that its results depend on.
     fn identity(&self, backend: &Backend) -> Result<Identity> {
         let detection = Detection { gulp: 0, ..self.detection.clone() };
         let options: [(&str, &dyn Debug); 7] = [
@@ -463,7 +472,7 @@ impl Arguments {
         Identity::new("spiir search", &self.files(), &options, backend)
     }
 
-    /// Each recording with its templates or its bank.
+    /// Returns each recording with its templates or its bank.
     fn inputs(
         &self,
         recordings: Vec<Strain>,
@@ -491,7 +500,8 @@ impl Arguments {
         recordings.into_iter().map(with).collect()
     }
 
-    /// Places templates for the harmonic mean of the recordings' spectra: that of the network's signal-to-noise ratio.
+    /// Places templates for the harmonic mean of the recordings' spectra, which governs the network's signal-to-noise
+    /// ratio.
     fn place(
         &self,
         recordings: &[Strain],
@@ -512,7 +522,7 @@ impl Arguments {
 }
 
 impl Detection {
-    /// What is asked of a search, given how it whitens.
+    /// Returns the search options for the given whitening.
     fn options(
         &self,
         memory: Option<u64>,

@@ -1,4 +1,4 @@
-//! The pictures of the loudest events.
+//! Plots of the loudest events.
 
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -14,17 +14,17 @@ use crate::plots::strain::{
 use crate::plots::{Png, plural};
 use crate::provenance::Made;
 
-/// Seconds of ratios before an event, and after it.
+/// Seconds of ratios before and after an event.
 const SNR_HALF_S: f64 = 0.25;
-/// What is shown of whitened strain, and of its map, in seconds from the event.
+/// Intervals shown of whitened strain and of its time-frequency map, in seconds from the event.
 const WHITENED_SPAN_S: (f64, f64) = (-0.25, 0.1);
 const MAP_SPAN_S: (f64, f64) = (-0.5, 0.25);
-/// Frequencies shown, in Hz.
+/// Frequency range shown, in Hz.
 const BAND_HZ: (f64, f64) = (30.0, 400.0);
-/// Strain around an event that pictures are made from, in seconds.
+/// Seconds of strain around an event used for the plots.
 const AROUND_S: f64 = 2.0;
 
-/// Draws so many of the loudest events, and the background; triggers are from the threshold on.
+/// Draws at most `most` of the loudest events, and the background with triggers above the threshold.
 pub(super) fn draw(
     (folder, made): (&Folder, &Made),
     report: &Report,
@@ -75,13 +75,13 @@ pub(super) fn draw(
     strain::background(&Png::new(folder.file("background.png"), made), &about)
 }
 
-/// The band that is shown, within what the rate holds.
+/// Returns the band shown, limited by the sampling rate.
 fn band(report: &Report) -> (f64, f64) {
     let nyquist = report.detectors.first().map_or(f64::MAX, |one| f64::from(one.rate_hz) / 2.0);
     (BAND_HZ.0.min(0.1 * nyquist), BAND_HZ.1.min(0.9 * nyquist))
 }
 
-/// Whether nothing of the background is as loud: the rate is an upper limit.
+/// Returns whether no background event is as loud: the rate is then an upper limit.
 fn is_limit(event: &Event) -> bool {
     event.far_hz.is_some() && event.far_hz == event.far_sigma
 }
@@ -103,13 +103,13 @@ fn heading(report: &Report, event: &Event, index: usize) -> Heading {
     }
 }
 
-/// What one detector saw of an event.
+/// One detector's view of an event.
 struct View<'a> {
     detector: &'a DetectorReport,
     trigger: Option<TimedTrigger>,
     ratios: Series,
     moduli: Vec<f32>,
-    /// Whitened strain round the event: its first sample's time, and the samples.
+    /// Whitened strain around the event: time of its first sample, and the samples.
     start: Gps,
     strain: Vec<f32>,
     template: Vec<f32>,
@@ -142,7 +142,7 @@ fn views<'a>(report: &'a Report, event: &Event, backend: &Backend) -> Result<Vec
     pairs.map(view).collect()
 }
 
-/// The template as the trigger has it, over whitened strain from sample `first` on.
+/// Returns the template with the trigger's amplitude and phase, over whitened strain from sample `first`.
 fn overlay(
     detector: &DetectorReport,
     trigger: &TimedTrigger,

@@ -1,4 +1,4 @@
-//! snr.h5: signal-to-noise ratios of the templates that found the loudest events, and whitened strain.
+//! Document snr.h5: signal-to-noise ratios of the templates that found the loudest events, and whitened strain.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use sidereal::spiir::{Options, Plan, Spiir};
 use crate::interrupt;
 use crate::output::Folder;
 
-/// Templates with a series, at most.
+/// Largest number of templates with a series.
 const TEMPLATES: usize = 4;
-/// Samples that are filtered at once.
+/// Samples filtered per step.
 const BLOCK: usize = 1 << 14;
 
 /// Writes the series of every detector.

@@ -1,4 +1,4 @@
-//! Alignment: samples a second from spectra that stay in the caches.
+//! Alignment: samples per second from spectra that stay in the caches.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use sidereal::voltage::voltage;
 use super::super::super::Row;
 use super::{ROUNDS, encoding_name, random, row_of};
 
-/// Spectra of a call.
+/// Spectra in a call.
 const TIMES: usize = 8;
 
 /// Calls that are timed together.
@@ -48,7 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// An aligner and what it writes.
+/// Aligner and its output.
 struct Ours {
     aligner: Aligner,
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl Ours {
         self.aligner.run(spectra, slopes, Rows { bytes: &mut self.bytes, times: TIMES, first: 0 })
     }
 
-    /// 10^6 samples a second.
+    /// Returns the rate in 10^6 samples per second.
     fn rate(&mut self, spectra: &[Complex<f32>], slopes: &[Slope], calls: usize) -> Result<f64> {
         let began = Instant::now();
         for _ in 0..calls {
@@ -87,7 +87,7 @@ pub(super) fn measure(case: &Case, seconds: f64) -> Result<Row> {
     reference.run(&spectra, &slopes)?;
     let checked = are_alike(case.options.encoding, &ours.bytes, &reference.bytes);
 
-    // As many bytes read and written.
+    // The copy reads and writes the same number of bytes.
     let moved = size_of_val(spectra.as_slice()) + ours.bytes.len();
     let per_sample = moved as f64 / spectra.len() as f64;
     let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,14 +100,14 @@ pub(super) fn measure(case: &Case, seconds: f64) -> Result<Row> {
     Ok(row_of(&case.name, (&backend, "Msample/s"), checked, [rates, roofs, baselines]))
 }
 
-/// Noise at the level that an array's correlator would set: 4 bits limit a few parts in a thousand.
+/// Makes noise at the level that an array's correlator would set: at 4 bit, a few samples in a thousand saturate.
 fn spectra(plan: &Plan) -> Vec<Complex<f32>> {
     let sigma = match plan.options().encoding {
         Complex4 => 2.6,
         _ => 25.0,
     };
     let mut next = random();
-    // A sum of 12 uniform numbers has unit variance.
+    // The sum of 12 uniform numbers has unit variance.
     let mut gaussian = || {
         let sum: f64 = (0..12).map(|_| (next() >> 11) as f64 / (1u64 << 53) as f64).sum();
         (sigma * (sum - 6.0)) as f32
@@ -115,7 +115,7 @@ fn spectra(plan: &Plan) -> Vec<Complex<f32>> {
     (0..TIMES * plan.row_elements()).map(|_| Complex::new(gaussian(), gaussian())).collect()
 }
 
-/// Floats within the bound of single precision, integers within a rounding.
+/// Returns whether floats agree within single precision and integers within one rounding step.
 fn are_alike(encoding: VoltageEncoding, found: &[u8], truth: &[u8]) -> bool {
     let elements = found.len() * 8 / encoding.sample_bits();
     let mut differing = 0;

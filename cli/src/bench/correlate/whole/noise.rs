@@ -1,4 +1,4 @@
-//! An antenna's noise, in memory: read again from its start as often as the recording is longer.
+//! Noise of one antenna in memory, read repeatedly from its start for longer recordings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 
 use super::{POWER_TOLERANCE, RATE_HZ};
 
-/// Bytes that all antennas hold: several times any cache.
+/// Bytes held for all antennas: several times any cache.
 const BYTES: usize = 256 << 20;
 
 /// Bytes of a complex sample.
@@ -20,15 +20,15 @@ const SAMPLE: usize = 2;
 #[derive(Clone)]
 pub(super) struct Noise {
     header: VoltageHeader,
-    /// One polarization's bytes behind the other's.
+    /// Bytes of the first polarization, then of the second.
     bytes: Arc<Vec<u8>>,
-    /// The next sample.
+    /// Index of the next sample.
     next: usize,
     /// Samples of each polarization.
     times: usize,
 }
 
-/// What a recording of so many samples says of itself.
+/// Returns the header of a recording of `times` samples.
 pub(super) fn header(times: usize) -> VoltageHeader {
     let mut header = VoltageHeader::new(vec![1.4e9], 1.0 / RATE_HZ, VoltageEncoding::Complex8);
     header.path = PathBuf::from("noise");
@@ -40,7 +40,7 @@ pub(super) fn header(times: usize) -> VoltageHeader {
 }
 
 impl Noise {
-    /// Of one of `antennas` antennas.
+    /// Makes the noise of antenna `antenna` of `antennas`.
     pub(super) fn new(antenna: usize, antennas: usize, times: usize) -> Self {
         let held = (BYTES / (2 * SAMPLE * antennas)).min(times);
         let mut state = 0x2545_f491_4f6c_dd1d ^ (antenna as u64 + 1).wrapping_mul(0x9e37_79b9);
@@ -54,7 +54,7 @@ impl Noise {
         Self { header: header(times), bytes: Arc::new(bytes), next: 0, times }
     }
 
-    /// Whether both polarizations have the power that the voltages have.
+    /// Returns whether both polarizations' powers equal those of the voltages.
     pub(super) fn agrees(&self, powers: [f64; 2]) -> bool {
         let rows = self.bytes.chunks_exact(self.bytes.len() / 2);
         let square = |byte: &u8| f64::from(*byte as i8).powi(2);

@@ -1,4 +1,4 @@
-//! Whether a filter bank's rows on a device are the processor's.
+//! Checks a filter bank's rows from a device against the CPU's.
 
 use rustfft::num_complex::Complex;
 use sidereal::Result;
@@ -31,7 +31,7 @@ pub(super) fn is_right(plan: &Plan, host: &[u8], output: &Buffer<u8>, rows: usiz
     Ok(true)
 }
 
-/// Whether `found` is row `row`.
+/// Returns whether `found` is row `row`.
 pub(super) fn is_row(plan: &Plan, host: &[u8], row: usize, found: &[u8]) -> Result<bool> {
     let encoding = plan.input().encoding;
     let times = plan.span() + (plan.spectra_per_row() - 1) * plan.hop();
@@ -40,7 +40,7 @@ pub(super) fn is_row(plan: &Plan, host: &[u8], row: usize, found: &[u8]) -> Resu
     let peak = (0..times).map(|n| input.value(0, n).norm()).fold(0.0, f64::max);
     let sum: f64 = plan.coefficients().iter().map(|b| b.abs()).sum();
     let steps = plan.taps() as f64 + 8.0 * ((2 * plan.points()) as f64).log2();
-    // Both sides may be so far from the exact numbers.
+    // Both sides may differ from the exact values by this.
     let bound = 2.0 * steps * peak * sum / f64::from(1 << 24);
     let mut channelizer = Channelizer::new(plan.clone(), &Backend::best(1))?;
     if let Form::Detected(_) = plan.options().form {

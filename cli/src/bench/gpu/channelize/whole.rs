@@ -1,4 +1,4 @@
-//! A filter bank from the host's memory to the host's memory.
+//! Times the filter bank from host memory to host memory.
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use super::{Case, Data, bytes_per_sample, check};
 /// Runs that are timed.
 const RUNS: usize = 7;
 
-/// How often the voltages are repeated, end to end.
+/// Number of times the voltages are repeated, end to end.
 const COPIES: usize = 4;
 
 /// Bytes of the copies that measure the bus.
 const BUS_BYTES: usize = 256 << 20;
 
 pub(super) fn measure(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Figure> {
-    // Longer than what the kernels take: a short run would show how it begins and ends.
+    // Longer than the kernels need: start and end would dominate a short run.
     let copies = if gpu.quick { 1 } else { COPIES };
     let host = data.host.repeat(copies);
     let times = copies * data.times(plan)?;
@@ -44,7 +44,7 @@ pub(super) fn measure(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Resul
     let bus = measure::transfers(&gpu.device, if gpu.quick { 1 << 16 } else { BUS_BYTES })?;
     let inward = plan.input().encoding.sample_bits() as f64 / 8.0;
     let outward = bytes_per_sample(plan) - inward;
-    // Both ways run at once: the slower one is the roof.
+    // Both directions run at once, so the slower one is the roof.
     let roof = (bus.to_device / inward).min(bus.both / outward);
     Ok(Figure {
         case: case.name.clone(),

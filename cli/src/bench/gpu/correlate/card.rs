@@ -1,4 +1,4 @@
-//! What a card says of its power and clock while it works.
+//! Reads a card's power and clock while it works.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use sidereal::backend::cuda::Device;
 #[cfg(test)]
 mod tests;
 
-/// Time between two readings, and between two looks whether one came.
+/// Interval between readings, and polling interval for a reading.
 const PAUSE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Card {
     pub(super) power_w: f64,
-    /// What it may draw.
+    /// Power limit.
     pub(super) most_w: f64,
     pub(super) clock_mhz: f64,
     pub(super) most_mhz: f64,
@@ -34,21 +34,21 @@ impl Card {
     }
 }
 
-/// Why there is no reading.
+/// Reason for a missing reading.
 pub(super) type Why = String;
 
-/// Who is asked: a program, which takes about a second to start on some machines, and which a machine may lack.
+/// Program that reads the card: it takes about a second to start on some machines, and a machine may lack it.
 #[derive(Debug)]
 pub(super) struct Reader {
     program: Command,
-    /// Time until the card has settled and is asked first.
+    /// Delay before the first reading, for the card to settle.
     settled: Duration,
-    /// How long a reading may take.
+    /// Timeout of a reading.
     patience: Duration,
 }
 
 impl Reader {
-    /// Of `nvidia-smi`, for a device.
+    /// Creates a reader that runs `nvidia-smi` for a device.
     ///
     /// # Errors
     /// Those of the driver.
@@ -65,8 +65,8 @@ impl Reader {
         Self { program, settled, patience }
     }
 
-    /// Does some work, and gives beside its result the middle one of the readings that came meanwhile. The work is lent a
-    /// question to ask at its end: whether the first reading is still to come, for which it is to go on.
+    /// Runs `work`; returns its result and the median of the readings taken meanwhile. At its end, the work calls its
+    /// argument and continues while that returns true: the first reading is still pending.
     pub(super) fn meanwhile<T>(
         &mut self,
         work: impl FnOnce(&dyn Fn() -> bool) -> T,
@@ -86,7 +86,7 @@ impl Reader {
         })
     }
 
-    /// Readings until the work has ended; a first one that fails is the last.
+    /// Takes readings until the work has ended; stops after a first one that fails.
     fn readings(
         &mut self,
         awaited: &AtomicBool,
@@ -96,7 +96,7 @@ impl Reader {
         std::thread::sleep(self.settled);
         while !ended.load(Ordering::SeqCst) {
             let reading = self.reading();
-            // What came after the end may be of a card at rest.
+            // A reading that arrives after the end may be of an idle card.
             let is_of_work = !ended.load(Ordering::SeqCst);
             match reading {
                 Ok(card) if is_of_work => readings.push(card),
@@ -114,7 +114,7 @@ impl Reader {
         let mut child =
             self.program.spawn().map_err(|error| format!("{name} can't be run: {error}"))?;
         if !ends_within(&mut child, self.patience) {
-            // One that has just ended by itself can't be stopped any more.
+            // A process that has just ended by itself cannot be killed.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!("{name} gave no reading within {:?}", self.patience));
@@ -131,7 +131,7 @@ impl Reader {
     }
 }
 
-/// Says that the work has ended, also where it panics: else its reader would be waited for without end.
+/// Signals on drop that the work has ended, also on a panic: otherwise its reader would wait forever.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

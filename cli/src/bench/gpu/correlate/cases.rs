@@ -1,31 +1,31 @@
-//! The cases of each table, on a GPU.
+//! Cases of each table on a GPU.
 
 use sidereal::correlate::{Options, Precision};
 use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
 
 use crate::bench::correlate::Name;
 
-/// Samples of an integration.
+/// Samples in an integration.
 pub(super) const TIMES: usize = 1024;
 
-/// Antennas of all channels together.
+/// Antennas times channels.
 const ANTENNAS: usize = 1 << 16;
 
-/// The same of a trial run, and its samples.
+/// The same for a quick run, and its samples.
 const QUICK: (usize, usize) = (80, 70);
 
-/// What a case's figure is.
+/// Quantity that a case reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Operations a second, a millisecond at a time.
+    /// Operations per second in bursts of one millisecond.
     Bursts,
-    /// Operations a second, back to back.
+    /// Operations per second, back to back.
     Sustained,
-    /// Bandwidth that the device keeps up with.
+    /// Bandwidth that the device sustains.
     Bandwidth,
 }
 
-/// An X-engine and how it is measured.
+/// X-engine and its measurement settings.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -35,10 +35,10 @@ pub(super) struct Case {
     pub(super) what: What,
 }
 
-/// Samples of both polarizations that every case's spectra fit in.
+/// Returns the number of dual-polarization samples that hold the spectra of every case.
 pub(super) fn samples(quick: bool) -> usize {
     let (antennas, times) = if quick { QUICK } else { (ANTENNAS, TIMES) };
-    // Rows that begin at multiples of 16 bytes take more.
+    // Alignment of rows to 16 bytes takes more.
     2 * antennas * (times + 16)
 }
 
@@ -50,7 +50,7 @@ fn label(encoding: VoltageEncoding) -> &'static str {
     }
 }
 
-/// As many samples in all, whatever the antennas and times.
+/// Creates a case of a constant number of samples, whatever the antennas and times.
 fn case(antennas: usize, encoding: VoltageEncoding, times: usize) -> Case {
     let channels = (ANTENNAS * TIMES / (antennas * times)).max(1);
     Case {
@@ -78,7 +78,7 @@ impl Case {
     }
 }
 
-/// All cases of some tables.
+/// Returns all cases of some tables.
 pub(super) fn cases(names: &[Name], is_quick: bool) -> Vec<Case> {
     if is_quick {
         return quick();
@@ -94,7 +94,7 @@ fn of_table(name: Name) -> Vec<Case> {
             let encodings = [Complex4, Complex8, ComplexF32];
             antennas.flat_map(|n| encodings.map(|encoding| plain(n, encoding))).collect()
         }
-        // Vector instructions are the processor's.
+        // SIMD levels belong to the CPU.
         Name::Levels => Vec::new(),
         Name::Channels => {
             let antennas = [16, 32, 64, 96, 128, 192, 256, 384, 512];
@@ -108,7 +108,7 @@ fn of_table(name: Name) -> Vec<Case> {
     }
 }
 
-/// The papers' sizes and others; what matters most comes first, should the run be cut short.
+/// Returns the papers' sizes and others; most important first, in case the run is interrupted.
 fn headline() -> Vec<Case> {
     let sizes = [32, 64, 128, 256, 512, 1024];
     let mut cases: Vec<Case> = sizes.map(|n| plain(n, Complex8)).into();
@@ -130,7 +130,7 @@ fn sustained(case: Case) -> Case {
     case.of(What::Sustained, "sustained")
 }
 
-/// So many channels, and no more.
+/// Creates a case with exactly `channels` channels.
 fn by_channels(antennas: usize, channels: usize) -> Case {
     let mut case = plain(antennas, Complex8);
     case.options.channels = channels;
@@ -139,14 +139,14 @@ fn by_channels(antennas: usize, channels: usize) -> Case {
     case
 }
 
-/// Always as many samples: longer integrations of fewer channels.
+/// Creates a case of a constant number of samples: longer integrations have fewer channels.
 fn integration(times: usize) -> Case {
     let case = case(128, Complex8, times);
     let name = format!("{}, {} channels, {times} samples", case.name, case.options.channels);
     Case { name, ..case }
 }
 
-/// Small ones of every kind.
+/// Returns small cases of every kind.
 fn quick() -> Vec<Case> {
     let (all, times) = QUICK;
     let small = |antennas: usize, encoding| {

@@ -1,4 +1,4 @@
-//! Whether an X-engine's sums on a device are those of single products.
+//! Checks an X-engine's sums on a device against sums of single products.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -7,10 +7,11 @@ use sidereal::voltage::{VoltageEncoding, voltage};
 
 use super::super::random::Random;
 
-/// Inputs whose products are compared, at most: some of every tile.
+/// Most inputs whose products are compared: some of every tile.
 const INPUTS: usize = 60;
 
-/// Part of the sum of magnitudes by which a sum of random samples may differ: rounded ones by less than what any may.
+/// Returns the allowed difference of a sum of random samples relative to the sum of magnitudes; for rounded inputs,
+/// less than the worst case.
 fn bound(plan: &Plan) -> f64 {
     match (plan.encoding(), plan.precision()) {
         (VoltageEncoding::ComplexF32, Precision::F32 | Precision::Split) => {
@@ -46,7 +47,7 @@ pub(super) fn is_right(
     Ok(right)
 }
 
-/// A channel's sums, as floats (integers here are far below 2^53), and its counts.
+/// Reads a channel's sums, as floats (integer sums here are far below 2^53), and its counts.
 fn read(
     plan: &Plan,
     correlator: &mut Correlator,
@@ -64,13 +65,13 @@ fn read(
     Ok((integers.iter().map(|z| Complex::new(z.re as f64, z.im as f64)).collect(), counts))
 }
 
-/// The samples of an input in a channel.
+/// Samples of an input in a channel.
 struct Row {
     input: usize,
     values: Vec<Complex<f64>>,
 }
 
-/// The first, the last and other inputs, in no order; all of them when they are few.
+/// Returns the first, the last and some other inputs, unordered; all inputs when they are few.
 fn rows(
     plan: &Plan,
     host: &[u8],

@@ -1,4 +1,4 @@
-//! Voltages to visibilities: filter bank, alignment and X-engine, one gulp behind another.
+//! Voltages to visibilities: filter bank, alignment and X-engine, gulp after gulp.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -13,14 +13,14 @@ use sidereal::voltage::VoltageEncoding;
 use super::Size;
 use crate::bench::gpu::Gpu;
 
-/// Rows of samples under the filter bank's window.
+/// Taps: rows of samples in the filter bank's window.
 const TAPS: usize = 8;
 
-/// The band's zero frequency, its width, and the width of all of it.
+/// Frequency of the recorded channel's centre, and its width.
 const SKY_HZ: f64 = 1.4e9;
 const WIDTH_HZ: f64 = 4e6;
 
-/// What one call after another makes of voltages.
+/// Chain of device calls from voltages to visibilities.
 pub(super) struct Chain {
     pub(super) size: Size,
     work: Stream,
@@ -33,11 +33,11 @@ pub(super) struct Chain {
     correlator: Correlator,
     pub(super) sums: Vec<Complex<i64>>,
     pub(super) counts: Vec<u64>,
-    /// Pairs whose copies are ahead of the work.
+    /// Buffer pairs whose copies are ahead of the computation.
     ahead: usize,
 }
 
-/// The filter bank of so many antennas.
+/// Plans the filter bank of `antennas` antennas.
 pub(super) fn bank(size: Size, antennas: usize) -> Result<channelize::Plan> {
     let mut options = channelize::Options::new(size.channels, TAPS, VoltageEncoding::Complex8);
     options.input.antennas = antennas;
@@ -46,7 +46,7 @@ pub(super) fn bank(size: Size, antennas: usize) -> Result<channelize::Plan> {
     channelize::Plan::new(options)
 }
 
-/// What delays mean.
+/// Returns the band that delays refer to.
 pub(super) fn band(size: Size) -> Band {
     Band {
         zeros_hz: vec![SKY_HZ],
@@ -55,14 +55,14 @@ pub(super) fn band(size: Size) -> Band {
     }
 }
 
-/// An antenna's delay at a spectrum of a gulp: less than half a sample is left.
+/// Returns an antenna's delay at a spectrum of a gulp: the residual is below half a sample.
 pub(super) fn delay(antenna: usize, spectrum: usize) -> Delay {
     let rest_s = 1e-7 * (antenna as f64 * 0.7).sin() + 1e-12 * spectrum as f64;
     Delay { late_s: 0.75e-6 * antenna as f64 + rest_s, rest_s }
 }
 
-/// Such that parts have a deviation of some 20 counts: samples of all values have one of 74, and a filter bank of unit
-/// gain leaves a channel's share of their power.
+/// Returns a gain that gives real and imaginary parts a deviation of about 20 counts: uniform 8-bit samples have 74,
+/// and a filter bank of unit gain leaves each channel its share of their power.
 pub(super) fn gain(size: Size) -> Complex<f32> {
     Complex::new(20.0 / 74.0 * (size.channels as f32).sqrt(), 0.0)
 }
@@ -124,7 +124,7 @@ impl Chain {
         present.send(bytes)?;
         let (_, others) = inbox.turn_with_all(&self.work)?;
         let mut others: Vec<_> = others.collect();
-        // One pair is being worked on, one may still be when it would be filled.
+        // One pair is in use, and another may still be in use when it is due to be filled.
         self.ahead = others.len() - 1;
         for filling in others.iter_mut().take(self.ahead - 1) {
             filling.bytes()?;
@@ -133,12 +133,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Queues all gulps of an integration, each as its copy has been queued.
+    /// Queues all gulps of an integration, each as soon as its copy has been queued.
     pub(super) fn integrate(&mut self, inbox: &mut Inbox) -> Result<()> {
         (0..self.size.gulps).try_for_each(|_| self.step(inbox))
     }
 
-    /// Sends the gulp that lies farthest ahead, and queues the work on the present one.
+    /// Sends the gulp farthest ahead, and queues the computation on the present one.
     pub(super) fn step(&mut self, inbox: &mut Inbox) -> Result<()> {
         let Size { channels, spectra, .. } = self.size;
         let bytes = self.size.gulp_bytes();
@@ -166,7 +166,7 @@ impl Chain {
         inbox.release(&self.work)
     }
 
-    /// Brings the visibilities to the host, and begins another integration.
+    /// Copies the visibilities to the host, and begins another integration.
     pub(super) fn read(&mut self) -> Result<()> {
         let output = Output::Integer(&mut self.sums);
         self.correlator.read(0..self.size.channels, output, &mut self.counts)?;
@@ -174,7 +174,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Waits for what is under way.
+    /// Waits for pending work.
     pub(super) fn end(&mut self, inbox: &mut Inbox) -> Result<()> {
         for _ in 0..self.ahead {
             let _ = inbox.turn(&self.work)?;

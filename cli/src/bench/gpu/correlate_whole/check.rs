@@ -1,4 +1,4 @@
-//! Whether a gulp's visibilities are the processor's.
+//! Checks a gulp's visibilities against the CPU's.
 
 use num_complex::Complex;
 use sidereal::Result;
@@ -11,13 +11,13 @@ use sidereal::voltage::{VoltageEncoding, Voltages};
 use super::chain::{Chain, band, bank, delay, gain};
 use crate::bench::gpu::Gpu;
 
-/// Channels that are looked at: every so many.
+/// Distance between compared channels.
 const STEP: usize = 32;
 
-/// The part of the power by which sums may differ: a sample in a few thousand may be rounded otherwise.
+/// Allowed difference relative to the power: one sample in a few thousand may round differently.
 const TOLERANCE: f64 = 2e-4;
 
-/// Makes the first gulp of voltages `voltages`, on both, and compares three antennas.
+/// Processes `voltages` as the first gulp on device and CPU, and compares three antennas.
 pub(super) fn is_right(
     gpu: &Gpu,
     chain: &mut Chain,
@@ -26,7 +26,7 @@ pub(super) fn is_right(
 ) -> Result<bool> {
     let size = chain.size;
     let bytes = size.gulp_bytes();
-    // The pairs stand where they stood when they were filled.
+    // The chain uses the pairs in the order of filling.
     put(inbox, &voltages[..bytes])?;
     chain.begin(inbox)?;
     chain.step(inbox)?;
@@ -43,14 +43,14 @@ pub(super) fn is_right(
     Ok(are_right(chain, antennas, &[a?, b?, c?]))
 }
 
-/// Puts voltages into the present pair.
+/// Copies voltages into the present pair.
 fn put(inbox: &mut Inbox, voltages: &[u8]) -> Result<()> {
     let mut filling = inbox.present();
     filling.bytes()?[..voltages.len()].copy_from_slice(voltages);
     Ok(())
 }
 
-/// One antenna's spectra as the processor makes them, and how many; axes polarization, time, channel.
+/// Returns one antenna's spectra from the CPU, and their number; axes polarization, time, channel.
 fn aligned(chain: &Chain, antenna: usize, own: &[u8], host: &Backend) -> Result<(Vec<u8>, usize)> {
     let size = chain.size;
     let plan = bank(size, 1)?;

@@ -1,4 +1,4 @@
-//! The cases of each table on a GPU, and what peers reach.
+//! Cases of each table on a GPU, and the peers' rates.
 
 use sidereal::spiir::Plan;
 use sidereal::{Error, Result};
@@ -6,48 +6,49 @@ use sidereal::{Error, Result};
 use crate::bench::gpu::peers;
 use crate::bench::spiir::{Name, bank};
 
-/// Templates of a bank.
+/// Templates in a bank.
 const TEMPLATES: usize = 4096;
 
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK_TEMPLATES: usize = 8;
 
-/// Filters of a trial run's chirps, for each rate: some 200 samples' worth.
+/// Filters per rate of a quick run's chirps: they cover about 200 samples.
 const QUICK_CHIRPS: usize = 40;
 
-/// Operations a second and multiprocessor that the direct form allows: 48 x 10^12 on the 132 of an H200.
+/// Operations per second and multiprocessor that the direct form allows: 48 x 10^12 on the 132 of an H200.
 const ROOF: f64 = 48e12 / 132.0;
 
-/// Filters of chirps, and the seconds that so many follow.
+/// Filters of chirps, and the seconds that they cover.
 const FAR: [(usize, u32); 2] = [(256, 17), (512, 152)];
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Operations.
     Operations,
-    /// Samples of templates.
+    /// Template samples.
     Samples,
     /// Seconds of data for the whole bank.
     RealTime,
 }
 
-/// A bank and what is shown of it.
+/// Filter bank and the unit of its figure.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) templates: usize,
     pub(super) filters: usize,
     pub(super) rates: u32,
-    /// Whether filters lie where a chirp's do, each at the lowest rate that holds it; else within two seconds.
+    /// Whether filters have a chirp's delays, each at the lowest sufficient rate; otherwise all delays are below two
+    /// seconds.
     pub(super) is_chirps: bool,
     pub(super) shown: Shown,
-    /// What the best peer reaches; 0 where none was measured.
+    /// Rate of the best peer; 0 if not measured.
     pub(super) peer: f64,
 }
 
 impl Case {
-    /// What a template's sample of so many operations counts.
+    /// Returns the value of one template sample of `operations` operations in the figure's unit.
     pub(super) fn scale(&self, operations: f64) -> f64 {
         match self.shown {
             Shown::Operations => operations * 1e-12,
@@ -56,13 +57,14 @@ impl Case {
         }
     }
 
-    /// Filters of short delays shared equally among the rates, or, of chirps of some length, where each belongs.
+    /// Makes the plan: filters of short delays split equally among the rates, or a chirp's filters each at its own
+    /// rate.
     pub(super) fn plan(&self) -> Result<Plan> {
         let of = if self.is_chirps { bank::chirps } else { bank::near };
         of(self.templates, self.filters, self.rates)
     }
 
-    /// Makes it one of a trial run.
+    /// Reduces the case to the size of a quick run.
     fn shrink(&mut self) {
         let each = if self.is_chirps { QUICK_CHIRPS } else { 4 };
         (self.templates, self.filters) = (QUICK_TEMPLATES, each * self.rates as usize);
@@ -80,15 +82,15 @@ impl Case {
     }
 }
 
-/// Operations a second that the direct form allows.
+/// Returns the operations per second that the direct form allows.
 pub(super) fn roof(multiprocessors: usize) -> f64 {
     ROOF * multiprocessors as f64
 }
 
-/// A table's cases.
+/// Returns a table's cases.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a table that is the processor's alone.
+/// [`Error::Parameter`] for a table that only the CPU has.
 pub(super) fn cases(name: Name, quick: bool) -> Result<Vec<Case>> {
     let mut cases = match name {
         Name::Filters => (2..=9).map(|bits| filters(1 << bits)).chain(FAR.map(far)).collect(),
@@ -122,7 +124,7 @@ fn filters(filters: usize) -> Case {
     }
 }
 
-/// Filters whose delays are those of a chirp that lasts so many seconds, all at the full rate.
+/// Creates a case with the delays of a chirp of this many seconds, all filters at the full rate.
 fn far((count, seconds): (usize, u32)) -> Case {
     Case {
         name: format!("{count} filters of chirps of {seconds} s, {TEMPLATES} templates"),
@@ -137,9 +139,9 @@ fn rates(rates: u32) -> Case {
     Case { name, filters: 1024, rates, shown: Shown::Samples, peer: 0.0, ..filters(4) }
 }
 
-/// A bank of chirps that last so long, at as many rates as fit them.
+/// Creates a case with chirps of `seconds` seconds, at as many rates as suit them.
 fn length(seconds: f64, peer: f64) -> Case {
-    // As many as follow a chirp of two neutron stars with 0.02 cycles of error: 386 in 61.8 s.
+    // Number of filters for a binary neutron star's chirp with 0.02 cycles of error: 386 in 61.8 s.
     let count = (386.0 * (seconds / 61.8).powf(1.0 / 3.2)).round() as usize;
     Case {
         name: format!("chirps of {seconds} s, {TEMPLATES} templates"),

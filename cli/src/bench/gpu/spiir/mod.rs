@@ -1,4 +1,4 @@
-//! `bench spiir` on a GPU: filters a second, strain and ratios on the device.
+//! `bench spiir` on a GPU: filter samples per second, strain and ratios in device memory.
 
 mod cases;
 mod whole;
@@ -17,16 +17,16 @@ use crate::bench::spiir::{Arguments, Name, accuracy};
 use crate::common::Common;
 use cases::{Case, Shown, cases};
 
-/// Samples of a call: a second.
+/// Samples in a call: one second.
 const TIMES: usize = bank::RATE_HZ as usize;
 
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK_TIMES: usize = 256;
 
 /// Templates that are compared with the reference.
 const CHECKED: usize = 3;
 
-/// Operations of a filter and sample.
+/// Operations per filter and sample.
 const OPERATIONS: f64 = 12.0;
 
 const ABOUT: &str = "\
@@ -66,7 +66,7 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
     outcome.end(table, arguments)
 }
 
-/// What became of the cases: one that fails is told, and the others go on.
+/// Failures among the cases: a case that fails is reported and the others continue.
 #[derive(Default)]
 struct Outcome {
     cases: usize,
@@ -107,7 +107,7 @@ impl Outcome {
     }
 }
 
-/// A filter bank whose strain and ratios stay on the device.
+/// Filter bank whose strain and ratios stay in device memory.
 struct Resident {
     spiir: Spiir,
     input: Buffer<f32>,
@@ -133,7 +133,7 @@ impl Resident {
     }
 }
 
-/// The longest delay of any filter, in samples of the full rate.
+/// Returns the longest delay of any filter, in samples of the full rate.
 fn longest_delay(plan: &Plan) -> usize {
     let branches = plan.options().templates.iter().flat_map(|template| &template.branches);
     let delay = |branch: &Branch| {
@@ -143,7 +143,7 @@ fn longest_delay(plan: &Plan) -> usize {
     branches.map(delay).max().unwrap_or(0)
 }
 
-/// Operations of a template and sample.
+/// Returns the operations per template and sample.
 fn operations(plan: &Plan) -> f64 {
     let effective = plan.options().templates.iter().map(Template::effective_filters);
     OPERATIONS * effective.sum::<f64>() / plan.templates() as f64
@@ -175,12 +175,12 @@ fn measure(gpu: &Gpu, case: &Case, one_rate: &mut Option<f64>) -> Result<Figure>
     })
 }
 
-/// Whether some templates' ratios, from the stream's start over several calls, are those of the reference.
+/// Returns whether some templates' ratios, from the stream's start over several calls, agree with the reference.
 fn is_right(resident: &mut Resident, input: &[f32], stream: &Stream) -> Result<bool> {
     let plan = resident.spiir.plan().clone();
     let (templates, times) = (plan.templates(), input.len());
     let places: Vec<usize> = (0..CHECKED).map(|k| k * (templates - 1) / (CHECKED - 1)).collect();
-    // Every filter's input has begun.
+    // Enough calls for every filter's input to begin.
     let calls = 2 + (plan.latency() + longest_delay(&plan)) / times;
     let mut found = vec![Vec::new(); CHECKED];
     let mut row = vec![Complex::default(); times];

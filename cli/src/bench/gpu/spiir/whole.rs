@@ -1,4 +1,4 @@
-//! The whole search of two detectors on a GPU, and each of its steps alone: what binds.
+//! Complete search of two detectors on a GPU, and each of its steps alone, to find the bottleneck.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -28,23 +28,23 @@ use super::{Gpu, TIMES, operations};
 use crate::bench::Row;
 use crate::bench::spiir::bank::{RATE_HZ, noise};
 
-/// Templates of each detector, and those that are designed, which the others repeat.
+/// Templates per detector, and the number of designed templates, which the others repeat.
 const TEMPLATES: usize = 4096;
 const DESIGNS: usize = 16;
-/// The same when it is only tried whether all works.
+/// The same for a quick run.
 const QUICK: (usize, usize) = (4, 2);
-/// Lowest frequency of the templates, and the lowest rate: four in all.
+/// Lowest frequency of the templates, and the lowest sampling rate: four rates in total.
 const F_LOW_HZ: f64 = 30.0;
 const LOWEST_HZ: f64 = 512.0;
-/// When the injected binary ends, before the data's end.
+/// Seconds from the injected binary's end to the end of the data.
 const BEFORE_END_S: f64 = 20.0;
-/// Samples of a block whose way to its triggers is timed, and how many blocks.
+/// Samples of a block timed from strain to triggers, and the number of blocks.
 const BLOCK: usize = 1024;
 const BLOCKS: usize = 64;
 const NAMES: [&str; 2] = ["H1", "L1"];
 const START_S: f64 = 1_000_000_000.0;
 
-/// Measures the search of `length_s` seconds: a row for each step alone, one for all, one for the latency.
+/// Measures the search of `length_s` seconds: a row for each step alone, one for the total, one for the latency.
 ///
 /// # Errors
 /// Those of the steps.
@@ -99,7 +99,7 @@ pub(super) fn measure(gpu: &Gpu, length_s: f64, threads: usize) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// Binary neutron stars about 1.4 + 1.4 solar masses, a few designs repeated.
+/// Designs a bank of binary neutron stars of about 1.4 + 1.4 solar masses; a few designs repeat.
 fn neutron_stars((templates, designs): (usize, usize), threads: &Threads) -> Result<Bank> {
     let make = |index: usize| {
         let binary = Binary::of_masses(1.4 + 0.003 * index as f64, 1.4);
@@ -112,7 +112,7 @@ fn neutron_stars((templates, designs): (usize, usize), threads: &Threads) -> Res
     };
     let waveforms = (0..designs).map(make).collect::<Result<Vec<_>>>()?;
     let mut bank = design(&Source { waveforms, options }, &psd()?, threads)?;
-    // The search does not look at the waveforms, which would fill the memory.
+    // The search does not use the waveforms, which would fill the memory.
     bank.templates.iter_mut().for_each(|one| one.whitened.truncate(1));
     bank.templates = bank.templates.iter().cycle().take(templates).cloned().collect();
     Ok(bank)
@@ -126,7 +126,7 @@ fn psd() -> Result<PowerSpectrum> {
     advanced_ligo(0.25, RATE_HZ as usize * 2 + 1)
 }
 
-/// Strain of both detectors with a binary in it, each made on a thread.
+/// Simulates the strain of both detectors with a binary in it, each on its own thread.
 fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
     let places: Vec<&'static Interferometer> =
         NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
@@ -185,7 +185,7 @@ fn options(bank: &Bank) -> SearchOptions {
     }
 }
 
-/// Whether the loudest event is the binary that was put in.
+/// Returns whether the loudest event is the injected binary.
 fn is_found(report: &Report, length_s: f64) -> bool {
     let end = Gps::from_s(START_S).plus_s(end_s(length_s));
     report.found.events.first().is_some_and(|event| {
@@ -194,7 +194,7 @@ fn is_found(report: &Report, length_s: f64) -> bool {
     })
 }
 
-/// Seconds that one thread takes to whiten a detector's strain.
+/// Returns the seconds that one thread takes to whiten a detector's strain.
 fn whitening_s(strain: &Recording, asked: &SearchOptions, bank: &Bank) -> Result<f64> {
     let options = asked.whitening.options(RATE_HZ, &bank.psd, F_LOW_HZ);
     let mut whitener = Whitener::new(options)?;
@@ -207,7 +207,7 @@ fn whitening_s(strain: &Recording, asked: &SearchOptions, bank: &Bank) -> Result
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds of the filters' kernels for a second of one detector, in calls of two seconds.
+/// Returns the seconds of the filter kernels per second of one detector, in calls of two seconds.
 fn kernels_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
     let (stream, times) = (gpu.device.stream()?, 2 * TIMES);
     let input = gpu.device.upload(&noise(times))?;
@@ -219,7 +219,7 @@ fn kernels_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
     Ok(measure::median(&seconds) / 2.0)
 }
 
-/// Seconds of the search for peaks in a second of one detector's ratios: noise of unit variance in each quadrature.
+/// Returns the seconds of the peak search per second of one detector's ratios: noise of unit variance per quadrature.
 fn finder_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
     let (stream, times) = (gpu.device.stream()?, 2 * TIMES);
     let row = noise(2 * times);
@@ -243,7 +243,7 @@ fn finder_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
     Ok(measure::median(&seconds) / 2.0)
 }
 
-/// Seconds of coincidence with its time slides.
+/// Returns the seconds of the coincidence with its time slides.
 fn coincidence_s(report: &Report, asked: &SearchOptions, threads: &Threads) -> Result<f64> {
     let detectors: Vec<Detector<'_>> = report
         .detectors
@@ -258,7 +258,7 @@ fn coincidence_s(report: &Report, asked: &SearchOptions, threads: &Threads) -> R
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds from a block's strain in the host's memory to its triggers there: the least and the median.
+/// Returns the seconds from a block's strain in host memory to its triggers there: the least and the median.
 fn latency_s(
     gpu: &Gpu,
     strain: &Recording,
@@ -271,7 +271,7 @@ fn latency_s(
         gate_pad_s: asked.gate_pad_s,
     };
     let mut chain = ChirpDetector::of_triggers(strain.start, bank, &options, &gpu.backend)?;
-    // Until the whitener and the lower rates give something.
+    // Blocks until the whitener and the lower rates produce output.
     let warm = ((chain.latency().total_s() + 1.0) * f64::from(RATE_HZ)) as usize / BLOCK;
     let blocks = strain.samples.chunks_exact(BLOCK).zip(strain.valid.chunks_exact(BLOCK));
     let mut spent = Vec::with_capacity(BLOCKS);

@@ -1,4 +1,4 @@
-//! A search that the bus binds: few trials, rows from the host's memory as fast as they are taken.
+//! Bus-bound search: few trials, rows from host memory at the search's own pace.
 
 use sidereal::Result;
 use sidereal::dedisperse::dm_plan::DmPlan;
@@ -11,20 +11,20 @@ use crate::bench::{Row, best_and_median};
 
 const CHANNELS: usize = 1024;
 
-/// Trials: few enough for the bus to be what binds.
+/// Number of trials: few enough for the search to be bus-bound.
 const TRIALS: usize = 128;
 
-/// Rows that are held, and how often they are read.
+/// Rows in memory, and the number of times they are read.
 const TIMES: usize = 1 << 20;
 const ROUNDS: usize = 6;
 
-/// Rows that are held when it is only tried whether all works.
+/// Rows in memory of a quick run.
 const QUICK_TIMES: usize = 1 << 12;
 
-/// Searches.
+/// Number of searches.
 const RUNS: usize = 5;
 
-/// The same rows again and again.
+/// Source that repeats the same rows.
 struct Repeated<'a> {
     recording: &'a Recording,
     header: FilterbankHeader,
@@ -59,7 +59,7 @@ impl FilterbankSource for Repeated<'_> {
     }
 }
 
-/// Rows a second once the search runs.
+/// Returns the rows per second in the steady state of the search.
 fn rate(gpu: &Gpu, recording: &Recording, options: &SearchOptions) -> Result<f64> {
     let mut header = recording.source().header().clone();
     header.times = header.times.map(|times| times * ROUNDS as u64);
@@ -68,7 +68,7 @@ fn rate(gpu: &Gpu, recording: &Recording, options: &SearchOptions) -> Result<f64
     Ok(running(&mut repeated, options, &gpu.backend)?.1)
 }
 
-/// Measures it; `bus` is what the bus allows, in bytes a second.
+/// Measures the search; `bus` is the bus bandwidth in bytes per second.
 ///
 /// # Errors
 /// Those of the search.
@@ -76,7 +76,7 @@ pub(super) fn row(gpu: &Gpu, bus: f64) -> Result<Row> {
     let times = if gpu.quick { QUICK_TIMES } else { TIMES };
     let recording = Recording::random(CHANNELS, times)?;
     let mut options = SearchOptions::new(DmPlan::fixed(&[(0.0, 0.5 * TRIALS as f64, 0.5)])?);
-    // All values of a byte are as likely here: no channel stands out, and no pulse is wanted.
+    // The bytes are uniformly distributed: no channel stands out, and no pulse is wanted.
     (options.auto_mask, options.snr, options.min_band) = (false, 8.0, 1.0);
     if gpu.quick {
         options.gulp = QUICK_TIMES / 4;

@@ -1,4 +1,4 @@
-//! A recording in the host's memory.
+//! Recording in host memory.
 
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -18,12 +18,12 @@ const PART: usize = 1 << 18;
 pub(super) struct Recording {
     header: FilterbankHeader,
     rows: Vec<u8>,
-    /// What copies rows.
+    /// Threads that copy rows.
     threads: Threads,
 }
 
 impl Recording {
-    /// Simulates an observation, on all cores.
+    /// Simulates an observation on all cores.
     ///
     /// # Errors
     /// Those of the simulation.
@@ -40,7 +40,7 @@ impl Recording {
         Ok(Self { header, rows, threads: copiers(&threads) })
     }
 
-    /// Rows of 64 us at 1400 MHz in which all values of a byte are as likely.
+    /// Makes rows of 64 us at 1400 MHz with uniformly distributed bytes.
     ///
     /// # Errors
     /// Those of the band.
@@ -52,15 +52,15 @@ impl Recording {
         Ok(Self { header, rows, threads: copiers(&Threads::new(0)) })
     }
 
-    /// The recording from its start.
+    /// Returns a source that reads the recording from its start.
     pub(super) fn source(&self) -> Source<'_> {
         Source { recording: self, next: 0 }
     }
 }
 
-/// Searches a source; the report, and the rows a second once it runs: from the end of the first gulp, behind what it
-/// takes to begin, to the list of candidates, before memory is given back. The second gulp, which was on its way by
-/// then, does not count.
+/// Searches a source; returns the report and the rows per second in the steady state. The time runs from the end of
+/// the first gulp, after the setup, to the list of candidates, before memory is released. The second gulp does not
+/// count, because it was already in transit.
 ///
 /// # Errors
 /// Those of the search.
@@ -71,7 +71,7 @@ pub(super) fn running(
 ) -> Result<(Report, f64)> {
     let mut begun = Vec::with_capacity(2);
     let report = search(source, options, backend, &mut |status| {
-        // Before the first gulp, rows are read for masks.
+        // Before the first gulp, the search reads rows for masks.
         if begun.len() < 2 && status.times > 0 {
             begun.push(*status);
         }
@@ -85,10 +85,10 @@ pub(super) fn running(
     Ok((report, rate))
 }
 
-/// A recording that is read.
+/// Reader of a recording.
 pub(super) struct Source<'a> {
     recording: &'a Recording,
-    /// Byte of the next row.
+    /// Byte offset of the next row.
     next: usize,
 }
 
@@ -123,7 +123,7 @@ impl FilterbankSource for Source<'_> {
     }
 }
 
-/// Threads that copy: all but one, which the search waits on.
+/// Returns the copy threads: all but one, which the search waits on.
 fn copiers(all: &Threads) -> Threads {
     Threads::new((all.count() - 1).max(1))
 }

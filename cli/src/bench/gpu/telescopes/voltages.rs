@@ -1,4 +1,4 @@
-//! A search of voltages that the bus binds: few trials, voltages from the host's memory as fast as they are taken.
+//! Bus-bound search of voltages: few trials, voltages from host memory at the search's own pace.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use super::super::{Gpu, random};
 use super::memory::running;
 use crate::bench::{Row, best_and_median};
 
-/// Channels out of the recorded one, and spectra summed.
+/// Channels made from the recorded one, and spectra summed.
 const CHANNELS: usize = 1024;
 const SPECTRA: usize = 16;
 
-/// Samples a second of each polarization.
+/// Samples per second of each polarization.
 const RATE: f64 = 300e6;
 
-/// Trials: few enough for the bus to be what binds.
+/// Number of trials: few enough for the search to be bus-bound.
 const TRIALS: usize = 128;
 
-/// Samples of each polarization that are held, and how often they are read.
+/// Samples of each polarization in memory, and the number of times they are read.
 const TIMES: usize = 1 << 26;
 const ROUNDS: u64 = 16;
 
-/// Samples that are held when it is only tried whether all works.
+/// Samples in memory of a quick run.
 const QUICK_TIMES: usize = 1 << 20;
 
-/// Searches.
+/// Number of searches.
 const RUNS: usize = 3;
 
 /// Bytes that a thread copies at a time.
 const PART: usize = 1 << 18;
 
-/// The same voltages again and again.
+/// Source that repeats the same voltages.
 #[derive(Clone)]
 struct Repeated {
     header: VoltageHeader,
-    /// One stream behind another.
+    /// Bytes of one stream after another.
     bytes: Arc<Vec<u8>>,
     threads: Threads,
-    /// The next sample.
+    /// Index of the next sample.
     next: u64,
 }
 
@@ -61,7 +61,7 @@ impl Repeated {
         Self { header, bytes, threads: Threads::new(0), next: 0 }
     }
 
-    /// Samples from the next one on that lie one behind another.
+    /// Returns the number of contiguous samples from the next one.
     fn run(&self) -> u64 {
         let held = self.header.times.unwrap_or(0) / ROUNDS;
         held - self.next % held
@@ -106,7 +106,7 @@ impl VoltageSource for Repeated {
     }
 }
 
-/// Measures it; `bus` is what the bus allows, in bytes a second.
+/// Measures the search; `bus` is the bus bandwidth in bytes per second.
 ///
 /// # Errors
 /// Those of the search.
@@ -114,7 +114,7 @@ pub(super) fn row(gpu: &Gpu, bus: f64) -> Result<Row> {
     let recording = Repeated::new(if gpu.quick { QUICK_TIMES } else { TIMES });
     let channelize = ChannelizeOptions { integrate: SPECTRA, ..ChannelizeOptions::new(CHANNELS) };
     let mut options = SearchOptions::new(DmPlan::fixed(&[(0.0, 0.5 * TRIALS as f64, 0.5)])?);
-    // All values of a byte are as likely here: no channel stands out, and no pulse is wanted.
+    // The bytes are uniformly distributed: no channel stands out, and no pulse is wanted.
     (options.auto_mask, options.snr, options.min_band) = (false, 8.0, 1.0);
     if gpu.quick {
         options.gulp = 256;

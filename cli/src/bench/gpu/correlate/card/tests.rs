@@ -32,7 +32,7 @@ fn shell(script: &str) -> Command {
     program
 }
 
-/// What is read while work lasts as long as a reading is awaited, and how long it lasted.
+/// Returns the reading while the work lasts as long as a reading is awaited, and the work's duration.
 fn read(program: Command, patience: Duration) -> (Duration, std::result::Result<Card, Why>) {
     let settled = Duration::from_millis(20);
     let work = |is_awaited: &dyn Fn() -> bool| {
