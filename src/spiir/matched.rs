@@ -1,8 +1,8 @@
-//! Matched filters by Fourier transforms: the truth that the filter bank approaches.
+//! Matched filters by Fourier transforms: the reference that the filter bank approximates.
 //!
-//! A template is `h_plus` made one-sided: its positive frequencies alone, doubled. Of a wave seen face on, whose
-//! `h_cross` lags `h_plus` by a quarter of a turn, that is `h_plus + i h_cross`. So the real part of a signal-to-noise
-//! ratio is the match with `h_plus`, and its imaginary part minus that with `h_cross`.
+//! A template is the analytic signal of `h_plus`: only its positive frequencies, doubled. For a face-on wave, whose
+//! `h_cross` lags `h_plus` by 90 degrees, that is `h_plus + i h_cross`. So the real part of a signal-to-noise ratio
+//! is the match with `h_plus`, and its imaginary part is minus the match with `h_cross`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Waveform;
 use crate::view::check_length;
 
-/// The frequencies that a matched filter takes in.
+/// Frequency band of a matched filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
-    /// The lowest, in Hz.
+    /// Lowest frequency in Hz.
     pub low_hz: f64,
-    /// The highest, in Hz; Nyquist's frequency when `None`.
+    /// Highest frequency in Hz; the Nyquist frequency if `None`.
     pub high_hz: Option<f64>,
 }
 
 impl Band {
-    /// From `low_hz` to Nyquist's frequency.
+    /// Returns the band from `low_hz` to the Nyquist frequency.
     pub fn above(low_hz: f64) -> Self {
         Self { low_hz, high_hz: None }
     }
 
-    /// Bins of a transform of `points` samples that lie in the band.
+    /// Returns the bins in the band of a transform of `points` samples.
     fn bins(&self, points: usize, rate_hz: f64) -> Result<std::ops::Range<usize>> {
         let nyquist_hz = rate_hz / 2.0;
         let high_hz = self.high_hz.unwrap_or(nyquist_hz).min(nyquist_hz);
@@ -44,22 +44,22 @@ impl Band {
     }
 }
 
-/// Complex signal-to-noise ratios of a template in strain, as a search by Fourier transforms finds them.
+/// Computes the complex signal-to-noise ratio of a template in strain by Fourier transforms.
 ///
 /// `z(t) = 4 / sigma * integral of d(f) conj(h(f)) / S(f) exp(2 pi i f t) df` over the positive frequencies of the
-/// band, with `sigma^2 = 4 * integral of |h(f)|^2 / S(f) df` and `h` the template's `h_plus`; its other polarization
-/// is the quadrature, which leaving out the negative frequencies supplies.
+/// band, with `sigma^2 = 4 * integral of |h(f)|^2 / S(f) df` and `h` the template's `h_plus`. The other polarization
+/// is its quadrature, which follows from omitting the negative frequencies.
 ///
 /// | buffer   | axes | type        | unit                                 | access   |
 /// |----------|------|-------------|--------------------------------------|----------|
 /// | `strain` | time | f64         | strain                               | read     |
 /// | `z`      | time | complex f64 | standard deviations, each quadrature | returned |
 ///
-/// `z[k]` is the ratio of a wave whose peak ([`Waveform::peak`]) stands at sample `k`. The strain counts as one period:
-/// within the template's length of its ends both ends mix.
+/// `z[k]` is the ratio of a wave whose peak ([`Waveform::peak`]) is at sample `k`. The strain is treated as periodic,
+/// so ratios within the template's length of either end mix both ends.
 ///
 /// # Errors
-/// [`Error::Parameter`] when the template is longer than the strain or without power in the band, the band is empty, or
+/// [`Error::Parameter`] if the template is longer than the strain or has no power in the band, the band is empty, or
 /// a sample is not finite.
 /// # Source
 /// Allen et al. 2012, Phys. Rev. D 85, 122006, equations 3.1 to 3.4; the convention of `PyCBC`'s `matched_filter`.
@@ -99,23 +99,24 @@ pub fn matched_filter(
         let rule = "the template must have power where the spectrum is known";
         return Err(Error::parameter("band of the matched filter (Hz)", band.low_hz, rule));
     }
-    // With transforms as sums, d and h each lack a sample's length and the integral a bin's width: 4 / (N f_s) in all.
+    // For unnormalized transforms, d and h each lack a sample interval and the integral a bin width: 4 / (N f_s) in
+    // all.
     let scale = (4.0 / (points as f64 * f64::from(template.rate_hz)) / power).sqrt();
     planner.plan_fft_inverse(points).process(&mut z);
     z.iter_mut().for_each(|z| *z *= scale);
     Ok(z)
 }
 
-/// Overlap-save correlation of whitened strain with whitened templates, a block at a time.
+/// Overlap-save correlation of whitened strain with whitened templates, one block at a time.
 ///
-/// `z[k] = c * sum_m conj(h[m]) x[k + m - (L - 1)]`, with `c` such that each quadrature of `z` is N(0, 1) for white `x` of
-/// unit variance: what `Spiir` approaches. A block of [`Self::hop`] samples is known when it is complete: that
-/// is the latency.
+/// `z[k] = c * sum_m conj(h[m]) x[k + m - (L - 1)]`, with `c` such that each quadrature of `z` is N(0, 1) for white
+/// `x` of unit variance. `Spiir` approximates this. The ratios of a block of [`Self::hop`] samples are known when the
+/// block is complete, so a block is the latency.
 pub struct MatchedFilter {
     points: usize,
     /// Samples before a block that the longest template reaches back.
     history: usize,
-    /// Spectra of the responses, over the transform's points.
+    /// Transforms of the templates' responses.
     spectra: Vec<Vec<Complex<f32>>>,
     forward: Arc<dyn Fft<f32>>,
     inverse: Arc<dyn Fft<f32>>,
@@ -132,11 +133,11 @@ impl fmt::Debug for MatchedFilter {
 }
 
 impl MatchedFilter {
-    /// For templates (whitened, one-sided, last sample last), with transforms of `points` samples; 0 takes four times the longest
-    /// template.
+    /// Creates filters for templates (whitened, analytic, last sample last) with transforms of `points` samples; 0
+    /// selects four times the longest template.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when there is no template, one is empty, zero or not finite, or `points` is not above the
+    /// [`Error::Parameter`] if there is no template, one is empty, zero or not finite, or `points` is not above the
     /// longest.
     pub fn new(templates: &[&[Complex<f32>]], points: usize) -> Result<Self> {
         let longest = templates.iter().map(|template| template.len()).max().unwrap_or(0);
@@ -167,22 +168,22 @@ impl MatchedFilter {
         })
     }
 
-    /// Samples that a block brings forward.
+    /// Returns the new samples per block.
     pub fn hop(&self) -> usize {
         self.points - self.history
     }
 
-    /// Samples before a block that it needs.
+    /// Returns the samples that a block needs before its new ones.
     pub fn history(&self) -> usize {
         self.history
     }
 
-    /// Filters one block: [`Self::history`] samples, then up to [`Self::hop`] new ones, whose ratios come out, axes
-    /// template, time.
+    /// Filters one block: [`Self::history`] samples followed by up to [`Self::hop`] new ones. Writes the ratios of
+    /// the new samples, axes template, time.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there are fewer samples than the history or more than both, or the output has another
-    /// length than the new samples of all templates.
+    /// [`Error::Shape`] if there are fewer samples than the history or more than a transform, or the output's length
+    /// is not that of the new samples of all templates.
     pub fn run(&mut self, x: &[f32], z: &mut [Complex<f32>]) -> Result<()> {
         if x.len() < self.history || x.len() > self.points {
             let what = "whitened samples of a block, its history with them";
@@ -209,7 +210,7 @@ impl MatchedFilter {
     }
 }
 
-/// The transform of a template turned round and normalized, the inverse transform's scale with it.
+/// Returns the transform of the time-reversed, normalized template, including the inverse transform's scale.
 fn response(
     template: &[Complex<f32>],
     points: usize,
@@ -231,8 +232,8 @@ fn response(
     Ok(spectrum)
 }
 
-/// Signal-to-noise ratios of one whitened template in whitened strain: `z[k]` is that of a wave whose last sample is at
-/// `k`, as `Spiir` gives them.
+/// Returns the signal-to-noise ratios of one whitened template in whitened strain: `z[k]` is that of a wave whose
+/// last sample is at `k`, the convention of `Spiir`.
 ///
 /// # Errors
 /// As [`MatchedFilter::new`].

@@ -49,10 +49,10 @@ impl Engine {
     }
 }
 
-/// Filters whitened strain with the templates of a bank.
+/// Filters whitened strain with the templates of a filter bank.
 ///
 /// `y_l[k] = a_l y_l[k - 1] + b_l x_m[k - delay_l]` for each filter at its branch's rate, `z[k] = sum_l y_l[k]` over
-/// the template's filters, lower rates brought up: `x_(m+1)` is `x_m` at half the rate (see [`resample`]).
+/// the template's filters, with lower rates upsampled. `x_(m+1)` is `x_m` at half the rate (see [`resample`]).
 ///
 /// | buffer | axes           | type        | unit                                  | access      |
 /// |--------|----------------|-------------|---------------------------------------|-------------|
@@ -68,10 +68,10 @@ impl Engine {
 pub struct Spiir {
     plan: Plan,
     engine: Engine,
-    /// Samples of strain so far, and of output.
+    /// Samples of strain received, and of output produced.
     consumed: u64,
     produced: u64,
-    /// Once the stream is being flushed, where its zeros end.
+    /// End of the zeros that flush the stream, once flushing has begun.
     end: Option<u64>,
 }
 
@@ -79,18 +79,18 @@ impl Spiir {
     /// Binds a plan to a backend.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no memory for its history; [`Error::Device`] when a GPU's driver refuses.
+    /// [`Error::Unavailable`] without memory for its history; [`Error::Device`] if a GPU driver call fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, consumed: 0, produced: 0, end: None })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Bytes that it takes on the host whatever its blocks, and for each sample of a block on its way to a GPU.
+    /// Returns the host bytes it occupies for any block, and per sample of a block copied to a GPU.
     pub fn host_bytes(&self) -> (usize, usize) {
         let plan = self.plan.filters() * size_of::<Filter>();
         match &self.engine {
@@ -101,7 +101,7 @@ impl Spiir {
         }
     }
 
-    /// Lets blocks on their way to a GPU have at most so many samples. To be called before the first.
+    /// Limits blocks copied to a GPU to `samples` samples. Must be called before the first block.
     pub fn limit(&mut self, samples: usize) {
         match &mut self.engine {
             #[cfg(feature = "cuda")]
@@ -112,12 +112,12 @@ impl Spiir {
         }
     }
 
-    /// Takes all samples of whitened strain, and writes the next `produced <= input.len()` signal-to-noise ratios of
-    /// each template to the front of its row of `stride` elements.
+    /// Filters all samples of whitened strain and writes the next `produced <= input.len()` signal-to-noise ratios of
+    /// each template to the start of its row of `stride` elements.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `output.len() == templates * stride`, or when a row has no room for as many samples as
-    /// the input has; [`Error::Device`] when a GPU's driver refuses.
+    /// [`Error::Shape`] unless `output.len() == templates * stride`, or if a row has fewer elements than the input;
+    /// [`Error::Device`] if a GPU driver call fails.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -137,7 +137,7 @@ impl Spiir {
     }
 
     /// Ends the stream: writes up to `stride` of the ratios of its last [`Plan::latency`] samples, as if zeros
-    /// followed. To be called until it has written none.
+    /// followed. Call it until it writes none.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -153,7 +153,7 @@ impl Spiir {
         Ok(produced)
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Discards the stream, so that another may begin.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
@@ -164,11 +164,11 @@ impl Spiir {
         (self.consumed, self.produced, self.end) = (0, 0, None);
     }
 
-    /// Saves what it keeps of a stream that has not ended, and says whether it can: the reference can't. On a GPU it waits
-    /// for all that was queued.
+    /// Saves the state of a stream that has not ended. Returns `false` for the reference, which cannot be saved. On a
+    /// GPU it waits for all queued work.
     ///
     /// # Errors
-    /// [`Error::Device`] when a GPU's driver, or earlier work, failed.
+    /// [`Error::Device`] if a GPU driver call or earlier work failed.
     pub fn save(&self, to: &mut Saving) -> Result<bool> {
         to.part("filters");
         to.number(self.consumed);
@@ -182,11 +182,11 @@ impl Spiir {
         Ok(true)
     }
 
-    /// Goes on where filters of the same plan and the same vector level or GPU were saved.
+    /// Restores the state saved by filters of the same plan and the same vector level or GPU.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such filters do not save, after which they are to be [reset](Self::reset);
-    /// [`Error::Unavailable`] of the reference; [`Error::Device`] when a GPU's driver refuses.
+    /// [`Error::Format`] for a state that such filters do not save, after which [`reset`](Self::reset) is required;
+    /// [`Error::Unavailable`] for the reference; [`Error::Device`] if a GPU driver call fails.
     pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
         from.part("filters")?;
         self.consumed = from.number()?;
@@ -204,7 +204,7 @@ impl Spiir {
         }
     }
 
-    /// Samples of strain so far.
+    /// Returns the samples of strain received.
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
@@ -223,16 +223,16 @@ impl Spiir {
     }
 }
 
-/// On a device, without the host's memory.
+/// Filtering of device memory.
 #[cfg(feature = "cuda")]
 impl Spiir {
-    /// As [`run`](Self::run), for `times` samples that begin at element `first` of a device's buffer, and rows of
-    /// `stride` elements that begin at element `at` of another one: both are used in the order of `stream`, and the
-    /// call returns when the work is queued. Parts of a stream may go through either.
+    /// Like [`run`](Self::run), for `times` samples from element `first` of a device buffer, with output rows of
+    /// `stride` elements from element `at` of another. Both are used in the order of `stream`; the call returns when
+    /// the work is queued. Calls of `run` and `enqueue` may be mixed within a stream.
     ///
     /// # Errors
-    /// [`Error::Shape`] when samples or ratios don't fit their buffers; [`Error::Parameter`] for buffers of another
-    /// device; [`Error::Unavailable`] when the backend is not a GPU; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] if samples or ratios exceed their buffers; [`Error::Parameter`] for buffers of another
+    /// device; [`Error::Unavailable`] if the backend is not a GPU; [`Error::Device`] if the driver call fails.
     pub fn enqueue(
         &mut self,
         (input, first): (&Buffer<f32>, usize),

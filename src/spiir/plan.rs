@@ -1,4 +1,4 @@
-//! What is asked of the filter bank: its filters and rates, all checks, all derived sizes.
+//! Options of the filter bank (filters and rates), their checks, and derived sizes.
 
 pub mod resample;
 
@@ -9,60 +9,60 @@ use resample::Resampler;
 
 /// Most halvings of the rate.
 pub const MAX_HALVINGS: u32 = 12;
-/// Longest delay of a filter, in samples of its branch.
+/// Longest delay of a filter in samples of its branch.
 pub const MAX_DELAY: u32 = 1 << 27;
 
-/// One infinite impulse response filter, `y[k] = a y[k - 1] + b x[k - delay]`, at the rate of its branch.
+/// Infinite impulse response filter `y[k] = a y[k - 1] + b x[k - delay]` at the rate of its branch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
-    /// The pole: `|a| < 1`.
+    /// Pole, `|a| < 1`.
     pub a: Complex<f32>,
-    /// The weight of the input.
+    /// Weight of the input.
     pub b: Complex<f32>,
-    /// Delay of the input, in samples of the branch.
+    /// Delay of the input in samples of the branch.
     pub delay: u32,
 }
 
 impl Filter {
-    /// The pole in double precision.
+    /// Returns the pole in double precision.
     pub fn pole(&self) -> Complex<f64> {
         Complex::new(f64::from(self.a.re), f64::from(self.a.im))
     }
 
-    /// The input's weight in double precision.
+    /// Returns the input weight in double precision.
     pub fn weight(&self) -> Complex<f64> {
         Complex::new(f64::from(self.b.re), f64::from(self.b.im))
     }
 }
 
-/// The filters of one template that run at one rate.
+/// Filters of one template that run at one rate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Branch {
-    /// How often the rate is halved: the branch runs at `rate_hz / 2^halvings`.
+    /// Number of times the rate is halved: the branch runs at `rate_hz / 2^halvings`.
     pub halvings: u32,
-    /// Its filters.
+    /// Filters of the branch.
     pub filters: Vec<Filter>,
 }
 
 /// One template: the sum of all its filters is its signal-to-noise ratio.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
-    /// One branch for each rate that it has filters at, in rising order of halvings.
+    /// One branch per rate that has filters, in increasing order of halvings.
     pub branches: Vec<Branch>,
 }
 
 impl Template {
-    /// Number of filters at all rates.
+    /// Returns the number of filters at all rates.
     pub fn filters(&self) -> usize {
         self.branches.iter().map(|branch| branch.filters.len()).sum()
     }
 
-    /// The deepest branch's halvings.
+    /// Returns the halvings of the lowest rate.
     pub fn halvings(&self) -> u32 {
         self.branches.iter().map(|branch| branch.halvings).max().unwrap_or(0)
     }
 
-    /// Filters as they count against time: one at half the rate counts a half.
+    /// Returns the number of filters weighted by cost: a filter at half the rate counts one half.
     pub fn effective_filters(&self) -> f64 {
         let cost =
             |branch: &Branch| branch.filters.len() as f64 / f64::from(1_u32 << branch.halvings);
@@ -70,25 +70,25 @@ impl Template {
     }
 }
 
-/// What is asked for.
+/// Options of a filter bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Samples of the strain in a second.
+    /// Samples of the strain per second.
     pub rate_hz: u32,
-    /// The templates, which share the input.
+    /// Templates, which share the input.
     pub templates: Vec<Template>,
-    /// How rates are halved and doubled.
+    /// Filters for downsampling and upsampling by 2.
     pub resampler: Resampler,
 }
 
-/// A checked filter bank.
+/// Checked filter bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
     halvings: u32,
-    /// For each level, the samples by which its filters wait for the lower rates.
+    /// Samples of each level's rate by which its filters wait for the lower rates.
     alignments: Vec<usize>,
-    /// For each level, the samples of its input that its filters reach back.
+    /// Samples of each level's input that its filters reach back.
     histories: Vec<usize>,
 }
 
@@ -96,9 +96,9 @@ impl Plan {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when there is no template or one without filters, a pole is not inside the unit circle,
-    /// a coefficient is not finite, a delay is too long, a template's branches do not rise in halvings, the rate
-    /// can't be halved so often, or the resampler has taps that can't be used.
+    /// [`Error::Parameter`] if there is no template or one without filters, a pole is not inside the unit circle, a
+    /// coefficient is not finite, a delay is too long, a template's branches are not in increasing order of halvings,
+    /// the rate cannot be halved so often, or the resampler's taps are unusable.
     pub fn new(options: Options) -> Result<Self> {
         if options.rate_hz == 0 {
             return Err(Error::parameter("rate of the strain (Hz)", 0, "it must be above 0"));
@@ -130,38 +130,38 @@ impl Plan {
         Ok(Self { options, halvings, alignments, histories })
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Number of templates.
+    /// Returns the number of templates.
     pub fn templates(&self) -> usize {
         self.options.templates.len()
     }
 
-    /// Number of rates, from the strain's to the lowest that a filter runs at.
+    /// Returns the number of rates, from the strain's to the lowest that has a filter.
     pub fn levels(&self) -> usize {
         self.halvings as usize + 1
     }
 
-    /// Samples of `level`'s rate by which its filters wait for the lower rates, so that all sum in step:
-    /// `R_last = 0`, `R_m = down delay + up delay + 2 R_(m+1)`.
+    /// Returns the samples of `level`'s rate by which its filters wait for the lower rates, so that all sums are
+    /// aligned: `R_last = 0`, `R_m = down delay + up delay + 2 R_(m+1)`.
     pub fn alignment(&self, level: usize) -> usize {
         self.alignments[level]
     }
 
-    /// Samples of `level`'s rate that its filters reach back, the alignment included.
+    /// Returns the samples of `level`'s rate that its filters reach back, including the alignment.
     pub fn history(&self, level: usize) -> usize {
         self.histories[level]
     }
 
-    /// Samples of strain that must follow a sample before its signal-to-noise ratio is known.
+    /// Returns how many samples of strain must follow a sample before its signal-to-noise ratio is known.
     pub fn latency(&self) -> usize {
         self.alignments[0]
     }
 
-    /// Filters of all templates, at all rates.
+    /// Returns the number of filters of all templates at all rates.
     pub fn filters(&self) -> usize {
         self.options.templates.iter().map(Template::filters).sum()
     }

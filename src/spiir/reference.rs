@@ -1,30 +1,31 @@
-//! The filter bank's equation as loops: slow, and the truth that the other variants are tested against.
+//! Reference implementation of the filter bank: plain loops in double precision that the other backends are tested
+//! against.
 
 use num_complex::{Complex, Complex64};
 
 use super::plan::{Filter, Plan};
 
-/// Filters in double precision, with the coefficients as they were rounded.
+/// Filters in double precision with the rounded coefficients.
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
-    /// For each level, its input since the stream's start.
+    /// Input of each level since the stream's start.
     inputs: Vec<Vec<f64>>,
-    /// For each template and level: the states of its filters, and its sum since the stream's start.
+    /// States of the filters, and the sum since the stream's start, for each template and level.
     states: Vec<Vec<(Vec<Complex64>, Vec<Complex64>)>>,
-    /// Samples that have been written.
+    /// Samples written.
     written: usize,
 }
 
 impl Engine {
-    /// A new stream.
+    /// Starts a stream.
     pub fn new(plan: &Plan) -> Self {
         let levels = plan.levels();
         let states = vec![vec![(Vec::new(), Vec::new()); levels]; plan.templates()];
         Self { plan: plan.clone(), inputs: vec![Vec::new(); levels], states, written: 0 }
     }
 
-    /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).
+    /// Filters samples of whitened strain and writes the ratios known so far to `output` (template, time).
     pub fn run(&mut self, input: &[f32], output: &mut [Complex<f32>], stride: usize) -> usize {
         let Self { plan, inputs, states, written } = self;
         let finite = |x: &f32| if x.is_finite() { f64::from(*x) } else { 0.0 };
@@ -57,7 +58,7 @@ impl Engine {
     }
 }
 
-/// Brings one template's sum at one level up to its input: its own filters, and the lower level's sum doubled.
+/// Extends one template's sum at one level to the end of its input: its own filters plus the upsampled lower level.
 fn extend(
     plan: &Plan,
     template: usize,
@@ -83,7 +84,7 @@ fn extend(
     }
 }
 
-/// Sample `n` of a lower level's sum at twice its rate.
+/// Returns sample `n` of a lower level's sum at twice its rate.
 fn doubled(plan: &Plan, lower: &[Complex64], n: usize) -> Complex64 {
     let up = plan.options().resampler.up.iter().enumerate();
     let taps = up.filter(|(j, _)| *j <= n && (n - j).is_multiple_of(2));

@@ -1,6 +1,6 @@
-//! The wave's amplitude and phase over those of the orbit, seen face on.
+//! Corrections of the wave's amplitude and phase relative to those of the orbit, for a face-on binary.
 //!
-//! Only the modes of azimuthal number 2 are seen along the axis; this is their sum.
+//! Only the modes with azimuthal number 2 contribute along the axis; this is their sum.
 //!
 //! # Source
 //! Blanchet, Faye, Iyer & Sinha 2008, arXiv:0802.1249, section VIII at inclination 0 and the logarithm in its phase;
@@ -12,7 +12,7 @@ use num_complex::Complex64;
 
 use super::coefficients::EULER_GAMMA;
 
-/// `sum_k c_k v^k + l v^6 ln v`, and the phase of the tail that comes before it.
+/// `sum_k c_k v^k + l v^6 ln v`, and the tail terms of the phase.
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
     terms: [Complex64; 7],
@@ -21,34 +21,34 @@ pub(super) struct Correction {
     tail: [f64; 2],
 }
 
-/// A correction at one velocity.
+/// Correction at one velocity.
 pub(super) struct Corrected {
     /// Factor of the amplitude.
     pub(super) factor: f64,
-    /// Its logarithm's derivative by the velocity.
+    /// Derivative of its logarithm by the velocity.
     pub(super) factor_slope: f64,
-    /// Radians by which the wave's phase is more than that of twice the orbit, whose sign is negative.
+    /// Excess in radians of the wave's phase over minus twice the orbital phase.
     pub(super) phase: f64,
-    /// Its derivative by the velocity.
+    /// Derivative of `phase` by the velocity.
     pub(super) phase_slope: f64,
 }
 
 impl Correction {
-    /// None: the leading order.
+    /// Returns no correction: the leading order.
     pub(super) fn leading() -> Self {
         let mut terms = [Complex64::ZERO; 7];
         terms[0] = Complex64::ONE;
         Self { terms, logarithm: 0.0, tail: [0.0; 2] }
     }
 
-    /// To 1.5PN, for a symmetric mass ratio and what spins add to the third power.
+    /// Returns the correction to 1.5PN for a symmetric mass ratio and the spins' contribution to the third power.
     pub(super) fn one_and_half_pn(nu: f64, spins: f64) -> Self {
         let mut whole = Self::three_pn(nu, spins);
         whole.terms[4..].fill(Complex64::ZERO);
         Self { logarithm: 0.0, tail: [0.0; 2], ..whole }
     }
 
-    /// To 3PN, likewise.
+    /// Returns the correction to 3PN for the same arguments.
     pub(super) fn three_pn(nu: f64, spins: f64) -> Self {
         let nu2 = nu * nu;
         let third = 7_380_577.0 / 176_400.0 - 856.0 / 105.0 * (EULER_GAMMA + 2.0 * 2_f64.ln())

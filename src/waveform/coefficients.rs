@@ -1,13 +1,12 @@
-//! The energy of a circular orbit and the flux of its waves, as series in the orbital velocity.
+//! Energy of a circular orbit and flux of its waves as series in the orbital velocity.
 //!
-//! Spins are along the orbit's angular momentum, the bodies are black holes (their quadrupole is that of Kerr), nothing
-//! falls through horizons.
+//! Spins are aligned with the orbital angular momentum, the bodies are black holes (with the quadrupole of Kerr), and
+//! absorption by horizons is neglected.
 //!
 //! # Source
-//! Without spins: Blanchet 2014, Living Reviews in Relativity 17, 2, eqs. 232 and 314. Spin and orbit: Bohe, Marsat,
-//! Faye & Blanchet 2013, arXiv:1303.7431, and for its tails Marsat, Bohe, Blanchet & Buonanno 2014, arXiv:1307.6793,
-//! eq. 4.9. Spin and spin: Bohe, Faye, Marsat & Porter 2015,
-//! arXiv:1501.01529, eqs. 3.33 and 4.14.
+//! Without spins: Blanchet 2014, Living Reviews in Relativity 17, 2, eqs. 232 and 314. Spin-orbit: Bohe, Marsat, Faye
+//! & Blanchet 2013, arXiv:1303.7431, and for its tails Marsat, Bohe, Blanchet & Buonanno 2014, arXiv:1307.6793, eq.
+//! 4.9. Spin-spin: Bohe, Faye, Marsat & Porter 2015, arXiv:1501.01529, eqs. 3.33 and 4.14.
 
 use std::f64::consts::PI;
 
@@ -19,7 +18,7 @@ use crate::strain::Binary;
 /// Euler's constant.
 pub(super) const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
-/// What the coefficients are made of.
+/// Parameters of the coefficients.
 pub(super) struct Bodies {
     /// Symmetric mass ratio `m1 m2 / M^2`.
     pub(super) nu: f64,
@@ -29,7 +28,7 @@ pub(super) struct Bodies {
     spin: f64,
     /// `(S2 / m2 - S1 / m1) / M`.
     spin_difference: f64,
-    /// What the spins add to the amplitude's third power.
+    /// Contribution of the spins to the third power in the amplitude.
     amplitude: f64,
 }
 
@@ -49,7 +48,7 @@ impl Bodies {
         }
     }
 
-    /// The amplitude's correction.
+    /// Returns the correction of the amplitude.
     pub(super) fn amplitude(&self, order: Amplitude, has_spins: bool) -> Correction {
         match order {
             Amplitude::Leading => Correction::leading(),
@@ -63,7 +62,7 @@ impl Bodies {
         }
     }
 
-    /// The energy over `-(nu M / 2) v^2`.
+    /// Returns the energy divided by `-(nu M / 2) v^2`.
     pub(super) fn energy(&self) -> Series {
         let Self { nu, delta, spin: s, spin_difference: d, .. } = *self;
         let (nu2, nu3) = (nu * nu, nu * nu * nu);
@@ -91,7 +90,7 @@ impl Bodies {
         ])
     }
 
-    /// The flux over `(32/5) nu^2 v^10`; of the eighth power, only the tail of spin and orbit is there.
+    /// Returns the flux divided by `(32/5) nu^2 v^10`; the eighth power holds only the spin-orbit tail.
     pub(super) fn flux(&self) -> Series {
         let Self { nu, .. } = *self;
         let (nu2, nu3) = (nu * nu, nu * nu * nu);
@@ -118,7 +117,7 @@ impl Bodies {
         .with_logarithm(-1712.0 / 105.0)
     }
 
-    /// Terms of the powers 3, 5, 6, 7 and 8.
+    /// Returns the spin-orbit terms of the powers 3, 5, 6, 7 and 8.
     fn flux_of_spin_and_orbit(&self) -> [f64; 5] {
         let Self { nu, delta, spin, spin_difference, .. } = *self;
         let nu2 = nu * nu;
@@ -138,7 +137,7 @@ impl Bodies {
         ]
     }
 
-    /// Terms of the powers 4 and 6.
+    /// Returns the spin-spin terms of the powers 4 and 6.
     fn flux_of_spin_and_spin(&self) -> [f64; 2] {
         let Self { nu, delta, spin: s, spin_difference: d, .. } = *self;
         let second = 8.0 * s * s + 8.0 * delta * s * d + (33.0 / 16.0 - 8.0 * nu) * d * d;
@@ -156,7 +155,7 @@ impl Bodies {
 mod tests {
     use super::*;
 
-    /// The third post-Newtonian term of `dv/dt` and those after it, as they were published for bodies without spin.
+    /// Published third and higher post-Newtonian terms of `dv/dt` for bodies without spin.
     #[test]
     fn quotients_are_the_published_series() {
         let bodies = Bodies::new(&Binary::of_masses(3.0, 1.0));
@@ -173,7 +172,7 @@ mod tests {
         assert!(near(of(7), PI * last));
     }
 
-    /// Around a Kerr black hole, Tagoshi et al. 1996 (gr-qc/9603028) found -11/4, 33/16, -59/16, -65 pi/6 and 611/504.
+    /// Tagoshi et al. 1996 (gr-qc/9603028) found -11/4, 33/16, -59/16, -65 pi/6 and 611/504 for a Kerr black hole.
     #[test]
     fn a_light_body_radiates_as_around_kerr() {
         let kerr = Bodies { nu: 0.0, delta: 1.0, spin: 1.0, spin_difference: -1.0, amplitude: 0.0 };

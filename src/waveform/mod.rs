@@ -1,4 +1,4 @@
-//! Gravitational waveforms of compact binaries, from their masses and spins.
+//! Gravitational waveforms of compact binaries from their masses and spins.
 //!
 //! Invariant: pure functions of a binary; nothing of detectors or noise is known here.
 
@@ -17,39 +17,38 @@ use crate::error::Result;
 use crate::strain::{Binary, Waveform};
 use orbit::Orbit;
 
-/// `G M_sun / c^3`, in seconds.
+/// Solar mass `G M_sun / c^3` in seconds.
 ///
 /// # Source
 /// IAU 2015 resolution B3: the nominal solar mass parameter, 1.3271244e20 m^3 s^-2.
 pub const SOLAR_MASS_S: f64 = 4.925_490_947_641_267_5e-6;
 
-/// A megaparsec, in light seconds.
+/// Megaparsec in light seconds.
 ///
 /// # Source
 /// IAU 2015 resolution B2: a parsec is 648000/pi astronomical units of 149597870700 m.
 pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_LIGHT_M_S;
 
-/// The wave of a binary that is seen face on, from where it has `f_low_hz`: to the orbit's end, or through merger and
-/// ringdown.
+/// Computes the wave of a face-on binary from `f_low_hz` to the end of the orbit, or through merger and ringdown.
 ///
-/// The phase of `h = h_plus - i h_cross` falls with time, and the peak of `|h|` is a sample.
+/// The phase of `h = h_plus - i h_cross` decreases with time, and the peak of `|h|` is a sample.
 ///
-/// An inspiral is `-(4 nu M / R) v^2 q(v) exp(-2 i phi)`, `v^3 = M dphi/dt`, q the correction of the amplitude. The last
-/// sample is the orbit's end, where phi is 0, and the peak of `|h|`. IMRPhenomD is [`PhenomD`] brought to time: all of the
-/// wave from `f_low_hz` on, after a rise below it that is smooth in frequency; at its peak `h` is negative, and the
-/// ringdown follows.
+/// An inspiral is `-(4 nu M / R) v^2 q(v) exp(-2 i phi)` with `v^3 = M dphi/dt` and `q` the amplitude correction. The
+/// last sample is the end of the orbit, where phi is 0, and the peak of `|h|`. IMRPhenomD is [`PhenomD`] transformed
+/// to the time domain: the complete wave from `f_low_hz` on, preceded by a rise that is smooth in frequency; at its
+/// peak `h` is negative, and the ringdown follows.
 ///
 /// | result    | axes | type    | unit   |
 /// |-----------|------|---------|--------|
 /// | `samples` | time | complex | strain |
 ///
 /// # Errors
-/// [`crate::Error::Parameter`] for a mass outside 0 to 1e4 solar masses, a spin outside -1 to 1, a frequency that is
-/// not below Nyquist's, masses whose wave ends below `f_low_hz`, a length above 2^26 samples (IMRPhenomD: 2^25), or what
-/// [`PhenomD::new`] refuses.
+/// [`crate::Error::Parameter`] for a mass outside 0 to 1e4 solar masses, a spin outside -1 to 1, a frequency not
+/// below the Nyquist frequency, masses whose wave ends below `f_low_hz`, a length above 2^26 samples (IMRPhenomD:
+/// 2^25), or the errors of [`PhenomD::new`].
 /// # Numerics
-/// Time and phase are integrals over `v` to about 1e-12 of themselves; between their knots, quintics in time keep the
-/// phase to 1e-8 rad.
+/// Time and phase are integrals over `v` with a relative error of about 1e-12; quintic polynomials in time between
+/// their knots keep the phase error below 1e-8 rad.
 /// # Source
 /// Buonanno, Iyer, Ochsner, Pan & Sathyaprakash 2009, arXiv:0907.0700 (the approximants); docs/design/waveform.md has
 /// all equations.
@@ -71,7 +70,7 @@ pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> 
     Ok(Waveform { approximant: Some(options.approximant.name().to_owned()), ..wave })
 }
 
-/// The masses and, where there are any, the spins.
+/// Returns a name made of the masses and any nonzero spins.
 fn name(binary: &Binary) -> String {
     let masses = format!("{}+{}", binary.mass1_msun, binary.mass2_msun);
     match (binary.spin1z, binary.spin2z) {
@@ -98,7 +97,7 @@ mod tests {
         let rise = (2.0 / 30.0 * 4096.0) as usize;
         assert!((frequency(rise) - 30.0).abs() < 0.01, "{}", frequency(rise));
         assert!((frequency(h.len() - 2) - 1570.0).abs() < 80.0, "{}", frequency(h.len() - 2));
-        // Newton's chirp: 5/256 (pi f)^(-8/3) Mc^(-5/3), a few percent less with its corrections.
+        // Newtonian chirp time: 5/256 (pi f)^(-8/3) Mc^(-5/3), a few percent less with its corrections.
         let newton = 5.0 / 256.0
             * (std::f64::consts::PI * 30.0).powf(-8.0 / 3.0)
             * (made.binary.map_or(0.0, |b| b.chirp_mass_msun()) * SOLAR_MASS_S).powf(-5.0 / 3.0);

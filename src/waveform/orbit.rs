@@ -8,36 +8,36 @@ use super::quadrature::integrals;
 use super::rules::Span;
 use crate::error::{Error, Result};
 
-/// The most samples of a waveform.
+/// Most samples of a waveform.
 const MAX_SAMPLES: f64 = (1_u64 << 26) as f64;
 
-/// Largest ratio of the velocities of two knots.
+/// Largest ratio of the velocities of two consecutive knots.
 const KNOT_RATIO: f64 = 1.002;
 
-/// A point of the orbit.
+/// Point of the orbit.
 #[derive(Clone, Copy, Debug)]
 struct Knot {
-    /// Seconds before the end, not above 0.
+    /// Time relative to the end in seconds, not above 0.
     time_s: f64,
-    /// Phase and its first and second derivative by time; 0 at the end.
+    /// Phase (0 at the end) and its first and second derivatives by time.
     phase: [f64; 3],
-    /// The wave's amplitude, `v^2` and its correction, and its derivative by time.
+    /// Amplitude of the wave, `v^2` times its correction, and its derivative by time.
     amplitude: [f64; 2],
-    /// The correction of the wave's phase and its derivative by time.
+    /// Correction of the wave's phase and its derivative by time.
     correction: [f64; 2],
 }
 
-/// An orbit from the beginning of its rise to its end.
+/// Orbit from the beginning of the amplitude rise to its end.
 pub(super) struct Orbit {
-    /// From the earliest to the end.
+    /// Knots from the earliest to the end.
     knots: Vec<Knot>,
-    /// When the wave begins to rise, and when it has its lowest frequency; seconds before the end, not above 0.
+    /// Times at which the wave begins to rise and has its lowest frequency; seconds relative to the end, not above 0.
     start_s: f64,
     low_s: f64,
 }
 
 impl Orbit {
-    /// An orbit with `rise_s` seconds before its lowest frequency.
+    /// Integrates an orbit that starts `rise_s` seconds before its lowest frequency.
     pub(super) fn new(span: &Span, rise_s: f64) -> Self {
         let mut walk = Walk { span, v: span.end, time_s: 0.0, phase: 0.0 };
         let mut knots = vec![walk.knot()];
@@ -51,7 +51,7 @@ impl Orbit {
         Self { knots, start_s, low_s }
     }
 
-    /// The wave `-scale v^2 exp(-2 i phi)`, corrected; the last sample is the orbit's end.
+    /// Returns the corrected wave `-scale v^2 exp(-2 i phi)`; the last sample is the orbit's end.
     pub(super) fn wave(&self, rate_hz: u32, scale: f64) -> Result<Vec<Complex64>> {
         let rate = f64::from(rate_hz);
         let last = (-self.start_s * rate).floor();
@@ -71,7 +71,7 @@ impl Orbit {
         Ok(wave)
     }
 
-    /// The part of the amplitude that the rise lets through.
+    /// Returns the amplitude factor of the initial rise.
     fn rise(&self, time_s: f64) -> f64 {
         if time_s >= self.low_s {
             return 1.0;
@@ -81,7 +81,7 @@ impl Orbit {
     }
 }
 
-/// Polynomials in the time since a knot, up to the next one.
+/// Polynomials in the time since a knot, valid up to the next one.
 struct Piece {
     phase: [f64; 6],
     amplitude: [f64; 4],
@@ -89,11 +89,11 @@ struct Piece {
 }
 
 impl Piece {
-    /// The polynomials that have both knots' values and derivatives.
+    /// Returns the polynomials with the values and derivatives of both knots.
     fn between(a: &Knot, b: &Knot) -> Self {
         let t = b.time_s - a.time_s;
         let [p, w, d] = a.phase;
-        // What a parabola from the first knot leaves at the second one, in value and derivatives.
+        // Residuals at the second knot of a parabola from the first knot, in value and derivatives.
         let value = (b.phase[0] - p - t * (w + 0.5 * t * d)) / t.powi(3);
         let first = (b.phase[1] - w - t * d) / (t * t);
         let second = (b.phase[2] - d) / t;
@@ -114,14 +114,14 @@ impl Piece {
     }
 }
 
-/// The cubic with these values and derivatives at 0 and at `t`.
+/// Returns the cubic with these values and derivatives at 0 and at `t`.
 fn cubic_between([h, s]: [f64; 2], [later, later_slope]: [f64; 2], t: f64) -> [f64; 4] {
     let value = (later - h - t * s) / (t * t);
     let slope = (later_slope - s) / t;
     [h, s, 3.0 * value - slope, (slope - 2.0 * value) / t]
 }
 
-/// The integrals of time and phase over the velocity.
+/// Integrator of time and phase over the velocity.
 struct Walk<'a> {
     span: &'a Span,
     v: f64,
@@ -130,13 +130,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// `dt/dv`, in seconds.
+    /// Returns `dt/dv` in seconds.
     fn slope(&self, v: f64) -> f64 {
         let leading = 5.0 * self.span.mass_s / (32.0 * self.span.nu * v.powi(9));
         leading * self.span.rate.at(v)
     }
 
-    /// Goes back to the velocity `v` in steps of which each end is a knot.
+    /// Integrates back to the velocity `v` and appends a knot after each step.
     fn back_to(&mut self, v: f64, knots: &mut Vec<Knot>) {
         let steps = ((self.v / v).ln() / KNOT_RATIO.ln()).ceil().max(1.0);
         let ratio = (v / self.v).powf(1.0 / steps);

@@ -1,4 +1,4 @@
-//! What may be asked of an inspiral, and from which velocity to which it goes.
+//! Options of an inspiral, and the range of velocities they give.
 
 use std::f64::consts::PI;
 
@@ -9,13 +9,13 @@ use super::series::Series;
 use crate::error::{Error, Result};
 use crate::strain::Binary;
 
-/// The heaviest body, in solar masses.
+/// Heaviest body in solar masses.
 const MAX_MASS_MSUN: f64 = 1e4;
 
-/// The longest rise, in cycles.
+/// Longest rise in cycles.
 const MAX_FADE_IN_CYCLES: f64 = 100.0;
 
-/// How a waveform is made of masses and spins: as inspirals alone, to 3.5PN, or with merger and ringdown.
+/// Waveform approximant: inspirals to 3.5PN, or inspiral, merger and ringdown.
 ///
 /// # Source
 /// Buonanno et al. 2009, arXiv:0907.0700, sections III.D (T4) and III.B (T2); Khan et al. 2016, arXiv:1508.07253 (D).
@@ -30,16 +30,16 @@ pub enum Approximant {
     IMRPhenomD,
 }
 
-/// Total mass in solar masses above which a merger is heard as well, so that inspirals alone do not do.
+/// Total mass in solar masses above which the merger is in band, so that inspiral approximants are insufficient.
 const MERGER_MSUN: f64 = 4.0;
 
 impl Approximant {
-    /// The approximant of a binary where none is asked for: IMRPhenomD above 4 solar masses in total, TaylorT4 below.
+    /// Returns the default approximant of a binary: IMRPhenomD above 4 solar masses in total, TaylorT4 below.
     pub fn usual(binary: &Binary) -> Self {
         if binary.total_mass_msun() > MERGER_MSUN { Self::IMRPhenomD } else { Self::TaylorT4 }
     }
 
-    /// Its name in files and on the command line.
+    /// Returns its name in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::TaylorT4 => "TaylorT4",
@@ -49,68 +49,68 @@ impl Approximant {
     }
 }
 
-/// Where the inspiral ends, at the latest; it ends before where the approximant breaks down or at Nyquist's frequency.
+/// Latest end of an inspiral; it ends earlier where the approximant breaks down or at the Nyquist frequency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// As LALSimulation's approximants of the same names end, so that waveforms are the same: without spins at the
-    /// innermost stable orbit, T2 also where its time is that of coalescence; with spins (SpinTaylor) at the minimum of
+    /// As LALSimulation's approximants of the same names, so that waveforms agree. Without spins at the innermost
+    /// stable circular orbit, T2 also where its time reaches coalescence; with spins (SpinTaylor) at the minimum of
     /// energy.
     #[default]
     Customary,
-    /// At the innermost stable circular orbit of a body of the total mass without spin, `v = 6^(-1/2)`.
+    /// At the innermost stable circular orbit of a nonspinning body of the total mass, `v = 6^(-1/2)`.
     Isco,
-    /// Where the orbit's energy has its minimum.
+    /// At the minimum of the orbital energy.
     MinimumEnergy,
 }
 
-/// How the wave's amplitude goes with the orbit's velocity, seen face on.
+/// Order of the wave's amplitude as a function of orbital velocity, for a face-on binary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Amplitude {
-    /// To 3PN without spins, to 1.5PN with them, as LALSimulation's approximants have it.
+    /// 3PN without spins, 1.5PN with them, as LALSimulation's approximants.
     #[default]
     Customary,
     /// Leading order, `v^2`.
     Leading,
-    /// To 1.5PN, spins included.
+    /// 1.5PN, including spins.
     OneAndHalfPn,
-    /// To 3PN, with what it does to the phase; spins to 1.5PN.
+    /// 3PN with its contribution to the phase; spins to 1.5PN.
     ThreePn,
 }
 
-/// Up to which order the spins act on the phase.
+/// Highest order of the spins in the phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpinOrder {
-    /// Spin and orbit to 3PN, spin and spin to 3PN, as in LALSimulation's approximants.
+    /// Spin-orbit to 3PN and spin-spin to 3PN, as LALSimulation's approximants.
     #[default]
     ThreePn,
-    /// Spin and orbit to 3.5PN, in T4 with the tail at 4PN; spin and spin to 3PN.
+    /// Spin-orbit to 3.5PN, in T4 with the tail at 4PN; spin-spin to 3PN.
     Full,
 }
 
-/// How to make a waveform.
+/// Options of a waveform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspiralOptions {
-    /// The approximant.
+    /// Approximant.
     pub approximant: Approximant,
-    /// Frequency of the wave (twice the orbit's) at which it begins, in Hz.
+    /// Starting frequency of the wave (twice the orbital frequency) in Hz.
     pub f_low_hz: f64,
-    /// Samples in a second.
+    /// Samples per second.
     pub rate_hz: u32,
-    /// Distance of the source, in Mpc.
+    /// Distance of the source in Mpc.
     pub distance_mpc: f64,
     /// Cycles of an inspiral before `f_low_hz` over which the amplitude rises from 0 as a squared sine; 0 begins
-    /// abruptly. IMRPhenomD rises in frequency.
+    /// abruptly. IMRPhenomD rises in frequency instead.
     pub fade_in_cycles: f64,
-    /// Where an inspiral ends.
+    /// End of an inspiral.
     pub end: End,
-    /// How an inspiral's amplitude goes.
+    /// Amplitude order of an inspiral.
     pub amplitude: Amplitude,
-    /// Up to which order spins act on an inspiral.
+    /// Spin order of an inspiral.
     pub spin_order: SpinOrder,
 }
 
 impl Default for InspiralOptions {
-    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles, as is customary.
+    /// Returns TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles, and LALSimulation's conventions.
     fn default() -> Self {
         Self {
             approximant: Approximant::default(),
@@ -125,15 +125,16 @@ impl Default for InspiralOptions {
     }
 }
 
-/// Frequency of the wave at the innermost stable circular orbit of a body of the binary's mass without spin, in Hz.
+/// Returns the wave frequency in Hz at the innermost stable circular orbit of a nonspinning body of the binary's
+/// mass.
 pub fn isco_hz(binary: &Binary) -> f64 {
     velocity_hz(ISCO, binary.total_mass_msun() * SOLAR_MASS_S)
 }
 
-/// The velocity there.
+/// Velocity at that orbit.
 const ISCO: f64 = 0.408_248_290_463_863;
 
-/// Frequency of the wave of an orbit of this velocity.
+/// Returns the wave frequency of an orbit with this velocity.
 fn velocity_hz(v: f64, mass_s: f64) -> f64 {
     v.powi(3) / (PI * mass_s)
 }
@@ -142,10 +143,10 @@ fn velocity_at(frequency_hz: f64, mass_s: f64) -> f64 {
     (PI * mass_s * frequency_hz).cbrt()
 }
 
-/// An inspiral's rate and the velocities at its ends.
+/// Rate of an inspiral and the velocities at its ends.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
-    /// Sum of the masses, in seconds.
+    /// Total mass in seconds.
     pub(super) mass_s: f64,
     pub(super) nu: f64,
     pub(super) rate: Rate,
@@ -156,10 +157,10 @@ pub(super) struct Span {
     pub(super) end: f64,
 }
 
-/// `dt/dv` over `5 M / (32 nu v^9)`.
+/// `dt/dv` relative to `5 M / (32 nu v^9)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rate {
-    /// One over this series.
+    /// Reciprocal of this series.
     Inverse(Series),
     /// This series.
     Direct(Series),
@@ -174,7 +175,7 @@ impl Rate {
     }
 }
 
-/// Checks all that was asked for, and finds the inspiral's ends.
+/// Checks the options and finds the inspiral's velocity range.
 pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
     check_binary(binary)?;
     check_options(options)?;
@@ -217,12 +218,12 @@ pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
     }
 }
 
-/// An approximant's series for two bodies.
+/// Series of an approximant for two bodies.
 struct Equations {
     rate: Rate,
-    /// The energy's derivative by the velocity, over its first term.
+    /// Derivative of the energy by the velocity, relative to its first term.
     energy_slope: Series,
-    /// T2's time before coalescence, over its first term.
+    /// Time before coalescence of T2, relative to its first term.
     time: Option<Series>,
 }
 
@@ -231,7 +232,7 @@ impl Equations {
         let is_full = options.spin_order == SpinOrder::Full;
         let is_kept = |power, spins| match (power, spins) {
             (0..=6, _) | (7, 0) => true,
-            // Of the seventh power, what is linear in the spins is all that is known of them.
+            // In the seventh power, only terms linear in the spins are known.
             (7, 1) => is_full,
             _ => false,
         };
@@ -253,16 +254,16 @@ impl Equations {
     }
 }
 
-/// A velocity below that of all inspirals that are asked for.
+/// Velocity below that of all accepted inspirals.
 const LEAST_VELOCITY: f64 = 1e-3;
 
-/// `dt/dv` over its first term: beyond these the series no longer tells anything.
+/// Range of `dt/dv`, relative to its first term, within which the series is meaningful.
 const RATES: std::ops::RangeInclusive<f64> = 0.02..=50.0;
 
-/// Ratio of two velocities between which nothing goes unnoticed.
+/// Ratio of consecutive velocities in the search for the end.
 const STEP: f64 = 1.002;
 
-/// The greatest velocity up to which `goes_on` holds from `low` on, `latest` at most.
+/// Returns the greatest velocity from `low` up to at most `latest` until which `goes_on` holds.
 fn last_velocity(low: f64, latest: f64, goes_on: impl Fn(f64) -> bool) -> Option<f64> {
     if low >= latest || !goes_on(low) {
         return None;

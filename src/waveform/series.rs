@@ -1,15 +1,15 @@
-//! Series in the orbital velocity, term by term in powers of the spins.
+//! Series in the orbital velocity, with terms separated by powers of the spins.
 
-/// Coefficients of a series: up to the eighth power (4PN).
+/// Coefficients of a series, up to the eighth power (4PN).
 const TERMS: usize = 9;
 
-/// Powers of the spins that are kept apart: none, one, two.
+/// Powers of the spins stored separately: zero, one, two.
 const SPINS: usize = 3;
 
-/// The power at which the logarithm stands.
+/// Power of the logarithmic term.
 const LOGARITHM: usize = 6;
 
-/// `sum_k (c_k0 + c_k1 + c_k2) v^k + l v^6 ln v`; `c_kp` is of the p-th power in the spins.
+/// `sum_k (c_k0 + c_k1 + c_k2) v^k + l v^6 ln v`; `c_kp` is of power p in the spins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Series {
     terms: [[f64; SPINS]; TERMS],
@@ -17,7 +17,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// A series without a logarithm.
+    /// Creates a series without a logarithm.
     pub(super) fn new(terms: [[f64; SPINS]; TERMS]) -> Self {
         Self { terms, logarithm: 0.0 }
     }
@@ -26,7 +26,7 @@ impl Series {
         Self { logarithm, ..self }
     }
 
-    /// Each term times a number that goes by its power.
+    /// Multiplies each term by a factor that depends on its power.
     pub(super) fn scaled(mut self, factor: impl Fn(usize) -> f64) -> Self {
         for (power, term) in self.terms.iter_mut().enumerate() {
             term.iter_mut().for_each(|part| *part *= factor(power));
@@ -35,7 +35,7 @@ impl Series {
         self
     }
 
-    /// The series of `self / other`, whose first terms are 1 and whose second ones 0.
+    /// Returns the series of `self / other`; both have first term 1 and second term 0.
     pub(super) fn over(self, other: Self) -> Self {
         let mut terms = self.terms;
         for power in 1..TERMS {
@@ -48,19 +48,19 @@ impl Series {
                 }
             }
         }
-        // The logarithm times any term but the first lies at the eighth power or beyond it, of which only what is
-        // linear in the spins is ever kept.
+        // The logarithm times any other term than the first has at least the eighth power, of which only the part
+        // linear in the spins is kept.
         Self { terms, logarithm: self.logarithm - other.logarithm }
     }
 
-    /// One over the series.
+    /// Returns the reciprocal of the series.
     pub(super) fn inverse(self) -> Self {
         let mut one = [[0.0; SPINS]; TERMS];
         one[0][0] = 1.0;
         Self::new(one).over(self)
     }
 
-    /// Without the terms for which `keep` of the powers of velocity and spins is false.
+    /// Drops the terms for which `keep`, a function of the powers of velocity and spins, is false.
     pub(super) fn kept(mut self, keep: impl Fn(usize, usize) -> bool) -> Self {
         for (power, term) in self.terms.iter_mut().enumerate() {
             for (spins, part) in term.iter_mut().enumerate() {
@@ -72,7 +72,8 @@ impl Series {
         self
     }
 
-    /// Of the series times `v^-9`, the antiderivative over that of `v^-9` itself; of the powers below the eighth.
+    /// Returns the antiderivative of the series times `v^-9`, relative to that of `v^-9`, for powers below the
+    /// eighth.
     pub(super) fn antiderivative(self) -> Self {
         let logarithm = self.logarithm;
         let mut result =

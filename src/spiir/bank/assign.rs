@@ -1,4 +1,4 @@
-//! Which rate each filter runs at, and what it is there.
+//! Assigns each filter to a rate and converts its coefficients to that rate.
 
 use std::f64::consts::TAU;
 
@@ -11,32 +11,32 @@ use crate::spiir::plan::{Branch, Filter, MAX_HALVINGS, Template};
 /// Powers of a pole below `exp(-REACH)` count as 0.
 pub(super) const REACH: f64 = 25.0;
 
-/// A filter at the rate of its branch, its pole as it is rounded.
+/// Filter at the rate of its branch, with a rounded pole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assigned {
-    /// How often the rate is halved.
+    /// Number of times the rate is halved.
     pub halvings: u32,
-    /// The rounded pole.
+    /// Pole, rounded to single precision.
     pub pole: Complex64,
-    /// The weight, exact.
+    /// Weight, not rounded.
     pub weight: Complex64,
     /// Delay in samples of the branch.
     pub delay: usize,
 }
 
 impl Assigned {
-    /// Samples of the branch in which the response falls by a factor e.
+    /// Returns the samples of the branch in which the response decays by a factor e.
     pub(super) fn memory(&self) -> f64 {
         -1.0 / self.pole.norm().ln()
     }
 
-    /// Samples of the branch after which the response counts as 0.
+    /// Returns the samples of the branch after which the response counts as 0.
     pub(super) fn reach(&self) -> usize {
         (REACH * self.memory()).ceil() as usize + 1
     }
 }
 
-/// The most halvings that the options allow.
+/// Returns the most halvings that the options allow.
 pub(super) fn most_halvings(options: &Options, rate_hz: u32) -> u32 {
     let lowest_hz = match options.rates {
         Rates::Single => return 0,
@@ -46,7 +46,8 @@ pub(super) fn most_halvings(options: &Options, rate_hz: u32) -> u32 {
     (octaves as u32).min(rate_hz.trailing_zeros()).min(MAX_HALVINGS)
 }
 
-/// Brings each filter to the lowest rate that holds it: `a' = a^M`, `d' = ceil(d / M)`, `b' = M b a^(d' M - d)`.
+/// Converts each filter to the lowest rate that holds its band: `a' = a^M`, `d' = ceil(d / M)`,
+/// `b' = M b a^(d' M - d)`.
 pub(super) fn assign(placed: &[Placed], options: &Options, most_halvings: u32) -> Vec<Assigned> {
     let to_rate = |filter: &Placed| {
         let frequency = filter.angle.abs() / TAU;
@@ -65,7 +66,7 @@ pub(super) fn assign(placed: &[Placed], options: &Options, most_halvings: u32) -
     placed.iter().map(to_rate).collect()
 }
 
-/// The filters as a plan takes them.
+/// Groups the filters into the branches of a plan's template.
 pub(super) fn template(filters: &[Assigned]) -> Template {
     let mut branches: Vec<Branch> = Vec::new();
     let deepest = filters.iter().map(|filter| filter.halvings).max().unwrap_or(0);
@@ -84,12 +85,12 @@ fn as_filter(filter: &Assigned) -> Filter {
     Filter { a, b, delay: filter.delay as u32 }
 }
 
-/// To the precision that filters run with.
+/// Rounds to the single precision that filters run with.
 pub(super) fn rounded(value: Complex64) -> Complex<f32> {
     Complex::new(value.re as f32, value.im as f32)
 }
 
-/// And back.
+/// Converts back to double precision.
 pub(super) fn exact(value: Complex<f32>) -> Complex64 {
     Complex64::new(f64::from(value.re), f64::from(value.im))
 }

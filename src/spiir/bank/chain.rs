@@ -1,26 +1,26 @@
-//! What the resamplers do to an impulse, and to the inner product of two responses.
+//! Effect of the resampling chain on an impulse, and on the inner product of two responses.
 
 use crate::spiir::plan::resample::Resampler;
 
-/// Taps below this part of the largest are cut at a kernel's ends.
+/// Taps at a kernel's ends below this fraction of the largest are dropped.
 const LEAST_TAP: f64 = 1e-13;
 
-/// A finite sequence around 0.
+/// Finite sequence with indices of either sign.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kernel {
-    /// Its values.
+    /// Values.
     pub taps: Vec<f64>,
-    /// Index of the first.
+    /// Index of the first value.
     pub first: i64,
 }
 
 impl Kernel {
-    /// 1 at index 0.
+    /// Returns 1 at index 0.
     pub(super) fn impulse() -> Self {
         Self { taps: vec![1.0], first: 0 }
     }
 
-    /// Halving and doubling once: `(down * up) / 2` with the whole delays taken away.
+    /// Returns one downsampling followed by one upsampling: `(down * up) / 2` without the integer delays.
     pub(super) fn once(resampler: &Resampler) -> Self {
         let widen = |taps: &[f32], delay: usize| Self {
             taps: taps.iter().map(|tap| f64::from(*tap)).collect(),
@@ -33,7 +33,7 @@ impl Kernel {
         both
     }
 
-    /// Index after the last.
+    /// Returns the index after the last value.
     pub(super) fn end(&self) -> i64 {
         self.first + self.taps.len() as i64
     }
@@ -57,7 +57,7 @@ impl Kernel {
         Self { taps: self.taps.iter().rev().copied().collect(), first: 1 - self.end() }
     }
 
-    /// With a zero after each sample.
+    /// Inserts a zero after each sample.
     fn doubled(&self) -> Self {
         let mut taps = vec![0.0; 2 * self.taps.len() - 1];
         for (out, tap) in taps.iter_mut().step_by(2).zip(&self.taps) {
@@ -66,7 +66,7 @@ impl Kernel {
         Self { taps, first: 2 * self.first }
     }
 
-    /// Each even sample.
+    /// Selects the samples with even indices.
     fn halved(&self) -> Self {
         let skip = self.first.rem_euclid(2) as usize;
         let taps = self.taps.iter().skip(skip).step_by(2).copied().collect();
@@ -85,21 +85,22 @@ impl Kernel {
     }
 }
 
-/// The kernels between all rates.
+/// Kernels between all pairs of rates.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    /// Entry `m`, `j`: a sample of the rate halved `m + j` times, brought up to the rate halved `m` times, under the
+    /// Entry `m`, `j`: a sample of the rate halved `m + j` times, upsampled to the rate halved `m` times, under the
     /// inner product of that rate.
     kernels: Vec<Vec<Kernel>>,
-    /// Halving and doubling once.
+    /// One downsampling followed by one upsampling.
     pub once: Kernel,
 }
 
 impl Chain {
-    /// The kernels of up to `halvings`.
+    /// Computes the kernels up to `halvings`.
     ///
-    /// `r_0 = 1`, `r_j[n] = sum_k c[n - 2 k] r_(j-1)[k]` bring up; `v_0 = 1`, `v_m[t] = (c * reversed c * v_(m-1))[2 t]`
-    /// is the inner product of two samples `t` apart; entry `m`, `j` is `v_m * r_j`.
+    /// `r_0 = 1`, `r_j[n] = sum_k c[n - 2 k] r_(j-1)[k]` is the upsampling; `v_0 = 1`,
+    /// `v_m[t] = (c * reversed c * v_(m-1))[2 t]` is the inner product of two samples `t` apart; entry `m`, `j` is
+    /// `v_m * r_j`.
     pub(super) fn new(resampler: &Resampler, halvings: u32) -> Self {
         let once = if halvings == 0 { Kernel::impulse() } else { Kernel::once(resampler) };
         let mut up = vec![Kernel::impulse()];
@@ -116,7 +117,7 @@ impl Chain {
         Self { kernels: (0..=halvings as usize).map(row).collect(), once }
     }
 
-    /// From the rate halved `lower` times to that halved `higher <= lower` times.
+    /// Returns the kernel from the rate halved `lower` times to that halved `higher <= lower` times.
     pub(super) fn kernel(&self, higher: u32, lower: u32) -> &Kernel {
         &self.kernels[higher as usize][(lower - higher) as usize]
     }

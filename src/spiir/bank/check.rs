@@ -1,15 +1,15 @@
-//! What options of a bank must keep.
+//! Checks of a bank's options.
 
 use super::{Options, Rates};
 use crate::error::{Error, Result};
 
-/// Longest autocorrelation, in samples: the longest that the search for triggers takes.
+/// Longest autocorrelation in samples, equal to the limit of the peak search.
 const LONGEST_AUTOCORRELATION: usize = 1 << 16;
 
-/// Widths that a power spectrum may be smoothed over: narrower ones make too many bins.
+/// Allowed smoothing widths of the power spectrum; narrower ones would need too many bins.
 const SMOOTHING_HZ: std::ops::RangeInclusive<f64> = 0.01..=1e5;
 
-/// Checks the options, but for the band's frequencies, which need the rate.
+/// Checks the options except the band's frequencies, whose check needs the rate.
 pub(super) fn options(options: &Options) -> Result<()> {
     let is_above_0 = |value: f64| value.is_finite() && value > 0.0;
     let (is_tolerance, is_part) =

@@ -1,4 +1,4 @@
-//! From a waveform to its filters.
+//! Design of the filters of one waveform.
 
 use std::f64::consts::TAU;
 use std::sync::OnceLock;
@@ -21,54 +21,54 @@ use crate::strain::Waveform;
 
 /// Most rounds of placing filters with another tolerance.
 const MOST_ROUNDS: usize = 10;
-/// Least tolerance, in cycles.
+/// Least tolerance in cycles.
 const LEAST_EPSILON: f64 = 0.001;
-/// What keeps weights small where filters are nearly alike, as a part of the diagonal.
+/// Ridge, as a fraction of the diagonal, that bounds the weights of nearly equal filters.
 const RIDGE: f64 = 1e-4;
-/// Filters that are added at once, and how often at most.
+/// Filters per pursuit batch, and most batches.
 const BATCH: usize = 6;
 const BATCHES: usize = 6;
-/// Filters are no longer added where they raise the match by less.
+/// Least gain of the match for which another batch is tried.
 const LEAST_GAIN: f64 = 5e-4;
-/// Nor where there are more filters than this: the template has no phase that filters could follow.
+/// Filters above which no batch is added: the template has no phase that filters could follow.
 const MOST_PURSUED: usize = 512;
-/// No finer tolerance is tried where there are more filters than this.
+/// Filters above which no finer tolerance is tried.
 const MOST_REFINED: usize = 2048;
-/// Filters are added over so many seconds before the template's end.
+/// Seconds before the template's end in which pursuit adds filters.
 const PURSUED_S: f64 = 0.25;
-/// Memories of the longest filter after which its response is left out of the match.
+/// Decay times of the longest filter's response that the match includes.
 const MEMORIES: f64 = 12.0;
-/// The signal-to-noise ratio at the horizon.
+/// Signal-to-noise ratio at the horizon.
 const HORIZON_SNR: f64 = 8.0;
 
-/// Designs filters for noise of one power spectrum, which it smooths once for all waveforms.
+/// Designs filters for one power spectrum, which it smooths once for all waveforms.
 pub struct Designer {
     options: Options,
     rate_hz: u32,
     conditioned: Conditioned,
     transforms: Transforms,
-    /// The resampler's kernels for each number of halvings, once they were asked for.
+    /// Resampling kernels for each number of halvings, computed at first use.
     chains: Vec<OnceLock<Chain>>,
 }
 
-/// A template that is no part of a bank.
+/// Template that was rejected from a bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
-    /// Its place among the waveforms that the bank was made of, from 0.
+    /// Index among the waveforms of the bank, from 0.
     pub index: usize,
-    /// The waveform's name.
+    /// Name of the waveform.
     pub name: String,
-    /// The best match that filters reached, where they were made.
+    /// Best match, if filters were designed.
     pub fit: Option<f64>,
-    /// Why it was left out.
+    /// Reason of the rejection.
     pub reason: String,
 }
 
 impl Designer {
-    /// Takes the power spectrum for waveforms of a rate.
+    /// Prepares the power spectrum for waveforms of a rate.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for options that can't be used and a spectrum that ends within the band.
+    /// [`Error::Parameter`] for unusable options or a spectrum that ends within the band.
     pub fn new(psd: &PowerSpectrum, options: &Options, rate_hz: u32) -> Result<Self> {
         check::options(options)?;
         let conditioned = Conditioned::new(psd, options, rate_hz)?;
@@ -83,15 +83,15 @@ impl Designer {
 
     /// Designs the filters of one waveform.
     ///
-    /// The template is whitened, filters are placed along it, each is brought to its rate, and the weights are fitted by
-    /// least squares with the poles as they are rounded and with the resampler's response. With a match below what is
-    /// asked for, filters are placed at half the tolerance, then between the last two tolerances, up to ten times.
+    /// Whitens the template, places filters along it, assigns each to a rate, and fits the weights by least squares
+    /// with the rounded poles and the resampler's response. If the match is below the requested one, filters are
+    /// placed again at half the tolerance, then between the last two tolerances, in up to ten rounds.
     ///
     /// # Errors
-    /// [`LeftOut`] for a waveform of another rate, with nothing in the band, with nothing left after an early warning's
-    /// cut, or whose best match is below the floor.
+    /// [`LeftOut`] for a waveform of another rate, without power in the band, with nothing left after an
+    /// early-warning cut, or with a best match below the floor.
     /// # Numerics
-    /// The match is that of the rounded coefficients; it is exact but for what aliases, which changes with the phase of
+    /// The match is that of the rounded coefficients. It is exact except for aliasing, which depends on the phase of
     /// the lower rates (see docs/design/spiir_bank.md).
     /// # Source
     /// Hooper et al. 2012, Phys. Rev. D 86, 024012 (placement); Guo et al. 2018 (rates).
@@ -137,7 +137,7 @@ pub fn design(waveform: &Waveform, psd: &PowerSpectrum, options: &Options) -> Re
     })
 }
 
-/// Filters that were tried.
+/// Filters of one round and their match.
 #[derive(Clone, Debug)]
 struct Round {
     epsilon: f64,
@@ -171,15 +171,15 @@ impl<'a> Fitter<'a> {
         let halvings = assigned.iter().map(|filter| filter.halvings).max().unwrap_or(most);
         let make = || Chain::new(&options.resampler, halvings);
         let chain = designer.chains[halvings as usize].get_or_init(make);
-        // The autocorrelation's lags must not meet round the transform's end.
+        // Padding so that the autocorrelation's lags do not wrap around the transform.
         let memory = (MEMORIES * memory) as usize + options.autocorrelation_length / 2;
         let target =
             Target::new(&template.samples, (&chain.once, halvings), memory, &designer.transforms);
         Self { waveform, template, options, halvings, chain, target }
     }
 
-    /// Looks for the greatest tolerance that reaches the match, with filters added where those that are placed leave most;
-    /// where none does, for the best match.
+    /// Searches for the greatest tolerance that reaches the requested match, adding filters to fit the residual; if
+    /// none reaches it, returns the best match.
     fn search(&self) -> Round {
         let wanted = self.options.minimum_match;
         let mut epsilon = self.options.epsilon;
@@ -191,7 +191,7 @@ impl<'a> Fitter<'a> {
             let round = self.pursued(epsilon, placed);
             if round.fit >= wanted {
                 best = Some(round);
-                // Between two tolerances a factor sqrt(2) apart there is nothing worth another round.
+                // Tolerances within a factor of about sqrt(2) are not worth another round.
                 match failed {
                     Some(failed) if failed / epsilon > 1.5 => epsilon = (failed * epsilon).sqrt(),
                     _ => break,
@@ -218,7 +218,7 @@ impl<'a> Fitter<'a> {
         best.unwrap_or(nearest)
     }
 
-    /// Filters that were placed, and as many batches more as the match needs.
+    /// Returns the placed filters and as many pursuit batches as the match needs.
     fn pursued(&self, epsilon: f64, mut placed: Vec<Placed>) -> Round {
         let mut round = self.fitted(epsilon, &placed);
         let placement_fit = round.placement_fit;
@@ -244,7 +244,7 @@ impl<'a> Fitter<'a> {
         round
     }
 
-    /// Filters with their weights fitted and rounded.
+    /// Fits and rounds the filters' weights.
     fn fitted(&self, epsilon: f64, placed: &[Placed]) -> Round {
         let mut filters = assign(placed, self.options, self.halvings);
         if filters.is_empty() {
@@ -259,7 +259,7 @@ impl<'a> Fitter<'a> {
         };
         let placement: Vec<Complex64> = filters.iter().map(|filter| filter.weight).collect();
         let placement_fit = fit(&placement);
-        // The placement's own weights stand in where the system can't be solved.
+        // Falls back to the weights of the placement if the system cannot be solved.
         let mut weights = matrix.solve(RIDGE, &products).unwrap_or(placement);
         let scale = (2.0 / matrix.norm(&weights)).sqrt();
         weights.iter_mut().for_each(|b| *b = exact(rounded(*b * scale)));
@@ -273,7 +273,7 @@ impl<'a> Fitter<'a> {
         let autocorrelation = self.target.autocorrelation(&response, half);
         let norm: f64 = autocorrelation.iter().map(|a| 2.0 - 2.0 * a.norm_sqr()).sum();
         let h = &self.template.samples;
-        // |h|^2 of a one-sided series is twice that of its real part.
+        // |h|^2 of an analytic signal is twice that of its real part.
         let sigma_1mpc = (self.template.power / 2.0).sqrt() * self.waveform.distance_mpc;
         let scale = (2.0 / self.target.power).sqrt();
         BankTemplate {

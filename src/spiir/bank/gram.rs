@@ -1,4 +1,4 @@
-//! Inner products of all pairs of filters, the resampler's response in them.
+//! Inner products of all pairs of filters, including the resampler's response.
 
 use num_complex::Complex64;
 
@@ -6,11 +6,10 @@ use super::assign::{Assigned, REACH};
 use super::chain::{Chain, Kernel};
 use super::solve::Hermitian;
 
-/// `G[l, k] = <u_l, u_k>` of the responses with unit weights, as they come out at the strain's rate on average over
-/// its phases.
+/// Computes `G[l, k] = <u_l, u_k>` of the responses with unit weights at the strain's rate, averaged over its phases.
 ///
-/// A filter is a recursion, so that its response under a kernel `p` of a rate `2^j` times its own is one too:
-/// `s[n] = a s[n - 2^j] + p[n - 2^j d]`; beyond the kernel it is a geometric series and its product with another
+/// A filter is a recursion, so its response under a kernel `p` at a rate `2^j` times its own is one too:
+/// `s[n] = a s[n - 2^j] + p[n - 2^j d]`. Beyond the kernel it is a geometric series, and its product with another
 /// filter's is a sum in closed form.
 pub(super) fn gram(filters: &[Assigned], chain: &Chain) -> Hermitian {
     let levels = filters.iter().map(|filter| filter.halvings).max().map_or(0, |last| last + 1);
@@ -39,10 +38,10 @@ pub(super) fn gram(filters: &[Assigned], chain: &Chain) -> Hermitian {
     matrix
 }
 
-/// A filter's response at a rate above its own.
+/// Response of a filter at a rate above its own.
 #[derive(Clone, Copy, Debug)]
 struct Response {
-    /// Index of the first sample, and of the first beyond the kernel.
+    /// Index of the first sample, and of the first one beyond the kernel.
     begin: i64,
     beyond: i64,
     ratio: usize,
@@ -62,7 +61,7 @@ impl Response {
         Self { begin, beyond, ratio, pole: filter.pole }
     }
 
-    /// `sum over n >= d of conj(a)^(n - d) s[n]` of a filter at this rate.
+    /// Returns `sum over n >= d of conj(a)^(n - d) s[n]` for a filter at this rate.
     fn product(&self, filter: &Assigned, series: &[Complex64]) -> Complex64 {
         let delay = filter.delay as i64;
         let pole = filter.pole.conj();
@@ -80,7 +79,7 @@ impl Response {
         sum * power(pole, (from - delay) as f64)
     }
 
-    /// The sum from `start` on, where nothing but the recursion is left.
+    /// Returns the sum from `start` on, beyond the kernel, in closed form.
     fn tail(&self, pole: Complex64, start: i64, series: &[Complex64]) -> Complex64 {
         let last = &series[series.len() - self.ratio..];
         let skipped = (start - self.beyond) as usize;
@@ -94,7 +93,7 @@ impl Response {
     }
 }
 
-/// A power of a pole; of 0 where it is too small to count.
+/// Returns a power of a pole, or 0 if it is negligible.
 fn power(pole: Complex64, exponent: f64) -> Complex64 {
     if exponent == 0.0 {
         return Complex64::new(1.0, 0.0);
@@ -137,7 +136,7 @@ mod tests {
             let target = Target::new(&wanted, (&chain.once, 2), 4000, &transforms);
             let matrix = gram(&filters, &chain);
             let products = target.products(&filters);
-            // All weights but two are 0, so that one pair after the other is looked at.
+            // Zeroes all weights but two to check one pair at a time.
             for (l, k) in (0..6).flat_map(|l| (0..=l).map(move |k| (l, k))) {
                 let mut pair = filters;
                 let chosen = |at: usize| if at == l || at == k { 1.0 } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Design of filter banks: a waveform and a power spectrum in, filters with a known match out.
+//! Design of filter banks: from waveforms and a power spectrum to filters with a known match.
 
 mod assign;
 mod chain;
@@ -22,49 +22,50 @@ use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::{Binary, Waveform};
 pub use design::{Designer, LeftOut, design};
 
-/// The rates that filters may run at.
+/// Rates that filters may run at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rates {
-    /// The strain's rate alone.
+    /// The strain's rate only.
     Single,
-    /// The strain's rate and its halves, each filter at the lowest that holds it.
+    /// The strain's rate and its halvings; each filter runs at the lowest that holds its band.
     Multi {
-        /// No branch runs below this rate, in Hz.
+        /// Lowest rate of a branch in Hz.
         lowest_hz: f64,
     },
 }
 
-/// How a bank is designed.
+/// Design options of a bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Below this frequency the template is taken as unknown, in Hz.
+    /// Lowest frequency of the template band in Hz.
     pub f_low_hz: f64,
-    /// Above this frequency too, in Hz: by default Nyquist's.
+    /// Highest frequency of the template band in Hz; the Nyquist frequency by default.
     pub f_high_hz: Option<f64>,
-    /// How far a filter's phase may run from the template's, in cycles: the first try.
+    /// Initial tolerance: largest phase deviation between a filter and the template, in cycles.
     pub epsilon: f64,
-    /// Where in its stretch of the template a filter is tuned, as a part of the stretch before its end.
+    /// Position in a filter's interval of the template at which its frequency is set, as a fraction counted from the
+    /// interval's end.
     pub alpha: f64,
-    /// How much a filter decays over its stretch.
+    /// Decay exponent of a filter over its interval.
     pub beta: f64,
-    /// Reserve between a filter's frequency and Nyquist's of its branch.
+    /// Least ratio of the Nyquist frequency of a branch to the frequency of its filters.
     pub padding: f64,
-    /// The match that is asked for, from 0 to 1.
+    /// Requested match, from 0 to 1.
     pub minimum_match: f64,
-    /// A template that reaches less than this match is left out, one between it and what is asked for is kept.
+    /// Match below which a template is left out. A template between this and the requested match is kept.
     pub match_floor: f64,
-    /// The rates that filters may run at.
+    /// Rates that filters may run at.
     pub rates: Rates,
-    /// How rates are halved and doubled.
+    /// Filters for downsampling and upsampling by 2.
     pub resampler: Resampler,
-    /// Early warning: the template ends this long before its peak, in seconds; 0 keeps all of it.
+    /// Early warning: the template ends this many seconds before its peak; 0 keeps all of it.
     pub before_s: f64,
-    /// Length of the autocorrelation in samples: odd.
+    /// Length of the autocorrelation in samples, odd.
     pub autocorrelation_length: usize,
-    /// Half the width of the running median over the power spectrum, and that at half height of the running mean
-    /// after it, in Hz; 0 takes the spectrum as it is.
+    /// Half-width in Hz of the running median over the power spectrum, and of the half maximum of the running mean
+    /// after it; 0 uses the spectrum as it is.
     pub smoothing_hz: f64,
-    /// Part of the template's power that filters follow: its slow beginning with the rest is left out.
+    /// Fraction of the template's power that filters follow; the slow beginning with the remainder is omitted.
     pub power: f64,
 }
 
@@ -89,65 +90,65 @@ impl Default for Options {
     }
 }
 
-/// The filters of one template, and what a search must know of them.
+/// Filters of one template and its properties for a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BankTemplate {
-    /// The waveform's name.
+    /// Name of the waveform.
     pub name: String,
-    /// The binary, where known.
+    /// Binary, if known.
     pub binary: Option<Binary>,
-    /// The approximant of its waveform, such as IMRPhenomD, where known.
+    /// Approximant of its waveform, such as IMRPhenomD, if known.
     pub approximant: Option<String>,
-    /// The filters.
+    /// Filters.
     pub filters: Template,
-    /// The match of filters and whitened template, from 0 to 1: with the coefficients as they are rounded, with the
-    /// resampler's response, and with what was cut off the template's ends.
+    /// Match between the filters and the whitened template, from 0 to 1. It includes the rounding of the
+    /// coefficients, the resampler's response and the template's cut ends.
     pub fit: f64,
-    /// The same before the weights were fitted.
+    /// Match before the weights were fitted.
     pub placement_fit: f64,
-    /// The tolerance at which the filters were placed, in cycles.
+    /// Tolerance at which the filters were placed, in cycles.
     pub epsilon: f64,
-    /// Signal-to-noise ratio at 1 Mpc, oriented as well as can be, in a filter that is the template itself.
+    /// Signal-to-noise ratio of an optimally oriented source at 1 Mpc in the exact matched filter.
     pub sigma_1mpc: f64,
-    /// Distance at which that ratio is 8, in Mpc.
+    /// Distance in Mpc at which that ratio is 8.
     pub horizon_mpc: f64,
-    /// `A[m] = (u * h)[L - 1 + m] / (u * h)[L - 1]` of the response `u` and the whitened template `h`, at the strain's
+    /// `A[m] = (u * h)[L - 1 + m] / (u * h)[L - 1]` of the response `u` and the whitened template `h` at the strain's
     /// rate; `A[0] = 1` is the middle.
     pub autocorrelation: Vec<Complex<f32>>,
     /// `sum(2 - 2 |A|^2)`.
     pub autocorrelation_norm: f32,
-    /// The event's time less the time of the output sample that answers it, in seconds.
+    /// Event time minus the time of the output sample at which its ratio peaks, in seconds.
     pub peak_offset_s: f64,
     /// Length of the whitened template in seconds.
     pub duration_s: f64,
     /// Lowest frequency used, in Hz.
     pub f_low_hz: f64,
-    /// The template's frequency when 99.9 % of its power has passed, or at its peak if that is earlier, in Hz.
+    /// Template frequency in Hz when 99.9 % of its power has passed, or at its peak if that is earlier.
     pub f_final_hz: f64,
-    /// The whitened template with `sum |h|^2 = 2`, in rising time: of positive frequencies alone, its real part that
-    /// of the whitened `h_plus`. The response is `conj(h[L - 1 - n])`.
+    /// Whitened template with `sum |h|^2 = 2` in increasing time: an analytic signal whose real part is the whitened
+    /// `h_plus`. The response is `conj(h[L - 1 - n])`.
     pub whitened: Vec<Complex<f32>>,
 }
 
-/// The filters of several templates for one power spectrum.
+/// Filters of several templates for one power spectrum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bank {
-    /// Samples of the whitened strain in a second.
+    /// Samples of the whitened strain per second.
     pub rate_hz: u32,
-    /// How it was designed.
+    /// Design options.
     pub options: Options,
-    /// The power spectrum that its templates are whitened with, before it was smoothed.
+    /// Power spectrum for whitening its templates, before smoothing.
     pub psd: PowerSpectrum,
-    /// How rates are halved and doubled.
+    /// Filters for downsampling and upsampling by 2.
     pub resampler: Resampler,
-    /// The templates.
+    /// Templates.
     pub templates: Vec<BankTemplate>,
-    /// The templates that it was made of and that are no part of it, by their index.
+    /// Rejected templates, by their index among the waveforms.
     pub left_out: Vec<LeftOut>,
 }
 
 impl Bank {
-    /// Bytes that its templates take.
+    /// Returns the bytes of its templates.
     pub fn held_bytes(&self) -> usize {
         let bytes = |one: &BankTemplate| {
             let waves = one.autocorrelation.len() + one.whitened.len();
@@ -161,7 +162,7 @@ impl Bank {
     /// Designs the filters of all waveforms, which share one rate.
     ///
     /// # Errors
-    /// As [`Designer::new`] and [`Bank::of`]; [`Error::Parameter`] when there is no waveform or their rates differ.
+    /// As [`Designer::new`] and [`Bank::of`]; [`Error::Parameter`] if there is no waveform or their rates differ.
     pub fn design(waveforms: &[Waveform], psd: &PowerSpectrum, options: &Options) -> Result<Self> {
         let Some(first) = waveforms.first() else {
             return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
@@ -175,10 +176,10 @@ impl Bank {
         Self::of(made, psd, options, first.rate_hz)
     }
 
-    /// Gathers designed templates, and those that were left out.
+    /// Collects designed templates, and those that were left out.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when no template is left, with the first one's reason.
+    /// [`Error::Unavailable`] if no template remains, with the reason of the first.
     pub fn of(
         made: impl Iterator<Item = std::result::Result<BankTemplate, LeftOut>>,
         psd: &PowerSpectrum,
@@ -204,7 +205,7 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Leaves out templates, each for a reason; the index is that among the waveforms that the bank was made of.
+    /// Removes templates that have a `reason`. The index passed is that among the waveforms of the bank.
     pub fn leave_out(&mut self, reason: &mut dyn FnMut(usize, &BankTemplate) -> Option<String>) {
         let before: Vec<usize> = self.left_out.iter().map(|one| one.index).collect();
         let count = self.templates.len() + before.len();
@@ -220,10 +221,10 @@ impl Bank {
         left_out.sort_by_key(|one| one.index);
     }
 
-    /// Fails when all templates were left out.
+    /// Checks that a template remains.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the first one's reason.
+    /// [`Error::Unavailable`] with the first reason.
     pub fn some_left(&self) -> Result<()> {
         match (&self.templates[..], self.left_out.first()) {
             ([], Some(first)) => Err(Error::Unavailable {
@@ -235,7 +236,7 @@ impl Bank {
         }
     }
 
-    /// The plan that runs the bank.
+    /// Returns the plan that runs the bank.
     ///
     /// # Errors
     /// As [`Plan::new`].

@@ -1,4 +1,4 @@
-//! Where filters are placed: each follows a stretch of the template over which its phase is nearly linear.
+//! Placement of filters: each covers an interval of the template over which its phase is nearly linear.
 
 use std::f64::consts::TAU;
 
@@ -7,31 +7,32 @@ use num_complex::Complex64;
 use super::Options;
 use super::whitened::Whitened;
 
-/// Least second and third differences of the phase, in cycles: below them they are rounding errors.
+/// Least second and third differences of the phase in cycles; smaller ones are rounding errors.
 const LEAST_DIFFERENCES: [f64; 2] = [1e-14, 1e-16];
-/// More filters than this are never placed.
+/// Most filters that are placed.
 pub(super) const MOST_FILTERS: usize = 1 << 14;
 
-/// A filter at the strain's rate.
+/// Filter at the strain's rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
-    /// Phase advance a sample.
+    /// Phase advance per sample.
     pub angle: f64,
-    /// Loss of amplitude a sample: `a = exp(-decay + i angle)`.
+    /// Amplitude decay per sample: `a = exp(-decay + i angle)`.
     pub decay: f64,
-    /// The weight `b`.
+    /// Weight `b`.
     pub weight: Complex64,
     /// Delay in samples.
     pub delay: usize,
-    /// Cycles a sample beside its frequency that its branch must hold too.
+    /// Bandwidth in cycles per sample that its branch must hold in addition to its frequency.
     pub reserve: f64,
 }
 
-/// Filters that the template's own phase may ask for, as a multiple of those that its guide's asks for: with more it is
-/// ripples of the whitening that they would follow.
+/// Limit on the filters placed along the template itself, as a multiple of those along its guide. Beyond it the
+/// filters would follow ripples of the whitening.
 const MOST_OF_GUIDE: usize = 2;
 
-/// Places filters along the template, or along its guide where that needs far fewer. `None` when they would be too many.
+/// Places filters along the template, or along its guide if that needs far fewer. Returns `None` for too many
+/// filters.
 pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Option<Vec<Placed>> {
     let last = template.samples.len() - 1;
     let own = place_along(&template.samples, (template.start, last), options, epsilon);
@@ -43,8 +44,8 @@ pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Opt
     }
 }
 
-/// Places filters from the template's end to its start, so that the phase strays by at most `epsilon` cycles over the
-/// stretch of each. `None` when they would be too many.
+/// Places filters from the template's end to its start, so that the phase deviates by at most `epsilon` cycles over
+/// the interval of each. Returns `None` for too many filters.
 fn place_along(
     h: &[Complex64],
     (start, end): (usize, usize),
@@ -58,7 +59,7 @@ fn place_along(
     while j > start.max(3) {
         let second = (steps[j] - steps[j - 1]).abs() / TAU;
         let third = (steps[j] - 2.0 * steps[j - 1] + steps[j - 2]).abs() / TAU;
-        // The phase turns too fast for any filter: the ringdown's noise.
+        // The phase changes too fast for any filter here: noise of the ringdown.
         if second > 8.0 * epsilon {
             j -= 1;
             continue;
@@ -81,21 +82,21 @@ fn place_along(
     Some(filters)
 }
 
-/// The phase's advance from each sample's predecessor: differences of these are exact to rounding, those of a phase
-/// unwound over many cycles are not.
+/// Returns the phase advance from each sample's predecessor. Differences of these are exact to rounding; those of a
+/// phase unwrapped over many cycles are not.
 fn phase_steps(h: &[Complex64]) -> Vec<f64> {
     let step = |at: usize| if at == 0 { 0.0 } else { (h[at] * h[at - 1].conj()).arg() };
     (0..h.len()).map(step).collect()
 }
 
-/// Samples over which neither the second nor the third difference makes the phase stray by `epsilon`.
+/// Returns the samples over which neither the second nor the third difference makes the phase deviate by `epsilon`.
 fn stretch(second: f64, third: f64, epsilon: f64) -> f64 {
     let by_second = (2.0 * epsilon / second.max(LEAST_DIFFERENCES[0])).sqrt().round();
     let by_third = (6.0 * epsilon / third.max(LEAST_DIFFERENCES[1])).cbrt().round();
     by_second.min(by_third.max(1.0)).max(1.0)
 }
 
-/// The phase's derivative: five points, or four backward at the end.
+/// Returns the derivative of the phase from five points, or from four backward ones at the end.
 fn slope(steps: &[f64], k: usize) -> f64 {
     if k + 2 < steps.len() {
         let near = steps[k] + steps[k + 1];
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn stretches_follow_the_second_difference() {
-        // 1e-6 cycles a sample squared: sqrt(2 epsilon / 1e-6) = 200 samples.
+        // 1e-6 cycles per sample squared: sqrt(2 epsilon / 1e-6) = 200 samples.
         let chirp = template(|n| TAU * (0.02 * n + 0.5e-6 * n * n));
         let placed = place(&chirp, &Options::default(), 0.02).expect("not too many");
         assert!((17..=21).contains(&placed.len()), "{} filters", placed.len());

@@ -1,7 +1,7 @@
-//! More filters, where those that were placed leave most of the template: matching pursuit.
+//! Matching pursuit: adds filters to fit the residual that the placed filters leave.
 //!
-//! The placement's rule follows a phase that changes slowly. At an abrupt end, and where whitening rings, there is no such
-//! phase; damped oscillations that are fitted to what is left need none.
+//! The placement rule follows a slowly changing phase. An abrupt end, or ringing of the whitening, has no such phase.
+//! Damped oscillations fitted to the residual do not need one.
 
 use std::f64::consts::TAU;
 
@@ -9,23 +9,24 @@ use num_complex::Complex64;
 
 use super::placement::Placed;
 
-/// Frequencies an octave that are tried.
+/// Trial frequencies per octave.
 const FREQUENCIES_AN_OCTAVE: f64 = 8.0;
-/// The highest frequency, in cycles a sample.
+/// Highest frequency in cycles per sample.
 const HIGHEST: f64 = 0.36;
-/// Memories that are tried, in cycles of the frequency.
+/// Trial decay times in cycles of the frequency.
 const MEMORIES_CYCLES: [f64; 6] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2];
-/// The greatest decay a sample.
+/// Greatest decay per sample.
 const FASTEST: f64 = 1.0;
-/// Steps by which a frequency and a memory are made finer, each half the one before.
+/// Refinement steps of frequency and decay time, each half the previous one.
 const FINER: usize = 4;
-/// Parts of a filter's decay, in cycles a sample, that its branch must hold beside its frequency.
+/// Multiple of a filter's decay, in cycles per sample, that its branch must hold in addition to its frequency.
 const RESERVE: f64 = 4.0;
 
-/// Finds damped oscillations that take most of a series away, one after the other; `lowest` is the lowest frequency in
-/// cycles a sample.
+/// Finds damped oscillations that successively remove most of a series; `lowest` is the lowest frequency in cycles
+/// per sample.
 ///
-/// Each maximizes `|<v, r>| / |v|` over frequency, decay and delay, `v[n] = a^(n - d)` and `r` what those before it leave.
+/// Each one maximizes `|<v, r>| / |v|` over frequency, decay and delay, with `v[n] = a^(n - d)` and `r` the residual
+/// of the previous ones.
 pub(super) fn pursue(mut rest: Vec<Complex64>, lowest: f64, count: usize) -> Vec<Placed> {
     let octaves = (HIGHEST / lowest).log2().max(0.0);
     let frequencies = (octaves * FREQUENCIES_AN_OCTAVE) as usize + 1;
@@ -38,7 +39,7 @@ pub(super) fn pursue(mut rest: Vec<Complex64>, lowest: f64, count: usize) -> Vec
     for _ in 0..count {
         let Some(one) = best(&rest, &grid) else { break };
         let one = finer(&rest, one);
-        // What is left is at right angles to all that were found.
+        // The residual is orthogonal to all oscillations found before.
         let mut base = series(&one, rest.len());
         for other in &bases {
             take_away(&mut base, other);
@@ -54,7 +55,7 @@ pub(super) fn pursue(mut rest: Vec<Complex64>, lowest: f64, count: usize) -> Vec
     found
 }
 
-/// The best of a grid of frequencies and decays, at any delay.
+/// Returns the best frequency and decay of a grid at the best delay.
 fn best(rest: &[Complex64], grid: &[(f64, f64)]) -> Option<Placed> {
     let mut best = (0.0, None);
     for &(angle, decay) in grid {
@@ -62,7 +63,7 @@ fn best(rest: &[Complex64], grid: &[(f64, f64)]) -> Option<Placed> {
         let norm = 1.0 - pole.norm_sqr();
         let mut product = Complex64::default();
         for (delay, value) in rest.iter().enumerate().rev() {
-            // <v, r> at one delay follows from that at the next.
+            // Computes <v, r> at one delay from its value at the next.
             product = product * pole + value;
             let score = product.norm_sqr() * norm;
             if score > best.0 {
@@ -79,7 +80,7 @@ fn placed(angle: f64, decay: f64, delay: usize) -> Placed {
     Placed { angle, decay, delay, reserve, weight: Complex64::default() }
 }
 
-/// Turns frequency and decay, in steps that become finer, to what takes more away.
+/// Refines frequency and decay in decreasing steps to remove more of the residual.
 fn finer(rest: &[Complex64], mut one: Placed) -> Placed {
     let score = |one: &Placed| {
         let pole = Complex64::from_polar((-one.decay).exp(), -one.angle);
@@ -105,7 +106,7 @@ fn finer(rest: &[Complex64], mut one: Placed) -> Placed {
     one
 }
 
-/// Its response with unit weight.
+/// Returns the response with unit weight.
 fn series(one: &Placed, length: usize) -> Vec<Complex64> {
     let pole = Complex64::from_polar((-one.decay).exp(), one.angle);
     let mut value = Complex64::new(1.0, 0.0);
@@ -117,7 +118,7 @@ fn series(one: &Placed, length: usize) -> Vec<Complex64> {
     out
 }
 
-/// Takes what is along a unit vector away.
+/// Subtracts the projection onto a unit vector.
 fn take_away(from: &mut [Complex64], unit: &[Complex64]) {
     let along: Complex64 = unit.iter().zip(&*from).map(|(unit, value)| unit.conj() * value).sum();
     from.iter_mut().zip(unit).for_each(|(value, unit)| *value -= along * unit);

@@ -1,22 +1,22 @@
-//! Least squares: a Hermitian matrix with few entries far from its diagonal.
+//! Least squares with a Hermitian matrix that has few entries far from its diagonal.
 
 use num_complex::Complex64;
 
-/// The lower half of a Hermitian matrix.
+/// Lower triangle of a Hermitian matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Hermitian {
     size: usize,
-    /// Row after row, each up to the diagonal.
+    /// Rows in order, each up to the diagonal.
     entries: Vec<Complex64>,
 }
 
 impl Hermitian {
-    /// A matrix of zeros.
+    /// Returns a zero matrix.
     pub(super) fn zeros(size: usize) -> Self {
         Self { size, entries: vec![Complex64::default(); size * (size + 1) / 2] }
     }
 
-    /// Sets an entry, and so the one across the diagonal.
+    /// Sets an entry and its conjugate across the diagonal.
     pub(super) fn set(&mut self, row: usize, column: usize, value: Complex64) {
         if row >= column {
             self.entries[start(row) + column] = value;
@@ -29,7 +29,7 @@ impl Hermitian {
         &self.entries[start(row)..start(row + 1)]
     }
 
-    /// `x^H G x`.
+    /// Returns `x^H G x`.
     pub(super) fn norm(&self, x: &[Complex64]) -> f64 {
         let row = |at: usize| {
             let (diagonal, below) = (self.row(at)[at].re, &self.row(at)[..at]);
@@ -39,7 +39,7 @@ impl Hermitian {
         (0..self.size).map(row).sum()
     }
 
-    /// Solves `(G + ridge diag G) x = y` by Cholesky's factors, of rows that begin at their first entry.
+    /// Solves `(G + ridge diag G) x = y` by a Cholesky factorization whose rows start at their first nonzero entry.
     pub(super) fn solve(&self, ridge: f64, y: &[Complex64]) -> Option<Vec<Complex64>> {
         let scale: Vec<f64> = (0..self.size).map(|at| self.row(at)[at].re.sqrt()).collect();
         let mut factor = self.clone();

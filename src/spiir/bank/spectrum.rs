@@ -1,4 +1,4 @@
-//! The power spectrum that templates are whitened with: smooth, and closed at the band's edges.
+//! Power spectrum for whitening templates: smoothed, and tapered at the band's edges.
 
 use std::f64::consts::FRAC_PI_2;
 
@@ -6,18 +6,19 @@ use super::Options;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 
-/// Bins of the smoothed spectrum in the width that it is smoothed over.
+/// Bins of the smoothed spectrum per smoothing width.
 const BINS_A_WIDTH: f64 = 32.0;
 /// Most bins of the smoothed spectrum.
 const MOST_BINS: f64 = (1_u64 << 26) as f64;
-/// Products of bins and bins in a width above which the smoothed spectrum gets coarser, down to [`BINS_A_WIDTH`].
+/// Limit on the product of bins and bins per width. Above it the smoothed spectrum gets coarser, down to
+/// [`BINS_A_WIDTH`].
 const MOST_PRODUCTS: f64 = (1_u64 << 28) as f64;
-/// Where the band begins to open, as a part of its lowest frequency.
+/// Start of the rising taper as a fraction of the lowest frequency.
 const OPENING: f64 = 0.9;
-/// Where it begins to close, as a part of its highest frequency.
+/// Start of the falling taper as a fraction of the highest frequency.
 const CLOSING: f64 = 0.9;
 
-/// A band and the smoothed spectrum within it.
+/// Band with the smoothed spectrum in it.
 #[derive(Clone, Debug)]
 pub(super) struct Conditioned {
     smooth: PowerSpectrum,
@@ -30,7 +31,7 @@ impl Conditioned {
     /// Smooths a spectrum for templates of this rate.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the band is empty or reaches above Nyquist's frequency or the spectrum.
+    /// [`Error::Parameter`] if the band is empty or exceeds the Nyquist frequency or the spectrum.
     pub(super) fn new(psd: &PowerSpectrum, options: &Options, rate_hz: u32) -> Result<Self> {
         let nyquist = f64::from(rate_hz) / 2.0;
         let f_low_hz = options.f_low_hz;
@@ -50,7 +51,7 @@ impl Conditioned {
             return Err(Error::parameter(name, psd.highest_hz(), rule));
         }
         let smooth = smoothed(psd, options.smoothing_hz, f_high_hz)?;
-        // In the same steps: sums of different steps differ at the band's edges.
+        // Both integrals use the same spacing: sums of different spacings differ at the band's edges.
         let bins = bins_within(smooth.spacing_hz(), f_low_hz, f_high_hz);
         let range =
             |spectrum: &PowerSpectrum| newtonian_range(spectrum, smooth.spacing_hz(), bins.clone());
@@ -65,12 +66,12 @@ impl Conditioned {
         Ok(Self { smooth, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
     }
 
-    /// The smoothed spectrum's spacing, in Hz.
+    /// Returns the smoothed spectrum's spacing in Hz.
     pub(super) fn spacing_hz(&self) -> f64 {
         self.smooth.spacing_hz()
     }
 
-    /// What whitening multiplies a frequency with: noise comes out with unit variance a sample.
+    /// Returns the whitening gain at a frequency: whitened noise has unit variance per sample.
     pub(super) fn gain(&self, frequency_hz: f64) -> f64 {
         let taper = self.taper(frequency_hz);
         if taper == 0.0 {
@@ -79,7 +80,7 @@ impl Conditioned {
         taper / (self.smooth.at(frequency_hz) * self.rate_hz / 2.0).sqrt()
     }
 
-    /// Opens as `sin^2` below the lowest frequency, closes as `cos^2` below the highest.
+    /// Returns the taper: `sin^2` below the lowest frequency, `cos^2` below the highest.
     fn taper(&self, f: f64) -> f64 {
         let (opening, closing) = (OPENING * self.f_low_hz, CLOSING * self.f_high_hz);
         if f <= opening || f >= self.f_high_hz {
@@ -94,19 +95,19 @@ impl Conditioned {
     }
 }
 
-/// Computes a running median over the width on both sides, then a running mean under a window that is half as high at
+/// Computes a running median over the width on both sides, then a running mean under a window that falls to half at
 /// the width, up to the band's highest frequency.
 ///
 /// # Errors
-/// [`Error::Parameter`] when the width is so small for the band that there are more than [`MOST_BINS`] bins.
+/// [`Error::Parameter`] if the width is so small for the band that it needs more than [`MOST_BINS`] bins.
 fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerSpectrum> {
     if width_hz == 0.0 {
         return Ok(psd.clone());
     }
-    // The median reaches one width from a bin, the mean two.
+    // The median reads one width around a bin, the mean two.
     let highest_hz = psd.highest_hz().min(f_high_hz + 4.0 * width_hz);
     let mut spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
-    // Both bins and the windows around them shrink with the spacing.
+    // Both the number of bins and the windows in bins are inversely proportional to the spacing.
     let work = (highest_hz / spacing) * (width_hz / spacing);
     if work > MOST_PRODUCTS {
         spacing = (spacing * (work / MOST_PRODUCTS).sqrt()).min(width_hz / BINS_A_WIDTH);
@@ -123,7 +124,7 @@ fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerS
     PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), 2 * half))
 }
 
-/// The median of `2 half + 1` values around each; of fewer at the ends.
+/// Returns the median of `2 half + 1` values around each value, of fewer at the ends.
 fn running_median(values: &[f64], half: usize) -> Vec<f64> {
     let mut sorted: Vec<f64> = Vec::with_capacity(2 * half + 2);
     let place = |sorted: &[f64], value: f64| sorted.partition_point(|other| *other < value);
@@ -142,8 +143,9 @@ fn running_median(values: &[f64], half: usize) -> Vec<f64> {
     values.iter().enumerate().map(median).collect()
 }
 
-/// The mean under a Hann window of `2 half + 1` values around each, as far as they are finite: a window with edges
-/// would leave steps in the spectrum's slope, which come back as echoes of the template. What is infinite stays so.
+/// Returns the mean of the finite values under a Hann window of `2 half + 1` values around each value. A rectangular
+/// window would leave steps in the spectrum's slope, which cause echoes of the template. Infinite values remain
+/// infinite.
 fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
     let shape =
         |at: usize| (FRAC_PI_2 * (at as f64 - half as f64) / (half + 1) as f64).cos().powi(2);
@@ -164,12 +166,13 @@ fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// The bins of a band.
+/// Returns the bins of a band.
 fn bins_within(spacing_hz: f64, f_low_hz: f64, f_high_hz: f64) -> std::ops::RangeInclusive<usize> {
     (f_low_hz / spacing_hz).ceil() as usize..=(f_high_hz / spacing_hz).floor() as usize
 }
 
-/// `integral of f^(-7/3) / S(f) df` over these bins: the square of a light binary's range.
+/// Computes `integral of f^(-7/3) / S(f) df` over these bins, proportional to the square of the range of a light
+/// binary.
 fn newtonian_range(
     psd: &PowerSpectrum,
     spacing_hz: f64,
@@ -215,7 +218,7 @@ mod tests {
         let whole = whole.expect("a spectrum");
         let all = smoothed(&whole, 4.0, 1e4).expect("smooth");
         let part = smoothed(&whole, 4.0, 1024.0).expect("smooth");
-        // What is used is the same, bit for bit.
+        // The values in the band are bitwise equal.
         let used = 1024 * 8;
         assert_eq!(part.densities()[..=used], all.densities()[..=used]);
         let high = PowerSpectrum::new(1e12, vec![1.0, 1.0]).expect("a spectrum");

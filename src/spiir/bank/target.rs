@@ -1,4 +1,4 @@
-//! The response that is wanted, seen from every rate, and the response that a bank has.
+//! Target response of the fit at every rate, and the response of a set of filters.
 
 use num_complex::Complex64;
 
@@ -7,22 +7,22 @@ use super::chain::Kernel;
 use super::transforms::Transforms;
 use super::whitened::fast_size;
 
-/// The wanted response `t[n] = conj(h[L - 1 - n])`: as a spectrum, and under the resampler at each rate.
+/// Target response `t[n] = conj(h[L - 1 - n])`: its spectrum, and its projection through the resampler at each rate.
 pub(super) struct Target<'a> {
-    /// Spectrum of `t`, and of halving and doubling once.
+    /// Spectrum of `t`, and of one downsampling followed by one upsampling.
     spectrum: Vec<Complex64>,
     once: Vec<Complex64>,
     /// `sum |t|^2`.
     pub power: f64,
-    /// Samples of any rate by which the resampler spreads the target.
+    /// Samples at any rate by which the resampler spreads the target.
     spread: usize,
-    /// For each rate `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`.
+    /// Projection at each rate, `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`.
     seen: Vec<Vec<Complex64>>,
     transforms: &'a Transforms,
 }
 
 impl<'a> Target<'a> {
-    /// The target for a whitened template; `memory` samples are left for responses to die away in.
+    /// Creates the target of a whitened template; `memory` samples are padded for responses to decay.
     pub(super) fn new(
         h: &[Complex64],
         (once, halvings): (&Kernel, u32),
@@ -47,7 +47,7 @@ impl<'a> Target<'a> {
         target
     }
 
-    /// Brings the target down, rate by rate: an inner product with what is brought up.
+    /// Projects the target to each rate in turn. This is the inner product with upsampled samples.
     fn look(&self, halvings: u32, length: usize) -> Vec<Vec<Complex64>> {
         let mut spectrum = self.spectrum.clone();
         let mut seen = Vec::new();
@@ -71,7 +71,7 @@ impl<'a> Target<'a> {
         seen
     }
 
-    /// `<u_l, t>` for each filter with unit weight.
+    /// Returns `<u_l, t>` for each filter with unit weight.
     pub(super) fn products(&self, filters: &[Assigned]) -> Vec<Complex64> {
         let product = |filter: &Assigned| {
             let seen = &self.seen[filter.halvings as usize];
@@ -83,7 +83,7 @@ impl<'a> Target<'a> {
         filters.iter().map(product).collect()
     }
 
-    /// Spectrum of the response of filters with their weights, on average over the phases of the lower rates.
+    /// Returns the spectrum of the weighted filters' response, averaged over the phases of the lower rates.
     pub(super) fn response(&self, filters: &[Assigned]) -> Vec<Complex64> {
         let size = self.spectrum.len();
         let deepest = filters.iter().map(|filter| filter.halvings).max().unwrap_or(0);
@@ -110,7 +110,8 @@ impl<'a> Target<'a> {
         sum
     }
 
-    /// What a response, of the weight that fits best, leaves of the target: its first samples.
+    /// Returns the first samples of the residual of the target after subtracting the response with its best-fitting
+    /// weight.
     pub(super) fn rest(&self, response: &[Complex64], samples: usize) -> Vec<Complex64> {
         let pairs = response.iter().zip(&self.spectrum);
         let (cross, norm) =
@@ -126,7 +127,7 @@ impl<'a> Target<'a> {
         series
     }
 
-    /// `|<u, t>| / (|u| |t|)` of a response's spectrum.
+    /// Returns `|<u, t>| / (|u| |t|)` for the spectrum of a response.
     pub(super) fn fit(&self, response: &[Complex64]) -> f64 {
         let pairs = response.iter().zip(&self.spectrum);
         let (cross, norm) = pairs.fold((Complex64::default(), 0.0), |(cross, norm), (u, t)| {
@@ -136,7 +137,7 @@ impl<'a> Target<'a> {
         cross.norm() / (norm * self.power * size).sqrt()
     }
 
-    /// `A[m] = sum_n u[n] conj(t[n - m])` for `|m| <= half`, divided by `A[0]`.
+    /// Returns `A[m] = sum_n u[n] conj(t[n - m])` for `|m| <= half`, divided by `A[0]`.
     pub(super) fn autocorrelation(&self, response: &[Complex64], half: usize) -> Vec<Complex64> {
         let pairs = response.iter().zip(&self.spectrum);
         let mut series: Vec<Complex64> = pairs.map(|(u, t)| u * t.conj()).collect();

@@ -1,10 +1,10 @@
-//! Fourier transforms, planned once for all templates that need their length.
+//! Cache of Fourier transform plans, shared by all templates of the same length.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustfft::{Fft, FftPlanner};
 
-/// Plans of Fourier transforms that several threads share.
+/// Planner of Fourier transforms shared by several threads.
 pub(super) struct Transforms(Mutex<FftPlanner<f64>>);
 
 impl Transforms {

@@ -1,4 +1,4 @@
-//! The whitened template: of positive frequencies, with its ends cut where nothing is left.
+//! Whitened template: an analytic signal without the ends that hold no power.
 
 use std::f64::consts::{PI, TAU};
 
@@ -9,44 +9,45 @@ use super::spectrum::Conditioned;
 use super::transforms::Transforms;
 use crate::strain::Waveform;
 
-/// Room for what whitening spreads, on each side, in seconds.
+/// Padding on each side for the spread of the whitening, in seconds.
 const MARGIN_S: f64 = 4.0;
-/// Part of the power that is always lost before the first sample, and after the last.
+/// Fractions of the power cut before the first sample and after the last.
 const LOST: [f64; 2] = [1e-5, 2e-4];
-/// A waveform ends where it has fallen to this part of its peak for good: whitening rings on, with a phase of its own.
+/// Fraction of the peak below which a waveform has ended. The whitening rings on after it with a phase of its own.
 const QUIET: f64 = 0.01;
-/// But no more than this part of the power may ring on.
+/// Most of the power that may lie in the ringing.
 const RINGING: f64 = 1e-3;
-/// A template that starts at once is faded in over so many of its cycles, at most an eighth of it.
+/// Cycles over which a template that starts abruptly is faded in, at most an eighth of it.
 const FADE_CYCLES: f64 = 2.0;
-/// A waveform ends abruptly where its last sample is more than this part of its peak.
+/// Fraction of the peak above which the last sample counts as an abrupt end.
 const ABRUPT: f64 = 0.1;
-/// But a part of the power as small as this, from its last cycles on, makes no ripples that count.
+/// Fraction of the power in the last cycles below which an abrupt end causes no significant ripples.
 const LITTLE: f64 = 1e-3;
-/// Part of the power that must be left where such an end is faded out: else the end's click is all that lies in band.
+/// Least fraction of the power that must remain after fading out an abrupt end. With less, only the click of the end
+/// is in band.
 const WITHOUT_END: f64 = 0.01;
-/// Part of the power before the final frequency is reached, and samples on each side that it is taken from.
+/// Fraction of the power that has passed at the final frequency, and samples on each side that it is averaged over.
 const FINAL_POWER: f64 = 0.999;
 const FINAL_SAMPLES: usize = 4;
 /// Fewest samples of a template.
 const FEWEST: usize = 8;
 
-/// A whitened template.
+/// Whitened template.
 #[derive(Clone, Debug)]
 pub(super) struct Whitened {
-    /// Its samples, in the unit of whitened noise.
+    /// Samples in units of the standard deviation of whitened noise.
     pub samples: Vec<Complex64>,
-    /// The same of a waveform whose abrupt end is faded out, of a smooth phase: what filters are placed along.
+    /// The same waveform with its abrupt end faded out, which has a smooth phase to place filters along.
     pub guide: Option<Vec<Complex64>>,
-    /// `sum |h|^2` with all that was cut off its ends, but for an early warning's cut.
+    /// `sum |h|^2` including the cut ends, except the part cut for early warning.
     pub power: f64,
-    /// The phase's advance a sample where nearly all of the power has passed, or at the peak if that is earlier.
+    /// Phase advance per sample where 99.9 % of the power has passed, or at the peak if that is earlier.
     pub final_step: f64,
-    /// Index of the sample from which filters follow it.
+    /// Index of the first sample that filters follow.
     pub start: usize,
-    /// Index of the sample up to which they do: behind it whitening rings on.
+    /// Index of the last sample that filters follow; after it the whitening rings on.
     pub end: usize,
-    /// The waveform's peak less the last sample, in samples.
+    /// Position of the waveform's peak relative to the last sample, in samples.
     pub peak_offset: i64,
 }
 
@@ -54,7 +55,7 @@ impl Whitened {
     /// Whitens a waveform.
     ///
     /// # Errors
-    /// A sentence when the waveform has nothing in the band, or nothing is left of it.
+    /// A message if the waveform has no power in the band, or nothing remains of it.
     pub(super) fn new(
         waveform: &Waveform,
         conditioned: &Conditioned,
@@ -87,7 +88,7 @@ impl Whitened {
             })
         };
         let first = reaches(LOST[0]).unwrap_or(0);
-        // An early warning ends where it was told to.
+        // An early-warning template ends at its cut.
         let (quiet, last) = match early {
             0 => {
                 let rung = reaches(1.0 - RINGING).unwrap_or(end - 1);
@@ -130,20 +131,20 @@ impl Whitened {
     }
 }
 
-/// The phase's mean advance a sample around one of them.
+/// Returns the mean phase advance per sample around one of them.
 fn mean_step(h: &[Complex64], at: usize) -> f64 {
     let near = &h[at.saturating_sub(FINAL_SAMPLES).min(h.len() - 2)..];
     let turn = |pair: &[Complex64]| pair[1] * pair[0].conj();
     near.windows(2).take(2 * FINAL_SAMPLES).map(turn).sum::<Complex64>().arg()
 }
 
-/// The last sample that is not quiet.
+/// Returns the last sample above [`QUIET`].
 fn quiet_from(waveform: &Waveform) -> usize {
     let least = QUIET * QUIET * waveform.samples[waveform.peak].norm_sqr();
     waveform.samples.iter().rposition(|h| h.norm_sqr() > least).unwrap_or(waveform.peak)
 }
 
-/// The waveform's `h_plus`, faded in, whitened and made one-sided, with `margin` samples before it and after it.
+/// Whitens the faded-in `h_plus` and returns its analytic signal, padded by `margin` samples on each side.
 fn whiten(
     waveform: &Waveform,
     (conditioned, transforms): (&Conditioned, &Transforms),
@@ -169,7 +170,7 @@ fn whiten(
     series
 }
 
-/// Samples over which a waveform rises as `sin^2` and falls alike.
+/// Fade lengths in samples: the waveform rises and falls as `sin^2`.
 #[derive(Clone, Copy, Debug)]
 struct Fade {
     begin: usize,
@@ -186,7 +187,7 @@ impl Fade {
     }
 }
 
-/// Samples of a waveform's first or last cycles, at most an eighth of it.
+/// Returns the samples of a waveform's first or last [`FADE_CYCLES`] cycles, at most an eighth of it.
 fn cycles(samples: &[Complex64], is_end: bool) -> usize {
     let longest = samples.len() / 8;
     let mut phase = 0.0;
@@ -208,7 +209,7 @@ fn is_abrupt(waveform: &Waveform) -> bool {
     last > ABRUPT * samples[waveform.peak].norm()
 }
 
-/// The least `2^a`, `3 2^a` or `9 2^a` that is at least `length` and a multiple of `2^halvings`.
+/// Returns the least `2^a`, `3 2^a` or `9 2^a` that is at least `length` and a multiple of `2^halvings`.
 pub(super) fn fast_size(length: usize, halvings: u32) -> usize {
     let sizes = [1, 3, 9].map(|factor: usize| {
         let power = length.div_ceil(factor).next_power_of_two().max(1 << halvings);

@@ -1,40 +1,40 @@
-//! What chance makes: the events of time slides, and the rates that follow.
+//! Background of accidental coincidences: events of the time slides, and the false-alarm rates they give.
 
-/// A rate with the uncertainty of its count.
+/// Rate with its statistical uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Events in a second.
+    /// Events per second.
     pub hz: f64,
-    /// Its standard deviation.
+    /// Standard deviation.
     pub sigma_hz: f64,
 }
 
 /// Events of all time slides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Background {
-    /// Their rankings, greatest first.
+    /// Rankings, greatest first.
     pub rankings: Vec<f64>,
     /// Coincident time of all slides together, in seconds.
     pub time_s: f64,
-    /// Slides made.
+    /// Number of slides.
     pub slides: usize,
-    /// Zero-lag events whose triggers were left out: the loudest.
+    /// Number of the loudest zero-lag events, whose triggers were left out.
     pub left_out: usize,
 }
 
 impl Background {
-    /// Events at least as loud.
+    /// Counts the events at least as loud.
     pub fn louder(&self, ranking: f64) -> usize {
         self.rankings.partition_point(|other| *other >= ranking)
     }
 
-    /// The rate at which chance makes events at least as loud, `(1 + louder) / time`, and its standard deviation,
+    /// Returns the false-alarm rate of events at least as loud, `(1 + louder) / time`, and its standard deviation,
     /// `sqrt(1 + louder) / time`; `None` without background time.
     ///
-    /// With no louder event both are `1 / time`: the rate is an upper limit then.
+    /// Without a louder event both are `1 / time`, and the rate is an upper limit.
     ///
     /// # Source
-    /// Usman et al. 2016, Class. Quantum Grav. 33, 215004: 1 is added to the count, the event itself.
+    /// Usman et al. 2016, Class. Quantum Grav. 33, 215004: the count includes the event itself.
     pub fn rate(&self, ranking: f64) -> Option<Rate> {
         let count = 1.0 + self.louder(ranking) as f64;
         (self.time_s > 0.0)

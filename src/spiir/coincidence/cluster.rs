@@ -1,16 +1,16 @@
-//! From coincidences to events: the best of its time.
+//! Clustering of coincidences in time: keeps the best of each window.
 
 use std::cmp::Ordering;
 
 use super::combine::Coincidence;
 
-/// Best first; of equals the earlier, then the lower template.
+/// Orders coincidences best first; of equals the earlier, then the lower template.
 pub(super) fn order(a: &Coincidence, b: &Coincidence) -> Ordering {
     let same = || a.ns.cmp(&b.ns).then(a.template.cmp(&b.template)).then(a.members.cmp(&b.members));
     b.square.total_cmp(&a.square).then_with(same)
 }
 
-/// Calls `keep` for each coincidence that is the best within `window_ns` before it and after it, in order of time.
+/// Calls `keep` in order of time for each coincidence that is the best within `window_ns` before and after it.
 pub(super) fn best(
     coincidences: &mut [Coincidence],
     window_ns: i64,

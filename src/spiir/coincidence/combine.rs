@@ -1,33 +1,33 @@
-//! Sets of triggers, one template's, that light's travel time allows.
+//! Sets of triggers of one template that are consistent with light travel times.
 
 use super::MAX_DETECTORS;
 use super::table::Hit;
 
-/// No trigger of this detector.
+/// Marks a detector without a trigger.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Triggers of two detectors or more that belong together.
+/// Set of triggers of two or more detectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Coincidence {
-    /// Square of its ranking: the sum of its triggers'.
+    /// Square of its ranking: the sum of its triggers' squares.
     pub(super) square: f64,
-    /// Time of its best trigger, GPS nanoseconds.
+    /// Time of its best trigger in GPS nanoseconds.
     pub(super) ns: i64,
     pub(super) template: u32,
-    /// Each detector's trigger, or [`NONE`].
+    /// Trigger index in each detector, or [`NONE`].
     pub(super) members: [u32; MAX_DETECTORS],
 }
 
-/// The search for coincidences in one template's triggers.
+/// Search for coincidences among one template's triggers.
 pub(super) struct Combiner<'a> {
-    /// Longest time between triggers of two detectors, nanoseconds.
+    /// Longest time between triggers of each pair of detectors, in nanoseconds.
     pub(super) windows_ns: &'a [Vec<i64>],
     pub(super) template: u32,
-    /// Each detector's triggers by time.
+    /// Triggers of each detector in order of time.
     pub(super) rows: &'a [&'a [Hit]],
 }
 
-/// Triggers chosen so far.
+/// Partial set of triggers.
 #[derive(Clone, Copy, Default)]
 struct Chosen {
     detectors: usize,
@@ -35,7 +35,7 @@ struct Chosen {
 }
 
 impl Combiner<'_> {
-    /// Appends every set of triggers, one of each of two detectors or more, of which all pairs are within their
+    /// Appends every set of triggers, one from each of two or more detectors, in which all pairs are within their
     /// windows.
     pub(super) fn all(&self, found: &mut Vec<Coincidence>) {
         for first in 0..self.rows.len() {
@@ -53,7 +53,7 @@ impl Combiner<'_> {
         }
     }
 
-    /// Adds triggers of the detectors from `next` on to those of the earlier ones, `first` being the first chosen.
+    /// Extends a set that starts in detector `first` with triggers of the detectors from `next` on.
     fn extend(
         &self,
         first: usize,
@@ -81,7 +81,7 @@ impl Combiner<'_> {
         }
     }
 
-    /// Is the trigger within its window of all that are chosen?
+    /// Tells whether the trigger is within its window of all triggers in the set.
     fn fits(&self, chosen: &Chosen, detector: usize, hit: &Hit) -> bool {
         let windows = &self.windows_ns[detector];
         chosen
@@ -98,7 +98,7 @@ impl Combiner<'_> {
             if let Some(hit) = hit {
                 *member = hit.index;
                 square += hit.square;
-                // Of equals the earlier, so that the order of detectors does not matter.
+                // Of equals the earlier wins, so that the order of detectors does not matter.
                 if hit.square > best.0 || hit.square == best.0 && hit.ns < best.1 {
                     best = (hit.square, hit.ns);
                 }

@@ -1,58 +1,58 @@
-//! What a search for coincidences finds.
+//! Results of a coincidence search.
 
 use super::TimedTrigger;
 use super::background::Background;
 use crate::units::Gps;
 
-/// A coincident event.
+/// Coincident event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Index of the template.
     pub template: u32,
-    /// Time of the best trigger, by ranking.
+    /// Time of the trigger with the best ranking.
     pub gps: Gps,
-    /// Each detector's trigger, in the order of the detectors.
+    /// Trigger of each detector, in the order of the detectors.
     pub detectors: Vec<Option<TimedTrigger>>,
     /// Root of the sum of squares of the signal-to-noise ratios.
     pub network_snr: f64,
-    /// What it is ranked by: see [`super::Ranking`].
+    /// Ranking statistic: see [`super::Ranking`].
     pub ranking: f64,
     /// Background events at least as loud.
     pub louder: usize,
-    /// Rate at which chance makes events at least as loud: see [`Background::rate`]. `None` without a background.
+    /// False-alarm rate of events at least as loud: see [`Background::rate`]. `None` without a background.
     pub far_hz: Option<f64>,
-    /// Its standard deviation.
+    /// Standard deviation of the false-alarm rate.
     pub far_sigma: Option<f64>,
-    /// Probability that chance makes one at least as loud in the time searched, `1 - exp(-far time)`.
+    /// Probability of an accidental event at least as loud in the time searched, `1 - exp(-far time)`.
     pub false_alarm_probability: Option<f64>,
 }
 
-/// A trigger that no other detector shares, the best of its time.
+/// Trigger without a coincident one in another detector, the best within the cluster window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Single {
     /// Index of the detector.
     pub detector: usize,
-    /// The trigger.
+    /// Trigger.
     pub trigger: TimedTrigger,
 }
 
-/// What was found, and what chance makes of the same triggers.
+/// Events of a search and their background.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Events, greatest ranking first.
     pub events: Vec<Event>,
-    /// Triggers without a partner, greatest ranking first, if they were asked for.
+    /// Triggers without a partner, greatest ranking first, if requested.
     pub singles: Vec<Single>,
-    /// The time slides.
+    /// Background from time slides.
     pub background: Background,
-    /// Time in which two detectors at least were valid, in seconds.
+    /// Time in seconds in which at least two detectors were valid.
     pub livetime_s: f64,
 }
 
-/// Events by ranking, and what chance makes in the same time.
+/// Histogram of events by ranking, with the expected background.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Edges of the bins: one more than there are bins. The last bin holds its upper edge too.
+    /// Edges of the bins, one more than there are bins. The last bin includes its upper edge.
     pub edges: Vec<f64>,
     /// Events in each bin.
     pub events: Vec<u64>,
@@ -63,8 +63,8 @@ pub struct Histogram {
 }
 
 impl Found {
-    /// Events and background in so many bins (1 at least) of equal width, from the least ranking to the greatest;
-    /// empty when there is neither event nor background.
+    /// Returns the events and the background in `bins` (at least 1) bins of equal width, from the least ranking to
+    /// the greatest; empty without events and background.
     pub fn histogram(&self, bins: usize) -> Histogram {
         let events = self.events.iter().map(|event| event.ranking);
         let rankings = || events.clone().chain(self.background.rankings.iter().copied());

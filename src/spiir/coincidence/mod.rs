@@ -1,4 +1,4 @@
-//! Coincidence: triggers of one template in several detectors, with the rate at which chance makes their like.
+//! Coincidences: triggers of one template in several detectors, with false-alarm rates from time slides.
 
 mod background;
 mod cluster;
@@ -21,7 +21,7 @@ use crate::units::Gps;
 /// Most detectors.
 pub const MAX_DETECTORS: usize = 4;
 
-/// A trigger with the time at which its signal's peak passes the detector.
+/// Trigger with the arrival time of its signal's peak at the detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedTrigger {
     /// Index of the template, the same in every detector.
@@ -37,8 +37,8 @@ pub struct TimedTrigger {
 }
 
 impl TimedTrigger {
-    /// A trigger of a stream whose sample 0 is at `start`; `peak_offset_s` is the event's time less that of the
-    /// output sample, as the bank of this detector has it for the template.
+    /// Converts a trigger of a stream whose sample 0 is at `start`. `peak_offset_s` is the event time minus the time
+    /// of the output sample, from this detector's bank for the template.
     pub fn new(trigger: &Trigger, start: Gps, rate_hz: u32, peak_offset_s: f64) -> Self {
         let sample = start.plus_samples(trigger.sample as i64, rate_hz);
         let offset_s = f64::from(trigger.offset) / f64::from(rate_hz.max(1));
@@ -51,33 +51,33 @@ impl TimedTrigger {
         }
     }
 
-    /// The signal-to-noise ratio lowered where the shape is wrong: see [`reweighted`].
+    /// Returns the signal-to-noise ratio reduced by a mismatch of the shape: see [`reweighted`].
     pub fn reweighted(&self) -> f32 {
         reweighted(self.snr, self.xi2)
     }
 }
 
-/// What one detector gives.
+/// Triggers and valid time of one detector.
 #[derive(Clone, Copy, Debug)]
 pub struct Detector<'a> {
-    /// Its triggers, in any order.
+    /// Triggers in any order.
     pub triggers: &'a [TimedTrigger],
-    /// When it could have had triggers, on the scale of their times: gates and their pads left out.
+    /// Times at which triggers were possible, on the scale of the trigger times; excludes gates and their pads.
     pub valid: &'a Segments,
 }
 
-/// What ranks events.
+/// Ranking statistic of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
-    /// The root of the sum of squares of the reweighted signal-to-noise ratios.
+    /// Root of the sum of squares of the reweighted signal-to-noise ratios.
     #[default]
     Reweighted,
-    /// The network signal-to-noise ratio.
+    /// Network signal-to-noise ratio.
     Snr,
 }
 
 impl Ranking {
-    /// A trigger's share in the square of an event's ranking.
+    /// Returns a trigger's contribution to the square of an event's ranking.
     fn square(self, trigger: &TimedTrigger) -> f64 {
         let ranking = match self {
             Self::Reweighted => trigger.reweighted(),
@@ -87,44 +87,46 @@ impl Ranking {
     }
 }
 
-/// Which triggers the time slides are made of.
+/// Selects the triggers that the time slides use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Sample {
-    /// All. Triggers of signals stay in, paired with noise, so rates are too high rather than too low.
+    /// All. Triggers of signals are included, paired with noise, so the rates are conservative.
     #[default]
     Inclusive,
-    /// Leaves out zero-lag events of at least this ranking, with all that their detectors have within `cluster_s` of
-    /// their triggers.
+    /// Excludes zero-lag events of at least this ranking, and all triggers of their detectors within `cluster_s` of
+    /// theirs.
     Below(f64),
-    /// Leaves out the foreground, likewise: the loudest events, as long as fewer than [`FOREGROUND_FALSE_ALARMS`] events as
-    /// loud are expected in the time searched when the event's own triggers and those of louder events are left out.
+    /// Excludes the foreground in the same way: the loudest events, as long as fewer than [`FOREGROUND_FALSE_ALARMS`]
+    /// events as loud are expected in the time searched, with the event's own triggers and those of louder events
+    /// left out.
     ExcludeForeground,
 }
 
 /// Expected false alarms in the time searched below which an event belongs to the foreground.
 pub const FOREGROUND_FALSE_ALARMS: f64 = 0.05;
 
-/// How events are made and ranked.
+/// Options of the coincidence search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// For each pair of detectors, the longest time between their triggers: light's travel time and a pad.
+    /// Longest time between triggers of each pair of detectors: the light travel time and a pad.
     pub windows_s: Vec<Vec<f64>>,
-    /// Time slides asked for; fewer are made when the common time has no room for them. 0 for no background.
+    /// Requested time slides; fewer are made if the common time is too short. 0 for no background.
     pub slides: usize,
-    /// Detector `j` of slide `i` (from 1) is moved by `i j` of these.
+    /// Slide step in seconds: detector `j` of slide `i` (from 1) is shifted by `i j` steps.
     pub slide_interval_s: f64,
-    /// Of events this close in time only the best is kept, whatever the template.
+    /// Window in seconds within which only the best event is kept, whatever the template.
     pub cluster_s: f64,
-    /// What ranks events.
+    /// Ranking statistic.
     pub ranking: Ranking,
-    /// Which triggers make the background.
+    /// Triggers that make the background.
     pub background: Sample,
-    /// Should triggers without a partner be listed too?
+    /// Whether to list triggers without a partner.
     pub singles: bool,
 }
 
 impl Options {
-    /// 100 slides of 0.1 s, events 0.5 s apart, an inclusive background, for windows like `windows_s`.
+    /// Returns the defaults for these windows: 100 slides of 0.1 s, a cluster window of 0.5 s, an inclusive
+    /// background.
     pub fn new(windows_s: Vec<Vec<f64>>) -> Self {
         Self {
             windows_s,
@@ -137,7 +139,7 @@ impl Options {
         }
     }
 
-    /// Fails unless all numbers can be used with so many detectors.
+    /// Checks all values for this number of detectors.
     pub(crate) fn check(&self, detectors: usize) -> Result<()> {
         if !(2..=MAX_DETECTORS).contains(&detectors) {
             let rule = format!("coincidence is between 2 to {MAX_DETECTORS}");

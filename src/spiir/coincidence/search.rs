@@ -1,4 +1,4 @@
-//! The search for coincident events and their false-alarm rates.
+//! Search for coincident events and their false-alarm rates.
 
 use super::background::Background;
 use super::cluster;
@@ -11,23 +11,23 @@ use super::{Detector, FOREGROUND_FALSE_ALARMS, Options, Sample, TimedTrigger};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const NS_PER_S: f64 = 1e9;
 
-/// Finds coincident events of 2 to 4 detectors, and their false-alarm rates.
+/// Finds coincident events of 2 to 4 detectors and their false-alarm rates.
 ///
-/// A coincidence is a set of triggers of one template, at most one of each detector and two in all at least, of
-/// which every pair lies within its window. An event is a coincidence whose ranking, `sqrt(sum_j r_j^2)`, is the
-/// greatest within the cluster window. In slide `i` the triggers and valid times of detector `j` move by `i j`
-/// intervals round the circle from the first moment with two valid detectors to the last; the events of all slides,
-/// made and clustered by the same rules, are the background, and its time is that in which two moved detectors at
-/// least are valid. The rate of an event is that of background events at least as loud: [`Background::rate`].
+/// A coincidence is a set of triggers of one template, at most one per detector and at least two in all, of which
+/// every pair lies within its window. An event is a coincidence whose ranking, `sqrt(sum_j r_j^2)`, is the greatest
+/// within the cluster window. In slide `i` the triggers and valid times of detector `j` are shifted by `i j`
+/// intervals cyclically between the first and the last time with two valid detectors. The events of all slides,
+/// formed and clustered by the same rules, are the background; its time is that with at least two valid shifted
+/// detectors. The rate of an event is that of background events at least as loud: [`Background::rate`].
 ///
 /// # Errors
-/// [`Error::Parameter`] for fewer than 2 or more than 4 detectors, windows, intervals or triggers that can't be
-/// used, and detectors that have no valid time in common.
+/// [`Error::Parameter`] for fewer than 2 or more than 4 detectors, for unusable windows, intervals or triggers, and
+/// for detectors without common valid time.
 /// # Numerics
-/// Deterministic, whatever the order of the triggers; the events of zero lag do not depend on the order of the
+/// Deterministic, and independent of the order of the triggers. The zero-lag events do not depend on the order of the
 /// detectors either.
 /// # Source
 /// Babak et al. 2013, Phys. Rev. D 87, 024033; Usman et al. 2016, Class. Quantum Grav. 33, 215004.
@@ -35,7 +35,7 @@ pub fn search(detectors: &[Detector<'_>], options: &Options) -> Result<Found> {
     search_on(&Threads::new(1), detectors, options)
 }
 
-/// As [`search`], the time slides shared by threads.
+/// Like [`search`], with the time slides distributed over threads.
 ///
 /// # Errors
 /// As [`search`].
@@ -73,7 +73,7 @@ fn nanoseconds(seconds: f64) -> i64 {
     (seconds * NS_PER_S).round() as i64
 }
 
-/// Fails unless every trigger has a signal-to-noise ratio and a xi-squared that are numbers.
+/// Checks that every trigger has a finite signal-to-noise ratio and xi-squared.
 fn check_triggers(detectors: &[Detector<'_>]) -> Result<()> {
     for (detector, of) in detectors.iter().enumerate() {
         if u32::try_from(of.triggers.len() + 1).is_err() {
@@ -92,7 +92,7 @@ fn check_triggers(detectors: &[Detector<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Says when each detector is valid.
+/// Describes the valid time of each detector for an error message.
 fn not_together(valid: &[Segments]) -> String {
     let span = |(detector, segments): (usize, &Segments)| match segments.extent() {
         Some((begin, end)) => format!("detector {detector} GPS {:.3} to {:.3}", begin.s(), end.s()),
@@ -102,7 +102,7 @@ fn not_together(valid: &[Segments]) -> String {
     format!("two must be valid together ({})", spans.join(", "))
 }
 
-/// The events as they happened, best first.
+/// Returns the zero-lag events, best first.
 fn zero_lag(
     detectors: &[Detector<'_>],
     options: &Options,
@@ -122,19 +122,19 @@ fn zero_lag(
     events
 }
 
-/// What a background is made of.
+/// Inputs of the background.
 struct Noise<'a> {
     detectors: &'a [Detector<'a>],
     options: &'a Options,
     windows_ns: &'a [Vec<i64>],
-    /// The zero-lag events, best first.
+    /// Zero-lag events, best first.
     events: &'a [Coincidence],
-    /// When each detector is valid.
+    /// Valid time of each detector.
     valid: Vec<Segments>,
 }
 
 impl Noise<'_> {
-    /// The time slides, without what the options leave out.
+    /// Runs the time slides without the triggers that the options exclude.
     fn background(&self, threads: &Threads, livetime_s: f64) -> Background {
         match self.options.background {
             Sample::Inclusive => self.without(0, threads),
@@ -146,10 +146,10 @@ impl Noise<'_> {
         }
     }
 
-    /// The time slides without the foreground.
+    /// Runs the time slides without the foreground.
     ///
-    /// Batches of events are tried from the loudest on, each twice as large as the one before while all of a batch are
-    /// foreground: so the slides are made about `2 log2(foreground)` times.
+    /// Tries batches of events from the loudest on, each twice as large as the previous one while all of a batch are
+    /// foreground. So the slides run about `2 log2(foreground)` times.
     fn without_foreground(&self, threads: &Threads, livetime_s: f64) -> Background {
         let (mut foreground, mut batch) = (0, 1);
         let mut known = self.without(0, threads);
@@ -174,7 +174,7 @@ impl Noise<'_> {
         known
     }
 
-    /// The time slides without the triggers of the loudest `count` events.
+    /// Runs the time slides without the triggers of the loudest `count` events.
     fn without(&self, count: usize, threads: &Threads) -> Background {
         let (options, detectors) = (self.options, self.detectors);
         let mut valid = self.valid.clone();
@@ -235,12 +235,12 @@ fn with_rate(event: Event, background: &Background, livetime_s: f64) -> Event {
     }
 }
 
-/// Each detector's best triggers that lie in no event's cluster window, best first.
+/// Returns each detector's best triggers outside all events' cluster windows, best first.
 fn singles(detectors: &[Detector<'_>], options: &Options, events: &[Coincidence]) -> Vec<Single> {
     let window = nanoseconds(options.cluster_s);
     let around = |event: &Coincidence| {
         let gps = |ns| crate::units::Gps { ns };
-        // The end is not part of a segment: an event's window holds both of its ends.
+        // Segments exclude their end, while an event's window includes both ends.
         (gps(event.ns - window), gps(event.ns + window + 1))
     };
     let taken = Segments::new(events.iter().map(around).collect()).unwrap_or_default();

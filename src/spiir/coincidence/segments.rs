@@ -1,20 +1,20 @@
-//! Stretches of time: when detectors are valid, alone and together.
+//! Time segments: the valid time of detectors, and their intersections.
 
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::units::Gps;
 
-/// Stretches of time, each from its beginning to before its end: in order, apart, none empty.
+/// Half-open time segments: ordered, disjoint and not adjacent, none empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     spans: Vec<(Gps, Gps)>,
 }
 
 impl Segments {
-    /// Stretches in any order; those that touch or overlap become one, empty ones go.
+    /// Creates segments from spans in any order; merges those that touch or overlap and drops empty ones.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when one ends before it begins.
+    /// [`Error::Parameter`] if a span ends before it begins.
     pub fn new(mut spans: Vec<(Gps, Gps)>) -> Result<Self> {
         if let Some((begin, end)) = spans.iter().find(|(begin, end)| end < begin) {
             let rule = format!("it begins at {} s", begin.s());
@@ -28,40 +28,40 @@ impl Segments {
         Ok(segments)
     }
 
-    /// One stretch of so many seconds.
+    /// Creates one segment of `seconds` seconds.
     pub fn one(begin: Gps, seconds: f64) -> Self {
         let mut segments = Self::default();
         segments.push(begin, begin.plus_s(seconds));
         segments
     }
 
-    /// The stretches.
+    /// Returns the segments.
     pub fn spans(&self) -> &[(Gps, Gps)] {
         &self.spans
     }
 
-    /// No stretch at all?
+    /// Tells whether there is no segment.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The first beginning and the last end.
+    /// Returns the first beginning and the last end.
     pub fn extent(&self) -> Option<(Gps, Gps)> {
         Some((self.spans.first()?.0, self.spans.last()?.1))
     }
 
-    /// Sum of all lengths.
+    /// Returns the sum of all lengths in seconds.
     pub fn duration_s(&self) -> f64 {
         self.spans.iter().map(|(begin, end)| end.seconds_since(*begin)).sum()
     }
 
-    /// Is the moment in one of the stretches?
+    /// Tells whether a time lies in a segment.
     pub fn contains(&self, gps: Gps) -> bool {
         let after = self.spans.partition_point(|(begin, _)| *begin <= gps);
         after > 0 && gps < self.spans[after - 1].1
     }
 
-    /// When at least `count` of these are valid.
+    /// Returns the time in which at least `count` of these are valid.
     pub fn at_least(count: usize, of: &[&Self]) -> Self {
         let spans = of.iter().flat_map(|segments| &segments.spans);
         let mut edges: Vec<(Gps, i32)> =
@@ -78,7 +78,7 @@ impl Segments {
         segments
     }
 
-    /// The same, with each stretch shorter by so many seconds at either end.
+    /// Returns the segments shortened by `pad_s` seconds at either end.
     #[must_use]
     pub fn shrunk(&self, pad_s: f64) -> Self {
         let mut segments = Self::default();
@@ -88,14 +88,14 @@ impl Segments {
         segments
     }
 
-    /// The same, so many seconds later.
+    /// Returns the segments shifted `seconds` seconds later.
     #[must_use]
     pub fn later(&self, seconds: f64) -> Self {
         let later = |(begin, end): &(Gps, Gps)| (begin.plus_s(seconds), end.plus_s(seconds));
         Self { spans: self.spans.iter().map(later).collect() }
     }
 
-    /// What lies in these stretches and not in `other`.
+    /// Returns the time in these segments but not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let Some((first, last)) = self.extent() else { return Self::default() };
@@ -109,7 +109,7 @@ impl Segments {
         Self::at_least(2, &[self, &gaps])
     }
 
-    /// The part between two moments, moved by `offset_ns` round the circle that they close.
+    /// Returns the part between two times, cyclically shifted by `offset_ns` within that interval.
     pub(super) fn turned(&self, (first, last): (Gps, Gps), offset_ns: i64) -> Self {
         let length = last.ns - first.ns;
         let mut turned = Vec::with_capacity(self.spans.len() + 1);
@@ -130,7 +130,7 @@ impl Segments {
         segments
     }
 
-    /// Adds a stretch that begins no earlier than all others; nothing if it is empty.
+    /// Appends a segment that begins no earlier than all others; ignores an empty one.
     fn push(&mut self, begin: Gps, end: Gps) {
         if end <= begin {
             return;
@@ -142,24 +142,24 @@ impl Segments {
     }
 }
 
-/// Makes segments of a stream's valid samples.
+/// Builds segments from a stream's valid samples.
 #[derive(Clone, Debug)]
 pub struct Builder {
     start: Gps,
     rate_hz: u32,
     samples: i64,
-    /// Where the present stretch of valid samples began.
+    /// Start of the current run of valid samples.
     begin: Option<i64>,
     segments: Segments,
 }
 
 impl Builder {
-    /// A stream whose sample 0 is at `start`.
+    /// Starts a stream whose sample 0 is at `start`.
     pub fn new(start: Gps, rate_hz: u32) -> Self {
         Self { start, rate_hz, samples: 0, begin: None, segments: Segments::default() }
     }
 
-    /// Takes the next samples.
+    /// Appends the validity of the next samples.
     pub fn push(&mut self, valid: &[bool]) {
         for valid in valid {
             match (valid, self.begin) {
@@ -171,7 +171,7 @@ impl Builder {
         }
     }
 
-    /// Saves what is known so far.
+    /// Saves the state.
     pub fn save(&self, to: &mut Saving) {
         to.part("segments of time");
         to.number(self.samples as u64);
@@ -183,10 +183,10 @@ impl Builder {
         }
     }
 
-    /// Goes on where a builder of the same start and rate was saved, of so many samples.
+    /// Restores the state saved by a builder of the same start and rate after `samples` samples.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a builder does not save.
+    /// [`Error::Format`] for a state that such a builder does not save.
     pub fn load(&mut self, from: &mut Saved<'_>, samples: u64) -> Result<()> {
         from.part("segments of time")?;
         from.expect("samples", samples)?;
@@ -209,7 +209,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The stream has ended.
+    /// Ends the stream and returns its segments.
     pub fn finish(mut self) -> Segments {
         if let Some(begin) = self.begin {
             self.close(begin);

@@ -1,4 +1,4 @@
-//! Time slides: detectors moved against each other round the circle of their common time.
+//! Time slides: cyclic shifts of the detectors against each other within their common time.
 
 use super::background::Background;
 use super::cluster;
@@ -8,19 +8,19 @@ use super::table::{Hit, Table};
 use crate::backend::threads::Threads;
 use crate::units::Gps;
 
-/// What the slides are made of.
+/// Inputs of the time slides.
 pub(super) struct Slides<'a> {
     pub(super) table: &'a Table,
-    /// When each detector is valid.
+    /// Valid time of each detector.
     pub(super) valid: &'a [Segments],
-    /// From the first moment with two valid detectors to the last: the circle.
+    /// Cyclic interval: from the first to the last time with two valid detectors.
     pub(super) circle: (Gps, Gps),
     pub(super) windows_ns: &'a [Vec<i64>],
     pub(super) interval_ns: i64,
     pub(super) cluster_ns: i64,
 }
 
-/// What a slide gives.
+/// Result of a slide.
 struct Made {
     slide: usize,
     rankings: Vec<f64>,
@@ -33,21 +33,21 @@ impl Made {
     }
 }
 
-/// What a thread works with.
+/// Scratch memory of a thread.
 struct Scratch {
     moved: Vec<Vec<Hit>>,
     found: Vec<Coincidence>,
 }
 
 impl Slides<'_> {
-    /// How many slides the circle has room for: no two give a pair of detectors the same offset, and none comes
-    /// within an interval of a full turn.
+    /// Returns the most slides of the interval: no two give a pair of detectors the same offset, and none comes
+    /// within a step of the full interval.
     pub(super) fn room(&self) -> usize {
         let steps = (self.circle.1.ns - self.circle.0.ns) / self.interval_ns - 1;
         steps.max(0) as usize / (self.valid.len() - 1)
     }
 
-    /// The events of `slides` slides, which the threads share.
+    /// Returns the events of `slides` slides, distributed over the threads.
     pub(super) fn run(&self, slides: usize, threads: &Threads) -> Background {
         let mut made: Vec<Made> = (1..=slides).map(Made::new).collect();
         let scratch = || Scratch { moved: vec![Vec::new(); self.valid.len()], found: Vec::new() };
@@ -64,7 +64,7 @@ impl Slides<'_> {
         background
     }
 
-    /// The events of one slide, and its time.
+    /// Computes the events and the time of one slide.
     fn make(&self, made: &mut Made, scratch: &mut Scratch) {
         scratch.found.clear();
         self.slide(made.slide, &mut scratch.moved, &mut scratch.found);
@@ -78,7 +78,7 @@ impl Slides<'_> {
         (slide * detector) as i64 * self.interval_ns
     }
 
-    /// The coincidences of one slide.
+    /// Finds the coincidences of one slide.
     fn slide(&self, slide: usize, moved: &mut [Vec<Hit>], coincidences: &mut Vec<Coincidence>) {
         for (place, template) in self.table.templates.iter().enumerate() {
             for (detector, moved) in moved.iter_mut().enumerate() {
@@ -94,7 +94,7 @@ impl Slides<'_> {
         }
     }
 
-    /// Time of one slide in which two detectors at least are valid.
+    /// Returns the time of one slide in which at least two detectors are valid.
     fn time_s(&self, slide: usize) -> f64 {
         let turned = |(detector, valid): (usize, &Segments)| {
             valid.turned(self.circle, self.offset_ns(slide, detector))
@@ -104,7 +104,7 @@ impl Slides<'_> {
     }
 }
 
-/// Moves triggers, in order of time and all on the circle, round it; the order is kept.
+/// Shifts time-ordered triggers cyclically within the interval; keeps them ordered.
 fn turn(row: &[Hit], (first, last): (Gps, Gps), offset_ns: i64, moved: &mut Vec<Hit>) {
     let length = last.ns - first.ns;
     let offset = offset_ns.rem_euclid(length);

@@ -1,10 +1,10 @@
-//! Triggers by template, then by time.
+//! Triggers ordered by template, then time.
 
 use std::ops::Range;
 
 use super::{Detector, Ranking, TimedTrigger};
 
-/// What coincidence needs of a trigger.
+/// Trigger data that the coincidence search needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hit {
     /// Time in GPS nanoseconds.
@@ -15,18 +15,18 @@ pub(super) struct Hit {
     pub(super) index: u32,
 }
 
-/// The triggers of all detectors, each detector's by template and time.
+/// Triggers of all detectors, by template and time for each detector.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Templates that have triggers in two detectors at least.
+    /// Templates with triggers in at least two detectors.
     pub(super) templates: Vec<u32>,
     hits: Vec<Vec<Hit>>,
-    /// For each detector, where each of `templates` lies in its hits.
+    /// Range of each of `templates` in each detector's hits.
     ranges: Vec<Vec<Range<usize>>>,
 }
 
 impl Table {
-    /// The triggers for which `wanted(detector, trigger)`.
+    /// Collects the triggers for which `wanted(detector, trigger)` holds.
     pub(super) fn new(
         detectors: &[Detector<'_>],
         ranking: Ranking,
@@ -47,7 +47,7 @@ impl Table {
         let lists: Vec<_> = detectors.iter().enumerate().map(sorted).collect();
         let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
         templates.sort_unstable();
-        // A template is listed once for each detector that has it.
+        // A template occurs once for each detector that has it.
         let twice = templates.windows(2).filter(|pair| pair[0] == pair[1]);
         let mut templates: Vec<u32> = twice.map(|pair| pair[0]).collect();
         templates.dedup();
@@ -62,13 +62,13 @@ impl Table {
         Self { ranges, hits: lists.into_iter().map(hits).collect(), templates }
     }
 
-    /// One detector's triggers of the template at `place` in the list, by time.
+    /// Returns one detector's triggers of the template at index `place`, in order of time.
     pub(super) fn row(&self, detector: usize, place: usize) -> &[Hit] {
         &self.hits[detector][self.ranges[detector][place].clone()]
     }
 }
 
-/// The templates of a list, each once.
+/// Returns the distinct templates of a list.
 fn own_templates(list: &[(u32, Hit)]) -> Vec<u32> {
     let mut own: Vec<u32> = list.iter().map(|(template, _)| *template).collect();
     own.dedup();

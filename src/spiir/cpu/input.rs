@@ -1,4 +1,4 @@
-//! The inputs of all rates: each level's recent past, and the way to the next level.
+//! Inputs of all rates: the recent samples of each level, and the downsampling to the next level.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -10,22 +10,22 @@ use crate::backend::simd::Level;
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
-/// Samples of the full rate that are worked on at once.
+/// Full-rate samples processed at a time.
 pub(super) const PIECE: usize = 1024;
 
-/// A level's recent samples; before the stream's start all are 0.
+/// Recent samples of a level; those before the stream's start are 0.
 #[derive(Debug)]
 struct History {
     samples: Vec<f32>,
-    /// Samples that must stay.
+    /// Samples that must be retained.
     keep: usize,
     filled: usize,
-    /// The place in the stream of the first sample that is held.
+    /// Stream index of the first sample held.
     first: i64,
 }
 
 impl History {
-    /// What is read beyond the last sample, and thrown away.
+    /// Samples read beyond the last one and discarded.
     const SLACK: usize = 2 * HALVED;
 
     fn floats(keep: usize) -> usize {
@@ -42,19 +42,19 @@ impl History {
         (self.filled, self.first) = (self.keep, -(self.keep as i64));
     }
 
-    /// The samples that must stay: those before them are never looked at again.
+    /// Saves the samples that must be retained; earlier ones are not read again.
     fn save(&self, to: &mut Saving) {
         to.f32s(self.samples[self.filled - self.keep..self.filled].iter());
     }
 
-    /// Of a stream of `end` samples.
+    /// Restores the history of a stream of `end` samples.
     fn load(&mut self, from: &mut Saved<'_>, end: u64) -> Result<()> {
         self.samples.fill(0.0);
         (self.filled, self.first) = (self.keep, end as i64 - self.keep as i64);
         from.fill_f32(&mut self.samples[..self.keep])
     }
 
-    /// Room for the next samples, [`Self::SLACK`] more than asked for, which [`Self::filled`] then counts.
+    /// Returns space for the next samples and [`Self::SLACK`] more; the caller then advances [`Self::filled`].
     fn room(&mut self, samples: usize) -> &mut [f32] {
         if self.filled + samples + Self::SLACK > self.samples.len() {
             self.samples.copy_within(self.filled - self.keep..self.filled, 0);
@@ -69,24 +69,24 @@ impl History {
     }
 }
 
-/// The inputs of all levels.
+/// Inputs of all levels.
 #[derive(Debug)]
 pub(super) struct Inputs {
     histories: Vec<History>,
-    /// The last piece's samples of each level.
+    /// Range of each level's samples in the last piece.
     fresh: Vec<Range<u64>>,
     down: Phases,
-    /// Samples at even and at odd places.
+    /// Samples with even and with odd indices.
     split: [Vec<f32>; 2],
 }
 
 impl Inputs {
-    /// Samples that a level keeps.
+    /// Returns the samples that a level retains.
     fn keep(plan: &Plan, level: usize) -> usize {
         plan.history(level) + plan.options().resampler.down.len() + 2 * TILE
     }
 
-    /// Bytes of memory for all.
+    /// Returns the bytes of all inputs.
     pub(super) fn bytes(plan: &Plan) -> usize {
         (0..plan.levels()).map(|level| 4 * History::floats(Self::keep(plan, level))).sum()
     }
@@ -113,7 +113,7 @@ impl Inputs {
         self.histories.iter().for_each(|history| history.save(to));
     }
 
-    /// Of a stream of so many samples.
+    /// Restores the inputs of a stream of `taken` samples.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
         from.part("inputs")?;
         let mut end = taken;
@@ -124,21 +124,21 @@ impl Inputs {
         Ok(())
     }
 
-    /// The last piece's samples of a level.
+    /// Returns the range of a level's samples in the last piece.
     pub(super) fn fresh(&self, level: usize) -> Range<u64> {
         self.fresh[level].clone()
     }
 
-    /// Where a level's sample lies; the level's history is before it.
+    /// Returns a pointer to a level's sample; the level's history precedes it.
     pub(super) fn at(&self, level: usize, sample: u64) -> *const f32 {
         let history = &self.histories[level];
         let place = (sample as i64 - history.first) as usize;
         debug_assert!(place <= history.filled);
-        // Made of the whole: what is read lies before it, too.
+        // Derived from the whole slice because samples before this one are read too.
         history.samples.as_ptr().wrapping_add(place)
     }
 
-    /// Takes at most [`PIECE`] samples, and brings every level up to them. What isn't finite becomes 0.
+    /// Appends at most [`PIECE`] samples and extends every level to them. Values that are not finite become 0.
     pub(super) fn extend(&mut self, piece: &[f32], vectors: Level) {
         let history = &mut self.histories[0];
         let begin = history.end();
@@ -152,7 +152,7 @@ impl Inputs {
         }
     }
 
-    /// Brings `level` up to the level above it.
+    /// Extends `level` to the end of the level above it.
     fn halve(&mut self, level: usize, vectors: Level) {
         let (above, below) = self.histories.split_at_mut(level);
         let (above, below) = (&above[level - 1], &mut below[0]);
@@ -164,7 +164,7 @@ impl Inputs {
         }
         let reach = self.down.reach();
         let first = 2 * (fresh.start as i64 - reach as i64) - above.first;
-        // Odd samples are those before the even ones of the same place.
+        // Each odd sample precedes the even one of the same index.
         for (odd, split) in self.split.iter_mut().enumerate() {
             let from = above.samples[first as usize - odd..].iter().step_by(2);
             split[..reach + outputs].iter_mut().zip(from).for_each(|(to, x)| *to = *x);
@@ -172,8 +172,8 @@ impl Inputs {
         let to = below.room(outputs).as_mut_ptr();
         let [even, odd] = [0, 1].map(|odd: usize| self.split[odd].as_ptr().wrapping_add(reach));
         let work = Halving { phases: &self.down, even, odd, outputs, to };
-        // SAFETY: the split samples begin `reach` before the first output's, and have twice the slack behind them;
-        // the history has the slack behind its room.
+        // SAFETY: the split samples begin `reach` before the first output's and have twice the slack after them; the
+        // history has the slack after its free space.
         unsafe { halve(vectors, &work) };
         below.filled += outputs;
     }

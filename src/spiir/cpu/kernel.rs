@@ -1,7 +1,7 @@
-//! A bundle of templates over some tiles of time: filters in the lanes, their states in registers.
+//! Kernel that runs a bundle of templates over a range of tiles, with filters in lanes and states in registers.
 //!
-//! A lane is a filter; a quad of lanes belongs to one template, a slot. A group of filters is one register; groups
-//! are stepped two at a time, and what they add up to stays in the cache until the quads are summed.
+//! A lane is a filter. A quad of lanes, called a slot, belongs to one template. A group of filters fills one
+//! register. Groups are processed two at a time, and their sums stay in the cache until the quads are summed.
 #![allow(unsafe_code)]
 
 use num_complex::Complex;
@@ -11,17 +11,17 @@ use super::vector::{PARTS, Portable, TILE, Vector};
 use super::x86;
 use crate::backend::simd::{Level, levels};
 
-/// Slots of a bundle, at most.
+/// Most slots of a bundle.
 pub(super) const SLOTS: usize = 4;
 
-/// Registers of a group of ordinary filters: the state (re, im), the pole and the weight.
+/// Registers of a group of short-memory filters: the state (re, im), the pole and the weight.
 pub(super) const SHORT: usize = 6;
 
-/// Registers of a group of filters with a long memory: the pole's 16th power in two parts, and the weights of the
-/// inputs of a tile, too.
+/// Registers of a group of long-memory filters: also the pole's 16th power in two parts, and the weights of a tile's
+/// inputs.
 pub(super) const LONG: usize = SHORT + 4 + 2 * TILE;
 
-/// Groups whose inputs are turned ahead.
+/// Groups whose inputs are transposed ahead.
 pub(super) const AHEAD: usize = 2;
 
 /// Most tiles of a call.
@@ -30,34 +30,34 @@ pub(super) const TILES: usize = 8;
 /// Floats of scratch memory that a call needs.
 pub(super) const SCRATCH: usize = (TILES + 2) * TILE * 2 * 16;
 
-/// A bundle's work over some tiles.
+/// Arguments of the kernel: a bundle and a range of tiles.
 #[derive(Debug)]
 pub(super) struct Work {
-    /// The first tile's first sample; all offsets reach back from it.
+    /// First sample of the first tile; all offsets reach back from it.
     pub(super) x: *const f32,
     pub(super) tiles: usize,
-    /// Tiles after which the state is kept: all, or all but the last one, whose samples aren't all there.
+    /// Number of tiles after which the state is saved: all, or all but an incomplete last tile.
     pub(super) complete: usize,
     /// Registers of each group, those with a long memory first.
     pub(super) values: *mut f32,
-    /// One for each lane of each group, and of [`AHEAD`] more.
+    /// Offsets of each lane of each group, and of [`AHEAD`] more groups.
     pub(super) offsets: *const u32,
-    /// Even, unless it is all.
+    /// Number of long-memory groups: even, unless it equals `groups`.
     pub(super) long: usize,
     pub(super) groups: usize,
     pub(super) scratch: *mut f32,
-    /// For each slot, the sums that are added to; null for a slot that nobody has.
+    /// Sums to add to, for each slot; null for an unused slot.
     pub(super) rows: [*mut Complex<f32>; SLOTS],
 }
 
 levels!(filter, filter_body, (work: &Work));
 
 /// # Safety
-/// The instructions exist, and all pointers are valid: samples from the longest offset before `x` to the last
+/// The instructions must be available, and all pointers valid: samples from the longest offset before `x` to the last
 /// tile's end, registers and offsets of all groups, [`SCRATCH`] floats, and rows of all tiles.
 #[inline(always)]
 unsafe fn filter_body<V: Vector>(work: &Work) {
-    // SAFETY: the caller's promise is handed on; groups are stepped through one after the other.
+    // SAFETY: upheld by the caller; groups are processed in sequence.
     unsafe {
         for at in 0..work.tiles * TILE * 2 {
             V::zero().store(work.scratch.add(at * V::LANES));
@@ -86,22 +86,22 @@ unsafe fn filter_body<V: Vector>(work: &Work) {
     }
 }
 
-/// The next groups.
+/// Position in the sequence of groups.
 struct Groups {
     values: *mut f32,
     offsets: *const u32,
-    /// Inputs of the lanes: of this tile, and of the next.
+    /// Inputs of the lanes for this tile and for the next.
     columns: [*mut f32; 2],
 }
 
 impl Groups {
-    /// Turns the first tile of the first two groups.
+    /// Transposes the first tile of the first two groups.
     ///
     /// # Safety
     /// As for [`filter_body`].
     #[inline(always)]
     unsafe fn begin<V: Vector>(&mut self, work: &Work) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: upheld by the caller.
         unsafe {
             for n in 0..work.groups.min(2) {
                 let mut turned = V::no_turned();
@@ -114,10 +114,10 @@ impl Groups {
         }
     }
 
-    /// Steps `N` groups through all tiles, adds up their states, and goes on to the next.
+    /// Runs `N` groups through all tiles, accumulates their outputs, and advances to the next groups.
     ///
-    /// Groups with a long memory gather a tile's inputs by themselves and add them to the state once a tile, so
-    /// that it is rounded once in 16 samples.
+    /// Long-memory groups accumulate the response to a tile's inputs separately and add it to the state once per
+    /// tile, so that the state is rounded once in 16 samples.
     ///
     /// # Safety
     /// As for [`filter_body`].
@@ -126,7 +126,7 @@ impl Groups {
         let registers = if L { LONG } else { SHORT };
         let group = registers * V::LANES;
         let (values, offsets) = (self.values, self.offsets);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: upheld by the caller.
         unsafe {
             let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::zero(); N]; SHORT];
             for n in 0..N {
@@ -198,7 +198,7 @@ impl Groups {
     }
 }
 
-/// `N` groups at one tile.
+/// State of `N` groups within one tile.
 struct Tile<V: Vector, const N: usize> {
     p: [V; N],
     q: [V; N],
@@ -212,7 +212,7 @@ struct Tile<V: Vector, const N: usize> {
     columns: [*mut f32; 2],
     next_x: *const f32,
     next_offsets: *const u32,
-    /// This tile as the next groups will see it.
+    /// This tile's inputs for the next groups, to prefetch.
     ahead_x: *const f32,
     ahead_offsets: *const u32,
     values: *const f32,
@@ -220,14 +220,15 @@ struct Tile<V: Vector, const N: usize> {
 }
 
 impl<V: Vector, const N: usize> Tile<V, N> {
-    /// Steps all groups by sample `S`, and turns a part of the next tile meanwhile: shuffles run beside arithmetic.
+    /// Advances all groups by sample `S` and transposes a part of the next tile: the shuffles overlap with
+    /// arithmetic.
     ///
     /// # Safety
-    /// As for [`filter_body`]; samples come in order.
+    /// As for [`filter_body`]; samples must be processed in order.
     #[inline(always)]
     unsafe fn sample<const S: usize, const L: bool>(&mut self) {
         let group = if L { LONG } else { SHORT } * V::LANES;
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: upheld by the caller.
         unsafe {
             if N == 2 || S.is_multiple_of(2) {
                 let part = if N == 2 { S % PARTS } else { S / 2 };
@@ -280,11 +281,11 @@ impl<V: Vector, const N: usize> Tile<V, N> {
 }
 
 /// # Safety
-/// The states' registers can be written.
+/// The states' registers must be writable.
 #[inline(always)]
 unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
     for n in 0..N {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: upheld by the caller.
         unsafe {
             p[n].store(values.add(n * group));
             q[n].store(values.add(n * group + V::LANES));
@@ -292,13 +293,13 @@ unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V;
     }
 }
 
-/// `a y + addend`, complex.
+/// Returns `a y + addend`, complex.
 ///
 /// # Safety
-/// The instructions exist.
+/// The instructions must be available.
 #[inline(always)]
 unsafe fn multiplied<V: Vector>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: upheld by the caller.
     unsafe {
         let re = a[1].neg_mul_add(y[1], addend[0]);
         let im = a[1].mul_add(y[0], addend[1]);
@@ -306,13 +307,13 @@ unsafe fn multiplied<V: Vector>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] 
     }
 }
 
-/// Sums the quads, and adds them to the rows.
+/// Sums the quads and adds them to the rows.
 ///
 /// # Safety
 /// As for [`filter_body`].
 #[inline(always)]
 unsafe fn add_to_rows<V: Vector>(work: &Work) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: upheld by the caller.
     unsafe {
         for four in 0..work.tiles * TILE / 4 {
             let mut parts = [[0f32; 16]; 2];

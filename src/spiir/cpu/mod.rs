@@ -1,4 +1,4 @@
-//! The filter bank on the CPU: filters in the lanes of registers, four lanes a template.
+//! Filter bank on the CPU: filters in the lanes of vector registers, four lanes per template.
 //!
 //! Invariant: the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ use pack::Bundle;
 use resample::Phases;
 use unit::{Output, Shared, Unit, Worker};
 
-/// A plan bound to vector instructions and threads.
+/// Filter plan bound to vector instructions and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     vectors: Level,
@@ -37,7 +37,7 @@ pub(super) struct Engine {
     workers: Vec<Worker>,
     /// Samples of the stream so far.
     taken: u64,
-    /// Bytes of all of it.
+    /// Bytes it occupies.
     held: usize,
 }
 
@@ -73,7 +73,7 @@ impl Engine {
         })
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes it occupies.
     pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
@@ -90,7 +90,7 @@ impl Engine {
         self.units.iter().for_each(|unit| unit.save(to));
     }
 
-    /// Of a stream of so many samples.
+    /// Restores the state of a stream of `taken` samples.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
         from.part(self.vectors.name())?;
         self.taken = taken;
@@ -98,7 +98,7 @@ impl Engine {
         self.units.iter_mut().try_for_each(|unit| unit.load(from))
     }
 
-    /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).
+    /// Filters samples of whitened strain and writes the ratios known so far to `output` (template, time).
     pub(super) fn run(
         &mut self,
         input: &[f32],

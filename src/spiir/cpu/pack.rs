@@ -1,4 +1,4 @@
-//! Which filter goes to which lane.
+//! Packs filters into bundles: assigns each filter to a lane.
 
 use num_complex::Complex64;
 
@@ -8,34 +8,34 @@ use super::vector::TILE;
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
-/// Samples of memory from which on a state's rounding, once a sample, would show.
+/// Memory in samples above which rounding the state once per sample would show.
 const LONG_MEMORY: f64 = 5000.0;
 
-/// A slot that nobody has.
+/// Marks an unused slot.
 pub(super) const NOBODY: usize = usize::MAX;
 
-/// 16 floats from a cache line's start on.
+/// 16 floats, aligned to a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [f32; 16]);
 
-/// Filters of as many templates as a register has quads, in step.
+/// Filters of as many templates as a register has quads, processed together.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    /// The template of each slot, counted within the unit.
+    /// Template of each slot, as an index within the unit.
     pub(super) slots: Vec<usize>,
-    /// Groups with a long memory, and groups in all.
+    /// Number of groups with a long memory, and of all groups.
     pub(super) long: usize,
     pub(super) groups: usize,
     /// Registers of each group.
     values: Vec<Line>,
-    /// For each lane of each group, samples that it reaches back; zeros for those that are turned ahead.
+    /// Samples that each lane of each group reaches back; zeros for the groups transposed ahead.
     offsets: Vec<u32>,
     lanes: usize,
 }
 
 impl Bundle {
-    /// Bundles of one level's branches: `branches` holds templates, counted within the unit.
+    /// Packs one level's branches; `branches` holds templates as indices within the unit.
     pub(super) fn all(plan: &Plan, lanes: usize, branches: &[(usize, &Branch)]) -> Vec<Self> {
         let mut order: Vec<_> = branches.to_vec();
         order.sort_by_key(|(_, branch)| std::cmp::Reverse(branch.filters.len()));
@@ -43,7 +43,7 @@ impl Bundle {
         order.chunks(slots).map(|some| Self::new(plan, lanes, some)).collect()
     }
 
-    /// Templates that don't fill the slots have more slots each.
+    /// Builds a bundle. If there are fewer templates than slots, each template has several slots.
     fn new(plan: &Plan, lanes: usize, templates: &[(usize, &Branch)]) -> Self {
         let slots = lanes / 4;
         let share = slots / templates.len();
@@ -58,7 +58,7 @@ impl Bundle {
         let lane = |group: usize, lane: usize| hands[lane / 4].get(group * 4 + lane % 4);
         let is_long =
             |group: &usize| (0..lanes).any(|l| lane(*group, l).is_some_and(has_long_memory));
-        // Groups go in pairs, of one kind.
+        // Groups are processed in pairs of one kind.
         let long = (0..groups).take_while(is_long).count().next_multiple_of(2).min(groups);
         let mut bundle = Self {
             slots: (0..slots).map(owner).collect(),
@@ -86,7 +86,7 @@ impl Bundle {
         self.long * LONG + (self.groups - self.long) * SHORT
     }
 
-    /// The first register of a group.
+    /// Returns the first register of a group.
     fn register(&self, group: usize) -> usize {
         group.min(self.long) * LONG + group.saturating_sub(self.long) * SHORT
     }
@@ -109,7 +109,7 @@ impl Bundle {
         }
     }
 
-    /// Forgets all states.
+    /// Sets all states to 0.
     pub(super) fn reset(&mut self) {
         for at in 0..self.states() {
             let place = self.state(at);
@@ -117,12 +117,12 @@ impl Bundle {
         }
     }
 
-    /// Number of states.
+    /// Returns the number of states.
     fn states(&self) -> usize {
         self.groups * 2 * self.lanes
     }
 
-    /// Place of a state among the values.
+    /// Returns the index of a state among the values.
     fn state(&self, at: usize) -> usize {
         let (group, within) = (at / (2 * self.lanes), at % (2 * self.lanes));
         self.register(group) * self.lanes + within
@@ -150,7 +150,7 @@ impl Bundle {
         (self.values.as_mut_ptr().cast(), self.offsets.as_ptr())
     }
 
-    /// Bytes of memory that a plan's bundles take, about: at most.
+    /// Returns an upper estimate of the bytes of a plan's bundles.
     pub(super) fn bytes(plan: &Plan, lanes: usize) -> usize {
         let groups = plan.filters() / 4 + 2 * plan.templates() * plan.levels();
         groups.saturating_mul(LONG * 4 + 16).saturating_mul(4).saturating_mul(lanes.min(4))
@@ -161,7 +161,7 @@ fn has_long_memory(filter: &Filter) -> bool {
     1.0 - filter.pole().norm() < 1.0 / LONG_MEMORY
 }
 
-/// Every `share`th four of a branch's filters from the `part`th on, the longest memories first.
+/// Returns every `share`th run of four filters of a branch from run `part` on, longest memories first.
 fn hand(branch: &Branch, part: usize, share: usize) -> Vec<Filter> {
     let mut filters = branch.filters.clone();
     filters.sort_by(|x, y| y.pole().norm_sqr().total_cmp(&x.pole().norm_sqr()));

@@ -1,4 +1,4 @@
-//! Halving the rate of an input, doubling the rate of a sum.
+//! Downsampling of inputs and upsampling of sums by a factor of 2.
 #![allow(unsafe_code)]
 
 use num_complex::Complex;
@@ -8,22 +8,22 @@ use super::vector::{Portable, TILE, Vector};
 use super::x86;
 use crate::backend::simd::{Level, levels};
 
-/// Outputs that [`halve`] may write too many.
+/// Outputs that [`halve`] may write beyond those requested.
 pub(super) const HALVED: usize = 32;
 
-/// A tap, and the samples of its phase that it reaches back.
+/// Tap, and the samples of its phase that it reaches back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tap {
     weight: f32,
     back: usize,
 }
 
-/// A filter's taps at even and at odd places.
+/// Polyphase components of a filter: its taps at even and at odd indices.
 #[derive(Clone, Debug)]
 pub(super) struct Phases([Vec<Tap>; 2]);
 
 impl Phases {
-    /// Taps so small that no sum shows them are left out: every second one of a half-band filter.
+    /// Splits the taps, without those too small to change any sum: every second one of a half-band filter.
     pub(super) fn new(taps: &[f32]) -> Self {
         let most = taps.iter().fold(0f32, |most, tap| most.max(tap.abs()));
         let phase = |odd: usize| {
@@ -34,17 +34,17 @@ impl Phases {
         Self([phase(0), phase(1)])
     }
 
-    /// Samples of a phase that the filter reaches back, at most.
+    /// Returns the most samples of a phase that the filter reaches back.
     pub(super) fn reach(&self) -> usize {
         self.0.iter().flatten().map(|tap| tap.back).max().unwrap_or(0)
     }
 }
 
-/// An input at even and at odd places, brought to half the rate.
+/// Arguments of [`halve`]: the even and odd samples of an input.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
     pub(super) phases: &'a Phases,
-    /// The even sample of the first output, and the odd one before it.
+    /// Even sample of the first output, and the odd one before it.
     pub(super) even: *const f32,
     pub(super) odd: *const f32,
     pub(super) outputs: usize,
@@ -54,11 +54,11 @@ pub(super) struct Halving<'a> {
 levels!(halve, halve_body, (work: &Halving<'_>));
 
 /// # Safety
-/// The instructions exist, and all pointers are valid: samples of both phases as far as the taps reach back, and
-/// [`HALVED`] more than `outputs` of them as of the outputs.
+/// The instructions must be available, and all pointers valid: samples of both phases as far back as the taps reach,
+/// and [`HALVED`] more of them and of the outputs than `outputs`.
 #[inline(always)]
 unsafe fn halve_body<V: Vector>(work: &Halving<'_>) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: upheld by the caller.
     unsafe {
         for at in (0..work.outputs).step_by(2 * V::LANES) {
             let [mut even, mut odd] = [[V::zero(); 2]; 2];
@@ -75,10 +75,10 @@ unsafe fn halve_body<V: Vector>(work: &Halving<'_>) {
 }
 
 /// # Safety
-/// The instructions exist, and two registers can be read.
+/// The instructions must be available, and two registers readable.
 #[inline(always)]
 unsafe fn add_tap<V: Vector>(sums: &mut [V; 2], from: *const f32, weight: f32) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: upheld by the caller.
     unsafe {
         let weight = V::splat(weight);
         sums[0] = V::load(from).mul_add(weight, sums[0]);
@@ -86,11 +86,11 @@ unsafe fn add_tap<V: Vector>(sums: &mut [V; 2], from: *const f32, weight: f32) {
     }
 }
 
-/// Tiles of a sum at twice the rate of a lower one.
+/// Arguments of [`double`]: tiles of a sum at twice the rate of a lower one.
 #[derive(Debug)]
 pub(super) struct Doubling<'a> {
     pub(super) phases: &'a Phases,
-    /// The lower sum at half the first tile's place.
+    /// Lower-rate sum at half the first tile's index.
     pub(super) lower: *const Complex<f32>,
     pub(super) tiles: usize,
     pub(super) to: *mut Complex<f32>,
@@ -99,13 +99,13 @@ pub(super) struct Doubling<'a> {
 levels!(double, double_body, (work: &Doubling<'_>));
 
 /// # Safety
-/// The instructions exist, and all pointers are valid: lower sums as far as the taps reach back, and room for all
-/// tiles.
+/// The instructions must be available, and all pointers valid: lower-rate sums as far back as the taps reach, and
+/// space for all tiles.
 #[inline(always)]
 unsafe fn double_body<V: Vector>(work: &Doubling<'_>) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: upheld by the caller.
     unsafe {
-        // A tile has as many floats of lower sums as samples.
+        // A tile has as many floats of lower-rate sums as samples.
         for at in (0..work.tiles * TILE).step_by(V::LANES) {
             let from = work.lower.cast::<f32>().add(at);
             let [mut even, mut odd] = [V::zero(); 2];

@@ -1,4 +1,4 @@
-//! Some templates at all rates, which one thread works on.
+//! Unit of work of one thread: some templates at all rates.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -21,12 +21,12 @@ const TEMPLATES: usize = 16;
 /// Samples of a worker's row.
 const ROW: usize = TILES * TILE;
 
-/// Templates of each unit: few where there are few, so that threads share them evenly.
+/// Returns the templates per unit: fewer if there are few templates, so that threads share them evenly.
 pub(super) fn templates_of_a_unit(plan: &Plan) -> usize {
     (plan.templates() / 16).next_power_of_two().clamp(4, TEMPLATES)
 }
 
-/// What a thread needs for itself.
+/// Scratch memory of a thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     scratch: Vec<Line>,
@@ -41,7 +41,7 @@ impl Worker {
     }
 }
 
-/// Where ratios go: template 0's first ratio, and which sample that is of.
+/// Output of the ratios: template 0's first ratio, and its sample number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Output {
     pub(super) start: *mut Complex<f32>,
@@ -49,10 +49,10 @@ pub(super) struct Output {
     pub(super) first: u64,
 }
 
-// SAFETY: units write to rows of their own.
+// SAFETY: units write to disjoint rows.
 unsafe impl Sync for Output {}
 
-/// What all units share.
+/// Data shared by all units.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) vectors: Level,
@@ -64,12 +64,12 @@ pub(super) struct Shared<'a> {
 /// One level of a unit.
 #[derive(Debug)]
 struct Rate {
-    /// Templates with filters here or below, counted within the unit; and whether there are some below.
+    /// Templates (index within the unit) with filters at this level or below, and whether any are below.
     active: Vec<(usize, bool)>,
     bundles: Vec<Bundle>,
-    /// Sums of the last piece and of what doubling needs from before it, axes template, time; none at the full rate.
+    /// Sums of the last piece and of the history that upsampling needs, axes template, time; empty at the full rate.
     sums: Vec<Complex<f32>>,
-    /// Samples of a template's sums, and those of before the piece.
+    /// Samples of a template's sums, and those before the piece.
     stride: usize,
     past: usize,
 }
@@ -77,23 +77,23 @@ struct Rate {
 /// Some templates at all rates.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// The first template.
+    /// Index of the first template.
     first: usize,
     rates: Vec<Rate>,
 }
 
-/// Sums of before a piece that doubling needs.
+/// Returns the sums before a piece that upsampling needs.
 fn past(up: &Phases) -> usize {
     up.reach() + TILE
 }
 
-/// Samples of a template's sums at a level.
+/// Returns the samples of a template's sums at a level.
 fn sums(up: &Phases, level: usize) -> usize {
     past(up) + (PIECE >> level) + 1 + 2 * TILE
 }
 
 impl Unit {
-    /// Bytes of sums of all units.
+    /// Returns the bytes of sums of all units.
     pub(super) fn bytes(plan: &Plan, up: &Phases) -> usize {
         let each = (1..plan.levels()).map(|level| 8 * sums(up, level)).sum::<usize>();
         each.saturating_mul(plan.templates())
@@ -153,7 +153,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Works on the inputs' last piece.
+    /// Filters the last piece of the inputs.
     pub(super) fn run(&mut self, worker: &mut Worker, shared: &Shared<'_>) {
         for level in (0..self.rates.len()).rev() {
             let fresh = shared.inputs.fresh(level);
@@ -175,7 +175,7 @@ impl Unit {
         }
     }
 
-    /// Begins the rows of some tiles: with the lower level's sums, or with zeros.
+    /// Initializes the rows of some tiles with the upsampled sums of the lower level, or with zeros.
     fn double(&self, worker: &mut Worker, shared: &Shared<'_>, level: usize, tiles: Range<u64>) {
         let count = (tiles.end - tiles.start) as usize;
         for (template, deeper) in &self.rates[level].active {
@@ -186,7 +186,7 @@ impl Unit {
             }
             let lower = &self.rates[level + 1];
             let begin = shared.inputs.fresh(level + 1).start;
-            // A tile begins at most half a tile before the samples that are new.
+            // A tile begins at most half a tile before the new samples.
             let at = lower.past + (tiles.start * (TILE as u64 / 2)) as usize - begin as usize;
             let from = &lower.sums[template * lower.stride..][..lower.stride];
             let room = at + count * TILE / 2;
@@ -197,7 +197,7 @@ impl Unit {
                 tiles: count,
                 to: row.as_mut_ptr(),
             };
-            // SAFETY: what the taps reach and the tiles' ends lie in the row, as was just checked.
+            // SAFETY: the assertion above ensures that the samples the taps reach and the tiles' ends are in the row.
             unsafe { double(shared.vectors, &work) };
         }
     }
@@ -231,13 +231,13 @@ impl Unit {
                 scratch: worker.scratch.as_mut_ptr().cast(),
                 rows,
             };
-            // SAFETY: the inputs keep what the longest offset reaches before the piece's first tile, and a tile
-            // behind its last sample; the bundle holds all groups; a row holds as many tiles.
+            // SAFETY: the inputs hold the longest offset before the piece's first tile and a tile after its last
+            // sample; the bundle holds all groups; a row holds that many tiles.
             unsafe { filter(shared.vectors, &work) };
         }
     }
 
-    /// Copies what is new of some tiles: to the level's sums, or to the output.
+    /// Copies the new samples of some tiles to the level's sums or to the output.
     fn hand_out(&mut self, worker: &Worker, shared: &Shared<'_>, level: usize, tiles: Range<u64>) {
         let fresh = shared.inputs.fresh(level);
         let origin = tiles.start * TILE as u64;
@@ -258,7 +258,7 @@ impl Unit {
             }
             let Output { start, stride, first } = shared.output;
             let at = (self.first + template) * stride + (begin - first) as usize;
-            // SAFETY: the engine's caller has room for each template's new ratios in a row of its own.
+            // SAFETY: the engine's caller provides space for each template's new ratios in a row of its own.
             unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), start.add(at), count) };
         }
     }

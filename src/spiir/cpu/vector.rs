@@ -1,20 +1,19 @@
-//! The few operations that the filters need, for each level: registers of floats, seen as quads of four.
+//! Vector operations of the filters for each instruction set: registers of floats, seen as quads of four.
 #![allow(unsafe_code)]
 
-/// Samples of a tile: what is transposed and summed at once.
+/// Samples of a tile, the unit of transposition and summation.
 pub(super) const TILE: usize = 16;
 
-/// Parts of turning a tile.
+/// Parts of the transposition of a tile.
 pub(super) const PARTS: usize = 8;
 
-/// States below this become 0 at the end of a tile, long before they would be denormal; so does what is no number.
+/// States below this become 0 at the end of a tile, long before they would be denormal; so do NaNs.
 pub(super) const SILENCE: f32 = 1e-25;
 
-/// One register of floats.
+/// Register of floats.
 ///
 /// # Safety
-/// Every method may be called only where the level's instructions exist; pointers must be valid for what a method
-/// reads or writes.
+/// Every method requires the level's instructions, and pointers valid for what the method reads or writes.
 pub(super) unsafe trait Vector: Copy {
     /// Floats in the register: 4, 8 or 16.
     const LANES: usize;
@@ -23,24 +22,24 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Asks for the cache line of an address, whether there is memory or not.
+    /// Prefetches the cache line of an address, which need not be valid.
     unsafe fn prefetch(from: *const f32);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
-    /// `self * factor + addend`.
+    /// Returns `self * factor + addend`.
     unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
-    /// `addend - self * factor`.
+    /// Returns `addend - self * factor`.
     unsafe fn neg_mul_add(self, factor: Self, addend: Self) -> Self;
-    /// Lanes below [`SILENCE`] become 0.
+    /// Sets lanes below [`SILENCE`] to 0.
     unsafe fn flush(self) -> Self;
-    /// In each quad, the sums of the quads of four registers.
+    /// Returns, in each quad, the sums of the quads of four registers.
     unsafe fn sum_quads(rows: [Self; 4]) -> Self;
-    /// Pairs of floats of both in turn.
+    /// Interleaves pairs of floats of both registers.
     unsafe fn zip_pairs(self, other: Self) -> [Self; 2];
-    /// What is on its way from rows of time to rows of lanes.
+    /// Intermediate state of a transposition from rows of time to rows of lanes.
     type Turned: Copy;
-    /// One of [`PARTS`] parts, in order, of this: for each of [`TILE`] samples from `x` on, one register, of which
-    /// lane `l` is that sample `offsets[l]` earlier.
+    /// Does part `part` of [`PARTS`], in order, of a transposition. For each of [`TILE`] samples from `x` on it
+    /// writes one register whose lane `l` is the sample `offsets[l]` earlier.
     unsafe fn turn(
         part: usize,
         turned: &mut Self::Turned,
@@ -50,7 +49,7 @@ pub(super) unsafe trait Vector: Copy {
     );
 }
 
-/// Plain arrays, which the compiler makes vectors of.
+/// Plain arrays, which the compiler vectorizes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; 4]);
 
@@ -61,7 +60,7 @@ impl Portable {
     }
 }
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: the methods need only valid pointers, which the caller ensures.
 unsafe impl Vector for Portable {
     const LANES: usize = 4;
     #[inline(always)]
@@ -74,12 +73,12 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller promises a register's floats.
+        // SAFETY: the caller provides a register's floats.
         Self(unsafe { from.cast::<[f32; 4]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller promises room for a register.
+        // SAFETY: the caller provides space for a register.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
@@ -125,7 +124,7 @@ unsafe impl Vector for Portable {
         to: *mut f32,
     ) {
         for lane in 0..4 {
-            // SAFETY: the caller promises offsets, the samples that they reach, and room.
+            // SAFETY: the caller provides valid offsets, the samples they reach, and space for the output.
             unsafe {
                 let from = x.sub(*offsets.add(lane) as usize);
                 for sample in 2 * part..2 * part + 2 {

@@ -1,71 +1,71 @@
-//! The filters' operations in AVX2 and AVX-512.
+//! Vector operations of the filters for AVX2 and AVX-512.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 use super::vector::{SILENCE, Vector};
 
-/// 8 floats.
+/// Register of 8 floats.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256);
 
-/// 16 floats.
+/// Register of 16 floats.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 
-/// What both widths do alike.
+/// Defines the arithmetic that both widths share.
 macro_rules! arithmetic {
     ($zero:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $mul:ident, $mul_add:ident,
      $neg_mul_add:ident) => {
         #[inline(always)]
         unsafe fn zero() -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $zero() })
         }
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $splat(value) })
         }
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: the caller promises a register's floats.
+            // SAFETY: the caller provides a register's floats.
             Self(unsafe { $load(from) })
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the caller promises room for a register.
+            // SAFETY: the caller provides space for a register.
             unsafe { $store(to, self.0) }
         }
         #[inline(always)]
         unsafe fn prefetch(from: *const f32) {
-            // SAFETY: it is a hint, to any address.
+            // SAFETY: a prefetch is a hint, valid for any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
         }
         #[inline(always)]
         unsafe fn add(self, other: Self) -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $add(self.0, other.0) })
         }
         #[inline(always)]
         unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $mul(self.0, other.0) })
         }
         #[inline(always)]
         unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $mul_add(self.0, factor.0, addend.0) })
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller ensures that the instructions are available.
             Self(unsafe { $neg_mul_add(self.0, factor.0, addend.0) })
         }
     };
 }
 
-/// Two steps of a transposition within quads: of four rows, `[row][column]`, to `[column][row]`.
+/// Transposes 4x4 blocks within quads in two steps: four rows `[row][column]` become `[column][row]`.
 macro_rules! transpose_quads {
     ($rows:expr, $low:ident, $high:ident, $low_pairs:ident, $high_pairs:ident, $to_pairs:ident,
      $from_pairs:ident) => {{
@@ -85,7 +85,7 @@ macro_rules! transpose_quads {
     }};
 }
 
-// SAFETY: the methods use AVX2 and FMA only, which callers promise.
+// SAFETY: the methods use only AVX2 and FMA, whose availability the caller ensures.
 unsafe impl Vector for Avx2 {
     const LANES: usize = 8;
     arithmetic!(
@@ -100,7 +100,7 @@ unsafe impl Vector for Avx2 {
     );
     #[inline(always)]
     unsafe fn flush(self) -> Self {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0);
             let heard = _mm256_cmp_ps::<_CMP_GE_OQ>(size, _mm256_set1_ps(SILENCE));
@@ -109,7 +109,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn sum_quads(rows: [Self; 4]) -> Self {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
             let a = _mm256_add_ps(_mm256_unpacklo_ps(r0, r1), _mm256_unpackhi_ps(r0, r1));
@@ -121,7 +121,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn zip_pairs(self, other: Self) -> [Self; 2] {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let (a, b) = (_mm256_castps_pd(self.0), _mm256_castps_pd(other.0));
             let low = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
@@ -133,7 +133,7 @@ unsafe impl Vector for Avx2 {
     type Turned = [[Self; 4]; 2];
     #[inline(always)]
     unsafe fn no_turned() -> Self::Turned {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe { [[Self::zero(); 4]; 2] }
     }
     #[inline(always)]
@@ -144,9 +144,10 @@ unsafe impl Vector for Avx2 {
         offsets: *const u32,
         to: *mut f32,
     ) {
-        // Parts 0 to 3 are of the first 8 samples, the others of the last.
+        // Parts 0 to 3 process the first 8 samples, the others the last 8.
         let half = part / 4;
-        // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
+        // SAFETY: the caller ensures that the instructions are available, and provides offsets, the samples they
+        // reach, and space.
         unsafe {
             if part % 4 < 2 {
                 let r = part % 4;
@@ -178,7 +179,7 @@ unsafe impl Vector for Avx2 {
     }
 }
 
-// SAFETY: the methods use AVX-512 F and DQ only, which callers promise.
+// SAFETY: the methods use only AVX-512 F and DQ, whose availability the caller ensures.
 unsafe impl Vector for Avx512 {
     const LANES: usize = 16;
     arithmetic!(
@@ -193,7 +194,7 @@ unsafe impl Vector for Avx512 {
     );
     #[inline(always)]
     unsafe fn flush(self) -> Self {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let (size, silence) = (_mm512_abs_ps(self.0), _mm512_set1_ps(SILENCE));
             let heard = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(size, silence);
@@ -202,7 +203,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn sum_quads(rows: [Self; 4]) -> Self {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
             let a = _mm512_add_ps(_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
@@ -214,7 +215,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn zip_pairs(self, other: Self) -> [Self; 2] {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe {
             let (a, b) = (_mm512_castps_pd(self.0), _mm512_castps_pd(other.0));
             let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
@@ -228,7 +229,7 @@ unsafe impl Vector for Avx512 {
     type Turned = [[Self; 4]; 4];
     #[inline(always)]
     unsafe fn no_turned() -> Self::Turned {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller ensures that the instructions are available.
         unsafe { [[Self::zero(); 4]; 4] }
     }
     #[inline(always)]
@@ -239,7 +240,8 @@ unsafe impl Vector for Avx512 {
         offsets: *const u32,
         to: *mut f32,
     ) {
-        // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
+        // SAFETY: the caller ensures that the instructions are available, and provides offsets, the samples they
+        // reach, and space.
         unsafe {
             if part < 4 {
                 let mut rows = [_mm512_setzero_ps(); 4];

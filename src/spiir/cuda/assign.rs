@@ -1,14 +1,15 @@
-//! Which thread of a warp holds which filter: such that threads that load at once find their inputs in different banks.
+//! Assigns filters to the threads of a warp so that threads that load at once read different shared-memory bank
+//! groups.
 
 use super::matching::{BANKS, Counts, TEMPLATES, matching};
 
-/// Where a filter's input begins in the window's copies, in samples.
+/// Position of a filter's input in the window's copies, in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(pub(super) u32);
 
 impl Place {
-    /// Of an input that begins `offset` samples behind the window's begin: the copy that is shifted by what is left of
-    /// a multiple of 4 has it at such a multiple.
+    /// Position of an input that begins `offset` samples after the window's start. The copy shifted by `offset % 4`
+    /// has it at a multiple of 4.
     pub(super) fn new(offset: usize, pitch: usize) -> Self {
         Self((offset % 4 * pitch + offset / 4 * 4) as u32)
     }
@@ -18,7 +19,7 @@ impl Place {
     }
 }
 
-/// A thread's filter: the `filter`th of lane `lane`, and which one of which template it is.
+/// Filter slot: the `filter`th filter of lane `lane`, with the template and index of the filter it holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) filter: usize,
@@ -27,21 +28,21 @@ pub(super) struct Slot {
     pub(super) of: Option<(usize, usize)>,
 }
 
-/// The filters of a warp's templates.
+/// Filters of a warp's templates during assignment.
 #[derive(Debug)]
 pub(super) struct Warp<'a> {
     filters: usize,
     lanes: usize,
     places: &'a [Vec<Place>],
-    /// For each template and bank, filters that no thread has yet.
+    /// Unassigned filters of each template by bank group.
     left: Vec<[Vec<usize>; BANKS]>,
-    /// For each template, slots that will stay empty.
+    /// Slots of each template that remain empty.
     idle: Vec<usize>,
     slots: Vec<Slot>,
 }
 
 impl<'a> Warp<'a> {
-    /// `places` holds each template's filters, at most `filters * lanes`.
+    /// Starts with `places`: the positions of each template's filters, at most `filters * lanes`.
     pub(super) fn new(filters: usize, lanes: usize, places: &'a [Vec<Place>]) -> Self {
         let of = |places: &Vec<Place>| {
             let mut banks: [Vec<usize>; BANKS] = Default::default();
@@ -53,7 +54,7 @@ impl<'a> Warp<'a> {
         Self { filters, lanes, places, left, idle, slots: Vec::new() }
     }
 
-    /// Every slot of the warp, those without a filter too.
+    /// Returns every slot of the warp, including empty ones.
     pub(super) fn assign(mut self) -> Vec<Slot> {
         for filter in 0..self.filters {
             for part in 0..4 {
@@ -64,7 +65,7 @@ impl<'a> Warp<'a> {
         self.slots
     }
 
-    /// What the next octet takes.
+    /// Returns the filters that the next eight lanes take.
     fn next(&self) -> Counts {
         let (mut left, mut needed) = ([[0; BANKS]; TEMPLATES], [0; TEMPLATES]);
         for (template, banks) in self.left.iter().enumerate() {
@@ -74,7 +75,7 @@ impl<'a> Warp<'a> {
         matching(&left, &needed, self.lanes / 4)
     }
 
-    /// Gives an octet's lanes what it takes; lanes that stay empty read what another one reads.
+    /// Assigns these filters to eight lanes. Empty slots read the position of another lane, which adds no conflict.
     fn give(&mut self, filter: usize, first: usize, taken: &Counts) {
         let begin = self.slots.len();
         for (template, taken) in taken.iter().enumerate().take(self.places.len()) {
@@ -100,7 +101,7 @@ impl<'a> Warp<'a> {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, below `below`.
+    /// Pseudorandom numbers below `below`.
     struct Random(u64);
 
     impl Random {
@@ -110,7 +111,8 @@ mod tests {
         }
     }
 
-    /// Turns of all octets, having checked that each filter has one thread, of its template.
+    /// Returns the wavefronts of all loads, after checking that each filter is assigned to one thread of its
+    /// template.
     fn turns(filters: usize, lanes: usize, places: &[Vec<Place>]) -> usize {
         let slots = Warp::new(filters, lanes, places).assign();
         let templates = 32 / lanes;
@@ -147,7 +149,7 @@ mod tests {
         let mut random = Random(5);
         for (filters, lanes) in [(1, 4), (1, 8), (2, 16), (2, 32), (4, 8), (16, 8), (16, 4)] {
             for left_out in [0, 3, 16 * filters] {
-                // As many of each bank, dealt out to any templates, and then some taken away.
+                // Equally many filters of each bank group, dealt to random templates, with some removed.
                 let mut deck: Vec<Place> = (0..filters * 32)
                     .map(|at| Place((4 * (at % BANKS) + 32 * at) as u32))
                     .collect();

@@ -1,4 +1,4 @@
-//! The bank's tables and rings in a device's memory, and the launches over them.
+//! Tables and ring buffers of the filter bank in device memory, and the kernel launches over them.
 
 use num_complex::Complex;
 
@@ -12,50 +12,51 @@ use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 
-/// Most samples of the full rate in one launch of any bank.
+/// Most full-rate samples in one launch of any filter bank.
 pub(super) const PIECE: usize = 4096;
 
-/// Threads of a block that takes input, a quarter as many samples of a lower rate; of one that does so alone.
+/// Threads of a `take_input` block, which computes a quarter as many samples of a lower rate: in a grid of many
+/// blocks, and in a grid of one.
 const TAKEN: usize = 256;
 const ALONE: usize = 1024;
 
-/// A tap that is not 0: its weight's bits, and how many samples it reaches back.
+/// Nonzero filter tap: the bits of its weight, and the samples it reaches back.
 type Tap = [u32; 2];
 
-/// New samples, and where the ratios go.
+/// New samples of one launch and the destination of their ratios.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// Address of the first sample.
     pub(super) input: u64,
-    /// Samples of the stream before it, and new ones: at most [`Bank::piece`].
+    /// Samples of the stream before it, and new ones, at most [`Bank::piece`].
     pub(super) begin: u64,
     pub(super) times: usize,
-    /// The sample of the first ratio that goes out; its address for template 0, and ratios from row to row.
+    /// Sample number of the first output ratio, its address for template 0, and ratios between rows.
     pub(super) known: u64,
     pub(super) output: u64,
     pub(super) stride: usize,
 }
 
 impl Job {
-    /// Whether two ratios may be stored at once: pairs begin at even samples.
+    /// Tells whether 16-byte stores of two ratios are aligned; pairs begin at even samples.
     fn is_wide(&self) -> bool {
         let first = self.output.wrapping_sub(8 * self.known);
         first.is_multiple_of(16) && self.stride.is_multiple_of(2)
     }
 }
 
-/// Sums of a rate that a block of `bring_up` holds at most: a launch's, and what taps reach.
+/// Returns the most sums of a rate that a `bring_up` block holds: those of a launch and those the taps reach.
 fn held_sums(level: usize, reach: usize) -> usize {
     (PIECE >> level) + reach + 4
 }
 
-/// All that lies on the device.
+/// Device memory and kernels of the filter bank.
 #[derive(Debug)]
 pub(super) struct Bank {
     filter: Function,
     take_input: Function,
     bring_up: Function,
-    /// Most samples of the full rate in one launch of this one.
+    /// Most full-rate samples in one launch of this filter bank.
     piece: usize,
     threads: usize,
     blocks: usize,
@@ -70,14 +71,14 @@ pub(super) struct Bank {
     table: Buffer<[u64; 3]>,
     deep: Buffer<[u32; 4]>,
     deep_rows: Buffer<i32>,
-    /// Taps before halving; after doubling, those of even samples and then those of odd ones.
+    /// Downsampling taps; upsampling taps, those of even samples before those of odd ones.
     down: Buffer<Tap>,
     down_reach: usize,
     up: Buffer<Tap>,
     even: usize,
-    /// Samples of the lower rate that the latter reach back.
+    /// Samples of the lower rate that the upsampling taps reach back.
     reach: usize,
-    /// The states that the next launch begins with, and those that it leaves.
+    /// States before the next launch, and the buffer for those after it.
     states: [Buffer<[f32; 2]>; 2],
     inputs: Buffer<f32>,
     sums: Buffer<Complex<f32>>,
@@ -134,12 +135,12 @@ impl Bank {
         })
     }
 
-    /// Most new samples of a job.
+    /// Returns the most new samples of a job.
     pub(super) fn piece(&self) -> usize {
         self.piece
     }
 
-    /// Queues the forgetting of the stream.
+    /// Queues a reset of all states and rings.
     pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
         let all = 0..self.states[0].len();
         stream.fill(&mut self.states[0], all, 0)?;
@@ -149,7 +150,7 @@ impl Bank {
         stream.fill(&mut self.sums, all, 0)
     }
 
-    /// Saves what it keeps of a stream of `taken` samples, once all work on the device has ended.
+    /// Saves the state of a stream of `taken` samples after all work on the device has finished.
     pub(super) fn save(&self, taken: u64, to: &mut Saving) -> Result<()> {
         to.number(self.multiprocessors as u64);
         let mut states = vec![[0.0; 2]; self.states[0].len()];
@@ -172,7 +173,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Goes on where the bank of the same plan and device was saved.
+    /// Restores the state saved by a filter bank of the same plan and device.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
         from.expect("multiprocessors", self.multiprocessors as u64)?;
         let mut states = vec![[0.0; 2]; self.states[0].len()];
@@ -198,7 +199,7 @@ impl Bank {
         self.sums.upload(&sums)
     }
 
-    /// Queues the work on new samples.
+    /// Queues the kernels for new samples.
     pub(super) fn launch(&mut self, job: &Job, stream: &Stream) -> Result<()> {
         self.take_input(job, stream)?;
         self.filter(job, stream)?;
@@ -206,7 +207,7 @@ impl Bank {
         if self.deep.is_empty() { Ok(()) } else { self.bring_up(job, stream) }
     }
 
-    /// The first two rates in one launch, then one each, and those of few samples by one block.
+    /// Launches rates 0 and 1 together, then one launch per rate; one block computes all rates that have few samples.
     fn take_input(&self, job: &Job, stream: &Stream) -> Result<()> {
         let last = self.levels - 1;
         let outputs = |level: usize| (job.times >> level) + 1;
@@ -241,7 +242,8 @@ impl Bank {
             .with(self.down.address())
             .with(self.down.len() as u32)
             .with(self.down_reach as u32);
-        // SAFETY: the arguments are the kernel's; each ring holds the new samples beside its history.
+        // SAFETY: the arguments match the kernel's parameters; each ring holds the new samples in addition to its
+        // history.
         unsafe { stream.launch(&self.take_input, [blocks, 1, 1], [threads, 1, 1], &arguments) }
     }
 
@@ -262,8 +264,8 @@ impl Bank {
             .with(job.known)
             .with(job.stride as i64)
             .with(u32::from(job.is_wide()));
-        // SAFETY: the arguments are the kernel's; the tables were made for its blocks and these rings, and the caller
-        // has room for each template's new ratios.
+        // SAFETY: the arguments match the kernel's parameters; the tables were made for its blocks and these rings,
+        // and the caller's output has space for each template's new ratios.
         unsafe {
             stream.launch(&self.filter, [self.blocks, 1, 1], [self.threads, 1, 1], &arguments)
         }
@@ -286,36 +288,36 @@ impl Bank {
             .with((self.up.len() - self.even) as u32)
             .with(self.reach as u32)
             .with(held_sums(1, self.reach) as u32);
-        // SAFETY: as above; rings of sums and shared memory hold what the taps reach beside the new sums.
+        // SAFETY: as above; the rings of sums and shared memory hold what the taps reach in addition to the new sums.
         unsafe { stream.launch(&self.bring_up, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
     }
 }
 
-/// Samples of a level before sample `taken` of the full rate.
+/// Returns the number of samples of a level before sample `taken` of the full rate.
 fn at_level(taken: u64, level: usize) -> u64 {
     taken.div_ceil(1 << level)
 }
 
-/// Places in a ring of the last samples before `end`, as many as are `needed` or there.
+/// Returns the ring indices of the last `needed` samples before `end`, fewer if the stream has fewer.
 fn last_places(end: u64, needed: usize, ring: usize) -> impl ExactSizeIterator<Item = usize> {
     let count = end.min(needed.min(ring) as u64) as usize;
     let first = end - count as u64;
     (0..count).map(move |index| ((first + index as u64) % ring as u64) as usize)
 }
 
-/// Taps that are heard: those so small that no sum shows them are left out.
+/// Returns the taps, without those too small to change any sum.
 fn taps(all: &[f32]) -> Vec<Tap> {
     let most = all.iter().fold(0_f32, |most, tap| most.max(tap.abs()));
     let heard = all.iter().enumerate().filter(|(_, tap)| tap.abs() > 1e-12 * most);
     heard.map(|(back, tap)| [tap.to_bits(), back as u32]).collect()
 }
 
-/// Samples that taps reach back.
+/// Returns how many samples the taps reach back.
 fn reach(taps: &[Tap]) -> usize {
     taps.iter().map(|[_, back]| *back as usize).max().unwrap_or(0)
 }
 
-/// Taps at even and at odd places, in samples of the lower rate.
+/// Returns the taps of the even and odd output samples, in samples of the lower rate.
 fn phases(all: &[f32]) -> (Vec<Tap>, Vec<Tap>) {
     let (even, odd): (Vec<Tap>, Vec<Tap>) =
         taps(all).into_iter().partition(|[_, back]| back.is_multiple_of(2));
@@ -323,7 +325,7 @@ fn phases(all: &[f32]) -> (Vec<Tap>, Vec<Tap>) {
     (halved(even), halved(odd))
 }
 
-/// Refuses a plan that the device has no room for, with what is needed and what is free.
+/// Returns an error, with the bytes needed and free, if the plan does not fit in device memory.
 fn check_memory(device: &Device, levels: &Levels, packed: &Packed) -> Result<()> {
     let bytes = levels.inputs.saturating_mul(4).saturating_add(levels.sums.saturating_mul(8));
     let bytes = bytes.saturating_add(packed.states * 16 + packed.values.len() * 4);

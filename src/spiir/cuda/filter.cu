@@ -1,9 +1,11 @@
-// The filters of all templates at all rates: sums[template][sample] of each rate, in one launch.
+// Applies the IIR filters of all templates at all rates in one launch and writes sums[template][sample] of each rate.
 //
-// Grid: one block a unit, which is templates of one rate that have as many lanes each, the longest work first. A block walks
-// its unit's passes one after another; the first of them writes sums, the others add to them. Shared memory: four copies of
-// a window of the input, which any delay of the pass lies in.
-// THREADS: of a block; SHAPES: what a pass may be, a line SHAPE(number, filters, lanes, ahead, piped, long) each.
+// Grid: one block per unit, the units with the most work first. A unit is a set of templates of one rate that use the
+// same number of lanes each. A block runs its unit's passes in sequence: the first pass writes the sums, the others
+// add to them. Shared memory holds four shifted copies of the input window that covers every delay of the pass.
+//
+// THREADS: threads of a block. SHAPES: one line SHAPE(number, filters, lanes, ahead, piped, long) for each pass
+// shape.
 #include "filter.cuh"
 
 #define SHAPE(number, R, G, D, PIPED, LONG)                      \
@@ -12,8 +14,8 @@
     else filter_short<R, G, D, PIPED>(pass, work, to);           \
   }
 
-// begin .. end: samples of the full rate that are new; known: the first ratio that goes out, at the output's rows' begin;
-// stride: ratios from a template's row to the next; wide: two of them may be stored at once.
+// begin .. end: new samples at the full rate. known: first output sample, at index 0 of each output row. stride:
+// output samples between the rows of consecutive templates. wide: 16-byte stores of two output samples are aligned.
 KERNEL __launch_bounds__(THREADS, 1)
     filter_all(const Unit* units, const Pass* passes, const i32* rows, const float* values, const float2* states, float2* next_states,
                const Level* levels, const float* inputs, float* sums, float* output, u64 begin, u64 end, u64 known, i64 stride, u32 wide) {
@@ -26,7 +28,7 @@ KERNEL __launch_bounds__(THREADS, 1)
   Work work = {inputs + level.input, level.mask, values, states, next_states, (float*)shared};
   work.start = tiles * part / parts, work.stop = tiles * (part + 1) / parts, work.saves = part + 1 == parts;
   work.complete = from == till ? 0 : (int)((till - origin) / TILE), work.number = (u32)(origin / TILE);
-  // Tiles of others.
+  // Only the block with the last segment saves states.
   if (!work.saves) work.complete = -1;
   u32 templates = 32 / unit.lanes;
   i64 row = rows[unit.rows + threadIdx.x / 32 * templates + threadIdx.x % templates];

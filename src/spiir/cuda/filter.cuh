@@ -1,26 +1,29 @@
-// Filters of some templates over a stretch of samples, states and coefficients in registers.
+// IIR filters of a unit of templates over a stretch of samples, with states and coefficients in registers.
 //
-// y[k] = a y[k - 1] + b x[k - d] is kept as (u, v) = (Re y / Re b, Im y / Im b), so that the input's weight is 1 and b weighs
-// the outputs: u' = Re a u + c1 v + x, v' = c2 u + Re a v + x, z += (Re b u', Im b v'), six multiply-adds in all, where
-// c1 c2 = -(Im a)^2. Rounding is that of the coupled form: scaling changes no relative error.
+// y[k] = a y[k - 1] + b x[k - d] is stored as (u, v) = (Re y / Re b, Im y / Im b). The input then has weight 1 and b
+// weights the outputs: u' = Re a u + c1 v + x, v' = c2 u + Re a v + x, z += (Re b u', Im b v'), with
+// c1 c2 = -(Im a)^2. That is six multiply-adds. The rounding error is that of the coupled form, because scaling
+// changes no relative error.
 //
-// A long memory would collect the rounding of too many samples: its state is rounded once a tile. What a tile's inputs leave
-// of themselves is summed from 0, and the state before the tile is turned by sixteen samples at once.
+// A filter with a long memory would accumulate the rounding of too many samples, so its state is rounded once per
+// tile: the response to the tile's inputs is summed from 0, and the state before the tile is advanced by sixteen
+// samples at once.
 //
-// A thread holds R filters of one template, G threads of a warp share it: lane = template + (32 / G) * part. The input
-// lies in shared memory in four copies shifted by 0 to 3 samples, so that any delay is an aligned read of four.
+// A thread holds R filters of one template, and G threads of a warp share a template:
+// lane = template + (32 / G) * part. Shared memory holds four copies of the input, shifted by 0 to 3 samples, so that
+// any delay is an aligned read of four samples.
 #pragma once
 #include "sums.cuh"
 
 struct Filter {
   float a, c1, c2, re, im;
 };
-// What turns a state by a tile: three elements of a matrix, each a float and what is left of it.
+// Matrix that advances a state by a tile: three distinct elements, each a float and its rounding residual.
 struct Turn {
   float m, down, up, m_rest, down_rest, up_rest;
 };
 
-// One sample of one filter.
+// Advances one filter by one sample.
 INLINE void step(const Filter& f, float& u, float& v, float x, float& re, float& im) {
   float p = fused(f.c1, v, x), q = fused(f.c2, u, x);
   u = fused(f.a, u, p);
@@ -29,28 +32,29 @@ INLINE void step(const Filter& f, float& u, float& v, float x, float& re, float&
   im = fused(f.im, v, im);
 }
 
-// What a block works on: templates that share a rate and a number of lanes, and the passes over their filters. Where templates
-// are too few to fill the device, several blocks share a launch's samples, and each steps the states alone up to its own.
+// Work of a block: templates that share a rate and a number of lanes, and the passes over their filters. If the
+// templates are too few to fill the device, several blocks split a launch's samples; each runs the recursion without
+// sums up to its segment.
 struct Unit {
   u32 level, lanes;
   u32 pass, passes;
-  u32 rows;  // the first of its templates' rows
-  u32 part;  // which part of the samples, and above 16 bits of how many
+  u32 rows;  // index of the first entry of its templates in `rows`
+  u32 part;  // segment index in the low 16 bits, number of segments in the high 16
 };
 // Filters whose inputs lie in one window.
 struct Pass {
   u32 shape;
-  u32 values, states;  // where they begin, in a block's worth of numbers
-  u32 reach;           // samples that the window begins before a tile: a multiple of 4
-  u32 pitch;           // samples from a copy of the window to the next: a multiple of 4
-  u32 chunk;           // samples of tiles that a window is for: a multiple of TILE
+  u32 values, states;  // offsets, in units of THREADS elements
+  u32 reach;           // samples from the window's start to the tile, a multiple of 4
+  u32 pitch;           // samples between copies of the window, a multiple of 4
+  u32 chunk;           // samples of tiles that one window serves, a multiple of TILE
 };
-// A rate: rings of its input and of its sums.
+// Ring buffers of one rate: its input and its sums.
 struct Level {
-  u64 input, sums;  // first element
+  u64 input, sums;  // offset of the first element
   u32 mask, sums_mask;
 };
-// What a block is given, and which tiles it walks.
+// Data pointers of a block and its range of tiles.
 struct Work {
   const float* ring;
   u32 mask;
@@ -58,19 +62,21 @@ struct Work {
   const float2* states;
   float2* next_states;
   float* window;
-  int start, stop;  // tiles whose sums the block adds up: states are brought up to the first
-  int complete;     // tiles that have all their samples, from the first on
-  bool saves;       // whether it walks the last tile
-  u32 number;       // of the first tile since the stream's start
+  int start, stop;  // tiles whose sums the block computes; states alone advance to the first
+  int complete;     // number of tiles that have all their samples
+  bool saves;       // whether the block runs the last tile and saves the states
+  u32 number;       // index of the first tile since the stream's start
 };
 
-// Of 8 filters and more the sums are stored as they are there: tiles are long, and there is little room for what is added to.
+// From 8 filters per thread on, sums are stored without a prefetch of the old sums: the tile's arithmetic is long and
+// registers are scarce.
 template <int R, int G> using Sums = typename Either<(R < 8), Lines<G>, Stored<G>>::Type;
 
-// Loads of the window that are under way together.
+// Loads of the window in flight per thread.
 constexpr int BATCH = 4;
 
-// Fills the four copies of the window from ring place `at` (a multiple of 4) on; what lies behind its end is read in vain.
+// Fills the four copies of the window from ring index `at` (a multiple of 4) on. Reads past its end load values that
+// no filter uses.
 INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
 #pragma unroll 1
   for (u32 first = threadIdx.x * 4; first < pitch; first += THREADS * 4 * BATCH) {
@@ -92,14 +98,14 @@ INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) 
   }
 }
 
-// A thread's filters: the coefficients, the states, and the address of each one's input of the next samples.
+// Filters of a thread: coefficients, states, and the shared-memory address of each one's next input.
 template <int R> struct Held {
   Filter filter[R];
   float u[R], v[R];
   u32 x[R];
 };
 
-// Four samples of one filter.
+// Advances one filter by four samples.
 INLINE void step_four(const Filter& f, float& u, float& v, const float4& x, float* sums) {
   step(f, u, v, x.x, sums[0], sums[1]);
   step(f, u, v, x.y, sums[2], sums[3]);
@@ -112,7 +118,7 @@ template <int R> INLINE void advance(Held<R>& held, int samples) {
   for (int r = 0; r < R; r++) held.x[r] += 4 * samples;
 }
 
-// Sums of a tile over a thread's filters; `next` holds the inputs of the first D filters.
+// Sums a tile over a thread's filters. `next` holds the prefetched inputs of the first D filters.
 template <int R, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D], float (&sums)[2 * TILE]) {
 #pragma unroll
   for (int i = 0; i < 2 * TILE; i++) sums[i] = 0;
@@ -132,7 +138,7 @@ template <int R, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D]
   advance<R>(held, TILE);
 }
 
-// The states after a tile, without its sums.
+// Advances the states by a tile without computing sums.
 template <int R> INLINE void skip_tile(Held<R>& held) {
 #pragma unroll
   for (int q = 0; q < TILE; q += 4)
@@ -144,9 +150,10 @@ template <int R> INLINE void skip_tile(Held<R>& held) {
   advance<R>(held, TILE);
 }
 
-// A state that is no number is forgotten.
+// Replaces an infinite or NaN state by 0, so that bad input does not persist.
 INLINE float settled(float state) { return fabsf(state) < __int_as_float(0x7f800000) ? state : 0.0f; }
-// Once in so many tiles, counted from the stream's start.
+// Interval of that check in tiles, counted from the stream's start so that any split of the stream gives the same
+// bits.
 constexpr u32 SETTLED = 64;
 template <int R> INLINE void settle(Held<R>& held, u32 tile) {
   if (tile % SETTLED != 0) return;
@@ -154,7 +161,8 @@ template <int R> INLINE void settle(Held<R>& held, u32 tile) {
   for (int r = 0; r < R; r++) held.u[r] = settled(held.u[r]), held.v[r] = settled(held.v[r]);
 }
 
-// The same filters from one tile to the next, from the state before the tile and what the tile's inputs left.
+// Advances the filters by a tile, from the state before the tile and the response to the tile's inputs alone
+// (`left`).
 template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const float (&before)[R][2], const float (&left)[R][2]) {
 #pragma unroll
   for (int r = 0; r < R; r++) {
@@ -181,7 +189,7 @@ template <int R> INLINE void save(const Held<R>& held, float2* states) {
   for (int r = 0; r < R; r++) states[r * THREADS] = make_float2(held.u[r], held.v[r]);
 }
 
-// The window's next chunk: tiles from `first` on.
+// Loads the window for the chunk of tiles from `first` on.
 INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
   __syncthreads();
   u32 at = origin + first * TILE - pass.reach;
@@ -189,7 +197,7 @@ INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first
   __syncthreads();
 }
 
-// All filters of one pass over the tiles.
+// Runs one pass of short-memory filters over the tiles.
 template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
   u64 slot = (u64)pass.states * THREADS + threadIdx.x;
@@ -197,7 +205,7 @@ template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& 
   load<R>(held, work.values + (u64)pass.values * THREADS + threadIdx.x, work.states + slot, work.window, 6);
   Sums<R, G> stored;
   float4 next[D];
-  float last[2 * TILE];  // sums that are stored beside the next ones' arithmetic
+  float last[2 * TILE];  // sums of the previous tile, stored while the next tile is computed
   int last_at = -TILE;
 #pragma unroll
   for (int i = 0; i < 2 * TILE; i++) last[i] = 0;
@@ -230,7 +238,7 @@ template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& 
   if (PIPED) stored.send(to, last, last_at, lane, part);
 }
 
-// The same for long memories.
+// Runs one pass of long-memory filters over the tiles.
 template <int R, int G> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
   u64 slot = (u64)pass.states * THREADS + threadIdx.x;

@@ -1,29 +1,30 @@
-//! Which templates share a warp: such that each bank of shared memory has about as many of a warp's filters as any other.
+//! Chooses the templates that share a warp, so that the shared-memory bank groups hold about equally many of a warp's
+//! filters.
 //!
-//! Two templates change places where that makes the banks of their warps more even. Which two are tried is a fixed series, so
-//! that what comes out depends on the filters alone.
+//! Two templates swap positions if that evens out the bank groups of their warps. The pairs tried form a fixed
+//! sequence, so the result depends on the filters alone.
 
 use std::ops::Range;
 
 /// Sweeps over all templates.
 const SWEEPS: usize = 8;
 
-/// Templates at their places; each warp has as many, one after another.
+/// Assignment of templates to positions; consecutive positions form a warp.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
-    /// For each template, its filters of each bank in each pass.
+    /// Filters of each template by bank group and pass.
     counts: &'a [Vec<i32>],
     /// Templates of a warp.
     each: usize,
-    /// Which template stands where.
+    /// Template at each position.
     order: Vec<usize>,
-    /// What the templates of each warp have together.
+    /// Filters of each warp by bank group and pass.
     sums: Vec<Vec<i32>>,
     random: u64,
 }
 
 impl<'a> Groups<'a> {
-    /// Templates in their order.
+    /// Assigns the templates in the given order.
     pub(super) fn new(counts: &'a [Vec<i32>], each: usize) -> Self {
         let sum = |warp: &[Vec<i32>]| {
             let longest = warp.iter().map(Vec::len).max().unwrap_or(0);
@@ -34,7 +35,7 @@ impl<'a> Groups<'a> {
         Self { counts, each, order: (0..counts.len()).collect(), sums, random: 1 }
     }
 
-    /// Exchanges templates of these places among each other; each is tried with so many in a sweep.
+    /// Swaps templates within `places`; each sweep tries `partners` partners per template.
     pub(super) fn even(&mut self, places: Range<usize>, partners: usize) {
         if self.each == 1 || places.len() <= self.each {
             return;
@@ -50,12 +51,12 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Which template stands where.
+    /// Returns the template at each position.
     pub(super) fn order(self) -> Vec<usize> {
         self.order
     }
 
-    /// Tries one template with some others.
+    /// Tries to swap one template with `partners` random others.
     fn exchange(&mut self, at: usize, places: &Range<usize>, partners: usize) -> bool {
         let mut changed = false;
         for _ in 0..partners {
@@ -69,7 +70,7 @@ impl<'a> Groups<'a> {
         changed
     }
 
-    /// By how much the sum of squares over all warps and banks would change, halved.
+    /// Returns half the change of the sum of squares over all warps and bank groups.
     fn change(&self, at: usize, other: usize) -> i64 {
         let (a, b) = (&self.sums[at / self.each], &self.sums[other / self.each]);
         let own = self.counts[self.order[at]].iter().zip(&self.counts[self.order[other]]);
@@ -97,7 +98,7 @@ impl<'a> Groups<'a> {
 mod tests {
     use super::*;
 
-    /// Templates of four filters, each in any bank.
+    /// Returns templates of four filters in random bank groups.
     fn counts(templates: usize) -> Vec<Vec<i32>> {
         let mut random = Groups::new(&[], 1);
         let mut one = |_| {
@@ -108,7 +109,7 @@ mod tests {
         (0..templates).map(&mut one).collect()
     }
 
-    /// Filters of a warp's banks beyond as many as are in each on average.
+    /// Counts the filters above the average over the bank groups of each warp.
     fn uneven(counts: &[Vec<i32>], order: &[usize]) -> i32 {
         let most = |warp: &[usize]| {
             let bank = |bank: usize| warp.iter().map(|at| counts[*at][bank]).sum::<i32>();

@@ -1,9 +1,10 @@
-//! The kernels of the filter bank, and the table of them that is compiled without a GPU.
+//! Kernels of the filter bank, and the table of those compiled without a GPU.
 
 use super::shape::Shape;
 use crate::backend::cuda::{Extent, Source, Variant};
 
-/// The filters of any bank: what stands for them where a choice is stored. Never compiled.
+/// Returns the filter source without defines. It identifies the kernel in stored tuning choices and is never
+/// compiled.
 pub(super) fn sources() -> Source {
     Source {
         name: "filter.cu",
@@ -16,20 +17,20 @@ pub(super) fn sources() -> Source {
     }
 }
 
-/// The filters, for units of so many threads and these shapes.
+/// Returns the filter kernel for blocks of `threads` threads and these shapes.
 pub(super) fn filters(threads: usize, shapes: &[Shape]) -> Source {
     let shapes: String = shapes.iter().map(|shape| shape.define()).collect();
     let defines = vec![("THREADS", threads.to_string()), ("SHAPES", shapes)];
     Source { defines, ..sources() }
 }
 
-/// What comes before and after them.
+/// Returns the resampling kernels that run before and after the filters.
 pub(super) fn resample() -> Source {
     let text = include_str!("resample.cu");
     Source { name: "resample.cu", text, includes: &[], defines: Vec::new() }
 }
 
-/// The kernels of this stage.
+/// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let shapes = Shape::all();
     let some =

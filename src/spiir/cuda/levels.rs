@@ -1,47 +1,49 @@
-//! Where inputs and sums of each rate stand on the device.
+//! Layout of the inputs and sums of each rate in device memory.
 
 use super::super::plan::{Plan, Template};
 use super::scaled::TILE;
 use crate::error::{Error, Result};
 
-/// Ranges of a rate's ring buffers whose samples, from before the next launch, that launch reads.
+/// Ranges of a rate's ring buffers that the next launch reads from earlier launches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// First element of the inputs, elements of their ring, and the last samples that are needed.
+    /// Input ring: first element, length, and number of last samples needed.
     pub(super) input: usize,
     pub(super) input_ring: usize,
     pub(super) input_needed: usize,
-    /// The same of each row of sums, and the number of rows.
+    /// Rings of sums: first element, length and needed samples of each, and the number of rows.
     pub(super) sums: usize,
     pub(super) sums_ring: usize,
     pub(super) sums_needed: usize,
     pub(super) rows: usize,
 }
 
-/// Rings of all rates.
+/// Ring buffers of all rates.
 #[derive(Debug)]
 pub(super) struct Levels {
-    /// As kernels read them: first input, first sum, masks of both.
+    /// Table for the kernels: first input, first sum, masks of both.
     pub(super) table: Vec<[u64; 3]>,
     /// Elements of all inputs, and of all sums.
     pub(super) inputs: usize,
     pub(super) sums: usize,
     pub(super) past: Vec<Past>,
-    /// For each level and template, its row of sums.
+    /// Row of sums for each level and template.
     rows: Vec<Vec<usize>>,
-    /// Templates with lower rates: row of the output, lowest rate, rates with filters, where their rows begin.
+    /// Templates with lower rates: output row, lowest rate, bit mask of rates with filters, index of their rows in
+    /// `deep_rows`.
     pub(super) deep: Vec<[u32; 4]>,
     pub(super) deep_rows: Vec<i32>,
 }
 
-/// The lowest rate at which a template has filters.
+/// Returns the lowest rate at which a template has filters.
 fn depth(template: &Template) -> usize {
     let filled = template.branches.iter().filter(|branch| !branch.filters.is_empty());
     filled.map(|branch| branch.halvings as usize).max().unwrap_or(0)
 }
 
 impl Levels {
-    /// For launches of at most `piece` samples of the full rate, and sums that are doubled from `reach` samples back.
+    /// Lays out rings for launches of at most `piece` full-rate samples; upsampling reads sums up to `reach` samples
+    /// back.
     pub(super) fn new(plan: &Plan, piece: usize, reach: usize) -> Result<Self> {
         let resampler = &plan.options().resampler;
         let templates = &plan.options().templates;
@@ -98,13 +100,13 @@ impl Levels {
         Ok(levels)
     }
 
-    /// The row of a template's sums at a level; at the full rate it is the output's.
+    /// Returns the row of a template's sums at a level; at the full rate it is the output row.
     pub(super) fn row(&self, level: usize, template: usize) -> usize {
         if level == 0 { template } else { self.rows[level][template] }
     }
 }
 
-/// Samples of a ring that holds so many.
+/// Returns the length of a ring that holds `samples` samples: a power of two.
 fn ring(samples: usize) -> Result<usize> {
     let length = samples.max(64).next_power_of_two();
     if length <= 1 << 31 {

@@ -1,33 +1,34 @@
-//! Which filters eight lanes of a warp take that load at once: each lane one, of its own template, and of each bank as few
-//! as can be.
+//! Assigns filters to the eight lanes of a quarter-warp so that a 128-bit load has as few bank conflicts as possible.
+//! Each lane takes one filter of its own template.
 //!
-//! That is a matching of templates and banks, made as large as it can be by paths of exchanges. It holds the banks that most
-//! filters are left of, and the templates that have no slot to spare. So where no bank has more filters left than there are
-//! matchings to come, no matching asks one twice (König: a bipartite graph falls into as many as its largest degree).
+//! This is a bipartite matching of templates and bank groups, maximized by augmenting paths. It covers the bank
+//! groups with most filters left and the templates without spare slots. If no bank group has more filters left than
+//! matchings to come, then no matching uses a bank group twice (König: a bipartite graph decomposes into as many
+//! matchings as its largest degree).
 
-/// Banks of 16 bytes of shared memory.
+/// Bank groups of shared memory, 16 bytes each.
 pub(super) const BANKS: usize = 8;
 /// Most templates of a warp.
 pub(super) const TEMPLATES: usize = 8;
 
-/// How many filters each template has of each bank.
+/// Filters of each template in each bank group.
 pub(super) type Counts = [[usize; BANKS]; TEMPLATES];
 
-/// What eight lanes take so far.
+/// Matching under construction for eight lanes.
 #[derive(Debug)]
 struct Matching<'a> {
-    /// What is left in all, and how many lanes of a template are to be filled, at least and at most.
+    /// Remaining filters, and the fewest and most lanes to fill per template.
     left: &'a Counts,
     needed: &'a [usize; TEMPLATES],
     each: usize,
-    /// Most filters of a bank.
+    /// Most filters of a bank group.
     most: usize,
     taken: Counts,
     of_template: [usize; TEMPLATES],
     of_bank: [usize; BANKS],
 }
 
-/// What the next eight lanes take of what is left: of each template as many as it needs and at most `each`.
+/// Returns the filters that the next eight lanes take: at least `needed` and at most `each` of each template.
 pub(super) fn matching(left: &Counts, needed: &[usize; TEMPLATES], each: usize) -> Counts {
     let (taken, of_template) = ([[0; BANKS]; TEMPLATES], [0; TEMPLATES]);
     let mut matching =
@@ -39,7 +40,8 @@ pub(super) fn matching(left: &Counts, needed: &[usize; TEMPLATES], each: usize) 
 }
 
 impl Matching<'_> {
-    /// Adds what can be added with `most` filters of a bank, of the fullest banks first; whether that is enough.
+    /// Extends the matching with at most `most` filters per bank group, fullest bank groups first. Returns whether
+    /// every template has its needed lanes.
     fn fill(&mut self) -> bool {
         let mut banks: Vec<(usize, usize)> = (0..BANKS)
             .map(|bank| (self.left.iter().map(|left| left[bank]).sum::<usize>(), bank))
@@ -65,7 +67,7 @@ impl Matching<'_> {
         self.taken[template][bank] < self.left[template][bank]
     }
 
-    /// Takes one more of a bank along a path of exchanges; `seen` holds the banks on it.
+    /// Takes one more filter of a bank group along an augmenting path; `seen` marks the bank groups on the path.
     fn add_of_bank(&mut self, bank: usize, seen: &mut u32) -> bool {
         *seen |= 1 << bank;
         let open = |template: &usize| self.of_template[*template] < self.each;
@@ -94,7 +96,7 @@ impl Matching<'_> {
         false
     }
 
-    /// The same for one more of a template, where one that has more than it needs may give up its own.
+    /// Takes one more filter of a template in the same way; a template that has more than it needs may release one.
     fn add_of_template(&mut self, template: usize, seen: &mut u32) -> bool {
         *seen |= 1 << template;
         for bank in 0..BANKS {

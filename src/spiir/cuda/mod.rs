@@ -1,4 +1,5 @@
-//! The filter bank on a GPU: states in registers, inputs of all rates in rings, one launch for the filters of all.
+//! SPIIR filter bank on a GPU: states in registers, inputs of all rates in ring buffers, one filter launch for all
+//! rates.
 //!
 //! Invariant: the same bits for any split of a stream; `enqueue` allocates nothing.
 #![allow(unsafe_code)]
@@ -29,23 +30,23 @@ use bank::{Bank, Job};
 pub use kernels::kernels;
 use staging::Staging;
 
-/// A plan bound to a device.
+/// Filter plan bound to a device.
 #[derive(Debug)]
 pub(super) struct Engine {
     device: Device,
     threads: Threads,
     bank: Bank,
-    /// The host's side; none before the first use of the host's memory.
+    /// Host-side staging buffers; `None` until the first call with host memory.
     staging: Option<Box<Staging>>,
-    /// Most samples of a piece of the host's memory.
+    /// Largest piece of host memory in samples.
     most: usize,
     templates: usize,
     latency: u64,
     /// Samples of the stream so far.
     taken: u64,
-    /// Whether the device still holds another stream, or nothing.
+    /// Whether the device holds the state of an earlier stream, or none.
     stale: bool,
-    /// What was queued last, on whatever stream.
+    /// Last queued work, on any stream.
     last: Event,
 }
 
@@ -65,12 +66,12 @@ impl Engine {
         })
     }
 
-    /// Bytes of the host for each sample of a piece.
+    /// Returns the host bytes per sample of a piece.
     pub(super) fn staged_bytes(&self) -> usize {
         Staging::bytes(self.templates)
     }
 
-    /// Lets pieces of the host's memory have at most so many samples.
+    /// Limits pieces of host memory to `samples` samples.
     pub(super) fn limit(&mut self, samples: usize) {
         self.most = samples.max(1);
     }
@@ -79,10 +80,10 @@ impl Engine {
         (self.taken, self.stale) = (0, true);
     }
 
-    /// Saves what it keeps of the stream, once all that was queued has ended.
+    /// Saves the stream's state after all queued work has finished.
     pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
         to.part("GPU");
-        // Before the first samples the device may hold another stream.
+        // Before the first samples the device may hold another stream's state.
         if self.taken == 0 { Ok(()) } else { self.bank.save(self.taken, to) }
     }
 
@@ -97,7 +98,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).
+    /// Filters samples of whitened strain and writes the ratios known so far to `output` (template, time).
     pub(super) fn run(
         &mut self,
         input: &[f32],
@@ -129,7 +130,7 @@ impl Engine {
             let known = self.known();
             let end = (self.taken + samples.len() as u64).max(self.latency);
             let new = (end - known) as usize;
-            // Rows on their way stand close together.
+            // Rows in the staging buffer are contiguous.
             self.filter((input, samples.len()), (ratios, new), &staging.compute)?;
             staging.copy_out((produced, new), output, stride)?;
             produced += new;
@@ -139,12 +140,12 @@ impl Engine {
         Ok(produced)
     }
 
-    /// The sample of the next ratio.
+    /// Returns the sample number of the next ratio.
     fn known(&self) -> u64 {
         self.taken.max(self.latency)
     }
 
-    /// Queues the work on samples of a device's memory.
+    /// Queues the filtering of samples in device memory.
     fn filter(
         &mut self,
         (input, times): (u64, usize),
@@ -173,7 +174,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues the same for samples that lie on the device.
+    /// Like `run`, for samples in device memory.
     pub(super) fn enqueue(
         &mut self,
         (input, first): (&Buffer<f32>, usize),

@@ -1,4 +1,4 @@
-//! Which filters go where: units of templates, and what they are given.
+//! Packs the filters of a plan into units and builds the tables for the kernel.
 
 use super::super::plan::{Branch, Filter, Plan};
 use super::group::Groups;
@@ -7,35 +7,35 @@ use super::scaled;
 use super::shape::{LANES, Shape};
 use crate::backend::threads::Threads;
 
-/// Most blocks that share the samples of a launch.
+/// Most blocks that split the samples of a launch.
 const MOST_PARTS: f64 = 8.0;
 
-/// Counts of banks that may be looked at in a sweep over templates that change places.
+/// Bank-group counts that a sweep of template swaps may inspect.
 const SWEEP: usize = 1 << 22;
-/// Templates of a unit that each is tried with.
+/// Swap partners tried per template within a unit.
 const UNIT_PARTNERS: usize = 8;
 
-/// What a kernel's blocks are made for.
+/// Limits of the device and of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Multiprocessors of the device.
     pub(super) multiprocessors: usize,
     /// Bytes of a block's shared memory.
     pub(super) shared_bytes: usize,
-    /// Most samples of the full rate in one launch.
+    /// Most full-rate samples in one launch.
     pub(super) piece: usize,
 }
 
-/// The filters of one template at one rate, those that reach back least first.
+/// Filters of one template at one rate: short memories before long ones, each in order of delay.
 #[derive(Debug)]
 struct Row<'a> {
-    /// Where its sums go.
+    /// Row of its sums.
     row: usize,
     taps: Vec<Tap<'a>>,
     lanes: usize,
 }
 
-/// Templates that a block works on.
+/// Templates of one block.
 #[derive(Debug)]
 struct Unit<'a> {
     level: usize,
@@ -45,14 +45,14 @@ struct Unit<'a> {
     cost: f64,
 }
 
-/// The tables of a plan, as the kernel reads them.
+/// Tables of a plan as the kernel reads them.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     /// Threads of a block.
     pub(super) threads: usize,
     /// Bytes of its shared memory.
     pub(super) shared_bytes: usize,
-    /// Bodies that passes have, each once.
+    /// Distinct shapes of the passes.
     pub(super) shapes: Vec<Shape>,
     pub(super) units: Vec<[u32; 6]>,
     pub(super) passes: Vec<[u32; 6]>,
@@ -63,7 +63,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// The tables of a plan; `row` says where the sums of a template at a level go.
+    /// Builds the tables of a plan; `row` maps a level and a template to the row of sums.
     pub(super) fn new(
         plan: &Plan,
         limits: &Limits,
@@ -88,7 +88,7 @@ impl Packed {
         Self::of(&units, (block, parts), threads)
     }
 
-    /// What the speed of a way to run these tables depends on.
+    /// Returns the properties that a tuning choice depends on.
     pub(super) fn words(&self) -> String {
         let filters = self.states / self.threads.max(1);
         let (units, passes, shared) = (self.units.len(), self.passes.len(), self.shared_bytes);
@@ -135,7 +135,7 @@ impl Packed {
     }
 }
 
-/// The branches of a level, each with as many lanes as serve it best.
+/// Returns the branches of a level, each with its best number of lanes.
 fn rows<'a>(
     plan: &'a Plan,
     level: usize,
@@ -166,7 +166,7 @@ fn rows<'a>(
     rows
 }
 
-/// The lanes with which a device that has so many templates like this one is done first.
+/// Returns the number of lanes that finishes first if the device runs `templates` templates like this one.
 fn lanes(row: &Row<'_>, templates: usize, limits: &Limits) -> usize {
     let busy = busy(limits);
     let time = |lanes: usize| {
@@ -178,25 +178,25 @@ fn lanes(row: &Row<'_>, templates: usize, limits: &Limits) -> usize {
     best.map_or(LANES[0], |best| best.0)
 }
 
-/// Warps that work on all samples; those of lower rates count less.
+/// Returns the number of warps, those of lower rates weighted by their share of the samples.
 fn warps(levels: &[Vec<Row<'_>>]) -> f64 {
     let warps = |rows: &Vec<Row<'_>>| rows.iter().map(|row| row.lanes).sum::<usize>() as f64 / 32.0;
     levels.iter().enumerate().map(|(level, rows)| warps(rows) / f64::from(1 << level)).sum()
 }
 
-/// Warps that keep a device busy.
+/// Returns the number of warps that keep the device busy.
 fn busy(limits: &Limits) -> f64 {
     (limits.multiprocessors * 8) as f64
 }
 
-/// Threads of a block: no more than fill the device.
+/// Returns the threads of a block, no more than fill the device.
 fn block(warps: f64, limits: &Limits) -> usize {
     let each = (warps / limits.multiprocessors as f64).ceil() as usize;
     32 * each.next_power_of_two().clamp(2, 8)
 }
 
-/// Rows that have as many lanes each, in the order that units take them: those that ask for the same passes may change places
-/// where that makes no window much longer.
+/// Returns rows of equal lanes in the order in which units take them. Rows that need the same passes may swap
+/// positions if no window becomes much longer.
 fn ordered<'b, 'a>(
     rows: &'b [Row<'a>],
     of_unit: usize,
@@ -218,7 +218,7 @@ fn ordered<'b, 'a>(
     groups.order().into_iter().map(|at| &rows[at]).collect()
 }
 
-/// A unit of these rows: a warp's stand together.
+/// Builds a unit of these rows; consecutive rows share a warp.
 fn unit<'a>(level: usize, rows: &[&Row<'a>], block: usize, limits: &Limits) -> Unit<'a> {
     let lanes = rows[0].lanes;
     let taps: Vec<&[Tap<'a>]> = rows.iter().map(|row| &row.taps[..]).collect();

@@ -1,4 +1,4 @@
-//! The passes over the filters of some templates: which filters share a window of input.
+//! Packs the filters of a unit's templates into passes. The filters of one pass share a window of input.
 
 use super::super::plan::Filter;
 use super::assign::{Place, Warp};
@@ -7,20 +7,21 @@ use super::pack::Limits;
 use super::scaled::{self, Scaled};
 use super::shape::Shape;
 
-/// Values of a slot: a filter's, and the place of its input.
+/// Values of a slot: those of the filter, and the position of its input.
 const VALUES: [usize; 2] = [scaled::SHORT_VALUES + 1, scaled::LONG_VALUES + 1];
-/// Fewest samples of tiles that a window is for.
+/// Fewest samples of tiles that a window serves.
 const LEAST_CHUNK: usize = 1024;
-/// Samples of a window that are read ahead.
+/// Samples of a window that the kernel prefetches.
 const AHEAD: usize = 8;
-/// The pitch of copies is `PITCH` more than a multiple of `PITCHES`, which is all banks: so filters keep their banks, turned
-/// alike, whatever the window's length. Of 0, 4, 8 and 12, chirps at several rates ask for the fewest turns with 12.
+/// The pitch of the window's copies is `PITCH` more than a multiple of `PITCHES`, which spans all shared-memory
+/// banks. So the banks of filters relative to each other do not depend on the window's length. Of 0, 4, 8 and 12,
+/// chirps at several rates need the fewest wavefronts with 12.
 const PITCHES: usize = 32;
 const PITCH: usize = 12;
-/// Instructions of another pass for a sample, about.
+/// Estimated instructions per sample that a pass costs in addition to its filters.
 const PASS: f64 = 6.0;
 
-/// A filter, and how far back its input lies.
+/// Filter, and how many samples back its input lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tap<'a> {
     pub(super) filter: &'a Filter,
@@ -28,7 +29,7 @@ pub(super) struct Tap<'a> {
     pub(super) long: bool,
 }
 
-/// One pass of a unit: its filters by template.
+/// Pass of a unit: the filters of each template.
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
     pub(super) shape: Shape,
@@ -38,13 +39,13 @@ pub(super) struct Pass<'a> {
     pub(super) chunk: usize,
 }
 
-/// How long windows may be.
+/// Limits of a window's length.
 struct Windows {
     /// Samples of one copy.
     capacity: usize,
-    /// Samples of tiles that a window is wanted for.
+    /// Samples of tiles that a window should serve.
     wanted: usize,
-    /// Largest difference of delays in one.
+    /// Largest difference of delays in one window.
     span: usize,
 }
 
@@ -55,7 +56,7 @@ impl Windows {
         Self { capacity, wanted, span: capacity - LEAST_CHUNK.min(wanted) - 8 }
     }
 
-    /// A pass over these filters: they lie in one window.
+    /// Builds a pass over filters that lie in one window.
     fn pass<'a>(
         &self,
         shape: Shape,
@@ -70,12 +71,12 @@ impl Windows {
     }
 }
 
-/// The pitch of copies of so many samples.
+/// Returns the pitch of window copies of `samples` samples.
 fn pitch(samples: usize) -> usize {
     (samples.max(PITCH) - PITCH).next_multiple_of(PITCHES) + PITCH
 }
 
-/// The passes over the filters of some templates, each template's sorted by memory and then by delay.
+/// Packs the filters of some templates into passes. Each template's filters are sorted by memory, then by delay.
 pub(super) fn passes<'a, 'b>(
     templates: &[&'b [Tap<'a>]],
     lanes: usize,
@@ -99,20 +100,21 @@ pub(super) fn passes<'a, 'b>(
     passes
 }
 
-/// Those of a template's filters that have long memories, or the others.
+/// Returns a template's filters with long memories, or the others.
 fn of_kind<'a, 'b>(taps: &'b [Tap<'a>], long: bool) -> &'b [Tap<'a>] {
     let (short, long_ones) = taps.split_at(taps.partition_point(|tap| !tap.long));
     if long { long_ones } else { short }
 }
 
-/// How many filters of each bank the passes of a template have that asks for the most of its unit, all in one window.
+/// Counts a template's filters by bank group in each pass, as if the template were the largest of its unit and all
+/// filters lay in one window.
 pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
     let mut counts = Vec::new();
     for long in [true, false] {
         let mut left = of_kind(taps, long);
         for shape in Shape::passes(left.len(), lanes, long) {
             let (own, rest) = left.split_at(shape.slots().min(left.len()));
-            // Any reach that is a multiple of all banks gives the same ones.
+            // Any reach that is a multiple of the span of all banks gives the same bank groups.
             let farthest = own.last().map_or(0, |tap| tap.back);
             counts.extend(counted(own, farthest.next_multiple_of(4 * BANKS), PITCH));
             left = rest;
@@ -121,15 +123,15 @@ pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
     counts
 }
 
-/// How many of a template's filters are in each bank.
+/// Counts a template's filters in each bank group.
 fn counted(taps: &[Tap<'_>], reach: usize, pitch: usize) -> [i32; BANKS] {
     let mut counts = [0; BANKS];
     taps.iter().for_each(|tap| counts[Place::new(reach - tap.back, pitch).bank()] += 1);
     counts
 }
 
-/// Whether the filters of all these templates lie in one window of each kind that is hardly longer than those of units of
-/// so many, as they stand.
+/// Tells whether the filters of all these templates lie in one window per kind (long and short memory) that is at
+/// most a quarter longer than the windows of units of `of_unit` templates in the present order.
 pub(super) fn share_windows(
     templates: &[&[Tap<'_>]],
     of_unit: usize,
@@ -148,14 +150,14 @@ pub(super) fn share_windows(
     })
 }
 
-/// The least delay and the greatest.
+/// Returns the least and the greatest delay.
 fn ends(templates: &[&[Tap<'_>]]) -> Option<(usize, usize)> {
     let least = templates.iter().filter_map(|taps| taps.first()).map(|tap| tap.back).min()?;
     let farthest = templates.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max()?;
     Some((least, farthest))
 }
 
-/// The passes over filters that all lie in one window.
+/// Returns the passes over filters that all lie in one window.
 fn near<'a>(
     templates: &[&[Tap<'a>]],
     ends: (usize, usize),
@@ -174,8 +176,8 @@ fn near<'a>(
     Shape::passes(most, lanes, long).into_iter().map(pass).collect()
 }
 
-/// The next pass over filters that lie far apart: of each template the nearest ones from `least` on, in the size that does
-/// most for its instructions. What the fullest templates have beyond waits for the next window.
+/// Returns the next pass over filters that lie far apart. It takes each template's nearest filters from `least` on,
+/// in the size that holds most filters per instruction. Filters beyond its slots go to the next window.
 fn next<'a>(
     left: &mut [&[Tap<'a>]],
     least: usize,
@@ -203,27 +205,27 @@ fn next<'a>(
 }
 
 impl Pass<'_> {
-    /// Instructions of a thread for a sample, about.
+    /// Returns the estimated instructions of a thread per sample.
     pub(super) fn cost(&self) -> f64 {
         self.shape.cost() + PASS
     }
 
-    /// Values of a slot.
+    /// Returns the values per slot.
     pub(super) fn count(&self) -> usize {
         VALUES[usize::from(self.shape.long)]
     }
 
-    /// How many filters of a template are in each bank.
+    /// Counts a template's filters in each bank group.
     pub(super) fn counts(&self, template: usize) -> [i32; BANKS] {
         counted(&self.taps[template], self.reach, self.pitch)
     }
 
-    /// Puts another template at each place.
+    /// Permutes the templates.
     pub(super) fn reorder(&mut self, order: &[usize]) {
         self.taps = order.iter().map(|at| std::mem::take(&mut self.taps[*at])).collect();
     }
 
-    /// The values of all slots: axes filter of a thread, value, thread.
+    /// Returns the values of all slots: axes filter of a thread, value, thread.
     pub(super) fn values(&self, block: usize) -> Vec<f32> {
         let Self { shape, reach, pitch, .. } = *self;
         let count = self.count();
@@ -264,7 +266,8 @@ mod tests {
     const FILTER: Filter =
         Filter { a: Complex::new(0.5, 0.1), b: Complex::new(1.0, 1.0), delay: 0 };
 
-    /// Templates of so many filters, those of index `l` this far back, give or take some.
+    /// Returns templates of `filters` filters; `back` maps a filter's index and a random number to its delay and
+    /// memory kind.
     fn templates(
         filters: usize,
         back: impl Fn(usize, f64) -> (usize, bool),
@@ -286,7 +289,8 @@ mod tests {
         (0..TEMPLATES).map(&mut template).collect()
     }
 
-    /// Those of a chirp that reaches so far back: delays as the index to the power 3.2, and memories of four distances.
+    /// Returns templates of chirps of a given length: delays proportional to the index to the power 3.2, memories of
+    /// four filter spacings.
     fn chirps(filters: usize, length: f64) -> Vec<Vec<Tap<'static>>> {
         templates(filters, |index, random| {
             let part = (index as f64 + 1.0) / filters as f64;
@@ -301,7 +305,7 @@ mod tests {
         passes(&taps, LANES, 0, &LIMITS)
     }
 
-    /// Which part of the slots has a filter.
+    /// Returns the fraction of slots that hold a filter.
     fn filled(passes: &[Pass<'_>]) -> f64 {
         let taken: usize = passes.iter().flat_map(|pass| &pass.taps).map(Vec::len).sum();
         let slots: usize = passes.iter().map(|pass| pass.shape.slots() * TEMPLATES).sum();
@@ -321,7 +325,7 @@ mod tests {
 
     #[test]
     fn filters_of_long_chirps_stand_in_one_pass_each_and_few_slots_stay_empty() {
-        // With passes as large as the fullest template asks for, about 0.78 and 0.67.
+        // If each pass were as large as the fullest template asks for, the fractions would be about 0.78 and 0.67.
         for (filters, length, least) in [(256, 68e3, 0.95), (512, 625e3, 0.78)] {
             let templates = chirps(filters, length);
             let passes = packed(&templates);

@@ -1,38 +1,41 @@
-// What comes before and after the filters: inputs of all rates, and the sums of lower rates brought up.
+// Resampling before and after the filters: downsamples the input to all rates and upsamples the sums of the lower
+// rates.
 //
-// take_input: new samples of the full rate into their ring, and lower rates each from the one above it.
-// bring_up, one block a template that has lower rates: from the lowest rate up, each sum is doubled and added to the next.
+// take_input: copies new full-rate samples into their ring and computes each lower rate from the rate above it.
+// bring_up: one block per template that has lower rates. From the lowest rate up, upsamples the sums by 2 and adds
+// them to those of the next rate.
 #include "device.cuh"
 
 struct Level {
-  u64 input, sums;  // first element
+  u64 input, sums;  // offset of the first element
   u32 mask, sums_mask;
 };
-// A tap that is not 0, and how many samples it reaches back.
+// Nonzero tap of a resampling filter and the samples it reaches back.
 struct Tap {
   float weight;
   i32 back;
 };
-// A template with lower rates.
+// Template that has filters at lower rates.
 struct Deep {
-  i32 row;     // of the output
-  u32 depth;   // its lowest rate
-  u32 own;     // bit m: it has filters at rate m
-  u32 rows;    // where its rows of sums at rates 1, 2 .. stand
+  i32 row;     // output row
+  u32 depth;   // lowest rate
+  u32 own;     // bit m: the template has filters at rate m
+  u32 rows;    // index in `rows` of its rows of sums at rates 1, 2 ..
 };
 
 INLINE u64 at_level(u64 sample, int level) { return (sample + (1ull << level) - 1) >> level; }
 INLINE float finite(float x) { return fabsf(x) < __int_as_float(0x7f800000) ? x : 0.0f; }
 
-// Samples of the rate above that a block's next outputs need, and the taps, in shared memory.
+// Shared memory: samples of the rate above that a block's next outputs need, and the taps.
 struct Window {
   float* samples;
   Tap* taps;
-  u32 count, reach;   // taps, and samples that they reach back
+  u32 count, reach;   // number of taps, and samples they reach back
 };
 
-// Samples of a lower rate, as many at a time as a quarter of the block: each by four threads, of one in four of the taps.
-// `fresh`: what is new of the rate above, from sample `begin` on, where that is not in its ring yet.
+// Downsamples by 2. Four threads compute one output, each with a quarter of the taps, so a block computes
+// blockDim.x / 4 outputs at a time. `fresh`: samples of the rate above from `begin` on that are not in its ring
+// yet, or null.
 INLINE void halve(const Window& window, const float* ring, u32 ring_mask, const float* fresh, u64 begin, float* to, u32 mask, u64 first, u64 end) {
   u32 part = threadIdx.x % 4, turn = blockDim.x / 4, whole = window.count / 4 * 4;
   for (u64 from = first + blockIdx.x * turn; from < end; from += gridDim.x * turn) {
@@ -56,8 +59,8 @@ INLINE void halve(const Window& window, const float* ring, u32 ring_mask, const 
   }
 }
 
-// Rates first .. last, each from the one above: first is 0, and last 0 or 1; or they are equal; or there is one block.
-// reach: of the taps.
+// Computes rates first .. last, each from the one above. The grid has no barrier between rates, so either first is 0
+// and last is 0 or 1, or first equals last, or the grid has one block. reach: samples that the taps reach back.
 KERNEL __launch_bounds__(1024, 1)
     take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count, u32 reach) {
   SHARED_MEMORY(shared);
@@ -72,28 +75,28 @@ KERNEL __launch_bounds__(1024, 1)
       continue;
     }
     Level above = levels[level - 1];
-    // Other blocks are still copying the full rate's samples.
+    // Other blocks still copy the full-rate samples into the ring, so rate 1 reads the input directly.
     const float* fresh = level == 1 ? input : nullptr;
     halve(window, inputs + above.input, above.mask, fresh, begin, to, own.mask, at_level(begin, level), at_level(begin + times, level));
     __syncthreads();
   }
 }
 
-// Places of a rate that a thread doubles at a time, so that a tap is read once for all of them.
+// Positions that a thread upsamples at a time, so that each tap is read once for all of them.
 constexpr int PLACES = 4;
 
-// What a block holds of a rate's sums in shared memory: the last ones of earlier launches, which taps reach, and the new ones.
+// Sums of one rate in shared memory: the last ones of earlier launches, which the taps reach, and the new ones.
 struct Held {
   float2* sums;
   i64 first, begin, end;
 };
-// Taps in shared memory: those of even samples, then those of odd ones.
+// Taps in shared memory: those of even output samples, then those of odd ones.
 struct Taps {
   const Tap* all;
   u32 evens, odds;
 };
 
-// Doubled sums of places `at`, `at` + the block's threads and so on of a rate that is held: even samples, and odd ones.
+// Computes the upsampled sums, even and odd samples, at positions `at`, `at` + blockDim.x, .. of the lower rate.
 INLINE void doubled(float2 (&even)[PLACES], float2 (&odd)[PLACES], const Held& lower, int at, const Taps& taps) {
   int last = (int)(lower.end - lower.first) - 1, place[PLACES];
 #pragma unroll
@@ -121,11 +124,11 @@ INLINE void doubled(float2 (&even)[PLACES], float2 (&odd)[PLACES], const Held& l
   }
 }
 
-// The sums of a rate, with those of the lower one doubled, into shared memory; the last ones, which the next launch reads, also
-// into their ring. `reach`: of taps.
+// Computes the sums of a rate plus the upsampled sums of the lower rate into shared memory. Sums that the next
+// launch's taps reach are also written to the ring. `reach`: samples of the lower rate that the taps reach back.
 INLINE void raise(const Held& own, const Held& lower, float2* ring, u32 mask, bool add, u32 reach, const Taps& taps) {
   for (i64 k = own.first + threadIdx.x; k < own.begin; k += blockDim.x) own.sums[k - own.first] = ring[(u32)k & mask];
-  // Numbers of samples from an even one on.
+  // Sample indices below count from an even sample.
   i64 origin = own.begin / 2 * 2;
   int from = (int)(own.begin - origin), till = (int)(own.end - origin), kept = till - (int)reach - 1;
   float2* to = own.sums + (origin - own.first);
@@ -145,7 +148,8 @@ INLINE void raise(const Held& own, const Held& lower, float2* ring, u32 mask, bo
   }
 }
 
-// The ratios: `row` is that of sample `origin`, from .. till counted from there. Two at a time where `wide`.
+// Writes the output ratios. `row` points to sample `origin`; from and till count from it. Uses 16-byte accesses if
+// `wide`.
 INLINE void finish(float2* row, i64 origin, int from, int till, const Held& lower, bool add, bool wide, const Taps& taps) {
   float2 even[PLACES], odd[PLACES];
   for (int at = (int)threadIdx.x; 2 * at < till; at += PLACES * (int)blockDim.x) {
@@ -176,8 +180,9 @@ INLINE void finish(float2* row, i64 origin, int from, int till, const Held& lowe
   }
 }
 
-// begin .. end: new samples of the full rate; known: the first ratio that goes out; wide: two of them may be stored at once;
-// reach: of the taps, in samples of the lower rate; room: for the sums of every other rate, from rate 1 on, in shared memory.
+// begin .. end: new samples at the full rate. known: first output sample. wide: 16-byte accesses of two output
+// samples are aligned. reach: samples of the lower rate that the taps reach back. room: shared memory for the sums of
+// one rate, in elements; consecutive rates alternate between two such buffers, starting with rate 1.
 KERNEL __launch_bounds__(256, 4)
     bring_up(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end, u64 known, i64 stride,
              u32 wide, const Tap* all_taps, u32 evens, u32 odds, u32 reach, u32 room) {

@@ -1,36 +1,38 @@
-//! A filter in the form that a GPU steps it in: six multiply-adds a sample, and none of them for the input's weight.
+//! Scaled form of a filter for GPUs: six multiply-adds per sample, with input weight 1.
 //!
 //! With `(u, v) = (Re y / Re b, Im y / Im b)` a step is `u' = re(a) u + c1 v + x`, `v' = c2 u + re(a) v + x`, and the
-//! sums grow by `re(b) u'` and `im(b) v'`, where `c1 = -im(a) t`, `c2 = im(a) / t`, `t = im(b) / re(b)`. Rounding is that of
-//! the coupled form, since scaling changes no relative error. What rounding c1 and c2 alone would do to the pole is
-//! avoided: of the floats around c1 that one is taken whose product with its c2 is nearest to `-im(a)^2`.
+//! sums grow by `re(b) u'` and `im(b) v'`, where `c1 = -im(a) t`, `c2 = im(a) / t`, `t = im(b) / re(b)`. The rounding
+//! error is that of the coupled form, because scaling changes no relative error. Rounding c1 and c2 independently
+//! would move the pole, so of the floats around c1 the one is chosen whose product with its c2 is nearest to
+//! `-im(a)^2`.
 
 use num_complex::Complex64;
 
 use super::super::plan::Filter;
 
-/// Samples of memory from which on a state's rounding, once a sample, would show.
+/// Memory in samples above which rounding the state once per sample would show.
 const LONG_MEMORY: f64 = 5000.0;
-/// The same, in radians that the pole turns meanwhile.
+/// The same limit as the phase in radians through which the pole rotates within its memory.
 const LONG_TURN: f64 = 400.0;
-/// A weight's smaller part is at least this much of the weight: its other part is the scale of a state.
+/// Least magnitude of either part of a weight, relative to the weight; the ratio of the parts scales the states.
 const LEAST_PART: f64 = 1e-9;
-/// A pole that turns by less than this a sample is taken as real: the response changes by this times the memory of the
-/// weight at most, which is 2e-11 for the longest memory that single precision has. So c1 and c2 are from 1e-27 to 1e9.
+/// A pole that rotates by less than this per sample is taken as real. The response changes by at most this times the
+/// memory, relative to the weight: 2e-11 for the longest memory that single precision has. So c1 and c2 are from
+/// 1e-27 to 1e9.
 const LEAST_TURN: f64 = 1e-18;
-/// Floats on either side of c1 that are tried.
+/// Floats tried on either side of c1.
 const TRIED: u32 = 32;
 
-/// Samples after which a long memory's state is rounded.
+/// Samples of a tile, after which a long memory's state is rounded.
 pub(super) const TILE: usize = 16;
 
-/// Values of a filter: `re(a), c1, c2, re(b), im(b)`, and of long memories three elements of the matrix that turns the
-/// state by a tile, each as a float and what is left of it.
+/// Values of a filter: `re(a), c1, c2, re(b), im(b)`. With long memories three elements of the matrix that advances
+/// the state by a tile follow, each as a float and its rounding residual.
 pub(super) const SHORT_VALUES: usize = 5;
 /// As [`SHORT_VALUES`].
 pub(super) const LONG_VALUES: usize = 11;
 
-/// A filter's coefficients, scaled.
+/// Scaled coefficients of a filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scaled {
     pub(super) a: f32,
@@ -38,17 +40,17 @@ pub(super) struct Scaled {
     pub(super) c2: f32,
     pub(super) re: f32,
     pub(super) im: f32,
-    /// Scale of the second state over the first's.
+    /// Scale of the second state component relative to the first.
     ratio: f64,
 }
 
-/// Whether a filter's state is to be rounded seldom.
+/// Tells whether a filter's state is to be rounded once per tile.
 pub(super) fn has_long_memory(filter: &Filter) -> bool {
     let memory = memory(filter);
     memory > LONG_MEMORY || memory * filter.pole().im.abs() > LONG_TURN
 }
 
-/// Samples in which a filter forgets.
+/// Returns the filter's decay time in samples.
 fn memory(filter: &Filter) -> f64 {
     -1.0 / filter.pole().norm().ln()
 }
@@ -77,7 +79,7 @@ impl Scaled {
             let phase = (scale - ratio) / (1.0 + ratio * ratio);
             let error = phase.powi(2) + (memory * turn).powi(2);
             if error < best.0 {
-                // The larger part stays, so that the weight's size does.
+                // Keeps the larger part, so that the weight's magnitude is kept.
                 let (re, im) = if ratio.abs() > 1.0 { (im / scale, im) } else { (re, scale * re) };
                 let (re, im) = (re as f32, im as f32);
                 best = (error, Self { a: a_re, c1, c2, re, im, ratio: scale });
@@ -86,7 +88,7 @@ impl Scaled {
         best.1
     }
 
-    /// The values that a kernel reads.
+    /// Returns the values that the kernel reads.
     pub(super) fn values(&self, filter: &Filter) -> [f32; LONG_VALUES] {
         let Self { a, c1, c2, re, im, ratio } = *self;
         let turned: Complex64 = filter.pole().powu(TILE as u32);
@@ -104,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// The response of a filter in double precision, with its scaled coefficients.
+    /// Returns the impulse response in double precision with the scaled coefficients.
     fn response(scaled: &Scaled, samples: usize) -> Vec<Complex64> {
         let [a, c1, c2, re, im] =
             [scaled.a, scaled.c1, scaled.c2, scaled.re, scaled.im].map(f64::from);

@@ -1,4 +1,4 @@
-//! The host's side: page-locked buffers, two of each, so that copies in, kernels and copies out overlap.
+//! Host-side staging: two sets of page-locked buffers, so that input copies, kernels and output copies overlap.
 
 use num_complex::Complex;
 
@@ -12,22 +12,22 @@ const OUTPUT_BYTES: usize = 32 << 20;
 /// Fewest samples of a piece.
 const LEAST: usize = 64;
 
-/// Samples on their way in, ratios on their way out.
+/// One set of buffers: samples to the device and ratios to the host.
 #[derive(Debug)]
 struct Slot {
     input: Pinned<f32>,
     samples: Buffer<f32>,
     ratios: Buffer<Complex<f32>>,
     output: Pinned<Complex<f32>>,
-    /// The samples stand on the device.
+    /// Recorded when the samples are on the device.
     copied_in: Event,
-    /// The ratios stand on the device.
+    /// Recorded when the ratios are computed.
     made: Event,
-    /// They have been copied to the host.
+    /// Recorded when the ratios are on the host.
     copied_out: Event,
 }
 
-/// Ratios that the caller has not got yet: their slot, place in each row, and number.
+/// Ratios not yet delivered to the caller: their slot, offset in each output row, and count.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     slot: usize,
@@ -35,7 +35,7 @@ struct Pending {
     ratios: usize,
 }
 
-/// All of the host's side.
+/// Staging buffers and streams of an engine.
 #[derive(Debug)]
 pub(super) struct Staging {
     slots: [Slot; 2],
@@ -51,7 +51,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// For pieces of at most `most` samples.
+    /// Allocates buffers for pieces of at most `most` samples.
     pub(super) fn new(
         device: &Device,
         (templates, most): (usize, usize),
@@ -83,22 +83,22 @@ impl Staging {
         })
     }
 
-    /// Bytes of the host for each sample of a piece.
+    /// Returns the host bytes per sample of a piece.
     pub(super) fn bytes(templates: usize) -> usize {
         2 * (size_of::<f32>() + templates * size_of::<Complex<f32>>())
     }
 
-    /// Most samples of a piece.
+    /// Returns the most samples of a piece.
     pub(super) fn piece(&self) -> usize {
         self.piece
     }
 
-    /// Queues the copy of samples to the device. Returns where they will stand for the compute stream, and where
-    /// their ratios go.
+    /// Queues the copy of samples to the device. Returns the addresses of the samples and of their ratios, valid on
+    /// the compute stream.
     pub(super) fn copy_in(&mut self, samples: &[f32]) -> Result<(u64, u64)> {
         let slot = &mut self.slots[self.next];
         slot.copied_in.synchronize()?;
-        // Kernels that read the last samples of this slot have run, too.
+        // Also waits for the kernels that read this slot's previous samples.
         slot.made.synchronize()?;
         slot.input.as_mut_slice()[..samples.len()].copy_from_slice(samples);
         // SAFETY: the buffer is not touched before `copied_in` has passed.
@@ -109,8 +109,8 @@ impl Staging {
         Ok((slot.samples.address(), slot.ratios.address()))
     }
 
-    /// Queues the copy of each template's new ratios to the host, for place `at` of its row; the ratios before these
-    /// are handed to the caller meanwhile.
+    /// Queues the copy of each template's new ratios to the host, for offset `at` of its row, and meanwhile delivers
+    /// the previous ratios to the caller.
     pub(super) fn copy_out(
         &mut self,
         (at, ratios): (usize, usize),
@@ -133,12 +133,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Forgets ratios that nobody waits for any more.
+    /// Discards pending ratios.
     pub(super) fn forget(&mut self) {
         self.pending = None;
     }
 
-    /// Hands the ratios that wait to the caller.
+    /// Delivers the pending ratios to the caller.
     pub(super) fn hand_over(&mut self, output: &mut [Complex<f32>], stride: usize) -> Result<()> {
         let Some(Pending { slot, at, ratios }) = self.pending.take() else { return Ok(()) };
         let slot = &self.slots[slot];

@@ -1,12 +1,12 @@
-// Sums of samples over the lanes of a template, and how they get to their rows.
+// Reduction of sums over the lanes of a template, and their stores to the rows of sums.
 #pragma once
 #include "device.cuh"
 
-// Samples of a tile; states are kept at their ends.
+// Samples of a tile. States are saved at tile boundaries.
 constexpr int TILE = 16;
 
-// Sums over the G lanes of a template, and each lane keeps its share: COUNT floats of sums in, the first COUNT / G (at
-// least one) out.
+// Reduce-scatter over the G lanes of a template: takes COUNT floats and leaves each lane the first COUNT / G (at
+// least one).
 template <int COUNT, int MASK, int LEAST> INLINE void share(float* sums, int lane) {
   if constexpr (MASK >= LEAST) {
     if constexpr (COUNT > 1) {
@@ -24,23 +24,23 @@ template <int COUNT, int MASK, int LEAST> INLINE void share(float* sums, int lan
   }
 }
 
-// Where a template's sums go.
+// Destination of a template's sums.
 struct Target {
-  float* row;   // null: nowhere
-  u32 first;    // sample (its low bits) at the row's begin
-  u32 mask;     // rings wrap
-  i32 begin, end;  // of samples that are new, from the first tile's begin
-  u32 origin;   // the first tile's first sample
+  float* row;   // null: discard
+  u32 first;    // sample number (low bits) at index 0 of the row
+  u32 mask;     // index mask of the ring, all ones for the output
+  i32 begin, end;  // range of samples to store, relative to the first tile
+  u32 origin;   // first sample of the first tile
   bool wide, add;
 };
 
-// Stores a lane's share of a tile from sample `first` on.
+// Stores a lane's share of the tile that begins at sample `first`.
 template <int G> INLINE void put(const Target& to, const float* sums, int first, int part) {
   constexpr int HELD = 2 * TILE / G;
   int at = part * HELD;
   int k = first + at / 2;
   u32 place = (to.origin + k - to.first) & to.mask;
-  // A pair may begin before the row does: its place is then -1.
+  // A pair may begin one sample before the row: its index is then -1.
   float* row = to.row + 2 * (i64)(i32)place;
   bool is_first = k >= to.begin && k < to.end && to.row;
   if constexpr (HELD == 1) {
@@ -81,7 +81,7 @@ template <class A, class B> struct Either<false, A, B> {
   using Type = B;
 };
 
-// The sums of a tile that a lane keeps from when they are there to when they are stored.
+// Stores a lane's sums of a tile directly; sums to add to are loaded at that time.
 template <int G> struct Stored {
   INLINE void expect(const Target&, int, int) {}
   INLINE void send(const Target& to, float* sums, int first, int lane, int part) {
@@ -90,12 +90,12 @@ template <int G> struct Stored {
   }
 };
 
-// The same of whole tiles, by whole sectors; what they are added to is asked for a tile's arithmetic before.
+// Stores whole tiles in whole 32-byte sectors. `expect` prefetches the sums to add to before the tile's arithmetic.
 template <int G> struct Lines {
   static constexpr int HELD = 2 * TILE / G, WIDTH = HELD < 4 ? HELD : 4, STRIDE = WIDTH * G, PAIR = WIDTH < 2 ? 1 : 2;
   float old[HELD];
 
-  // A lane's first sum, and which sample it is of.
+  // Address of a lane's first sum in the tile.
   INLINE float* place(const Target& to, int first, int part) {
     u32 at = (to.origin + first - to.first) & to.mask;
     return to.row + 2 * (i64)(i32)at + part * WIDTH;

@@ -1,4 +1,4 @@
-//! The tables that the kernel reads: each filter stands there once, and loads take few turns of shared memory.
+//! Tests of the kernel's tables: each filter occurs once, and loads have few shared-memory bank conflicts.
 
 use num_complex::Complex;
 
@@ -10,24 +10,24 @@ use crate::backend::threads::Threads;
 
 const LIMITS: Limits = Limits { multiprocessors: 132, shared_bytes: 227 << 10, piece: 4096 };
 
-/// A slot as the kernel reads it.
+/// Slot as the kernel reads it.
 struct Slot {
     level: usize,
-    /// Where its template's sums go.
+    /// Row of its template's sums.
     row: i32,
-    /// The real part of its pole; 0 where there is no filter.
+    /// Real part of its pole; 0 for an empty slot.
     a: f32,
     place: u32,
-    /// Samples from what the place is the input of to the window's end of the past.
+    /// Samples from its input to the end of the window's history.
     back: u32,
 }
 
-/// All slots, eight lanes that load at once after another.
+/// Returns all slots; each group of eight belongs to lanes that load at once.
 fn slots(packed: &Packed) -> Vec<Slot> {
     let (block, shapes) = (packed.threads, Shape::all());
     let mut slots = Vec::new();
     for &[level, lanes, pass, passes, row, part] in &packed.units {
-        // Blocks that share a launch's samples have the same filters.
+        // Blocks that split a launch's samples have the same filters.
         if part & 0xffff > 0 {
             continue;
         }
@@ -61,7 +61,8 @@ fn packed(plan: &Plan, threads: usize) -> Packed {
     Packed::new(plan, &LIMITS, &row, &Threads::new(threads))
 }
 
-/// Turns a load of a warp, lower rates counting less: 4 are the fewest. Lanes that read the same place share a turn.
+/// Returns the wavefronts per load of a warp (4 at least), with less weight for lower rates. Lanes that read the same
+/// address share a wavefront.
 fn turns(plan: &Plan) -> f64 {
     let (mut all, mut loads) = (0.0, 0.0);
     for octet in slots(&packed(plan, 2)).chunks(8) {
@@ -76,7 +77,7 @@ fn turns(plan: &Plan) -> f64 {
     all / loads
 }
 
-/// Numbers that look random, below 1.
+/// Pseudorandom numbers below 1.
 struct Random(u64);
 
 impl Random {
@@ -96,7 +97,7 @@ fn filter(delay: u32, memory: f64) -> Filter {
     Filter { a, b: Complex::new(0.1, 0.2), delay }
 }
 
-/// Templates of filters within two seconds.
+/// Returns templates whose filters lie within two seconds.
 fn near(templates: usize, filters: usize, rates: u32) -> Plan {
     let mut random = Random(7);
     let mut branch = |halvings: u32| {
@@ -107,7 +108,7 @@ fn near(templates: usize, filters: usize, rates: u32) -> Plan {
     plan((0..templates).map(template).collect())
 }
 
-/// Templates of chirps that so many filters cover, each filter at the lowest of the rates that holds its frequency.
+/// Returns templates of chirps; each filter is at the lowest rate that holds its frequency.
 fn chirps(templates: usize, filters: usize, rates: u32) -> Plan {
     let mut random = Random(7);
     let count = filters as f64;
@@ -134,7 +135,7 @@ fn chirps(templates: usize, filters: usize, rates: u32) -> Plan {
 
 #[test]
 fn loads_take_few_turns() {
-    // As many as there were when each warp took its templates as they came, and gave each octet what was free.
+    // `before`: wavefronts without exchanges of templates and with greedy assignment of filters to lanes.
     for (filters, rates, before, most) in [
         (4, 1, 8.7, 4.4),
         (8, 1, 8.5, 4.9),
@@ -156,7 +157,7 @@ fn loads_take_few_turns() {
     }
 }
 
-/// Templates of any number of filters, some of which remember long and some of which lie far back: no pole is there twice.
+/// Returns templates with different numbers of filters, some with long memories or large delays; all poles differ.
 fn mixed() -> Plan {
     let mut random = Random(3);
     let mut poles = 0;

@@ -1,4 +1,4 @@
-//! The ways to run a bank's filters, all to the same bits, and which of them a device takes.
+//! Tuning candidates for the launch length of a filter bank; all give the same bits.
 
 use super::bank::PIECE;
 use super::kernels;
@@ -6,13 +6,14 @@ use super::pack::Packed;
 use crate::backend::cuda::Device;
 use crate::backend::cuda::tune::{self, Choice};
 
-/// Samples of a launch such that what passes add to stays in a device's cache: 32 MiB for 4096 templates.
+/// Samples of a launch whose sums stay in the device's level-2 cache: 32 MiB for 4096 templates.
 const CACHED_PIECE: usize = 1024;
 
-/// Passes over filters of one rate from which on what they add to costs more than windows that are filled more often.
+/// Pass count above which accumulator traffic outweighs refilling the window.
 const MANY_PASSES: u32 = 16;
 
-/// Most samples of the full rate in one launch: what was measured best for these tables on this device, else by the passes.
+/// Returns the most full-rate samples in one launch: the tuned choice for these tables and this device, else by the
+/// passes.
 pub(super) fn piece(packed: &Packed, device: &Device) -> usize {
     let passes = packed.units.iter().map(|unit| unit[3]).max().unwrap_or(0);
     let is_one_rate = packed.units.iter().all(|unit| unit[0] == 0);
@@ -27,8 +28,8 @@ pub(super) fn piece(packed: &Packed, device: &Device) -> usize {
     *chosen.unwrap_or(&pieces[0])
 }
 
-/// The pieces that suit so many passes, the one first that a model takes. A single pass adds to nothing, and of several rates each
-/// piece brings up the lower ones.
+/// Returns the candidates for a number of passes, the model's choice first. A single pass adds to no earlier sums,
+/// and with several rates each launch also upsamples the lower ones.
 fn suitable(passes: u32, is_one_rate: bool) -> &'static [usize] {
     match passes {
         0..=1 => &[PIECE],

@@ -1,7 +1,7 @@
-//! How rates are halved and doubled: the filters, their delays and their joint response.
+//! Resampling filters for halving and doubling a rate, their delays and their combined response.
 //!
 //! `x_(m+1)[k] = sum_j down[j] x_m[2 k - j]`, and `w_m[n] = sum_j up[j] s[n - j]` with `s[2 k] = s_(m+1)[k]` and
-//! zeros between. Both have unit gain at zero frequency: `down` sums to 1, `up` to 2.
+//! zeros in between. Both have unit gain at zero frequency: `down` sums to 1, `up` to 2.
 
 use std::f64::consts::TAU;
 
@@ -11,34 +11,34 @@ use rustfft::FftPlanner;
 use crate::error::{Error, Result};
 use crate::math::window::{bessel_i0, kaiser_beta, sinc};
 
-/// Least gain that a filter of minimum phase tells from 0.
+/// Gain below which the minimum-phase design treats a response as 0.
 const LEAST_GAIN: f64 = 1e-9;
-/// The middle of the band that filters lie in, in cycles a sample of the higher rate.
+/// Centre of the band that holds the filters, in cycles per sample of the higher rate.
 const BAND_MIDDLE: f64 = 0.14;
 
-/// The filters that halve and double a rate.
+/// Filters for downsampling and upsampling by 2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resampler {
-    /// Taps of the filter before every second sample is dropped.
+    /// Taps of the filter before decimation.
     pub down: Vec<f32>,
-    /// Its delay in samples of the higher rate: whole, the rest is in its phase response.
+    /// Delay of `down` in whole samples of the higher rate; the remainder is part of its phase response.
     pub down_delay: usize,
-    /// Taps of the filter after zeros are put between samples.
+    /// Taps of the filter after zero insertion.
     pub up: Vec<f32>,
-    /// Its delay in samples of the higher rate.
+    /// Delay of `up` in samples of the higher rate.
     pub up_delay: usize,
 }
 
 impl Default for Resampler {
-    /// The paper's lengths, with a stop-band of 100 dB before halving and 60 dB after doubling.
+    /// Returns the lengths of Guo et al., with a stop band of 100 dB for downsampling and 60 dB for upsampling.
     fn default() -> Self {
         Self::linear_phase(384, 32, 100.0)
     }
 }
 
 impl Resampler {
-    /// Kaiser filters of linear phase: `down_taps` and `up_taps` (even) with this stop-band in dB; `up` has at most
-    /// 60 dB, because its images are farther away.
+    /// Returns linear-phase Kaiser filters of `down_taps` and `up_taps` (even) taps with this stop band in dB. `up`
+    /// has at most 60 dB, because its images are farther away.
     ///
     /// # Source
     /// Guo et al. 2018, section 3 (384 and 32 taps); Kaiser 1974 for the width of the transition.
@@ -48,9 +48,9 @@ impl Resampler {
         Self { down, down_delay: down_taps / 2, up, up_delay: up_taps / 2 }
     }
 
-    /// Short filters of minimum phase, with the delay of some samples an octave: 48 and 24 taps that stop what would
-    /// fold onto, or is an image of, the band below 0.385 of the lower rate. Weights fitted with
-    /// [`Self::response`] take up the phase that is left.
+    /// Returns short minimum-phase filters with a delay of a few samples per octave. They have 48 and 24 taps and
+    /// stop what would alias onto, or is an image of, the band below 0.385 of the lower rate. Weights fitted with
+    /// [`Self::response`] compensate the remaining phase.
     ///
     /// # Source
     /// Oppenheim & Schafer, Discrete-Time Signal Processing: the minimum phase from the cepstrum.
@@ -61,10 +61,10 @@ impl Resampler {
         Self { down, down_delay, up, up_delay }
     }
 
-    /// Fails unless both filters have taps, all finite, and delays within them.
+    /// Checks that both filters have taps, all finite, and delays within them.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming what is wrong.
+    /// [`Error::Parameter`] naming the fault.
     pub fn check(&self) -> Result<()> {
         for (taps, delay) in [(&self.down, self.down_delay), (&self.up, self.up_delay)] {
             if taps.is_empty() || taps.iter().any(|tap| !tap.is_finite()) {
@@ -79,37 +79,37 @@ impl Resampler {
         Ok(())
     }
 
-    /// Samples by which a branch waits for one that is halved `halvings` times more.
+    /// Returns the samples by which a branch waits for one that is halved `halvings` times more.
     pub fn alignment(&self, halvings: u32) -> usize {
         ((1 << halvings) - 1) * (self.down_delay + self.up_delay)
     }
 
-    /// What halving and doubling `halvings` times does to a tone of `frequency` cycles a sample, its whole delay
-    /// taken away: 1 for an ideal resampler.
+    /// Returns the response of `halvings` downsamplings and upsamplings to a tone of `frequency` cycles per sample,
+    /// without the total delay: 1 for an ideal resampler.
     pub fn response(&self, halvings: u32, frequency: f64) -> Complex64 {
         (0..halvings).fold(Complex64::new(1.0, 0.0), |product, level| {
             let f = frequency * f64::from(1_u32 << level);
-            // Zeros between samples halve a tone's amplitude: `up` sums to 2.
+            // Zero insertion halves a tone's amplitude, and `up` sums to 2.
             product * gain(&self.down, self.down_delay, f) * gain(&self.up, self.up_delay, f) / 2.0
         })
     }
 }
 
-/// A filter's response to `frequency` cycles a sample, relative to a pure delay.
+/// Returns a filter's response at `frequency` cycles per sample relative to a pure delay.
 fn gain(taps: &[f32], delay: usize, frequency: f64) -> Complex64 {
     let turn = |j: usize| Complex64::cis(-TAU * frequency * (j as f64 - delay as f64));
     taps.iter().enumerate().map(|(j, tap)| turn(j) * f64::from(*tap)).sum()
 }
 
-/// A low pass of unit gain whose stop-band begins where halving folds, or as near to it as the taps allow with
-/// its middle at a quarter of the rate; tap `j` stands `j - taps / 2` samples from the middle.
+/// Returns a low pass of unit gain whose stop band begins at the aliasing edge, or as close to it as the taps allow
+/// with the cutoff at a quarter of the rate. Tap `j` is `j - taps / 2` samples from the middle.
 fn low_pass(taps: usize, stop_band_db: f64) -> Vec<f32> {
     let transition = (stop_band_db - 8.0).max(0.0) / (2.285 * TAU * taps.max(1) as f64);
     let cutoff = if transition < 0.04 { 0.25 - transition / 2.0 } else { 0.25 };
     kaiser(taps, cutoff, stop_band_db).iter().map(|tap| *tap as f32).collect()
 }
 
-/// A sinc of this cutoff under Kaiser's window, of unit sum.
+/// Returns a Kaiser-windowed sinc of this cutoff and unit sum.
 fn kaiser(taps: usize, cutoff: f64, stop_band_db: f64) -> Vec<f64> {
     let beta = kaiser_beta(stop_band_db);
     let half = taps as f64 / 2.0;
@@ -123,10 +123,11 @@ fn kaiser(taps: usize, cutoff: f64, stop_band_db: f64) -> Vec<f64> {
     shape.iter().map(|tap| tap / sum).collect()
 }
 
-/// The filter of least delay with the same gain at all frequencies, and its delay within the band in whole samples.
+/// Returns the filter of least delay with the same gain at all frequencies, and its delay within the band in whole
+/// samples.
 ///
-/// The logarithm of the gain is even; folding its Fourier coefficients onto positive times makes them those of a
-/// causal filter whose inverse is causal too.
+/// The logarithm of the gain is even. Folding its Fourier coefficients onto positive times gives those of a causal
+/// filter whose inverse is causal too.
 fn minimum_phase(taps: &[f64]) -> (Vec<f32>, usize) {
     let size = (taps.len() * 256).next_power_of_two();
     let mut planner = FftPlanner::new();

@@ -1,4 +1,4 @@
-//! The search for peaks in streams of signal-to-noise ratios.
+//! Peak search in streams of signal-to-noise ratios.
 
 use num_complex::Complex;
 
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::{check_length, check_memory};
 
-/// Samples that are compared with the threshold together.
+/// Samples compared with the threshold at a time.
 const TOGETHER: usize = 64;
 
 /// Finds the peaks of every template's signal-to-noise ratio.
 ///
-/// Sample `t` is a trigger where `|z[t]| >= threshold`, `|z[t]|` is greatest within the window to either side (the
-/// earlier of equals), and no sample within the pad is invalid. Its time is that of the interpolated series' peak,
-/// less what `|A|` has its own peak behind its middle; its amplitude and phase are the series' at that time, and with
-/// the series interpolated there,
+/// Sample `t` is a trigger if `|z[t]| >= threshold`, `|z[t]|` is the maximum within the window on either side (of
+/// equal values the earliest), and no sample within the pad is invalid. The trigger time is that of the peak of the
+/// interpolated series, minus the offset of the peak of `|A|` from its middle. Amplitude and phase are those of the
+/// series at that time. With the series interpolated there,
 ///
 /// `xi2 = sum_m |z[t + m] - z[t] A[m]|^2 / sum_m (2 - 2 |A[m]|^2)`, `|m| <= ` half the autocorrelation's length.
 ///
@@ -31,28 +31,28 @@ const TOGETHER: usize = 64;
 /// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
 ///
 /// # Numerics
-/// Triggers come by sample, then by template, and do not depend on how the stream was split. Values that are not
-/// finite count as 0. [`Finder::run`] allocates nothing but room for triggers, once it has seen its longest block.
+/// Triggers are ordered by sample, then template, and do not depend on how the stream was split. Values that are not
+/// finite count as 0. After its longest block, [`Finder::run`] allocates only to grow the trigger list.
 /// # Source
 /// Messick et al. 2017, Phys. Rev. D 95, 042001 (xi-squared).
 #[derive(Debug)]
 pub struct Finder {
     autocorrelations: Vec<Autocorrelation>,
-    /// How far behind its middle each of them is greatest, in samples.
+    /// Position of each autocorrelation's maximum after its middle, in samples.
     shifts: Vec<f32>,
     /// Least `|z|^2` of a trigger.
     threshold: f32,
-    /// Samples to either side among which a trigger is the greatest.
+    /// Samples on either side within which a trigger is the maximum.
     window: u64,
-    /// Samples before a sample, and after it, that decide about it.
+    /// Samples before and after a sample that its decision reads.
     back: usize,
     latency: usize,
     gate: Gate,
     measure: Measure,
-    /// Samples seen, and samples decided about.
+    /// Samples received, and samples decided.
     known: u64,
     decided: u64,
-    /// The last samples of every template: `capacity` for each, of which `kept` are in use, from number `first`.
+    /// Last samples of every template, `capacity` each, of which `kept` are in use from sample number `first` on.
     tails: Vec<Complex<f32>>,
     capacity: usize,
     kept: usize,
@@ -60,15 +60,15 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// A search over templates with these autocorrelations.
+    /// Creates a peak search over templates with these autocorrelations.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a rate, threshold, window or pad that can't be used, no template, or an
-    /// autocorrelation without a middle of 1 and a norm above 0; [`Error::Unavailable`] if the history does not fit
-    /// the memory.
+    /// [`Error::Parameter`] for an unusable rate, threshold, window or pad, no template, or an autocorrelation
+    /// without a middle of 1 and a norm above 0; [`Error::Unavailable`] if the history does not fit in memory.
     pub fn new(options: &TriggerOptions, autocorrelations: &[Autocorrelation]) -> Result<Self> {
         let Sizes { half, window, pad, back, latency } = Sizes::new(options, autocorrelations)?;
-        // Twice what is needed: the tails are moved to their rows' fronts once in so many samples.
+        // Twice what is needed, so that the tails move to the fronts of their rows only once per `back + latency`
+        // samples.
         let capacity = (back + latency) * 2;
         let bytes = capacity.checked_mul(autocorrelations.len() * size_of::<Complex<f32>>());
         check_memory("the last signal-to-noise ratios of all templates", bytes)?;
@@ -92,24 +92,24 @@ impl Finder {
         })
     }
 
-    /// Number of templates.
+    /// Returns the number of templates.
     pub fn templates(&self) -> usize {
         self.autocorrelations.len()
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes it occupies.
     pub fn held_bytes(&self) -> usize {
         let shapes = self.autocorrelations.iter().map(|one| one.values.len()).sum::<usize>();
         (self.tails.len() + shapes) * size_of::<Complex<f32>>()
     }
 
-    /// Samples that must follow a sample before it is known whether it is a trigger.
+    /// Returns how many samples must follow a sample before it can be decided.
     pub fn latency(&self) -> usize {
         self.latency
     }
 
-    /// Takes the next `times` samples of each template, the first of its row of `stride`, and appends the triggers
-    /// that are certain by now.
+    /// Processes the next `times` samples of each template, at the start of its row of `stride`, and appends the
+    /// triggers that are certain.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `z.len() == templates * stride`, `times <= stride` and `valid.len() == times`.
@@ -138,25 +138,25 @@ impl Finder {
         Ok(())
     }
 
-    /// Ends the stream: appends the triggers among its last [`Self::latency`] samples. Another stream may begin.
+    /// Ends the stream and appends the triggers of its last [`Self::latency`] samples. A new stream may follow.
     pub fn flush(&mut self, triggers: &mut Vec<Trigger>) {
         self.gate.end();
         self.search(&[], 0, 0, self.known, triggers);
         self.reset();
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Discards the stream, so that another may begin.
     pub fn reset(&mut self) {
         self.gate.reset();
         (self.known, self.decided, self.kept, self.first) = (0, 0, 0, 0);
     }
 
-    /// Samples of each template so far.
+    /// Returns the samples received per template.
     pub fn known(&self) -> u64 {
         self.known
     }
 
-    /// Saves what it keeps of the stream.
+    /// Saves the stream's state.
     pub fn save(&self, to: &mut Saving) {
         to.part("finder");
         to.number(self.known);
@@ -167,10 +167,11 @@ impl Finder {
         self.gate.save(to);
     }
 
-    /// Goes on where a finder of the same options was saved.
+    /// Restores the state saved by a finder with the same options.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a finder does not save; it is then to be [reset](Self::reset).
+    /// [`Error::Format`] for a state that such a finder does not save, after which [`reset`](Self::reset) is
+    /// required.
     pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
         from.part("finder")?;
         self.known = from.number()?;
@@ -190,7 +191,7 @@ impl Finder {
         self.gate.load(from, self.known, self.decided)
     }
 
-    /// Decides about all samples before `until`.
+    /// Decides all samples before `until`.
     fn search(
         &mut self,
         z: &[Complex<f32>],
@@ -228,7 +229,7 @@ impl Finder {
         triggers[begin..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
     }
 
-    /// Keeps the samples from number `from` on.
+    /// Retains the samples from number `from` on.
     fn keep(&mut self, z: &[Complex<f32>], stride: usize, times: usize, from: u64) {
         let needed = (self.known + times as u64 - from) as usize;
         let old = needed.saturating_sub(times);
@@ -252,13 +253,14 @@ impl Finder {
     }
 }
 
-/// Does any `|z|^2` reach the threshold? A plain loop over integers' bits, which the compiler turns to vectors.
+/// Tells whether any `|z|^2` reaches the threshold. The loop has no early exit, so that the compiler vectorizes it.
 fn reaches(chunk: &[Complex<f32>], threshold: f32) -> bool {
     let reaches = |any: u32, z: &Complex<f32>| any | u32::from(z.norm_sqr() >= threshold);
     chunk.iter().fold(0, reaches) != 0
 }
 
-/// Is `|z|^2` at `sample` at least the threshold and the greatest within the window, the earlier of equals?
+/// Tells whether `|z|^2` at `sample` is at least the threshold and the maximum within the window, the earliest of
+/// equals.
 fn is_peak(series: &Series<'_>, sample: u64, threshold: f32, window: u64) -> bool {
     let here = series.get(sample).map_or(0.0, power);
     let beats = |away: u64| {

@@ -1,46 +1,46 @@
-//! A trigger, and how it ranks.
+//! Triggers and their ranking.
 
 use num_complex::Complex;
 
-/// A peak of one template's signal-to-noise ratio.
+/// Peak of one template's signal-to-noise ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trigger {
     /// Index of the template in its bank.
     pub template: u32,
-    /// The sample of the stream, from 0, at which `|z|` is greatest.
+    /// Sample of the stream, from 0, at which `|z|` is the maximum.
     pub sample: u64,
-    /// How far behind that sample the signal's end lies, in samples: -0.5 to 0.5, but for filters whose own peak
-    /// lies beside the end of their template.
+    /// Time of the signal's end relative to that sample, in samples: -0.5 to 0.5, unless the filters' own peak is
+    /// offset from the end of their template.
     pub offset: f32,
-    /// The signal-to-noise ratio there, between samples.
+    /// Signal-to-noise ratio at that time, interpolated between samples.
     pub z: Complex<f32>,
-    /// Mean square of what remains of `z` round the peak once the template's own shape is taken away, in units of
-    /// what Gaussian noise leaves: 1 on average for a signal in noise, more for a glitch.
+    /// Mean square of the residual of `z` around the peak after subtracting the template's own shape, relative to
+    /// Gaussian noise: 1 on average for a signal in noise, more for a glitch.
     pub xi2: f32,
 }
 
 impl Trigger {
-    /// The signal-to-noise ratio `|z|`.
+    /// Returns the signal-to-noise ratio `|z|`.
     pub fn snr(&self) -> f32 {
         self.z.norm()
     }
 
-    /// The phase of `z`, in radians.
+    /// Returns the phase of `z` in radians.
     pub fn phase(&self) -> f32 {
         self.z.arg()
     }
 
-    /// The signal-to-noise ratio lowered where the shape is wrong: see [`reweighted`].
+    /// Returns the signal-to-noise ratio reduced by a mismatch of the shape: see [`reweighted`].
     pub fn reweighted(&self) -> f32 {
         reweighted(self.snr(), self.xi2)
     }
 }
 
-/// The ranking of a trigger, `rho / ((1 + xi2^3) / 2)^(1/6)` where `xi2 > 1` and `rho` elsewhere.
+/// Returns the ranking of a trigger, `rho / ((1 + xi2^3) / 2)^(1/6)` for `xi2 > 1` and `rho` otherwise.
 ///
 /// # Source
 /// Babak et al. 2013, Phys. Rev. D 87, 024033; Usman et al. 2016, Class. Quantum Grav. 33, 215004: their reweighted
-/// signal-to-noise ratio, with xi-squared in the place of the reduced chi-squared.
+/// signal-to-noise ratio, with xi-squared in place of the reduced chi-squared.
 pub fn reweighted(snr: f32, xi2: f32) -> f32 {
     if xi2 > 1.0 {
         let xi2 = f64::from(xi2);

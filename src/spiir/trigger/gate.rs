@@ -1,16 +1,16 @@
-//! Which samples are far enough from every gate.
+//! Selection of samples that are far enough from every gate.
 
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
-/// The samples of a stream that may hold a trigger: none within the pad of one that is not valid.
+/// Flags the samples of a stream that may be triggers: those without an invalid sample within the pad.
 #[derive(Debug)]
 pub(super) struct Gate {
     pad: u64,
-    /// Samples seen, and the last of them that was not valid.
+    /// Samples received, and the last invalid one.
     seen: u64,
     last_bad: Option<u64>,
-    /// Whether each sample from `first` on is open.
+    /// Flags of the decided samples from `first` on: whether each may be a trigger.
     open: Vec<bool>,
     first: u64,
 }
@@ -20,7 +20,7 @@ impl Gate {
         Self { pad: pad as u64, seen: 0, last_bad: None, open: Vec::new(), first: 0 }
     }
 
-    /// Takes the next samples.
+    /// Appends the validity of the next samples.
     pub(super) fn push(&mut self, valid: &[bool]) {
         for valid in valid {
             if !valid {
@@ -33,26 +33,26 @@ impl Gate {
         }
     }
 
-    /// The stream has ended: its last samples have no gate after them.
+    /// Ends the stream: no gate follows its last samples.
     pub(super) fn end(&mut self) {
         for sample in self.seen.saturating_sub(self.pad)..self.seen {
             self.decide(sample);
         }
     }
 
-    /// Samples that were decided about.
+    /// Returns the number of decided samples.
     #[cfg(feature = "cuda")]
     pub(super) fn decided(&self) -> u64 {
         self.first + self.open.len() as u64
     }
 
-    /// No sample before `sample` will be asked for again.
+    /// Drops the flags before `sample`.
     pub(super) fn forget(&mut self, sample: u64) {
         self.open.drain(..(sample - self.first) as usize);
         self.first = sample;
     }
 
-    /// Forgets the stream.
+    /// Discards the stream.
     pub(super) fn reset(&mut self) {
         (self.seen, self.last_bad, self.first) = (0, None, 0);
         self.open.clear();
@@ -64,7 +64,7 @@ impl Gate {
         to.flags(self.open.iter().copied());
     }
 
-    /// Of a stream of `seen` samples, of which those before `first` will not be asked for again.
+    /// Restores the state of a stream of `seen` samples whose flags before `first` were dropped.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, seen: u64, first: u64) -> Result<()> {
         from.part("gate")?;
         self.last_bad = from.maybe()?;

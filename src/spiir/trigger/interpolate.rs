@@ -1,21 +1,21 @@
-//! Between samples: where a band-limited complex series is greatest, and what it is there.
+//! Interpolation of band-limited complex series: position and value of the maximum between samples.
 
 use num_complex::Complex;
 
 use crate::math::window::{bessel_i0, sinc};
 
-/// Taps to either side of a sample.
+/// Taps on either side of a sample.
 pub(super) const HALF: usize = 8;
-/// Taps of the interpolating filter.
+/// Taps of an interpolation filter.
 pub(super) const TAPS: usize = 2 * HALF + 1;
-/// Trial positions in a sample.
+/// Trial positions per sample.
 pub(super) const STEPS: usize = 16;
 /// Trial positions from half a sample before to half a sample after, and one more at each end.
 pub(super) const ROWS: usize = STEPS + 3;
-/// Shape of the Kaiser window: images at -60 dB, flat to 0.39 cycles a sample.
+/// Shape of the Kaiser window: images at -60 dB, flat to 0.39 cycles per sample.
 const KAISER_BETA: f64 = 5.65;
 
-/// Windowed sinc filters for delays of whole steps.
+/// Windowed-sinc filters, one per trial position.
 #[derive(Debug)]
 pub(super) struct Interpolator {
     rows: [[f32; TAPS]; ROWS],
@@ -30,16 +30,16 @@ impl Interpolator {
         Self { rows: std::array::from_fn(row) }
     }
 
-    /// The filters, one trial position after another.
+    /// Returns the filters in the order of their trial positions.
     #[cfg(feature = "cuda")]
     pub(super) fn rows(&self) -> &[[f32; TAPS]; ROWS] {
         &self.rows
     }
 
-    /// Where `|z|` is greatest within half a sample of the middle of `TAPS` samples (as an offset in samples), and
-    /// the filter that gives the series there.
+    /// Finds the maximum of `|z|` within half a sample of the middle of `TAPS` samples. Returns its offset in samples
+    /// and the filter that evaluates the series there.
     ///
-    /// The greatest of 17 trial positions, refined by a parabola through its neighbours.
+    /// The result is the best of 17 trial positions, refined by a parabola through the adjacent ones.
     pub(super) fn peak(&self, around: &[Complex<f32>]) -> (f32, [f32; TAPS]) {
         let powers: [f32; ROWS] =
             std::array::from_fn(|row| apply(&self.rows[row], around).norm_sqr());
@@ -51,19 +51,19 @@ impl Interpolator {
         let step = if bend < 0.0 { 0.5 * (before - after) / bend } else { 0.0 };
         let whole = (best as f32 - 1.0) - STEPS as f32 / 2.0;
         let half = STEPS as f32 / 2.0;
-        // At an end of the range the vertex may lie beyond it.
+        // At an end of the range the vertex may lie outside it.
         let place = (whole + step.clamp(-0.5, 0.5)).clamp(-half, half);
         (place / STEPS as f32, self.between(best, place - whole))
     }
 
-    /// The filter that gives the series at an offset of at most half a sample.
+    /// Returns the filter that evaluates the series at an offset of at most half a sample.
     pub(super) fn at(&self, offset: f32) -> [f32; TAPS] {
         let place = (offset * STEPS as f32).clamp(-0.5 * STEPS as f32, 0.5 * STEPS as f32);
         let row = (place.round() + STEPS as f32 / 2.0) as usize + 1;
         self.between(row, place - place.round())
     }
 
-    /// The filter `step` steps behind trial position `row`: a parabola through each tap.
+    /// Returns the filter `step` steps after trial position `row`, by a parabola through each tap.
     fn between(&self, row: usize, step: f32) -> [f32; TAPS] {
         let weights = [0.5 * step * (step - 1.0), 1.0 - step * step, 0.5 * step * (step + 1.0)];
         let [before, here, after] = [&self.rows[row - 1], &self.rows[row], &self.rows[row + 1]];
@@ -73,12 +73,12 @@ impl Interpolator {
     }
 }
 
-/// `sum_j taps[j] z[j]`.
+/// Returns `sum_j taps[j] z[j]`.
 pub(super) fn apply(taps: &[f32; TAPS], z: &[Complex<f32>]) -> Complex<f32> {
     taps.iter().zip(z).map(|(tap, z)| z * *tap).sum()
 }
 
-/// `target[m] = sum_j taps[j] z[m + j]`.
+/// Computes `target[m] = sum_j taps[j] z[m + j]`.
 pub(super) fn apply_all(taps: &[f32; TAPS], z: &[Complex<f32>], target: &mut [Complex<f32>]) {
     target.fill(Complex::default());
     for (tap, z) in taps.iter().zip(z.windows(target.len())) {
@@ -88,7 +88,7 @@ pub(super) fn apply_all(taps: &[f32; TAPS], z: &[Complex<f32>], target: &mut [Co
     }
 }
 
-/// The windowed sinc at `x` samples from its middle.
+/// Returns the windowed sinc at `x` samples from its middle.
 fn kernel(x: f64) -> f64 {
     let edge = x / (HALF as f64 + 0.5);
     let window = bessel_i0(KAISER_BETA * (1.0 - edge * edge).max(0.0).sqrt());
@@ -105,7 +105,7 @@ mod tests {
         for (step, frequency) in (-8..=8).flat_map(|step| [(step, 0.03), (step, 0.15), (step, 0.3)])
         {
             let truth = step as f32 / 16.2;
-            // An envelope as narrow as the band allows, on a carrier of `frequency` cycles a sample.
+            // An envelope as narrow as the band allows, on a carrier of `frequency` cycles per sample.
             let value = |sample: i32| {
                 let x = sample as f32 - truth;
                 let envelope = 10.0 * (-0.5 * (x / 4.0).powi(2)).exp();

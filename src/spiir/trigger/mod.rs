@@ -1,4 +1,4 @@
-//! Triggers: peaks of each template's signal-to-noise ratio, with their times between samples and a test of their shape.
+//! Triggers: peaks of each template's signal-to-noise ratio, interpolated in time, with a signal-consistency test.
 
 #[cfg(feature = "cuda")]
 mod cuda;

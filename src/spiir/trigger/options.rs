@@ -1,38 +1,38 @@
-//! What is asked of the search for peaks, and its checks.
+//! Options of the peak search, and their checks.
 
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 
-/// Longest window and longest widening of a gate, in seconds.
+/// Longest window and longest pad of a gate, in seconds.
 const LONGEST_S: f64 = 60.0;
 
-/// Longest autocorrelation, in samples.
+/// Longest autocorrelation in samples.
 const LONGEST_AUTOCORRELATION: usize = 1 << 16;
 
-/// What a trigger is.
+/// Definition of a trigger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TriggerOptions {
-    /// Samples of the signal-to-noise ratio in a second.
+    /// Samples of the signal-to-noise ratio per second.
     pub rate_hz: u32,
     /// Least `|z|` of a trigger.
     pub threshold: f32,
-    /// A trigger is the greatest `|z|` of its template within this many seconds before it and after it.
+    /// Seconds on either side within which a trigger has the largest `|z|` of its template.
     pub window_s: f64,
-    /// Peaks this close to a sample that is not valid, in seconds, are dropped.
+    /// Seconds around an invalid sample in which peaks are dropped.
     pub gate_pad_s: f64,
 }
 
 impl TriggerOptions {
-    /// The usual choice at a rate: 4.0, 0.1 s and 0.25 s.
+    /// Returns the defaults at a rate: threshold 4.0, window 0.1 s, pad 0.25 s.
     pub fn new(rate_hz: u32) -> Self {
         Self { rate_hz, threshold: 4.0, window_s: 0.1, gate_pad_s: 0.25 }
     }
 
-    /// Fails unless all numbers can be used.
+    /// Checks all values.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the one at fault.
+    /// [`Error::Parameter`] naming the unusable value.
     pub(super) fn check(&self) -> Result<()> {
         if self.rate_hz == 0 {
             let name = "rate of the signal-to-noise ratio (Hz)";
@@ -52,40 +52,40 @@ impl TriggerOptions {
         Ok(())
     }
 
-    /// The window to either side, in samples.
+    /// Returns the window on either side in samples.
     pub(super) fn window(&self) -> usize {
         (self.window_s * f64::from(self.rate_hz)).round() as usize
     }
 
-    /// The widening of a gate to either side, in samples.
+    /// Returns the pad of a gate on either side in samples.
     pub(super) fn gate_pad(&self) -> usize {
         (self.gate_pad_s * f64::from(self.rate_hz)).ceil() as usize
     }
 }
 
-/// How a template's signal-to-noise ratio looks round its own peak in the absence of noise.
+/// Noise-free signal-to-noise ratio of a template around its own peak.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Autocorrelation {
     /// `A[m] = (u * h)[L - 1 + m] / (u * h)[L - 1]` (response `u` convolved with the whitened template `h` of `L`
     /// samples), an odd number of values with `A[0] = 1` in the middle.
     pub values: Vec<Complex<f32>>,
-    /// `sum_m (2 - 2 |A[m]|^2)`: what Gaussian noise leaves on average.
+    /// `sum_m (2 - 2 |A[m]|^2)`: the mean residual of Gaussian noise.
     pub norm: f32,
 }
 
 impl Autocorrelation {
-    /// An autocorrelation with its norm.
+    /// Creates an autocorrelation and computes its norm.
     pub fn new(values: Vec<Complex<f32>>) -> Self {
         let norm = norm(&values);
         Self { values, norm }
     }
 
-    /// Samples to either side of the middle.
+    /// Returns the samples on either side of the middle.
     pub(super) fn half(&self) -> usize {
         self.values.len() / 2
     }
 
-    /// Fails unless it has a middle of 1 and neighbours, all finite, and a norm above 0.
+    /// Checks that the values are finite, the middle is 1 and has samples on either side, and the norm is above 0.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming `template`.
@@ -114,7 +114,7 @@ impl Autocorrelation {
     }
 }
 
-/// `sum_m (2 - 2 |A[m]|^2)`.
+/// Returns `sum_m (2 - 2 |A[m]|^2)`.
 pub(super) fn norm(values: &[Complex<f32>]) -> f32 {
     let left = values.iter().map(|a| 2.0 - 2.0 * f64::from(a.norm_sqr()));
     left.sum::<f64>() as f32

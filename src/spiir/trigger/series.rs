@@ -1,32 +1,32 @@
-//! One template's stream as it is known: what was kept of it, and the block that has just come.
+//! Time series of one template: the retained tail and the newest block.
 
 use num_complex::Complex;
 
-/// A stretch of one template's signal-to-noise ratio.
+/// Contiguous samples of one template's signal-to-noise ratio.
 #[derive(Clone, Copy)]
 pub(super) struct Series<'a> {
-    /// Number, in the stream, of the first sample kept.
+    /// Stream number of the first retained sample.
     pub(super) first: u64,
-    /// Samples kept.
+    /// Retained samples.
     pub(super) tail: &'a [Complex<f32>],
-    /// The samples after them.
+    /// Samples after them.
     pub(super) block: &'a [Complex<f32>],
 }
 
 impl<'a> Series<'a> {
-    /// A sample; `None` before the stretch and after it.
+    /// Returns a sample; `None` outside the series.
     pub(super) fn get(&self, sample: u64) -> Option<Complex<f32>> {
         let at = sample.checked_sub(self.first)? as usize;
         let value = self.tail.get(at).or_else(|| self.block.get(at - self.tail.len()));
         value.copied()
     }
 
-    /// `|z|^2` of a sample; 0 where there is none or where it is not finite.
+    /// Returns `|z|^2` of a sample; 0 outside the series or if it is not finite.
     pub(super) fn power(&self, sample: u64) -> f32 {
         self.get(sample).map_or(0.0, power)
     }
 
-    /// The samples from `from` to before `until` in two pieces, each with its first sample's number.
+    /// Returns the samples from `from` to before `until` in two slices, each with the number of its first sample.
     pub(super) fn pieces(&self, from: u64, until: u64) -> [(u64, &'a [Complex<f32>]); 2] {
         let (from, until) = ((from - self.first) as usize, (until - self.first) as usize);
         let kept = self.tail.len();
@@ -35,8 +35,8 @@ impl<'a> Series<'a> {
         [(self.first + from as u64, old), (self.first + from.max(kept) as u64, new)]
     }
 
-    /// Copies the samples from `from` on (which may be before the stream's start) to `target`, zeros where there is
-    /// none or where one is not finite. Says which part of `target` the stretch holds.
+    /// Copies the samples from `from` on, which may be before the stream's start, to `target`. Samples outside the
+    /// series or not finite become 0. Returns the range of `target` that the series covers.
     pub(super) fn gather(&self, from: i64, target: &mut [Complex<f32>]) -> std::ops::Range<usize> {
         let end = self.first as i64 + (self.tail.len() + self.block.len()) as i64;
         let place = |sample: i64| (sample - from).clamp(0, target.len() as i64) as usize;
@@ -52,7 +52,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// `|z|^2`; 0 where that is not finite.
+/// Returns `|z|^2`; 0 if it is not finite.
 pub(super) fn power(z: Complex<f32>) -> f32 {
     let power = z.norm_sqr();
     if power < f32::INFINITY { power } else { 0.0 }

@@ -1,4 +1,4 @@
-//! The test of a peak's shape: xi-squared.
+//! Xi-squared test of a peak's shape.
 
 use num_complex::Complex;
 
@@ -6,15 +6,15 @@ use super::interpolate::{HALF, Interpolator, TAPS, apply, apply_all};
 use super::options::{Autocorrelation, norm};
 use super::series::Series;
 
-/// Farthest that the peak of an autocorrelation is looked for from its middle, in samples.
+/// Largest distance of an autocorrelation's peak from its middle, in samples.
 const FARTHEST: usize = 8;
 
-/// Samples to either side of a peak that are needed, for an autocorrelation of `half` samples to either side.
+/// Returns the samples needed on either side of a peak for an autocorrelation of `half` samples on either side.
 pub(super) const fn reach(half: usize) -> usize {
     half + HALF + FARTHEST + 1
 }
 
-/// A peak that has been measured.
+/// Measured peak.
 #[derive(Clone, Copy)]
 pub(super) struct Peak {
     pub(super) offset: f32,
@@ -22,25 +22,25 @@ pub(super) struct Peak {
     pub(super) xi2: f32,
 }
 
-/// Measures peaks: their offset between samples, their value and their shape.
+/// Measures peaks: their offset between samples, value and shape.
 #[derive(Debug)]
 pub(super) struct Measure {
     interpolator: Interpolator,
-    /// The series round a peak, and the same moved to the peak's offset.
+    /// Series around a peak, and the same series shifted to the peak's offset.
     around: Vec<Complex<f32>>,
     moved: Vec<Complex<f32>>,
 }
 
 impl Measure {
-    /// Room for autocorrelations of up to `half` samples to either side.
+    /// Allocates buffers for autocorrelations of up to `half` samples on either side.
     pub(super) fn new(half: usize) -> Self {
         let moved = vec![Complex::default(); 2 * half + 1];
         let around = vec![Complex::default(); 2 * (half + HALF) + 1];
         Self { interpolator: Interpolator::new(), around, moved }
     }
 
-    /// How far behind the middle `|A|` is greatest, in samples: filters that match their template only nearly may
-    /// have their peak a little beside it. 0 where there is no peak near the middle.
+    /// Returns the position of the maximum of `|A|` after the middle, in samples. Filters that match their template
+    /// only approximately may have an offset peak. Returns 0 without a peak near the middle.
     pub(super) fn shift(&self, autocorrelation: &Autocorrelation) -> f32 {
         let values = &autocorrelation.values;
         let half = autocorrelation.half();
@@ -56,7 +56,7 @@ impl Measure {
         best as f32 - half as f32 + offset
     }
 
-    /// Measures the peak at `sample`, which lies `shift` samples behind the moment that `A[0]` stands for.
+    /// Measures the peak at `sample`, which lies `shift` samples after the time of `A[0]`.
     pub(super) fn peak(
         &mut self,
         series: &Series<'_>,
@@ -77,14 +77,14 @@ impl Measure {
         let z = apply(&taps, &around[half..half + TAPS]);
         let moved = &mut self.moved[..2 * half + 1];
         apply_all(&taps, around, moved);
-        // What the stream does not hold says nothing about the shape.
+        // Only samples inside the series count.
         let end = held.end.saturating_sub(HALF).min(moved.len());
         let held = held.start.saturating_sub(HALF).min(end)..end;
         Peak { offset, z, xi2: xi2(z, &moved[held.clone()], autocorrelation, held) }
     }
 }
 
-/// `sum_m |z[m] - z A[m]|^2 / sum_m (2 - 2 |A[m]|^2)` over the samples `held` of the autocorrelation.
+/// Returns `sum_m |z[m] - z A[m]|^2 / sum_m (2 - 2 |A[m]|^2)` over the samples `held` of the autocorrelation.
 fn xi2(
     z: Complex<f32>,
     moved: &[Complex<f32>],
@@ -99,6 +99,6 @@ fn xi2(
     } else {
         norm(shape)
     };
-    // With hardly a sample of the shape there is nothing to test: neither good nor bad.
+    // With almost no samples the test is void, and 1 is neutral.
     if norm > 0.0 { (left / f64::from(norm)).min(f64::from(f32::MAX)) as f32 } else { 1.0 }
 }

@@ -1,26 +1,26 @@
-//! What a search for peaks looks at, in samples.
+//! Sizes of a peak search in samples.
 
 use super::options::{Autocorrelation, TriggerOptions};
 use super::shape::reach;
 use crate::error::{Error, Result};
 
-/// Sizes that follow from the options.
+/// Sizes derived from the options.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// The longest autocorrelation's samples to either side of its middle.
+    /// Half-length of the longest autocorrelation.
     pub(super) half: usize,
-    /// Samples to either side among which a trigger is the greatest.
+    /// Samples on either side within which a trigger is the maximum.
     pub(super) window: usize,
-    /// Samples by which a gate is widened.
+    /// Samples by which a gate is extended.
     pub(super) pad: usize,
-    /// Samples before a sample, and after it, that its search and its measure look at.
+    /// Samples before and after a sample that its detection and measurement read.
     pub(super) back: usize,
-    /// Samples that must follow before it is known whether it is a trigger.
+    /// Samples that must follow before a sample can be decided.
     pub(super) latency: usize,
 }
 
 impl Sizes {
-    /// Checks what is asked of a search.
+    /// Checks the options and derives the sizes.
     ///
     /// # Errors
     /// As `Finder::new`.

@@ -1,4 +1,4 @@
-//! Turns bad samples into zeros with smooth edges in the good ones beside them.
+//! Zeroes bad samples, with smooth edges in the adjacent good samples.
 //!
 //! Invariant: sample `k` comes out when sample `k + latency` has gone in, and is finite.
 
@@ -10,32 +10,32 @@ use crate::state::{Saved, Saving};
 /// Lengths in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edges {
-    /// Good samples that are zeroed before a bad one, and after.
+    /// Good samples zeroed before and after a bad one.
     pub(super) zero: usize,
     /// Samples over which the weight falls before those, and rises after those.
     pub(super) before: usize,
     pub(super) after: usize,
 }
 
-/// A delay line that weighs its samples.
+/// Delay line that applies weights to its samples.
 pub(super) struct Fade {
     edges: Edges,
-    /// The weights of an edge, from the bad side: `before` and `after`.
+    /// Weights of the `before` and `after` edges, from the bad side.
     falling: Vec<f64>,
     rising: Vec<f64>,
-    /// Samples that have not come out yet, with their being bad.
+    /// Samples not yet output, each with a flag for bad.
     waiting: VecDeque<(f64, bool)>,
-    /// Numbers of the first samples of runs of bad ones that have not come out yet.
+    /// Sample numbers at which the pending runs of bad samples start.
     runs: VecDeque<u64>,
-    /// Whether the stream begins as if bad samples were before it.
+    /// Whether the stream begins as if bad samples preceded it.
     begins_bad: bool,
     pushed: u64,
     popped: u64,
-    /// The number after that of the last bad sample that came out.
+    /// Number of the sample after the last bad one that was output.
     after_bad: Option<u64>,
 }
 
-/// The weights of a raised cosine from 0 (exclusive) to 1 (exclusive).
+/// Returns the weights of a raised cosine from 0 to 1, both exclusive.
 fn edge(length: usize) -> Vec<f64> {
     let step = std::f64::consts::FRAC_PI_2 / (length + 1) as f64;
     (1..=length).map(|place| (place as f64 * step).sin().powi(2)).collect()
@@ -57,12 +57,12 @@ impl Fade {
         }
     }
 
-    /// Samples that must follow before one comes out.
+    /// Returns how many samples must follow before a sample is output.
     pub(super) fn latency(&self) -> usize {
         self.edges.zero + self.edges.before
     }
 
-    /// Takes a sample; gives the next one that is known, weighed, and its weight: 1 for one as it was.
+    /// Appends a sample. Returns the next output sample and its weight, which is 1 if the sample is unchanged.
     pub(super) fn push(&mut self, sample: f64, is_bad: bool) -> Option<(f64, f64)> {
         if is_bad && !self.waiting.back().is_some_and(|last| last.1) {
             self.runs.push_back(self.pushed);
@@ -82,7 +82,7 @@ impl Fade {
             self.after_bad = Some(number + 1);
             return Some((0.0, 0.0));
         }
-        // Distances in samples, 0 for a neighbour.
+        // Distances in samples, 0 for an adjacent sample.
         let after = self.after_bad.map_or(u64::MAX, |bad| number - bad);
         let before = self.runs.front().map_or(u64::MAX, |first| first - number - 1);
         let weight = self.weight(after, &self.rising) * self.weight(before, &self.falling);
@@ -145,7 +145,7 @@ impl Fade {
 mod tests {
     use super::*;
 
-    /// The weights of a stream, by the definition: distances looked for.
+    /// Computes the weights of a stream from their definition, with a search for the distances.
     fn expected(bad: &[bool], edges: Edges, begins_bad: bool) -> Vec<f64> {
         let weight = |distance: usize, length: usize| match distance.checked_sub(edges.zero) {
             None => 0.0,

@@ -1,4 +1,4 @@
-//! Filters that whiten: from a power spectrum to an impulse response.
+//! Design of whitening filters: from a power spectrum to an impulse response.
 //!
 //! Invariant: a kernel is finite whatever the spectrum, and asks for no memory once its designer is made.
 
@@ -7,35 +7,35 @@ use std::sync::Arc;
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// The wall below the lowest frequency begins at this part of it.
+/// Start of the cutoff below the lowest frequency, as a fraction of that frequency.
 const WALL: f64 = 0.75;
-/// A minimum-phase filter has no zeros: below the wall it is this part of what the spectrum asks for.
+/// Floor of the response below the cutoff, relative to the whitening gain: a minimum-phase filter cannot have zeros.
 const FLOOR: f64 = 1e-4;
 
-/// What a kernel is made for.
+/// Shape of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) rate_hz: u32,
     pub(super) f_low_hz: f64,
-    /// Samples of the zero-phase kernel, an even number: its lags are those from `-length / 2 + 1` to `length / 2 - 1`.
+    /// Samples of the zero-phase kernel, an even number: its lags are `-length / 2 + 1` to `length / 2 - 1`.
     pub(super) length: usize,
-    /// Coefficients of the minimum-phase kernel made from it; none for the zero-phase kernel itself.
+    /// Coefficients of the minimum-phase kernel derived from it; `None` for the zero-phase kernel itself.
     pub(super) taps: Option<usize>,
 }
 
 impl Shape {
-    /// Coefficients.
+    /// Returns the number of coefficients.
     pub(super) fn coefficients(&self) -> usize {
         self.taps.unwrap_or(self.length - 1)
     }
 
-    /// The place of lag 0 among them.
+    /// Returns the index of lag 0 among the coefficients.
     pub(super) fn origin(&self) -> usize {
         if self.taps.is_some() { 0 } else { self.length / 2 - 1 }
     }
 }
 
-/// Makes kernels.
+/// Designs kernels.
 pub(super) struct Designer {
     shape: Shape,
     forward: Arc<dyn Fft<f64>>,
@@ -44,18 +44,18 @@ pub(super) struct Designer {
     scratch: Vec<Complex<f64>>,
     /// Hann window over the lags from 0 on.
     window: Vec<f64>,
-    /// The least response of a minimum-phase kernel.
+    /// Least response of a minimum-phase kernel.
     least: Vec<f64>,
 }
 
 impl Designer {
-    /// Bytes that it takes, the tables of its transforms included.
+    /// Returns the bytes it occupies, including the tables of its transforms.
     pub(super) fn held_bytes(&self) -> usize {
         64 * self.buffer.len() + 8 * (self.window.len() + self.least.len())
     }
 
     pub(super) fn new(shape: Shape) -> Self {
-        // Finer than the kernel needs: the cepstrum is longer than the response.
+        // Longer than the kernel: the cepstrum is longer than the response.
         let points = shape.length * if shape.taps.is_some() { 8 } else { 2 };
         let mut planner = FftPlanner::new();
         let forward = planner.plan_fft_forward(points);
@@ -87,14 +87,14 @@ impl Designer {
         self.minimum_phase();
         let scale = 1.0 / points as f64;
         for (place, coefficient) in kernel.iter_mut().enumerate() {
-            // The last half ends smoothly.
+            // The second half of the kernel is tapered.
             let part = (2.0 * place as f64 / taps as f64 - 1.0).max(0.0);
             let window = (part * std::f64::consts::FRAC_PI_2).cos().powi(2);
             *coefficient = self.buffer.get(place).map_or(0.0, |value| value.re * scale * window);
         }
     }
 
-    /// The zero-phase kernel, lag 0 first and negative lags at the end.
+    /// Computes the zero-phase kernel, lag 0 first and negative lags at the end.
     fn zero_phase(&mut self, spacing_hz: f64, densities: &[f64]) {
         let points = self.buffer.len();
         let rate = f64::from(self.shape.rate_hz);
@@ -128,12 +128,12 @@ impl Designer {
         }
     }
 
-    /// Turns the zero-phase kernel in the buffer into the minimum-phase one of the same magnitude.
+    /// Converts the zero-phase kernel in the buffer to the minimum-phase kernel of the same magnitude.
     fn minimum_phase(&mut self) {
         let points = self.buffer.len();
         self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
         let greatest = self.buffer.iter().map(|value| value.re.abs()).fold(0.0, f64::max);
-        // Where nothing passes at all, the logarithm still needs a number.
+        // Bounds the logarithm even if the response is 0 everywhere.
         let last = (greatest * 1e-12).max(f64::MIN_POSITIVE);
         for (bin, value) in self.buffer.iter_mut().enumerate() {
             let least = self.least[bin.min(points - bin)].max(last);
@@ -156,7 +156,7 @@ impl Designer {
     }
 }
 
-/// The density between bins: its logarithm is interpolated; beyond the last, the last.
+/// Returns the density between bins by logarithmic interpolation; beyond the last bin, the last density.
 fn interpolated(densities: &[f64], place: f64) -> f64 {
     let place = place.clamp(0.0, (densities.len() - 1) as f64);
     let below = (place as usize).min(densities.len().saturating_sub(2));

@@ -1,22 +1,23 @@
-//! The median of each bin over many segments, in memory that does not grow with their number.
+//! Median of each bin over many segments, in memory that does not grow with their number.
 //!
-//! Few segments are held. Of many, numbers are compared as integers of the same order: a pass over all segments counts
-//! how many lie in each part of the interval that holds a bin's median, which leaves one part of it; once few are left, a
-//! last pass collects them.
+//! A few segments are held in memory. For many segments, values are compared as integers of the same order. A pass
+//! over all segments counts the values in each part of the interval that holds a bin's median, which selects one
+//! part. When few values remain, a last pass collects them.
 //!
 //! Invariant: the medians are those of all numbers sorted, bit for bit, whatever the memory.
 
 use crate::error::Result;
 use crate::view::check_memory;
 
-/// Segments that are held whatever they take: transforms of a segment take as much.
+/// Segments held regardless of the memory limit; the transforms of a segment take as much.
 const FEW: usize = 16;
 
-/// Hands all segments' numbers to what it is given, one slice of all bins a segment; gives the number of segments.
+/// Calls its argument with the values of each segment, one slice of all bins per segment; returns the number of
+/// segments.
 pub(super) type Pass<'a> = dyn FnMut(&mut dyn FnMut(&[f64])) -> Result<usize> + 'a;
 
-/// The median of each of so many bins over at most so many segments, and the number of segments. `bytes` are what segments
-/// held, counts or collected numbers may take.
+/// Returns the median of each of `bins` bins over at most `most` segments, and the number of segments. `bytes` limits
+/// the memory of held segments, counts or collected values.
 ///
 /// # Errors
 /// Those of `pass`; [`crate::Error::Unavailable`] without memory.
@@ -55,7 +56,7 @@ pub(super) fn of_each(
         for ((value, bracket), collected) in row.iter().zip(&brackets).zip(&mut rows) {
             let key = key(*value);
             match bracket.place(key) {
-                // Equal numbers need no room.
+                // All values in the bracket are equal and need no memory.
                 Some(_) if bracket.bits == 0 => {}
                 Some(_) => collected.inside.push(key),
                 None if key < bracket.low => collected.below = collected.below.max(key),
@@ -68,7 +69,7 @@ pub(super) fn of_each(
     Ok((medians.collect(), segments))
 }
 
-/// Of segments that fit into memory.
+/// Computes the medians of segments held in memory.
 fn held(pass: &mut Pass<'_>, (bins, most): (usize, usize)) -> Result<(Vec<f64>, usize)> {
     let numbers = bins.checked_mul(most);
     check_memory("the spectra of all segments", numbers.and_then(|n| n.checked_mul(8)))?;
@@ -84,7 +85,7 @@ fn held(pass: &mut Pass<'_>, (bins, most): (usize, usize)) -> Result<(Vec<f64>, 
     Ok((medians.collect(), segments))
 }
 
-/// The median; of an even number the mean of the middle two.
+/// Returns the median; for an even number of values the mean of the middle two.
 fn median(values: &mut [f64]) -> f64 {
     let half = values.len() / 2;
     let is_even = values.len().is_multiple_of(2);
@@ -97,23 +98,23 @@ fn median(values: &mut [f64]) -> f64 {
     0.5 * (lower + middle)
 }
 
-/// An integer in the order of `f64::total_cmp`.
+/// Returns an integer key in the order of `f64::total_cmp`.
 fn key(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The number of a key.
+/// Returns the value of a key.
 fn value(key: u64) -> f64 {
     f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
 }
 
-/// The keys `low .. low + 2^bits`, among which a median lies.
+/// Keys `low .. low + 2^bits`, which include a median.
 #[derive(Clone, Copy)]
 struct Bracket {
     low: u64,
     bits: u32,
-    /// Numbers below the bracket, and inside.
+    /// Number of values below and inside the bracket.
     below: usize,
     inside: usize,
 }
@@ -123,18 +124,18 @@ impl Bracket {
         Self { low: 0, bits: 64, below: 0, inside: usize::MAX }
     }
 
-    /// A key's place in the bracket.
+    /// Returns a key's offset in the bracket.
     fn place(&self, key: u64) -> Option<u64> {
         let place = key.checked_sub(self.low)?;
         (place.checked_shr(self.bits).unwrap_or(0) == 0).then_some(place)
     }
 
-    /// Bits of a place within its bucket.
+    /// Returns the bits of an offset within its bucket.
     fn shift(&self, buckets: usize) -> u32 {
         self.bits.saturating_sub(buckets.ilog2())
     }
 
-    /// Keeps the bucket that holds the number of this rank.
+    /// Narrows the bracket to the bucket that holds the value of this rank.
     fn narrow(&mut self, counts: &[u32], rank: usize, buckets: usize) {
         let shift = self.shift(buckets);
         let mut below = self.below;
@@ -150,12 +151,12 @@ impl Bracket {
     }
 }
 
-/// What the last pass gathers of a bin.
+/// Values of a bin that the last pass collects.
 #[derive(Clone, Default)]
 struct Collected {
-    /// The greatest key below the bracket.
+    /// Greatest key below the bracket.
     below: u64,
-    /// All in the bracket, unless they are equal.
+    /// All keys in the bracket, unless they are equal.
     inside: Vec<u64>,
 }
 
@@ -177,7 +178,7 @@ impl Collected {
 mod tests {
     use super::*;
 
-    /// Numbers over many orders of magnitude, some of them equal.
+    /// Returns values over many orders of magnitude, some of them equal.
     fn numbers(segments: usize, bins: usize) -> Vec<Vec<f64>> {
         let mut state = 7_u64;
         let mut next = || {

@@ -29,9 +29,9 @@ use running::Follower;
 pub use running::{RunningOptions, RunningPsd};
 pub use welch::{Average, Take, WelchOptions, welch, welch_of};
 
-/// Samples beyond this are no strain: they count as not finite.
+/// Samples beyond this magnitude are not strain and count as not finite.
 const GREATEST: f64 = 1e60;
-/// Blocks in a second of the minimum-phase filter, about.
+/// Approximate blocks per second of the minimum-phase filter.
 const BLOCKS: f64 = 64.0;
 
 enum Engine {
@@ -39,9 +39,9 @@ enum Engine {
     Partition(Box<Partition>),
 }
 
-/// Whitens strain: `y = h * x`, `|H(f)|^2 = 2 / (rate S(f))`, so that noise of one-sided power spectral density `S`
-/// comes out white, with unit variance a sample (over the whole band up to Nyquist's frequency; below
-/// [`Options::f_low_hz`] it falls to 0).
+/// Whitens strain: `y = h * x`, `|H(f)|^2 = 2 / (rate S(f))`. Noise of one-sided power spectral density `S` becomes
+/// white with unit variance per sample over the band up to the Nyquist frequency; below [`Options::f_low_hz`] the
+/// response falls to 0.
 ///
 /// | buffer         | axes | type | unit                         | access      |
 /// |----------------|------|------|------------------------------|-------------|
@@ -51,12 +51,12 @@ enum Engine {
 /// | `output_valid` | time | bool |                              | overwritten |
 ///
 /// Sample `k` of the output belongs to sample `k` of the strain and is known [`Whitener::latency`] samples later.
-/// Samples that are marked invalid or are not finite count as zeros, and come out as zeros; the strain beside them fades
-/// by [`Options::taper`], before the filter and once more behind it. In the output all of these are marked invalid, and
-/// so is what a gate takes out and what comes before a running spectrum is known.
+/// Samples that are invalid or not finite count as zeros and are output as zeros. The adjacent strain fades over
+/// [`Options::taper`], before the filter and again after it. The output marks all of these invalid, and also gated
+/// samples and those before a running spectrum is known.
 ///
 /// # Numerics
-/// f64 inside; `run` asks for no memory.
+/// Computes in f64; `run` allocates nothing.
 /// # Source
 /// Messick et al. 2017, Phys. Rev. D 95, 042001; the kernel's truncation: Allen et al. 2012, Phys. Rev. D 85, 122006;
 /// minimum phase: Tsukada et al. 2018, Phys. Rev. D 97, 103009.
@@ -69,33 +69,33 @@ pub struct Whitener {
     follower: Option<Follower>,
     engine: Engine,
     gate: Option<(f64, Fade)>,
-    /// Weights of the samples inside the filter, and then inside the gate.
+    /// Weights of the samples in the filter, and of those in the gate.
     weights: VecDeque<f64>,
     gate_weights: VecDeque<f64>,
-    /// The first sample all of whose neighbours were whitened, once the spectrum is known.
+    /// First sample that is filtered only with a known spectrum; `None` until the spectrum is known.
     known_from: Option<u64>,
-    /// Samples that went into the filter.
+    /// Samples passed to the filter.
     filtered: u64,
-    /// Strain so far, without the zeros of a flush, and output.
+    /// Strain received, without the zeros of a flush, and output produced.
     consumed: u64,
     produced: u64,
     is_ended: bool,
 }
 
 impl Whitener {
-    /// A whitener.
+    /// Creates a whitener.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a spectrum that does not reach Nyquist's frequency, a length of fewer than 16 samples
-    /// or more than 2^26, a lowest frequency that is not between 0 and Nyquist's, or a taper or gate that is negative
-    /// or longer than an hour.
+    /// [`Error::Parameter`] for a spectrum that does not reach the Nyquist frequency, a length of fewer than 16
+    /// samples or more than 2^26, a lowest frequency that is not between 0 and the Nyquist frequency, or a taper or
+    /// gate that is negative or longer than an hour.
     pub fn new(options: Options) -> Result<Self> {
         let shape = check(&options)?;
         let rate = f64::from(options.rate_hz);
         let samples = |seconds: f64| (seconds * rate).round() as usize;
         let block = 1 << (rate / BLOCKS).log2().round().max(0.0) as usize;
         let (before, after) = (samples(options.taper.before_s), samples(options.taper.after_s));
-        // A block has one beginning: the samples between two gaps in it do not count.
+        // A block has one beginning, so samples between two gaps in one block are dropped.
         let after = if shape.taps.is_some() { after.max(block) } else { after };
         let edges = Edges { zero: 0, before, after };
         let gate = options.gate.map(|gate| {
@@ -139,35 +139,37 @@ impl Whitener {
         Ok(whitener)
     }
 
-    /// What it was made for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Bytes that it takes on the host, about.
+    /// Returns the approximate host bytes it occupies.
     pub fn held_bytes(&self) -> usize {
         let engine = match &self.engine {
             Engine::Overlap(engine) => engine.held_bytes(),
             Engine::Partition(engine) => engine.held_bytes(),
         };
         let follower = self.follower.as_ref().map_or(0, Follower::held_bytes);
-        // Weights, and samples with their flags, wait in queues.
+        // Queued weights, and samples with their flags.
         let waiting = 40 * self.latency();
         engine + follower + self.designer.held_bytes() + 8 * self.kernel.len() + waiting
     }
 
-    /// Samples that must follow before one is known: of the filter, of the taper before gaps, and of the gate.
+    /// Returns how many samples must follow before one is known: the sum for the filter, the taper before gaps, and
+    /// the gate.
     pub fn latency(&self) -> usize {
         let gate = self.gate.as_ref().map_or(0, |(_, fade)| fade.latency());
         self.fade.latency() + self.engine.latency() + gate
     }
 
-    /// The same in seconds.
+    /// Returns the latency in seconds.
     pub fn latency_s(&self) -> f64 {
         self.latency() as f64 / f64::from(self.options.rate_hz)
     }
 
-    /// Takes all of `strain`, and writes the next `produced <= strain.len()` whitened samples to the front of `output`.
+    /// Processes all of `strain` and writes the next `produced <= strain.len()` whitened samples to the start of
+    /// `output`.
     ///
     /// # Errors
     /// [`Error::Shape`] unless all slices have the same length; [`Error::Parameter`] after [`Self::flush`].
@@ -197,8 +199,8 @@ impl Whitener {
         Ok(Progress { consumed: strain.len(), produced })
     }
 
-    /// Ends the stream, as if a gap followed: writes up to `output.len()` of its last [`Self::latency`] samples, and
-    /// gives their number. To be called until it gives 0.
+    /// Ends the stream as if a gap followed: writes up to `output.len()` of its last [`Self::latency`] samples and
+    /// returns their number. Call it until it returns 0.
     ///
     /// # Errors
     /// [`Error::Shape`] unless both slices have the same length.
@@ -216,7 +218,7 @@ impl Whitener {
         Ok(produced)
     }
 
-    /// Forgets the stream, and what a running spectrum learned from it.
+    /// Discards the stream and the state of a running spectrum.
     pub fn reset(&mut self) {
         self.fade.reset();
         self.weights.clear();
@@ -242,7 +244,7 @@ impl Whitener {
         (self.filtered, self.consumed, self.produced, self.is_ended) = (0, 0, 0, false);
     }
 
-    /// Saves what it keeps of a stream that has not ended; options and tables are not saved.
+    /// Saves the state of a stream that has not ended, without options and tables.
     pub fn save(&self, to: &mut Saving) {
         to.part("whitener");
         [self.filtered, self.consumed, self.produced].iter().for_each(|number| to.number(*number));
@@ -263,10 +265,11 @@ impl Whitener {
         }
     }
 
-    /// Goes on where a whitener of the same options was saved.
+    /// Restores the state saved by a whitener with the same options.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a whitener does not save; it is then to be [reset](Self::reset).
+    /// [`Error::Format`] for a state that such a whitener does not save, after which [`reset`](Self::reset) is
+    /// required.
     pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
         from.part("whitener")?;
         self.is_ended = false;
@@ -298,7 +301,7 @@ impl Whitener {
         }
     }
 
-    /// The spectrum that is whitened with now; `None` before a running one is known.
+    /// Returns the present spectrum; `None` before a running one is known.
     pub fn psd(&self) -> Option<PowerSpectrum> {
         match (&self.options.psd, &self.follower) {
             (Psd::Fixed(spectrum), _) => Some(spectrum.clone()),
@@ -309,16 +312,16 @@ impl Whitener {
         }
     }
 
-    /// The impulse response in use, and the place of lag 0 in it; all 0 before a running spectrum is known.
+    /// Returns the present impulse response and the index of its lag 0; all 0 before a running spectrum is known.
     pub fn kernel(&self) -> (&[f64], usize) {
         (&self.kernel, self.shape.origin())
     }
 
-    /// The frequency response: bins `0 ..= points / 2` of a Fourier transform of `points` samples, for whitening a
-    /// template just as the strain is. Real for [`Method::Overlap`].
+    /// Returns the frequency response in bins `0 ..= points / 2` of a Fourier transform of `points` samples, to
+    /// whiten a template like the strain. It is real for [`Method::Overlap`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the impulse response is longer than `points`.
+    /// [`Error::Parameter`] if the impulse response is longer than `points`.
     pub fn response(&self, points: usize) -> Result<Vec<Complex<f64>>> {
         if points < self.kernel.len() {
             let rule = format!("the response has {} samples", self.kernel.len());
@@ -334,7 +337,7 @@ impl Whitener {
         Ok(buffer)
     }
 
-    /// One sample through all parts.
+    /// Passes one sample through all stages.
     fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
         let is_good = valid && sample.abs() <= GREATEST;
         let (sample, weight) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
@@ -353,7 +356,7 @@ impl Whitener {
             Engine::Overlap(engine) => engine.push(sample),
             Engine::Partition(engine) => engine.push(sample, weight == 0.0),
         }?;
-        // What rings into a gap is cut off there, as smoothly as the strain was.
+        // Fades the filter's ringing into a gap like the strain.
         let weight = self.weights.pop_front()?;
         let whitened = if weight == 0.0 { 0.0 } else { whitened * weight };
         let Some((threshold, fade)) = &mut self.gate else {
@@ -401,7 +404,7 @@ impl Engine {
     }
 }
 
-/// Checks all options; gives the kernel's shape.
+/// Checks all options and returns the kernel's shape.
 fn check(options: &Options) -> Result<Shape> {
     let rate_hz = options.rate_hz;
     if !(1..=1_000_000).contains(&rate_hz) {

@@ -1,30 +1,30 @@
-//! What a whitener is asked to do.
+//! Options of a whitener.
 //!
 //! Invariant: options are plain data; they are checked when a whitener is made.
 
 use super::running::RunningOptions;
 use crate::math::power_spectrum::PowerSpectrum;
 
-/// Where the power spectrum comes from.
+/// Source of the power spectrum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Psd {
-    /// One spectrum for the whole stream; it must reach to Nyquist's frequency.
+    /// One spectrum for the whole stream; it must reach the Nyquist frequency.
     Fixed(PowerSpectrum),
-    /// A spectrum that follows the stream.
+    /// A spectrum that tracks the stream.
     Running(RunningOptions),
 }
 
-/// How the filter is applied.
+/// Method of filtering.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
-    /// A zero-phase kernel of `fft_s` seconds in all; latency `fft_s` (and the taper's).
+    /// Zero-phase kernel of total length `fft_s`; the latency is `fft_s` plus the taper's.
     Overlap {
-        /// Length of the kernel, at least that of the segments which the spectrum was taken from.
+        /// Length of the kernel in seconds, at least that of the segments of the spectrum.
         fft_s: f64,
     },
-    /// A minimum-phase kernel; latency one block, `2^round(log2(rate / 64))` samples less 1: 15 ms at 4096 Hz.
+    /// Minimum-phase kernel; the latency is one block, `2^round(log2(rate / 64))` samples less 1: 15 ms at 4096 Hz.
     MinimumPhase {
-        /// Length of the kernel.
+        /// Length of the kernel in seconds.
         taps_s: f64,
     },
 }
@@ -41,52 +41,52 @@ pub struct GateOptions {
 }
 
 impl Default for GateOptions {
-    /// 50 standard deviations, 0.25 s and 0.25 s.
+    /// Returns 50 standard deviations, 0.25 s and 0.25 s.
     fn default() -> Self {
         Self { threshold: 50.0, hold_s: 0.25, taper_s: 0.25 }
     }
 }
 
-/// Seconds over which strain fades beside samples that may not be used.
+/// Seconds over which strain fades next to unusable samples.
 ///
-/// Short ones make sidebands of strong lines, which the filter's narrow notches let through: beside a hole in LIGO
-/// Livingston's strain of 2015, with a taper of 0.25 s on both sides, the whitened strain reached 17 standard
-/// deviations, with 0.5 s 8, and with 1 s 5, hardly more than the noise.
+/// Short tapers create sidebands of strong lines, which pass the filter's narrow notches. Next to a gap in LIGO
+/// Livingston's strain of 2015, the whitened strain reached 17 standard deviations with a taper of 0.25 s on both
+/// sides, 8 with 0.5 s, and 5 with 1 s, hardly more than the noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taper {
-    /// Before them; adds to the latency.
+    /// Before such samples; adds to the latency.
     pub before_s: f64,
-    /// After them, and after the stream's beginning.
+    /// After such samples, and after the stream's beginning.
     pub after_s: f64,
 }
 
-/// What a whitener does.
+/// Options of a whitener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Samples in a second.
+    /// Samples per second.
     pub rate_hz: u32,
-    /// Where the power spectrum comes from.
+    /// Source of the power spectrum.
     pub psd: Psd,
-    /// How the filter is applied.
+    /// Method of filtering.
     pub method: Method,
-    /// The lowest frequency that is whitened: from 3/4 of it down nothing passes.
+    /// Lowest frequency that is whitened; the response is 0 below 3/4 of it.
     pub f_low_hz: f64,
-    /// How strain fades beside gaps.
+    /// Fade of the strain next to gaps.
     pub taper: Taper,
     /// Gating of loud transients; off by default.
     pub gate: Option<GateOptions>,
 }
 
 impl Options {
-    /// Zero-phase whitening with a kernel of 4 s from 15 Hz on, tapers of 1 s, no gate; latency 5 s.
+    /// Returns zero-phase whitening with a kernel of 4 s from 15 Hz on, tapers of 1 s, no gate; the latency is 5 s.
     pub fn new(rate_hz: u32, psd: Psd) -> Self {
         let method = Method::Overlap { fft_s: 4.0 };
         let taper = Taper { before_s: 1.0, after_s: 1.0 };
         Self { rate_hz, psd, method, f_low_hz: 15.0, taper, gate: None }
     }
 
-    /// Minimum-phase whitening with a kernel of 4 s, a taper of 1 s after gaps and none before: behind a gap the filter
-    /// begins anew, so nothing of the cut rings on. Latency 15 ms at 4096 Hz.
+    /// Returns minimum-phase whitening with a kernel of 4 s, a taper of 1 s after gaps and none before. The filter
+    /// restarts after a gap, so the cut does not ring. The latency is 15 ms at 4096 Hz.
     pub fn low_latency(rate_hz: u32, psd: Psd) -> Self {
         let method = Method::MinimumPhase { taps_s: 4.0 };
         let taper = Taper { before_s: 0.0, after_s: 1.0 };

@@ -13,9 +13,9 @@ use rustfft::{Fft, FftPlanner};
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
-/// Convolves a stream, frame by frame.
+/// Convolves a stream frame by frame.
 pub(super) struct Overlap {
-    /// Samples from a frame to the next, half a frame.
+    /// Samples between consecutive frames, half a frame.
     hop: usize,
     origin: usize,
     window: Vec<f64>,
@@ -24,9 +24,9 @@ pub(super) struct Overlap {
     response: Vec<Complex<f64>>,
     buffer: Vec<Complex<f64>>,
     scratch: Vec<Complex<f64>>,
-    /// The last frame's samples.
+    /// Samples of the last frame.
     samples: VecDeque<f64>,
-    /// Sums of frames; the first belongs to sample `first`, and those before `known` are complete.
+    /// Sums of frames. The first belongs to sample `first`; those before `known` are complete.
     sums: VecDeque<f64>,
     first: i64,
     known: i64,
@@ -34,12 +34,12 @@ pub(super) struct Overlap {
 }
 
 impl Overlap {
-    /// Bytes that it takes, the tables of its transforms included.
+    /// Returns the bytes it occupies, including the tables of its transforms.
     pub(super) fn held_bytes(&self) -> usize {
         80 * self.response.len() + 8 * (self.window.len() + 2 * self.hop)
     }
 
-    /// For kernels of `coefficients` whose lag 0 is at `origin`, with frames of `2 hop` samples.
+    /// Creates a filter for kernels of `coefficients` with lag 0 at `origin`, with frames of `2 hop` samples.
     pub(super) fn new(coefficients: usize, origin: usize, hop: usize) -> Self {
         let points = (2 * hop + coefficients).next_power_of_two();
         let mut planner = FftPlanner::new();
@@ -66,12 +66,12 @@ impl Overlap {
         overlap
     }
 
-    /// Samples that must follow before one is known.
+    /// Returns how many samples must follow before one is known.
     pub(super) fn latency(&self) -> usize {
         2 * self.hop - 1 + self.origin
     }
 
-    /// Takes another kernel, for the frames that end from now on.
+    /// Sets the kernel for the frames that end from now on.
     pub(super) fn set_kernel(&mut self, kernel: &[f64]) {
         self.response.fill(Complex::default());
         let scale = 1.0 / self.response.len() as f64;
@@ -81,7 +81,7 @@ impl Overlap {
         self.forward.process_with_scratch(&mut self.response, &mut self.scratch);
     }
 
-    /// Takes a sample; gives the next whitened one.
+    /// Appends a sample and returns the next whitened one.
     pub(super) fn push(&mut self, sample: f64) -> Option<f64> {
         self.samples.pop_front();
         self.samples.push_back(sample);
@@ -97,7 +97,7 @@ impl Overlap {
         self.sums.pop_front()
     }
 
-    /// Convolves the frame that ends now, and adds it to the sums.
+    /// Convolves the frame that ends now and adds it to the sums.
     fn add_frame(&mut self) {
         self.buffer.fill(Complex::default());
         let windowed =
@@ -108,7 +108,7 @@ impl Overlap {
         self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
         self.buffer.iter_mut().zip(&self.response).for_each(|(value, response)| *value *= response);
         self.inverse.process_with_scratch(&mut self.buffer, &mut self.scratch);
-        // The convolution's first value belongs to the frame's first sample less the kernel's negative lags.
+        // The convolution's first value is at the frame's first sample plus the kernel's most negative lag.
         let start = self.pushed as i64 - 2 * self.hop as i64 - self.origin as i64;
         let end = start + self.buffer.len() as i64;
         while self.first + (self.sums.len() as i64) < end {
@@ -130,7 +130,7 @@ impl Overlap {
         (self.first, self.known, self.pushed) = (0, 0, 0);
     }
 
-    /// Of the stream alone: the kernel is set before.
+    /// Saves the state of the stream; the kernel must be set separately.
     pub(super) fn save(&self, to: &mut Saving) {
         to.part("overlap");
         to.number(self.pushed);
@@ -144,7 +144,7 @@ impl Overlap {
         let mut samples = vec![0.0; self.samples.len()];
         from.fill_f64(&mut samples)?;
         self.samples = samples.into();
-        // What follows from the number of samples: where sums begin, and how far the last frame reached.
+        // Derives the start of the sums and the end of the last frame from the number of samples.
         self.first = self.pushed.saturating_sub(self.latency() as u64) as i64;
         let (hop, frame) = (self.hop as i64, self.pushed / self.hop as u64 * self.hop as u64);
         let start = frame as i64 - 2 * hop - self.origin as i64;

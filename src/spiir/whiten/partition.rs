@@ -1,4 +1,4 @@
-//! Causal filters with little latency: the kernel in equal parts, each applied by Fourier transforms of two blocks.
+//! Causal filters of low latency: the kernel is split into equal parts, each applied by transforms of two blocks.
 //!
 //! Invariant: blocks lie at multiples of their length from the stream's first sample; what came before a cut has no
 //! part in what comes after it.
@@ -15,25 +15,25 @@ use rustfft::{Fft, FftPlanner};
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
-/// Convolves a stream, block by block.
+/// Convolves a stream block by block.
 pub(super) struct Partition {
     block: usize,
     forward: Arc<dyn Fft<f64>>,
     inverse: Arc<dyn Fft<f64>>,
-    /// Spectra of the kernel's parts, those before the last change and the changes; axes: part, bin.
+    /// Spectra of the kernel's parts before the last change, and their changes; axes: part, bin.
     before: Vec<Complex<f64>>,
     change: Vec<Complex<f64>>,
-    /// Blocks since the change, and over how many it comes.
+    /// Blocks since the change, and blocks over which it is applied.
     since: usize,
     over: usize,
-    /// Spectra of the latest inputs, a ring; axes: part, bin.
+    /// Ring of the spectra of the latest inputs; axes: part, bin.
     inputs: Vec<Complex<f64>>,
-    /// The part of the ring that the next block takes.
+    /// Index in the ring for the next block.
     next: usize,
-    /// The last block's samples and those of the next so far.
+    /// Samples of the last block, and those of the next block so far.
     samples: Vec<f64>,
     filled: usize,
-    /// The first and the last cut of the block so far.
+    /// First and last cut in the block so far.
     cuts: Option<(usize, usize)>,
     output: Vec<f64>,
     has_output: bool,
@@ -42,12 +42,13 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Bytes that it takes, the tables of its transforms included.
+    /// Returns the bytes it occupies, including the tables of its transforms.
     pub(super) fn held_bytes(&self) -> usize {
         48 * self.inputs.len() + 72 * self.buffer.len() + 8 * self.output.len()
     }
 
-    /// For kernels of `taps` coefficients in parts of `block`; a change of the kernel comes over `over` blocks.
+    /// Creates a filter for kernels of `taps` coefficients in parts of `block`; a kernel change is spread over `over`
+    /// blocks.
     pub(super) fn new(taps: usize, block: usize, over: usize) -> Self {
         let mut planner = FftPlanner::new();
         let forward = planner.plan_fft_forward(2 * block);
@@ -74,12 +75,12 @@ impl Partition {
         }
     }
 
-    /// Samples that must follow before one is known.
+    /// Returns how many samples must follow before one is known.
     pub(super) fn latency(&self) -> usize {
         self.block - 1
     }
 
-    /// Takes another kernel: at once, or in small steps from block to block.
+    /// Sets the kernel, at once or in small steps from block to block.
     pub(super) fn set_kernel(&mut self, kernel: &[f64], at_once: bool) {
         let part = self.share();
         let scale = 1.0 / (2 * self.block) as f64;
@@ -101,13 +102,13 @@ impl Partition {
         self.since = 0;
     }
 
-    /// The share of the last change that has come.
+    /// Returns the fraction of the last change applied so far.
     fn share(&self) -> f64 {
         self.since as f64 / self.over as f64
     }
 
-    /// Takes a sample; gives the next filtered one. After a cut the stream begins anew, so that what the cut makes ring
-    /// does not reach beyond it.
+    /// Appends a sample and returns the next filtered one. After a cut the stream restarts, so that ringing of the
+    /// cut does not extend beyond it.
     pub(super) fn push(&mut self, sample: f64, is_cut: bool) -> Option<f64> {
         if is_cut {
             let first = self.cuts.map_or(self.filled, |cuts| cuts.0);
@@ -131,11 +132,11 @@ impl Partition {
             self.samples.copy_within(self.block.., 0);
             self.has_output = true;
         }
-        // With the last sample of a block comes the first of its outputs.
+        // The first output of a block is returned with its last sample.
         self.has_output.then(|| self.output[self.filled])
     }
 
-    /// Filters the last two blocks, of which `kept` counts, and writes the outputs `wanted`.
+    /// Filters the last two blocks, of which only the samples in `kept` count, and writes the outputs `wanted`.
     fn filter(&mut self, kept: Range<usize>, wanted: Range<usize>) {
         if wanted.is_empty() {
             return;
@@ -177,7 +178,7 @@ impl Partition {
         (self.next, self.filled, self.has_output, self.cuts) = (0, 0, false, None);
     }
 
-    /// With the kernel, which may be on its way to another.
+    /// Saves the state, including a kernel change in progress.
     pub(super) fn save(&self, to: &mut Saving) {
         to.part("partition");
         let (first, last) = self.cuts.unzip();

@@ -1,4 +1,4 @@
-//! A power spectrum that follows the noise: geometric means of running medians.
+//! Power spectrum that tracks the noise: geometric means of running medians.
 //!
 //! Invariant: the densities after an update depend on the periodograms so far alone.
 
@@ -9,18 +9,19 @@ use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::state::{Saved, Saving};
 
-/// How a running spectrum is taken.
+/// Options of a running spectrum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningOptions {
     /// Length of a segment in seconds; segments overlap by half.
     pub segment_s: f64,
-    /// The latest segments whose median is taken.
+    /// Number of latest segments in the median.
     pub median_samples: usize,
-    /// Medians in the geometric mean: its memory.
+    /// Number of medians in the geometric mean, which is its memory.
     pub average_samples: usize,
-    /// Segments before the spectrum is trusted; until then nothing is whitened.
+    /// Segments before the spectrum is valid; until then nothing is whitened.
     pub settle: usize,
-    /// What is known beforehand: then it is trusted from the start, and counts as `average_samples` medians.
+    /// Prior spectrum. If present, the spectrum is valid from the start, and the prior counts as `average_samples`
+    /// medians.
     pub initial: Option<PowerSpectrum>,
 }
 
@@ -31,48 +32,48 @@ impl Default for RunningOptions {
 }
 
 impl RunningOptions {
-    /// Returns the seconds from a recording's start that the spectrum is learned from, in which nothing is whitened.
+    /// Returns the seconds at a recording's start that the spectrum needs, in which nothing is whitened.
     pub fn learning_s(&self) -> f64 {
         if self.initial.is_some() { 0.0 } else { (self.settle + 1) as f64 / 2.0 * self.segment_s }
     }
 }
 
-/// A running power spectral density.
+/// Running power spectral density.
 ///
-/// `m` is each bin's median over the latest 7 periodograms, and `ln G += (ln m - b - ln G) / N`, `N` the number of
-/// updates or 64, whichever is less; the density is `G exp(gamma)`, `gamma` Euler's constant. `b + gamma` is the mean
-/// of `ln m` for exponentially distributed powers of mean 1, exactly:
-/// `b = -k C(n, k) sum_i (-1)^i C(k - 1, i) ln(n - k + 1 + i) / (n - k + 1 + i)` less gamma's part, `k` the middle of
-/// `n` (the lower one of an even number).
+/// `m` is each bin's median over the latest 7 periodograms, and `ln G += (ln m - b - ln G) / N`, with `N` the smaller
+/// of the number of updates and 64. The density is `G exp(gamma)`, with `gamma` Euler's constant. `b + gamma` is the
+/// exact mean of `ln m` for exponentially distributed powers of mean 1:
+/// `b = -k C(n, k) sum_i (-1)^i C(k - 1, i) ln(n - k + 1 + i) / (n - k + 1 + i)` without the part of gamma, with `k`
+/// the middle of `n` (the lower one of an even number).
 ///
 /// # Source
-/// Messick et al. 2017, Phys. Rev. D 95, 042001, section II.B; the bias is ours, from order statistics, since the
-/// geometric mean of medians has another than the median.
+/// Messick et al. 2017, Phys. Rev. D 95, 042001, section II.B. The bias is derived here from order statistics,
+/// because the geometric mean of medians has another bias than the median.
 #[derive(Clone, Debug)]
 pub struct RunningPsd {
     spacing_hz: f64,
     median_samples: usize,
     average_samples: usize,
-    /// The latest periodograms, a ring; axes: bin, segment.
+    /// Ring of the latest periodograms; axes: bin, segment.
     latest: Vec<f64>,
     /// Logarithms of the geometric mean.
     logarithms: Vec<f64>,
     densities: Vec<f64>,
-    /// Bias of the logarithm of the median of as many powers as the index says.
+    /// Bias of the logarithm of the median, by the number of powers.
     biases: Vec<f64>,
     sorted: Vec<f64>,
     updates: u64,
-    /// What is known beforehand: logarithms, empty when nothing is.
+    /// Logarithms of the prior spectrum, empty without one.
     initial: Vec<f64>,
 }
 
-/// Memory of the median and of the mean at most.
+/// Limit on the numbers of segments in the median and of medians in the mean.
 const MOST_SAMPLES: usize = 1 << 12;
-/// The longest median: beyond it the sum of its bias loses its digits.
+/// Longest median: beyond it the sum of its bias loses precision.
 const LONGEST_MEDIAN: usize = 31;
 
 impl RunningPsd {
-    /// A spectrum of `bins` bins.
+    /// Creates a spectrum of `bins` bins.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a median or a mean of no samples or of too many.
@@ -109,10 +110,10 @@ impl RunningPsd {
         Ok(running)
     }
 
-    /// Takes the densities of one segment.
+    /// Adds the densities of one segment.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless they are as many as the spectrum has bins.
+    /// [`Error::Shape`] unless their number is that of the bins.
     pub fn update(&mut self, densities: &[f64]) -> Result<()> {
         crate::view::check_length(
             "densities of a segment",
@@ -127,7 +128,7 @@ impl RunningPsd {
         let rows = self.latest.chunks_exact_mut(self.median_samples);
         let bins = rows.zip(&mut self.logarithms).zip(&mut self.densities).zip(densities);
         for (((row, logarithm), density), new) in bins {
-            // A power of 0 has no logarithm: the least of all stands for it.
+            // Replaces a power of 0, which has no logarithm, by the least positive number.
             row[place] = if new.is_finite() { new.max(f64::MIN_POSITIVE) } else { f64::MAX };
             self.sorted.clear();
             self.sorted.extend_from_slice(&row[..kept]);
@@ -139,22 +140,22 @@ impl RunningPsd {
         Ok(())
     }
 
-    /// Segments so far.
+    /// Returns the number of segments so far.
     pub fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// The densities; all 0 before anything is known.
+    /// Returns the densities; all 0 before the first segment.
     pub fn densities(&self) -> &[f64] {
         &self.densities
     }
 
-    /// Distance of two bins, in Hz.
+    /// Returns the distance between bins in Hz.
     pub fn spacing_hz(&self) -> f64 {
         self.spacing_hz
     }
 
-    /// The spectrum, once anything is known.
+    /// Returns the spectrum, or `None` before the first segment.
     pub fn spectrum(&self) -> Option<PowerSpectrum> {
         PowerSpectrum::new(self.spacing_hz, self.densities.clone()).ok()
     }
@@ -175,7 +176,7 @@ impl RunningPsd {
         from.fill_f64(&mut self.densities)
     }
 
-    /// Forgets all segments.
+    /// Discards all segments.
     pub fn reset(&mut self) {
         self.updates = 0;
         self.logarithms.fill(0.0);
@@ -187,7 +188,7 @@ impl RunningPsd {
     }
 }
 
-/// Where nothing is known (infinity), the greatest known density stands.
+/// Replaces infinite (unknown) logarithms by the greatest known one.
 fn fill_infinite(logarithms: &mut [f64]) {
     let known = logarithms.iter().copied().filter(|logarithm| logarithm.is_finite());
     let greatest = known.fold(f64::NEG_INFINITY, f64::max);
@@ -197,7 +198,7 @@ fn fill_infinite(logarithms: &mut [f64]) {
     }
 }
 
-/// Mean of the logarithm of the lower median of `samples` exponential powers of mean 1.
+/// Returns the mean of the logarithm of the lower median of `samples` exponential powers of mean 1.
 fn logarithm_bias(samples: usize) -> f64 {
     /// Euler's constant.
     const GAMMA: f64 = 0.577_215_664_901_532_9;
@@ -216,21 +217,21 @@ fn logarithm_bias(samples: usize) -> f64 {
     -(rank as f64) * choose(samples, rank) * terms.sum::<f64>() - GAMMA
 }
 
-/// Follows a stream: cuts it into segments, and keeps their running spectrum.
+/// Tracks a stream: splits it into segments and maintains their running spectrum.
 pub(super) struct Follower {
     running: RunningPsd,
     periodogram: Periodogram,
-    /// The latest samples, and whether each was untouched.
+    /// Latest samples, and whether each was unaltered.
     samples: VecDeque<f64>,
     length: usize,
     pushed: u64,
-    /// Untouched samples without a break up to now.
+    /// Length of the current run of unaltered samples.
     good: u64,
     settle: u64,
 }
 
 impl Follower {
-    /// Bytes that it takes, the tables of its transforms included.
+    /// Returns the bytes it occupies, including the tables of its transforms.
     pub(super) fn held_bytes(&self) -> usize {
         let running = &self.running;
         let bins = running.logarithms.len();
@@ -253,7 +254,7 @@ impl Follower {
         })
     }
 
-    /// Takes a sample; says whether the spectrum is another now.
+    /// Appends a sample; returns whether the spectrum has changed.
     pub(super) fn push(&mut self, sample: f64, is_good: bool) -> bool {
         if self.samples.len() == self.length {
             self.samples.pop_front();
@@ -306,10 +307,11 @@ mod tests {
     #[test]
     fn the_bias_of_single_powers_is_eulers_constant() {
         assert!((logarithm_bias(1) + 0.577_215_664_901_532_9).abs() < 1e-15);
-        // The least of two has half the mean.
+        // The lesser of two has half the mean.
         let two = logarithm_bias(2) + 0.577_215_664_901_532_9 + 2f64.ln();
         assert!(two.abs() < 1e-14);
-        // A long median is sharp: its logarithm is that of ln 2, but for half its relative variance, 1 / (2 n ln^2 2).
+        // A long median has a narrow distribution: its logarithm is ln(ln 2) except for half its relative variance, 1
+        // / (2 n ln^2 2).
         let long = logarithm_bias(31) - 2f64.ln().ln();
         assert!(long.abs() < 0.03, "{long}");
     }
@@ -324,7 +326,7 @@ mod tests {
         }
         let expected = (-logarithm_bias(7)).exp();
         for (density, power) in running.densities().iter().zip([1.0, 2.0, 4.0]) {
-            // The memory of the first, shorter medians fades with a factor of 63 / 64 a segment.
+            // The memory of the first, shorter medians decays by a factor of 63 / 64 per segment.
             assert!((density / (power * expected) - 1.0).abs() < 0.05, "{density}");
         }
         assert!(running.update(&[1.0]).is_err());

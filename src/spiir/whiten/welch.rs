@@ -1,4 +1,4 @@
-//! Power spectra of stretches of strain: Hann-windowed segments, half overlapped, their median or mean.
+//! Power spectra of strain: Hann-windowed, half-overlapping segments, averaged by median or mean.
 //!
 //! Invariant: a segment counts only if every sample of it may be used.
 
@@ -14,28 +14,28 @@ use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::view::check_length;
 
-/// How the segments' spectra are joined.
+/// Average over the segments' spectra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Average {
-    /// Median of each bin over its bias: loud transients hardly count.
+    /// Median of each bin divided by its bias, which is robust against loud transients.
     #[default]
     Median,
     /// Mean of each bin.
     Mean,
 }
 
-/// What [`welch`] does.
+/// Options of [`welch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WelchOptions {
-    /// Length of a segment in seconds; the spectrum's spacing is 1 over it.
+    /// Length of a segment in seconds; the spectrum's spacing is its reciprocal.
     pub segment_s: f64,
-    /// How the segments are joined.
+    /// Average over the segments.
     pub average: Average,
-    /// Seconds at both ends that are left out.
+    /// Seconds left out at both ends.
     pub skip_ends_s: f64,
-    /// The fewest segments that make a spectrum.
+    /// Fewest segments of a spectrum.
     pub min_segments: usize,
-    /// Bytes that the segments of a median may take; the spectrum does not depend on it.
+    /// Memory limit in bytes for the segments of a median; the spectrum does not depend on it.
     pub memory_bytes: usize,
 }
 
@@ -51,10 +51,10 @@ impl Default for WelchOptions {
     }
 }
 
-/// The longest segment, in samples.
+/// Longest segment in samples.
 const LONGEST: f64 = (1_u64 << 26) as f64;
 
-/// Samples in so many seconds, an even number.
+/// Returns the samples in `seconds` seconds, an even number.
 ///
 /// # Errors
 /// [`Error::Parameter`] for fewer than 16 samples or more than 2^26.
@@ -67,11 +67,11 @@ pub(super) fn even_samples(name: &'static str, seconds: f64, rate_hz: u32) -> Re
     Ok(samples as usize)
 }
 
-/// The power spectral density of strain by Welch's method.
+/// Computes the power spectral density of strain by Welch's method.
 ///
 /// `S[k] = 2 / (rate sum w^2) average_j |sum_n w[n] x[n + j N / 2] exp(-2 pi i k n / N)|^2`, one-sided (bins 0 and
-/// Nyquist without the 2), `w` the periodic Hann window; the median is divided by its bias for as many segments.
-/// Nothing is subtracted from the samples.
+/// Nyquist without the 2), with `w` the periodic Hann window. The median is divided by its bias for that number of
+/// segments. Nothing is subtracted from the samples.
 ///
 /// | buffer    | axes | type | unit   | access |
 /// |-----------|------|------|--------|--------|
@@ -79,8 +79,8 @@ pub(super) fn even_samples(name: &'static str, seconds: f64, rate_hz: u32) -> Re
 /// | `valid`   | time | bool |        | read   |
 ///
 /// # Errors
-/// [`Error::Shape`] for slices of different lengths; [`Error::Parameter`] for a segment of fewer than 16 samples, or
-/// when fewer than `min_segments` segments hold only valid samples, or their spectrum is 0 somewhere.
+/// [`Error::Shape`] for slices of different lengths; [`Error::Parameter`] for a segment of fewer than 16 samples, if
+/// fewer than `min_segments` segments hold only valid samples, or if their spectrum has a zero.
 /// # Source
 /// Welch 1967, IEEE Trans. Audio Electroacoust. 15, 70; the median and its bias: Allen et al. 2012, Phys. Rev. D 85,
 /// 122006, appendix B.
@@ -95,14 +95,14 @@ pub fn welch(
     welch_of(&mut |take| take(samples, valid), (times, rate_hz), options)
 }
 
-/// Takes pieces of strain, in order: samples, and which of them are valid.
+/// Receives pieces of strain in order: samples, and their validity.
 pub type Take<'a> = dyn FnMut(&[f64], &[bool]) -> Result<()> + 'a;
 
-/// As [`welch`], of `times` samples that are not in memory: `pass` hands all of them on, piece by piece, each time that
-/// it is called.
+/// Like [`welch`], for `times` samples that are not in memory. Each call of `pass` delivers all of them piece by
+/// piece.
 ///
-/// A mean takes one pass. So does a median of few segments; of many it takes about three, and memory that does not grow
-/// with their number. The bits are those of [`welch`], however the strain is cut into pieces.
+/// A mean needs one pass, and so does a median of few segments. A median of many needs about three passes, and memory
+/// that does not grow with their number. The result is bitwise that of [`welch`] for any split into pieces.
 ///
 /// # Errors
 /// As [`welch`]; those of `pass`.
@@ -158,16 +158,16 @@ pub fn welch_of(
     PowerSpectrum::new(f64::from(rate_hz) / length as f64, densities)
 }
 
-/// Cuts a stream into half-overlapping segments.
+/// Splits a stream into half-overlapping segments.
 struct Segments {
     length: usize,
-    /// Samples that count.
+    /// Range of the samples that count.
     inside: Range<u64>,
     taken: u64,
     held: Vec<f64>,
-    /// Samples up to now that may be used, without a break.
+    /// Length of the current run of usable samples.
     run: usize,
-    /// Segments of which every sample may be used.
+    /// Segments whose samples are all usable.
     good: usize,
 }
 
@@ -196,13 +196,13 @@ impl Segments {
     }
 }
 
-/// The median of `segments` exponentially distributed powers over their mean.
+/// Returns the median of `segments` exponentially distributed powers relative to their mean.
 fn median_bias(segments: usize) -> f64 {
     let pairs = (1..=(segments - 1) / 2).map(|pair| 2.0 * pair as f64);
     1.0 + pairs.map(|even| 1.0 / (even + 1.0) - 1.0 / even).sum::<f64>()
 }
 
-/// One-sided densities of single Hann-windowed segments; asks for no memory once made.
+/// One-sided densities of single Hann-windowed segments; allocates only when created.
 pub(super) struct Periodogram {
     window: Vec<f64>,
     scale: f64,
@@ -224,7 +224,7 @@ impl Periodogram {
         Self { window, scale, fft, buffer, scratch, densities: vec![0.0; length / 2 + 1] }
     }
 
-    /// The densities of one segment.
+    /// Returns the densities of one segment.
     pub(super) fn densities(&mut self, samples: impl Iterator<Item = f64>) -> &[f64] {
         for ((value, window), sample) in self.buffer.iter_mut().zip(&self.window).zip(samples) {
             *value = Complex::new(window * sample, 0.0);

@@ -1,4 +1,4 @@
-//! The amplitude over the inspiral, the intermediate region, and merger with ringdown.
+//! Amplitude of IMRPhenomD in the inspiral, intermediate, and merger-ringdown regions.
 
 use std::f64::consts::PI;
 
@@ -6,19 +6,19 @@ use super::Bodies;
 use super::coefficients::FITS;
 use super::remnant::Remnant;
 
-/// Where the inspiral's amplitude ends, in units of 1/M.
+/// End of the inspiral's amplitude in units of 1/M.
 const INSPIRAL_END: f64 = 0.014;
 
 /// Powers of `f^(1/3)` in the inspiral's amplitude.
 const TERMS: usize = 10;
 
-/// `|h|` over `sqrt(2 nu / 3) pi^(-1/6) f^(-7/6)`, with `f` in units of 1/M.
+/// `|h|` divided by `sqrt(2 nu / 3) pi^(-1/6) f^(-7/6)`, with `f` in units of 1/M.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amplitude {
     inspiral: [f64; TERMS],
     intermediate: [f64; 5],
     merger: Merger,
-    /// Where the Lorentzian has its peak and the merger's region begins.
+    /// Frequency of the Lorentzian's peak, where the merger region begins.
     pub(super) peak: f64,
 }
 
@@ -30,7 +30,7 @@ impl Amplitude {
         let width = remnant.damping * fit(FITS.gamma3);
         let decay = fit(FITS.gamma2);
         let merger = Merger { height: fit(FITS.gamma1), decay, width, ringdown: remnant.ringdown };
-        // Beyond 1 the root in the equation of the peak is imaginary, and taken as 0.
+        // Above 1 the root in the equation of the peak is imaginary and is set to 0.
         let root = (1.0 - decay * decay).max(0.0).sqrt();
         let peak = (remnant.ringdown + width * (root - 1.0) / decay).abs();
         let inspiral = inspiral(bodies);
@@ -39,7 +39,7 @@ impl Amplitude {
         Self { inspiral, intermediate, merger, peak }
     }
 
-    /// The amplitude at `f`, whose third root is `root`.
+    /// Returns the amplitude at `f`, whose cube root is `root`.
     pub(super) fn at(&self, f: f64, root: f64) -> f64 {
         if f < INSPIRAL_END {
             polynomial(&self.inspiral, root)
@@ -51,7 +51,7 @@ impl Amplitude {
     }
 }
 
-/// A Lorentzian with an exponential decay.
+/// Lorentzian with an exponential decay.
 #[derive(Clone, Copy, Debug)]
 struct Merger {
     height: f64,
@@ -72,7 +72,7 @@ impl Merger {
     }
 }
 
-/// Terms of the post-Newtonian amplitude to 3PN, and three calibrated ones.
+/// Returns the terms of the post-Newtonian amplitude to 3PN and three calibrated ones.
 ///
 /// # Source
 /// Khan et al. 2016, appendix B.
@@ -113,13 +113,14 @@ fn inspiral(bodies: &Bodies) -> [f64; TERMS] {
     terms
 }
 
-/// The quartic that has both neighbours' values and slopes at its ends, and `middle` between them.
+/// Returns the quartic that matches the values and slopes of both adjacent regions and has the value `middle` between
+/// them.
 fn intermediate(inspiral: &[f64; TERMS], middle: f64, merger: &Merger, peak: f64) -> [f64; 5] {
     let root = INSPIRAL_END.cbrt();
     let slope_terms = std::array::from_fn::<_, TERMS, _>(|k| inspiral[k] * k as f64);
     let start = polynomial(inspiral, root);
     let start_slope = polynomial(&slope_terms, root) / (3.0 * INSPIRAL_END);
-    // In t = (f - start) / length: value a, slope b, and the rest from the other three conditions.
+    // In t = (f - start) / length: value a, slope b, and the other terms from the remaining three conditions.
     let length = peak - INSPIRAL_END;
     let (a, b) = (start, start_slope * length);
     let at_end = merger.at(peak) - a - b;
@@ -132,7 +133,7 @@ fn intermediate(inspiral: &[f64; TERMS], middle: f64, merger: &Merger, peak: f64
     shifted([a, b, c, d, e], INSPIRAL_END, length)
 }
 
-/// The polynomial in `f` of one in `(f - start) / length`.
+/// Converts a polynomial in `(f - start) / length` to one in `f`.
 fn shifted(terms: [f64; 5], start: f64, length: f64) -> [f64; 5] {
     let mut result = [0.0; 5];
     for term in terms.iter().rev() {

@@ -1,9 +1,9 @@
 //! Calibrated coefficients: polynomials in the symmetric mass ratio and the reduced spin.
 //!
 //! # Source
-//! Khan et al. 2016, arXiv:1508.07253, table V; the digits beyond those printed are those of the authors' implementation.
+//! Khan et al. 2016, arXiv:1508.07253, table V; digits beyond those printed are from the authors' implementation.
 
-/// `l00 + l10 nu + sum_{k = 1..3} (chi - 1)^k (l0k + l1k nu + l2k nu^2)`, the coefficients in this order.
+/// `l00 + l10 nu + sum_{k = 1..3} (chi - 1)^k (l0k + l1k nu + l2k nu^2)`, with the coefficients in this order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit([f64; 11]);
 
@@ -19,7 +19,7 @@ impl Fit {
     }
 }
 
-/// The fits of one waveform.
+/// Fits of a waveform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fits {
     /// Inspiral amplitude: coefficients of `f^(7/3)`, `f^(8/3)`, `f^3`.
@@ -28,7 +28,7 @@ pub(super) struct Fits {
     pub(super) rho3: Fit,
     /// Amplitude in the middle of the intermediate region.
     pub(super) middle: Fit,
-    /// Merger and ringdown amplitude: height, decay and width of the Lorentzian.
+    /// Merger-ringdown amplitude: height, decay and width of the Lorentzian.
     pub(super) gamma1: Fit,
     pub(super) gamma2: Fit,
     pub(super) gamma3: Fit,
@@ -41,8 +41,8 @@ pub(super) struct Fits {
     pub(super) beta1: Fit,
     pub(super) beta2: Fit,
     pub(super) beta3: Fit,
-    /// Merger and ringdown phase: coefficients of `f`, `-1/f`, `4/3 f^(3/4)` and of the arctangent, and its centre over
-    /// the ringdown frequency.
+    /// Merger-ringdown phase: coefficients of `f`, `-1/f`, `4/3 f^(3/4)` and of the arctangent, and its centre
+    /// relative to the ringdown frequency.
     pub(super) alpha1: Fit,
     pub(super) alpha2: Fit,
     pub(super) alpha3: Fit,
@@ -50,7 +50,7 @@ pub(super) struct Fits {
     pub(super) alpha5: Fit,
 }
 
-/// The published calibration.
+/// Published calibration.
 pub(super) const FITS: Fits = Fits {
     rho1: Fit([
         3_931.897_989_719_669_6,

@@ -19,32 +19,33 @@ use super::{MEGAPARSEC_S, SOLAR_MASS_S};
 use crate::error::{Error, Result};
 use crate::strain::Binary;
 
-/// The frequency at which the model ends, in units of 1/M.
+/// Highest frequency of the model in units of 1/M.
 const END: f64 = 0.2;
 
-/// The largest mass ratio and spin of which waveforms are made.
+/// Largest accepted mass ratio and spin.
 const MAX_RATIO: f64 = 100.0;
 const MAX_SPIN: f64 = 0.99;
 
-/// The largest mass ratio, spin, and spin of equal masses of the simulations that the model is calibrated with.
+/// Largest mass ratio, spin, and spin of equal masses among the simulations that calibrate the model.
 const CALIBRATED_RATIO: f64 = 18.0;
 const CALIBRATED_SPIN: f64 = 0.85;
 const CALIBRATED_SPIN_OF_EQUALS: f64 = 0.98;
 
-/// The waveform of one binary as amplitude and phase of a frequency.
+/// Amplitude and phase of one binary's waveform as functions of frequency.
 ///
-/// The Fourier transform `int h_plus(t) exp(-2 pi i f t) dt` of the source's plus polarization, seen face on from 1 Mpc,
-/// is `amplitude(f) exp(-i phase(f))` for `f > 0`; there is no cross polarization apart from `h_cross = -i h_plus` in
-/// frequency. Time is 0 where the amplitude has its peak: the wave at `f` passes at [`Self::time_s`].
+/// The Fourier transform `int h_plus(t) exp(-2 pi i f t) dt` of the plus polarization of a face-on source at 1 Mpc is
+/// `amplitude(f) exp(-i phase(f))` for `f > 0`; the cross polarization is `h_cross = -i h_plus` in frequency. Time is
+/// 0 at the peak of the amplitude, and the wave has frequency `f` at [`Self::time_s`].
 ///
 /// # Numerics
-/// Amplitude and phase agree with LALSimulation's to 5e-5 and 5e-5 rad apart from a time and a phase, over its range.
+/// Amplitude and phase agree with LALSimulation's to 5e-5 and 5e-5 rad over its range, except for a shift of time and
+/// phase.
 /// # Source
 /// Khan et al. 2016, Phys. Rev. D 93, 044007, arXiv:1508.07253; Husa et al. 2016, Phys. Rev. D 93, 044006, arXiv:1508.07250.
 #[derive(Clone, Copy, Debug)]
 pub struct PhenomD {
     mass_s: f64,
-    /// Of the amplitude, with the distance and the leading factors in it, per Hz.
+    /// Scale of the amplitude per Hz, including the distance and the leading factors.
     scale: f64,
     remnant: Remnant,
     amplitude: Amplitude,
@@ -54,11 +55,12 @@ pub struct PhenomD {
 }
 
 impl PhenomD {
-    /// The waveform of a binary, whichever body is the heavier.
+    /// Computes the waveform of a binary; the order of the bodies does not matter.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a mass outside 0 to 1e4 solar masses, a mass ratio above 100 or a spin beyond 0.99.
-    /// Mass ratios above 18 and spins beyond 0.85 (0.98 of equal masses) are an extrapolation: [`Self::is_calibrated`].
+    /// Mass ratios above 18 and spins beyond 0.85 (0.98 for equal masses) are an extrapolation:
+    /// [`Self::is_calibrated`].
     pub fn new(binary: &Binary) -> Result<Self> {
         check_binary(binary)?;
         let bodies = Bodies::new(binary);
@@ -83,7 +85,7 @@ impl PhenomD {
         Ok(Self { mass_s, scale, remnant, amplitude, phase, peak })
     }
 
-    /// Whether a binary lies among those that the model is calibrated with.
+    /// Tells whether a binary is in the calibrated range of the model.
     pub fn is_calibrated(binary: &Binary) -> bool {
         let [a, b] = [binary.mass1_msun, binary.mass2_msun];
         let ratio = (a / b).max(b / a);
@@ -92,17 +94,17 @@ impl PhenomD {
         ratio <= CALIBRATED_RATIO && spin <= most
     }
 
-    /// `|h_plus(f)|` of a source seen face on from 1 Mpc, in 1/Hz; 0 beyond the end.
+    /// Returns `|h_plus(f)|` of a face-on source at 1 Mpc in 1/Hz; 0 above the end.
     pub fn amplitude(&self, f_hz: f64) -> f64 {
         self.at(f_hz)[0]
     }
 
-    /// The phase by which `h_plus(f)` lags, in radians: 0 at the peak, as is its slope.
+    /// Returns the phase lag of `h_plus(f)` in radians; the phase and its slope are 0 at the peak.
     pub fn phase(&self, f_hz: f64) -> f64 {
         self.at(f_hz)[1]
     }
 
-    /// [`Self::amplitude`] and [`Self::phase`].
+    /// Returns [`Self::amplitude`] and [`Self::phase`].
     pub fn at(&self, f_hz: f64) -> [f64; 2] {
         let f = f_hz * self.mass_s;
         if f.is_nan() || f <= 0.0 || f > END {
@@ -118,39 +120,39 @@ impl PhenomD {
         ]
     }
 
-    /// When the wave passes this frequency, in seconds after its peak in frequency; negative before it.
+    /// Returns the time at which the wave has this frequency, in seconds after that of its peak in frequency.
     pub fn time_s(&self, f_hz: f64) -> f64 {
         let f = (f_hz * self.mass_s).clamp(f64::MIN_POSITIVE, END);
         (self.phase.slope(f) - self.peak[0]) * self.mass_s / TAU
     }
 
-    /// Where the model ends, in Hz.
+    /// Returns the highest frequency of the model in Hz.
     pub fn end_hz(&self) -> f64 {
         END / self.mass_s
     }
 
-    /// Where the amplitude times `f^(7/6)` has its peak, in Hz.
+    /// Returns the frequency in Hz of the peak of the amplitude times `f^(7/6)`.
     pub fn peak_hz(&self) -> f64 {
         self.amplitude.peak / self.mass_s
     }
 
-    /// Frequency of the ringdown, in Hz.
+    /// Returns the frequency of the ringdown in Hz.
     pub fn ringdown_hz(&self) -> f64 {
         self.remnant.ringdown / self.mass_s
     }
 
-    /// Time in which the ringdown's amplitude falls by e, in seconds.
+    /// Returns the decay time of the ringdown's amplitude in seconds.
     pub fn damping_s(&self) -> f64 {
         self.mass_s / (TAU * self.remnant.damping)
     }
 
-    /// Spin of the black hole that remains, over its mass squared; negative against the orbit's.
+    /// Returns the dimensionless spin of the remnant; negative if opposite to the orbit.
     pub fn final_spin(&self) -> f64 {
         self.remnant.spin
     }
 }
 
-/// A binary in units of its mass, the heavier body first.
+/// Binary in units of its total mass, the heavier body first.
 #[derive(Clone, Copy, Debug)]
 struct Bodies {
     mass1: f64,
@@ -185,13 +187,14 @@ impl Bodies {
 mod tests {
     use super::*;
 
-    /// Masses, spins, `|h_plus|` at 1 Mpc and the phase at [`FREQUENCIES`], less a line through its second and fifth.
+    /// Masses, spins, `|h_plus|` at 1 Mpc and the phase at [`FREQUENCIES`], minus a line through its second and fifth
+    /// values.
     type Case = ((f64, f64, f64, f64), [f64; 6], [f64; 6]);
 
-    /// In units of 1/M.
+    /// Frequencies in units of 1/M.
     const FREQUENCIES: [f64; 6] = [0.005, 0.012, 0.016, 0.03, 0.07, 0.11];
 
-    /// LALSimulation 6.2.1, `SimIMRPhenomDGenerateFD`.
+    /// Values of LALSimulation 6.2.1, `SimIMRPhenomDGenerateFD`.
     const CASES: [Case; 6] = [
         (
             (30.0, 30.0, 0.0, 0.0),

@@ -1,4 +1,4 @@
-//! The phase over the inspiral, the intermediate region, and merger with ringdown.
+//! Phase of IMRPhenomD in the inspiral, intermediate, and merger-ringdown regions.
 
 use std::f64::consts::{FRAC_PI_4, PI};
 
@@ -7,7 +7,7 @@ use super::amplitude::polynomial;
 use super::coefficients::{FITS, Fit};
 use super::remnant::Remnant;
 
-/// Where the inspiral's phase ends, in units of 1/M.
+/// End of the inspiral's phase in units of 1/M.
 const INSPIRAL_END: f64 = 0.018;
 
 /// Powers of `v` in the inspiral's phase.
@@ -16,7 +16,7 @@ const TERMS: usize = 12;
 /// Euler's constant.
 const EULER: f64 = 0.577_215_664_901_532_9;
 
-/// The phase by which the wave lags, continuous with its slope; frequencies are in units of 1/M.
+/// Phase lag of the wave, continuous with its slope; frequencies are in units of 1/M.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     inspiral: Inspiral,
@@ -46,7 +46,7 @@ impl Phase {
         Self { inspiral, intermediate, merger, merger_begin }
     }
 
-    /// The phase at `f`, whose third root is `root`, in radians.
+    /// Returns the phase in radians at `f`, whose cube root is `root`.
     pub(super) fn at(&self, f: f64, root: f64) -> f64 {
         if f < INSPIRAL_END {
             self.inspiral.at(root)
@@ -57,7 +57,7 @@ impl Phase {
         }
     }
 
-    /// Its derivative by `f`.
+    /// Returns its derivative by `f`.
     pub(super) fn slope(&self, f: f64) -> f64 {
         if f < INSPIRAL_END {
             self.inspiral.slope(f.cbrt())
@@ -69,13 +69,13 @@ impl Phase {
     }
 }
 
-/// A region's phase and its derivative.
+/// Phase of a region and its derivative.
 trait Region {
     fn at(&self, f: f64) -> f64;
     fn slope(&self, f: f64) -> f64;
 }
 
-/// A region's phase with what is linear in `f`, so that it goes on from the region before.
+/// Phase of a region plus a term linear in `f` that makes it continuous with the region before.
 #[derive(Clone, Copy, Debug)]
 struct Joined<R> {
     region: R,
@@ -103,12 +103,12 @@ impl<R: Region> Joined<R> {
 #[derive(Clone, Copy, Debug)]
 struct Inspiral {
     terms: [f64; TERMS],
-    /// The logarithms of the fifth and the sixth power.
+    /// Coefficients of the logarithms at the fifth and the sixth power.
     logarithms: [f64; 2],
 }
 
 impl Inspiral {
-    /// TaylorF2 to 3.5PN, spin and orbit to 3.5PN, spin and spin to 2PN, and four calibrated terms.
+    /// Returns TaylorF2 to 3.5PN, spin-orbit to 3.5PN, spin-spin to 2PN, and four calibrated terms.
     ///
     /// # Source
     /// Khan et al. 2016, appendix B; Buonanno et al. 2009, arXiv:0907.0700; Bohe et al. 2013, arXiv:1303.7431.
@@ -152,7 +152,7 @@ impl Inspiral {
             [(FITS.sigma1, 1.0), (FITS.sigma2, 0.75), (FITS.sigma3, 0.6), (FITS.sigma4, 0.5)];
         let root = PI.cbrt();
         for (index, (fit, factor)) in calibrated.into_iter().enumerate() {
-            // f^(n/3) is v^n / pi^(n/3), and stands behind v^-5.
+            // f^(n/3) is v^n / pi^(n/3), and is multiplied by v^-5.
             let value = fit.at(nu, bodies.chi) * factor / nu;
             terms[8 + index] = value / root.powi(3 + index as i32);
         }
@@ -160,7 +160,7 @@ impl Inspiral {
         Self { terms, logarithms }
     }
 
-    /// The phase where the third root of `f` is `root`.
+    /// Returns the phase at the frequency whose cube root is `root`.
     fn at(&self, root: f64) -> f64 {
         let v = PI.cbrt() * root;
         let [fifth, sixth] = self.logarithms;
@@ -171,7 +171,7 @@ impl Inspiral {
         let v = PI.cbrt() * root;
         let [fifth, sixth] = self.logarithms;
         let terms = std::array::from_fn::<_, TERMS, _>(|k| self.terms[k] * (k as f64 - 5.0));
-        // By v; f is v^3 / pi.
+        // Derivative by v; f is v^3 / pi.
         let slope = polynomial(&terms, v) / v.powi(6) + (fifth + sixth * v) / v + sixth * v.ln();
         slope * PI / (3.0 * v * v)
     }

@@ -1,14 +1,14 @@
-//! The black hole that remains: its spin, its mass, and the frequency at which it rings.
+//! Remnant black hole: its spin, its mass, and the frequency of its ringdown.
 
 use std::f64::consts::{PI, SQRT_2};
 
 use super::Bodies;
 
-/// Real part of `M omega` of the mode l = m = 2, n = 0 as powers of `sqrt(2 (1 - a)) - 1`.
+/// Real part of `M omega` of the mode l = m = 2, n = 0 in powers of `sqrt(2 (1 - a)) - 1`.
 ///
 /// # Source
-/// Leaver's continued fractions (1985, Proc. R. Soc. A 402, 285), solved at 181 spins from -0.9999 to 0.9999 and fitted
-/// up to 0.9985 to 1.2e-6; they give the numbers of Berti, Cardoso & Will 2006, gr-qc/0512160.
+/// Leaver's continued fractions (1985, Proc. R. Soc. A 402, 285), solved at 181 spins from -0.9999 to 0.9999 and
+/// fitted up to 0.9985 to 1.2e-6. They reproduce the values of Berti, Cardoso & Will 2006, gr-qc/0512160.
 const RINGDOWN: [f64; 13] = [
     0.464_123_102_438_025_7,
     -0.267_453_046_445_975_3,
@@ -42,17 +42,17 @@ const DAMPING: [f64; 13] = [
     0.002_361_732_450_248_263_7,
 ];
 
-/// The largest final spin of the fits.
+/// Largest final spin of the fits.
 const MAX_SPIN: f64 = 0.998_5;
 
-/// The remnant in units of the initial total mass.
+/// Remnant in units of the initial total mass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remnant {
-    /// Spin over the mass squared; negative against the orbit's.
+    /// Dimensionless spin; negative if opposite to the orbit.
     pub(super) spin: f64,
     /// Frequency of the ringdown.
     pub(super) ringdown: f64,
-    /// Damping rate over 2 pi.
+    /// Damping rate divided by 2 pi.
     pub(super) damping: f64,
 }
 
@@ -66,7 +66,7 @@ impl Remnant {
     }
 }
 
-/// Spin of the remnant.
+/// Returns the spin of the remnant.
 ///
 /// # Source
 /// Husa et al. 2016, arXiv:1508.07250, equation 3.6.
@@ -83,7 +83,7 @@ fn final_spin(bodies: &Bodies) -> f64 {
     nu * (orbit + s * (linear + s * (square + s * (cube + s * fourth))))
 }
 
-/// Energy that the waves carry away, in units of the total mass.
+/// Returns the radiated energy in units of the total mass.
 ///
 /// # Source
 /// Husa et al. 2016, arXiv:1508.07250, equations 3.7 and 3.8.

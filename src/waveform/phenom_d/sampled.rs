@@ -1,4 +1,4 @@
-//! The waveform as samples in time, from its Fourier transform.
+//! IMRPhenomD as samples in time, from its Fourier transform.
 
 use std::f64::consts::{PI, TAU};
 
@@ -9,34 +9,36 @@ use super::PhenomD;
 use crate::error::{Error, Result};
 use crate::waveform::rules::InspiralOptions;
 
-/// The most samples of a transform.
+/// Most samples of a transform.
 const MAX_SAMPLES: f64 = (1_u64 << 25) as f64;
 
-/// Width of the rise below the lowest frequency, in roots of the frequency's rate there: the width of a chirp's spectrum
-/// within which frequency and time are one, and the bounds of the width as parts of the lowest frequency.
+/// Width of the rise below the lowest frequency, in units of the square root of the frequency's rate there, which is
+/// the width of a chirp's spectrum within which frequency and time correspond; and the bounds of the width as
+/// fractions of the lowest frequency.
 const RISE_ROOTS: f64 = 2.0;
 const RISE: [f64; 2] = [0.03, 0.5];
 
-/// Part of the highest frequency from which on the amplitude falls to 0.
+/// Fraction of the highest frequency at which the amplitude starts to fall to 0.
 const FALL: f64 = 0.9;
 
-/// Time before the lowest frequency and after the peak that is left for what the rise and the fall spread, in
-/// reciprocals of their widths, and for the ringdown, in times of its damping.
+/// Time padded before the lowest frequency and after the peak: for the spread of the rise and the fall, in
+/// reciprocals of their widths, and for the ringdown, in damping times.
 const SPREAD: [f64; 2] = [6.0, 20.0];
 const RINGDOWN: f64 = 12.0;
 
-/// Part of the power that may be cut off at each end.
+/// Fraction of the power that may be cut off at each end.
 const LOST: f64 = 1e-9;
 
-/// `h_plus - i h_cross` in time, seen face on.
+/// Computes `h_plus - i h_cross` in time for a face-on source.
 ///
-/// All of the wave from the lowest frequency on is in it; below, the spectrum rises smoothly (Planck's taper) over a
-/// width of [`RISE_ROOTS`], and it falls likewise over the last tenth below Nyquist's frequency or the model's end. The peak of
-/// `|h|` is a sample, at which `h` is negative, as inspirals end. What is left at the ends is 1e-9 of the power.
+/// Includes the complete wave from the lowest frequency on. Below it the spectrum rises smoothly (Planck taper) over
+/// a width of [`RISE_ROOTS`]; likewise it falls over the last tenth below the Nyquist frequency or the model's end.
+/// The peak of `|h|` is a sample at which `h` is negative, like the end of an inspiral. The ends that are cut hold
+/// 1e-9 of the power.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a lowest frequency that lies above the ringdown or the beginning of the fall, or a length
-/// above 2^25 samples.
+/// [`Error::Parameter`] for a lowest frequency above the ringdown or the beginning of the fall, or a length above
+/// 2^25 samples.
 pub(in crate::waveform) fn sampled(
     wave: &PhenomD,
     options: &InspiralOptions,
@@ -59,19 +61,19 @@ pub(in crate::waveform) fn sampled(
     let mut series = spectrum.shifted(0.0, 0.0);
     inverse.process(&mut series);
     let (peak, part) = peak(&series);
-    // The peak becomes sample 0, and h there the negative of its modulus.
+    // Moves the peak to sample 0 and makes h negative real there.
     series = spectrum.shifted(peak as f64 + part, PI);
     inverse.process(&mut series);
     let turn = series[0].arg() - PI;
     let turn = Complex64::from_polar(1.0, -turn);
-    // What comes before the peak stands at the end of the transform.
+    // Samples before the peak are at the end of the transform.
     let before = ((before_s * rate) as usize).min(points - 1);
     series.rotate_right(before);
     series.iter_mut().for_each(|h| *h = (*h * turn).conj());
     Ok(trimmed(series))
 }
 
-/// The frequencies between which the spectrum rises, and falls.
+/// Frequencies between which the spectrum rises and falls.
 struct Band {
     start: f64,
     low: f64,
@@ -103,7 +105,7 @@ impl Band {
     }
 }
 
-/// Planck's taper: 0 up to 0, 1 from 1 on, all derivatives continuous.
+/// Planck taper: 0 up to 0, 1 from 1 on, with all derivatives continuous.
 ///
 /// # Source
 /// McKechan, Robinson & Sathyaprakash 2010, arXiv:1003.2939.
@@ -117,7 +119,7 @@ fn rise(x: f64) -> f64 {
     }
 }
 
-/// Twice the transform of `h_plus` at positive frequencies: that of `conj(h)`.
+/// Twice the transform of `h_plus` at positive frequencies, which is the transform of `conj(h)`.
 struct Spectrum {
     points: usize,
     first: usize,
@@ -141,7 +143,7 @@ impl Spectrum {
         self.bins.iter_mut().for_each(|bin| *bin *= factor);
     }
 
-    /// All points, of the wave that comes `samples` earlier, turned by `phase`.
+    /// Returns all points of the wave shifted `samples` samples earlier and rotated by `phase`.
     fn shifted(&self, samples: f64, phase: f64) -> Vec<Complex64> {
         let mut all = vec![Complex64::ZERO; self.points];
         let step = TAU * samples / self.points as f64;
@@ -152,7 +154,7 @@ impl Spectrum {
     }
 }
 
-/// The sample of the greatest modulus, and by how much of a sample the peak of a parabola through it is later.
+/// Returns the sample of the greatest modulus, and the offset in samples of the peak of a parabola through it.
 fn peak(series: &[Complex64]) -> (usize, f64) {
     let peak = (0..series.len())
         .reduce(|best, at| if series[at].norm_sqr() > series[best].norm_sqr() { at } else { best })
@@ -164,7 +166,7 @@ fn peak(series: &[Complex64]) -> (usize, f64) {
     (peak, part)
 }
 
-/// Without the ends that hold no power to speak of.
+/// Trims the ends that hold a negligible fraction of the power.
 fn trimmed(mut series: Vec<Complex64>) -> Vec<Complex64> {
     let total: f64 = series.iter().map(Complex64::norm_sqr).sum();
     let lost = |sum: &mut f64, h: &Complex64| {
@@ -177,7 +179,7 @@ fn trimmed(mut series: Vec<Complex64>) -> Vec<Complex64> {
     series.split_off(start.min(series.len() - 1))
 }
 
-/// The least `2^a` or `3 2^a` that is at least `length`.
+/// Returns the least `2^a` or `3 2^a` that is at least `length`.
 fn fast_size(length: usize) -> usize {
     length.next_power_of_two().min(3 * length.div_ceil(3).next_power_of_two())
 }
@@ -211,7 +213,7 @@ mod tests {
                 };
                 made.samples.iter().enumerate().map(turned).sum::<Complex64>()
             };
-            // The model's time and phase of the peak are its own.
+            // The model's own time and phase of the peak are removed.
             let f = [1.0, 1.05, 1.5, 2.0, 4.0].map(|part| part * f_low_hz);
             let phase = f.map(|f| (transform(f) * Complex64::from_polar(1.0, wave.phase(f))).arg());
             let slope = (phase[1] - phase[0]) / (f[1] - f[0]);
@@ -221,7 +223,7 @@ mod tests {
                 let turns = (found - phase[0] - slope * (f - f_low_hz)) / TAU;
                 assert!((turns - turns.round()).abs() < 3e-3, "{binary:?} {f} Hz: {turns}");
             }
-            // Below, nothing is left soon.
+            // The spectrum falls quickly below the lowest frequency.
             assert!(transform(0.45 * f_low_hz).norm() < 2e-3 * transform(f_low_hz).norm());
         }
     }
@@ -243,7 +245,7 @@ mod tests {
         assert!((fall - 1.0).abs() < 0.2, "{fall}");
         let (first, last) = (h[0].norm(), h[h.len() - 1].norm());
         assert!(first.max(last) < 1e-3 * h[peak].norm(), "{first} {last}");
-        // The frequency is the lowest where the time says so.
+        // The frequency is the lowest one at the time that the model gives.
         let low = peak.saturating_add_signed((wave.time_s(20.0) * rate) as isize);
         assert!((frequency(low) - 20.0).abs() < 1.0, "{}", frequency(low));
     }

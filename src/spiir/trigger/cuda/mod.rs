@@ -1,4 +1,4 @@
-//! The search for peaks on a GPU: ratios stay there, measured triggers come back.
+//! Peak search on a GPU: the ratios stay in device memory and only measured triggers are copied to the host.
 //!
 //! Invariant: a sample is decided about once all that its window and its measure reach is there, and triggers come back
 //! by sample and template, so nothing depends on how the stream was split or on what ran first.
@@ -22,19 +22,19 @@ use crate::view::check_length;
 use slot::Slot;
 use tables::Tables;
 
-/// Threads of a block, samples of a block that searches, and blocks of a multiprocessor that measure.
+/// Threads of a block, samples of a `screen` block, and `measure` blocks per multiprocessor.
 const THREADS: usize = 256;
 const SAMPLES: usize = 2048;
 const MEASURING: usize = 2;
 
-/// Bytes that the triggers of one launch may take.
+/// Device bytes for the triggers of one launch.
 const FOUND_BYTES: usize = 32 << 20;
 
-/// The most samples that are taken at once, since places are 32-bit numbers, and that one launch decides about.
+/// Most samples per call (positions are 32-bit numbers), and most samples decided by one launch.
 const MOST_TIMES: usize = 1 << 28;
 const MOST_DECIDED: usize = 1 << 14;
 
-/// The kernels of the search for peaks.
+/// Returns the kernels of the peak search.
 pub fn kernels(_: Extent) -> Vec<Variant> {
     vec![Variant::everywhere(source())]
 }
@@ -43,8 +43,7 @@ fn source() -> Source {
     Source { name: "peaks.cu", text: include_str!("peaks.cu"), includes: &[], defines: Vec::new() }
 }
 
-/// Finds the peaks of every template's signal-to-noise ratio where they are made: as [`super::Finder`], from ratios in a
-/// GPU's memory.
+/// Finds the peaks of every template's signal-to-noise ratio in device memory, like [`super::Finder`].
 ///
 /// | buffer     | axes           | type        | unit                                 | access   |
 /// |------------|----------------|-------------|--------------------------------------|----------|
@@ -53,12 +52,13 @@ fn source() -> Source {
 /// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
 ///
 /// # Numerics
-/// The same samples of the same ratios are triggers as on the host, for any split of the stream. Their offset, amplitude
-/// and xi-squared are summed in another order: within some parts in a million.
+/// Finds the same trigger samples as the host for any split of the stream. Offset, amplitude and xi-squared are
+/// summed in another order and agree within some parts in a million.
 /// # Real time
-/// [`DeviceFinder::enqueue`] decides about 16384 samples in a launch, fewer of more templates than have room in 32 MiB.
-/// Two launches are under way at a time: before one is queued, the last but one is waited for, a block's own too if the
-/// block takes more than two. Nothing is allocated but room for triggers, and for the flags of as long a block.
+/// [`DeviceFinder::enqueue`] decides 16384 samples per launch, or fewer if the templates are so many that their
+/// triggers would not fit in 32 MiB. Two launches may be in flight: before one is queued, the last but one must have
+/// finished, also within a block that takes more than two. Allocates only to grow the trigger list and the flags of a
+/// longer block.
 #[derive(Debug)]
 pub struct DeviceFinder {
     device: Device,
@@ -71,29 +71,30 @@ pub struct DeviceFinder {
     /// Least `|z|^2` of a trigger.
     threshold: f32,
     gate: Gate,
-    /// The last samples of every template, `capacity` for each: `kept` of the present one, from number `first`.
+    /// Double buffer of the last samples of every template, `capacity` each. Buffer `present` holds `kept` samples,
+    /// the first of which is stream sample `first`.
     tails: [Buffer<Complex<f32>>; 2],
     present: usize,
     capacity: usize,
     kept: usize,
     first: u64,
-    /// Samples seen, those that were decided about on the device, and those whose triggers have come back.
+    /// Samples received, samples decided on the device, and samples whose triggers are on the host.
     known: u64,
     decided: u64,
     told: u64,
     slots: [Slot; 2],
     next: usize,
-    /// What was queued last, on whatever stream.
+    /// Last queued work, on any stream.
     last: Event,
-    /// Samples that one launch decides about, at most.
+    /// Most samples that one launch decides.
     step: usize,
-    /// Triggers of which it is not known yet whether a gate is near.
+    /// Triggers for which a later gate may still come within the pad.
     waiting: Vec<Trigger>,
-    /// For what is seldom copied.
+    /// Stream for infrequent copies.
     copies: Stream,
 }
 
-/// The newest samples: rows of templates.
+/// Newest samples: one row per template.
 #[derive(Clone, Copy)]
 struct Block {
     address: u64,
@@ -102,11 +103,11 @@ struct Block {
 }
 
 impl DeviceFinder {
-    /// A search over templates with these autocorrelations.
+    /// Creates a peak search over templates with these autocorrelations.
     ///
     /// # Errors
-    /// As [`super::Finder::new`]; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] when the driver
-    /// refuses.
+    /// As [`super::Finder::new`]; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] if a driver call
+    /// fails.
     pub fn new(
         options: &TriggerOptions,
         autocorrelations: &[Autocorrelation],
@@ -117,14 +118,14 @@ impl DeviceFinder {
         let module = device.module(&source())?;
         let capacity = 2 * sizes.back;
         let words = capacity.saturating_mul(templates);
-        // Two triggers of a template are farther apart than the window.
+        // Two triggers of a template are at least this far apart.
         let apart = sizes.window + 1;
         let most = (FOUND_BYTES / Slot::bytes(templates)).max(1);
         let step = most.saturating_mul(apart).min(MOST_DECIDED);
         let room = templates * step.div_ceil(apart);
         let copies = device.stream()?;
         let mut tails = [device.buffer(words)?, device.buffer(words)?];
-        // A saved state copies whole rows, of which the ends may not be written yet.
+        // Fills the tails because a saved state copies whole rows, including ends not yet written.
         for tail in &mut tails {
             copies.fill(tail, 0..words, 0)?;
         }
@@ -156,27 +157,27 @@ impl DeviceFinder {
         })
     }
 
-    /// Number of templates.
+    /// Returns the number of templates.
     pub fn templates(&self) -> usize {
         self.templates
     }
 
-    /// Bytes that it takes on the host: triggers on their way.
+    /// Returns the host bytes of the trigger buffers.
     pub fn held_bytes(&self) -> usize {
         self.slots.iter().map(Slot::held_bytes).sum()
     }
 
-    /// Samples that must follow a sample before it is known whether it is a trigger.
+    /// Returns how many samples must follow a sample before it can be decided.
     pub fn latency(&self) -> usize {
         self.sizes.latency
     }
 
-    /// Queues the search of the next `times` samples of each template, the first of its row of `stride`, and appends
-    /// triggers that have come back by now: those of all launches but the last two. Calls may be on different streams.
+    /// Queues the search of the next `times` samples of each template, at the start of its row of `stride`. Appends
+    /// the triggers already on the host: those of all launches but the last two. Calls may use different streams.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `z` has a row for each template, `times <= stride` and `valid.len() == times`;
-    /// [`Error::Parameter`] for memory of another device; [`Error::Device`] when the driver, or earlier work, failed.
+    /// [`Error::Parameter`] for memory of another device; [`Error::Device`] if a driver call or earlier work failed.
     pub fn enqueue(
         &mut self,
         z: &Buffer<Complex<f32>>,
@@ -210,10 +211,10 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Waits for what is under way, and appends the triggers that are certain by now.
+    /// Waits for all launches in flight and appends the triggers that are certain.
     ///
     /// # Errors
-    /// [`Error::Device`] when any of it failed.
+    /// [`Error::Device`] if any of it failed.
     pub fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
         for _ in 0..self.slots.len() {
             self.take_next()?;
@@ -223,7 +224,7 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Ends the stream: appends the triggers among its last [`Self::latency`] samples. Another stream may begin.
+    /// Ends the stream and appends the triggers of its last [`Self::latency`] samples. A new stream may follow.
     ///
     /// # Errors
     /// As [`Self::collect`].
@@ -238,7 +239,7 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Discards the stream, so that another may begin.
     ///
     /// # Errors
     /// As [`Self::collect`].
@@ -248,15 +249,15 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Samples of each template so far.
+    /// Returns the samples received per template.
     pub fn known(&self) -> u64 {
         self.known
     }
 
-    /// Saves what it keeps of the stream: all triggers that are certain by now were [collected](Self::collect) before.
+    /// Saves the stream's state. All certain triggers must have been [collected](Self::collect) before.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] while a search is under way; [`Error::Device`] when earlier work failed.
+    /// [`Error::Unavailable`] while a launch is in flight; [`Error::Device`] if earlier work failed.
     pub fn save(&self, to: &mut Saving) -> Result<()> {
         if self.told < self.decided {
             return Err(Error::Unavailable {
@@ -281,11 +282,12 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Goes on where a finder of the same options on the same kind of device was saved.
+    /// Restores the state saved by a finder with the same options on the same kind of device.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a finder does not save, after which it is to be [reset](Self::reset);
-    /// [`Error::Device`] when the driver, or earlier work, failed.
+    /// [`Error::Format`] for a state that such a finder does not save, after which [`reset`](Self::reset) is
+    /// required;
+    /// [`Error::Device`] if a driver call or earlier work failed.
     pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
         self.reset()?;
         from.part("finder on a GPU")?;
@@ -324,14 +326,14 @@ impl DeviceFinder {
         (self.known, self.decided, self.told, self.kept, self.first) = (0, 0, 0, 0, 0);
     }
 
-    /// Takes what the slot that is used next holds.
+    /// Collects the triggers of the slot to be used next.
     fn take_next(&mut self) -> Result<()> {
         let taken = self.slots[self.next].take(&self.copies, &mut self.waiting)?;
         self.told = taken.unwrap_or(self.told);
         Ok(())
     }
 
-    /// Appends the triggers near which there is known to be no gate.
+    /// Appends the triggers that are decided and have no gate within the pad.
     fn hand_out(&mut self, triggers: &mut Vec<Trigger>) {
         let certain = self.gate.decided();
         let count = self.waiting.partition_point(|trigger| trigger.sample < certain);
@@ -340,7 +342,7 @@ impl DeviceFinder {
         self.gate.forget(certain.min(self.told));
     }
 
-    /// What all kernels begin with: what was kept, and the block.
+    /// Returns the leading arguments of all kernels: the tail and the block.
     fn rows(&self, block: Block) -> Arguments {
         Arguments::new()
             .with(self.tails[self.present].address())
@@ -351,7 +353,7 @@ impl DeviceFinder {
             .with(block.times as u32)
     }
 
-    /// Decides about all samples before `until`.
+    /// Launches the search over all samples before `until`.
     fn decide(&mut self, block: Block, until: u64, stream: &Stream) -> Result<()> {
         while self.decided < until {
             let end = until.min(self.decided + self.step as u64);
@@ -371,8 +373,8 @@ impl DeviceFinder {
             let grid = [self.templates, samples.div_ceil(SAMPLES), 1];
             let most = MEASURING * self.device.properties().multiprocessors;
             let measuring = (room as usize).div_ceil(THREADS / 32).min(most);
-            // SAFETY: the arguments are the kernels', in their order; tail and block hold all places of the rows before
-            // those that the samples reach. What wrote the tail is waited for by the stream.
+            // SAFETY: the arguments match the kernels' parameters; tail and block hold every position that the
+            // samples reach. The stream waits for the kernels that wrote the tail.
             unsafe {
                 stream.launch(&self.screen, grid, [THREADS, 1, 1], &screen)?;
                 stream.launch(&self.measure, [measuring, 1, 1], [THREADS, 1, 1], &measure)?;
@@ -384,7 +386,7 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Keeps the samples from number `from` on to before `known`.
+    /// Retains the samples from number `from` to before `known`.
     fn keep(&mut self, block: Block, (from, known): (u64, u64), stream: &Stream) -> Result<()> {
         let count = (known - from) as usize;
         if block.times == 0 {
@@ -397,8 +399,8 @@ impl DeviceFinder {
             .with(count as u32)
             .with(self.tails[next].address());
         let grid = [self.templates, count.div_ceil(THREADS), 1];
-        // SAFETY: the arguments are the kernel's, in its order; what is kept is at most twice what a decision reaches.
-        // The stream waits for all that wrote the one tail, and all that read the other.
+        // SAFETY: the arguments match the kernel's parameters; the retained samples are at most twice what a decision
+        // reaches. The stream waits for all writers of one tail and all readers of the other.
         unsafe { stream.launch(&self.retain, grid, [THREADS, 1, 1], &arguments)? };
         (self.present, self.kept, self.first) = (next, count, from);
         Ok(())

@@ -1,34 +1,36 @@
-// Peaks of each template's signal-to-noise ratio, and their measures. Blocks of 256 threads, no shared memory: `screen` has a
-// template along x and 2048 samples along y, of which a warp has 256; `measure` a warp for each peak. A row of the stream is what
-// was kept of it, and behind that the block that has just come; places count from the first sample kept.
+// Finds the peaks of each template's signal-to-noise ratio and measures them. Blocks have 256 threads and use no
+// shared memory. `screen`: templates along x, 2048 samples along y, 256 samples per warp. `measure`: one warp per
+// peak. A row of the series is the retained tail of earlier blocks followed by the new block; positions count from
+// the first retained sample.
 #include "device.cuh"
 
 const u32 THREADS = 256;
-// Samples of which a warp takes the greatest, those of a lane, and how many such stretches a warp has.
+// Samples over which a warp computes a maximum, samples per lane, and number of such stretches per warp.
 const u32 STRETCH = 128;
 const u32 EACH = STRETCH / 32;
 const u32 STRETCHES = 2;
-// The interpolating filters: taps to either side, taps, trial positions of a sample and one more at each end.
+// Interpolation filters: taps on either side, taps, trial positions per sample, and filters (one extra position at
+// each end).
 const i32 HALF = 8;
 const i32 TAPS = 2 * HALF + 1;
 const float STEPS = 16.0f;
 const u32 ROWS = 19;
 const u32 ALL = 0xffffffff;
 
-// |z|^2, rounded as the host rounds it; 0 where that is not finite.
+// Computes |z|^2 with the rounding of the host code; 0 if the result is not finite.
 INLINE float power_of(float2 z) {
   const float power = __fadd_rn(__fmul_rn(z.x, z.x), __fmul_rn(z.y, z.y));
   return power < __uint_as_float(0x7f800000) ? power : 0.0f;
 }
 
-// One template's stretch of the stream.
+// Time series of one template: the retained tail and the new block.
 struct Series {
   const float2 *tail, *block;
   i32 kept, known;
   INLINE float2 value(i32 place) const { return place < kept ? tail[place] : block[place - kept]; }
-  // 0 outside.
+  // Returns 0 outside the series.
   INLINE float power(i32 place) const { return place < 0 || place >= known ? 0.0f : power_of(value(place)); }
-  // 0 outside, and where it is not finite.
+  // Returns 0 outside the series and where the power is not finite.
   INLINE float2 at(i32 place) const {
     const float2 nothing = make_float2(0.0f, 0.0f);
     if (place < 0 || place >= known) return nothing;
@@ -37,13 +39,13 @@ struct Series {
   }
 };
 
-// A peak that was found and measured.
+// Peak and its measured values.
 struct Found {
   u32 row, place;
   float offset, re, im, xi2;
 };
 
-// How a template's ratio looks round its own peak.
+// Expected shape of a template's signal-to-noise ratio around its own peak (its autocorrelation).
 struct Shape {
   const float2* values;
   i32 half;
@@ -55,7 +57,8 @@ INLINE void add(float2& sum, float tap, float2 z) {
   sum.y = fmaf(tap, z.y, sum.y);
 }
 
-// Is the power at `place` the greatest within the window, the earlier of equals? All lanes of a warp ask together.
+// Tells whether the power at `place` is the maximum within the window; of equal maxima the earliest counts.
+// Warp-collective.
 INLINE bool is_greatest(const Series& series, i32 place, float here, u32 window) {
   for (u32 round = 0; round < window; round += STRETCH) {
     bool beaten = false;
@@ -71,15 +74,15 @@ INLINE bool is_greatest(const Series& series, i32 place, float here, u32 window)
   return true;
 }
 
-// Lists the peak at `place`, if it is one.
+// Appends the sample at `place` to the list if it is a peak.
 INLINE void list_peak(const Series& series, u32 row, i32 place, float here, u32 window, u32* count, Found* found, u32 room) {
   if (!is_greatest(series, place, here, window) || threadIdx.x % 32 != 0) return;
   const u32 slot = atomicAdd(count, 1u);
   if (slot < room) found[slot].row = row, found[slot].place = (u32)place;
 }
 
-// Where |z| is greatest within half a sample of `place`, as an offset in samples: the greatest of 17 trial positions, refined by
-// a parabola through its neighbours. A lane evaluates a position.
+// Finds the maximum of |z| within half a sample of `place` and returns its offset in samples: the best of 17 trial
+// positions, refined by a parabola through the adjacent ones. Each lane evaluates one position.
 INLINE float peak_offset(const Series& series, const float* rows, i32 place) {
   const u32 row = smaller(threadIdx.x % 32, ROWS - 1);
   float2 z = make_float2(0.0f, 0.0f);
@@ -99,7 +102,8 @@ INLINE float peak_offset(const Series& series, const float* rows, i32 place) {
   return fminf(fmaxf(whole + fminf(fmaxf(step, -0.5f), 0.5f), -STEPS / 2.0f), STEPS / 2.0f) / STEPS;
 }
 
-// The filter that gives the series at an offset of at most half a sample: a parabola through each tap.
+// Computes the filter that evaluates the series at an offset of at most half a sample, by a parabola through each
+// tap.
 INLINE void filter_at(float (&taps)[TAPS], const float* rows, float offset) {
   const float place = fminf(fmaxf(offset * STEPS, -STEPS / 2.0f), STEPS / 2.0f), step = place - roundf(place);
   const float* here = rows + (u32)(roundf(place) + STEPS / 2.0f + 1.0f) * TAPS;
@@ -108,7 +112,7 @@ INLINE void filter_at(float (&taps)[TAPS], const float* rows, float offset) {
   for (i32 tap = 0; tap < TAPS; tap++) taps[tap] = before * here[tap - TAPS] + middle * here[tap] + after * here[tap + TAPS];
 }
 
-// The series through a filter whose middle tap lies at `place`.
+// Applies a filter to the series with the middle tap at `place`.
 INLINE float2 filtered(const Series& series, const float (&taps)[TAPS], i32 place) {
   float2 z = make_float2(0.0f, 0.0f);
 #pragma unroll
@@ -116,17 +120,18 @@ INLINE float2 filtered(const Series& series, const float (&taps)[TAPS], i32 plac
   return z;
 }
 
-// All lanes' sum, the same in each.
+// Sums over the lanes of a warp; every lane gets the result.
 INLINE double sum_of(double own) {
 #pragma unroll
   for (i32 lanes = 16; lanes > 0; lanes /= 2) own += __shfl_xor_sync(ALL, own, lanes);
   return own;
 }
 
-// The mean square of what remains round a peak without the template's own shape, in units of what noise leaves.
+// Computes xi^2: the mean square of the residual around a peak after subtracting the template's own shape, divided by
+// the value expected for noise.
 INLINE float remains(const Series& series, const Shape& shape, const float (&taps)[TAPS], i32 middle, float2 z) {
   const i32 all = 2 * shape.half + 1, first = middle - shape.half;
-  // What the stream does not hold says nothing about the shape.
+  // Only samples inside the series count.
   const i32 end = larger(0, smaller(series.known - first, all)), begin = smaller(larger(0, -first), end);
   double left = 0.0, norm = 0.0;
   for (i32 m = begin + (i32)(threadIdx.x % 32); m < end; m += 32) {
@@ -150,7 +155,7 @@ INLINE Found measured(const Series& series, const Shape& shape, const float* row
   return Found{row, (u32)place, offset, z.x, z.y, remains(series, shape, taps, middle, z)};
 }
 
-// Lists the peaks from place `from` to before `until`, in any order.
+// Lists the peaks at positions from `from` to before `until`, in any order.
 KERNEL __launch_bounds__(THREADS, 6)
     screen(const float2* tails, u32 tail_stride, u32 kept, const float2* z, u64 stride, u32 times, u32 from, u32 until,
            float threshold, u32 window, u32* count, Found* found, u32 room) {
@@ -171,7 +176,8 @@ KERNEL __launch_bounds__(THREADS, 6)
     for (u32 k = 0; k < EACH; k++) most = fmaxf(most, powers[stretch][k]);
     if (!__any_sync(ALL, most >= threshold)) continue;
     if (window + 1 >= STRETCH) {
-      // Peaks are farther apart: only the first of the greatest can be one. Bits of positive floats are in their order.
+      // At most one peak fits in a stretch, so only the first of the maxima can be one. The bit patterns of positive
+      // floats have the order of their values.
       const float here = __uint_as_float(__reduce_max_sync(ALL, __float_as_uint(most)));
       u32 place = 0xffffffff;
 #pragma unroll
@@ -190,7 +196,7 @@ KERNEL __launch_bounds__(THREADS, 6)
   }
 }
 
-// Measures the peaks that were listed.
+// Measures the listed peaks.
 KERNEL __launch_bounds__(THREADS, 2)
     measure(const float2* tails, u32 tail_stride, u32 kept, const float2* z, u64 stride, u32 times, const float* rows,
             const float2* shapes, u32 shape_stride, const u32* halves, const float* norms, const float* shifts, const u32* count,
@@ -206,7 +212,7 @@ KERNEL __launch_bounds__(THREADS, 2)
   }
 }
 
-// Keeps the `count` places from `first` on, for what comes next.
+// Copies `count` samples from position `first` on to the tail for the next block.
 KERNEL __launch_bounds__(THREADS)
     retain(const float2* tails, u32 tail_stride, u32 kept, const float2* z, u64 stride, u32 times, u32 first, u32 count,
          float2* next) {

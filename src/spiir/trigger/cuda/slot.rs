@@ -1,4 +1,4 @@
-//! Triggers on their way to the host.
+//! Buffers for the triggers of a launch on their way to the host.
 
 use num_complex::Complex;
 
@@ -6,21 +6,21 @@ use super::super::found::Trigger;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::error::Result;
 
-/// 32-bit words before the triggers, the first of them their number; and words of a trigger.
+/// Header length in 32-bit words, the first of which is the number of triggers; and words of a trigger.
 const HEADER: usize = 8;
 const WORDS: usize = 6;
 
-/// Triggers that are copied with their number, before the host knows it.
+/// Triggers copied together with their number, before the host knows the number.
 const USUAL: usize = 4096;
 
-/// Where the triggers of one launch go.
+/// Device and host buffers for the triggers of one launch.
 #[derive(Debug)]
 pub(super) struct Slot {
     found: Buffer<u32>,
     host: Pinned<u32>,
     room: usize,
     copied: Event,
-    /// The sample that places count from, and the samples that are decided about; none when nothing is under way.
+    /// First sample that positions count from, and end of the decided samples; `None` when no launch is in flight.
     under_way: Option<(u64, u64)>,
 }
 
@@ -28,43 +28,45 @@ impl Slot {
     pub(super) fn new(device: &Device, room: usize) -> Result<Self> {
         let words = HEADER + WORDS * room;
         let (mut found, host) = (device.buffer(words)?, device.pinned(words)?);
-        // More triggers are copied than are written: what they hold is never looked at, but is not left to chance.
+        // The copy may include triggers that were not written; they are never read, but the memory must be
+        // initialized.
         let stream = device.stream()?;
         stream.fill(&mut found, 0..words, 0)?;
         stream.synchronize()?;
         Ok(Self { found, host, room, copied: device.event()?, under_way: None })
     }
 
-    /// Bytes of the device that a slot for so many triggers takes.
+    /// Returns the device bytes of a slot for `room` triggers.
     pub(super) fn bytes(room: usize) -> usize {
         (HEADER + WORDS * room) * size_of::<u32>()
     }
 
-    /// Bytes of the host that it takes.
+    /// Returns its host bytes.
     pub(super) fn held_bytes(&self) -> usize {
         Self::bytes(self.room)
     }
 
-    /// Empties it on the device.
+    /// Queues a reset of the trigger count.
     pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.found, 0..1, 0)
     }
 
-    /// Where the number of triggers stands on the device, where they stand, and how many there is room for.
+    /// Returns the device addresses of the trigger count and of the triggers, and the capacity.
     pub(super) fn addresses(&self) -> (u64, u64, u32) {
         (self.found.address(), self.found.at(HEADER), self.room as u32)
     }
 
-    /// Queues the copy of what a launch found.
+    /// Queues the copy of a launch's triggers to the host.
     pub(super) fn send(&mut self, (first, until): (u64, u64), stream: &Stream) -> Result<()> {
         let words = HEADER + WORDS * self.room.min(USUAL);
         self.under_way = Some((first, until));
-        // SAFETY: the host looks at its copy in `take` only, behind `copied`.
+        // SAFETY: the host reads its copy only in `take`, after `copied`.
         unsafe { stream.copy_out(&self.found, 0..words, &mut self.host, 0)? };
         stream.record(&self.copied)
     }
 
-    /// Waits for what is under way, and appends it by sample, then by template; gives the samples decided about.
+    /// Waits for the launch in flight and appends its triggers ordered by sample, then template. Returns the end of
+    /// the decided samples.
     pub(super) fn take(
         &mut self,
         copies: &Stream,
@@ -75,7 +77,7 @@ impl Slot {
         let count = (self.host.as_slice()[0] as usize).min(self.room);
         if count > USUAL {
             let rest = HEADER + WORDS * USUAL..HEADER + WORDS * count;
-            // SAFETY: waited for at once.
+            // SAFETY: synchronized on the next line.
             unsafe { copies.copy_out(&self.found, rest.clone(), &mut self.host, rest.start)? };
             copies.synchronize()?;
         }
@@ -87,7 +89,7 @@ impl Slot {
     }
 }
 
-/// A trigger as the kernel wrote it.
+/// Parses a trigger as the kernel wrote it.
 fn trigger(first: u64, words: &[u32]) -> Trigger {
     let float = |at: usize| f32::from_bits(words[at]);
     Trigger {

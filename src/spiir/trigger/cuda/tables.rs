@@ -1,4 +1,4 @@
-//! What kernels know of the templates, in a device's memory.
+//! Tables of the templates in device memory for the kernels.
 
 use num_complex::Complex;
 
@@ -8,14 +8,14 @@ use super::super::shape::Measure;
 use crate::backend::cuda::{Arguments, Buffer, Device};
 use crate::error::Result;
 
-// As the kernels have them.
+// The kernel source has the same constants.
 const _: () = assert!(HALF == 8 && TAPS == 17 && STEPS == 16 && ROWS == 19);
 
-/// The interpolating filters, and every template's own shape.
+/// Interpolation filters, and the autocorrelation of every template.
 #[derive(Debug)]
 pub(super) struct Tables {
     rows: Buffer<f32>,
-    /// Autocorrelations, a row of `stride` for each template.
+    /// Autocorrelations, one row of `stride` values per template.
     shapes: Buffer<Complex<f32>>,
     stride: usize,
     halves: Buffer<u32>,
@@ -24,7 +24,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Of autocorrelations of at most `half` samples to either side.
+    /// Uploads autocorrelations of at most `half` samples on either side.
     pub(super) fn new(
         device: &Device,
         autocorrelations: &[Autocorrelation],
@@ -49,7 +49,7 @@ impl Tables {
         })
     }
 
-    /// Adds them to a kernel's arguments.
+    /// Appends the tables to a kernel's arguments.
     pub(super) fn add_to(&self, arguments: Arguments) -> Arguments {
         arguments
             .with(self.rows.address())
