@@ -1,4 +1,4 @@
-//! The automatic channel mask: channels whose noise is unlike that of their neighbours.
+//! Automatic channel mask: channels whose noise differs from that of adjacent channels.
 //!
 //! Invariant: a channel is judged by what it does most of the time, so that a bright pulse, which
 //! passes through every channel once, masks none.
@@ -6,47 +6,45 @@
 use crate::math::statistics::{SIGMA_PER_MAD, median, median_and_sigma};
 use crate::sample::{Samples, unpack_f32};
 
-/// Parts of the stream that vote.
+/// Number of stream segments that vote.
 const SEGMENTS: usize = 8;
 
-/// Lengths of the sums whose scatter tells noise from slower signals.
+/// Lengths of the sums whose scatter separates noise from slower signals.
 const SHORT: usize = 8;
 const LONG: usize = 64;
 
-/// Fewest times on which a channel can be judged.
+/// Fewest times for a judgement.
 const FEWEST: usize = 32;
 
-/// Channels to either side that predict one.
+/// Channels on either side that predict a channel.
 const REACH: usize = 12;
 
-/// Passes over the channels; each leaves out what the one before found.
+/// Largest number of passes over the channels; each leaves out the outliers of the previous ones.
 const PASSES: usize = 64;
 
-/// Part of the worst channel's excess that is bad in the same pass.
+/// Fraction of the worst channel's excess above which a channel is bad in the same pass.
 const WORST: f64 = 0.6;
 
-/// Smallest deviations that count, as parts: a real band is not smoother than this.
+/// Smallest relative deviations that count: a real band is not smoother than this.
 const LEVEL_FLOOR: f64 = 0.02;
 const SHORT_FLOOR: f64 = 0.04;
 const LONG_FLOOR: f64 = 0.08;
 
 /// Automatic channel mask: `true` for a bad channel.
 ///
-/// Four numbers judge a channel: the logarithm of its standard deviation over all times, the same as
-/// the median over eight parts, and, as medians over the parts, the logarithms of the scatter of
-/// sums of 8 and of 64 times over that of single ones, which periodic and slow signals raise and
-/// white noise does not. Each is compared with what up to 12 neighbours on either side predict (the
-/// median of the means of pairs; at the band's edges, of straight lines through two channels), and
-/// is an outlier beyond `threshold` robust deviations: of the residuals, or of white noise in this
-/// many samples, or of the neighbours' guesses (where the band bends), whichever is larger. The worst
-/// channels are left out, and the rest judged again.
-/// Constant channels, and those with values that are not finite, are bad. Fewer than 32 times mask
-/// nothing.
+/// Four statistics judge a channel: the logarithm of its standard deviation over all times; the same as the median
+/// over eight segments; and, as medians over the segments, the logarithms of the scatter of sums of 8 and of 64 times
+/// relative to that of single samples. Periodic and slow signals raise the last two; white noise does not.
+///
+/// Up to 12 channels on either side predict each statistic: the median of the means of pairs, and at the band's edges
+/// of straight lines through two channels. A channel is an outlier if its residual exceeds `threshold` times the
+/// largest of three deviations: that of the residuals, that of white noise for this many samples, and that of the
+/// individual predictions (where the band bends). The worst channels are left out, and the rest is judged again.
+/// Constant channels, and those with non-finite values, are bad. Fewer than 32 times mask nothing.
 ///
 /// # Source
-/// Outliers of a spectral statistic against neighbouring channels, robust to a trend across the
-/// band: Morello, Rajwade & Stappers 2022, MNRAS 510, 1393 (there by differences at several lags
-/// and their quartiles).
+/// Outliers of a spectral statistic against nearby channels, robust to a trend across the band: Morello, Rajwade &
+/// Stappers 2022, MNRAS 510, 1393 (there with differences at several lags and their quartiles).
 pub fn channel_mask(samples: Samples<'_>, threshold: f64) -> Vec<bool> {
     let channels = samples.channels();
     let mut bad = vec![false; channels];
@@ -65,24 +63,24 @@ pub fn channel_mask(samples: Samples<'_>, threshold: f64) -> Vec<bool> {
         if worst <= 1.0 {
             break;
         }
-        // Bad channels make their good neighbours look odd by half as much: the worst go first.
+        // A bad channel makes its good neighbours deviate by half as much, so the worst go first.
         let limit = (WORST * worst).max(1.0);
         bad.iter_mut().zip(&excess).for_each(|(bad, excess)| *bad |= *excess > limit);
     }
     bad
 }
 
-/// One number a channel.
+/// One statistic of every channel.
 struct Measure {
     values: Vec<f64>,
-    /// Least deviation to judge by.
+    /// Smallest deviation to judge by.
     floor: f64,
-    /// Whether low outliers are bad too.
+    /// Whether low outliers are bad as well.
     both_sides: bool,
 }
 
 impl Measure {
-    /// How far each channel lies beyond its limit, as a part of it; bad ones are 0.
+    /// Returns each channel's excess over its limit, as a fraction of the limit; 0 for channels already bad.
     fn judge(&self, bad: &[bool], threshold: f64) -> Vec<f64> {
         let good = || (0..bad.len()).filter(|c| !bad[*c]);
         let values = || good().map(|c| self.values[c]);
@@ -103,8 +101,8 @@ impl Measure {
         (0..bad.len()).map(|c| if bad[c] { 0.0 } else { excess(c) }).collect()
     }
 
-    /// The lower of what the neighbours of either side, and of both, make one expect: a good channel
-    /// beside a band of loud ones is not a low one.
+    /// Returns the lowest prediction from either side or both, so that a good channel beside a loud band is not a low
+    /// outlier.
     fn sides(&self, bad: &[bool], channel: usize, expected: f64) -> f64 {
         let of = |range: std::ops::Range<usize>| {
             let values = range.filter(|c| !bad[*c]).map(|c| self.values[c]);
@@ -115,7 +113,7 @@ impl Measure {
         expected.min(below).min(above)
     }
 
-    /// What the neighbours make one expect, and how far they disagree (where the band bends).
+    /// Predicts a channel's value from its neighbours, with the scatter of their predictions.
     fn predict(&self, bad: &[bool], channel: usize) -> Option<(f64, f64)> {
         let good = |index: Option<usize>| {
             index.filter(|i| *i < bad.len() && !bad[*i]).map(|i| self.values[i])
@@ -144,7 +142,7 @@ impl Measure {
     }
 }
 
-/// The four numbers of every channel.
+/// Computes the four statistics of every channel.
 fn measure(samples: Samples<'_>) -> [Measure; 4] {
     let (times, channels) = (samples.times(), samples.channels());
     let segments = (times / (8 * LONG)).clamp(1, SEGMENTS);
@@ -162,7 +160,7 @@ fn measure(samples: Samples<'_>) -> [Measure; 4] {
     }
     let voted = |part: &[f64]| part.chunks(segments).map(vote).collect::<Vec<_>>();
     let white = |count: usize| (2.0 / count.max(2) as f64).sqrt();
-    // A median of parts scatters by a quarter more than a mean.
+    // A median over segments scatters by a quarter more than a mean.
     let measure = |values, floor: f64, count: usize, both_sides| Measure {
         values,
         floor: floor.max(1.25 * white(count)),
@@ -177,14 +175,14 @@ fn measure(samples: Samples<'_>) -> [Measure; 4] {
     ]
 }
 
-/// The median of a channel's parts; not finite if half of them are not.
+/// Returns the median of a channel's segments; not finite if half of them are not.
 fn vote(parts: &[f64]) -> f64 {
     let mut parts: Vec<f64> =
         parts.iter().map(|x| if x.is_finite() { *x } else { f64::NAN }).collect();
     median(&mut parts).unwrap_or(f64::NAN)
 }
 
-/// Running sums of every channel, about its first sample.
+/// Running sums of every channel, relative to its first sample.
 struct Totals {
     origin: Vec<f32>,
     row: Vec<f32>,
@@ -194,7 +192,7 @@ struct Totals {
     whole: Sums,
 }
 
-/// Sums over times, and of squares of samples, of short sums and of long ones.
+/// Sums over times: of samples, and of squares of samples, short sums and long sums.
 #[derive(Clone)]
 struct Sums {
     times: usize,
@@ -227,7 +225,7 @@ impl Totals {
         Self { origin, short: row.clone(), long: row.clone(), row, segment, whole }
     }
 
-    /// Adds a segment's rows; those beyond whole long sums count for single samples only.
+    /// Adds a segment's rows; rows beyond the last complete long sum count for single samples only.
     fn add(&mut self, samples: Samples<'_>) {
         let Self { origin, row, short, long, segment, .. } = self;
         for time in 0..samples.times() {
@@ -257,7 +255,7 @@ impl Totals {
         segment.times = samples.times();
     }
 
-    /// Logarithms of the deviation, and of the scatter of short and long sums over white noise's.
+    /// Returns the logarithms of the deviation, and of the scatter of short and long sums relative to white noise.
     fn segment_measures(&self, channel: usize) -> [f64; 3] {
         let variance = self.segment.variance(channel);
         let mean = self.segment.mean(channel);
@@ -297,7 +295,7 @@ impl Totals {
     }
 }
 
-/// Adds finished sums, and their squares, to the totals and to longer sums, and starts new ones.
+/// Adds finished sums and their squares to the totals and to longer sums, and starts new ones.
 fn close(
     sums: &mut [f32],
     totals: &mut [f64],

@@ -1,4 +1,4 @@
-//! Cleaning on vector instructions: unpack, mean, subtract, one row at a time.
+//! Cleaning with vector instructions: unpacks, averages and subtracts one row at a time.
 //!
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
 #![allow(unsafe_code)]
@@ -9,29 +9,29 @@ use crate::backend::threads::Threads;
 use crate::math::running_median::RunningMedian;
 use crate::sample::{Encoding, Samples, set_value, unpack_f32_inline, value};
 
-/// Rows that a thread takes at once.
+/// Rows per thread task.
 const ROWS: usize = 16;
 
-/// Lanes of a float sum: the same for every level, so that all round alike.
+/// Partial sums of floats: the same number at every vector level, so that all round alike.
 const LANES: usize = 16;
 
-/// A cleaning bound to a vector level and threads.
+/// Cleaning plan bound to a vector level and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     level: Level,
     threads: Threads,
     scratch: Vec<Scratch>,
-    /// Where to fill: packed bytes of one row.
+    /// Packed bytes of one row with its bad cells filled.
     patched: Vec<u8>,
     medians: Option<RunningMedian>,
-    /// Which channels are bad in the present interval.
+    /// Bad channels of the current interval.
     bad: Vec<bool>,
     time: u64,
 }
 
 #[derive(Debug)]
 struct Scratch {
-    /// -1 for the channels of the mean, 0 for the rest.
+    /// -1 for channels in the mean, 0 for the others.
     good: Vec<i32>,
     values: Vec<f32>,
 }
@@ -92,7 +92,7 @@ impl Engine {
     }
 }
 
-/// What fills a cell of a channel that had no good sample yet.
+/// Returns the fill value of channels without a good sample so far.
 fn row_mean(plan: &Plan, bad: &[bool], row: &[u8]) -> f32 {
     let masked = &plan.options().masked;
     let good = (0..plan.channels()).filter(|c| !masked[*c] && !bad[*c]);
@@ -107,7 +107,7 @@ impl Clone for Scratch {
     }
 }
 
-/// Takes the mean from a row, or copies it.
+/// Subtracts the mean from a row, or copies the row.
 fn finish(level: Level, plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
     if !plan.options().zero_dm {
         output.copy_from_slice(row);
@@ -115,7 +115,7 @@ fn finish(level: Level, plan: &Plan, scratch: &mut Scratch, row: &[u8], output: 
     }
     #[cfg(target_arch = "x86_64")]
     match level {
-        // SAFETY: holding the level is the proof that its instructions exist.
+        // SAFETY: a value of the level proves that its instructions exist.
         Level::Avx512(_) => return unsafe { zero_dm_avx512(plan, scratch, row, output) },
         // SAFETY: as above.
         Level::Avx2(_) => return unsafe { zero_dm_avx2(plan, scratch, row, output) },
@@ -175,7 +175,7 @@ fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
     }
 }
 
-/// A channel count fits 20 bits, so a row of bytes sums within 32.
+/// Sums bytes in 32 bits, because a channel count fits 20 bits.
 #[inline(always)]
 fn bytes_sum(row: &[u8], good: &[i32]) -> i64 {
     let mut sum = 0i32;
@@ -185,7 +185,7 @@ fn bytes_sum(row: &[u8], good: &[i32]) -> i64 {
     i64::from(sum)
 }
 
-/// The sum of whole numbers of up to 16 bits, by parts that fit 32.
+/// Sums integers of up to 16 bits in parts that fit 32 bits.
 #[inline(always)]
 fn whole_sum(values: &[f32], good: &[i32]) -> i64 {
     let parts = values.chunks(1 << 14).zip(good.chunks(1 << 14));
@@ -200,7 +200,7 @@ fn whole_sum(values: &[f32], good: &[i32]) -> i64 {
     total
 }
 
-/// The mean of the good channels' finite values.
+/// Returns the mean of the good channels' finite values.
 #[inline(always)]
 fn float_mean(values: &[f32], good: &[i32]) -> f64 {
     let (mut sum, mut count) = ([0.0f64; LANES], [0.0f64; LANES]);

@@ -1,4 +1,4 @@
-//! Cleaning: zero-DM filter, masked cells, the automatic channel mask, and the mitigation of interference.
+//! Cleaning: zero-DM filter, masked cells, automatic channel mask, and interference mitigation.
 //!
 //! Invariant: output does not depend on how the stream was split.
 
@@ -24,12 +24,11 @@ use crate::math::running_median::RunningMedian;
 use crate::sample::Samples;
 use crate::view::{Progress, check_length};
 
-/// Takes from every time its mean over channels, and replaces masked cells.
+/// Subtracts from every time its mean over channels, and replaces masked cells.
 ///
-/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])`: the mean over the channels that are not masked,
-/// rounded to nearest, ties to even; `k` is the plan's [`Plan::scale`]; masked channels become `k x`.
-/// Before that, cells of the time mask become the running median of their channel; until a channel
-/// had a good sample, the mean of the row's good cells.
+/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])`: the mean is over the unmasked channels, rounded to nearest, ties
+/// to even; `k` is [`Plan::scale`]. Masked channels become `k x`. Before that, cells of the time mask become the
+/// running median of their channel or, until the channel has a good sample, the mean of the row's good cells.
 ///
 /// | buffer   | axes          | type                   | unit   | access      |
 /// |----------|---------------|------------------------|--------|-------------|
@@ -37,8 +36,7 @@ use crate::view::{Progress, check_length};
 /// | `output` | time, channel | the plan's output      | counts | overwritten |
 ///
 /// # Errors
-/// [`Error::Shape`] unless the input has the plan's channels; [`Error::Parameter`] if it has another
-/// encoding.
+/// [`Error::Shape`] unless the input has the plan's channels; [`Error::Parameter`] for another encoding.
 /// # Numerics
 /// Exact for integers, for every backend. Floats: the mean is not rounded; it is summed in f64.
 /// # Source
@@ -64,7 +62,7 @@ impl Cleaner {
     /// Binds a plan to a backend.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a device has no room; [`Error::Device`] when it fails.
+    /// [`Error::Unavailable`] when a device has too little memory; [`Error::Device`] when it fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = Self::engine(&plan, backend)?;
         Ok(Self { plan, engine })
@@ -86,7 +84,7 @@ impl Cleaner {
         })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -94,7 +92,7 @@ impl Cleaner {
     /// Cleans as many rows as the output holds.
     ///
     /// # Errors
-    /// As [`Cleaner`] says.
+    /// See [`Cleaner`].
     pub fn run(&mut self, input: Samples<'_>, output: &mut [u8]) -> Result<Progress> {
         check_length("channels to clean", self.plan.channels(), input.channels())?;
         if input.encoding() != self.plan.encoding() {
@@ -117,7 +115,7 @@ impl Cleaner {
         Ok(Progress { consumed: times, produced: times })
     }
 
-    /// Queues the cleaning of `times` packed rows that are on the device.
+    /// Queues the cleaning of `times` packed rows on the device.
     ///
     /// # Errors
     /// [`Error::Shape`] when a buffer is too short; [`Error::Unavailable`] on another backend,
@@ -138,7 +136,7 @@ impl Cleaner {
         Ok(Progress { consumed: times, produced: times })
     }
 
-    /// Ends the stream; nothing is held back.
+    /// Ends the stream; no rows are pending.
     ///
     /// # Errors
     /// None.
@@ -147,7 +145,7 @@ impl Cleaner {
         Ok(Progress::default())
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Resets the state for a new stream.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference { medians, time } => {

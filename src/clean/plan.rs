@@ -1,4 +1,4 @@
-//! What is to be cleaned, and what comes out.
+//! Options and derived parameters of cleaning.
 //!
 //! Invariant: with integer input every output value is exact in the output's encoding.
 
@@ -6,34 +6,33 @@ use crate::error::{Error, Result};
 use crate::sample::Encoding;
 use crate::units::MAX_CHANNELS;
 
-/// Cells to be replaced: channels by interval of time, as PRESTO's rfifind lists them.
+/// Cells to replace: bad channels per time interval, as in PRESTO's rfifind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeMask {
-    /// Times in an interval.
+    /// Times per interval.
     pub interval_times: usize,
-    /// Times of the first interval and on that lie before the stream.
+    /// Times of the intervals before the start of the stream.
     pub first_time: u64,
-    /// The bad channels of each interval; later intervals have none.
+    /// Bad channels of each interval; later intervals have none.
     pub intervals: Vec<Vec<u32>>,
 }
 
-/// What to clean.
+/// Options of cleaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Number of channels.
     pub channels: usize,
-    /// How input samples are stored.
+    /// Encoding of the input samples.
     pub encoding: Encoding,
     /// Whether to subtract the mean over channels from every time.
     pub zero_dm: bool,
-    /// Channels that are left out for good, `true` for each; empty means none. They are not touched,
-    /// but have no part in the mean.
+    /// Channels excluded from the mean, `true` for each; empty means none. Their samples are kept.
     pub masked: Vec<bool>,
-    /// Cells to be replaced by the running median of their channel.
+    /// Cells to replace by the running median of their channel.
     pub time_mask: Option<TimeMask>,
 }
 
-/// A checked cleaning.
+/// Checked cleaning parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     options: Options,
@@ -41,7 +40,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks what is asked.
+    /// Checks the options.
     ///
     /// # Errors
     /// [`Error::Parameter`] for no or too many channels, rows that are not whole bytes, a mask of
@@ -70,28 +69,28 @@ impl Plan {
         Ok(Self { options, good_channels })
     }
 
-    /// Number of channels.
+    /// Returns the number of channels.
     pub fn channels(&self) -> usize {
         self.options.channels
     }
 
-    /// Everything that was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// How input samples are stored.
+    /// Returns the encoding of the input samples.
     pub fn encoding(&self) -> Encoding {
         self.options.encoding
     }
 
-    /// Channels that have a part in the mean.
+    /// Returns the number of channels in the mean.
     pub fn good_channels(&self) -> usize {
         self.good_channels
     }
 
-    /// How output samples are stored: as the input, but after zero-DM as signed 16 bits, and as
-    /// floats (exactly) where the input has 16 or 32 bits.
+    /// Returns the encoding of the output: that of the input, or after zero-DM signed 16 bits, or floats (exactly)
+    /// for input of 16 or 32 bits.
     pub fn output_encoding(&self) -> Encoding {
         match (self.options.zero_dm, self.options.encoding) {
             (false, encoding) => encoding,
@@ -100,16 +99,16 @@ impl Plan {
         }
     }
 
-    /// Whether cells of a time mask are filled, with running medians of all rows before them.
+    /// Returns whether a time mask is set, whose cells need running medians of all preceding rows.
     pub fn has_time_mask(&self) -> bool {
         self.options.time_mask.is_some()
     }
 
-    /// What one count of the input is in the output: a power of two after zero-DM of up to 8 bits,
-    /// so that the mean is taken away to a fraction of a count, and 1 otherwise.
+    /// Returns the output counts per input count: after zero-DM of up to 8 bits a power of two, so that the mean is
+    /// subtracted to a fraction of a count; otherwise 1.
     ///
-    /// A mean rounded to whole counts leaves up to half a count in every channel at once, which at low
-    /// DM adds up to far more than the noise where a channel's noise is a few counts.
+    /// A mean rounded to whole counts would leave up to half a count in every channel at once. At low DM this adds up
+    /// to far more than the noise where a channel's noise is a few counts.
     pub fn scale(&self) -> i32 {
         match (self.options.zero_dm, self.options.encoding) {
             (true, Encoding::U1) => 128,
@@ -120,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Smallest and largest value of the output, where it is of integers.
+    /// Returns the smallest and largest output value of integer output.
     pub fn output_range(&self) -> Option<(i32, i32)> {
         self.output_encoding().range()?;
         let (min, max) = self.options.encoding.range()?;
@@ -132,12 +131,12 @@ impl Plan {
         Some((self.scale() * low, self.scale() * high))
     }
 
-    /// Bytes of an output row.
+    /// Returns the bytes of an output row.
     pub fn output_row_bytes(&self) -> usize {
         self.channels() * self.output_encoding().bits() / 8
     }
 
-    /// Whether the bad channels may change at a time.
+    /// Returns whether an interval of the time mask starts at a time.
     pub(super) fn interval_begins(&self, time: u64) -> bool {
         let mask = self.options.time_mask.as_ref();
         let begins = |mask: &TimeMask| {
@@ -146,7 +145,7 @@ impl Plan {
         mask.is_some_and(begins)
     }
 
-    /// The bad channels at a time.
+    /// Returns the bad channels at a time.
     pub(super) fn bad_channels(&self, time: u64) -> &[u32] {
         let Some(mask) = &self.options.time_mask else { return &[] };
         let interval = usize::try_from((time + mask.first_time) / mask.interval_times as u64)
@@ -155,7 +154,7 @@ impl Plan {
     }
 }
 
-/// The scale of bytes: 16, or less where so many channels would not add up within 32 bits.
+/// Returns the scale for bytes: 16, or less if the sum over the channels would exceed 32 bits.
 fn byte_scale(channels: usize) -> i32 {
     const MOST: usize = 16;
     const CHANNELS: usize = 1 << 14;
@@ -176,7 +175,7 @@ fn check_time_mask(mask: &TimeMask, channels: usize) -> Result<()> {
     }
 }
 
-/// `sum / count` rounded to nearest, ties to even; 0 for a count of 0.
+/// Returns `sum / count` rounded to nearest, ties to even; 0 for a count of 0.
 pub(super) fn rounded_mean(sum: i64, count: usize) -> i32 {
     if count == 0 {
         return 0;

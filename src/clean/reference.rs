@@ -1,4 +1,4 @@
-//! Cleaning as loops in double precision: the truth for the other backends.
+//! Reference implementation of cleaning: plain loops in double precision.
 //!
 //! Invariant: reads samples one by one, whatever their encoding.
 
@@ -8,8 +8,7 @@ use crate::sample::{Samples, set_value};
 
 /// Cleans rows from absolute time `start` on: see [`super::Cleaner`].
 ///
-/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])` over the channels that are not masked, `k` the
-/// plan's scale.
+/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])` over the unmasked channels; `k` is the plan's scale.
 pub fn clean(
     plan: &Plan,
     start: u64,
@@ -30,8 +29,8 @@ pub fn clean(
     }
 }
 
-/// A row's values, bad cells replaced by their channel's running median, or, before there is one,
-/// by the row's mean over its good cells.
+/// Returns a row's values. Bad cells become their channel's running median or, before there is one, the mean of the
+/// row's good cells.
 fn filled(plan: &Plan, time: u64, medians: &mut RunningMedian, row: Samples<'_>) -> Vec<f64> {
     let mut values: Vec<f64> = (0..plan.channels()).map(|c| row.value(0, c)).collect();
     let bad = plan.bad_channels(time);
@@ -51,7 +50,7 @@ fn total(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The mean over unmasked channels, scaled: of integers, rounded to nearest, ties to even.
+/// Returns the scaled mean over unmasked channels; for integers rounded to nearest, ties to even.
 fn mean(plan: &Plan, values: &[f64]) -> f64 {
     let masked = &plan.options().masked;
     let good = values.iter().zip(masked).filter(|(x, masked)| !**masked && x.is_finite());

@@ -12,38 +12,38 @@ pub use tolerance::ToleranceOptions;
 
 use crate::error::{Error, Result};
 
-/// The most trials that a plan may have.
+/// Largest number of trials in a plan.
 pub const MAX_TRIALS: usize = 1_000_000;
 
-/// The most samples that a range may add to one time bin.
+/// Largest number of samples that a range sums into one time bin.
 pub const MAX_DOWNSAMPLE: usize = 4096;
 
-/// The highest DM that a plan may reach, far beyond any source known.
+/// Highest DM of a plan, far beyond any known source.
 pub const MAX_DM: f64 = 1e6;
 
-/// The part of a step by which a range's end may fall short of a whole number of steps.
+/// Fraction of a step by which a range's end may fall short of a whole number of steps.
 const ROUNDING: f64 = 1e-6;
 
-/// Trials `dm_min + i * dm_step < dm_max`, searched after adding `downsample` samples to one.
+/// Range of trials `dm_min + i * dm_step < dm_max`, searched after summing `downsample` samples into one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DmRange {
     /// First trial, pc cm^-3.
     pub dm_min: f64,
-    /// End, not itself a trial (unless it equals `dm_min`: then that is the one trial).
+    /// End, excluded (unless it equals `dm_min`, the only trial then).
     pub dm_max: f64,
-    /// Distance of two trials.
+    /// Distance between trials.
     pub dm_step: f64,
-    /// Time samples that are added to one.
+    /// Time samples summed into one.
     pub downsample: usize,
 }
 
 impl DmRange {
-    /// A range without time binning.
+    /// Creates a range without time binning.
     pub fn new(dm_min: f64, dm_max: f64, dm_step: f64) -> Self {
         Self { dm_min, dm_max, dm_step, downsample: 1 }
     }
 
-    /// Number of trials; 0 for a range that no plan accepts.
+    /// Returns the number of trials; 0 for a range that no plan accepts.
     pub fn trials(&self) -> usize {
         let steps = (self.dm_max - self.dm_min) / self.dm_step;
         if !steps.is_finite() || steps < 0.0 {
@@ -52,7 +52,7 @@ impl DmRange {
         ((steps - ROUNDING).ceil() as usize).max(1)
     }
 
-    /// The trials, ascending.
+    /// Returns the trials, ascending.
     pub fn dms(&self) -> Vec<f64> {
         (0..self.trials()).map(|i| self.dm_min + i as f64 * self.dm_step).collect()
     }
@@ -73,26 +73,26 @@ impl DmRange {
     }
 }
 
-/// Which dispersion measures are tried: ascending ranges.
+/// Plan of dispersion measures to search: ascending ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DmPlan {
-    /// The ranges, lowest first.
+    /// Ranges, lowest first.
     pub ranges: Vec<DmRange>,
 }
 
 impl DmPlan {
-    /// A plan of the ranges given, after checking them.
+    /// Creates a plan of the given ranges after checking them.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for no range, a range that is upside down, negative or not finite, a step
-    /// that is not positive, ranges that overlap or descend, or more than [`MAX_TRIALS`] trials.
+    /// [`Error::Parameter`] for no ranges, a range that is reversed, negative or not finite, a step that is not
+    /// positive, ranges that overlap or descend, or more than [`MAX_TRIALS`] trials.
     pub fn from_ranges(ranges: Vec<DmRange>) -> Result<Self> {
         let plan = Self { ranges };
         plan.check()?;
         Ok(plan)
     }
 
-    /// A plan of `(dm_min, dm_max, dm_step)` without time binning.
+    /// Creates a plan of `(dm_min, dm_max, dm_step)` ranges without time binning.
     ///
     /// # Errors
     /// As [`DmPlan::from_ranges`].
@@ -100,8 +100,8 @@ impl DmPlan {
         Self::from_ranges(ranges.iter().map(|r| DmRange::new(r.0, r.1, r.2)).collect())
     }
 
-    /// A plan of equal steps without time binning, from `dm_min` up to `dm_max`, which is the last trial where it is a
-    /// whole number of steps away.
+    /// Creates a plan of equal steps without time binning, from `dm_min` up to `dm_max`. `dm_max` is the last trial
+    /// if it is a whole number of steps away.
     ///
     /// # Errors
     /// As [`DmPlan::from_ranges`].
@@ -113,7 +113,7 @@ impl DmPlan {
         Self::from_ranges(vec![if end > MAX_DM { range } else { DmRange { dm_max: end, ..range } }])
     }
 
-    /// Fails where [`DmPlan::from_ranges`] does: for plans that were changed by hand.
+    /// Checks a plan as [`DmPlan::from_ranges`] does; for plans modified by hand.
     ///
     /// # Errors
     /// As [`DmPlan::from_ranges`].
@@ -132,12 +132,12 @@ impl DmPlan {
         if trials > MAX_TRIALS { Err(too_many(trials as f64)) } else { Ok(()) }
     }
 
-    /// Number of trials in all ranges.
+    /// Returns the number of trials in all ranges.
     pub fn trials(&self) -> usize {
         self.ranges.iter().map(DmRange::trials).sum()
     }
 
-    /// All trials, ascending.
+    /// Returns all trials, ascending.
     pub fn dms(&self) -> Vec<f64> {
         self.ranges.iter().flat_map(DmRange::dms).collect()
     }
@@ -148,10 +148,10 @@ fn too_many(trials: f64) -> Error {
     Error::parameter("number of DM trials", trials, rule)
 }
 
-/// Ranges on both sides of the DM at which there is no smearing within channels.
+/// Builds ranges on both sides of the DM without smearing within channels.
 ///
-/// `ranges(low, high)` makes those of distances `low..high` from that DM; below it they are mirrored.
-/// The DM itself is the first trial of the upper side, where it is within the limits.
+/// `ranges(low, high)` builds those of distances `low..high` from that DM; below the DM they are mirrored. The DM
+/// itself is the first trial of the upper side, if it is within the limits.
 fn around(
     centre: f64,
     (dm_min, dm_max): (f64, f64),
@@ -173,7 +173,7 @@ fn around(
             ..range
         }));
     }
-    // The limits stand as they were given, whatever sums and differences made of them.
+    // Restores the limits exactly, without rounding of sums and differences.
     if let Some(first) = all.first_mut() {
         first.dm_min = dm_min;
     }
@@ -184,7 +184,7 @@ fn around(
     all
 }
 
-/// Makes a range's end its last trial, by steps that are narrower so that a whole number of them leads there.
+/// Narrows a range's steps so that its end is its last trial.
 fn reach(range: &mut DmRange) {
     let span = range.dm_max - range.dm_min;
     let steps = (span / range.dm_step - ROUNDING).ceil();
@@ -192,7 +192,7 @@ fn reach(range: &mut DmRange) {
         return;
     }
     let mut step = span / steps;
-    // Rounding may leave the product a unit or two of the last place short.
+    // Rounding may leave the product short by a unit or two in the last place.
     for _ in 0..4 {
         if range.dm_min + steps * step < range.dm_max {
             step = step.next_up();
@@ -204,7 +204,7 @@ fn reach(range: &mut DmRange) {
     }
 }
 
-/// The DM at which there is no smearing within channels: 0 without coherent dedispersion.
+/// Returns the DM without smearing within channels: 0 without coherent dedispersion.
 fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
     let dm = coherent_dm.unwrap_or(0.0);
     if (0.0..=MAX_DM).contains(&dm) {
@@ -213,7 +213,7 @@ fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
     Err(Error::parameter("--coherent-dm", dm, format!("it must be 0 to {MAX_DM}")))
 }
 
-/// Fails unless `0 <= dm_min <= dm_max`, both finite.
+/// Returns an error unless `0 <= dm_min <= dm_max`, both finite.
 fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     if !(dm_min >= 0.0 && dm_min.is_finite()) {
         return Err(Error::parameter("--dm-min", dm_min, "it must be 0 or more"));
@@ -228,7 +228,7 @@ fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless a sampling time is positive and finite.
+/// Returns an error unless a sampling time is positive and finite.
 fn check_tsamp(tsamp_s: f64) -> Result<()> {
     if tsamp_s > 0.0 && tsamp_s.is_finite() {
         return Ok(());

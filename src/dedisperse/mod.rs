@@ -1,4 +1,4 @@
-//! Sums dispersed channels into one time series for each trial dispersion measure.
+//! Dedispersion: sums the channels along each trial dispersion measure into one time series.
 //!
 //! Invariant: any split of a stream gives what one block gives, and integer sums are the same on
 //! every backend.
@@ -20,7 +20,7 @@ use crate::view::{PlaneMut, Progress, check_length};
 pub use cuda::kernels;
 pub use plan::{Options, Plan};
 
-/// Where dedispersed series are written; axes dm, time.
+/// Output planes of dedispersed series; axes dm, time.
 #[derive(Debug)]
 pub enum Output<'a> {
     /// Exact sums of integer encodings.
@@ -44,7 +44,7 @@ impl Output<'_> {
         }
     }
 
-    /// Sets `times` elements of a row to 0, from `column` on.
+    /// Clears `times` elements of a row from `column` on.
     fn clear(&mut self, dm: usize, column: usize, times: usize) {
         match self {
             Self::I32(plane) => plane.row_mut(dm)[column..column + times].fill(0),
@@ -75,7 +75,7 @@ impl Engine {
         })
     }
 
-    /// The most output times in one call of `emit`.
+    /// Returns the largest number of output times in one call of `emit`.
     fn block_times(&self) -> usize {
         match self {
             Self::Reference(engine) => engine.block_times(),
@@ -86,19 +86,18 @@ impl Engine {
     }
 }
 
-/// A part of a run.
+/// Step of a run.
 enum Part {
-    /// Takes so many of the input's rows.
+    /// Loads `rows` input rows.
     Load { start: usize, rows: usize },
-    /// Makes so many output times, for a column of the output.
+    /// Computes `times` output times and writes them from `column` on.
     Emit { times: usize, column: usize },
 }
 
-/// Sums dispersed channels into one time series for each trial dispersion measure.
+/// Dedisperser: sums dispersed channels into one time series for each trial dispersion measure.
 ///
-/// `y[d, t] = sum_c x[t + shift(c, d), c]`, `shift(c, d) = round(delay(f_c, dm_d) / t_samp)`, ties
-/// to even, where `x` are the input's values summed over `downsample` samples in time and `c` runs
-/// over the channels that are not masked.
+/// `y[d, t] = sum_c x[t + shift(c, d), c]`, `shift(c, d) = round(delay(f_c, dm_d) / t_samp)`, ties to even. `x` is
+/// the input summed over `downsample` samples in time; `c` runs over the unmasked channels.
 ///
 /// | buffer | axes          | type                  | unit   | access                        |
 /// |--------|---------------|-----------------------|--------|-------------------------------|
@@ -108,9 +107,9 @@ enum Part {
 /// [`Encoding`]: crate::sample::Encoding
 ///
 /// # Numerics
-/// Integer encodings: exact, the same bits on every backend. Floats: at most
-/// `2^-24 (samples - 1)` of the sum of magnitudes away from the exact sum, to first order, and the
-/// same bits for any split of the stream, any number of threads and any vector level.
+/// Integer encodings: exact, the same bits on every backend. Floats: to first order within `2^-24 (samples - 1)`
+/// times the sum of magnitudes of the exact sum, and the same bits for any split of the stream, any number of threads
+/// and any vector level.
 /// # Real time
 /// [`run`](Self::run) and [`flush`](Self::flush) allocate nothing.
 /// # Source
@@ -119,35 +118,35 @@ enum Part {
 pub struct Dedisperser {
     plan: Plan,
     engine: Engine,
-    /// Input rows so far.
+    /// Input rows loaded so far.
     rows: u64,
-    /// Output times so far.
+    /// Output times written so far.
     emitted: u64,
     ended: bool,
 }
 
 impl Dedisperser {
-    /// Binds a plan to a backend: compiles and allocates all that a stream needs.
+    /// Binds a plan to a backend: compiles and allocates everything that a stream needs.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the history of the longest delay can't be addressed;
-    /// [`Error::Unavailable`] when a GPU has no room for it; [`Error::Device`] when its driver refuses.
+    /// [`Error::Parameter`] when the history of the longest delay exceeds the address space; [`Error::Unavailable`]
+    /// when a GPU has too little memory; [`Error::Device`] when its driver refuses.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, rows: 0, emitted: 0, ended: false })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Takes input rows and writes the next `produced` output times of every trial into elements
-    /// `0..produced` of each row. All input is consumed unless the output's rows are too short.
+    /// Loads input rows and writes the next `produced` output times of every trial into elements `0..produced` of
+    /// each row. Consumes all input unless the output's rows are too short.
     ///
     /// # Errors
-    /// [`Error::Shape`] when channels or trials differ from the plan's; [`Error::Parameter`] when the
-    /// encoding or the kind of output does, or after [`flush`](Self::flush).
+    /// [`Error::Shape`] for other channels or trials than the plan's; [`Error::Parameter`] for another encoding or
+    /// output type, or after [`flush`](Self::flush).
     pub fn run(&mut self, input: Samples<'_>, mut output: Output<'_>) -> Result<Progress> {
         self.check_input(&input)?;
         self.check_output(&output)?;
@@ -160,7 +159,7 @@ impl Dedisperser {
         self.finished(done, &mut output, before)
     }
 
-    /// Cuts input rows, and the output times that they make, into blocks.
+    /// Splits input rows and their output times into blocks.
     fn run_parts(
         &mut self,
         (rows, stride, block): (usize, usize, usize),
@@ -190,11 +189,11 @@ impl Dedisperser {
         }
     }
 
-    /// After the last input: writes the output times that are left, as [`run`](Self::run) does, in
-    /// one call or several, until `produced` is 0. Elements past [`Plan::valid_times`] are 0.
+    /// Writes the remaining output times after the last input, as [`run`](Self::run) does. Call it until `produced`
+    /// is 0. Elements past [`Plan::valid_times`] are 0.
     ///
     /// # Errors
-    /// As [`run`](Self::run), for the output.
+    /// As [`run`](Self::run) for the output.
     pub fn flush(&mut self, mut output: Output<'_>) -> Result<Progress> {
         self.check_output(&output)?;
         let before = self.emitted;
@@ -211,7 +210,7 @@ impl Dedisperser {
         self.finished(done, &mut output, before)
     }
 
-    /// Cuts the output times that are left into blocks.
+    /// Splits the remaining output times into blocks.
     fn flush_parts(
         &mut self,
         (stride, block): (usize, usize),
@@ -233,7 +232,7 @@ impl Dedisperser {
         }
     }
 
-    /// Bytes of the host's memory that the samples of the longest delay take.
+    /// Returns the host memory of the history, in bytes.
     pub fn held_bytes(&self) -> usize {
         match &self.engine {
             Engine::Cpu(engine) => engine.held_bytes(),
@@ -241,7 +240,7 @@ impl Dedisperser {
         }
     }
 
-    /// Forgets the stream, so that another can start.
+    /// Resets the state for a new stream.
     pub fn reset(&mut self) {
         (self.rows, self.emitted, self.ended) = (0, 0, false);
         match &mut self.engine {
@@ -262,7 +261,7 @@ impl Dedisperser {
         Ok(())
     }
 
-    /// Writes the next `times` output times at `column`; a GPU's stand there after [`Self::finish`].
+    /// Writes the next `times` output times from `column` on; on a GPU they are complete after [`Self::finish`].
     fn emit(&mut self, times: usize, output: &mut Output<'_>, column: usize) -> Result<()> {
         let span = (self.emitted, times);
         let plan = &self.plan;
@@ -283,7 +282,7 @@ impl Dedisperser {
         Ok(())
     }
 
-    /// What a call returns, when all that it made is in the output; `before` output times came earlier.
+    /// Completes the output of a call and returns its progress; `before` output times came earlier.
     fn finished(
         &mut self,
         done: Result<Progress>,
@@ -299,7 +298,7 @@ impl Dedisperser {
         })
     }
 
-    /// Waits for what is under way to the output.
+    /// Waits for pending transfers to the output.
     fn finish(&mut self, output: &mut Output<'_>) -> Result<()> {
         match (&mut self.engine, output) {
             #[cfg(feature = "cuda")]
@@ -342,12 +341,12 @@ impl Dedisperser {
     }
 }
 
-/// On a device, without the host's memory.
+/// Operation on device memory.
 #[cfg(feature = "cuda")]
 impl Dedisperser {
-    /// As [`run`](Self::run), for `times` input rows that begin at a byte of a device's buffer and a plane on the
-    /// same device, both used in the order of `stream`: the call returns when the work is queued. Parts of a
-    /// stream may go through either.
+    /// Like [`run`](Self::run), for `times` input rows from a byte offset of a device buffer on, and a plane on the
+    /// same device. Both are used in the order of `stream`; the call returns once the work is queued. A stream may
+    /// mix both calls.
     ///
     /// # Errors
     /// As [`run`](Self::run); [`Error::Unavailable`] when the backend is not a GPU; [`Error::Device`] when the
@@ -374,7 +373,7 @@ impl Dedisperser {
         })
     }
 
-    /// As [`flush`](Self::flush), for a plane on the device.
+    /// Like [`flush`](Self::flush), for a plane on the device.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
@@ -386,7 +385,7 @@ impl Dedisperser {
         })
     }
 
-    /// The device's engine.
+    /// Returns the GPU engine.
     fn device_engine(&mut self) -> Result<&mut cuda::Engine> {
         match &mut self.engine {
             Engine::Cuda(engine) => Ok(engine),
@@ -397,7 +396,7 @@ impl Dedisperser {
         }
     }
 
-    /// Checks a plane on the device; returns the most times of a block.
+    /// Checks a plane on the device; returns the largest number of times in a block.
     fn check_plane(&mut self, output: &Plane) -> Result<usize> {
         check_length("trials of the output", self.plan.dms().len(), output.dms)?;
         output.check()?;

@@ -1,4 +1,4 @@
-//! One range of trial dispersion measures bound to a band: all checks, all shifts, all sizes.
+//! One range of trial dispersion measures bound to a band: validation, shifts and sizes.
 //!
 //! Invariant: no sum that the plan allows leaves 32 bits, and no shift is negative.
 
@@ -6,32 +6,32 @@ use crate::error::{Error, Result};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, dispersion_delay_s};
 
-/// The longest delay that a plan may hold, in output samples.
+/// Longest delay of a plan, in output samples.
 const MAX_SHIFT: f64 = (1u32 << 30) as f64;
 
-/// What is asked of a dedispersion.
+/// Options of a dedispersion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Where each channel lies.
+    /// Frequencies of the channels.
     pub band: Band,
     /// Sampling time of the input in seconds.
     pub tsamp_s: f64,
     /// Trial dispersion measures in pc cm^-3, in any order.
     pub dms: Vec<f64>,
-    /// Input samples summed to one before dedispersion.
+    /// Input samples summed into one before dedispersion.
     pub downsample: usize,
-    /// How input samples are stored.
+    /// Encoding of the input samples.
     pub encoding: Encoding,
-    /// Smallest and largest input value where these are closer than the encoding's; values outside
-    /// are brought to the nearer end. Not used for floats.
+    /// Smallest and largest input value, if narrower than the encoding's range; values outside are clipped. Unused
+    /// for floats.
     pub range: Option<(i32, i32)>,
-    /// Channels to leave out, in recorded order; empty for none.
+    /// Channels to exclude, in recorded order; empty for none.
     pub masked: Vec<bool>,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
 }
 
-/// A checked dedispersion of one range of trials.
+/// Checked dedispersion of one range of trials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
@@ -43,13 +43,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks the options and derives every size.
+    /// Checks the options and derives all sizes.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option: no trial, a trial that is negative or not finite, a
-    /// sampling time or constant that is not positive, a downsampling of 0, a mask of the wrong
-    /// length or over all channels, a range that the encoding can't hold, a delay of more than 2^30
-    /// samples, or sums that leave 32 bits.
+    /// [`Error::Parameter`] naming the option: no trials, a negative or non-finite trial, a sampling time or constant
+    /// that is not positive, a downsampling of 0, a mask of the wrong length or over all channels, a range that the
+    /// encoding cannot represent, a delay of more than 2^30 samples, or sums that exceed 32 bits.
     pub fn new(options: Options) -> Result<Self> {
         check_positive("tsamp (s)", options.tsamp_s)?;
         check_positive("dm constant", options.dm_constant)?;
@@ -82,98 +81,98 @@ impl Plan {
         (0..self.options.dms.len()).map(shift).collect()
     }
 
-    /// Trial dispersion measures, pc cm^-3.
+    /// Returns the trial dispersion measures, pc cm^-3.
     pub fn dms(&self) -> &[f64] {
         &self.options.dms
     }
 
-    /// Input samples summed to one output sample.
+    /// Returns the number of input samples summed into one output sample.
     pub fn downsample(&self) -> usize {
         self.options.downsample
     }
 
-    /// Channels in an input row, masked ones included.
+    /// Returns the channels of an input row, including masked ones.
     pub fn channels(&self) -> usize {
         self.options.band.channels()
     }
 
-    /// The channels that are summed, in recorded order.
+    /// Returns the summed channels, in recorded order.
     pub fn channels_used(&self) -> &[usize] {
         &self.channels_used
     }
 
-    /// How input samples are stored.
+    /// Returns the encoding of the input samples.
     pub fn encoding(&self) -> Encoding {
         self.options.encoding
     }
 
-    /// Smallest and largest value of an input sample, `(0, 0)` for floats.
+    /// Returns the smallest and largest value of an input sample; `(0, 0)` for floats.
     pub fn range(&self) -> (i32, i32) {
         self.range
     }
 
-    /// Sampling time of the output in seconds.
+    /// Returns the sampling time of the output in seconds.
     pub fn tsamp_s(&self) -> f64 {
         self.options.tsamp_s * self.options.downsample as f64
     }
 
-    /// Delay of a channel behind the band's highest at a trial, in output samples rounded to
+    /// Returns the delay of a channel relative to the band's highest at a trial, in output samples rounded to
     /// nearest, ties to even.
     pub fn shift(&self, dm: usize, channel: usize) -> usize {
         self.delay_samples(dm, channel) as usize
     }
 
-    /// As [`units::dispersion_delay_s`](crate::units::dispersion_delay_s), in the same order of
-    /// operations, so that the rounding agrees to the last bit.
+    /// Computes [`units::dispersion_delay_s`](crate::units::dispersion_delay_s) with the same order of operations, so
+    /// that the rounding agrees to the last bit.
     fn delay_samples(&self, dm: usize, channel: usize) -> f64 {
         let delay_s = self.options.dm_constant * self.options.dms[dm] * self.slopes[channel];
         (delay_s / self.tsamp_s()).round_ties_even()
     }
 
-    /// Largest shift of one trial over the channels that are summed.
+    /// Returns the largest shift of a trial over the summed channels.
     pub fn trial_shift(&self, dm: usize) -> usize {
         self.trial_shifts[dm]
     }
 
-    /// Largest shift of all trials.
+    /// Returns the largest shift of all trials.
     pub fn max_shift(&self) -> usize {
         self.trial_shifts.iter().copied().max().unwrap_or(0)
     }
 
-    /// Smallest of the trials' largest shifts.
+    /// Returns the smallest of the trials' largest shifts.
     pub fn min_trial_shift(&self) -> usize {
         self.trial_shifts.iter().copied().min().unwrap_or(0)
     }
 
-    /// Output samples of a trial in all, for an input of `input_times`; 0 if that is too short.
+    /// Returns the total output samples of a trial for an input of `input_times`; 0 if the input is too short.
     pub fn valid_times(&self, input_times: u64, dm: usize) -> u64 {
         let times = input_times / self.options.downsample as u64;
         times.saturating_sub(self.trial_shifts[dm] as u64)
     }
 
-    /// The most that one run can produce from `input_times` rows, whatever came before.
+    /// Returns the largest output of one run with `input_times` rows, for any earlier input.
     pub fn max_output(&self, input_times: usize) -> usize {
         input_times.div_ceil(self.options.downsample)
     }
 
-    /// Whether sums are integers: all encodings but floats.
+    /// Returns whether sums are integers: all encodings but floats.
     pub fn output_is_integer(&self) -> bool {
         self.options.encoding != Encoding::F32
     }
 
-    /// What was asked.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The largest sample, summed over `downsample`, above the range's lower end; `None` for floats.
+    /// Returns the largest sample, summed over `downsample`, above the range's lower end; `None` for floats.
     pub(super) fn largest(&self) -> Option<u64> {
         let (low, high) = self.range;
         let span = (i64::from(high) - i64::from(low)) as u64;
         self.output_is_integer().then_some(span * self.options.downsample as u64)
     }
 
-    /// The narrowest lane for sums of so many channels' samples above the range's lower end.
+    /// Returns the narrowest type for sums of `channels` channels above the range's lower end.
     pub(super) fn lane(&self, channels: usize) -> Lane {
         match self.largest().map(|most| most * channels as u64) {
             None => Lane::F32,
@@ -184,7 +183,7 @@ impl Plan {
     }
 }
 
-/// Type of the elements of a row of samples or of sums.
+/// Element type of a row of samples or sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     U8,
@@ -194,7 +193,7 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,

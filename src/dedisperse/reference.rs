@@ -1,41 +1,41 @@
-//! The equation as loops in f64.
+//! Reference implementation of dedispersion: plain loops in f64.
 
 use super::plan::Plan;
 use crate::sample::Samples;
 use crate::view::PlaneMut;
 
-/// Sums held as binned rows: axes time, channel.
+/// History of binned rows; axes time, channel.
 #[derive(Debug)]
 pub struct Engine {
-    /// Binned rows from output time `first` on; the last may be open.
+    /// Binned rows from output time `first` on; the last may be incomplete.
     rows: Vec<f64>,
     first: u64,
-    /// Input rows in the open bin.
+    /// Input rows in the incomplete bin.
     open: usize,
 }
 
-/// Most output times that one call of [`Engine::emit`] is given.
+/// Largest number of output times in one call of [`Engine::emit`].
 const BLOCK: usize = 4096;
 
 impl Engine {
-    /// Room for the plan's history, and none taken later.
+    /// Allocates the plan's history; nothing is allocated later.
     pub fn new(plan: &Plan) -> Self {
         let rows = Vec::with_capacity((plan.max_shift() + BLOCK + 1) * plan.channels());
         Self { rows, first: 0, open: 0 }
     }
 
-    /// The most output times in one call of [`Engine::emit`].
+    /// Returns the largest number of output times in one call of [`Engine::emit`].
     pub fn block_times(&self) -> usize {
         BLOCK
     }
 
-    /// Forgets the stream.
+    /// Resets the state for a new stream.
     pub fn reset(&mut self) {
         self.rows.clear();
         (self.first, self.open) = (0, 0);
     }
 
-    /// Takes input rows, summing `downsample` of them to one.
+    /// Loads input rows and sums `downsample` of them into one.
     pub fn load(&mut self, plan: &Plan, input: Samples<'_>) {
         let channels = plan.channels();
         let (low, high) = plan.range();
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// One output sample: `sum_c x[t + shift(c, d), c]`, missing samples being 0.
+    /// Computes one output sample: `sum_c x[t + shift(c, d), c]`, with missing samples as 0.
     fn sum(&self, plan: &Plan, dm: usize, time: u64) -> f64 {
         let channels = plan.channels();
         let start = (time - self.first) as usize;
@@ -64,8 +64,8 @@ impl Engine {
         plan.channels_used().iter().map(sample).sum()
     }
 
-    /// Writes `times` output samples of every trial, from output time `first` on, at `column`, and
-    /// forgets what only they needed.
+    /// Writes `times` output samples of every trial, from output time `first` on, at `column`, and drops the rows
+    /// that only they needed.
     pub fn emit<T>(
         &mut self,
         plan: &Plan,

@@ -1,48 +1,46 @@
-//! How strong a pulse must be for a wanted S/N.
+//! Pulse strength for a requested S/N.
 //!
-//! The S/N of a series is that of its best boxcar, `sum / (sigma sqrt(width))`: the rows are
-//! dedispersed at the exact DM, every channel with the same weight, and sigma is that of the summed
-//! counts after quantization. Counts answer a signal as [`Levels::response`] says, so that the S/N
-//! of 1-bit data is that of 1-bit data.
+//! The S/N of a series is that of its best boxcar, `sum / (sigma sqrt(width))`. The rows are dedispersed at the exact
+//! DM with equal channel weights, and sigma is that of the summed counts after quantization. Counts respond to a
+//! signal according to [`Levels::response`], so that the S/N of 1-bit data is that of 1-bit data.
 
 use super::channels::Channels;
 use super::levels::Levels;
 use super::signal::Pulse;
 use crate::error::{Error, Result};
 
-/// The S/N is met to this relative error.
+/// Relative tolerance of the S/N.
 const CLOSE: f64 = 1e-4;
 
-/// Boxcar widths beyond this are tried in steps of this part of themselves.
+/// Boxcar width from which widths are tried in steps, and the relative step.
 const EVERY_WIDTH: usize = 64;
 const WIDTH_STEP: f64 = 0.02;
 
-/// What is looked for.
+/// Requested pulse and S/N.
 pub(super) struct Wanted {
     pub(super) pulse: Pulse,
     pub(super) time_s: f64,
     pub(super) snr: f64,
 }
 
-/// A strength, and the boxcar that finds it.
+/// Strength, and the boxcar that detects it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// As [`super::signal::Signal`] takes it.
+    /// Amplitude for [`super::signal::Signal`].
     pub(super) amplitude: f64,
     /// First row of the best boxcar, in dedispersed rows.
     pub(super) first: i64,
-    /// Its rows.
+    /// Width of the boxcar in rows.
     pub(super) width: usize,
 }
 
-/// The most cells of channel and time that a pulse may cover in its own dedispersed frame.
+/// Largest number of channel-time cells that a pulse may cover after dedispersion.
 const MAX_CELLS: f64 = 4e9;
 
-/// Finds the strength for a wanted S/N.
+/// Finds the strength for a requested S/N.
 ///
 /// # Errors
-/// [`Error::Parameter`] for an S/N that saturated samples cannot reach, or a pulse of more samples
-/// than can be counted up.
+/// [`Error::Parameter`] for an S/N that saturated samples cannot reach, or a pulse of too many samples to sum.
 pub(super) fn find(
     wanted: &Wanted,
     channels: &Channels,
@@ -73,7 +71,7 @@ impl Model<'_> {
     fn solve(&self) -> Result<Found> {
         let sigma = (0..self.channels.count()).map(|c| self.levels.variance(c)).sum::<f64>().sqrt();
         let target = self.wanted.snr * sigma;
-        // A weak pulse answers in proportion, so this first guess is near for all but bright ones.
+        // The response of a weak pulse is linear, so this first guess is close for all but bright ones.
         let mut amplitude = self.tsamp_s;
         let (mut low, mut high) = (0.0, f64::INFINITY);
         for _ in 0..80 {
@@ -98,7 +96,7 @@ impl Model<'_> {
         Err(Error::parameter("snr", self.wanted.snr, rule))
     }
 
-    /// The noise-free dedispersed series: rows are aligned by whole samples, as a search does it.
+    /// Returns the noise-free dedispersed series; rows are aligned by whole samples, as in a search.
     fn series(&self, amplitude: f64) -> Vec<f64> {
         let Self { channels, levels, tsamp_s, .. } = *self;
         let pulse = &self.wanted.pulse;
@@ -121,7 +119,7 @@ impl Model<'_> {
     }
 }
 
-/// Height over the square root of the width, first sample and width of the best boxcar.
+/// Returns the height over the square root of the width, the first sample and the width of the best boxcar.
 pub(super) fn best_boxcar(series: &[f64]) -> (f64, usize, usize) {
     let mut sums = vec![0.0];
     for value in series {

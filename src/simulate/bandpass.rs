@@ -1,32 +1,32 @@
-//! The receiver's gain over the band.
+//! Receiver gain over the band.
 
 use std::f64::consts::PI;
 
-/// Part of the band at each edge over which the gain rolls off.
+/// Fraction of the band at each edge over which the gain rolls off.
 const EDGE: f64 = 0.08;
 
-/// Gain at the very edge.
+/// Gain at the edge.
 const FLOOR: f64 = 0.1;
 
-/// Relative height and number of the ripples over the band.
+/// Relative amplitude and number of the ripples over the band.
 const RIPPLE: f64 = 0.05;
 const RIPPLES: f64 = 5.0;
 
 /// Shape of the receiver's gain.
 ///
-/// Signal and noise go through it alike. Data of 1, 2 and 4 bit are levelled in each channel before
-/// they are quantized, as recorders do, so that it does not show in them.
+/// It applies to signal and noise alike. Data of 1, 2 and 4 bit are levelled in each channel before quantization, as
+/// recorders do, so that they do not show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bandpass {
-    /// The same gain everywhere.
+    /// Constant gain.
     #[default]
     Flat,
-    /// Rolls off to a tenth over the outer 8 % at each edge, with ripples of 5 %.
+    /// Roll-off to a tenth over the outer 8 % at each edge, with ripples of 5 %.
     Rippled,
 }
 
 impl Bandpass {
-    /// Gain of each channel.
+    /// Returns the gain of each channel.
     pub fn gains(self, channels: usize) -> Vec<f64> {
         let gain = |channel: usize| match self {
             Self::Flat => 1.0,

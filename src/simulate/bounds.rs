@@ -1,12 +1,12 @@
-//! What a number in the options may be.
+//! Range checks of numeric options.
 
 use crate::error::{Error, Result};
 use crate::units::{HZ_PER_MHZ, MAX_FREQUENCY_HZ};
 
-/// Holds a number to a range with its ends.
+/// Checks that a number is in a closed range.
 ///
 /// # Errors
-/// [`Error::Parameter`] for what is not `low` to `high`.
+/// [`Error::Parameter`] for values outside `low` to `high`.
 pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
     if (low..=high).contains(&value) {
         return Ok(());
@@ -14,10 +14,10 @@ pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Res
     Err(Error::parameter(name, value, format!("it must be {low} to {high}")))
 }
 
-/// Holds a number to what is positive and not too large.
+/// Checks that a number is positive and at most `high`.
 ///
 /// # Errors
-/// [`Error::Parameter`] for what is not above 0 and at most `high`.
+/// [`Error::Parameter`] for other values.
 pub(super) fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()> {
     if value > 0.0 && value <= high {
         return Ok(());
@@ -25,8 +25,8 @@ pub(super) fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()
     Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
 }
 
-/// Checks recorded channels: each at least a millihertz wide and above zero frequency as a whole; `width` names
-/// the options that make `width_hz`.
+/// Checks recorded channels: each must be at least a millihertz wide and lie entirely above zero frequency. `width`
+/// names the options that define `width_hz`.
 pub(super) fn recorded_band(width: &'static str, centres_hz: &[f64], width_hz: f64) -> Result<()> {
     above_zero(width, width_hz, 1e12)?;
     if width_hz < 1e-3 {

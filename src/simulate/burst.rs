@@ -1,4 +1,4 @@
-//! A filterbank with noise, bursts, pulsars and interference, made row by row on demand.
+//! Filterbank with noise, bursts, pulsars and interference, generated row by row on demand.
 //!
 //! Invariant: a row is a function of options and row number, whatever was read before and by
 //! however many threads.
@@ -21,22 +21,21 @@ use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 
-/// Rows that one thread makes at a time.
+/// Rows per thread task.
 const ROWS_A_TASK: usize = 16;
 
-/// Makes what a telescope would have recorded; axes time, channel.
+/// Generates what a telescope would record; axes time, channel.
 ///
-/// `x[t, c] = quantize(mean[c] + sigma[c] (noise[t, c] + sum of signals[t, c]))`, where each signal
-/// is a Gaussian pulse, scattered, swept over by the channel's own dispersion and averaged over the
-/// sample. A signal's strength follows from the wanted S/N: that of the best boxcar in the series
-/// dedispersed at the exact DM, all channels alike, with the noise of the quantized samples.
+/// `x[t, c] = quantize(mean[c] + sigma[c] (noise[t, c] + sum of signals[t, c]))`. Each signal is a Gaussian pulse,
+/// scattered, smeared by the dispersion within the channel and averaged over the sample. Its strength follows from
+/// the requested S/N: that of the best boxcar in the series dedispersed at the exact DM with equal channel weights,
+/// relative to the noise of the quantized samples.
 ///
-/// Any row can be made alone: the same options and seed give the same bytes whatever is read in
-/// which pieces, by however many threads. Memory does not grow with the length.
+/// Any row can be generated alone: the same options and seed give the same bytes for any sequence of reads and any
+/// number of threads. Memory does not grow with the length.
 ///
 /// # Source
-/// Noise levels: `levels.rs` lists them. Scattering goes as frequency to the power -4 (Lorimer &
-/// Kramer 2005).
+/// Noise levels: see the list in `levels.rs`. Scattering scales as frequency to the power -4 (Lorimer & Kramer 2005).
 #[derive(Debug)]
 pub struct Simulator {
     header: FilterbankHeader,
@@ -48,11 +47,11 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// A simulation of these options, on the calling thread.
+    /// Creates a simulation that runs on the calling thread.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] naming the option that is out of range, or the S/N that the bit depth
-    /// cannot hold.
+    /// [`crate::Error::Parameter`] naming the option that is out of range, or an S/N that the bit depth cannot
+    /// represent.
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
         let scene = Scene::new(&options)?;
@@ -79,14 +78,14 @@ impl Simulator {
         Ok(Self { header, scene, truth, threads, scratch, next: 0 })
     }
 
-    /// The same simulation on several threads.
+    /// Uses several threads.
     pub fn with_threads(mut self, threads: Threads) -> Self {
         self.scratch = vec![vec![0.0; self.header.channels()]; threads.count()];
         self.threads = threads;
         self
     }
 
-    /// What was put in.
+    /// Returns the simulated truth.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
@@ -125,7 +124,7 @@ impl FilterbankSource for Simulator {
     }
 }
 
-/// A signal that repeats with a period.
+/// Periodic signal.
 #[derive(Debug)]
 struct Train {
     signal: Signal,
@@ -134,7 +133,7 @@ struct Train {
     found: Found,
 }
 
-/// Everything that a row is made from.
+/// State from which rows are generated.
 #[derive(Debug)]
 struct Scene {
     seed: u64,
@@ -180,7 +179,7 @@ impl Scene {
         Ok(Self { seed, tsamp_s, channels, levels, bursts, pulsars, tones, broad })
     }
 
-    /// Makes one row; `x` is scratch of one float a channel.
+    /// Generates one row; `x` is scratch of one float per channel.
     fn make_row(&self, number: u64, x: &mut [f32], output: &mut [u8]) {
         noise::fill(self.seed, number, x);
         let row_s = (number as f64 * self.tsamp_s, (number + 1) as f64 * self.tsamp_s);

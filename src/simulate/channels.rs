@@ -1,31 +1,31 @@
-//! What each channel does to a pulse, for one unit of DM and of scattering.
+//! Effect of each channel on a pulse, per unit of DM and of scattering.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::units::{Band, dispersion_delay_s};
 
-/// Frequency at which scattering times are given.
+/// Reference frequency of scattering times.
 pub(super) const SCATTER_REFERENCE_HZ: f64 = 1e9;
 
-/// Scattering time grows as frequency to this power.
+/// Exponent of the scattering time as a function of frequency.
 const SCATTER_INDEX: i32 = -4;
 
 /// Delays and scattering of each channel.
 #[derive(Debug)]
 pub(super) struct Channels {
-    /// Delay of the centre behind the band's highest centre, seconds for one unit of DM.
+    /// Delay of the centre relative to the band's highest centre, in seconds per unit of DM.
     pub(super) delays_s: Vec<f64>,
-    /// Delay of the upper edge behind the centre (negative), and of the lower edge.
+    /// Delays of the upper edge (negative) and of the lower edge relative to the centre.
     pub(super) edges_s: Vec<(f64, f64)>,
-    /// Scattering time over that at 1 GHz.
+    /// Scattering time relative to that at 1 GHz.
     pub(super) scatter: Vec<f64>,
-    /// Logarithm of the frequency over that of the highest centre.
+    /// Logarithm of the frequency relative to that of the highest centre.
     pub(super) ln_frequency: Vec<f64>,
     order: Order,
 }
 
-/// How delays run with the channel number.
+/// Order of the delays by channel number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Rising,
@@ -66,12 +66,12 @@ impl Channels {
         self.delays_s.len()
     }
 
-    /// Delay of the lowest frequency, seconds for one unit of DM.
+    /// Returns the delay of the lowest frequency, in seconds per unit of DM.
     pub(super) fn largest_delay_s(&self) -> f64 {
         self.delays_s.iter().copied().fold(0.0, f64::max)
     }
 
-    /// A run of channels that has every one whose delay lies within `low_s ..= high_s`.
+    /// Returns a range of channels that includes all with delays within `low_s ..= high_s`.
     pub(super) fn within(&self, low_s: f64, high_s: f64) -> Range<usize> {
         let delays = &self.delays_s;
         match self.order {

@@ -1,4 +1,4 @@
-//! Interference made on Earth: tones in a few channels, and impulses over the whole band at DM 0.
+//! Terrestrial interference: tones in a few channels, and broadband impulses at DM 0.
 //!
 //! Invariant: tones and impulses are functions of the seed, whichever rows are asked for.
 
@@ -6,30 +6,30 @@ use std::f64::consts::TAU;
 
 use super::rng::{Key, Stream};
 
-/// Periods of the tones' modulation, in seconds.
+/// Range of the tones' modulation periods, in seconds.
 const PERIODS_S: (f64, f64) = (0.005, 0.5);
 
-/// Channels with an amplitude-modulated tone each, chosen by the seed.
+/// Amplitude-modulated tones, each in a channel chosen by the seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NarrowInterference {
-    /// How many channels.
+    /// Number of channels.
     pub channels: usize,
     /// Largest strength, in units of the channel's noise sigma.
     pub strength: f64,
 }
 
-/// Impulses over the whole band without dispersion, at random times.
+/// Broadband impulses without dispersion, at random times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BroadInterference {
-    /// Impulses a second, on average.
+    /// Mean number of impulses per second.
     pub rate_hz: f64,
-    /// S/N of each, as a burst's.
+    /// S/N of each, defined as for a burst.
     pub snr: f64,
     /// Full width at half maximum in seconds.
     pub width_s: f64,
 }
 
-/// One channel's tone.
+/// Tone of one channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tone {
     pub(super) channel: usize,
@@ -38,7 +38,7 @@ pub(super) struct Tone {
     strength: f64,
 }
 
-/// The tones that a seed gives, each in a channel of its own.
+/// Returns the tones of a seed, each in a channel of its own.
 pub(super) fn tones(narrow: &NarrowInterference, seed: u64, channels: usize) -> Vec<Tone> {
     let key = Key::new(seed, Stream::Narrow, 0);
     let mut order: Vec<usize> = (0..channels).collect();
@@ -64,7 +64,7 @@ impl Tone {
     }
 }
 
-/// Times of the impulses that may reach `from_s .. to_s`: one at random in each period of the rate.
+/// Returns the times of the impulses that can reach `from_s .. to_s`: one random time in each period of the rate.
 pub(super) fn impulses(
     broad: &BroadInterference,
     seed: u64,

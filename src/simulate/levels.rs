@@ -1,4 +1,4 @@
-//! From noise in units of sigma to the counts that a recorder writes, at any bit depth.
+//! Conversion of noise in units of sigma to recorded counts, for any bit depth.
 
 use std::sync::OnceLock;
 
@@ -21,11 +21,11 @@ struct Scale {
     mean: f64,
     sigma: f64,
     range: Option<(f64, f64)>,
-    /// Each channel is brought to the same mean and sigma before it is quantized.
+    /// Whether each channel is scaled to the same mean and sigma before quantization.
     levelled: bool,
 }
 
-/// Where the noise lies in an encoding's range.
+/// Returns the noise level of an encoding.
 ///
 /// | bits | mean | sigma | |
 /// |------|------|-------|-|
@@ -34,7 +34,7 @@ struct Scale {
 /// | 4    | 7.5  | 1 / 0.3352 | the same for 16 levels |
 /// | 8    | 128 (signed: 0) | 12 | 10 sigma of headroom |
 /// | 16   | 8192 (signed: 0) | 512 | 112 sigma of headroom |
-/// | 32   | 100 | 10 | floats, neither rounded nor cut |
+/// | 32   | 100 | 10 | floats, neither rounded nor clipped |
 ///
 /// # Source
 /// The steps of 2 and 4 bit: Max 1960, IRE Trans. Inf. Theory 6, 7, table II.
@@ -54,7 +54,7 @@ fn scale(encoding: Encoding) -> Scale {
     }
 }
 
-/// How each channel is turned into counts.
+/// Conversion of each channel to counts.
 #[derive(Debug)]
 pub(super) struct Levels {
     encoding: Encoding,
@@ -77,7 +77,7 @@ impl Levels {
         }
     }
 
-    /// Mean change of a channel's counts by a signal of `signal >= 0` sigma.
+    /// Returns the mean change of a channel's counts for a signal of `signal >= 0` sigma.
     pub(super) fn response(&self, channel: usize, signal: f64) -> f64 {
         if self.scale.levelled {
             return self.narrow_response(signal);
@@ -103,7 +103,7 @@ impl Levels {
         table[index] + (place - index as f64) * (table[index + 1] - table[index])
     }
 
-    /// Probability of each step up in counts, for a signal in units of sigma.
+    /// Returns the probability of each step up in counts, for a signal in units of sigma.
     fn narrow_steps(&self, signal: f64) -> impl Iterator<Item = f64> {
         let Scale { mean, sigma, range, .. } = self.scale;
         let highest = range.map_or(0, |(_, high)| high as usize);
@@ -115,7 +115,7 @@ impl Levels {
         self.narrow_steps(signal).sum()
     }
 
-    /// Variance of a channel's counts in noise alone, with what rounding adds.
+    /// Returns the variance of a channel's counts for noise alone, including rounding.
     pub(super) fn variance(&self, channel: usize) -> f64 {
         if self.scale.levelled {
             // E[q^2] is the sum of (2 k - 1) P(q >= k).
@@ -127,13 +127,13 @@ impl Levels {
         f64::from(self.sigmas[channel]).powi(2) + rounding
     }
 
-    /// Turns a row from units of sigma into packed counts; `row` is overwritten on the way.
+    /// Converts a row from units of sigma to packed counts; overwrites `row`.
     pub(super) fn quantize(&self, row: &mut [f32], output: &mut [u8]) {
         for ((x, mean), sigma) in row.iter_mut().zip(&self.means).zip(&self.sigmas) {
             *x = mean + sigma * *x;
         }
         let (low, high) = self.scale.range.map_or((0.0, 0.0), |r| (r.0 as f32, r.1 as f32));
-        // At this size a float's last bit is worth 1: adding it rounds to nearest, ties to even.
+        // At this magnitude a float's last bit is worth 1: the addition rounds to nearest, ties to even.
         let count = |x: f32| {
             let rounded = x.max(low).min(high) + ROUNDER;
             rounded.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32

@@ -1,4 +1,4 @@
-//! What a telescope would have recorded: seeded, streaming, at constant memory.
+//! Simulated telescope and detector data: seeded, streaming, in constant memory.
 //!
 //! Invariant: a row depends on the options and its own number only, never on how rows are asked for.
 

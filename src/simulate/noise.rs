@@ -1,4 +1,4 @@
-//! Gaussian noise of one row: a table of quantiles, looked up by 16 random bits a sample.
+//! Gaussian noise of one row: a table of quantiles, indexed by 16 random bits per sample.
 //!
 //! Invariant: a row's noise is a function of seed and row number alone.
 
@@ -9,10 +9,10 @@ use crate::math::normal;
 
 const BINS: usize = 1 << 16;
 
-/// Random words of a row come in this many samples.
+/// Samples per random word.
 const SAMPLES_A_WORD: usize = 4;
 
-/// The middle quantile of each of 65536 equally likely parts, scaled to variance 1.
+/// Returns the middle quantile of each of 65536 equally likely intervals, scaled to variance 1.
 fn table() -> &'static [f32; BINS] {
     static TABLE: OnceLock<Box<[f32; BINS]>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -24,7 +24,7 @@ fn table() -> &'static [f32; BINS] {
         }
         let inner = table[1..BINS - 1].iter().map(|z| f64::from(*z).powi(2)).sum::<f64>();
         let edge = -normal::quantile(1.0 / BINS as f64);
-        // The two outermost parts are drawn continuously: their second moment is z phi(z) + Q(z).
+        // The two outermost intervals are sampled continuously: their second moment is z phi(z) + Q(z).
         let tails = 2.0 * (edge * normal::density(edge) + 1.0 / BINS as f64);
         let scale = ((1.0 - tails) / (inner / BINS as f64)).sqrt() as f32;
         table[1..BINS - 1].iter_mut().for_each(|z| *z *= scale);
@@ -35,8 +35,8 @@ fn table() -> &'static [f32; BINS] {
 /// Fills a row with independent standard normal noise, a function of seed and row number alone.
 ///
 /// # Numerics
-/// 65534 of 65536 samples take one of as many values up to 4.17 sigma; the outermost two parts are
-/// drawn with 32 more bits, up to 7.1 sigma. Mean 0 and variance 1 hold to 1e-6.
+/// 65534 of 65536 samples take one of as many values up to 4.17 sigma; the outermost two intervals are sampled with
+/// 32 more bits, up to 7.1 sigma. Mean 0 and variance 1 hold to 1e-6.
 pub(super) fn fill(seed: u64, row: u64, output: &mut [f32]) {
     let table = table();
     let key = Key::new(seed, Stream::Noise, row);
@@ -59,22 +59,22 @@ pub(super) fn fill(seed: u64, row: u64, output: &mut [f32]) {
     refine(seed, row, number, word, rest);
 }
 
-/// The table's bins that a random word chooses.
+/// Returns the table indices of a random word.
 #[inline(always)]
 fn bins(word: u64) -> [u16; SAMPLES_A_WORD] {
     [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16]
 }
 
-/// Whether one of the four bins is 0 or 65535: those whose 16 bits are all the same.
+/// Returns whether one of the four indices is 0 or 65535: those with 16 equal bits.
 #[inline(always)]
 fn has_outermost(word: u64) -> bool {
     const ONES: u64 = 0x0001_0001_0001_0001;
     let changes = (word ^ (word << 1)) & !ONES;
-    // A lane without changes is zero, and only such a lane lends its top bit.
+    // A lane without bit changes is zero; only such a lane borrows its top bit.
     changes.wrapping_sub(ONES) & !changes & (ONES << 15) != 0
 }
 
-/// Draws the samples of the two outermost parts continuously.
+/// Samples the two outermost intervals continuously.
 #[cold]
 fn refine(seed: u64, row: u64, number: usize, word: u64, samples: &mut [f32]) {
     let key = Key::new(seed, Stream::NoiseTail, row);

@@ -1,25 +1,25 @@
-//! A pulse in one channel: a Gaussian, scattered, swept over by the channel's own dispersion.
+//! Pulse in one channel: a Gaussian, scattered and smeared by the dispersion within the channel.
 //!
 //! Invariant: the area over all time is 1 and nothing is negative, to the precision of the tests.
 
 use crate::math::normal;
 
-/// Half the length of the Gaussian that is drawn, in sigma.
+/// Half-length of the evaluated Gaussian, in sigma.
 const GAUSSIAN_REACH: f64 = 5.5;
 
-/// Length of the scattering tail that is drawn, in scattering times.
+/// Length of the evaluated scattering tail, in scattering times.
 const TAIL_REACH: f64 = 12.0;
 
-/// Sweeps shorter than this part of the rest of the pulse only move it.
+/// Sweeps shorter than this fraction of the rest of the pulse only shift it.
 const SHORT_SWEEP: f64 = 0.05;
 
-/// Scattering times shorter than this part of the Gaussian's sigma change nothing.
+/// Scattering times shorter than this fraction of the Gaussian's sigma are ignored.
 const SHORT_TAIL: f64 = 1e-3;
 
 /// Full width at half maximum of a Gaussian of sigma 1.
 pub(super) const FWHM: f64 = 2.354_820_045_030_949;
 
-/// Area 1; times are counted from the unscattered centre at the channel's centre.
+/// Pulse shape of area 1; times count from the unscattered centre at the channel's centre.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) sigma_s: f64,
@@ -31,17 +31,17 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Seconds before the centre from which the pulse is drawn.
+    /// Returns the seconds before the centre at which the pulse starts.
     pub(super) fn before_s(&self) -> f64 {
         GAUSSIAN_REACH * self.sigma_s - self.early_s
     }
 
-    /// Seconds after the centre to which the pulse is drawn.
+    /// Returns the seconds after the centre at which the pulse ends.
     pub(super) fn after_s(&self) -> f64 {
         GAUSSIAN_REACH * self.sigma_s + TAIL_REACH * self.scatter_s + self.late_s
     }
 
-    /// Mean of the pulse over `begin_s .. end_s`, in 1/s.
+    /// Returns the mean of the pulse over `begin_s .. end_s`, in 1/s.
     pub(super) fn mean(&self, begin_s: f64, end_s: f64) -> f64 {
         let (length, sweep) = (end_s - begin_s, self.late_s - self.early_s);
         if sweep < SHORT_SWEEP * (self.sigma_s + length) {
@@ -52,7 +52,7 @@ impl Shape {
         (swept(end_s) - swept(begin_s)) / (sweep * length)
     }
 
-    /// Part of the unswept pulse before `t_s`: a Gaussian convolved with an exponential.
+    /// Returns the fraction of the unsmeared pulse before `t_s`: a Gaussian convolved with an exponential.
     fn cumulative(&self, t_s: f64) -> f64 {
         let z = t_s / self.sigma_s;
         if self.scatter_s < SHORT_TAIL * self.sigma_s {
@@ -60,7 +60,7 @@ impl Shape {
         }
         let ratio = self.sigma_s / self.scatter_s;
         let late = if ratio >= z {
-            // erfcx keeps this finite where the exponential alone would overflow.
+            // erfcx is finite where the exponential alone would overflow.
             let u = (ratio - z) * std::f64::consts::FRAC_1_SQRT_2;
             0.5 * (-0.5 * z * z).exp() * normal::erfcx(u)
         } else {
@@ -69,7 +69,7 @@ impl Shape {
         normal::cumulative(z) - late
     }
 
-    /// Integral of [`Shape::cumulative`] up to `t_s`.
+    /// Returns the integral of [`Shape::cumulative`] up to `t_s`.
     ///
     /// With `F` the scattered and `P` the unscattered probability, `F + scatter F' = P`.
     fn integral(&self, t_s: f64) -> f64 {

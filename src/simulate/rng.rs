@@ -1,12 +1,12 @@
-//! Random words that are a function of a key and a counter, so that any row can be made alone.
+//! Counter-based random words: functions of a key and a counter, so that any row can be generated alone.
 //!
 //! Invariant: a word depends on seed, stream, item and number alone, never on what was drawn
 //! before.
 
-/// Added to a counter for each step: 2^64 over the golden ratio, odd.
+/// Counter increment: 2^64 over the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a stream of random words is for; streams of one seed are independent.
+/// Purpose of a stream of random words; streams of one seed are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Stream {
@@ -34,7 +34,7 @@ pub(crate) fn scramble(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The start of the words of one stream and one item of it (a row, a burst of interference).
+/// Key of one stream and one index of it (a row, a burst of interference).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key(u64);
 
@@ -44,13 +44,13 @@ impl Key {
         Self(scramble(stream ^ scramble(item.wrapping_mul(STEP))))
     }
 
-    /// The random word with a number.
+    /// Returns the random word with a number.
     #[inline(always)]
     pub(crate) fn word(self, number: u64) -> u64 {
         scramble(self.0.wrapping_add(number.wrapping_mul(STEP)))
     }
 
-    /// A number in [0, 1) with 53 random bits.
+    /// Returns a number in [0, 1) with 53 random bits.
     pub(crate) fn uniform(self, number: u64) -> f64 {
         (self.word(number) >> 11) as f64 / (1u64 << 53) as f64
     }

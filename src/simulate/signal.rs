@@ -1,15 +1,15 @@
-//! One kind of pulse with its strength: what it adds to each sample.
+//! Pulse of a given strength, and its contribution to each sample.
 //!
 //! Invariant: what a row gets depends on the pulse and the row's times alone.
 
 use super::channels::Channels;
 use super::pulse_shape::{FWHM, Shape};
 
-/// What a pulse looks like, wherever in time it lies.
+/// Shape parameters of a pulse, independent of its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulse {
     pub(super) dm: f64,
-    /// Full width at half maximum before any smearing.
+    /// Full width at half maximum before smearing.
     pub(super) width_s: f64,
     /// Scattering time at 1 GHz.
     pub(super) scatter_s: f64,
@@ -17,7 +17,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// The pulse's shape in a channel.
+    /// Returns the pulse's shape in a channel.
     pub(super) fn shape(&self, channels: &Channels, channel: usize) -> Shape {
         let (early, late) = channels.edges_s[channel];
         Shape {
@@ -28,7 +28,7 @@ impl Pulse {
         }
     }
 
-    /// Brightness of a channel over that of the highest.
+    /// Returns the brightness of a channel relative to the highest.
     pub(super) fn brightness(&self, channels: &Channels, channel: usize) -> f64 {
         if self.spectral_index == 0.0 {
             return 1.0;
@@ -36,7 +36,7 @@ impl Pulse {
         (self.spectral_index * channels.ln_frequency[channel]).exp()
     }
 
-    /// The longest that any channel is lit before and after its delay.
+    /// Returns the longest extent of the pulse before and after a channel's delay.
     pub(super) fn reach_s(&self, channels: &Channels) -> (f64, f64) {
         let reach = |(before, after): (f64, f64), channel| {
             let shape = self.shape(channels, channel);
@@ -46,7 +46,7 @@ impl Pulse {
     }
 }
 
-/// A pulse of a known strength.
+/// Pulse of a known strength.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pulse: Pulse,
@@ -64,12 +64,12 @@ impl Signal {
         Self { pulse, amplitude, before_s, after_s, sweep_s }
     }
 
-    /// Seconds from a pulse's time to its first and last light in any channel.
+    /// Returns the seconds from a pulse's time to its first and last contribution in any channel.
     pub(super) fn span_s(&self) -> (f64, f64) {
         (-self.before_s, self.sweep_s + self.after_s)
     }
 
-    /// Adds what a pulse at `time_s` gives to the row `begin_s .. end_s`, in units of sigma.
+    /// Adds the contribution of a pulse at `time_s` to the row `begin_s .. end_s`, in units of sigma.
     pub(super) fn add(&self, time_s: f64, row_s: (f64, f64), channels: &Channels, row: &mut [f32]) {
         let (begin, end) = (row_s.0 - time_s, row_s.1 - time_s);
         if end < -self.before_s || begin > self.sweep_s + self.after_s {

@@ -1,9 +1,9 @@
-//! Surveys by name: their bands, sampling and DM ranges.
+//! Named surveys: their bands, sampling and DM ranges.
 
 use crate::error::{Error, Result};
 use crate::units::Band;
 
-/// One survey's set-up, and how many times faster than real time two GPUs dedispersed it.
+/// Set-up of a survey, and the published real-time factors of its dedispersion on two GPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Telescope {
     /// Name as printed.
@@ -20,13 +20,13 @@ pub struct Telescope {
     pub dm_min: f64,
     /// Highest DM searched, pc cm^-3.
     pub dm_max: f64,
-    /// Multiple of real time published for an NVIDIA V100.
+    /// Published multiple of real time for an NVIDIA V100.
     pub published_v100: f64,
-    /// Multiple of real time published for an NVIDIA A100.
+    /// Published multiple of real time for an NVIDIA A100.
     pub published_a100: f64,
 }
 
-/// The surveys.
+/// Surveys of the benchmark.
 ///
 /// # Source
 /// Novotny et al. 2023, ApJS 269, 1, table 4.
@@ -166,8 +166,8 @@ pub const TELESCOPES: [Telescope; 12] = [
 ];
 
 impl Telescope {
-    /// The survey with a name: case, spaces, dashes, underscores and `+` do not matter, and the
-    /// start of a name is enough where only one name has it.
+    /// Returns the survey with a name. Case, spaces, dashes, underscores and `+` are ignored, and a unique prefix of
+    /// a name is sufficient.
     ///
     /// # Errors
     /// [`Error::Parameter`] listing the names.
@@ -185,12 +185,12 @@ impl Telescope {
         })
     }
 
-    /// The name in lower case with dashes, as the command line takes it.
+    /// Returns the name in lower case with dashes, as the command line accepts it.
     pub fn slug(&self) -> String {
         self.name.to_lowercase().replace(' ', "-")
     }
 
-    /// The survey's channels, highest frequency first.
+    /// Returns the survey's channels, highest frequency first.
     ///
     /// # Errors
     /// None for the surveys of [`TELESCOPES`]; as [`Band::uniform`] for others.
@@ -200,7 +200,7 @@ impl Telescope {
         Band::uniform(first, -width, self.channels)
     }
 
-    /// Sampling time in seconds.
+    /// Returns the sampling time in seconds.
     pub fn tsamp_s(&self) -> f64 {
         self.tsamp_us / 1e6
     }

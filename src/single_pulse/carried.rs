@@ -1,4 +1,4 @@
-//! What a search carries over the edge of a window, so that another can go on from there.
+//! State of a search at a window boundary, from which another search can continue.
 //!
 //! Invariant: a detector put into this state finds in later samples what the one that it was taken from finds.
 
@@ -7,10 +7,10 @@ use super::rules::{Hit, Noise, Sweep};
 use crate::error::{Error, Result};
 use crate::state::GREATEST;
 
-/// Words of a trial.
+/// 64-bit words of a trial.
 const TRIAL: usize = 8;
 
-/// The state of a [`super::Detector`] at the start of its present window, all earlier ones having been searched.
+/// State of a [`super::Detector`] at the start of its current window, with all earlier windows searched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carried {
     /// Index of the window.
@@ -18,22 +18,22 @@ pub struct Carried {
     pub(super) trials: Vec<Trial>,
 }
 
-/// What one trial carries.
+/// State of one trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Trial {
     /// Noise of the last window that had its own.
     pub(super) noise: Noise,
-    /// The event that later hits may still join.
+    /// Open event, which later hits may still join.
     pub(super) sweep: Sweep,
 }
 
 impl Carried {
-    /// Nothing, at the start of a stream.
+    /// Returns the empty state at the start of a stream.
     pub(super) fn nothing(dms: usize) -> Self {
         Self { window: 0, trials: vec![Trial::default(); dms] }
     }
 
-    /// Everything, as numbers of 64 bits.
+    /// Returns the state as 64-bit words.
     pub fn words(&self) -> Vec<u64> {
         let trial = |trial: &Trial| {
             let Noise { mean, sigma } = trial.noise;
@@ -47,10 +47,10 @@ impl Carried {
         std::iter::once(self.window).chain(self.trials.iter().flat_map(trial)).collect()
     }
 
-    /// The state of which these are the numbers.
+    /// Creates a state from its words.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if they are of another number of trials.
+    /// [`Error::Parameter`] for another number of trials.
     pub fn from_words(words: &[u64], dms: usize) -> Result<Self> {
         let (Some(window), true) = (words.first(), words.len() == 1 + TRIAL * dms) else {
             let rule = format!("{dms} trials take {}", 1 + TRIAL * dms);
@@ -68,7 +68,7 @@ impl Carried {
         Ok(Self { window: *window, trials: words[1..].chunks_exact(TRIAL).map(trial).collect() })
     }
 
-    /// Fails for numbers that no search of this plan carries, so that none overflows.
+    /// Returns an error for values that no search of this plan produces, so that none overflows.
     pub(super) fn check(&self, plan: &Plan) -> Result<()> {
         let start = self.window.checked_mul(plan.window_times() as u64);
         let Some(start) = start.filter(|start| *start < GREATEST) else {

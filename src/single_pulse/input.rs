@@ -1,13 +1,13 @@
-//! What a pulse search takes in.
+//! Input of a single-pulse search.
 
 use crate::view::Plane;
 
-/// A block of series: axes dm, time.
+/// Block of series: axes dm, time.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// Exact sums of integers, within the plan's bound.
     I32(Plane<'a, i32>),
-    /// Sums of floats; samples that are not finite count as noise.
+    /// Sums of floats; non-finite samples count as noise.
     F32(Plane<'a, f32>),
 }
 

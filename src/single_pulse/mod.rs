@@ -30,9 +30,9 @@ use crate::view::{Progress, check_length};
 
 /// Finds boxcar pulses in the series of every trial.
 ///
-/// `snr[d, t, w] = (sum_{i < w} y[d, t + i] - w mu) / (sigma sqrt(w))`, `mu` and `sigma` being robust
-/// estimates from the unsmoothed trial, over the window of samples that holds `t`. Boxcars at or
-/// above the plan's threshold are merged to one event for each contiguous pulse, the best kept.
+/// `snr[d, t, w] = (sum_{i < w} y[d, t + i] - w mu) / (sigma sqrt(w))`, where `mu` and `sigma` are robust estimates
+/// from the unsmoothed trial over the window of samples that holds `t`. Boxcars at or above the plan's threshold are
+/// grouped into events, each represented by its best boxcar.
 ///
 /// | buffer   | axes     | type       | unit   | access   |
 /// |----------|----------|------------|--------|----------|
@@ -40,8 +40,7 @@ use crate::view::{Progress, check_length};
 /// | `events` | event    | [`Event`]  |        | appended |
 ///
 /// # Errors
-/// [`Error::Shape`] unless the input has the plan's trials; [`Error::Parameter`] if it is of the
-/// other type.
+/// [`Error::Shape`] unless the input has the plan's trials; [`Error::Parameter`] for the other sample type.
 /// # Numerics
 /// Integers: sums are exact, and events equal for every backend. Floats: sums in f64, anchored to
 /// the window; events equal for every split and thread count.
@@ -55,7 +54,7 @@ pub struct Detector {
 
 #[derive(Debug)]
 enum Engine {
-    /// Whole series, searched at the end.
+    /// Stores whole series and searches them at the end.
     Reference(Vec<Vec<f64>>),
     Cpu(Box<cpu::Engine>),
     #[cfg(feature = "cuda")]
@@ -86,15 +85,15 @@ impl Detector {
         })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Searches the next samples; all are taken, and whole windows are searched.
+    /// Searches the next samples: accepts all of them and searches the windows that they complete.
     ///
     /// # Errors
-    /// As [`Detector`] says.
+    /// See [`Detector`].
     pub fn run(&mut self, input: Input<'_>, events: &mut Vec<Event>) -> Result<Progress> {
         check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
         if matches!(input, Input::I32(_)) != self.plan.input_is_integer() {
@@ -110,12 +109,11 @@ impl Detector {
         Ok(Progress { consumed: input.times(), produced: 0 })
     }
 
-    /// Searches the next `times` samples of a plane that is on the device, after what is queued on the
-    /// stream; waits for the windows that they complete.
+    /// Searches the next `times` samples of a plane on the device, after the work queued on the stream. Waits for the
+    /// windows that they complete.
     ///
     /// # Errors
-    /// As [`Detector`] says; [`Error::Unavailable`] on another backend, [`Error::Device`] when the
-    /// device fails.
+    /// See [`Detector`]; [`Error::Unavailable`] on another backend, [`Error::Device`] when the device fails.
     #[cfg(feature = "cuda")]
     pub fn enqueue(
         &mut self,
@@ -133,9 +131,9 @@ impl Detector {
         Ok(Progress { consumed: times, produced: 0 })
     }
 
-    /// Tells, ahead of the last data, how many samples of each trial are valid in all: what comes
-    /// after them is ignored. Needed where the data of a trial go on past its own end (rows that a
-    /// dedisperser pads while it is flushed), because a window once searched is not taken back.
+    /// Sets the number of valid samples of each trial, ahead of the last data; later samples are ignored. Needed if
+    /// the data of a trial continue past its own end (rows that a dedisperser pads while it is flushed), because a
+    /// searched window is final.
     pub fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
         match &mut self.engine {
             Engine::Reference(_) => {}
@@ -145,7 +143,7 @@ impl Detector {
         }
     }
 
-    /// Ends the stream: searches what is left of each trial's `valid_times(dm)` samples.
+    /// Ends the stream: searches the rest of each trial's `valid_times(dm)` samples.
     ///
     /// # Errors
     /// [`Error::Parameter`] if a trial was already searched past its valid samples: see
@@ -177,8 +175,8 @@ impl Detector {
         Ok(())
     }
 
-    /// Hands over the events that no later sample can change; returns the sample, counted from the start of the stream,
-    /// before which no later event begins.
+    /// Appends the events that no later sample can change. Returns the sample, counted from the start of the stream,
+    /// before which no later event starts.
     ///
     /// # Errors
     /// [`Error::Device`] when a device fails.
@@ -191,8 +189,8 @@ impl Detector {
         }
     }
 
-    /// What later samples need of those that were searched. The reference keeps whole series: its state is that of
-    /// their start.
+    /// Returns the state that later samples need. The reference stores whole series; its state is that of their
+    /// start.
     ///
     /// # Errors
     /// As [`Detector::settle`].
@@ -205,7 +203,7 @@ impl Detector {
         }
     }
 
-    /// Goes on from where another search with the same plan was: the next sample is the first of window
+    /// Continues from the state of another search with the same plan: the next sample is the first of window
     /// [`Carried::window`].
     ///
     /// # Errors
@@ -230,7 +228,7 @@ impl Detector {
         }
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Resets the search for a new stream.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(series) => series.iter_mut().for_each(Vec::clear),

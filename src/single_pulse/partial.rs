@@ -1,4 +1,4 @@
-//! Boxcars over samples of which the stream's start or end cuts off a part of the channels.
+//! Boxcars over samples that lack some channels, because the stream's start or end cuts them off.
 //!
 //! Invariant: every boxcar found holds a sample that lacks channels; those that hold none are [`super::Detector`]'s.
 
@@ -11,14 +11,14 @@ use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::view::check_length;
 
-/// Added to times while hits are merged, so that those before the stream's first sample are not negative.
+/// Added to times while hits are grouped, so that those before the stream's first sample are not negative.
 const OFFSET: i64 = 1 << 40;
 
-/// The least part of a boxcar's variance that its channels may have: with less, the level of channels that do not vary is
-/// all that it holds.
+/// Smallest share of a boxcar's variance that its channels must have; with less, the boxcar holds only the level of
+/// channels that do not vary.
 const LEAST_SHARE: f64 = 0.01;
 
-/// One boxcar above the threshold that lacks a part of the channels in some of its samples.
+/// Boxcar above the threshold in which some samples lack channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartialEvent {
     /// Index of the trial.
@@ -27,18 +27,18 @@ pub struct PartialEvent {
     pub time: i64,
     /// Width of the boxcar in samples.
     pub width: u32,
-    /// Signal-to-noise ratio in the channels that are there.
+    /// Signal-to-noise ratio in the channels present.
     pub snr: f32,
-    /// The part of the channels that are there.
+    /// Fraction of the channels present.
     pub band: f32,
 }
 
-/// What noise alone is expected to give in one sample.
+/// Expected contribution of noise to one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Sum over the channels that are there.
+    /// Sum over the channels present.
     pub sum: f64,
-    /// Their part of the variance of all channels.
+    /// Share of the channels present in the variance of all channels.
     pub share: f64,
 }
 
@@ -51,26 +51,26 @@ pub struct Span {
     pub whole: Range<i64>,
 }
 
-/// What is known of the samples of each trial.
+/// Channel coverage of the samples of each trial.
 pub trait Coverage: Sync {
-    /// Returns which samples of a trial are searched, and which of them have all channels.
+    /// Returns the searched samples of a trial, and those with all channels.
     fn span(&self, dm: usize) -> Span;
 
-    /// Fills in what noise gives in a trial's samples from `first` on.
+    /// Computes the expected noise of a trial's samples from `first` on.
     fn expect(&self, dm: usize, first: i64, expected: &mut [Expected]);
 
-    /// Returns the part of the channels that a trial's sample has.
+    /// Returns the fraction of the channels that a trial's sample has.
     fn band(&self, dm: usize, time: i64) -> f64;
 }
 
-/// Finds boxcar pulses where the stream's start or end leaves a part of the channels.
+/// Finds boxcar pulses where the stream's start or end removes some of the channels.
 ///
-/// `snr[d, t, w] = sum_{i < w} (y[d, t + i] - e[d, t + i]) / (sigma sqrt(sum_{i < w} s[d, t + i]))`: `e` is the sum that
-/// noise is expected to give in the channels that are there and `s` their part of the variance ([`Coverage`]), and `sigma`
-/// the deviation of samples that have all channels. This is the best that a pulse gives which is as strong, beside its
-/// noise, in each channel. Boxcars at or above the threshold are merged as [`super::Detector`] merges them.
+/// `snr[d, t, w] = sum_{i < w} (y[d, t + i] - e[d, t + i]) / (sigma sqrt(sum_{i < w} s[d, t + i]))`, where `e` is the
+/// expected noise sum of the channels present, `s` their share of the variance ([`Coverage`]), and `sigma` the
+/// deviation of samples with all channels. This is the optimal ratio for a pulse whose strength relative to the noise
+/// is equal in all channels. Boxcars at or above the threshold are grouped as in [`super::Detector`].
 ///
-/// It works on the host whatever the backend: such samples are few.
+/// The search runs on the host for every backend, because such samples are few.
 ///
 /// # Numerics
 /// Sums in f64; equal input in equal blocks gives equal events.
@@ -85,30 +85,30 @@ pub struct PartialDetector {
 
 #[derive(Clone, Debug, Default)]
 struct Trial {
-    /// Deviation of a sample that has all channels; 0 where it is not known.
+    /// Deviation of a sample with all channels; 0 if unknown.
     sigma: f64,
     sweep: Sweep,
 }
 
 type Hits = fn(&Plan, Block<'_>) -> Vec<(i64, u64, f64)>;
 
-/// What is taken from the reference.
+/// Functions of the reference implementation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The noise of samples that have all channels.
+    /// Estimates the noise of samples with all channels.
     pub(super) noise: fn(&Plan, &[f64]) -> Noise,
-    /// The strongest hit of each start of a block, its time, width and significance, by plain loops.
+    /// Finds the strongest hit of each start of a block (time, width, significance) with plain loops.
     pub(super) hits: Option<Hits>,
 }
 
-/// A block of one trial.
+/// Block of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     /// Samples from `first` on.
     pub(super) series: &'a [f64],
     pub(super) expected: &'a [Expected],
     pub(super) first: i64,
-    /// Where boxcars begin.
+    /// Range of boxcar starts.
     pub(super) starts: &'a Range<i64>,
     pub(super) span: &'a Span,
     pub(super) sigma: f64,
@@ -119,10 +119,10 @@ pub(super) struct Block<'a> {
 struct Scratch {
     series: Vec<f64>,
     expected: Vec<Expected>,
-    /// Sums before each sample: of what is above the expectation, and of the shares of variance.
+    /// Prefix sums of the excess over the expectation, and of the variance shares.
     above: Vec<f64>,
     shares: Vec<f64>,
-    /// The best width and its S/N at each start; 0 where none reaches the threshold.
+    /// Best width and its S/N at each start; width 0 if none reaches the threshold.
     best: Vec<(u64, f64)>,
     events: Vec<PartialEvent>,
 }
@@ -134,8 +134,8 @@ impl PartialDetector {
         Self { plan, threads, rules, trials, scratch }
     }
 
-    /// Takes the noise of each trial from samples that have all channels: the first `valid(dm)` of its row. A trial with
-    /// fewer than 32 is not searched.
+    /// Estimates the noise of each trial from samples with all channels: the first `valid(dm)` of its row. Trials
+    /// with fewer than 32 such samples are not searched.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless the input has the plan's trials.
@@ -156,7 +156,7 @@ impl PartialDetector {
         Ok(())
     }
 
-    /// Searches boxcars that begin in `starts`, in samples from `first` on; later calls have later starts.
+    /// Searches boxcars that start in `starts`, in samples from `first` on; later calls have later starts.
     ///
     /// # Errors
     /// As [`PartialDetector::learn`].
@@ -189,14 +189,14 @@ impl PartialDetector {
         Ok(())
     }
 
-    /// Ends the stream: hands over the last event of each trial.
+    /// Ends the stream: appends the last event of each trial.
     pub fn flush(&mut self, coverage: &dyn Coverage, events: &mut Vec<PartialEvent>) {
         for (dm, trial) in self.trials.iter_mut().enumerate() {
             events.extend(trial.sweep.end().map(|hit| event(hit, dm, coverage)));
         }
     }
 
-    /// Hands over what the threads found, in the order of trial and time.
+    /// Appends the events that the threads found, ordered by trial and time.
     fn collect(&mut self, events: &mut Vec<PartialEvent>) {
         let old = events.len();
         self.scratch.iter_mut().for_each(|scratch| events.append(&mut scratch.events));
@@ -205,7 +205,7 @@ impl PartialDetector {
 }
 
 impl Scratch {
-    /// The strongest hit of each start of a block.
+    /// Returns the strongest hit of each start of a block.
     fn hits(
         &mut self,
         plan: &Plan,
@@ -236,7 +236,7 @@ impl Scratch {
         found.map(|(start, (width, snr))| hit(starts.start + start as i64, *width, *snr)).collect()
     }
 
-    /// Looks at the boxcars of one width that begin in a range.
+    /// Evaluates the boxcars of one width that start in a range.
     fn look(
         &mut self,
         plan: &Plan,
@@ -263,8 +263,8 @@ impl Scratch {
     }
 }
 
-/// Where boxcars of a width begin that lie within the searched samples and hold one that lacks channels: before the whole
-/// samples, and after them.
+/// Returns the starts of boxcars of a width that lie within the searched samples and hold one that lacks channels:
+/// before the complete samples, and after them.
 fn ranges((span, end): (&Span, i64), starts: &Range<i64>, width: usize) -> [Range<i64>; 2] {
     let width = width as i64;
     let low = starts.start.max(span.searched.start);
@@ -274,7 +274,7 @@ fn ranges((span, end): (&Span, i64), starts: &Range<i64>, width: usize) -> [Rang
     [before, after]
 }
 
-/// Returns whether any boxcar from these starts on, in samples up to `end`, may lack channels.
+/// Returns whether a boxcar from these starts on, in samples up to `end`, may lack channels.
 fn lacks_some(plan: &Plan, span: &Span, (starts, end): (&Range<i64>, i64)) -> bool {
     let (low, high) = (starts.start, starts.end + plan.max_width() as i64);
     let is_before = low < span.whole.start && high > span.searched.start;
@@ -282,7 +282,7 @@ fn lacks_some(plan: &Plan, span: &Span, (starts, end): (&Range<i64>, i64)) -> bo
     !span.whole.is_empty() && (is_before || is_after)
 }
 
-/// Returns whether a boxcar's variance is enough to tell a pulse.
+/// Returns whether a boxcar has enough variance to detect a pulse.
 pub(super) fn has_variance(share: f64, width: usize) -> bool {
     share >= LEAST_SHARE * width as f64
 }
@@ -297,7 +297,7 @@ fn event(hit: Hit, dm: usize, coverage: &dyn Coverage) -> PartialEvent {
     PartialEvent { dm: dm as u32, time, width: hit.width as u32, snr: hit.snr as f32, band }
 }
 
-/// A trial's samples; those that are not finite are 0, as no cleaned row makes any.
+/// Copies a trial's samples; non-finite ones become 0, because cleaned rows contain none.
 fn fill(series: &mut Vec<f64>, input: Input<'_>, dm: usize) {
     series.clear();
     match input {
@@ -326,7 +326,7 @@ mod tests {
     const CHANNELS: i64 = 16;
     const TIMES: i64 = 900;
 
-    /// A channel more is there with each sample from the start on, and a channel less towards the end.
+    /// Coverage that gains channels from the start on and loses them towards the end.
     struct Ramps {
         reach: i64,
     }
@@ -421,7 +421,7 @@ mod tests {
         for (event, (time, width, height, band)) in events.iter().zip(expected) {
             let near = (event.time - time).abs() <= 4 && event.width.abs_diff(width) <= width / 4;
             assert!(near && (event.band - band).abs() < 0.1, "{event:?}");
-            // The noise has a deviation of 6.5, and pulse and noise lack the same channels.
+            // The noise has a deviation of 6.5; pulse and noise lack the same channels.
             let expected = height * f64::from(width).sqrt() / 6.5;
             assert!((f64::from(event.snr) / expected - 1.0).abs() < 0.2, "{event:?} {expected}");
         }

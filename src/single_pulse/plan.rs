@@ -1,4 +1,4 @@
-//! What a single-pulse search is asked for: widths, windows, strides and the integers that hold it.
+//! Options and derived parameters of a single-pulse search: widths, windows, strides and integer types.
 //!
 //! Invariant: sums of the widths of a group that is not `wide` can't overflow 32 bits.
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// Starts that a kernel looks at together; part of the plan's overflow rule.
+/// Starts that a kernel tests together; part of the plan's overflow rule.
 pub(super) const BLOCK: usize = 64;
 
 /// Fewest samples in a normalization window.
@@ -15,11 +15,11 @@ const MIN_WINDOW: usize = 1024;
 /// Most samples in a normalization window or a boxcar.
 const MAX_WINDOW: usize = 1 << 26;
 
-/// Windows are at least this many times the widest boxcar, so that a pulse moves its own baseline
-/// by at most a sixteenth of itself.
+/// Smallest ratio of a window to the widest boxcar, so that a pulse shifts its own baseline by at most a sixteenth of
+/// itself.
 const WINDOW_PER_WIDTH: usize = 16;
 
-/// What to search for, and in which series.
+/// Options of a single-pulse search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Dispersion measure of each trial, pc cm^-3.
@@ -28,8 +28,8 @@ pub struct Options {
     pub tsamp_s: f64,
     /// Widest boxcar, in seconds.
     pub max_width_s: f64,
-    /// Length over which mean and deviation are estimated, in seconds; brought to a power of two of
-    /// samples, at least 1024 and at least 16 widest boxcars.
+    /// Length over which mean and deviation are estimated, in seconds; rounded to a power of two of samples, at least
+    /// 1024 and at least 16 widest boxcars.
     pub baseline_s: f64,
     /// Least signal-to-noise ratio.
     pub snr: f64,
@@ -37,18 +37,18 @@ pub struct Options {
     pub bound: Option<(i64, i64)>,
 }
 
-/// Boxcars that start at the same multiples of a stride.
+/// Boxcar widths with a common stride.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Group {
-    /// Samples from one start to the next: a power of two that divides each of the widths.
+    /// Samples between starts: a power of two that divides each of the widths.
     pub(super) stride: usize,
-    /// Which of the plan's widths.
+    /// Indices into the plan's widths.
     pub(super) widths: Range<usize>,
     /// Whether the sums need 64 bits.
     pub(super) wide: bool,
 }
 
-/// A checked single-pulse search.
+/// Checked parameters of a single-pulse search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
@@ -58,12 +58,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks what is asked and derives widths, windows and strides.
+    /// Checks the options and derives widths, windows and strides.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for no trials, a time, width, baseline or threshold that is not
-    /// positive and finite, a width or baseline of over 2^26 samples, or a bound upside down or
-    /// outside 32 bits.
+    /// [`Error::Parameter`] for no trials; a time, width, baseline or threshold that is not positive and finite; a
+    /// width or baseline of over 2^26 samples; or a bound that is reversed or outside 32 bits.
     pub fn new(options: Options) -> Result<Self> {
         check(&options)?;
         let samples = |seconds: f64| seconds / options.tsamp_s;
@@ -86,76 +85,76 @@ impl Plan {
         Ok(Self { options, widths, window, groups })
     }
 
-    /// Number of trials.
+    /// Returns the number of trials.
     pub fn dms(&self) -> usize {
         self.options.dms.len()
     }
 
-    /// Everything that was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Boxcar widths in samples, ascending: 1 to 8, then four an octave.
+    /// Returns the boxcar widths in samples, ascending: 1 to 8, then four per octave.
     pub fn widths(&self) -> &[usize] {
         &self.widths
     }
 
-    /// Widest boxcar in samples.
+    /// Returns the widest boxcar in samples.
     pub fn max_width(&self) -> usize {
         self.widths[self.widths.len() - 1]
     }
 
-    /// Samples from one start of a boxcar of this width to the next: 1 up to width 31, then a
-    /// sixteenth of the width rounded down to a power of two.
+    /// Returns the samples between starts of a boxcar of this width: 1 up to width 31, then a sixteenth of the width
+    /// rounded down to a power of two.
     pub fn stride(&self, width: usize) -> usize {
         stride(width)
     }
 
-    /// Samples in a normalization window: a power of two; window `k` begins at sample `k` times it.
+    /// Returns the samples in a normalization window: a power of two. Window `k` starts at sample `k` times it.
     pub fn window_times(&self) -> usize {
         self.window
     }
 
-    /// Whether the series are integers.
+    /// Returns whether the series are integers.
     pub fn input_is_integer(&self) -> bool {
         self.options.bound.is_some()
     }
 
-    /// Bytes of history that a search keeps between calls.
+    /// Returns the bytes of history that a search stores between calls.
     pub fn state_bytes(&self) -> usize {
         self.dms() * self.capacity() * size_of::<i32>()
     }
 
-    /// Samples of history of one trial: a window, and what boxcars at its end reach beyond.
+    /// Returns the history samples of one trial: a window, and the reach of boxcars at its end.
     pub(super) fn capacity(&self) -> usize {
         self.window + self.max_width()
     }
 
-    /// Samples that blocks of every stride reach when they cover the starts of `available` samples;
-    /// at most the capacity.
+    /// Returns the samples that blocks of every stride read to cover the starts of `available` samples; at most the
+    /// capacity.
     pub(super) fn whole_blocks(&self, available: usize) -> usize {
         let longest = BLOCK * stride(self.max_width());
         let starts = available.min(self.window).next_multiple_of(longest);
         available.max(starts + self.max_width())
     }
 
-    /// Widths by stride, narrowest first.
+    /// Returns the widths grouped by stride, narrowest first.
     pub(super) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// The value that kernels take from every sample before they sum: the middle of the bound.
+    /// Returns the value that kernels subtract from every sample before summing: the middle of the bound.
     pub(super) fn middle(&self) -> i64 {
         self.options.bound.map_or(0, |(min, max)| min + (max - min) / 2)
     }
 
-    /// The largest magnitude of a sample after the middle is taken off.
+    /// Returns the largest magnitude of a sample after subtracting the middle.
     pub(super) fn half_range(&self) -> i64 {
         half_range(self.options.bound)
     }
 
-    /// Whether the difference of two samples fits 32 bits.
+    /// Returns whether the difference of two samples fits 32 bits.
     pub(super) fn narrow_differences(&self) -> bool {
         self.options.bound.is_some_and(|(min, max)| max - min <= i64::from(i32::MAX))
     }
@@ -201,7 +200,7 @@ fn half_range(bound: Option<(i64, i64)>) -> i64 {
     bound.map_or(0, |(min, max)| (max - min) / 2 + 1)
 }
 
-/// A block's sums reach `width + BLOCK * stride` samples, and a threshold is taken from them.
+/// Groups widths by stride. A block's sums reach `width + BLOCK * stride` samples, less a threshold.
 fn group(widths: &[usize], bound: Option<(i64, i64)>) -> Vec<Group> {
     let largest = half_range(bound);
     let mut groups: Vec<Group> = Vec::new();

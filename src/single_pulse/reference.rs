@@ -1,4 +1,4 @@
-//! The search as loops in double precision: the truth for the other backends.
+//! Reference implementation of the search: plain loops in double precision.
 //!
 //! Invariant: sums of integers below 2^53 are exact; their squares are summed in 128 bits.
 
@@ -9,7 +9,7 @@ use super::rules::{
     statistics,
 };
 
-/// The events of one whole trial.
+/// Returns the events of one complete trial.
 ///
 /// `snr[t, w] = (sum_{i < w} y[t + i] - w mu) / (sigma sqrt(w))`, with the noise `mu`, `sigma` of
 /// the window that holds `t`, at the starts `t` that are multiples of the width's stride.
@@ -37,7 +37,7 @@ pub fn search(plan: &Plan, dm: usize, series: &[f64]) -> Vec<Event> {
     events.into_iter().map(|hit: Hit| hit.event(dm)).collect()
 }
 
-/// What stands in for a sample that is not a number, as a float series would hold it.
+/// Returns the replacement of a non-finite sample, rounded as a float series holds it.
 fn repaired(mean: f64) -> f64 {
     f64::from(mean as f32)
 }
@@ -74,7 +74,7 @@ fn float(window: &[f64], clip: Clip) -> Moments {
     Moments { count, sum, squares }
 }
 
-/// The strongest hit of each start, the narrowest of equal ones.
+/// Returns the strongest hit of each start, the narrowest of equal ones.
 fn best_of_starts(hits: Vec<Hit>) -> Vec<Hit> {
     let mut best: Vec<Hit> = Vec::new();
     for hit in hits {
@@ -90,7 +90,7 @@ fn best_of_starts(hits: Vec<Hit>) -> Vec<Hit> {
     best
 }
 
-/// Every boxcar at or above its threshold, by start, then by width.
+/// Returns every boxcar at or above its threshold, by start, then by width.
 fn window_hits(plan: &Plan, reach: &[f64], noise: Noise) -> Vec<Hit> {
     let mut hits = Vec::new();
     if noise.sigma == 0.0 {
@@ -112,8 +112,8 @@ fn window_hits(plan: &Plan, reach: &[f64], noise: Noise) -> Vec<Hit> {
     hits
 }
 
-/// The time, width and significance of the strongest boxcar of each start of a block that reaches the threshold and holds a
-/// sample that lacks channels.
+/// Returns time, width and significance of the strongest boxcar of each start of a block that reaches the threshold
+/// and holds a sample that lacks channels.
 pub(super) fn partial_hits(plan: &Plan, block: Block<'_>) -> Vec<(i64, u64, f64)> {
     let Block { series, expected, first, starts, span, sigma } = block;
     let mut hits = Vec::new();

@@ -1,4 +1,4 @@
-//! Sources that repeat: candidates of one dispersion measure whose times are whole periods apart.
+//! Repeating sources: candidates of one dispersion measure whose times are whole periods apart.
 //!
 //! Invariant: a candidate belongs to one source at most.
 
@@ -7,14 +7,14 @@ use super::cluster::Candidate;
 /// Fewest pulses of a source.
 const FEWEST: usize = 5;
 
-/// Most pulses from which a period is sought.
+/// Largest number of pulses from which a period is searched.
 const MOST: usize = 2000;
 
-/// Differences of times that are tried as periods, and whole numbers that they are divided by.
+/// Time differences tried as periods, and largest divisor applied to them.
 const DIFFERENCES: usize = 60;
 const DIVISORS: u32 = 4;
 
-/// A source is told where chance makes one in fewer than this many searches.
+/// Largest expected number of chance detections per search at which a source is reported.
 const CHANCE: f64 = 1e-4;
 
 /// Pulses of one source.
@@ -22,18 +22,18 @@ const CHANCE: f64 = 1e-4;
 pub struct Repeater {
     /// Dispersion measure of its best pulse, pc cm^-3.
     pub dm: f64,
-    /// Period in seconds, of all its pulses.
+    /// Period in seconds, fitted to all its pulses.
     pub period_s: f64,
-    /// Its candidates by their places in the list, in order of time.
+    /// Indices of its candidates in the list, in time order.
     pub candidates: Vec<usize>,
 }
 
-/// Finds sources among candidates that come best first; `delay_per_dm` is the delay across the band of one unit of
+/// Finds sources among candidates ordered best first. `delay_per_dm` is the delay across the band per unit of
 /// dispersion measure, in seconds.
 ///
-/// Candidates are of one dispersion measure if the difference smears them by less than twice the wider one. Of their
-/// times, differences of neighbours and simple fractions of these are tried as periods; a period is followed from pulse
-/// to pulse, ever better known, and the longest that nearly as many pulses keep as any is taken.
+/// Candidates have one dispersion measure if the difference smears them by less than twice the wider one. Differences
+/// of adjacent times and simple fractions of them are tried as periods. Each period is followed from pulse to pulse
+/// and refined. The longest period that nearly as many pulses fit as fit any wins.
 pub fn repeating(candidates: &[Candidate], delay_per_dm: f64) -> Vec<Repeater> {
     let mut is_free = vec![true; candidates.len()];
     let mut sources = Vec::new();
@@ -57,7 +57,7 @@ pub fn repeating(candidates: &[Candidate], delay_per_dm: f64) -> Vec<Repeater> {
             is_free[*i] && !far(&candidates[*i], candidates[*i].width_s.max(best.width_s))
         };
         let mut alike: Vec<usize> = near.filter(is_alike).collect();
-        // The best ones, where there are too many.
+        // Limits the number to the best ones.
         alike.sort_unstable();
         alike.truncate(MOST);
         alike.sort_by(|a, b| candidates[*a].time_s.total_cmp(&candidates[*b].time_s));
@@ -71,7 +71,7 @@ pub fn repeating(candidates: &[Candidate], delay_per_dm: f64) -> Vec<Repeater> {
     sources
 }
 
-/// The period of pulses in order of time, and those that keep it.
+/// Returns the period of time-ordered pulses, and those that fit it.
 fn periodic(candidates: &[Candidate], pulses: &[usize]) -> Option<(f64, Vec<usize>)> {
     if pulses.len() < FEWEST {
         return None;
@@ -96,7 +96,7 @@ fn periodic(candidates: &[Candidate], pulses: &[usize]) -> Option<(f64, Vec<usiz
     let trials = fits.len() as f64;
     let good = fits.into_iter().filter(|(_, kept)| 10 * kept.len() >= 9 * most);
     let (period_s, kept) = good.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    // Times of no period would keep it as often as the slack is a part of it.
+    // Random times fit it with a probability equal to the slack's fraction of the period.
     let by_chance = times.len() as f64 * 2.0 * slack_s / period_s;
     let more = kept.len() as f64 - 2.0;
     let likely = trials * (std::f64::consts::E * by_chance / more).min(1.0).powf(more);
@@ -104,12 +104,12 @@ fn periodic(candidates: &[Candidate], pulses: &[usize]) -> Option<(f64, Vec<usiz
     is_source.then(|| (period_s, kept.into_iter().map(|index| pulses[index]).collect()))
 }
 
-/// Follows a period from one pulse to nearer, then to farther ones; returns it as it is known then, and the pulses that
-/// keep it, in order.
+/// Follows a period from one pulse to nearer, then to farther ones. Returns the refined period and the pulses that
+/// fit it, in order.
 fn follow(times: &[f64], start: usize, period_s: f64, slack_s: f64) -> (f64, Vec<usize>) {
     let origin = times[start];
     let (mut phase_s, mut period_s) = (0.0, period_s);
-    // Sums of a straight line through times by their numbers.
+    // Sums of a straight-line fit of times over pulse numbers.
     let (mut count, mut n, mut nn, mut t, mut nt) = (0.0, 0.0, 0.0, 0.0, 0.0);
     let mut order: Vec<usize> = (0..times.len()).collect();
     order.sort_by(|a, b| (times[*a] - origin).abs().total_cmp(&(times[*b] - origin).abs()));
@@ -128,7 +128,7 @@ fn follow(times: &[f64], start: usize, period_s: f64, slack_s: f64) -> (f64, Vec
             phase_s = (t - n * period_s) / count;
         }
     }
-    // Some were missed while the period was known less well.
+    // Includes pulses missed while the period was less precise.
     let is_kept = |index: &usize| number(times[*index] - origin, phase_s, period_s).is_some();
     (period_s, (0..times.len()).filter(is_kept).collect())
 }
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// A number from 0 to 1 for each index, of one of several series.
+    /// Returns a number from 0 to 1 for each index of one of several sequences.
     fn part(index: usize, series: u64) -> f64 {
         let mut word =
             (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(2 * series + 1);
@@ -166,7 +166,7 @@ mod tests {
         ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Pulses with errors in time and DM, some of them missed, and others at random.
+    /// Returns pulses with errors in time and DM, some of them missing, and random others.
     fn mixture(period_s: f64, pulses: usize, others: usize) -> Vec<Candidate> {
         let missed = |i: &usize| part(*i, 1) > 0.3;
         let pulse = |i: usize| {
@@ -205,7 +205,7 @@ mod tests {
         all.sort_by(Candidate::order);
         assert_eq!(repeating(&all, 1e-3).len(), 2);
         assert_eq!(repeating(&mixture(1.0, 0, 500), 1e-3), []);
-        // At one DM, but at any time: a source that repeats without a period is not told.
+        // At one DM, but at random times: a source without a period is not reported.
         let random = |i: usize| candidate(42.0, 300.0 * part(i, 2), 9.0);
         let random: Vec<_> = (0..40).map(random).collect();
         assert_eq!(repeating(&random, 1e-3), []);

@@ -1,29 +1,29 @@
-//! The decisions that every backend shares: noise from moments, thresholds, events from hits.
+//! Decision rules shared by all backends: noise from moments, thresholds, events from hits.
 //!
 //! Invariant: given equal moments and equal sums, every backend finds equal events.
 
 use super::plan::Plan;
 use crate::math::statistics::{median_and_sigma, untruncated_sigma};
 
-/// Most samples from which the first guess of a window's noise is made.
+/// Largest number of samples for the first guess of a window's noise.
 pub(super) const GUESS: usize = 512;
 
-/// Fewest samples that have statistics of their own.
+/// Fewest samples with statistics of their own.
 pub(super) const FEWEST: usize = 32;
 
-/// Samples this many deviations from the mean are left out of the moments.
+/// Clip of the moments, in deviations from the mean.
 const CLIP: f64 = 3.0;
 
-/// Most clipping passes; clean noise takes two.
+/// Largest number of clipping passes; clean noise takes two.
 const PASSES: usize = 8;
 
-/// Hits this near to the best one's end are part of its event, however narrow it is.
+/// Hits that start within this many samples after the best one's end belong to its event, even if it is narrow.
 const LEAST_GAP: u64 = 3;
 
-/// S/N that noise, searched over many boxcars, may add to a hit within another.
+/// S/N that noise, searched over many boxcars, can add to a hit within another.
 const INNER_NOISE: f64 = 4.0;
 
-/// One boxcar above the threshold: the first sample of the boxcar, its width, its significance.
+/// Boxcar above the threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
     /// Index of the trial.
@@ -43,14 +43,14 @@ pub(super) struct Noise {
     pub(super) sigma: f64,
 }
 
-/// Which samples count: those within `limit` of `centre`; whole numbers for integer series.
+/// Clip of the samples: those within `limit` of `centre` count; both are integers for integer series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clip {
     pub(super) centre: f64,
     pub(super) limit: f64,
 }
 
-/// Number, sum and sum of squares, about the centre, of the samples that count.
+/// Count, sum and sum of squares, relative to the centre, of the samples within a clip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moments {
     pub(super) count: f64,
@@ -58,7 +58,7 @@ pub(super) struct Moments {
     pub(super) squares: f64,
 }
 
-/// Which statistics a window of `samples` valid samples is searched with.
+/// Source of the statistics of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statistics {
     Own,
@@ -66,7 +66,7 @@ pub(super) enum Statistics {
     None,
 }
 
-/// The rule of the last window: at least half full, or alone and of 32 samples, has its own.
+/// Chooses a window's statistics: at least half full, or the first one with 32 samples, it has its own.
 pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics {
     match (window, samples) {
         (0, FEWEST..) => Statistics::Own,
@@ -76,16 +76,16 @@ pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics
     }
 }
 
-/// The samples of the first guess: spread over the window, not at one period.
+/// Returns the indices of the samples for the first guess, spread over the window without a fixed period.
 pub(super) fn guess_indices(samples: usize) -> impl Iterator<Item = usize> {
     let count = (samples / 32).clamp(GUESS / 8, GUESS).min(samples);
     let step = samples / count.max(1);
     (0..count).map(move |i| i * step + (i * 37) % step)
 }
 
-/// Noise by iteratively clipped moments, corrected for what the clipping takes from a Gaussian.
+/// Estimates the noise by iteratively clipped moments, corrected for the clipping of a Gaussian.
 ///
-/// `guess` holds some of the window's samples and is reordered; `moments` counts all of them.
+/// `guess` holds some of the window's samples and is reordered; `moments` covers all of them.
 pub(super) fn noise(
     guess: &mut [f64],
     integer: bool,
@@ -112,7 +112,8 @@ pub(super) fn noise(
     noise
 }
 
-/// The clip around an estimate, and the edge of the Gaussian that it cuts: half an integer beyond.
+/// Returns the clip around an estimate, and the edge at which it truncates the Gaussian: half a count beyond for
+/// integers.
 fn clip(noise: Noise, integer: bool) -> (Clip, f64) {
     let limit = CLIP * noise.sigma;
     if integer {
@@ -130,15 +131,15 @@ fn refine(clip: Clip, edge: f64, moments: Moments) -> Noise {
     let shift = moments.sum / moments.count;
     let square = moments.squares / moments.count;
     let variance = square - shift * shift;
-    // What is left of equal samples is rounding, not noise.
+    // The variance of equal samples is rounding error.
     let variance = if variance > 1e-9 * square { variance } else { 0.0 };
     Noise { mean: clip.centre + shift, sigma: untruncated_sigma(variance, edge) }
 }
 
-/// The significance of a boxcar's sum in a window.
+/// Threshold of a boxcar's sum in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Threshold {
-    /// Sum that the noise alone is expected to have.
+    /// Expected sum of the noise.
     expected: f64,
     /// Standard deviation of the sum.
     deviation: f64,
@@ -160,7 +161,7 @@ impl Threshold {
     }
 }
 
-/// A boxcar at or above its threshold.
+/// Boxcar at or above its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hit {
     pub(super) time: u64,
@@ -168,21 +169,21 @@ pub(super) struct Hit {
     pub(super) snr: f64,
 }
 
-/// Merges the best hit of each start, in order of time, to events.
+/// Groups the best hit of each start, in time order, into events.
 ///
-/// A hit belongs to the event whose best hit it starts within or soon after: within its width, at
-/// least 3 samples. Boxcars that begin after a pulse do not contain it, so this parts two pulses
-/// even when wide boxcars hold both. A narrower hit that is stronger than the best one's boxcar explains is an event of
-/// its own: a pulse within the wide wing of another.
+/// A hit belongs to an event if it starts within the best hit's boxcar or at most its width (at least 3 samples)
+/// after it. Boxcars that start after a pulse do not contain it, so this separates two pulses even if wide boxcars
+/// hold both. A narrower hit that is stronger than the best boxcar explains is an event of its own: a pulse within
+/// the wide wing of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sweep {
     pub(super) best: Option<Hit>,
-    /// The strongest hit of the same event that the best one does not explain.
+    /// Strongest hit of the event that the best one does not explain.
     pub(super) inner: Option<Hit>,
 }
 
 impl Sweep {
-    /// Takes the best hit of a start; gives back the events that it ends.
+    /// Adds the best hit of a start; returns the events that it ends.
     pub(super) fn offer(&mut self, hit: Hit) -> impl Iterator<Item = Hit> + use<> {
         let mut ended = Self::default();
         match &mut self.best {
@@ -200,19 +201,19 @@ impl Sweep {
         ended.end()
     }
 
-    /// The events that are ended because every later hit starts at `next` or behind it.
+    /// Returns the events that end because every later hit starts at `next` or after.
     pub(super) fn settle(&mut self, next: u64) -> impl Iterator<Item = Hit> + use<> {
         let is_ended = self.best.is_some_and(|best| best.reach() < next);
         let mut ended = if is_ended { std::mem::take(self) } else { Self::default() };
         ended.end()
     }
 
-    /// The earliest start of what later hits, which start at `next` or behind it, may still become.
+    /// Returns the earliest start that an event can still have if later hits start at `next` or after.
     pub(super) fn frontier(&self, next: u64) -> u64 {
         self.best.iter().chain(&self.inner).map(|hit| hit.time).fold(next, u64::min)
     }
 
-    /// The events that the stream's end ends.
+    /// Returns the events that end with the stream.
     pub(super) fn end(&mut self) -> impl Iterator<Item = Hit> + use<> {
         let Self { best, inner } = std::mem::take(self);
         best.into_iter().chain(inner)
@@ -220,14 +221,14 @@ impl Sweep {
 }
 
 impl Hit {
-    /// Returns whether a hit within this one is no stronger than `sqrt(3 w / W) S + 4`: what an exponential has at its peak,
-    /// and noise. Products alone are compared, so that every backend decides alike.
+    /// Returns whether a hit within this one is no stronger than `sqrt(3 w / W) S + 4`: the peak of an exponential
+    /// pulse, and noise. Compares products only, so that every backend decides alike.
     fn explains(&self, inner: &Self) -> bool {
         let above = (inner.snr - INNER_NOISE).max(0.0);
         above * above * self.width as f64 <= 3.0 * self.snr * self.snr * inner.width as f64
     }
 
-    /// The last sample at which a hit that starts there belongs to the same event.
+    /// Returns the last sample at which a hit of the same event can start.
     fn reach(&self) -> u64 {
         self.time + self.width + self.width.max(LEAST_GAP)
     }
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(events(hits(25.0)), [(112, 256), (200, 28)]);
         // sqrt(3 * 28 / 256) 27.5 + 4 is 19.8.
         assert_eq!(events(hits(19.5)), [(112, 256)]);
-        // Whichever comes first.
+        // In either order.
         let mut faint_first = hits(0.0);
         faint_first.insert(0, Hit { time: 70, width: 28, snr: 25.0 });
         let mut sweep = Sweep::default();

@@ -1,10 +1,10 @@
-// Takes from every row its mean over the good channels, and fills its bad cells: a warp for each row.
+// Subtracts from every row its mean over the good channels and fills its bad cells; one warp per row.
 #include "samples.cuh"
 
-// The nearest whole number, ties to even.
+// Rounds to the nearest integer, ties to even.
 INLINE double even(double x) {
   const double SHIFT = 6755399441055744.0;
-  // A negative number that is rounded to zero keeps its sign.
+  // A negative number that rounds to zero keeps its sign.
   double size = x < 0.0 ? -x : x, whole = (size + SHIFT) - SHIFT;
   return !(size < 2251799813685248.0) ? x : x < 0.0 ? -whole : whole;
 }
@@ -14,7 +14,7 @@ template <class T> INLINE T warp_total(T sum) {
   return sum;
 }
 
-// A row with its bad cells filled.
+// Row with its bad cells filled.
 struct Row {
   const u8* samples;
   const u32* bad;
@@ -28,7 +28,7 @@ struct Row {
 };
 
 #if TIMES
-// The mean of the cells that are good, as a whole number, where a channel has no median yet.
+// Returns the mean of the row's good cells, rounded to an integer: the fill for channels without a median yet.
 INLINE float fallback_of(const Row& row, const u32* good, u32 channels) {
   u32 lane = threadIdx.x % 32;
   bool needed = false;
@@ -36,7 +36,7 @@ INLINE float fallback_of(const Row& row, const u32* good, u32 channels) {
     needed |= is_bad(row.bad, channel) && !is_finite(row.fills[channel]);
   if (!__any_sync(0xffffffff, needed)) return 0.0f;
 #if FLOAT
-  // One by one, in the order in which the host adds.
+  // Adds in channel order, as the host does.
   double sum = 0.0, count = 0.0;
   for (u32 channel = 0; channel < channels; channel++) {
     if (!good[channel] || is_bad(row.bad, channel)) continue;
@@ -59,7 +59,7 @@ INLINE float fallback_of(const Row& row, const u32* good, u32 channels) {
 #if ZERO_DM && FLOAT
 const u32 LANES = 16;
 
-// The mean of the good channels' finite values; sixteen sums side by side, in the host's order.
+// Returns the mean of the good channels' finite values: sixteen partial sums, in the host's order.
 INLINE double mean_of(const Row& row, const u32* good, u32 channels, u32, i32) {
   double sum = 0.0, count = 0.0, total = 0.0, number = 0.0;
   u32 lane = threadIdx.x % 32;
@@ -79,7 +79,7 @@ INLINE void put(u8* output, u32 channel, float x, double mean, i32) {
   ((float*)output)[channel] = (float)((double)x - mean);
 }
 #elif ZERO_DM
-// The scaled mean of the good channels, rounded to nearest, ties to even.
+// Returns the scaled mean of the good channels, rounded to nearest, ties to even.
 INLINE i32 mean_of(const Row& row, const u32* good, u32 channels, u32 good_channels, i32 scale) {
   i64 sum = 0;
   for (u32 channel = threadIdx.x % 32; channel < channels; channel += 32) sum += row.at(channel) & (i32)good[channel];
@@ -97,7 +97,7 @@ INLINE void put(u8* output, u32 channel, i32 x, i32 mean, i32 scale) {
     ((i16*)output)[channel] = (i16)(scale * x - mean);
 }
 #else
-// Packs the samples of one byte, or one sample that is longer.
+// Packs the samples of one output byte, or one wider sample.
 INLINE void pack(const Row& row, u8* output, u32 unit) {
   if constexpr (FLOAT) {
     ((float*)output)[unit] = (float)row.at(unit);

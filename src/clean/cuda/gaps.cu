@@ -1,13 +1,13 @@
-// Gaps in rows of floats: the rows before one are kept, the level of each element is taken over them, and fills it.
-// A thread's element lies along x, rows along y.
+// Fills gaps in rows of floats: stores the latest rows in a ring buffer, computes a robust level of each element over
+// them, and writes that level into the gaps. Threads run along the elements (x) and the rows (y).
 #include "device.cuh"
 
 #define ELEMENT blockIdx.x * 256 + threadIdx.x
 
-// A place in a ring, counted on from its first by less than twice its length.
+// Reduces a ring index that is less than twice the ring's length.
 INLINE u64 place_of(u32 count, u32 samples) { return count < samples ? count : count - samples; }
 
-// Copies rows, no more than the ring has, behind those in a ring of the latest ones.
+// Appends rows, at most the ring's length, to the ring of latest rows.
 KERNEL __launch_bounds__(256)
     observe_rows(const float* rows, u32 elements, u32 times, u32 next, u32 samples, float* ring) {
   const u32 element = ELEMENT;
@@ -27,20 +27,20 @@ KERNEL __launch_bounds__(256) fill_rows(float* rows, u32 elements, u32 times, co
 const u32 GROUPS = 16;
 const u32 ELEMENTS = 32;
 
-// Deviations from their median beyond which groups are left out, and the deviation of normal noise over the median of
-// its distances from the median.
+// Limit in deviations from the median beyond which groups are rejected, and the standard deviation of Gaussian noise
+// over its median absolute deviation.
 const double LIMIT = 6.0;
 const double PER_MEDIAN_DISTANCE = 1.4826;
 
-// One number for each group of rows and each element, and which of them there are.
+// One value per group of rows and element, and whether it exists.
 struct Groups {
   double values[GROUPS][ELEMENTS];
   bool is_there[GROUPS][ELEMENTS];
   double middle[2][ELEMENTS];
 };
 
-// The median over an element's groups of each thread's value, the mean of the middle two of an even number; 0 of none.
-// All threads of the block take part.
+// Returns the median over an element's groups of the threads' values: the mean of the middle two if even, 0 if there
+// is none. All threads of the block must call it.
 INLINE double median(Groups& all, double value, bool is_there, u32 group, u32 lane) {
   all.values[group][lane] = value;
   all.is_there[group][lane] = is_there;
@@ -63,9 +63,9 @@ INLINE double median(Groups& all, double value, bool is_there, u32 group, u32 la
   return count % 2 == 0 ? 0.5 * (lower + upper) : upper;
 }
 
-// Each element's level over the `count` latest rows of a ring, the first of them in place `first`: they make groups,
-// and of the means of a group's finite numbers those near their median are averaged. 0 where no number is finite. All
-// sums run in the rows' order. Each group of 32 threads of a block has one of the rows' groups.
+// Computes each element's level over the `count` latest rows of a ring, the first of them at index `first`. The rows
+// form groups; the level is the average of the groups' means of finite values that lie near their median, or 0 if no
+// value is finite. All sums run in row order. Each warp of the block has one group of rows.
 KERNEL __launch_bounds__(512) take_level(const float* ring, u32 elements, u32 samples, u32 first, u32 count, float* level) {
   __shared__ Groups all;
   const u32 lane = threadIdx.x % ELEMENTS, group = threadIdx.x / ELEMENTS;

@@ -1,50 +1,51 @@
-//! Gaps in rows that are on a device, filled with each number's level over rows before.
+//! Fills gaps in rows on a device with each element's level over the preceding rows.
 
 use super::kernels;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// Threads along a row.
+/// Threads per block along a row.
 const BLOCK: usize = 256;
 
-/// The most blocks along the rows.
+/// Largest number of blocks along the rows.
 const MOST_ROWS: usize = 1 << 14;
 
-/// Elements, and threads, of a block that takes levels.
+/// Elements and threads of a block that computes levels.
 const LEVEL_ELEMENTS: usize = 32;
 const LEVEL_BLOCK: usize = 512;
 
-/// Fills gaps of rows of floats on a device with a robust mean of the rows that it was shown last.
+/// Fills gaps in rows of floats on a device with a robust mean of the rows observed last.
 ///
 /// | buffer | axes          | type                       | access             |
 /// |--------|---------------|----------------------------|--------------------|
-/// | rows   | time, element | f32 (its bytes in memory)  | read, or filled    |
+/// | rows   | time, element | f32 (as bytes)             | read, or filled    |
 ///
-/// An element's level: its latest rows make 16 groups; of the means of their finite numbers those within 6
-/// deviations (1.4826 times the median distance) of their median are averaged; 0 where no number is finite.
+/// The latest rows of an element form 16 groups. Its level is the average of the groups' means of finite values,
+/// without those more than 6 deviations (1.4826 times the median absolute deviation) from their median. The level is
+/// 0 if no value is finite.
 ///
 /// # Numerics
-/// Sums in double precision and in the rows' order: the same bits as on the host, for any split of the rows.
+/// Sums are in double precision and in row order: the same bits as on the host, for any split of the rows.
 /// # Real time
-/// Allocates nothing but in [`GapFiller::begin`].
+/// Allocates only in [`GapFiller::begin`].
 #[derive(Debug)]
 pub struct GapFiller {
     device: Device,
     observe: Function,
     fill: Function,
     take: Function,
-    /// The latest rows: axes place, element.
+    /// Latest rows: axes ring index, element.
     ring: Buffer<f32>,
     level: Buffer<f32>,
     elements: usize,
     samples: usize,
-    /// Rows shown since the start.
+    /// Rows observed since the start.
     seen: usize,
 }
 
 impl GapFiller {
-    /// For rows of `elements` numbers, whose level is taken over the latest `samples`.
+    /// Creates a filler for rows of `elements` values with levels over the latest `samples` rows.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more than 2^30 samples; [`Error::Unavailable`] without memory or NVRTC;
@@ -67,8 +68,8 @@ impl GapFiller {
         })
     }
 
-    /// Goes on where the host stopped: `seen` rows were shown, the latest of them in `ring`, row `k` in place `k`
-    /// modulo the samples; gaps were filled with `level`, if any was taken.
+    /// Continues from the host's state: `seen` rows were observed, and `ring` holds the latest of them, row `k` at
+    /// index `k` modulo the number of samples. `level` is the current fill value, if there is one.
     ///
     /// # Errors
     /// [`Error::Shape`] for other lengths; as [`GapFiller::new`].
@@ -90,7 +91,7 @@ impl GapFiller {
         self.seen = 0;
     }
 
-    /// Queues the look at `times` rows from row `first` on.
+    /// Queues the observation of `times` rows from row `first` on.
     ///
     /// # Errors
     /// [`Error::Shape`] when they do not lie in `rows`; [`Error::Device`] when the driver refuses.
@@ -116,7 +117,7 @@ impl GapFiller {
         unsafe { self.launch(&self.observe, count, stream, &arguments) }
     }
 
-    /// Queues the taking of the level that gaps are filled with from now on.
+    /// Queues the computation of the level that later gaps are filled with.
     ///
     /// # Errors
     /// [`Error::Device`] when the driver refuses.
@@ -179,7 +180,7 @@ impl GapFiller {
             return Ok(());
         }
         let grid = [self.elements.div_ceil(BLOCK), rows.min(MOST_ROWS), 1];
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { stream.launch(function, grid, [BLOCK, 1, 1], arguments) }
     }
 }

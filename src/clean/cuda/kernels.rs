@@ -1,13 +1,13 @@
-//! The kernels that clean, compiled for a plan.
+//! Cleaning kernels, compiled for a plan.
 
 use crate::backend::cuda::{Extent, Source, Variant};
 use crate::clean::plan::Plan;
 use crate::sample::Encoding;
 
-/// What the kernels include.
+/// Headers that the kernels include.
 const INCLUDES: &[(&str, &str)] = &[("samples.cuh", include_str!("samples.cuh"))];
 
-/// The kernel that finishes rows.
+/// Returns the source of the kernel that cleans rows.
 pub(super) fn clean(encoding: Encoding, zero_dm: bool, times: bool) -> Source {
     let mut defines = samples(encoding);
     defines.push(("ZERO_DM", u8::from(zero_dm).to_string()));
@@ -15,7 +15,7 @@ pub(super) fn clean(encoding: Encoding, zero_dm: bool, times: bool) -> Source {
     Source { name: "clean.cu", text: include_str!("clean.cu"), includes: INCLUDES, defines }
 }
 
-/// The kernels that keep each channel's running median.
+/// Returns the source of the kernels that compute each channel's running median.
 pub(super) fn medians(plan: &Plan) -> Source {
     medians_of(plan.encoding())
 }
@@ -25,12 +25,12 @@ fn medians_of(encoding: Encoding) -> Source {
     Source { name: "medians.cu", text, includes: INCLUDES, defines: samples(encoding) }
 }
 
-/// The kernels that fill gaps of rows.
+/// Returns the source of the kernels that fill gaps of rows.
 pub(super) fn gaps() -> Source {
     Source { name: "gaps.cu", text: include_str!("gaps.cu"), includes: &[], defines: Vec::new() }
 }
 
-/// How samples are stored.
+/// Lists the preprocessor constants of the sample encoding.
 fn samples(encoding: Encoding) -> Vec<(&'static str, String)> {
     let signed = matches!(encoding, Encoding::I8 | Encoding::I16);
     let float = encoding == Encoding::F32;
@@ -41,7 +41,7 @@ fn samples(encoding: Encoding) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The kernels that clean.
+/// Lists the cleaning kernels.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let all = extent == Extent::All;
     let few = [Encoding::U4, Encoding::U8, Encoding::F32];

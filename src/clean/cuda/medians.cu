@@ -1,18 +1,18 @@
-// Each channel's median over its latest good samples, wherever one of its cells is bad.
+// Running median of each channel over its latest good samples, for filling bad cells.
 #include "samples.cuh"
 
-// Times from one sample that counts to the next, samples that count, new ones after which the median is taken again.
+// Times between samples that enter the median; samples in the median; new samples after which it is updated.
 const u32 SPACING = 16;
 const u32 SAMPLES = 64;
 const u32 REFRESH = 16;
 
-// Unsigned numbers that are ordered as floats are.
+// Maps floats to unsigned numbers of the same order.
 INLINE u32 key_of(float x) {
   u32 bits = __float_as_uint(x);
   return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
-// The lower middle one of a channel's samples.
+// Returns the lower median of a channel's samples.
 INLINE float middle_of(const float* values, u32 count, u32 channels) {
   u32 middle = (count - 1) / 2;
   for (u32 i = 0; i < count; i++) {
@@ -27,18 +27,18 @@ INLINE float middle_of(const float* values, u32 count, u32 channels) {
   return 0.0f;
 }
 
-// What a channel has seen.
+// State of a channel.
 struct Channel {
-  // All samples up to the first 128; beyond, one of 128 to 191 with the same place in the ring.
+  // Number of samples; from 128 on, a number of 128 to 191 with the same ring index.
   u32 seen;
   u32 fresh;
-  // Not a number before there is one.
+  // NaN before the first one.
   float median;
   u32 unused;
 };
 
-// A thread for each channel. `fills` gets what stands in for each bad cell: not a number before the channel has had a
-// good sample. `values` are rings of the latest samples: axes sample, channel.
+// One thread per channel. `fills` receives the replacement of each bad cell, NaN before the channel's first good
+// sample. `values` holds rings of the latest samples: axes sample, channel.
 KERNEL __launch_bounds__(64) medians(const u8* input, u64 row_bytes, u32 channels, u32 times, u64 time,
                                      MASK_PARAMETERS, Channel* state, float* values, float* fills) {
   u32 index = blockIdx.x * 64 + threadIdx.x;

@@ -1,4 +1,4 @@
-//! Cleaning on a GPU: a warp for each row, a thread for each channel's running median.
+//! Cleaning on a GPU: one warp per row, one thread per channel's running median.
 //!
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
 #![allow(unsafe_code)]
@@ -14,36 +14,36 @@ pub use gaps::GapFiller;
 pub use kernels::kernels;
 use staging::Staging;
 
-/// Samples of a channel that its running median is taken of.
+/// Samples in the running median of a channel.
 const SAMPLES: usize = 64;
 
-/// 32-bit words of what a channel has seen.
+/// 32-bit words of a channel's state.
 const CHANNEL_WORDS: usize = 4;
 
-/// Cells that are filled at a time.
+/// Cells filled per batch of rows.
 const CELLS: usize = 4 << 20;
 
-/// A cleaning bound to a device.
+/// Cleaning plan bound to a device.
 #[derive(Debug)]
 pub(super) struct Engine {
     device: Device,
     clean: Function,
-    /// All ones for the channels of the mean, 0 for the rest.
+    /// All ones for channels in the mean, 0 for the others.
     good: Buffer<u32>,
     medians: Option<Medians>,
     staging: Option<Staging>,
     stream: Stream,
-    /// All work that was queued on any stream has passed it.
+    /// Completion of all work queued on any stream.
     done: cuda::Event,
     time: u64,
 }
 
-/// What fills masked cells.
+/// State and buffers that fill masked cells.
 #[derive(Debug)]
 struct Medians {
     observe: Function,
     forget: Function,
-    /// A bit for each channel that is bad, rows of intervals.
+    /// One bit per bad channel; axes interval, word.
     bad: Buffer<u32>,
     words: usize,
     mask: (u64, u32, u32),
@@ -76,7 +76,7 @@ impl Engine {
         })
     }
 
-    /// Cleans rows of the host.
+    /// Cleans rows in host memory.
     pub(super) fn run(&mut self, plan: &Plan, input: &[u8], output: &mut [u8]) -> Result<()> {
         let bytes = (row_bytes(plan), plan.output_row_bytes());
         let mut staging = match self.staging.take() {
@@ -84,7 +84,7 @@ impl Engine {
             None => Staging::new(&self.device, bytes)?,
         };
         self.run_staged(plan, &mut staging, input, output)?;
-        // After a fault what was under way is dropped with it.
+        // On an error the staging buffers are dropped.
         self.staging = Some(staging);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Cleans rows that are on the device, on a stream of the caller's.
+    /// Cleans rows on the device, on the caller's stream.
     pub(super) fn enqueue(
         &mut self,
         plan: &Plan,
@@ -150,7 +150,7 @@ impl Engine {
         let bytes = (row_bytes(plan), plan.output_row_bytes());
         stream.wait(&self.done)?;
         if self.medians.is_none() && !plan.options().zero_dm {
-            // SAFETY: the caller's rows are so long on either side.
+            // SAFETY: the caller checked the lengths of both buffers.
             unsafe { stream.copy_within(input, output, times * bytes.0)? };
         } else {
             let most = self.medians.as_ref().map_or(1 << 30, |medians| medians.rows);
@@ -168,7 +168,7 @@ impl Engine {
         stream.record(&self.done)
     }
 
-    /// Cleans rows whose cells are known.
+    /// Cleans rows whose fill values are computed.
     fn finish(
         &self,
         plan: &Plan,
@@ -191,7 +191,7 @@ impl Engine {
             Some(medians) => medians.mask(arguments).with(medians.fills.address()),
             None => no_mask(arguments),
         };
-        // SAFETY: the arguments are the kernel's, in its order; the caller's rows are so long.
+        // SAFETY: the arguments are the kernel's, in its order; the caller checked the buffers' lengths.
         unsafe { stream.launch(&self.clean, [rows.div_ceil(8), 1, 1], [256, 1, 1], &arguments) }
     }
 }
@@ -223,7 +223,7 @@ impl Medians {
         })
     }
 
-    /// Adds which cells are bad.
+    /// Appends the mask of bad cells to the arguments.
     fn mask(&self, arguments: Arguments) -> Arguments {
         let (first_time, interval, intervals) = self.mask;
         arguments
@@ -234,7 +234,7 @@ impl Medians {
             .with(self.words as u32)
     }
 
-    /// Looks at rows, and finds what fills their bad cells.
+    /// Updates the running medians with rows and computes the fill values of their bad cells.
     fn observe(
         &mut self,
         plan: &Plan,
@@ -246,7 +246,7 @@ impl Medians {
         let grid = [channels.div_ceil(64), 1, 1];
         if !self.is_fresh {
             let arguments = Arguments::new().with(self.channels.address()).with(channels as u32);
-            // SAFETY: the kernel's arguments; the buffer has a place for each channel.
+            // SAFETY: the arguments are the kernel's; the buffer has a state for each channel.
             unsafe { stream.launch(&self.forget, grid, [64, 1, 1], &arguments)? };
             self.is_fresh = true;
         }
@@ -261,12 +261,12 @@ impl Medians {
             .with(self.channels.address())
             .with(self.values.address())
             .with(self.fills.address());
-        // SAFETY: the kernel's arguments; there is room for the fills of so many rows.
+        // SAFETY: the arguments are the kernel's; the buffer holds the fill values of these rows.
         unsafe { stream.launch(&self.observe, grid, [64, 1, 1], &arguments) }
     }
 }
 
-/// Where no cell is bad.
+/// Appends the arguments of an empty mask.
 fn no_mask(arguments: Arguments) -> Arguments {
     arguments.with(0_u64).with(0_u64).with(1_u32).with(0_u32).with(0_u32).with(0_u64)
 }

@@ -1,4 +1,4 @@
-// Packed samples, and which cells of the stream are bad.
+// Packed samples, and the mask of bad cells.
 #pragma once
 #include "device.cuh"
 
@@ -8,7 +8,7 @@ typedef float Value;
 typedef i32 Value;
 #endif
 
-// Sample `channel` of a packed row.
+// Reads sample `channel` of a packed row.
 INLINE Value value_of(const u8* row, u64 channel) {
   if constexpr (FLOAT) {
     return (Value)((const float*)row)[channel];
@@ -24,13 +24,13 @@ INLINE Value value_of(const u8* row, u64 channel) {
 
 INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000) != 0x7f800000; }
 
-// Bad channels of each interval of time, a bit each; later intervals have none.
+// Bit mask of bad channels per time interval; later intervals have none.
 struct Mask {
   const u32* bad;
   u64 first_time;
   u32 interval_times, intervals, words;
 
-  // The words of a time that is counted from the start of the stream.
+  // Returns the mask words of a time counted from the start of the stream.
   INLINE const u32* at(u64 time) const {
     u64 interval = (time + first_time) / interval_times;
     return interval < intervals ? bad + interval * words : nullptr;

@@ -1,5 +1,4 @@
-//! Rows of the host on their way to a device and back: two parts, each copied in, cleaned and copied out while the
-//! other is at another of these steps.
+//! Transfers of host rows to a device and back: double buffers, so that copy in, cleaning and copy out overlap.
 
 use std::ops::Range;
 
@@ -18,11 +17,11 @@ pub(super) struct Part {
     copied: Event,
     cleaned: Event,
     returned: Event,
-    /// The rows that are on their way.
+    /// Rows in this part.
     rows: Range<usize>,
 }
 
-/// Two parts, and the streams that copy them.
+/// Double buffer and its copy streams.
 #[derive(Debug)]
 pub(super) struct Staging {
     parts: [Part; 2],
@@ -33,7 +32,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// For rows of so many bytes in and out.
+    /// Creates buffers for rows of `bytes` bytes in and out.
     pub(super) fn new(device: &Device, bytes: (usize, usize)) -> Result<Self> {
         let rows = (PART_BYTES / bytes.0.max(bytes.1)).max(1);
         let part = || {
@@ -52,7 +51,8 @@ impl Staging {
         Ok(Self { parts, inward: device.stream()?, outward: device.stream()?, bytes, rows })
     }
 
-    /// Sends rows of the input, of which part `index % 2` is free; the stream waits for them.
+    /// Copies rows of the input to the device with part `index % 2`, which must be free; the stream waits for the
+    /// copy.
     pub(super) fn send(
         &mut self,
         index: usize,
@@ -63,7 +63,7 @@ impl Staging {
         let part = &mut self.parts[index % 2];
         let from = &input[rows.start * self.bytes.0..rows.end * self.bytes.0];
         part.pinned.as_mut_slice()[..from.len()].copy_from_slice(from);
-        // SAFETY: the host's side is written again only after the part's rows have come back.
+        // SAFETY: the host buffer is written again only after the part's rows have returned.
         unsafe { self.inward.copy_in(&part.pinned, 0..from.len(), &mut part.input, 0)? };
         self.inward.record(&part.copied)?;
         stream.wait(&part.copied)?;
@@ -71,18 +71,18 @@ impl Staging {
         Ok(part)
     }
 
-    /// Begins to copy a part's rows back once the stream has come here.
+    /// Queues the copy of a part's rows to the host after the stream's current work.
     pub(super) fn fetch(&mut self, index: usize, stream: &Stream) -> Result<()> {
         let part = &mut self.parts[index % 2];
         stream.record(&part.cleaned)?;
         self.outward.wait(&part.cleaned)?;
         let bytes = part.rows.len() * self.bytes.1;
-        // SAFETY: the host's side is read only after `returned`.
+        // SAFETY: the host buffer is read only after `returned`.
         unsafe { self.outward.copy_out(&part.output, 0..bytes, &mut part.result, 0)? };
         self.outward.record(&part.returned)
     }
 
-    /// Waits for a part's rows, if there are any, and hands them over.
+    /// Waits for a part's rows, if it has any, and copies them to the output.
     pub(super) fn receive(&mut self, index: usize, output: &mut [u8]) -> Result<()> {
         let part = &mut self.parts[index % 2];
         if part.rows.is_empty() {

@@ -1,4 +1,4 @@
-//! Spectra that interference over the whole band has lifted, and those in which the receiver dropped out.
+//! Decides which spectra carry broadband interference and which fall into a dropout of the receiver.
 //!
 //! Invariant: what is decided of a block depends on it and on the blocks beside it alone, and on what the blocks before it
 //! had for a level.
@@ -11,54 +11,55 @@ use super::statistics::median;
 use crate::backend::simd::Level;
 use crate::math::statistics::SIGMA_PER_MAD;
 
-/// Deviations of a boxcar's amplitude at which a signal over the whole band counts as interference.
+/// Amplitude of a boxcar, in deviations, at which a broadband signal counts as interference.
 const OUTLIER: f32 = 6.0;
 
-/// The part of its mean amplitude that half the groups of channels must show at least: a dispersed pulse is in few at once.
+/// Fraction of its mean amplitude that half the channel groups must show; a dispersed pulse is in few groups at once.
 const EVEN: f32 = 0.4;
 
-/// Around an outlier, deviations down to which a spectrum belongs to it.
+/// Deviations down to which a spectrum next to an outlier belongs to it.
 const WING: f32 = 2.0;
 
-/// The increase of the squared S/N, if groups of channels are moved in proportion to their place in the band, from which on an
-/// outlier is a dispersed pulse.
+/// Increase of the squared S/N at which an outlier is a dispersed pulse, when the channel groups are shifted in
+/// proportion to their position in the band.
 const SWEPT: f64 = 25.0;
 
-/// Deviations below the level at which a receiver may have dropped out, and the part of the noise's power below which it has.
+/// Deviations below the level at which a dropout is possible, and the fraction of the noise power below which it is
+/// one.
 const LOW: f32 = 8.0;
 const QUIET: f32 = 0.35;
 
-/// Spectra to either side over which that power is averaged, and by which a dropout is widened where they are low as well.
+/// Spectra on either side for averaging that power, and by which a dropout grows while they are low as well.
 const NEAR: usize = 4;
 
-/// The change of the level, in deviations of a spectrum's amplitude, from which on the level is followed.
+/// Change of the level, in deviations of a spectrum's amplitude, from which it is corrected.
 const CHANGED: f32 = 0.25;
 
-/// The same in deviations of the median that tells it.
+/// Like [`CHANGED`], in deviations of the median that measures it.
 const CHANGED_MEDIAN: f32 = 8.0;
 
-/// Values whose median stands for them in running medians.
+/// Values per group in running medians; the group's median represents them.
 const GROUP: usize = rows::MOST_ROWS;
 
-/// The deviation of a median over that of a mean.
+/// Standard error of a median relative to that of a mean.
 const MEDIAN: f32 = 1.253;
 
-/// Deviations of the difference of two medians at which the level steps.
+/// Difference of two medians, in deviations, at which the level steps.
 const STEP: f32 = 8.0;
 
-/// Blocks whose level and noise are remembered.
+/// Blocks whose level and noise are stored.
 const REMEMBERED: usize = 16;
 
-/// The amplitudes of a block's spectra.
+/// Amplitudes of a block's spectra.
 #[derive(Debug)]
 pub(super) struct Series {
     rows: Vec<Amplitudes>,
-    /// Whether each group of channels has an amplitude, and its level.
+    /// Whether each channel group has an amplitude, and its level.
     has: [bool; BANDS],
     levels: [f32; BANDS],
     sigmas: [f32; BANDS],
     has_levels: bool,
-    /// Deviation of a spectrum's first amplitude, by the differences of successive ones.
+    /// Deviation of a spectrum's first amplitude, from differences of consecutive ones.
     deviation: f32,
     /// Medians of both amplitudes, and of the scatter.
     medians: [f32; 2],
@@ -89,26 +90,26 @@ impl Series {
         self.rows.len()
     }
 
-    /// The amplitude of a group in a spectrum, without the level's.
+    /// Returns the amplitude of a channel group in a spectrum relative to the level's.
     fn change(&self, time: usize, band: usize, level: f32) -> f32 {
         self.rows[time].groups[band] - self.levels[band] * if self.has_levels { level } else { 1.0 }
     }
 }
 
-/// A block's series, and those of the blocks beside it.
+/// Series of a block and of the adjacent blocks.
 pub(super) type Adjacent<'a> = (Option<&'a Series>, &'a Series, Option<&'a Series>);
 
-/// What the amplitudes of adjacent blocks tell before anything is known of earlier ones: the levels that hold where no
-/// spectrum is lost and no level steps, and the largest signals beside those levels.
+/// Summary of the amplitudes of adjacent blocks, computed without knowledge of earlier ones: the levels if no
+/// spectrum is lost and no level steps, and the largest signals relative to those levels.
 #[derive(Debug)]
 pub(super) struct Window {
     amplitudes: Vec<[f32; 2]>,
-    /// The first and the last but one of the spectra that belong to the block or its margins.
+    /// First spectrum of the block and its margins, and one past the last.
     range: (usize, usize),
-    /// The largest difference of medians between which a step may lie; 0 in short windows.
+    /// Largest difference of medians, which bounds a step; 0 in short windows.
     contrast: f32,
     levels: [Vec<f32>; 2],
-    /// The largest sum of boxcars of 1, 2, 4 and so on spectra, without sign.
+    /// Largest absolute sum of boxcars of 1, 2, 4 and so on spectra.
     peaks: Vec<f32>,
 }
 
@@ -139,11 +140,11 @@ impl Window {
 /// Treatment of a spectrum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It stays.
+    /// Unchanged.
     Kept,
-    /// Its broadband part is taken away.
+    /// Broadband part subtracted.
     Fitted,
-    /// It holds no signal.
+    /// Replaced: no signal.
     Lost,
 }
 
@@ -151,28 +152,29 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Decisions {
     pub(super) fates: Vec<Fate>,
-    /// The level of each spectrum, of both terms.
+    /// Level of each spectrum, of both terms.
     pub(super) levels: Vec<[f32; 2]>,
-    /// The level that spectra are brought to, and the first of the block from which on; none while it is not followed.
+    /// Level that spectra are set to, and the block's first spectrum for which this applies; `None` without level
+    /// correction.
     pub(super) reference: Option<([f32; 2], usize)>,
-    /// True if the noise follows the level, so that it is scaled with it.
+    /// Whether the noise scales with the level and must be scaled back.
     pub(super) is_scaled: bool,
 }
 
 impl Decisions {
-    /// Returns whether every spectrum stays as it is.
+    /// Returns whether every spectrum stays unchanged.
     pub(super) fn are_kept(&self) -> bool {
         self.reference.is_none() && self.fates.iter().all(|fate| *fate == Fate::Kept)
     }
 }
 
-/// Kinds of signals that are searched for.
+/// Kinds of signals to search for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) outliers: bool,
-    /// The broadband part of all spectra is taken away.
+    /// Subtract the broadband part of all spectra.
     pub(super) always: bool,
-    /// Dropouts and steps.
+    /// Find dropouts and steps.
     pub(super) time: bool,
 }
 
@@ -184,7 +186,7 @@ pub(super) struct Memory {
     sigmas: VecDeque<f32>,
     scatters: VecDeque<f32>,
     reference: Option<[f32; 2]>,
-    /// Blocks in a row that were lost by half.
+    /// Consecutive blocks that were at least half lost.
     lost: usize,
 }
 
@@ -194,7 +196,7 @@ impl Memory {
         Self { vectors, levels, sigmas, scatters, reference: None, lost: 0 }
     }
 
-    /// Decides on the middle one of three blocks; the first and the last have none beside them.
+    /// Decides on the middle one of three blocks; a stream's first block has no previous one, its last no next one.
     pub(super) fn decide(
         &mut self,
         (before, now, after): Adjacent<'_>,
@@ -212,7 +214,7 @@ impl Memory {
         } else {
             vec![false; amplitudes.len()]
         };
-        // Dropouts have no part in the level, and what lies on their two sides is taken as adjacent.
+        // Dropouts do not count for the level; the spectra before and after one are treated as adjacent.
         let kept: Vec<usize> = (0..lost.len()).filter(|t| !lost[*t]).collect();
         let is_whole = kept.len() == lost.len();
         let may_step = wanted.time && window.contrast > step_limit(sigma, reach(rows));
@@ -278,7 +280,7 @@ impl Memory {
             Some(now.medians)
         } else {
             let own: Vec<[f32; 2]> = own().map(|k| amplitudes[kept[k]]).collect();
-            // A block that is half lost tells nothing.
+            // A block that is half lost gives no level.
             (2 * own.len() > rows).then(|| {
                 std::array::from_fn(|term| {
                     median(&mut own.iter().map(|both| both[term]).collect::<Vec<f32>>())
@@ -292,7 +294,7 @@ impl Memory {
         decisions
     }
 
-    /// The level to which spectra are brought, once it has changed.
+    /// Returns the level to which spectra are set once it has changed.
     fn follow(
         &mut self,
         decisions: &Decisions,
@@ -309,7 +311,7 @@ impl Memory {
         Some((level, first))
     }
 
-    /// Returns whether the noise's power in a block is nearer to what it was when it is scaled with the level.
+    /// Returns whether scaling with the level brings the block's noise power closer to its earlier value.
     fn is_scaled(&self, decisions: &Decisions, now: &Series) -> bool {
         let Some((reference, _)) = decisions.reference else { return false };
         let usual = median(&mut self.scatters.iter().copied().collect::<Vec<f32>>());
@@ -321,7 +323,7 @@ impl Memory {
         distance(&mut scaled) <= distance(&mut own)
     }
 
-    /// The level of the blocks before; of the first block, of the amplitudes themselves.
+    /// Returns the level of the preceding blocks, or for the first block that of its amplitudes.
     fn level(&self, amplitudes: &[[f32; 2]]) -> [f32; 2] {
         std::array::from_fn(|term| {
             let mut values: Vec<f32> = if self.levels.is_empty() {
@@ -333,16 +335,16 @@ impl Memory {
         })
     }
 
-    /// The deviation of a spectrum's amplitude, by the differences of successive ones.
+    /// Returns the deviation of a spectrum's amplitude, from differences of consecutive ones.
     fn sigma(&self, now: &Series) -> f32 {
         let mut sigmas: Vec<f32> = self.sigmas.iter().copied().chain([now.deviation]).collect();
         median(&mut sigmas)
     }
 
-    /// Passes over a block that is lost by half.
+    /// Skips a block that is at least half lost.
     fn pass_over(&mut self, now: &Series, level: [f32; 2]) {
         self.lost += 1;
-        // What lasts longer than the memory, and has some signal left, is a step of the gain.
+        // A loss longer than the memory that retains some signal is a gain step.
         if self.lost > REMEMBERED && now.medians[0] >= LEAST_GAIN as f32 * level[0] {
             self.reference.get_or_insert(level);
             self.levels.clear();
@@ -367,7 +369,7 @@ impl Memory {
     }
 }
 
-/// Spectra whose level is far below, and whose noise is gone.
+/// Finds spectra far below the level and without noise.
 fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) -> Vec<bool> {
     let limit = level - far;
     if amplitudes.iter().all(|both| both[0] >= limit) {
@@ -379,7 +381,7 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) 
     let is_low: Vec<bool> = amplitudes.iter().map(|both| both[0] < limit).collect();
     let near = |t: usize| t.saturating_sub(NEAR)..count.min(t + NEAR + 1);
     let is_quiet = |t: usize| {
-        // Only low spectra count: those beside a dropout have their noise.
+        // Averages low spectra only: those next to a dropout have their noise.
         let values = near(t).filter(|t| is_low[*t]).map(|t| scatter[t]);
         let (sum, number) = values.fold((0.0, 0.0), |(sum, number), x| (sum + x, number + 1.0));
         sum < QUIET * number
@@ -387,7 +389,7 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) 
     let quiet: Vec<bool> = (0..count).map(|t| is_low[t] && is_quiet(t)).collect();
     let mut lost: Vec<bool> =
         (0..count).map(|t| is_low[t] && quiet[near(t)].contains(&true)).collect();
-    // The rest of a dropout has as little level as noise; a step of the gain does not, however low it is.
+    // The rest of a dropout has as little level as noise; a gain step does not, however low it is.
     let is_off = |t: usize| is_low[t] && amplitudes[t][0] < QUIET.sqrt() * level;
     for t in 1..count {
         lost[t] |= lost[t - 1] && is_off(t);
@@ -398,29 +400,29 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) 
     lost
 }
 
-/// The medians of successive groups of values.
+/// Returns the medians of consecutive groups of values.
 fn grouped(values: &[f32], vectors: Level) -> Vec<f32> {
     let mut medians = vec![0.0; values.len().div_ceil(GROUP)];
     rows::grouped_medians(vectors, values, &mut medians);
     medians
 }
 
-/// Groups of values on either side of a step whose median is taken, in blocks of some rows.
+/// Returns the groups on either side of a step whose median is used, for blocks of `rows` rows.
 fn reach(rows: usize) -> usize {
     (rows / 8 / GROUP).max(4)
 }
 
-/// The least difference of two medians over `reach` groups between which the level steps.
+/// Returns the smallest difference of two medians over `reach` groups at which the level steps.
 fn step_limit(sigma: f32, reach: usize) -> f32 {
     STEP * MEDIAN * MEDIAN * sigma / ((reach * GROUP) as f32).sqrt()
 }
 
-/// The least sum of a boxcar of so many values that stands out.
+/// Returns the smallest outlying sum of a boxcar of `width` values.
 fn outlier_limit(sigma: f32, width: usize) -> f32 {
     OUTLIER * sigma * (width as f32).sqrt()
 }
 
-/// The differences of medians over `reach` groups after and before each group that has so many on either side.
+/// Returns the difference of the medians over `reach` groups after and before each group with as many on either side.
 fn contrasts(values: &[f32], reach: usize, vectors: Level) -> Vec<f32> {
     let groups = grouped(values, vectors);
     if groups.len() < 4 * reach {
@@ -431,7 +433,7 @@ fn contrasts(values: &[f32], reach: usize, vectors: Level) -> Vec<f32> {
     (reach..groups.len() - reach).map(difference).collect()
 }
 
-/// The largest sum of each boxcar of 1, 2, 4 and so on up to `widest` values, without sign.
+/// Returns the largest absolute sum of boxcars of 1, 2, 4 and so on up to `widest` values.
 fn peaks(off: &[f32], widest: usize) -> Vec<f32> {
     let widths = std::iter::successors(Some(1), |width| Some(2 * width));
     let widths = widths.take_while(|width| *width <= widest.min(off.len()));
@@ -448,7 +450,8 @@ fn peaks(off: &[f32], widest: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Places at which the level steps, rising: the medians of about `2 reach` groups on either side differ there by far.
+/// Returns the indices at which the level steps, ascending: the medians of about `2 reach` groups on either side
+/// differ.
 fn steps(values: &[f32], sigma: f32, reach: usize, vectors: Level) -> Vec<usize> {
     let mut contrast = contrasts(values, reach, vectors);
     if contrast.is_empty() || sigma <= 0.0 {
@@ -477,8 +480,8 @@ fn step_within(values: &[f32], (low, high): (f32, f32)) -> usize {
     let (mut sum, mut least, mut best) = (0.0f64, 0.0f64, 0);
     let size = f64::from((high - low).abs());
     for (index, x) in values.iter().enumerate() {
-        // The change of the squared distance when the value belongs to the first level; an outlier counts no more than
-        // one that lies on it.
+        // Change of the squared distance if the value belongs to the first level. Clamping limits an outlier's weight
+        // to that of a value on the level.
         let change = f64::from(x - low).powi(2) - f64::from(x - high).powi(2);
         sum += change.clamp(-size * size, size * size);
         if sum < least {
@@ -488,7 +491,7 @@ fn step_within(values: &[f32], (low, high): (f32, f32)) -> usize {
     best
 }
 
-/// The running median of values between steps, from `begin` to before `end`.
+/// Returns the running median of values between steps, from `begin` to before `end`.
 fn level_between(
     values: &[f32],
     steps: &[usize],
@@ -511,7 +514,7 @@ fn level_between(
     levels
 }
 
-/// The median over `reach` values to either side, of the values from `begin` to before `end`.
+/// Returns the median over `reach` values on either side of each value from `begin` to before `end`.
 fn running_median(values: &[f32], (begin, end): (usize, usize), reach: usize) -> Vec<f32> {
     let mut sorted: Vec<f32> = Vec::with_capacity(2 * reach + 2);
     let (mut from, mut to) = (begin.saturating_sub(reach), begin.saturating_sub(reach));
@@ -531,7 +534,7 @@ fn running_median(values: &[f32], (begin, end): (usize, usize), reach: usize) ->
     medians
 }
 
-/// The series and the spectrum in it of a place in all of them.
+/// Returns the series, and the spectrum in it, of an index over all series.
 fn located<'a>(all: &[&'a Series], mut place: usize) -> (&'a Series, usize) {
     let mut index = 0;
     while place >= all[index].rows() {
@@ -541,7 +544,7 @@ fn located<'a>(all: &[&'a Series], mut place: usize) -> (&'a Series, usize) {
     (all[index], place)
 }
 
-/// Returns whether an outlier over some spectra is in most groups of channels alike.
+/// Returns whether an outlier over some spectra is similar in most channel groups.
 fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     let mut groups = [0.0f32; BANDS];
     let mut has = [true; BANDS];
@@ -555,15 +558,15 @@ fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     let mut values: Vec<f32> =
         (0..BANDS).filter(|band| has[*band]).map(|band| groups[band]).collect();
     let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
-    // Few groups can't tell a dispersed pulse from a broadband one.
+    // Few groups cannot separate a dispersed pulse from a broadband one.
     values.len() >= BANDS / 2 && median(&mut values) / mean >= EVEN
 }
 
-/// Returns whether an outlier crosses the band: its S/N is higher once groups are moved in proportion to their place.
+/// Returns whether an outlier sweeps the band: its S/N rises when groups are shifted in proportion to their position.
 fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usize, usize)) -> bool {
     let length = to - from;
     let (begin, end) = (from.saturating_sub(2 * length), places.len().min(to + 2 * length));
-    // Weighted by their noise, and the weights' sum.
+    // Amplitudes weighted by their noise, and the sum of the weights.
     let rows: Vec<[f64; BANDS]> = (begin..end)
         .map(|k| {
             let (series, time) = located(all, places[k]);
@@ -590,10 +593,10 @@ fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usiz
             sums.push(sums[t as usize] + (0..BANDS as isize).map(of).sum::<f64>());
         }
         let mut most = 0.0f64;
-        // Widths as near as this leave a moved group no room in a boxcar that is too wide.
+        // Fine steps in width, so that shifted groups do not fit into a boxcar that is too wide.
         let widths = std::iter::successors(Some(1usize), |width| Some(width + width.div_ceil(16)));
         for width in widths.take_while(|width| *width <= 2 * length) {
-            // Boxcars that have a part in the outlier.
+            // Boxcars that overlap the outlier.
             let first = (from - begin).saturating_sub(width - 1);
             for start in first..(to - begin).min((rows.len() + 1).saturating_sub(width)) {
                 most = most.max((sums[start + width] - sums[start]).powi(2) / width as f64);
@@ -608,10 +611,11 @@ fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usiz
         && sweeps.flat_map(|sweep| [sweep, -sweep]).any(|sweep| squared(sweep) > still + SWEPT)
 }
 
-/// A question about the values from one to before another.
+/// Test of the values in a half-open index range.
 type Test<'a> = &'a dyn Fn(usize, usize) -> bool;
 
-/// Places at which boxcars of 1 to `widest` values stand out; `off` are the values' distances from their level.
+/// Returns the indices covered by outlying boxcars of 1 to `widest` values; `off` holds the differences from the
+/// level.
 fn outliers(
     mut off: Vec<f32>,
     sigma: f32,
@@ -646,9 +650,9 @@ fn outliers(
     found
 }
 
-/// Widens an outlier to either side by boxcars, no longer than itself, that stand out like it.
+/// Extends an outlier on either side by boxcars of the same sign beyond [`WING`] deviations, no longer than itself.
 ///
-/// Without this the weaker values of a long signal would stay between and beside the strong ones.
+/// Without this the weaker values of a long signal would remain between and beside the strong ones.
 fn grown(
     off: &[f32],
     (mut from, mut to): (usize, usize),
@@ -659,7 +663,7 @@ fn grown(
         let sum: f64 = off[begin..end].iter().map(|x| f64::from(*x)).sum();
         scale * sum as f32 / ((end - begin) as f32).sqrt()
     };
-    // The boxcar of highest S/N beside the outlier, of those up to its length.
+    // The boxcar of highest S/N next to the outlier, up to its length.
     let best = |length: usize, place: &dyn Fn(usize) -> (usize, usize)| {
         let widths = std::iter::successors(Some(1), |width| Some(2 * width));
         let all = widths.take_while(|width| *width <= length).map(|width| {

@@ -1,22 +1,22 @@
-//! Channels whose statistic stands out from that of channels nearby, by differences at several lags.
+//! Channels whose statistic deviates from that of nearby channels, found by differences at several lags.
 //!
 //! Invariant: a statistic that changes slowly over the band marks no channel.
 
-/// The ratio of successive lags.
+/// Ratio of successive lags.
 const LAG_FACTOR: f64 = 1.5;
 
-/// The distance between the quartiles of a normal distribution over its deviation.
+/// Interquartile range of a normal distribution in standard deviations.
 const QUARTILES_PER_SIGMA: f64 = 1.349;
 
-/// The most differences of which quartiles are taken: of more, every which one.
+/// Largest number of differences whose quartiles are computed; larger sets are subsampled.
 const MOST_DIFFERENCES: usize = 2048;
 
-/// Marks channels whose statistic is high against that of channels up to `radius` away.
+/// Marks channels whose statistic is high relative to channels up to `radius` away.
 ///
-/// At each lag the differences `x[i] - x[i - lag]` that exceed their median by `threshold` times their deviation (the
-/// distance between their quartiles over 1.349, at least `least`; of more than 2048 channels, that of 2048) are votes of `i - lag` on `i`. A channel is marked if one
-/// of its voters cast fewer votes than the channel received. Channels whose statistic is not finite neither vote nor are
-/// voted on.
+/// At each lag, the differences `x[i] - x[i - lag]` that exceed their median by `threshold` deviations are votes of
+/// `i - lag` on `i`. The deviation is the interquartile range over 1.349, at least `least`; of more than 2048
+/// channels it is that of 2048. A channel is marked if one of its voters cast fewer votes than the channel received.
+/// Channels with a non-finite statistic neither vote nor receive votes.
 ///
 /// # Source
 /// IQRM: Morello, Rajwade & Stappers 2022, MNRAS 510, 1393, section 2.
@@ -29,7 +29,7 @@ pub fn iqrm_mask(statistic: &[f64], radius: usize, threshold: f64, least: f64) -
 /// Votes at one lag: pairs of a channel and its voter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Votes {
-    /// On channels whose statistic is far above that of the voter, and on those where it is far below.
+    /// Votes on channels far above their voter, and on channels far below it.
     pub(super) high: Vec<(u32, u32)>,
     pub(super) low: Vec<(u32, u32)>,
 }
@@ -64,7 +64,7 @@ pub(super) fn marked<'a>(
     let mut received: Vec<Vec<u32>> = vec![Vec::new(); channels];
     let mut cast = vec![0usize; channels];
     for (channel, voter) in votes.flatten() {
-        // Beyond the band's edges the outermost channels stand in, and vote once.
+        // Beyond the band's edges the outermost channels stand in; each votes once.
         let received = &mut received[*channel as usize];
         if !received.contains(voter) {
             received.push(*voter);
@@ -75,7 +75,7 @@ pub(super) fn marked<'a>(
     received.iter().map(marked).collect()
 }
 
-/// Lags in both directions: 1, 2, 3, 4, 6, 9 and so on, up to the radius.
+/// Iterates over lags in both directions: 1, 2, 3, 4, 6, 9 and so on, up to the radius.
 pub(super) fn lags(radius: usize) -> impl Iterator<Item = isize> {
     let next = |lag: &usize| Some(((LAG_FACTOR * *lag as f64) as usize).max(lag + 1));
     std::iter::successors(Some(1), next)
@@ -83,7 +83,7 @@ pub(super) fn lags(radius: usize) -> impl Iterator<Item = isize> {
         .flat_map(|lag| [lag as isize, -(lag as isize)])
 }
 
-/// The quartiles, which reorders the values.
+/// Computes the quartiles; reorders the values.
 fn quartiles(values: &mut [f64]) -> Option<(f64, f64, f64)> {
     if values.is_empty() {
         return None;

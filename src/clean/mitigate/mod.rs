@@ -1,4 +1,4 @@
-//! Interference in a stream of rows: found by the statistics of blocks, and taken away where it is.
+//! Detection of interference by the statistics of blocks of rows, and its removal.
 //!
 //! Invariant: blocks begin at multiples of their length, so that how rows are read changes nothing; what is decided of a
 //! block depends on the blocks before it, on it and on the next one; rows without interference stay as they are.
@@ -24,112 +24,112 @@ use profile::{Levels, Profile, Terms, is_told};
 use rows::Amplitudes;
 use statistics::{PARTS, Part, Statistics};
 
-/// Length of a block in seconds, about, and the fewest and most rows.
+/// Approximate length of a block in seconds, and its fewest and most rows.
 const BLOCK_S: f64 = 0.5;
 const LEAST_ROWS: usize = 512;
 const MOST_ROWS: usize = 1 << 14;
 
-/// The most bytes of a block, unless that is fewer rows than 64.
+/// Largest size of a block in bytes, but at least 64 rows.
 const BLOCK_BYTES: usize = 8 << 20;
 
-/// The most bytes of the blocks that threads work on together, and how many of them a thread has.
+/// Largest number of bytes in a batch of blocks processed in parallel, and blocks per thread.
 const BATCH_BYTES: usize = 32 << 20;
 const BLOCKS_PER_THREAD: usize = 8;
 
-/// The fewest channels among which one can stand out, and in which a broadband signal can be told from a dispersed one.
+/// Fewest channels for channel outliers and for telling a broadband signal from a dispersed one.
 const LEAST_CHANNELS: usize = 64;
 
-/// The part of the band up to which channels are compared, in blocks, and the number of channels in parts of blocks.
+/// Comparison radius of channels in blocks, as a fraction of the band, and in parts of blocks, in channels.
 const RADIUS: f64 = 0.1;
 const NEAR_RADIUS: usize = 4;
 
-/// Deviations beyond which a channel stands out.
+/// Outlier limit in deviations.
 const THRESHOLD: f64 = 6.0;
 
-/// Deviations that some channel must be off for any two to differ by [`THRESHOLD`].
+/// Deviations from the median that some channel needs for any two to differ by [`THRESHOLD`].
 const FAR: f64 = 4.0;
 
-/// The smallest change of a channel's deviation that counts, as a part of it.
+/// Smallest relative change of a channel's deviation that counts.
 const LEAST_CHANGE: f64 = 0.02;
 
-/// The part of a spectrum's samples that may be the largest that its encoding has; with more, its broadband part can't be told.
+/// Largest fraction of a spectrum's samples at the encoding's maximum; with more, its broadband part is unknown.
 const CLIPPED: f64 = 0.01;
 
-/// The fewest channels of which threads take lags in parallel.
+/// Fewest channels for which threads process lags in parallel.
 const MANY_CHANNELS: usize = 1024;
 
-/// Rows that a thread takes at once.
+/// Rows per thread task.
 const ROWS: usize = 64;
 
-/// Rows that are kept to stand in for lost ones.
+/// Clean rows stored as replacements for lost ones.
 const DONORS: usize = 512;
 
-/// Treatment of signals over the whole band.
+/// Treatment of broadband signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bandpass {
-    /// They stay.
+    /// Keeps them.
     #[default]
     Off,
-    /// They are taken away from the spectra in which they stand out.
+    /// Subtracts them from spectra that are outliers.
     Outliers,
-    /// They are taken away from every spectrum.
+    /// Subtracts them from every spectrum.
     Always,
 }
 
 /// Steps of mitigation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Channels that stand out in a block.
+    /// Masks channels that are outliers in a block.
     pub iqrm: bool,
-    /// Signals over the whole band.
+    /// Subtracts broadband signals.
     pub bandpass: Bandpass,
-    /// Dropouts, and steps of the gain.
+    /// Replaces dropouts and corrects gain steps.
     pub time: bool,
 }
 
 /// Statistics of mitigation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mitigated {
-    /// Steps that were applied.
+    /// Steps applied.
     pub steps: Steps,
-    /// Rows; their samples are counted in channels that are not left out throughout.
+    /// Rows; `cells` excludes channels that are masked throughout.
     pub rows: u64,
     /// Samples of those rows.
     pub cells: u64,
-    /// Samples in channels that stood out.
+    /// Samples in outlier channels.
     pub masked_cells: u64,
-    /// Spectra whose broadband part was taken away.
+    /// Spectra whose broadband part was subtracted.
     pub broadband_rows: u64,
     /// Runs of such spectra.
     pub broadband_runs: u64,
-    /// Spectra of dropouts.
+    /// Spectra lost to dropouts.
     pub lost_rows: u64,
     /// Runs of such spectra.
     pub lost_runs: u64,
-    /// Spectra whose level was followed.
+    /// Spectra corrected for a level change.
     pub followed_rows: u64,
-    /// The largest change of the level that was followed, as a part of it.
+    /// Largest relative change of the level that was corrected.
     pub largest_change: f64,
 }
 
-/// Finds interference in a stream, block by block, and takes it away.
+/// Finds interference in a stream block by block and removes it.
 ///
 /// | buffer | axes          | type                   | unit   | access               |
 /// |--------|---------------|------------------------|--------|----------------------|
 /// | block  | time, channel | the recording's        | counts | read and overwritten |
 ///
-/// - **IQRM**: channels whose deviation or mean stands out in a block ([`iqrm_mask`]) hold their level there and in the
-///   blocks beside it.
-/// - **Bandpass**: `x - m (a - A)`, `a = (x . m) / (m . m)`, m the channels' levels (running medians over 16 blocks), A the
-///   level of `a`: from spectra in which `a` stands out over the whole band at once. Where the noise's profile is not
-///   alike, its part at right angles to m is fitted as well.
-/// - **Time**: spectra of dropouts become spectra near them in random order, which have noise and no pulse; after a step of
-///   the gain `m (L - A)` is taken away, L the running median of `a` over a block's length.
+/// - **IQRM**: channels whose deviation or mean is an outlier in a block ([`iqrm_mask`]) hold their level there and
+///   in the adjacent blocks.
+/// - **Bandpass**: `x - m (a - A)`, `a = (x . m) / (m . m)`, where m is the channels' levels (running medians over 16
+///   blocks) and A the level of `a`; applied to spectra in which `a` is an outlier over the whole band at once. If
+///   the noise's profile differs from m, its part orthogonal to m is fitted as well.
+/// - **Time**: spectra of dropouts are replaced by nearby spectra in random order, which have noise and no pulse.
+///   After a gain step `m (L - A)` is subtracted, where L is the running median of `a` over a block's length.
 ///
 /// # Numerics
-/// Sums in a fixed order on the host: the same bits for every backend, vector level, number of threads and of blocks that
-/// are pushed together. Integers are
-/// rounded with offsets that spread over the channels, so that no part of a count stays in all of them.
+/// Sums run in a fixed order on the host: the same bits for every backend, vector level, number of threads and number
+/// of blocks pushed together. Integers are rounded with offsets that spread over the channels, so that no fraction of
+/// a count remains in all of them.
 #[derive(Debug)]
 pub struct Mitigator {
     channels: usize,
@@ -139,11 +139,11 @@ pub struct Mitigator {
     masked: Vec<bool>,
     vectors: Level,
     threads: Threads,
-    /// Of each thread, a row and another one.
+    /// Two scratch rows per thread.
     scratch: Vec<(Vec<f32>, Vec<f32>)>,
     origin: Vec<f32>,
     profile: Profile,
-    /// Blocks that the profile was begun with: it takes none of them again.
+    /// Blocks that initialized the profile; they do not update it again.
     begun_with: usize,
     memory: Memory,
     before: Option<Block>,
@@ -154,16 +154,16 @@ pub struct Mitigator {
     mitigated: Mitigated,
     /// Treatment of the last row.
     last: Fate,
-    /// Fractions by which channels are rounded.
+    /// Rounding offset of each channel.
     offsets: Vec<f32>,
 }
 
-/// A block and what was found in it.
+/// Block and the interference found in it.
 #[derive(Debug)]
 struct Block {
     bytes: Vec<u8>,
     rows: usize,
-    /// Channels that stand out in the block, and in each of its parts.
+    /// Outlier channels of the block, and of each of its parts.
     marked: Vec<bool>,
     parts: Vec<Vec<bool>>,
     /// Levels without the block, and with it.
@@ -174,8 +174,8 @@ struct Block {
 }
 
 impl Mitigator {
-    /// For rows of some encoding, `masked` channels of which are left out throughout; `first` are the rows that the stream
-    /// begins with, from which the first levels are taken.
+    /// Creates a mitigator for rows of an encoding with `masked` channels excluded throughout. `first` holds the
+    /// stream's first rows, which give the initial levels.
     ///
     /// # Errors
     /// Errors of [`Samples::new`] for rows that are not whole.
@@ -248,27 +248,27 @@ impl Mitigator {
         rows.min(most).max(LEAST_ROWS / 8)
     }
 
-    /// Returns whether anything is looked for: in few channels, or samples of 1 and 2 bits, little or nothing is.
+    /// Returns whether no step is active, as for few channels. Samples of 1 and 2 bits allow IQRM only.
     pub fn is_idle(&self) -> bool {
         !self.steps.iqrm && !self.steps.time && self.steps.bandpass == Bandpass::Off
     }
 
-    /// The steps that are taken.
+    /// Returns the active steps.
     pub fn steps(&self) -> Steps {
         self.steps
     }
 
-    /// The threads that work on blocks.
+    /// Returns the threads that process blocks.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
 
-    /// Rows of a block; the last of a stream may have fewer.
+    /// Returns the rows of a block; the last of a stream may have fewer.
     pub fn block_rows(&self) -> usize {
         self.block_rows
     }
 
-    /// Returns the number of blocks that are best pushed together, of `most` bytes at the most if there are several.
+    /// Returns the best number of blocks to push together, of at most `most` bytes if there are several.
     pub fn batch_blocks(&self, most: usize) -> usize {
         if self.threads.count() == 1 {
             return 1;
@@ -278,7 +278,7 @@ impl Mitigator {
         fitting.clamp(1, BLOCKS_PER_THREAD * self.threads.count())
     }
 
-    /// Returns the bytes that are held while so many blocks are pushed together, with those of the rows' reader.
+    /// Returns the memory in use while `blocks` blocks are pushed together, including the reader's rows.
     pub fn held_bytes(&self, blocks: usize) -> usize {
         let spectra = self.block_rows * (size_of::<Amplitudes>() + 32);
         let block = self.block_rows * self.row_bytes() + spectra + 100 * self.channels;
@@ -290,8 +290,8 @@ impl Mitigator {
         Mitigated { steps: self.steps, ..self.mitigated }
     }
 
-    /// Takes the next blocks, all but the last of the stream whole; returns those that are done: all but the last, and that
-    /// of the call before.
+    /// Processes the next blocks, all complete except the stream's last. Returns the finished blocks, including the
+    /// one held by the previous call and excluding the last of this one.
     ///
     /// # Errors
     /// Errors of [`Samples::new`] for rows that are not whole.
@@ -347,7 +347,7 @@ impl Mitigator {
         Ok(all)
     }
 
-    /// Finds channels that stand out in blocks, and the amplitudes of their spectra.
+    /// Finds outlier channels of blocks and the amplitudes of their spectra.
     fn look(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>> {
         let bytes: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let mut statistics = self.statistics(&bytes)?;
@@ -369,7 +369,7 @@ impl Mitigator {
                 if is_told(gain) {
                     marked = self.mark(statistics, (&past, gain), loud);
                 }
-                // A block that is mostly lost tells little of its channels.
+                // A block that is mostly lost also keeps the marks of the previous one.
                 let before = looked.last().or(self.now.as_ref());
                 if let Some(before) = before.filter(|_| 2 * told_parts < told.len()) {
                     marked.iter_mut().zip(&before.marked).for_each(|(all, own)| *all |= own);
@@ -400,7 +400,7 @@ impl Mitigator {
         Ok(looked)
     }
 
-    /// Finds channels that stand out in parts of blocks, and the terms of blocks.
+    /// Finds outlier channels in parts of blocks, and the terms of blocks.
     fn mark_parts(&mut self, looked: &mut [Block], statistics: &[Statistics]) {
         let steps = self.steps;
         let is_fitted = steps.time || steps.bandpass != Bandpass::Off;
@@ -461,7 +461,7 @@ impl Mitigator {
         Ok(())
     }
 
-    /// Finds channels whose deviation stands out in most of a block: of blocks, all lags in parallel.
+    /// Finds channels whose deviation is an outlier in most of a block; processes all lags of all blocks in parallel.
     fn mark_loud(&self, blocks: &[Statistics]) -> Vec<Vec<bool>> {
         if !self.steps.iqrm {
             return Vec::new();
@@ -481,7 +481,8 @@ impl Mitigator {
         votes.chunks(lags.len().max(1)).map(of_block).collect()
     }
 
-    /// Channels that stand out in most of a block: by their deviation (`loud`), or by the change of their mean.
+    /// Marks the channels that are outliers in most of a block by their deviation (`loud`) or by the change of their
+    /// mean.
     fn mark(
         &self,
         block: &Statistics,
@@ -498,7 +499,7 @@ impl Mitigator {
         (RADIUS * self.channels as f64) as usize
     }
 
-    /// Channels whose mean stands out from those beside them in a part of a block.
+    /// Marks the channels whose mean differs from adjacent channels in a part of a block.
     fn mark_part(&self, part: &Part, levels: &Levels) -> Vec<bool> {
         if !levels.is_told_by(&part.mean) {
             return vec![false; self.channels];
@@ -508,19 +509,19 @@ impl Mitigator {
         both_sides(&self.excess(&part.mean, levels, gain), NEAR_RADIUS, white, None)
     }
 
-    /// The distance of channels' means from their levels at the block's gain, in units of their noise.
+    /// Returns the difference of channel means from their levels at the block's gain, in units of their noise.
     fn excess(&self, mean: &[f32], levels: &Levels, gain: f64) -> Vec<f64> {
         let gain = gain as f32;
         let (level, noise) = (&levels.level, &levels.noise);
         self.each(|c| f64::from((mean[c] - gain * level[c]) / noise[c]))
     }
 
-    /// A number of each channel; none of those that are left out.
+    /// Returns a value for each channel; NaN for masked ones.
     fn each(&self, of: impl Fn(usize) -> f64) -> Vec<f64> {
         (0..self.channels).map(|c| if self.masked[c] { f64::NAN } else { of(c) }).collect()
     }
 
-    /// Decides on blocks, and cleans them; `self.now` comes behind them.
+    /// Decides on blocks and cleans them; `self.now` is the block after them.
     fn finish(&mut self, mut blocks: Vec<Block>) -> Result<Vec<Vec<u8>>> {
         let count = blocks.len();
         blocks.extend(self.now.take());
@@ -560,7 +561,7 @@ impl Mitigator {
             self.clean(&mut bytes, (levels, &marked), &cells, decisions[index].as_ref());
             self.count(&cells, decisions[index].as_ref(), now.rows);
             self.row += now.rows as u64;
-            // The next call's decisions are not known yet.
+            // The decisions of the next call are unknown yet.
             let is_next_clean = decisions
                 .get(index + 1)
                 .is_some_and(|next| next.as_ref().is_none_or(|next| next.are_kept()));
@@ -574,7 +575,7 @@ impl Mitigator {
         Ok(done)
     }
 
-    /// The channels that hold their level in each part of a block; of no part where there are none.
+    /// Returns the channels that hold their level in each part of a block; empty if there are none.
     fn cells(&self, marked: &[bool], now: &Block) -> Vec<Vec<bool>> {
         let any = |marked: &[bool]| marked.iter().any(|bad| *bad);
         if !any(marked) && !now.parts.iter().any(|part| any(part)) {
@@ -589,7 +590,7 @@ impl Mitigator {
         (0..count).map(part).collect()
     }
 
-    /// Takes from a block's rows what is not theirs, at the levels with some marked channels.
+    /// Removes interference from a block's rows, with the levels and the marked channels.
     fn clean(
         &mut self,
         bytes: &mut [u8],
@@ -625,7 +626,7 @@ impl Mitigator {
         );
     }
 
-    /// Keeps rows of a cleaned block that may stand in for lost ones of later blocks.
+    /// Stores rows of a cleaned block as replacements for lost rows of later blocks.
     fn keep_donors(&mut self, bytes: &[u8], decisions: Option<&Decisions>) {
         let Some(decisions) = decisions else { return };
         let always = self.steps.bandpass == Bandpass::Always;
@@ -679,7 +680,7 @@ impl Mitigator {
     }
 }
 
-/// The series of a block and of those beside it; none for a block without one.
+/// Returns the series of a block and of the adjacent blocks; `None` for a block without one.
 fn adjacent<'a>(
     before: Option<&'a Block>,
     now: &'a Block,
@@ -689,7 +690,7 @@ fn adjacent<'a>(
     now.series.as_ref().map(|series| (of(before), series, of(after)))
 }
 
-/// Channels of which a statistic is far too high or far too low; `threads` are those that take lags in parallel.
+/// Marks channels whose statistic is far too high or far too low; `threads` process lags in parallel.
 fn both_sides(
     statistic: &[f64],
     radius: usize,
@@ -770,7 +771,7 @@ impl Cleaning<'_> {
         }
     }
 
-    /// Puts another row in the place of one that holds nothing.
+    /// Replaces a row without signal by another row.
     fn replace(&self, row: &mut [u8], absolute: u64) {
         let count = self.donors.len() / row.len();
         let donor = (scattered(absolute) % count as u64) as usize;
@@ -784,8 +785,8 @@ impl Cleaning<'_> {
         clipped as f64 > CLIPPED * values.len() as f64
     }
 
-    /// Brings the amplitudes of both terms to a target, and what is beside them to a scale; integers are rounded at
-    /// fractions that spread over the channels.
+    /// Sets the amplitudes of both terms to a target and scales the remainder. Integers are rounded with offsets that
+    /// spread over the channels.
     fn bring(
         &self,
         row: &mut [u8],
@@ -816,7 +817,7 @@ impl Cleaning<'_> {
         }
     }
 
-    /// Gives channels their level.
+    /// Sets channels to their level.
     fn fill(&self, row: &mut [u8], is_filled: impl Fn(usize) -> bool, target: [f32; 2]) {
         let scale = if self.terms.has_levels { target[0] } else { 1.0 };
         let range = self.encoding.range();
@@ -832,7 +833,7 @@ impl Cleaning<'_> {
     }
 }
 
-/// A number without order, of a row's.
+/// Returns a pseudorandom number for a row (splitmix64).
 fn scattered(row: u64) -> u64 {
     let mut x = row.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Level and noise of each channel over the latest blocks, and what is taken from a spectrum along them.
+//! Level and noise of each channel over the latest blocks, and the terms that interference is fitted with.
 //!
 //! Invariant: a profile depends on the blocks' statistics alone; a change of the gain changes no profile.
 
@@ -8,46 +8,47 @@ use crate::backend::simd;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Blocks whose median is taken.
+/// Blocks in the running median.
 const BLOCKS: usize = 16;
 
-/// Blocks that a marked channel keeps its level for; what lasts longer is its level.
+/// Blocks for which a marked channel holds its level; a longer change becomes its level.
 const KEPT: u16 = 256;
 
-/// The part of its noise by which a marked channel's held level changes in a block at most: a step would be a signal.
+/// Largest change per block of a marked channel's held level, as a fraction of its noise: a step would look like a
+/// signal.
 const PACE: f32 = 0.02;
 
-/// The lowest gain at which a block tells of the profile.
+/// Lowest gain at which a block updates the profile.
 pub(super) const LEAST_GAIN: f64 = 0.3;
 
-/// The part of the noise's profile that may differ from the level's and is not worth a second term: its power.
+/// Fraction (as power) of the noise profile orthogonal to the level below which a second term is not worth fitting.
 const ALIKE: f64 = 0.0025;
 
-/// Groups of channels in which a broadband signal must be seen.
+/// Channel groups over which a broadband signal must be visible.
 pub(super) const BANDS: usize = 16;
 
-/// The running profile of the band.
+/// Running profile of the band.
 #[derive(Debug)]
 pub(super) struct Profile {
     vectors: simd::Level,
     levels: Arc<Levels>,
-    /// Means and deviations of the latest blocks, at a gain of 1.
+    /// Means and deviations of the latest blocks, normalized to a gain of 1.
     means: VecDeque<Vec<f32>>,
     deviations: VecDeque<Vec<f32>>,
-    /// Blocks in a row in which a channel was marked.
+    /// Consecutive blocks in which a channel was marked.
     passed: Vec<u16>,
 }
 
-/// Level and noise of each channel, at a gain of 1, between two blocks.
+/// Level and noise of each channel between two blocks, normalized to a gain of 1.
 #[derive(Debug)]
 pub(super) struct Levels {
-    /// Channels that are left out throughout.
+    /// Channels excluded throughout.
     masked: Arc<[bool]>,
     pub(super) level: Vec<f32>,
     pub(super) noise: Vec<f32>,
-    /// The level that a channel holds while it is marked: it follows `level` slowly.
+    /// Level that a channel holds while it is marked; follows `level` slowly.
     pub(super) held: Vec<f32>,
-    /// True if levels stand out of the noise: those of series about 0 do not, and have no gain.
+    /// Whether levels exceed the noise; those of series about 0 do not, and have no gain.
     has_levels: bool,
 }
 
@@ -69,7 +70,7 @@ impl Profile {
         Arc::clone(&self.levels)
     }
 
-    /// Takes in a block at some gain, of which some channels are marked.
+    /// Adds a block of a known gain, in which some channels are marked.
     pub(super) fn push(&mut self, block: &Statistics, gain: f64, marked: &[bool]) {
         if !is_told(gain) {
             return;
@@ -110,7 +111,7 @@ impl Profile {
     }
 }
 
-/// Returns whether a block of this gain holds enough signal to tell of channels: a dropout does not.
+/// Returns whether a block of this gain has enough signal to update the profile; a dropout has not.
 pub(super) fn is_told(gain: f64) -> bool {
     gain >= LEAST_GAIN
 }
@@ -125,12 +126,12 @@ impl Levels {
         Self { masked, level, noise, held, has_levels }
     }
 
-    /// Returns whether the level that a channel holds is still far from its own.
+    /// Returns whether a channel's held level is still far from its level.
     pub(super) fn is_moving(&self, channel: usize) -> bool {
         (self.level[channel] - self.held[channel]).abs() > PACE * self.noise[channel]
     }
 
-    /// Returns whether a block or part of this mean tells of the profile; see [`is_told`].
+    /// Returns whether a block or part with this mean can update the profile; see [`is_told`].
     pub(super) fn is_told_by(&self, mean: &[f32]) -> bool {
         if !self.has_levels {
             return true;
@@ -143,7 +144,7 @@ impl Levels {
             all += u32::from(is_good);
             high += u32::from(is_good && mean / level >= least);
         }
-        // Where the median lies between the halves, it has to be computed.
+        // With half of the values on either side, the median must be computed.
         match (2 * high).cmp(&all) {
             _ if all == 0 => true,
             std::cmp::Ordering::Greater => true,
@@ -152,7 +153,7 @@ impl Levels {
         }
     }
 
-    /// The gain of a block against the profile: the median over channels of their means' ratio.
+    /// Returns the gain of a block relative to the profile: the median over channels of the ratio of means.
     pub(super) fn gain(&self, mean: &[f32]) -> f64 {
         if !self.has_levels {
             return 1.0;
@@ -162,7 +163,7 @@ impl Levels {
         if ratios.is_empty() { 1.0 } else { f64::from(median(&mut ratios)) }
     }
 
-    /// Computes the terms that broadband interference is fitted with, over the channels that are not marked.
+    /// Computes the terms that broadband interference is fitted with, over the unmarked channels.
     pub(super) fn terms(&self, marked: &[bool]) -> Terms {
         let good: Vec<bool> = self.masked.iter().zip(marked).map(|(a, b)| !a & !b).collect();
         let only = |values: &[f32]| -> Vec<f32> {
@@ -202,7 +203,7 @@ impl Levels {
                 noise_power += (weight * f64::from(*noise)).powi(2);
             }
             let channels = (band.range.0..end).filter(|c| good[*c]).count();
-            // A group of which little is left says nothing.
+            // A group with few remaining channels is not used.
             if power > 0.0 && 4 * channels >= width {
                 band.scale = (1.0 / power) as f32;
                 band.level = (level / power) as f32;
@@ -223,31 +224,31 @@ impl Levels {
     }
 }
 
-/// A group of channels.
+/// Group of channels.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Band {
     range: (usize, usize),
-    /// One over the first term's power; 0 where the group has too few channels.
+    /// Reciprocal power of the first term; 0 if the group has too few channels.
     pub(super) scale: f32,
-    /// The amplitude of the level, and the deviation of that of noise.
+    /// Amplitude of the level, and deviation of the noise's amplitude.
     pub(super) level: f32,
     pub(super) sigma: f32,
 }
 
-/// The profiles along which interference is taken away: the level (of series about 0 the noise), and what of the noise is
-/// unlike it.
+/// Profiles along which interference is subtracted: the level (for series about 0 the noise), and the part of the
+/// noise profile orthogonal to it.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) first: Vec<f32>,
-    /// At right angles to the first; empty where noise and level are alike.
+    /// Orthogonal to the first; empty if noise and level are alike.
     pub(super) second: Vec<f32>,
     powers: [f64; 2],
     pub(super) bands: [Band; BANDS],
-    /// One over the variance of each group's amplitude; 0 where it is not known.
+    /// Reciprocal variance of each group's amplitude; 0 if unknown.
     weights: [f32; BANDS],
-    /// The first term in each group, padded with 0 to whole lanes.
+    /// First term in each group, padded with 0 to whole lanes.
     lanes: Vec<[f32; LANES]>,
-    /// True if the first term is the level.
+    /// Whether the first term is the level.
     pub(super) has_levels: bool,
 }
 
@@ -256,7 +257,7 @@ impl Terms {
         self.powers[0] <= 0.0
     }
 
-    /// The amplitudes of both terms in a spectrum, by least squares.
+    /// Computes the least-squares amplitudes of both terms in a spectrum.
     pub(super) fn fit(&self, row: &[f32]) -> [f32; 2] {
         let of = |term: &[f32], power: f64| {
             if power > 0.0 { (dot(row, term) / power) as f32 } else { 0.0 }
@@ -264,8 +265,8 @@ impl Terms {
         [of(&self.first, self.powers[0]), of(&self.second, self.powers[1])]
     }
 
-    /// Fits both terms as [`Terms::fit`] does, faster and rounded, and the first term in each group of channels. The row
-    /// has [`rows::row_length`] places.
+    /// Fits both terms like [`Terms::fit`], but faster and less exactly, and the first term in each group of
+    /// channels. The row has [`rows::row_length`] values.
     #[inline(always)]
     pub(super) fn amplitudes(&self, row: &[f32]) -> Amplitudes {
         let mut groups = [0.0; BANDS];
@@ -282,7 +283,7 @@ impl Terms {
         Amplitudes { terms, groups, scatter: self.scatter(&groups) }
     }
 
-    /// Computes the scatter of groups about their weighted mean change, over that of noise, as power.
+    /// Computes the scatter of the groups about their weighted mean change relative to noise, as power.
     #[inline(always)]
     fn scatter(&self, groups: &[f32; BANDS]) -> f32 {
         let (mut changes, mut weighted, mut known) = ([0.0; BANDS], [0.0; BANDS], [0.0; BANDS]);

@@ -1,4 +1,4 @@
-//! Kernels over rows of channels on vector instructions: sums, amplitudes and medians.
+//! Vectorized kernels over rows of channels: sums, amplitudes and medians.
 //!
 //! Invariant: each vector level gives the same bits, since sums have the same lanes at each.
 
@@ -9,10 +9,10 @@ use crate::sample::{Samples, unpack_f32_inline};
 /// Lanes of a sum.
 pub(super) const LANES: usize = 16;
 
-/// Every which row counts in sums.
+/// Row spacing in sums: every fourth row counts.
 pub(super) const SPACING: usize = 4;
 
-/// The most rows of which [`medians`] are taken.
+/// Largest number of rows of [`medians`].
 pub(super) const MOST_ROWS: usize = 16;
 
 /// Amplitudes of a spectrum.
@@ -22,38 +22,38 @@ pub(super) struct Amplitudes {
     pub(super) terms: [f32; 2],
     /// Amplitude of the first term in each group of channels.
     pub(super) groups: [f32; BANDS],
-    /// Scatter of the groups' amplitudes over that of noise, as power.
+    /// Scatter of the groups' amplitudes relative to noise, as power.
     pub(super) scatter: f32,
 }
 
-/// Returns the length of a row of so many channels with what sums over groups of them reach beyond its end.
+/// Returns the length of a row including the padding that group sums read beyond its end.
 pub(super) fn row_length(channels: usize) -> usize {
     channels + channels.div_ceil(BANDS) + LANES
 }
 
 leveled!(
-    /// Adds every fourth row to the sums and sums of squares of each channel's distance from its origin.
+    /// Adds every fourth row to the sums and sums of squares of each channel's difference from its origin.
     add_rows,
     add_rows_inline,
     (samples: Samples<'_>, origin: &[f32], row: &mut [f32], sums: &mut [f32], squares: &mut [f32])
 );
 
 leveled!(
-    /// Computes the amplitudes of the rows from `start` on; `row` has [`row_length`] places.
+    /// Computes the amplitudes of the rows from `start` on; `row` has [`row_length`] values.
     amplitudes,
     amplitudes_inline,
     (samples: Samples<'_>, start: usize, terms: &Terms, row: &mut [f32], output: &mut [Amplitudes])
 );
 
 leveled!(
-    /// Computes the median of each column of up to [`MOST_ROWS`] rows; of an even number, the mean of the middle two.
+    /// Computes the median of each column of up to [`MOST_ROWS`] rows; the mean of the middle two if even.
     medians,
     medians_inline,
     (rows: &[&[f32]], output: &mut [f32])
 );
 
 leveled!(
-    /// Computes the medians of successive groups of 16 values; the last group may have fewer.
+    /// Computes the medians of consecutive groups of 16 values; the last group may have fewer.
     grouped_medians,
     grouped_medians_inline,
     (values: &[f32], output: &mut [f32])
@@ -125,7 +125,7 @@ fn grouped_medians_inline(values: &[f32], output: &mut [f32]) {
     }
 }
 
-/// Sorts each lane, and returns the median.
+/// Sorts each lane and returns the median.
 #[inline(always)]
 fn middle<const N: usize>(columns: &mut [[f32; N]]) -> [f32; N] {
     let count = columns.len();
@@ -149,7 +149,7 @@ fn middle<const N: usize>(columns: &mut [[f32; N]]) -> [f32; N] {
     std::array::from_fn(|lane| 0.5 * (lower[lane] + upper[lane]))
 }
 
-/// Computes a sum of products in double precision.
+/// Computes a dot product in double precision.
 #[inline(always)]
 pub(super) fn dot(row: &[f32], weights: &[f32]) -> f64 {
     let mut sums = [0.0f64; LANES];
@@ -167,7 +167,7 @@ pub(super) fn dot(row: &[f32], weights: &[f32]) -> f64 {
     (four[0] + four[2]) + (four[1] + four[3]) + rest
 }
 
-/// Computes a sum of products in single precision with weights of whole lanes, from the row's `start` on.
+/// Computes a dot product in single precision from the row's `start` on; the weights fill whole lanes.
 #[inline(always)]
 pub(super) fn short_dot(row: &[f32], start: usize, weights: &[[f32; LANES]]) -> f32 {
     let (row, _) = row[start..].as_chunks::<LANES>();
@@ -178,7 +178,7 @@ pub(super) fn short_dot(row: &[f32], start: usize, weights: &[[f32; LANES]]) -> 
     lanes_sum(sums)
 }
 
-/// Adds lanes by halves.
+/// Sums the lanes pairwise.
 #[inline(always)]
 pub(super) fn lanes_sum(lanes: [f32; LANES]) -> f32 {
     let eight: [f32; 8] = std::array::from_fn(|lane| lanes[lane] + lanes[lane + 8]);

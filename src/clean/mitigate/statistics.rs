@@ -1,4 +1,4 @@
-//! Mean and deviation of each channel in a block of rows, by parts of it.
+//! Mean and deviation of each channel in the parts of a block of rows.
 //!
 //! Invariant: sums run in the rows' order, so that threads and vector levels give the same bits.
 
@@ -6,26 +6,26 @@ use super::rows::{self, SPACING};
 use crate::backend::simd::Level;
 use crate::sample::Samples;
 
-/// Parts of a block: what lasts for less than half of them does not move their median.
+/// Parts of a block: a signal in less than half of them does not move their median.
 pub(super) const PARTS: usize = 8;
 
 /// One part of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Rows that count.
+    /// Rows used for the statistics.
     pub(super) counted: usize,
     /// Mean of each channel.
     pub(super) mean: Vec<f32>,
     pub(super) deviation: Vec<f32>,
 }
 
-/// A block's parts, and over them the median of each channel's mean and deviation.
+/// Parts of a block, and the median over them of each channel's mean and deviation.
 #[derive(Clone, Debug)]
 pub(super) struct Statistics {
     pub(super) parts: Vec<Part>,
     pub(super) mean: Vec<f32>,
     pub(super) deviation: Vec<f32>,
-    /// Rows that count.
+    /// Rows used for the statistics.
     pub(super) counted: usize,
 }
 
@@ -37,7 +37,7 @@ impl Statistics {
         own
     }
 
-    /// Computes the block's statistics from some of its parts.
+    /// Computes the block's statistics from the selected parts.
     pub(super) fn take_parts(&mut self, level: Level, is_taken: impl Fn(usize) -> bool) {
         let all = self.parts.iter().enumerate();
         let parts: Vec<&Part> =
@@ -52,12 +52,12 @@ impl Statistics {
         self.counted = parts.iter().map(|part| part.counted).sum();
     }
 
-    /// Returns the deviation that the logarithm of a channel's deviation has in white noise.
+    /// Returns the standard error of the logarithm of a channel's deviation in white noise.
     pub(super) fn white(&self) -> f64 {
         (1.0 / (2.0 * self.counted as f64)).sqrt()
     }
 
-    /// Returns the rows of each part of a block of some rows, but for the last one, which may have fewer.
+    /// Returns the rows of each part of a block; the last part may have fewer.
     pub(super) fn part_rows(rows: usize) -> usize {
         rows.div_ceil(PARTS).max(1)
     }
@@ -80,7 +80,7 @@ impl Part {
     }
 }
 
-/// The median, which reorders the values; of an even number, the mean of the middle two; 0 of none.
+/// Returns the median and reorders the values: the mean of the middle two if even, 0 for none.
 pub(super) fn median(values: &mut [f32]) -> f32 {
     if values.is_empty() {
         return 0.0;

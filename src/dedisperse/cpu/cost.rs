@@ -1,4 +1,4 @@
-//! Chooses the shape of the sums: what a few sampled groups would cost in each.
+//! Cost model that chooses the shape of the sums from a few sampled groups.
 //!
 //! Invariant: the choice depends on the plan alone, so that float sums have the same order on every
 //! machine and any number of threads.
@@ -8,31 +8,31 @@ use super::placement::Pass;
 use super::program::Tile;
 use super::shape::{FAN_IN, Shape};
 
-/// Trials of the tile whose cost is estimated.
+/// Trials of the sampled tile.
 const SAMPLED_DMS: usize = 250;
 
-/// Groups of the last level that are sampled, spread over the band.
+/// Sampled groups of the last level, spread over the band.
 const SAMPLED_GROUPS: usize = 4;
 
-/// Bytes of rows that a pass may hold at once: what a core's own cache holds on most machines.
+/// Bytes of rows in use during a pass: the private cache of a core on most machines.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// Cost of starting a build, in bytes that could have been added in its time.
+/// Cost of starting a build, in bytes that could be added in the same time.
 const START: f64 = 3000.0;
 
-/// Cost of reading a byte that is widened, and of writing one, where a plain read costs 1: measured.
+/// Costs of reading a byte that is widened, and of writing one, relative to a plain read; measured.
 const WIDENED: f64 = 0.7;
 const WRITTEN: f64 = 1.2;
 
-/// The largest group that is tried.
+/// Largest group size to try.
 const LARGEST: usize = 128;
 
 const TILE_TIMES: [usize; 4] = [512, 1024, 2048, 4096];
 
 impl Shape {
-    /// The cheapest shape for a plan; `order` is as [`Tile::order`].
+    /// Returns the cheapest shape for a plan; `order` is as [`Tile::order`].
     pub(super) fn choose(plan: &Plan, order: &[(u32, u32)]) -> Self {
-        // The cheapest chain of groups to each size, from which longer chains are made.
+        // Cheapest chain of group sizes up to each size; longer chains extend these.
         let mut chains: Vec<Vec<usize>> = vec![Vec::new()];
         let mut best = estimate(plan, order, &[1], TILE_TIMES[1]);
         for size in (1..).map(|k| 1 << k).take_while(|size| *size <= LARGEST) {
@@ -63,7 +63,7 @@ impl Shape {
     }
 }
 
-/// Cost of a trial's output sample, in bytes added, and the shape with its passes.
+/// Returns the cost of a trial's output sample, in bytes added, and the shape with its passes.
 fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usize) -> (f64, Shape) {
     let mut shape = Shape::new(plan, sizes, tile_times, 1);
     let dms = plan.dms().len().min(SAMPLED_DMS);
@@ -85,7 +85,7 @@ fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usiz
     (builds + sums, shape)
 }
 
-/// Groups of a pass, at most `fitting`: even passes of whole segments.
+/// Returns the groups of a pass, at most `fitting`: equal passes of whole segments.
 fn pass_groups(shape: &Shape, groups: usize, fitting: usize) -> usize {
     let most = fitting.clamp(1, groups);
     let step = if shape.segment == 0 || most < shape.segment { 1 } else { shape.segment };
@@ -93,7 +93,7 @@ fn pass_groups(shape: &Shape, groups: usize, fitting: usize) -> usize {
     groups.div_ceil(passes).next_multiple_of(step).min(groups)
 }
 
-/// Cost of a pass's builds: a start for each, then the bytes that it reads and writes.
+/// Returns the cost of a pass's builds: a start for each, plus the bytes that it reads and writes.
 fn build_cost(shape: &Shape, pass: &Pass) -> f64 {
     let cost = |level: usize, sources: usize, extra: usize| {
         let (from, to) = (shape.source(level), shape.levels[level].lane);
@@ -103,7 +103,7 @@ fn build_cost(shape: &Shape, pass: &Pass) -> f64 {
     pass.builds().map(|build| cost(build.level, build.sources, build.extra)).sum()
 }
 
-/// Cost of adding one element of a group's row.
+/// Returns the cost of adding one element of a group's row.
 fn sum_cost(shape: &Shape) -> f64 {
     match shape.levels.last().map_or(Lane::U8, |rows| rows.lane) {
         Lane::U8 => 1.35,

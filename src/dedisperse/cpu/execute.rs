@@ -1,4 +1,4 @@
-//! Runs a tile's program: builds rows, and sums rows to trials.
+//! Executes a tile's program: builds rows and sums them into trials.
 #![allow(unsafe_code)]
 
 use super::super::plan::Lane;
@@ -8,13 +8,13 @@ use super::shape::{FAN_IN, Shape};
 use super::vector::{Portable, Vector};
 use crate::backend::simd::Level;
 
-/// The history that rows are built of, in bytes.
+/// Byte view of the history that rows are built from.
 #[derive(Clone, Copy)]
 pub(super) struct History {
     pub(super) data: *const u8,
-    /// Elements from row to row.
+    /// Elements between rows.
     pub(super) stride: usize,
-    /// Elements after which a row starts again.
+    /// Elements after which a row wraps around.
     pub(super) capacity: usize,
     /// Position of the tile's first output time.
     pub(super) position: usize,
@@ -23,23 +23,23 @@ pub(super) struct History {
 // SAFETY: the history is only read while the pointer is shared.
 unsafe impl Sync for History {}
 
-/// Where a trial's sums go.
+/// Output of a trial's sums.
 pub(super) struct Target<'a> {
-    /// Rows one behind another, i32 or f32.
+    /// Consecutive rows, i32 or f32.
     pub(super) rows: &'a mut [u32],
     pub(super) stride: usize,
     pub(super) column: usize,
     pub(super) times: usize,
-    /// Added to each sum.
+    /// Bias added to each sum.
     pub(super) bias: u32,
     pub(super) float: bool,
 }
 
-/// Runs one pass over one tile of times; `first` overwrites the target, else it is added to.
+/// Runs one pass over one tile of times; `first` overwrites the target, later passes add to it.
 ///
 /// # Safety
-/// `pass` was made with `shape` for this history, `scratch` holds `pass.bytes` and 512 spare bytes,
-/// and history rows can be read for the mirror's length after any position.
+/// `pass` was compiled with `shape` for this history, `scratch` holds `pass.bytes` and 512 spare bytes, and history
+/// rows are readable for the mirror's length after any position.
 pub(super) unsafe fn pass(
     level: Level,
     (shape, pass): (&Shape, &Pass),
@@ -48,7 +48,7 @@ pub(super) unsafe fn pass(
     target: &mut Target<'_>,
     first: bool,
 ) {
-    // SAFETY: a level is proof of its instructions; the rest is the caller's promise.
+    // SAFETY: a value of the level proves that its instructions exist; the caller guarantees the rest.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
@@ -86,7 +86,7 @@ unsafe fn body<V: Vector>(
     for dm in 0..pass.dms() {
         for next in pass.builds_of(dm) {
             let times = target.times + next.extra;
-            // SAFETY: the program's places lie in the scratch, its shifts in the history.
+            // SAFETY: the program's offsets lie in the scratch, its shifts in the history.
             unsafe {
                 let to = scratch.add(next.place);
                 let mut from = [scratch.cast_const(); FAN_IN];
@@ -119,7 +119,7 @@ unsafe fn body<V: Vector>(
 }
 
 impl History {
-    /// The same history, for a tile that starts elsewhere.
+    /// Returns the same history with the position of another tile.
     pub(super) fn moved_to(&self, position: usize) -> Self {
         Self { position, ..*self }
     }
@@ -135,9 +135,9 @@ impl History {
     }
 }
 
-/// How rows of one lane are added to a row of the same or the next.
+/// Addition of rows of one type into a row of the same or the next wider type.
 trait Adder<V> {
-    /// Bytes of a source and of the sum, for each element.
+    /// Bytes of an element of a source, and of the sum.
     const FROM: usize;
     const TO: usize;
     unsafe fn load(from: *const u8) -> V;
@@ -152,12 +152,12 @@ macro_rules! adder {
             const TO: usize = $to;
             #[inline(always)]
             unsafe fn load(from: *const u8) -> V {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { V::$load(from) }
             }
             #[inline(always)]
             unsafe fn add(a: V, b: V) -> V {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { a.$add(b) }
             }
         }
@@ -171,10 +171,10 @@ adder!(From16To32, 2, 4, widen_16, add_32);
 adder!(From32To32, 4, 4, load, add_32);
 adder!(FromF32, 4, 4, load, add_f32);
 
-/// Adds up source rows over `times` elements.
+/// Sums source rows over `times` elements.
 #[inline(always)]
 unsafe fn build<V: Vector>(lanes: (Lane, Lane), to: *mut u8, from: &[*const u8], times: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match lanes {
             (Lane::U8, Lane::U8) => add_rows::<V, From8To8>(to, from, times),
@@ -189,7 +189,7 @@ unsafe fn build<V: Vector>(lanes: (Lane, Lane), to: *mut u8, from: &[*const u8],
 
 #[inline(always)]
 unsafe fn add_rows<V: Vector, A: Adder<V>>(to: *mut u8, from: &[*const u8], times: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match *from {
             [a] => add_some::<V, A, 1>(to, [a], times),
@@ -210,7 +210,7 @@ unsafe fn add_some<V: Vector, A: Adder<V>, const N: usize>(
     let step = 128;
     for done in (0..times * A::TO).step_by(step) {
         for k in 0..step / V::BYTES {
-            // SAFETY: rows have 128 bytes to spare at their end.
+            // SAFETY: rows have 128 spare bytes at their end.
             unsafe {
                 let done = done + k * V::BYTES;
                 let at = done / A::TO * A::FROM;
@@ -224,7 +224,7 @@ unsafe fn add_some<V: Vector, A: Adder<V>, const N: usize>(
     }
 }
 
-/// How sums are written.
+/// Mode of writing sums.
 #[derive(Clone, Copy)]
 struct Write {
     bias: u32,
@@ -232,14 +232,14 @@ struct Write {
     first: bool,
 }
 
-/// Most elements that are summed in registers at once.
+/// Largest number of elements summed in registers at once.
 const MOST: usize = 256;
 
-/// A piece of a row that is shorter than what is summed at once.
+/// Buffer for the end of a row that is shorter than one register block.
 #[repr(align(64))]
 struct Tail([u32; MOST]);
 
-/// Sums a trial's rows, `ACCUMULATORS` vectors of times at once, `segment` rows to a write.
+/// Sums a trial's rows: `ACCUMULATORS` vectors of times at once, `segment` rows per write.
 #[inline(always)]
 unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     scratch: *const u8,
@@ -251,7 +251,7 @@ unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     let mut from = scratch;
     let mut chunks = output.chunks_exact_mut(step);
     for output in &mut chunks {
-        // SAFETY: places and the vectors from them on lie in the scratch.
+        // SAFETY: the offsets and the vectors after them lie in the scratch.
         unsafe {
             sum_chunk::<V, R, ACCUMULATORS>(from, (places, segment), output.as_mut_ptr(), write);
             from = from.add(ACCUMULATORS * V::BYTES);
@@ -277,7 +277,7 @@ unsafe fn sum_chunk<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     mut write: Write,
 ) {
     for places in places.chunks(segment) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut running = [R::zero(); ACCUMULATORS];
             for place in places {
@@ -303,7 +303,7 @@ impl Write {
     #[inline(always)]
     unsafe fn put<V: Vector>(self, to: *mut u32, sums: V) {
         let to = to.cast::<u8>();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sums = match (self.first, self.float) {
                 (true, true) => sums,

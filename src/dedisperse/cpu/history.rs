@@ -1,4 +1,4 @@
-//! The history: samples by channel, as many as the longest delay and one block need.
+//! History: channel-major samples, as many as the longest delay and one block need.
 //!
 //! Invariant: a row holds its samples in a circle of `capacity` elements, and its first `mirror`
 //! elements once more behind the circle's end, so that short reads never wrap.
@@ -10,19 +10,19 @@ use super::vector::prefetch;
 use crate::backend::threads::Threads;
 use crate::sample::Samples;
 
-/// Most strips of channels that one thread fills side by side.
+/// Largest number of channel strips that one thread fills side by side.
 const MOST_STRIPS: usize = 8;
 
-/// Binned times that are turned at once.
+/// Binned times per corner-turn step.
 pub(super) const TIMES: usize = 128;
 
-/// An element of the history.
+/// Element of the history.
 pub(super) trait Element: bytemuck::Pod + Default + Send + Sync {
-    /// The sum of two, which fits by the plan's checks.
+    /// Adds two elements; the plan's checks exclude overflow.
     fn plus(self, other: Self) -> Self;
-    /// A small count.
+    /// Converts a small count.
     fn from_u8(value: u8) -> Self;
-    /// A value above the range's lower end, which fits by the plan's checks.
+    /// Converts a value above the range's lower end; the plan's checks guarantee that it fits.
     fn from_u32(value: u32) -> Self;
 }
 
@@ -71,14 +71,14 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Elements from row to row: circle, mirror, the open bin, and a step that spreads rows over a
+    /// Returns the elements between rows: ring, mirror, the incomplete bin, and padding that spreads rows over a
     /// cache's sets.
     pub(super) fn stride(&self) -> usize {
         (self.capacity + self.mirror.max(TIMES) + 1).next_multiple_of(128) + 64
     }
 }
 
-/// Samples by channel.
+/// Channel-major samples.
 #[derive(Debug)]
 pub(super) struct History<L> {
     data: Vec<L>,
@@ -86,11 +86,11 @@ pub(super) struct History<L> {
     /// Recorded channel of each row.
     channels: Vec<usize>,
     unpack: Unpack,
-    /// One buffer a thread.
+    /// One buffer per thread.
     scratch: Vec<Turn<L>>,
 }
 
-/// A thread's buffers: axes time, channel and the other way round.
+/// Corner-turn buffers of a thread: axes time, channel and the transpose.
 #[derive(Debug)]
 struct Turn<L> {
     times: Vec<[L; WIDTH]>,
@@ -104,7 +104,7 @@ impl<L: Element> History<L> {
             channels: vec![[L::default(); TIMES]; WIDTH],
         };
         Self {
-            // Spare elements behind the last row, for whole vectors.
+            // Spare elements after the last row, for whole vectors.
             data: vec![L::default(); size.rows * size.stride() + 512],
             size,
             channels: plan.channels_used().to_vec(),
@@ -117,7 +117,7 @@ impl<L: Element> History<L> {
         &self.data
     }
 
-    /// Takes input rows; `before` came earlier.
+    /// Loads input rows; `before` rows came earlier.
     pub(super) fn load(&mut self, input: Samples<'_>, before: u64, threads: &Threads) {
         let stride = self.size.stride();
         let filler = Filler {
@@ -136,7 +136,7 @@ impl<L: Element> History<L> {
     }
 }
 
-/// Fills rows of history from one stretch of input.
+/// Fills rows of the history from one stretch of input.
 #[derive(Clone, Copy)]
 struct Filler<'a> {
     input: Samples<'a>,
@@ -147,8 +147,8 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    /// Fills history rows from `first` on: all their channels for a few times, then the next times,
-    /// so that whole stretches of input rows are read while they are near.
+    /// Fills history rows from `first` on: all their channels for a few times, then the next times, so that whole
+    /// stretches of input rows are read while they are in the cache.
     fn fill<L: Element>(&self, turn: &mut Turn<L>, first: usize, rows: &mut [L]) {
         let stride = self.size.stride();
         let channels = &self.channels[first..first + rows.len() / stride];
@@ -171,8 +171,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Fills the rows of channels that lie in one strip of the input, over at most [`TIMES`] bins,
-    /// the first of which already holds `open` rows.
+    /// Fills the rows of the channels in one strip of the input, over at most [`TIMES`] bins. The first bin already
+    /// holds `open` rows.
     fn strip<L: Element>(
         &self,
         turn: &mut Turn<L>,
@@ -191,12 +191,12 @@ impl Filler<'_> {
         self.ask(first, rows);
         self.unpack.run(self.input, channels[0] / WIDTH, open, &mut turn.times);
         let bins = (open + self.input.times()) / bin;
-        // The open bin is turned too.
+        // The incomplete bin is transposed too.
         transpose(&turn.times, (bins + 1).min(TIMES), &mut turn.channels);
         self.store(turn, (first, bins), channels, rows);
     }
 
-    /// Asks for the cache lines that the next bins go to.
+    /// Prefetches the cache lines that the next bins are written to.
     fn ask<L: Element>(&self, first: u64, rows: &[L]) {
         let position = (first % self.size.capacity as u64) as usize;
         for row in rows.chunks_exact(self.size.stride()) {
@@ -204,7 +204,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Copies turned channels to their rows: whole bins, then the open one.
+    /// Copies transposed channels to their rows: complete bins, then the incomplete one.
     fn store<L: Element>(
         &self,
         turn: &Turn<L>,
@@ -223,7 +223,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Writes values into a row's circle and its mirror.
+    /// Writes values into a row's ring and its mirror.
     fn put<L: Element>(&self, row: &mut [L], position: usize, values: &[L]) {
         let Size { capacity, mirror, .. } = self.size;
         let whole = values.len().min(capacity - position);
@@ -238,7 +238,7 @@ impl Filler<'_> {
     }
 }
 
-/// A history of the lane that the plan needs.
+/// History in the element type that the plan needs.
 #[derive(Debug)]
 pub(super) enum Lanes {
     U8(History<u8>),
@@ -266,7 +266,7 @@ impl Lanes {
         }
     }
 
-    /// The first element, as bytes.
+    /// Returns the address of the first element.
     pub(super) fn bytes(&self) -> *const u8 {
         match self {
             Self::U8(history) => history.data().as_ptr(),

@@ -1,4 +1,4 @@
-//! The same sums, fast: sums that trials share are made once, in vector registers, on all threads.
+//! Dedispersion on the CPU: computes shared partial sums once, in vector registers, on all threads.
 //!
 //! Invariant: `load` and `emit` allocate nothing.
 #![allow(unsafe_code)]
@@ -29,7 +29,7 @@ use shape::Shape;
 /// Scratch bytes beyond a program's own, for whole vectors.
 const SPARE: usize = 1024;
 
-/// A plan bound to vector instructions and threads.
+/// Plan bound to vector instructions and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     shape: Shape,
@@ -39,18 +39,18 @@ pub(super) struct Engine {
     size: Size,
     /// Trials in a tile.
     tile_dms: usize,
-    /// For each tile of trials, its passes.
+    /// Passes of each tile of trials.
     tiles: Vec<Vec<Pass>>,
     scratch: Vec<Scratch>,
     bias: u32,
     block: usize,
 }
 
-/// A thread's rows.
+/// Scratch rows of a thread, in 64-byte units.
 #[derive(Debug)]
 struct Scratch(Vec<[u64; 8]>);
 
-/// A sum: 32 bits, integer or float.
+/// Output element of 32 bits, integer or float.
 pub(super) trait Sum: bytemuck::Pod + Send {}
 impl Sum for i32 {}
 impl Sum for f32 {}
@@ -87,21 +87,21 @@ impl Engine {
         })
     }
 
-    /// Bytes of the history and of the threads' buffers.
+    /// Returns the bytes of the history and of the threads' buffers.
     pub(super) fn held_bytes(&self) -> usize {
         let history = self.size.rows * self.size.stride() * self.shape.input.bytes();
         history + self.scratch.iter().map(|scratch| 64 * scratch.0.len()).sum::<usize>()
     }
 
-    /// The most output times in one call of [`Engine::emit`].
+    /// Returns the largest number of output times in one call of [`Engine::emit`].
     pub(super) fn block_times(&self) -> usize {
         self.block
     }
 
-    /// Forgets the stream: what the history still holds is never read before it is overwritten.
+    /// Resets the state for a new stream; stale samples of the history are overwritten before they are read.
     pub(super) fn reset(&mut self) {}
 
-    /// Takes input rows; `before` came earlier.
+    /// Loads input rows; `before` rows came earlier.
     pub(super) fn load(&mut self, input: Samples<'_>, before: u64) {
         self.history.load(input, before, &self.threads);
     }
@@ -137,8 +137,8 @@ impl Engine {
                 let mut target =
                     Target { rows: &mut *rows, stride, column: column + start, times, bias, float };
                 for (k, pass) in programs[index].iter().enumerate() {
-                    // SAFETY: the engine compiled the program for this history and sized the
-                    // scratch and the mirror by it.
+                    // SAFETY: the engine compiled the program for this history, and sized the scratch and the mirror
+                    // for it.
                     unsafe {
                         let work = (shape, pass);
                         execute::pass(level, work, history, scratch, &mut target, k == 0);
@@ -153,7 +153,7 @@ fn plan_is_integer(shape: &Shape) -> bool {
     shape.input != Lane::F32
 }
 
-/// Refuses what no machine holds, before it is allocated.
+/// Returns an error for sizes beyond any machine's memory, before they are allocated.
 fn check_memory(size: &Size, lane_bytes: usize, scratch: usize) -> Result<()> {
     let bytes = (size.rows as u128) * (size.stride() as u128) * lane_bytes as u128;
     if bytes > 1 << 40 || scratch > u32::MAX as usize {
@@ -163,7 +163,7 @@ fn check_memory(size: &Size, lane_bytes: usize, scratch: usize) -> Result<()> {
     Ok(())
 }
 
-/// Used channels from the highest frequency down, as (history row, channel).
+/// Returns the used channels from the highest frequency down, as (history row, channel).
 fn order(plan: &Plan) -> Vec<(u32, u32)> {
     let centres = plan.options().band.centres_hz();
     let rows = plan.channels_used().iter().enumerate();
@@ -172,7 +172,7 @@ fn order(plan: &Plan) -> Vec<(u32, u32)> {
     order
 }
 
-/// The program of each tile of trials, made on all threads.
+/// Compiles the program of each tile of trials on all threads.
 fn compile(
     plan: &Plan,
     shape: &Shape,

@@ -1,4 +1,4 @@
-//! The program of a pass: rows in the order in which they are built, each with its place in memory.
+//! Program of a pass: rows in build order, each with its offset in scratch memory.
 //!
 //! Invariant: a row is built before its first use, and its place is not given away before its last.
 
@@ -9,33 +9,33 @@ use super::program::{Group, Tile};
 /// One pass over a tile: groups of the last level, their rows, and the sums of each trial.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// For each build: level and number of sources, place in bytes, times beyond the tile's, then
-    /// two words a source: history row and shift at the first level, else place in bytes and 0.
+    /// For each build: level and number of sources, offset in bytes, times beyond the tile's, then two words per
+    /// source: history row and shift at the first level, otherwise offset in bytes and 0.
     code: Vec<u32>,
-    /// Where each trial's builds start in `code`, and one more.
+    /// Start of each trial's builds in `code`, and the end.
     starts: Vec<u32>,
-    /// Place in bytes of each trial's rows, `groups` to a trial.
+    /// Offsets in bytes of each trial's rows, `groups` per trial.
     pub(super) places: Vec<u32>,
     pub(super) groups: usize,
-    /// Bytes of rows that live at once.
+    /// Peak scratch memory of the rows in bytes.
     pub(super) bytes: usize,
-    /// The longest row of the first level goes so far beyond the tile.
+    /// Largest number of times of a first-level row beyond the tile.
     pub(super) longest: usize,
 }
 
-/// One build of a program.
+/// One build instruction of a program.
 pub(super) struct Build<'a> {
     pub(super) level: usize,
     pub(super) sources: usize,
-    /// Place in bytes.
+    /// Offset in bytes.
     pub(super) place: usize,
     /// Times beyond the tile's.
     pub(super) extra: usize,
-    /// Two a source, see [`Pass::code`].
+    /// Two words per source, see [`Pass::code`].
     pub(super) words: &'a [u32],
 }
 
-/// Reads builds one by one.
+/// Decoder of build instructions.
 struct Builds<'a>(&'a [u32]);
 
 impl<'a> Iterator for Builds<'a> {
@@ -51,29 +51,29 @@ impl<'a> Iterator for Builds<'a> {
     }
 }
 
-/// Bytes that a row of so many times takes, some spare for whole vectors.
+/// Returns the bytes of a row of `times` elements, with spare bytes for whole vectors.
 pub(super) fn row_bytes(times: usize, lane_bytes: usize) -> usize {
     (times * lane_bytes).next_multiple_of(128) + 64
 }
 
 impl Pass {
-    /// Trials in the tile.
+    /// Returns the trials of the tile.
     pub(super) fn dms(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// What is built before a trial's sum.
+    /// Iterates over the builds needed before a trial's sum.
     #[inline(always)]
     pub(super) fn builds_of(&self, dm: usize) -> impl Iterator<Item = Build<'_>> {
         Builds(&self.code[self.starts[dm] as usize..self.starts[dm + 1] as usize])
     }
 
-    /// Every build.
+    /// Iterates over all builds.
     pub(super) fn builds(&self) -> impl Iterator<Item = Build<'_>> {
         Builds(&self.code)
     }
 
-    /// Places and orders the rows of groups `start .. start + groups` of the last level.
+    /// Allocates and orders the rows of groups `start .. start + groups` of the last level.
     pub(super) fn new(tile: &Tile<'_>, start: usize, groups: usize) -> Self {
         let groups: Vec<Group> = (start..start + groups).map(|g| tile.group(g)).collect();
         let mut builds = Vec::new();
@@ -94,7 +94,7 @@ impl Pass {
     }
 }
 
-/// A row to be placed and built.
+/// Row to allocate and build.
 struct Wanted {
     first: u32,
     last: u32,
@@ -104,13 +104,13 @@ struct Wanted {
     instance: u32,
 }
 
-/// Gives rows their places: a linear scan over trials with one stack of free places a size.
+/// Allocator of rows: a linear scan over trials with one stack of free offsets per size.
 struct Placer<'a> {
     tile: &'a Tile<'a>,
     groups: &'a [Group],
     places: Vec<Vec<Vec<u32>>>,
     free: HashMap<usize, Vec<u32>>,
-    /// Places to free after each trial.
+    /// Offsets to free after each trial.
     ends: Vec<Vec<(usize, u32)>>,
     pass: Pass,
 }

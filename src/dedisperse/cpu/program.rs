@@ -1,4 +1,4 @@
-//! What one tile of trials needs: which rows of which groups, and which rows make each trial.
+//! Sharing analysis of one tile of trials: the rows of each group, and the rows that make up each trial.
 //!
 //! Invariant: a row serves only trials whose relative shifts within the group are equal.
 
@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::super::plan::Plan;
 use super::shape::Shape;
 
-/// A multiplicative hash: keys are small numbers of our own, not an enemy's.
+/// Multiplicative hash for trusted small integer keys.
 #[derive(Default)]
 pub(super) struct Mixer(u64);
 
@@ -26,18 +26,18 @@ impl Hasher for Mixer {
 
 type Patterns = HashMap<(u32, u32, u32), u32, BuildHasherDefault<Mixer>>;
 
-/// A row: one pattern of relative shifts of one node, over a span of trials.
+/// Row: one pattern of relative shifts of one node, over a span of trials.
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     pattern: u32,
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Shifts of the node's first channel that the row serves.
+    /// Range of shifts of the node's first channel that the row serves.
     pub(super) low: u32,
     pub(super) high: u32,
 }
 
-/// The wish for a pattern at a time, over a range of shifts.
+/// Request for a pattern at a trial, over a range of shifts.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     pattern: u32,
@@ -46,45 +46,45 @@ struct Use {
     high: u32,
 }
 
-/// A group of adjacent channels at one level, and its patterns over a tile's trials.
+/// Group of adjacent channels at one level, and its patterns over a tile's trials.
 struct Node {
     /// First channel within the group of the last level.
     channel: usize,
     /// Pattern of each trial.
     patterns: Vec<u32>,
-    /// A trial that has the pattern, for each pattern.
+    /// One trial with the pattern, for each pattern.
     examples: Vec<u32>,
 }
 
-/// The rows of one node, and for each row the rows it is built of.
+/// Rows of one node, and the source rows of each.
 pub(super) struct NodeRows {
     pub(super) level: usize,
     pub(super) instances: Vec<Instance>,
-    /// For each instance, where its sources are.
+    /// Sources of each instance.
     pub(super) sources: Vec<Vec<Source>>,
 }
 
-/// Where a source of a row is.
+/// Source of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     /// Index into the group's node list, or the history row for the first level.
     pub(super) node: u32,
     pub(super) instance: u32,
-    /// Shift of the source's first channel that goes with the instance's `low`.
+    /// Shift of the source's first channel that corresponds to the instance's `low`.
     pub(super) low: u32,
 }
 
-/// One group of the last level: its nodes, the last being the group itself.
+/// Group of the last level: its nodes, the last being the group itself.
 pub(super) struct Group {
     pub(super) nodes: Vec<NodeRows>,
-    /// For each trial, the group's instance and shift.
+    /// Instance and shift of the group for each trial.
     pub(super) choices: Vec<(u32, u32)>,
 }
 
-/// Most times that a row of several trials goes beyond the tile's: the history's mirror is as long.
+/// Largest number of times by which a row of several trials exceeds the tile; the history's mirror has this length.
 const LONGEST: u32 = 4096;
 
-/// The trials of a tile and the order of channels.
+/// Trials of a tile, and the order of channels.
 pub(super) struct Tile<'a> {
     pub(super) plan: &'a Plan,
     pub(super) shape: &'a Shape,
@@ -124,7 +124,7 @@ impl Tile<'_> {
         self.rows(start, &levels, &shifts)
     }
 
-    /// From the trials down: which instances of which patterns are wanted.
+    /// Determines from the trials downwards which instances of which patterns are needed.
     fn rows(&self, start: usize, levels: &[Vec<Node>], shifts: &[Vec<u32>]) -> Group {
         let top = levels.len() - 1;
         let root = &levels[top][0];
@@ -140,7 +140,7 @@ impl Tile<'_> {
         Group { nodes, choices }
     }
 
-    /// Adds the node's rows, after those of its children; returns its index.
+    /// Adds the node's rows after those of its children; returns its index.
     fn descend(
         &self,
         start: usize,
@@ -185,7 +185,7 @@ impl Tile<'_> {
         nodes.len() as u32 - 1
     }
 
-    /// Serves wishes, in order of time, by as few rows as is cheap.
+    /// Serves requests, in trial order, with the cheapest number of rows.
     fn instances(&self, wishes: &[Use]) -> (Vec<Instance>, Vec<u32>) {
         let patterns = wishes.iter().map(|wish| wish.pattern).max().map_or(0, |p| p as usize + 1);
         let mut latest = vec![u32::MAX; patterns];
@@ -209,7 +209,7 @@ impl Tile<'_> {
         (instances, given)
     }
 
-    /// Lets a row serve one more wish, unless a new row costs less.
+    /// Extends a row to one more request, unless a new row costs less.
     fn extend(&self, row: &mut Instance, wish: &Use) -> bool {
         let (low, high) = (row.low.min(wish.low), row.high.max(wish.high));
         let longer = (high - low) - (row.high - row.low);
@@ -227,7 +227,7 @@ fn leaves(channels: usize, dms: usize) -> Vec<Node> {
     (0..channels).map(leaf).collect()
 }
 
-/// The node over adjacent nodes: equal patterns at equal relative shifts make equal patterns.
+/// Joins adjacent nodes: equal patterns at equal relative shifts form equal patterns.
 fn join(children: &[&Node], shifts: &[Vec<u32>]) -> Node {
     let first = children[0];
     let mut patterns = first.patterns.clone();

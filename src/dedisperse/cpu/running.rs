@@ -1,45 +1,45 @@
-//! Sums in registers: rows of one lane in, 32-bit elements out.
+//! Running sums in registers: adds rows of one type, returns 32-bit elements.
 //!
 //! Invariant: no running sum overflows while it takes no more rows than the shape's segment.
 #![allow(unsafe_code)]
 
 use super::vector::Vector;
 
-/// A register or two of running sums.
+/// Running sums in one or two registers.
 pub(super) trait Running<V>: Copy {
-    /// Elements that one vector of a row holds.
+    /// Elements of a row in one vector.
     const ELEMENTS: usize;
     unsafe fn zero() -> Self;
     unsafe fn add(self, from: *const u8) -> Self;
-    /// The sums as 32-bit elements, in order: the first [`PARTS`](Self::PARTS) vectors.
+    /// Returns the sums as 32-bit elements in order: the first [`PARTS`](Self::PARTS) vectors.
     unsafe fn spread(self) -> [V; 4];
-    /// Vectors of 32-bit elements that the sums fill.
+    /// Number of vectors of 32-bit elements.
     const PARTS: usize;
 }
 
-/// Bytes, summed as low and high bytes of 16-bit words: `low` holds both, wrapped.
+/// Sums of bytes in 16-bit words: `high` sums the high bytes, `low` whole words modulo 2^16.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<V> {
     low: V,
     high: V,
 }
 
-/// 16-bit words, with sums that stay within 16 bits.
+/// Sums of 16-bit words within 16 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Words<V>(V);
 
-/// 16-bit words, summed as halves of 32-bit words.
+/// Sums of 16-bit words as halves of 32-bit words.
 #[derive(Clone, Copy)]
 pub(super) struct Wide<V> {
     low: V,
     high: V,
 }
 
-/// 32-bit words.
+/// Sums of 32-bit words.
 #[derive(Clone, Copy)]
 pub(super) struct Doubles<V>(V);
 
-/// Floats.
+/// Sums of floats.
 #[derive(Clone, Copy)]
 pub(super) struct Floats<V>(V);
 

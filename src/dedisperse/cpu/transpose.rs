@@ -1,13 +1,13 @@
-//! Turns a block of elements: time, channel to channel, time.
+//! Corner turn of a block of elements: (time, channel) to (channel, time).
 #![allow(unsafe_code)]
 
 use super::history::{Element, TIMES};
 use super::unpack::WIDTH;
 
-/// Squares of so many elements are turned at once, so that both sides stay in few cache lines.
+/// Side of the squares that are transposed at once, so that both sides stay in few cache lines.
 const TILE: usize = 16;
 
-/// `output[c][t] = input[t][c]` for the first `times` of the input, rounded up to whole squares.
+/// Computes `output[c][t] = input[t][c]` for the first `times` of the input, rounded up to whole squares.
 pub(super) fn transpose<L: Element>(input: &[[L; WIDTH]], times: usize, output: &mut [[L; TIMES]]) {
     for time in (0..times).step_by(TILE) {
         for channel in (0..WIDTH).step_by(TILE) {
@@ -40,8 +40,8 @@ fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usiz
     square(input, output, time, channel);
 }
 
-/// Four rounds of interleaving row k with row k + 8: each moves one bit of the row number into the
-/// column number, so that after four the two have changed places.
+/// Interleaves row k with row k + 8 four times: each round moves one bit of the row number into the column number, so
+/// that four rounds exchange the two.
 #[cfg(target_arch = "x86_64")]
 fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usize, channel: usize) {
     use std::arch::x86_64::{

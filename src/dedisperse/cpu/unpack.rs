@@ -1,26 +1,26 @@
-//! Input rows to unsigned elements, summed over bins.
+//! Unpacks input rows into unsigned elements and sums them over bins.
 
 use super::super::plan::Plan;
 use super::history::Element;
 use super::vector::prefetch;
 use crate::sample::{Encoding, Samples};
 
-/// Channels in a strip: whole bytes at every encoding.
+/// Channels in a strip: whole bytes for every encoding.
 pub(super) const WIDTH: usize = 64;
 
-/// Rows that are asked for ahead: they lie too far apart for the machine to foresee.
+/// Rows to prefetch ahead; they are too far apart for the hardware prefetcher.
 const AHEAD: usize = 24;
 
-/// How samples become elements.
+/// Conversion of samples to elements.
 #[derive(Debug)]
 pub(super) struct Unpack {
     encoding: Encoding,
     downsample: usize,
     low: i32,
     high: i32,
-    /// Values span the whole encoding: nothing is brought into the range.
+    /// Whether the range covers the whole encoding, so that no value is clipped.
     whole: bool,
-    /// For each byte, the samples packed in it, one a byte.
+    /// For each byte value, its packed samples, one per byte.
     packed: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Unpack {
         self.downsample
     }
 
-    /// Sums input rows of one strip of channels to bins; the first bin already holds `open` rows.
+    /// Sums input rows of one strip of channels into bins; the first bin already holds `open` rows.
     pub(super) fn run<L: Element>(
         &self,
         input: Samples<'_>,
@@ -105,7 +105,7 @@ impl Unpack {
         L::from_u32((value.clamp(self.low, self.high) - self.low) as u32)
     }
 
-    /// A row of samples of `8 / EACH` bits.
+    /// Unpacks a row of samples of `8 / EACH` bits.
     fn packed_row<L: Element, const EACH: usize>(
         &self,
         row: &[u8],

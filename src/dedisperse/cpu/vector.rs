@@ -1,4 +1,4 @@
-//! The few vector operations that the kernels need, for each level.
+//! Vector operations of the kernels, for each level.
 //!
 //! Invariant: every operation gives the same bits at every level.
 #![allow(unsafe_code)]
@@ -6,17 +6,17 @@
 /// One register of unsigned bytes, 16-bit or 32-bit words, or floats.
 ///
 /// # Safety
-/// Every method may be called only where the level's instructions exist; pointers must be valid for
-/// the bytes that a method reads or writes.
+/// Every method requires that the level's instructions exist; pointers must be valid for the bytes that a method
+/// reads or writes.
 pub(super) unsafe trait Vector: Copy {
-    /// Bytes in the register.
+    /// Bytes of the register.
     const BYTES: usize;
     unsafe fn zero() -> Self;
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
-    /// Half a register of bytes as 16-bit words.
+    /// Widens half a register of bytes to 16-bit words.
     unsafe fn widen_8(from: *const u8) -> Self;
-    /// Half a register of 16-bit words as 32-bit words.
+    /// Widens half a register of 16-bit words to 32-bit words.
     unsafe fn widen_16(from: *const u8) -> Self;
     unsafe fn add_8(self, other: Self) -> Self;
     unsafe fn add_16(self, other: Self) -> Self;
@@ -24,22 +24,22 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn add_f32(self, other: Self) -> Self;
     unsafe fn sub_16(self, other: Self) -> Self;
     unsafe fn sub_32(self, other: Self) -> Self;
-    /// High bytes of 16-bit words, and back.
+    /// Moves the high bytes of 16-bit words down, and the low bytes up.
     unsafe fn high_8(self) -> Self;
     unsafe fn up_8(self) -> Self;
-    /// High halves of 32-bit words, and back.
+    /// Moves the high halves of 32-bit words down, and the low halves up.
     unsafe fn high_16(self) -> Self;
     unsafe fn up_16(self) -> Self;
-    /// The same 32-bit word everywhere.
+    /// Copies a 32-bit word to all lanes.
     unsafe fn splat_32(word: u32) -> Self;
-    /// Lower and upper half of the 16-bit words, as 32-bit words.
+    /// Returns the lower and the upper half of the 16-bit words, as 32-bit words.
     unsafe fn halves_16(self) -> (Self, Self);
-    /// Words of both in turn, the first half and the second.
+    /// Interleaves the words of both; returns the first and the second half.
     unsafe fn interleave_16(self, other: Self) -> (Self, Self);
     unsafe fn interleave_32(self, other: Self) -> (Self, Self);
 }
 
-/// Plain arrays, which the compiler makes vectors of.
+/// Plain arrays, which the compiler vectorizes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([u8; 32]);
 
@@ -61,7 +61,7 @@ impl Portable {
     lanes!(floats, f32, 8);
 }
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: requires only valid pointers, which callers guarantee.
 unsafe impl Vector for Portable {
     const BYTES: usize = 32;
     #[inline(always)]
@@ -156,7 +156,7 @@ unsafe impl Vector for Portable {
     }
 }
 
-/// Asks for the cache lines that hold `values`, before they are read or written.
+/// Prefetches the cache lines that hold `values`.
 #[inline(always)]
 pub(super) fn prefetch<T>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -190,7 +190,7 @@ pub(super) mod x86 {
          ($splat:ident, $low_half:ident, $high_half:ident),
          [$($mix:ident = $mix_low:ident $mix_high:ident),*], $join:ident,
          $float:ident, $to_float:ident, $from_float:ident) => {
-            // SAFETY: each method is one instruction of the level, whose presence callers promise.
+            // SAFETY: each method is one instruction of the level, whose presence callers guarantee.
             unsafe impl Vector for $name {
                 const BYTES: usize = $bytes;
                 #[inline(always)]
@@ -269,7 +269,7 @@ pub(super) mod x86 {
         };
     }
 
-    /// Brings lanes of 128 bits that were interleaved one by one into order.
+    /// Reorders 128-bit lanes that were interleaved separately.
     #[inline(always)]
     unsafe fn join_256(low: __m256i, high: __m256i) -> (__m256i, __m256i) {
         // SAFETY: the caller promises AVX2.
@@ -279,7 +279,7 @@ pub(super) mod x86 {
         }
     }
 
-    /// As [`join_256`].
+    /// Like [`join_256`].
     #[inline(always)]
     unsafe fn join_512(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
         // SAFETY: the caller promises AVX-512 F.

@@ -1,20 +1,22 @@
-// Dedispersion of any plan: output[d][t] = sum_c input[c][t + shift(d, c)], by sums that trials share.
+// Dedispersion of any plan: output[d][t] = sum_c input[c][t + shift(d, c)], with partial sums shared between trials.
 //
-// A block covers a tile of trials and of times; trials of larger shifts begin earlier, so that they part by half as much at
-// either end of the band. It walks the band in intervals of CHANNELS channels, and an interval in
-// groups of channels whose relative shifts differ little between the tile's trials. In an interval,
-//  1. the samples that the tile needs come from global memory as rows of words in shared memory (`samples`),
-//  2. each distinct sum of a group becomes one row of sums: the first of a chain from all its channels, each further one
-//     of integers from the sum before and the few channels that differ (`build`),
-//  3. each trial adds one row of each group at its own shift to its registers (`accumulate`).
-// Rows are double, so that the three steps of neighbouring intervals run between the same two barriers.
+// A block computes a tile of trials x times. Trials with larger shifts start earlier (skew), which halves the spread
+// of shifts at both ends of the band. The block walks the band in intervals of CHANNELS channels, and an interval in
+// groups of channels whose relative shifts differ little between the tile's trials. In each interval:
+//  1. Staging copies the samples of the tile from global memory into rows of words in shared memory (`samples`).
+//  2. `build` computes each distinct sum of a group as one row of sums. The first row of a chain sums all channels of
+//     the group; each further integer row starts from the previous sum and replaces the few channels that differ.
+//  3. `accumulate` adds one row of each group, read at the trial's shift, to each trial's registers.
+// Samples and sums are double-buffered, so that the three steps work on three consecutive intervals between two
+// barriers.
 //
-// PACKED: a word holds two sums of 16 bits, of times t and t + WORDS, so that no shift crosses a word. The registers of
-// a trial are split into low bytes and what is above them before 16 bits overflow.
+// PACKED: a word holds two 16-bit sums, of times t and t + WORDS, so that no shift crosses a word boundary. Before 16
+// bits overflow, the registers of a trial are split into low bytes and the part above them.
 #include "device.cuh"
 
-// THREADS, TILE_DMS, WORDS: the block's shape; MOST_WORDS: words of a row of samples; MOST_SUMS: words of all rows of sums;
-// MOST_RECORD: words of a record; CHANNELS: channels of an interval; ELEMENT: type of a sample; PACKED, FLOATS: 0 or 1.
+// THREADS, TILE_DMS, WORDS: shape of the block. MOST_WORDS: words of a row of samples. MOST_SUMS: words of all rows
+// of sums of an interval. MOST_RECORD: words of a record. CHANNELS: channels of an interval. ELEMENT: type of a
+// sample. PACKED, FLOATS: 0 or 1.
 typedef ELEMENT Element;
 constexpr int WARPS = THREADS / 32, TRIALS = TILE_DMS / WARPS, COLUMNS = WORDS / 32;
 constexpr int STAGED = CHANNELS / WARPS, ROUNDS = MOST_WORDS / 128, RECORDS = 4, HALVES = PACKED ? 2 : 1;
@@ -24,24 +26,24 @@ constexpr u32 NOWHERE = 0xffffffff;
 static_assert(TRIALS * WARPS == TILE_DMS && STAGED * WARPS == CHANNELS && TRIALS % 4 == 0, "the tile divides among warps");
 static_assert(COLUMNS * 32 == WORDS && ROUNDS * 128 == MOST_WORDS, "rows divide among lanes");
 
-// A record: what an interval of a tile is made by; all of it in words.
+// Header of a record. A record describes the work for one interval of a tile; all its fields are 32-bit words.
 struct __align__(16) Head {
-  u32 words;  // of a row of sums; above 16 bits 2^16 / (words / 64), rounded up
+  u32 words;  // words of a row of sums; upper 16 bits: floor(2^16 / (words / 64)) + 1
   u32 groups, chains;
   u32 stride;  // words of a row of samples
 };
 struct __align__(16) Step {
   u32 plus, minus;  // byte offsets into `samples`
-  u32 row;          // byte offset into `sums` of the row that is done, or NOWHERE
-  i32 factor;       // integers: of `minus`; floats: bit 0 a new sum, bit 1 no `minus`
+  u32 row;          // byte offset into `sums` of the row that this step completes, or NOWHERE
+  i32 factor;       // integers: factor of `minus`; floats: bit 0 starts a new sum, bit 1 skips `minus`
 };
 struct Source {
-  u32 channel;  // row of the input; past the last channel: the last, and unused
-  i32 start;    // first sample, from the tile's first time: a multiple of 4
+  u32 channel;  // row of the input; past the last channel: the last row again, whose samples are unused
+  i32 start;    // first sample, relative to the tile's first time: a multiple of 4
 };
 struct __align__(16) Trial {
-  u32 row, shift;  // of the output, or NOWHERE; its largest shift
-  i32 skew;        // its times begin so much earlier than the tile's
+  u32 row, shift;  // output row, or NOWHERE; largest shift
+  i32 skew;        // times by which this trial starts before the tile
   u32 unused;
 };
 INLINE const Source* sources(const u8* record) { return (const Source*)(record + sizeof(Head)); }
@@ -51,7 +53,7 @@ INLINE const Step* steps(const u8* record) {
   return (const Step*)((const u8*)chains(record) + (((const Head*)record)->chains + 3) / 4 * 16);
 }
 
-// Four samples of a row, as they lie in memory.
+// Four consecutive samples as stored in global memory.
 template <class T> struct Four;
 template <> struct Four<u8> { typedef u32 Type; };
 template <> struct Four<u16> { typedef uint2 Type; };
@@ -59,7 +61,7 @@ template <> struct Four<u32> { typedef uint4 Type; };
 template <> struct Four<float> { typedef uint4 Type; };
 typedef Four<Element>::Type Quad;
 
-// Four words of a row of samples from four samples and, of packed ones, the four that are WORDS later.
+// Unpacks four samples into four words; packed words also take the four samples that are WORDS later.
 INLINE uint4 widened(u32 low, u32 high) {
   return make_uint4(__byte_perm(low, high, 0x4400) & 0x00ff00ff, __byte_perm(low, high, 0x5511) & 0x00ff00ff,
                     __byte_perm(low, high, 0x6622) & 0x00ff00ff, __byte_perm(low, high, 0x7733) & 0x00ff00ff);
@@ -80,7 +82,7 @@ INLINE u32 plus(u32 a, u32 b) {
 #endif
 }
 
-// A sum after one more step of its chain.
+// Applies one step of a chain to a running sum.
 INLINE u32 stepped(u32 sum, const Step& step, u32 a, u32 b) {
 #if FLOATS
   sum = step.factor & 1 ? 0 : sum;
@@ -90,7 +92,7 @@ INLINE u32 stepped(u32 sum, const Step& step, u32 a, u32 b) {
 #endif
 }
 
-// The rows of sums of an interval: each warp takes chains, 64 words of their rows at a time.
+// Builds the rows of sums of an interval. Each work item is one chain over 64 words of its rows.
 INLINE void build(const u8* record, const u8* samples, u8* sums, int warp, int lane) {
   const Head head = *(const Head*)record;
   const int parts = (head.words & 0xffff) / 64, items = parts * head.chains;
@@ -119,7 +121,7 @@ INLINE void build(const u8* record, const u8* samples, u8* sums, int warp, int l
   }
 }
 
-// One row of each group, at each trial's shift, to the trial's sums.
+// Adds one row of each group, read at each trial's shift, to the trial's sums.
 INLINE void accumulate(const u8* record, const u8* sums, u32 (&total)[TRIALS][COLUMNS], int warp, int lane) {
   const int groups = ((const Head*)record)->groups;
   const u8* own = offsets(record) + warp * TRIALS * 4;
@@ -149,13 +151,13 @@ INLINE void accumulate(const u8* record, const u8* sums, u32 (&total)[TRIALS][CO
   }
 }
 
-// Samples of this warp's channels of one interval, on their way from global to shared memory.
+// Registers for this warp's channels of one interval between the global load and the shared-memory store.
 struct Staging {
   Quad low[STAGED][ROUNDS];
 #if PACKED
   Quad high[STAGED][ROUNDS];
 #endif
-  // `input` is at the tile's first time.
+  // `input` points at the tile's first time.
   INLINE void load(const u8* record, const Element* input, i64 pitch, int warp, int lane) {
     const int words = ((const Head*)record)->stride;
 #pragma unroll
@@ -190,10 +192,10 @@ struct Staging {
   }
 };
 
-// input[channel][time] begins at the first tile's first time and rows are `pitch` elements apart; the first `skip` (0 to 3)
-// times are not asked for. output[dm][time] gets `times` sums, plus `bias`; a sum that needs a sample at or past `available`
-// (counted from the first output time) is 0. Record `i` of a tile is the 16-byte units starts[tile * intervals + i] up to the
-// next. `flush` intervals of packed sums fit 16 bits.
+// input[channel][time] begins at the first tile's first time; rows are `pitch` elements apart. The first `skip` (0 to
+// 3) times precede the output. output[dm][time] gets `times` sums, plus `bias`. A sum that needs a sample at or past
+// `available` (counted from the first output time) is 0. Record `i` of a tile occupies the 16-byte units from
+// starts[tile * intervals + i] to the next start. `flush` intervals of packed sums fit 16 bits.
 KERNEL __launch_bounds__(THREADS, BLOCKS)
     sum_shared(u32* output, i64 stride, const Element* input, i64 pitch, const uint4* records, const u32* starts, const Trial* trials,
                i32 intervals, i32 skip, i32 times, i64 available, u32 bias, i32 flush) {
@@ -222,7 +224,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     }
 
   const auto record = [&](int interval) { return ring + (interval & (RECORDS - 1)) * RECORD_BYTES; };
-  // Where the record that is copied next begins and ends: read an interval ahead, since every warp waits for it.
+  // Bounds of the next record to copy; loaded one interval ahead, because every warp waits for them.
   u32 begin = __ldg(starts), end = __ldg(starts + 1);
   const auto copy_record = [&](int interval) {
     if (interval >= intervals) return;
@@ -247,7 +249,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     copy_record(interval + 2);
     copy_async_commit();
     if (is_next) staging.load(record(interval + 1), input, pitch, warp, lane);
-    // Half of the warps begin with what is bound by latency, half with what is bound by shared memory.
+    // Half of the warps build first (latency-bound), half accumulate first (bound by shared-memory bandwidth).
 #pragma unroll 1
     for (int phase = 0; phase < 2; phase++) {
       if (phase == order) {

@@ -1,4 +1,4 @@
-//! The general kernel: any plan, any encoding, any shift.
+//! General kernel: any plan, any encoding, any shift.
 
 use super::super::plan::Plan;
 use super::job::Job;
@@ -9,7 +9,7 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
-/// Some trials of a plan, bound to the general kernel on a device.
+/// Trials of a plan bound to the general kernel on a device.
 #[derive(Debug)]
 pub(super) struct General {
     shape: Shape,
@@ -18,12 +18,12 @@ pub(super) struct General {
     records: Buffer<u32>,
     starts: Buffer<u32>,
     trials: Buffer<[u32; 4]>,
-    /// The most that a trial's times begin earlier than its tile's.
+    /// Largest skew of a trial's times within its tile.
     skew: usize,
     kernel: Function,
 }
 
-/// The kernel's source for a shape.
+/// Returns the kernel's source for a shape.
 pub(super) fn source(shape: &Shape) -> Source {
     Source {
         name: "general.cu",
@@ -33,13 +33,13 @@ pub(super) fn source(shape: &Shape) -> Source {
     }
 }
 
-/// The shape that was measured best for such a plan, or the model's.
+/// Returns the tuned shape for the plan, or the model's choice.
 fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let shapes = Shape::fitting(plan, device.properties());
     let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
     let words = format!(
         "channels={} trials={trials} longest={} samples={} packed={}",
-        // Those that a search leaves out are not known before, and matter little.
+        // Channels that a search masks are unknown in advance and matter little.
         plan.channels(),
         plan.max_shift(),
         element(shapes[0].lane),
@@ -51,7 +51,7 @@ fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
 }
 
 impl General {
-    /// Compiles the kernel and makes its tables.
+    /// Compiles the kernel and builds its tables.
     pub(super) fn new(
         plan: &Plan,
         trials: &[usize],
@@ -73,12 +73,12 @@ impl General {
         })
     }
 
-    /// Queues the sums of all its trials. A sum that needs a sample at or past `available`, counted from the
-    /// first output time, is 0.
+    /// Queues the sums of all trials of this kernel. A sum that needs a sample at or past `available`, counted from
+    /// the first output time, is 0.
     pub(super) fn launch(&self, job: &Job, available: u64, stream: &Stream) -> Result<()> {
         let shape = &self.shape;
         let bytes = shape.lane.bytes() as u64;
-        // Four samples are read at a time.
+        // Loads read four samples at a time, so the input starts on a multiple of four.
         let skip = (job.input / bytes % 4) as usize;
         let tiles = (skip + job.times + self.skew).div_ceil(shape.tile_times());
         let arguments = Arguments::new()

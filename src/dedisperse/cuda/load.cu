@@ -1,8 +1,8 @@
-// Filterbank rows (time, channel) become the history (channel, time): unpacked, limited to the plan's range, counted from
-// the range's lower end, and summed over DOWNSAMPLE times.
+// Loads filterbank rows (time, channel) into the history (channel, time): unpacks, clips to the plan's range,
+// subtracts the range's lower end and sums over DOWNSAMPLE times.
 #include "device.cuh"
 
-// BITS: of an input sample; SIGNED, FLOATS: 0 or 1; ELEMENT: type of a sample of the history.
+// BITS: bits of an input sample. SIGNED, FLOATS: 0 or 1. ELEMENT: type of a sample of the history.
 typedef ELEMENT Element;
 constexpr int THREADS = 256, CHANNELS = 128, QUADS = 32 / (int)sizeof(Element), TIMES = 4 * QUADS;
 constexpr u32 MASK = ~0u >> (32 - BITS);
@@ -31,14 +31,14 @@ struct Range {
 #if FLOATS
 INLINE Value valued(u32 bits, Range) { return __uint_as_float(bits); }
 #else
-// A sample's bits to its distance from the range's lower end.
+// Converts a sample's bits to its offset above the range's lower end, after clipping.
 INLINE Value valued(u32 bits, Range range) {
   const i32 value = SIGNED ? (i32)(bits << (32 - BITS)) >> (32 - BITS) : (i32)bits;
   return (u32)(smaller(larger(value, range.low), range.high) - range.low);
 }
 #endif
 
-// One sample's bits, at any alignment that rows of whole bytes have.
+// Reads the bits of one sample; rows are aligned to bytes only.
 INLINE u32 sample(const u8* row, u32 channel) {
   if constexpr (BITS < 8) return (u32)(__ldg(row + channel * BITS / 8) >> (channel * BITS % 8)) & MASK;
   u32 bits = 0;
@@ -47,7 +47,7 @@ INLINE u32 sample(const u8* row, u32 channel) {
   return bits;
 }
 
-// The bits of four adjacent channels, of which the first is a multiple of 4; wide samples are aligned.
+// Reads the bits of four adjacent channels, the first a multiple of 4; samples of 8 bits and more are aligned.
 INLINE void four_samples(const u8* row, u32 channel, u32 (&bits)[4]) {
   if constexpr (BITS < 8) {
     u32 all = __ldg(row + channel * BITS / 8);
@@ -74,15 +74,16 @@ INLINE void samples(const u8* row, const u32 (&channel)[4], bool adjacent, u32 (
   for (int c = 0; c < 4; c++) bits[c] = sample(row, channel[c]);
 }
 
-// input[row] has `row_bytes` bytes; the first `open` rows of its first sum came earlier and stand in the history.
-// history[k][time], rows `pitch` elements apart, gets sums from element `first` on, for each of the `count` channels[k].
+// Corner turn. input[row] has `row_bytes` bytes; the first `open` rows of the first sum came earlier, and the history
+// holds their partial sum. history[k][time], rows `pitch` elements apart, gets sums from element `first` on, for each
+// of the `count` channels[k].
 KERNEL __launch_bounds__(THREADS, 2)
     turn(const u8* input, i64 row_bytes, i64 rows, Element* history, i64 pitch, i64 first, const u32* channels, i32 count, i32 downsample,
          i32 open, i32 low, i32 high, i32 aligned) {
   __shared__ Quad tile[CHANNELS][QUADS + 1];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first_channel = blockIdx.y * CHANNELS;
   const Range range = {low, high};
-  // Sums are counted from element `first`; the block's first lies on a multiple of 4 elements.
+  // Times count from element `first`; the block starts on a multiple of 4 elements.
   const i64 start = (i64)blockIdx.x * TIMES - (first & 3), sums = (open + rows + downsample - 1) / downsample;
 
   u32 channel[4];
@@ -95,7 +96,7 @@ KERNEL __launch_bounds__(THREADS, 2)
     Value sum[4][4];  // channel, time
     const i64 time = start + quad * 4;
     if (adjacent && downsample == 1 && time >= 0 && time + 4 <= rows) {
-      u32 bits[4][4];  // time, channel: all loads are under way at once
+      u32 bits[4][4];  // time, channel: all loads are in flight at once
 #pragma unroll
       for (int t = 0; t < 4; t++) four_samples(input + (time + t) * row_bytes, channel[0], bits[t]);
 #pragma unroll
@@ -120,7 +121,7 @@ KERNEL __launch_bounds__(THREADS, 2)
         }
       }
     }
-    // Channel 4 lane + c stands in row 32 c + lane, so that lanes fall on different banks.
+    // Channel 4 lane + c occupies row 32 c + lane, so that the lanes write to different banks.
 #pragma unroll
     for (int c = 0; c < 4; c++) tile[32 * c + lane][quad] = packed(sum[c], Quad());
   }
@@ -140,7 +141,8 @@ KERNEL __launch_bounds__(THREADS, 2)
   }
 }
 
-// Moves `bytes` bytes of each row (a block each) `by` bytes down; addresses, `by` and `bytes` are multiples of 16.
+// Moves `bytes` bytes of each row (one block per row) `by` bytes towards its start; addresses, `by` and `bytes` are
+// multiples of 16.
 KERNEL __launch_bounds__(THREADS) move_rows(u8* history, i64 pitch_bytes, i64 by, i64 bytes) {
   u8* row = history + (i64)blockIdx.x * pitch_bytes;
   for (i64 start = 0; start < bytes; start += THREADS * 16) {
@@ -153,7 +155,7 @@ KERNEL __launch_bounds__(THREADS) move_rows(u8* history, i64 pitch_bytes, i64 by
   }
 }
 
-// Sums that need a sample at or past `available` become 0: those of trial d from available - shifts[d] on.
+// Clears the sums that need a sample at or past `available`: those of trial d from available - shifts[d] on.
 KERNEL __launch_bounds__(THREADS) clear_past(u32* output, i64 stride, const u32* shifts, i64 available, i64 times) {
   u32* row = output + (i64)blockIdx.x * stride;
   const i64 end = larger(available - (i64)__ldg(shifts + blockIdx.x), (i64)0);

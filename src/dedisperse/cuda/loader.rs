@@ -1,4 +1,5 @@
-//! Input rows to the history: samples by channel on the device, as many as the longest delay and a block need.
+//! Loads input rows into the history: channel-major samples on the device, as many as the longest delay and a block
+//! need.
 
 use super::super::plan::{Lane, Plan};
 use super::job::SLACK;
@@ -7,25 +8,25 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 use crate::sample::Encoding;
 
-/// Threads of a block of each kernel.
+/// Threads per block of every kernel here.
 const THREADS: usize = 256;
 
-/// Channels of a block that turns.
+/// Channels per block of the corner turn.
 const CHANNELS: usize = 128;
 
-/// Moves end at multiples of so many samples.
+/// Moves of samples are aligned to this many samples.
 const STEP: u64 = 16;
 
-/// Samples by channel on the device: rows of used channels, from output time `base` on.
+/// Channel-major samples on the device: one row per used channel, starting at output time `base`.
 #[derive(Debug)]
 pub(super) struct History {
     data: Buffer<u8>,
     lane: Lane,
     /// Output time of a row's first sample.
     base: u64,
-    /// Samples that a row has room for, the open one included.
+    /// Samples per row, including the incomplete one.
     capacity: u64,
-    /// Bytes from row to row.
+    /// Bytes between rows.
     pitch: usize,
     channels: Buffer<u32>,
     /// Largest shift of each trial.
@@ -33,14 +34,14 @@ pub(super) struct History {
     downsample: u64,
     range: (i32, i32),
     row_bytes: usize,
-    /// Bytes that wide loads ask the input to be aligned to.
+    /// Input alignment in bytes that wide loads need.
     alignment: u64,
     turn: Function,
     move_rows: Function,
     clear_past: Function,
 }
 
-/// The source of the kernels that fill and move the history.
+/// Returns the source of the kernels that fill and move the history.
 pub(super) fn source(encoding: Encoding, lane: Lane) -> Source {
     let signed = encoding.range().is_some_and(|range| range.0 < 0);
     let defines = vec![
@@ -52,19 +53,19 @@ pub(super) fn source(encoding: Encoding, lane: Lane) -> Source {
     Source { name: "load.cu", text: include_str!("load.cu"), includes: &[], defines }
 }
 
-/// Bytes of a row of the history: slack, samples, slack.
+/// Returns the bytes of a history row: slack, samples, slack.
 fn pitch(lane: Lane, capacity: u64) -> Option<usize> {
     let bytes = usize::try_from(capacity).ok()?.checked_mul(lane.bytes())?;
     bytes.checked_add(2 * slack(lane))?.checked_next_multiple_of(128)
 }
 
-/// Bytes on each side of a row's samples that kernels may read.
+/// Returns the bytes beyond each end of a row's samples that kernels may read.
 fn slack(lane: Lane) -> usize {
     SLACK * lane.bytes()
 }
 
-/// Bytes of a history of so many samples. At the stream's end kernels read past what was loaded, by the longest
-/// delay at most: from a row into the next one, and from the last one into what is added here.
+/// Returns the bytes of a history of `capacity` samples. At the end of a stream kernels read past the loaded samples
+/// by at most the longest delay. Such reads reach the next row; after the last row they reach padding added here.
 pub(super) fn bytes(plan: &Plan, capacity: u64) -> Option<usize> {
     let lane = plan.lane(1);
     let rows = pitch(lane, capacity)?.checked_mul(plan.channels_used().len())?;
@@ -72,7 +73,7 @@ pub(super) fn bytes(plan: &Plan, capacity: u64) -> Option<usize> {
 }
 
 impl History {
-    /// Room for `block` output times at once.
+    /// Allocates rows of `capacity` output times.
     pub(super) fn new(plan: &Plan, capacity: u64, device: &Device) -> Result<Self> {
         let lane = plan.lane(1);
         let module = device.module(&source(plan.encoding(), lane))?;
@@ -103,24 +104,24 @@ impl History {
         })
     }
 
-    /// Forgets the stream.
+    /// Resets the history for a new stream.
     pub(super) fn reset(&mut self) {
         self.base = 0;
     }
 
-    /// Bytes from row to row.
+    /// Returns the bytes between rows.
     pub(super) fn pitch(&self) -> u64 {
         self.pitch as u64
     }
 
-    /// The address of the first channel's sample at an output time.
+    /// Returns the address of the first channel's sample at an output time.
     pub(super) fn at(&self, time: u64) -> u64 {
         let bytes = slack(self.lane) as u64 + (time - self.base) * self.lane.bytes() as u64;
         self.data.address() + bytes
     }
 
-    /// Queues the load of `rows` input rows at an address of the device; `before` came earlier, and output
-    /// times before `needed` are not needed any more.
+    /// Queues the load of `rows` input rows at a device address. `before` rows came earlier; output times before
+    /// `needed` are no longer needed.
     pub(super) fn load(
         &mut self,
         (input, rows): (u64, usize),
@@ -162,7 +163,7 @@ impl History {
         unsafe { stream.launch(&self.turn, grid, [THREADS, 1, 1], &arguments) }
     }
 
-    /// Moves the samples from `needed` to `end` to the rows' beginnings.
+    /// Moves the samples from `needed` to `end` to the start of the rows.
     fn make_room(&mut self, end: u64, needed: u64, stream: &Stream) -> Result<()> {
         let base = needed & !(STEP - 1);
         let by = (base - self.base) * self.lane.bytes() as u64;
@@ -181,8 +182,8 @@ impl History {
         unsafe { stream.launch(&self.move_rows, grid, [THREADS, 1, 1], &arguments) }
     }
 
-    /// Queues zeros for all sums of `times` output times, `stride` apart at `output`, that need a sample at or
-    /// past `available`, counted from the first of them.
+    /// Queues zeros for all sums that need a sample at or past `available`, counted from the first of `times` output
+    /// times.
     pub(super) fn clear_past(
         &self,
         (output, stride): (u64, usize),

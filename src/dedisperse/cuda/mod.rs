@@ -1,4 +1,5 @@
-//! The same sums on a GPU: history by channel on the device, sums that trials share, copies beside kernels.
+//! Dedispersion on a GPU: channel-major history on the device, sums shared between trials, copies overlapped with
+//! kernels.
 //!
 //! Invariant: `load`, `emit` and what they queue allocate nothing.
 #![allow(unsafe_code)]
@@ -29,48 +30,48 @@ use loader::History;
 use staging::Staging;
 pub use variants::kernels;
 
-/// A plan bound to a device.
+/// Dedispersion plan bound to a device.
 #[derive(Debug)]
 pub(super) struct Engine {
     device: Device,
-    /// Both, where the fast kernel leaves trials to the general one.
+    /// Both kernels exist when some trials do not fit the fast one.
     fast: Option<Fast>,
     general: Option<General>,
     history: History,
-    /// The host's side; none before the first use of the host's memory.
+    /// Page-locked buffers; `None` until the first transfer from or to host memory.
     staging: Option<Box<Staging>>,
     sizes: Sizes,
     threads: Threads,
-    /// What was queued last, on whatever stream.
+    /// Completion of the last queued work, on any stream.
     last: Event,
-    /// Input rows so far.
+    /// Input rows loaded so far.
     rows: u64,
-    /// Output times so far.
+    /// Output times queued so far.
     emitted: u64,
     downsample: u64,
-    /// The longest delay, in output samples.
+    /// Longest delay in output samples.
     longest: u64,
     bias: u32,
 }
 
-/// Sizes of blocks, in output times.
+/// Block sizes in output times.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     dms: usize,
     row_bytes: usize,
-    /// Of a block that goes to the host.
+    /// Output times of a block copied to the host.
     host: usize,
-    /// Of a block that stays on the device.
+    /// Output times of a block that stays on the device.
     device: usize,
 }
 
-/// Bytes of the plane of one block that goes to the host.
+/// Size of the output plane of a block copied to the host, in bytes.
 const PLANE_BYTES: usize = 64 << 20;
 
-/// Bytes of the input of one block that stays on the device.
+/// Size of the input of a block that stays on the device, in bytes.
 const BLOCK_BYTES: usize = 256 << 20;
 
-/// Blocks are multiples of so many output times.
+/// Granularity of block sizes in output times.
 const STEP: usize = 512;
 
 impl Sizes {
@@ -83,8 +84,8 @@ impl Sizes {
         Self { dms, row_bytes, host, device }
     }
 
-    /// With blocks so small that the history leaves room for the rest of the work, unless the longest delay is most
-    /// of it.
+    /// Shrinks the blocks until the history takes at most a quarter of `free` bytes. Stops where the longest delay
+    /// dominates the history's size.
     fn within(mut self, free: usize, plan: &Plan) -> Self {
         let is_large = |sizes: &Self| {
             loader::bytes(plan, sizes.capacity(plan)).is_none_or(|bytes| bytes > free / 4)
@@ -92,7 +93,7 @@ impl Sizes {
         while self.device > self.host && 2 * self.device > plan.max_shift() && is_large(&self) {
             self.device = (self.device / 2 / STEP * STEP).max(self.host);
         }
-        // Blocks that go to the host get shorter last.
+        // Blocks copied to the host shrink last.
         while self.host > STEP && is_large(&self) && self.device == self.host {
             self.host = (self.host / 2 / STEP * STEP).max(STEP);
             self.device = self.host;
@@ -100,7 +101,7 @@ impl Sizes {
         self
     }
 
-    /// Output times that the history holds: the longest delay, a block, and a block to be moved seldom.
+    /// Returns the output times of a history row: the longest delay, and two blocks so that samples move rarely.
     fn capacity(&self, plan: &Plan) -> u64 {
         (plan.max_shift() + 2 * self.device + 2 * STEP) as u64
     }
@@ -139,28 +140,28 @@ impl Engine {
         })
     }
 
-    /// The most output times in one call of [`Engine::emit`].
+    /// Returns the largest number of output times in one call of [`Engine::emit`].
     pub(super) fn block_times(&self) -> usize {
         self.sizes.host
     }
 
-    /// The most output times in one call of [`Engine::emit_on_device`].
+    /// Returns the largest number of output times in one call of [`Engine::emit_on_device`].
     pub(super) fn device_block_times(&self) -> usize {
         self.sizes.device
     }
 
-    /// Forgets the stream.
+    /// Resets the engine for a new stream.
     pub(super) fn reset(&mut self) {
         (self.rows, self.emitted) = (0, 0);
         self.history.reset();
-        // Its memory is free for others until rows come from the host again.
+        // Frees the page-locked buffers until rows come from the host again.
         if let Some(staging) = self.staging.take() {
-            // A fault shows in the next call.
+            // The next call reports a device error.
             let _ = staging.compute.synchronize();
         }
     }
 
-    /// Takes input rows from the host's memory: the device loads them while the caller goes on.
+    /// Loads input rows from host memory; returns before the device has read them.
     pub(super) fn load(&mut self, input: Samples<'_>) -> Result<()> {
         let mut staging = self.take_staging()?;
         let done = self.load_staged(&mut staging, input);
@@ -178,7 +179,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the host's side at the first use; work that other streams were given comes first.
+    /// Returns the staging buffers, allocated at first use; their stream waits for work queued on other streams.
     fn take_staging(&mut self) -> Result<Box<Staging>> {
         let staging = match self.staging.take() {
             Some(staging) => staging,
@@ -197,8 +198,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the next `times` output times of every trial, for `column` of the caller's plane: they stand
-    /// there after [`Engine::finish`].
+    /// Queues the next `times` output times of every trial for `column` of the caller's plane. [`Engine::finish`]
+    /// completes the copy.
     pub(super) fn emit<T: bytemuck::Pod + Send + Sync>(
         &mut self,
         times: usize,
@@ -214,7 +215,7 @@ impl Engine {
         done
     }
 
-    /// Hands all that was made to the caller.
+    /// Waits for all queued sums and copies them to the caller's plane.
     pub(super) fn finish<T: bytemuck::Pod + Send + Sync>(
         &mut self,
         output: &mut PlaneMut<'_, T>,
@@ -224,7 +225,7 @@ impl Engine {
         staging.hand_over(output)
     }
 
-    /// Queues the load of input rows that lie on the device.
+    /// Queues the load of input rows in device memory.
     pub(super) fn load_on_device(
         &mut self,
         (input, first_byte): (&Buffer<u8>, usize),
@@ -242,7 +243,7 @@ impl Engine {
         stream.record(&self.last)
     }
 
-    /// Queues the next `times` output times of every trial, at `column` of a plane on the device.
+    /// Queues the next `times` output times of every trial, written from `column` of a plane on the device.
     pub(super) fn emit_on_device(
         &mut self,
         times: usize,
@@ -255,7 +256,7 @@ impl Engine {
         stream.record(&self.last)
     }
 
-    /// Queues the sums of the next `times` output times, `stride` words from trial to trial.
+    /// Queues the sums of the next `times` output times; rows of trials are `stride` words apart.
     fn sum(&mut self, output: (u64, usize), times: usize, stream: &Stream) -> Result<()> {
         let job = Job {
             input: self.history.at(self.emitted),
@@ -280,7 +281,7 @@ impl Engine {
     }
 }
 
-/// Refuses a plan whose history the device has no room for, with what is needed and what is free.
+/// Returns an error with the needed and free memory if the plan's history does not fit the device.
 fn check_memory(plan: &Plan, device: &Device, capacity: u64) -> Result<()> {
     let free = device.free_bytes()?;
     let bytes = loader::bytes(plan, capacity);

@@ -1,33 +1,33 @@
-//! What the general kernel does with one interval of channels for one tile of trials, in the kernel's words.
+//! Records of the general kernel: its instructions for one interval of channels and one tile of trials.
 
 use super::super::plan::Lane;
 use super::shape::{CHANNELS, Shape};
 use super::sharing::{Group, Pattern};
 
-/// Words of a row that a warp builds at a time.
+/// Words of a row that one warp builds per work item.
 const PART: usize = 64;
 
-/// No row is done by this step.
+/// Row offset of a step that completes no row.
 const NOWHERE: u32 = u32::MAX;
 
-/// An interval of channels: the history's rows, and each trial's shift in each of them.
+/// Interval of channels: history rows, and each trial's shift in each channel.
 #[derive(Clone, Debug)]
 pub(super) struct Interval {
     pub(super) rows: Vec<u32>,
-    /// For each channel, the shift of each trial, from so many samples before the tile's first time.
+    /// Shift of each trial for each channel, counted from `back` samples before the tile's first time.
     pub(super) shifts: Vec<Vec<usize>>,
     pub(super) back: usize,
 }
 
-/// Samples of an interval, relative to where each channel's row begins.
+/// Sample rows of an interval, relative to each channel's start.
 struct Layout {
     starts: Vec<i64>,
-    /// For each channel, each trial's shift from the start.
+    /// Shift of each trial relative to the channel's start.
     shifts: Vec<Vec<usize>>,
 }
 
 impl Layout {
-    /// Rows begin at multiples of 4 samples; `channels` is the size of the groups.
+    /// Aligns starts to multiples of 4 samples; `channels` is the size of the groups.
     fn new(interval: &Interval, channels: usize) -> Self {
         let start = |shifts: &Vec<usize>| shifts.iter().copied().min().unwrap_or(0) as i64 & !3;
         let mut starts: Vec<i64> = interval.shifts.iter().map(start).collect();
@@ -44,7 +44,7 @@ impl Layout {
     }
 }
 
-/// Lets channel `c` begin earlier until no trial reads it before the place in its group's row of sums.
+/// Moves the start of channel `c` back until every trial reads it at or after its offset in the group's row of sums.
 fn lower(interval: &Interval, starts: &mut [i64], (lead, c): (usize, usize)) {
     let first = |c: usize, dm: usize| interval.shifts[c][dm] as i64;
     let trials = interval.shifts[c].len();
@@ -63,7 +63,7 @@ struct Choice {
     words: usize,
     /// Words of a row of samples.
     stride: usize,
-    /// What a warp reads and writes in shared memory, in rows of 32 words.
+    /// Shared-memory traffic of a warp, in rows of 32 words.
     cost: usize,
 }
 
@@ -79,12 +79,12 @@ impl Choice {
         let stride = (words + reach).next_multiple_of(4);
         let build = chain(shape, &mut groups, words / PART);
         let accumulate = groups.len() * shape.tile_dms * shape.words / 32 / shape.warps();
-        // Floats are summed from nothing row by row, which waits longer than it reads; measured.
+        // Each float row is summed from its first channel and waits longer than it reads; the factor is measured.
         let build = if shape.lane == Lane::F32 { build * 3 / 2 } else { build };
         Self { layout, groups, words, stride, cost: build + accumulate }
     }
 
-    /// Whether shared memory has room for it.
+    /// Returns whether the choice fits the block's shared memory.
     fn fits(&self, shape: &Shape) -> bool {
         let rows: usize = self.groups.iter().map(|group| group.patterns.len()).sum();
         self.stride <= shape.most_words
@@ -92,7 +92,7 @@ impl Choice {
             && self.record_words(shape) + 8 <= shape.most_record
     }
 
-    /// An upper bound of the record's words.
+    /// Returns an upper bound on the record's words.
     fn record_words(&self, shape: &Shape) -> usize {
         let steps = |group: &Group| {
             let whole = group.channels.div_ceil(2);
@@ -105,8 +105,8 @@ impl Choice {
     }
 }
 
-/// Splits the groups' patterns into chains that keep all warps busy; returns what the busiest warp and the
-/// average one do, together.
+/// Splits the groups' patterns into chains that keep all warps busy. Returns the mean of the busiest warp's cost and
+/// the average cost.
 fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
     let exact = shape.lane != Lane::F32;
     let paths: Vec<_> = groups.iter().map(|group| group.path(exact)).collect();
@@ -118,7 +118,7 @@ fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
             let steps = group.split(path, split);
             for (chain, steps) in group.chains.iter().zip(steps) {
                 for _ in 0..parts {
-                    // A step reads two rows of 32 words twice and itself; a row that is done is written.
+                    // A step reads two rows of 32 words twice, and its own record; a completed row is written.
                     busy[item % warps] += 5 * steps.next_multiple_of(2) + 2 * chain.len();
                     item += 1;
                 }
@@ -131,7 +131,7 @@ fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
     cost(best)
 }
 
-/// Writes the record of an interval: the cheapest way to share that shared memory has room for.
+/// Writes the record of an interval with the cheapest sharing that fits shared memory.
 pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
     let mut best: Option<Choice> = None;
     for channels in [16, 8, 4, 2] {
@@ -141,7 +141,7 @@ pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
             best = Some(choice);
         }
     }
-    // Single channels always fit: tiles are cut so.
+    // Single channels always fit, because tiles are cut for them.
     let alone = Choice::new(shape, interval, 1);
     let best = best.filter(|best| best.cost <= alone.cost).unwrap_or(alone);
     write(shape, interval, &best)
@@ -149,7 +149,7 @@ pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
 
 fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
     let chains: usize = choice.groups.iter().map(|group| group.chains.len()).sum();
-    // The kernel divides by the parts of a row, by a product.
+    // The kernel divides by the segments of a row with this reciprocal.
     let reciprocal = (1 << 16) / (choice.words / PART) + 1;
     let mut words = vec![
         (choice.words | reciprocal << 16) as u32,
@@ -183,13 +183,13 @@ fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
     words
 }
 
-/// What a step does besides adding `plus`, in the kernel's code for integers and for floats.
+/// Operation of a step besides adding `plus`; integer and float kernels encode it differently.
 enum Kind {
-    /// Adds a second channel; of floats, to a new sum or not.
+    /// Adds a second channel. `is_first` starts a new sum (floats only).
     Add { is_first: bool },
     /// Adds no second channel.
     Single { is_first: bool },
-    /// Takes a channel's old place away.
+    /// Subtracts the channel's sample of the previous pattern.
     Replace,
 }
 
@@ -203,7 +203,8 @@ fn factor(shape: &Shape, kind: &Kind) -> u32 {
     }
 }
 
-/// Writes a chain: its first pattern from all channels, the others from the one before; an even number of steps.
+/// Writes a chain of an even number of steps: the first pattern from all channels, each other one from its
+/// predecessor.
 fn write_chain(
     shape: &Shape,
     choice: &Choice,
@@ -243,7 +244,7 @@ fn write_chain(
         before = Some(pattern);
     }
     if !(steps.len() - begin).is_multiple_of(8) {
-        // A step that no row sees.
+        // Padding step that completes no row.
         let any = place(&group.patterns[chain[0]], 0);
         steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);
     }

@@ -1,10 +1,10 @@
-//! The shape of a block of the general kernel: what it covers, and what its shared memory holds.
+//! Block shapes of the general kernel.
 
 use super::super::plan::{Lane, Plan};
 use crate::backend::cuda::Properties;
 use crate::backend::cuda::tune::Choice;
 
-/// The kernels' name for the samples that the device keeps.
+/// Returns the CUDA type name of a history sample.
 pub(super) fn element(lane: Lane) -> &'static str {
     match lane {
         Lane::U8 => "u8",
@@ -17,7 +17,7 @@ pub(super) fn element(lane: Lane) -> &'static str {
 /// Channels of an interval.
 pub(super) const CHANNELS: usize = 16;
 
-/// What a block covers and holds; words are of 4 bytes.
+/// Extent and shared-memory layout of a block; words have 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) threads: usize,
@@ -25,22 +25,22 @@ pub(super) struct Shape {
     pub(super) tile_dms: usize,
     /// Words of a row that one trial reads.
     pub(super) words: usize,
-    /// The most words of a row of samples.
+    /// Largest number of words of a row of samples.
     pub(super) most_words: usize,
-    /// The most words of all rows of sums of an interval.
+    /// Largest number of words of all rows of sums of an interval.
     pub(super) most_sums: usize,
-    /// The most words of a record.
+    /// Largest number of words of a record.
     pub(super) most_record: usize,
-    /// Blocks that a multiprocessor is to run at a time.
+    /// Resident blocks per multiprocessor.
     pub(super) blocks: usize,
     pub(super) lane: Lane,
     /// Whether a word holds two sums of 16 bits.
     pub(super) packed: bool,
-    /// Intervals whose packed sums fit 16 bits.
+    /// Number of intervals whose packed sums fit 16 bits.
     pub(super) flush: usize,
 }
 
-/// Blocks of 512 threads, one of which fills a multiprocessor with 227 KiB of shared memory.
+/// Shape of 512 threads: one block fills a multiprocessor with 227 KiB of shared memory.
 const LARGE: Shape = Shape {
     threads: 512,
     tile_dms: 64,
@@ -54,10 +54,10 @@ const LARGE: Shape = Shape {
     flush: 0,
 };
 
-/// As [`LARGE`], for words of one sum: twice the trials in as many registers share more.
+/// Like [`LARGE`], for unpacked words: the registers hold twice the trials, which share more sums.
 const TALL: Shape = Shape { tile_dms: 128, most_sums: 12288, most_record: 3072, ..LARGE };
 
-/// Blocks of 256 threads, of which two fit.
+/// Shape of 256 threads: two blocks fit a multiprocessor.
 const MIDDLE: Shape = Shape {
     threads: 256,
     words: 128,
@@ -68,21 +68,21 @@ const MIDDLE: Shape = Shape {
     ..LARGE
 };
 
-/// As [`MIDDLE`], where a block has less than 100 KiB of shared memory.
+/// Like [`MIDDLE`], for devices with less than 100 KiB of shared memory per block.
 const SMALL: Shape = Shape { most_words: 256, most_sums: 3584, blocks: 1, ..MIDDLE };
 
 impl Shape {
-    /// Every shape for words of two sums or of one, the largest first.
+    /// Lists the shapes for packed or unpacked words, the largest first.
     pub(super) const fn all(packed: bool) -> [Self; 3] {
         [if packed { LARGE } else { TALL }, MIDDLE, SMALL]
     }
 
-    /// The shapes that a device has room for, the model's choice first: of floats that one alone, since another
-    /// would add in another order.
+    /// Lists the shapes that fit the device, the cost model's choice first. Floats get that one alone, because
+    /// another shape adds in another order.
     pub(super) fn fitting(plan: &Plan, device: &Properties) -> Vec<Self> {
         let lane = plan.lane(1);
         let most = plan.largest().unwrap_or(u64::MAX).max(1);
-        // Low bytes are left behind when sums are split, and what is above them must fit 16 bits too.
+        // After a split the low bytes remain in the registers, and the part above them must fit 16 bits too.
         let flush = (0xffff - 0xff) / most.saturating_mul(CHANNELS as u64);
         let total = most.saturating_mul(plan.channels_used().len() as u64);
         let packed = flush > 0 && total < 1 << 24;
@@ -98,7 +98,7 @@ impl Shape {
         shapes.into_iter().map(of_plan).collect()
     }
 
-    /// What it is, for tables.
+    /// Returns the tuning candidate for this shape.
     pub(super) fn choice(&self) -> Choice {
         let Self { threads, tile_dms, words, most_words, .. } = *self;
         let values = [threads, tile_dms, words, most_words].map(|value| value as u32);
@@ -106,28 +106,28 @@ impl Shape {
         Choice { name, values: values.to_vec() }
     }
 
-    /// Times that a tile covers.
+    /// Returns the output times of a tile.
     pub(super) fn tile_times(&self) -> usize {
         if self.packed { 2 * self.words } else { self.words }
     }
 
-    /// Warps of a block.
+    /// Returns the warps of a block.
     pub(super) fn warps(&self) -> usize {
         self.threads / 32
     }
 
-    /// The most samples that a channel's shift may grow by within a tile: room is left for the rounding of
-    /// rows to whole parts, and of starts to multiples of 4.
+    /// Returns the largest growth of a channel's shift within a tile. The margin covers the rounding of rows to whole
+    /// segments and of starts to multiples of 4.
     pub(super) fn most_spread(&self) -> usize {
         self.most_words - self.words - 80
     }
 
-    /// Bytes of shared memory of a block: two sets of samples and of sums, and four records.
+    /// Returns the bytes of shared memory of a block: two buffers of samples and of sums, and four records.
     pub(super) fn shared_bytes(&self) -> usize {
         4 * (2 * CHANNELS * self.most_words + 2 * self.most_sums + 4 * self.most_record)
     }
 
-    /// The constants of the kernel.
+    /// Lists the preprocessor constants of the kernel.
     pub(super) fn defines(&self) -> Vec<(&'static str, String)> {
         let numbers = [
             ("THREADS", self.threads),

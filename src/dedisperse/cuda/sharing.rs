@@ -1,29 +1,29 @@
-//! The sums of a group of channels that a tile's trials share, and the order in which they are made.
+//! Sums of a channel group that the trials of a tile share, and the order of their computation.
 //!
-//! Trials that shift a group's channels alike, but for one shift of all of them, share one sum. Integer sums that
-//! differ in few channels are made one from the other.
+//! Trials whose shifts of a group differ only by a constant share one sum. Integer sums that differ in few channels
+//! are computed one from the other.
 
 use super::shape::CHANNELS;
 
-/// Where each channel of a group is read, relative to the row of sums; unused ones are 0.
+/// Read offset of each channel of a group, relative to the row of sums; unused channels are 0.
 pub(super) type Pattern = [u16; CHANNELS];
 
 /// A group of channels of one interval, for one tile of trials.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The first of the interval's channels.
+    /// Index of the first channel within the interval.
     pub(super) first: usize,
     pub(super) channels: usize,
     pub(super) patterns: Vec<Pattern>,
-    /// For each trial, its pattern and where it reads the row.
+    /// Pattern of each trial, and its offset in the row.
     pub(super) trials: Vec<(usize, usize)>,
-    /// Chains of patterns, each made from the one before.
+    /// Chains of patterns; each pattern is computed from its predecessor.
     pub(super) chains: Vec<Vec<usize>>,
 }
 
 impl Group {
-    /// Finds what trials share. `shifts` holds, for each channel of the interval, each trial's shift from the
-    /// channel's start.
+    /// Finds the patterns that trials share. `shifts` holds each trial's shift from the channel's start, for each
+    /// channel of the interval.
     pub(super) fn new(shifts: &[Vec<usize>], first: usize, channels: usize) -> Self {
         let lead = &shifts[first];
         let low = lead.iter().copied().min().unwrap_or(0);
@@ -44,23 +44,23 @@ impl Group {
         Self { first, channels, patterns, trials, chains: Vec::new() }
     }
 
-    /// Words of a row, beyond those that one trial reads.
+    /// Returns the words of a row beyond those that one trial reads.
     pub(super) fn spread(&self) -> usize {
         self.trials.iter().map(|trial| trial.1).max().unwrap_or(0)
     }
 
-    /// The furthest that a channel is read from the place in the row.
+    /// Returns the largest read offset of a channel.
     pub(super) fn reach(&self) -> usize {
         let offsets = self.patterns.iter().flatten();
         offsets.map(|offset| usize::from(*offset)).max().unwrap_or(0)
     }
 
-    /// Steps to make a pattern from nothing.
+    /// Returns the steps that sum a pattern from all its channels.
     fn whole(&self) -> usize {
         self.channels.div_ceil(2)
     }
 
-    /// The patterns in an order of few differences, with the steps from each to the next.
+    /// Orders the patterns so that few channels differ between neighbours; returns each with its number of steps.
     pub(super) fn path(&self, exact: bool) -> Vec<(usize, usize)> {
         if !exact {
             return (0..self.patterns.len()).map(|pattern| (pattern, usize::MAX)).collect();
@@ -78,8 +78,8 @@ impl Group {
         path
     }
 
-    /// Splits a path into about `parts` chains, and where a start from nothing is shorter than a difference.
-    /// Returns each chain's steps.
+    /// Splits a path into about `parts` chains, and wherever a new sum is shorter than the difference. Returns each
+    /// chain's steps.
     pub(super) fn split(&mut self, path: &[(usize, usize)], parts: usize) -> Vec<usize> {
         let whole = self.whole();
         let cost = |steps: usize| steps.min(whole);
@@ -106,12 +106,12 @@ impl Group {
     }
 }
 
-/// Channels in which two patterns differ.
+/// Counts the channels in which two patterns differ.
 pub(super) fn differences(a: &Pattern, b: &Pattern) -> usize {
     a.iter().zip(b).filter(|(a, b)| a != b).count()
 }
 
-/// The first of the smallest values, with its place.
+/// Returns the index and value of the first smallest value.
 fn nearest(values: impl Iterator<Item = usize>) -> (usize, usize) {
     let mut best = (0, usize::MAX);
     for (at, value) in values.enumerate() {

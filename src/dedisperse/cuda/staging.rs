@@ -1,40 +1,40 @@
-//! The host's side: page-locked buffers, two of each, so that copies in, kernels and copies out overlap.
+//! Transfers between host and device: double page-locked buffers, so that copies in, kernels and copies out overlap.
 
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::view::PlaneMut;
 
-/// Bytes of an input buffer, unless that is more than a part of the free memory.
+/// Size of an input buffer in bytes, limited to the fraction 1 / `INPUT_PART` of the free memory.
 const INPUT_BYTES: usize = 8 << 20;
 const INPUT_PART: usize = 8;
 
-/// Bytes that one thread copies at a time.
+/// Bytes that one thread copies per task.
 const PIECE: usize = 1 << 18;
 
-/// Input rows on their way to the device.
+/// Buffer of input rows for the device.
 #[derive(Debug)]
 pub(super) struct Incoming {
     host: Pinned<u8>,
     pub(super) device: Buffer<u8>,
-    /// The rows have been copied to the device.
+    /// Passes once the rows are on the device.
     pub(super) copied: Event,
-    /// The device has read them.
+    /// Passes once the kernels have read the rows.
     pub(super) taken: Event,
 }
 
-/// Sums on their way to the host.
+/// Buffer of sums for the host.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) device: Buffer<u32>,
     host: Pinned<u32>,
-    /// The sums stand in the device's buffer.
+    /// Passes once the device's buffer holds the sums.
     pub(super) made: Event,
-    /// They have been copied to the host.
+    /// Passes once the sums are on the host.
     pub(super) copied: Event,
 }
 
-/// Sums that the caller has not got yet.
+/// Sums not yet copied to the caller's plane.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     slot: usize,
@@ -42,7 +42,7 @@ struct Pending {
     times: usize,
 }
 
-/// All of the host's side.
+/// Streams and buffers for all transfers.
 #[derive(Debug)]
 pub(super) struct Staging {
     incoming: [Incoming; 2],
@@ -97,16 +97,16 @@ impl Staging {
         })
     }
 
-    /// Input rows that one buffer holds.
+    /// Returns the input rows of one buffer.
     pub(super) fn rows(&self) -> usize {
         self.incoming[0].host.len() / self.row_bytes
     }
 
-    /// Queues the copy of input rows to the device; the compute stream then waits for them. Returns where they
-    /// will stand.
+    /// Queues the copy of input rows to the device and makes the compute stream wait for it. Returns the rows' device
+    /// address.
     pub(super) fn copy_in(&mut self, bytes: &[u8]) -> Result<u64> {
         let slot = &mut self.incoming[self.next_in];
-        // The host's buffer may still be read.
+        // A previous copy may still read the host buffer.
         slot.copied.synchronize()?;
         let target = &mut slot.host.as_mut_slice()[..bytes.len()];
         self.threads.for_each_chunk(&mut self.workers, target, PIECE, |(), index, piece| {
@@ -120,22 +120,22 @@ impl Staging {
         Ok(slot.device.address())
     }
 
-    /// The compute stream has been given all work on the rows that came last.
+    /// Marks the last input buffer as read once the compute stream reaches this point.
     pub(super) fn taken(&mut self) -> Result<()> {
         self.compute.record(&self.incoming[self.next_in].taken)?;
         self.next_in = 1 - self.next_in;
         Ok(())
     }
 
-    /// The device's buffer for the next sums, which the compute stream may write.
+    /// Returns the device buffer for the next sums; the compute stream waits until it may be overwritten.
     pub(super) fn target(&mut self) -> Result<u64> {
         let slot = &self.outgoing[self.next_out];
         self.compute.wait(&slot.copied)?;
         Ok(slot.device.address())
     }
 
-    /// Queues the copy of `times` sums of each trial, just made, to the host; the sums before these are handed
-    /// to the caller meanwhile.
+    /// Queues the copy of the latest `times` sums of each trial to the host, and copies the previous sums to the
+    /// caller's plane meanwhile.
     pub(super) fn copy_out<T: bytemuck::Pod + Send + Sync>(
         &mut self,
         times: usize,
@@ -156,7 +156,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Hands the sums that wait to the caller.
+    /// Copies the pending sums to the caller's plane.
     pub(super) fn hand_over<T: bytemuck::Pod + Send + Sync>(
         &mut self,
         output: &mut PlaneMut<'_, T>,

@@ -1,33 +1,33 @@
-//! The general kernel's tables: tiles of neighbouring trials, and what each does with each interval of channels.
+//! Tables of the general kernel: tiles of adjacent trials, and a record for each tile and interval of channels.
 
 use super::super::plan::Plan;
 use super::record::{Interval, record};
 use super::shape::{CHANNELS, Shape};
 use crate::backend::threads::Threads;
 
-/// All records of a plan.
+/// Records of a plan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) tiles: usize,
     pub(super) intervals: usize,
-    /// Records, one behind another; intervals fastest.
+    /// Concatenated records; intervals vary fastest.
     pub(super) records: Vec<u32>,
-    /// Where each record begins, in units of 16 bytes, and where the last ends.
+    /// Start of each record, in units of 16 bytes, and the end of the last one.
     pub(super) starts: Vec<u32>,
-    /// For each trial of each tile, its row of the output, its largest shift, and how much earlier its times begin.
+    /// Output row, largest shift and skew of each trial of each tile.
     pub(super) trials: Vec<[u32; 4]>,
-    /// The most that a trial's times begin earlier.
+    /// Largest skew of a trial's times.
     pub(super) skew: usize,
 }
 
-/// A place in a tile that no trial takes.
+/// Unused trial slot of a tile.
 const NOWHERE: [u32; 4] = [u32::MAX, 0, 0, 0];
 
-/// Times begin earlier by multiples of so much, so that sums are written in whole sectors.
+/// Skews are multiples of this many samples, so that sums are written in whole sectors.
 const SKEW_STEP: usize = 8;
 
-/// Neighbouring trials, and how much earlier than the tile's first times each one's begin: by half of what its shifts
-/// grow by, so that trials part by half as much at either end of the band.
+/// Adjacent trials, and the skew of each one's times: half of the growth of its shifts, which halves the spread at
+/// both ends of the band.
 #[derive(Clone, Debug, Default)]
 struct Tile {
     trials: Vec<usize>,
@@ -35,14 +35,14 @@ struct Tile {
 }
 
 impl Tile {
-    /// The most that its times begin earlier: the last trial's.
+    /// Returns the largest skew of the tile: the last trial's.
     fn skew(&self) -> usize {
         self.skews.last().copied().unwrap_or(0)
     }
 }
 
 impl Table {
-    /// The records of some trials of a plan, made on all threads.
+    /// Builds the records of the given trials on all threads.
     pub(super) fn new(plan: &Plan, shape: &Shape, trials: &[usize], threads: &Threads) -> Self {
         let tiles = tiles(plan, shape, trials);
         let order = order(plan);
@@ -82,7 +82,7 @@ impl Table {
     }
 }
 
-/// Used channels from the highest frequency down, as (history row, channel).
+/// Lists the used channels from the highest frequency down, as (history row, channel).
 fn order(plan: &Plan) -> Vec<(u32, usize)> {
     let centres = plan.options().band.centres_hz();
     let rows = plan.channels_used().iter().enumerate();
@@ -91,18 +91,18 @@ fn order(plan: &Plan) -> Vec<(u32, usize)> {
     order
 }
 
-/// Trials by dispersion measure, cut into tiles in which no shift grows by more than a block has room for.
+/// Sorts trials by dispersion measure and cuts them into tiles; no shift within a tile grows beyond a block's room.
 fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> Vec<Tile> {
     let mut sorted = trials.to_vec();
     sorted.sort_by(|a, b| plan.dms()[*a].total_cmp(&plan.dms()[*b]));
-    // As many in each as in the others, where shifts allow it.
+    // Tiles have equal trial counts where the shifts allow it.
     let most = sorted.len().div_ceil(sorted.len().div_ceil(shape.tile_dms).max(1));
     let mut tiles: Vec<Tile> = Vec::new();
     for dm in sorted {
         let grown = |tile: &Tile| plan.trial_shift(dm) - plan.trial_shift(tile.trials[0]);
         let skew = |tile: &Tile| grown(tile) / 2 / SKEW_STEP * SKEW_STEP;
         let has_room = |tile: &&mut Tile| {
-            // Rounding may let another channel's shift grow by one sample more.
+            // Rounding may let another channel's shift grow by one more sample.
             tile.trials.len() < most && grown(tile) - skew(tile) < shape.most_spread()
         };
         match tiles.last_mut().filter(has_room) {

@@ -4,7 +4,7 @@ use crate::backend::cuda::testing::device;
 use crate::sample::Encoding;
 use crate::units::{Band, DM_CONSTANT};
 
-/// Trials of a long delay, near each other, and one of none.
+/// Plans 64 close trials of long delay, and one of no delay.
 fn plan(encoding: Encoding) -> Plan {
     let near = (0..64).map(|i| 120.0 + 0.002 * f64::from(i));
     Plan::new(super::super::plan::Options {

@@ -1,4 +1,4 @@
-//! The kernels of dedispersion in the table that is compiled without a GPU.
+//! Dedispersion kernels of the variant table that is compiled without a GPU.
 
 use super::super::plan::Lane;
 use super::shape::Shape;
@@ -6,7 +6,7 @@ use super::{fast, general, loader};
 use crate::backend::cuda::{Extent, Variant};
 use crate::sample::Encoding;
 
-/// Types of samples, and whether a word holds two sums of them.
+/// Sample types, and whether a word packs two sums of them.
 const KINDS: [(Lane, bool); 5] = [
     (Lane::U8, true),
     (Lane::U16, true),
@@ -15,7 +15,7 @@ const KINDS: [(Lane, bool); 5] = [
     (Lane::F32, false),
 ];
 
-/// Encodings with the types that their sums over time may take.
+/// Encodings with the types that their sums over time can have.
 const LOADS: [(Encoding, Lane); 9] = [
     (Encoding::U8, Lane::U8),
     (Encoding::I8, Lane::U16),
@@ -28,7 +28,7 @@ const LOADS: [(Encoding, Lane); 9] = [
     (Encoding::F32, Lane::F32),
 ];
 
-/// The kernels of this stage.
+/// Lists the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let shapes = KINDS.iter().flat_map(|(lane, packed)| {
         let bound = |shape| Shape { lane: *lane, packed: *packed, ..shape };

@@ -1,49 +1,53 @@
-// Exact dedispersion of bytes on Hopper: one-hot matrix products in windows, then rows read at each trial's shift.
+// Exact dedispersion of 8-bit samples on Hopper: one-hot matrix products per channel group, then shifted
+// accumulation.
 //
-// output[d][t] = offset + sum_c input[c][t + shift(d, c)]
+//   output[d][t] = offset + sum_c input[c][t + shift(d, c)]
 //
-// A block works on 64 trials x TIMES output times, and walks the band in groups of GROUP channels.
-//  1. stage: each channel of the group is moved by the smallest of its relative shifts, and 16 channels are
-//     interleaved: one sample later is 16 bytes further.
-//  2. multiply: for each position p of the window, the one-hot matrix A_p[trial][channel] = (relative shift == p) times
-//     the staged samples, seen 16 p bytes later. This gives each trial's sum over the group in the trial's own frame,
-//     which is even. The frames are skewed in time, so that those of 64 trials stay close over the whole band.
-//  3. accumulate: the sums go through shared memory as u16 pairs, are read back at each trial's frame and added in
-//     registers; multiples of 256 are moved out before 16 bits are full, so that up to 65536 channels are exact.
-// No barrier holds the whole block: rings in shared memory let warps be a group ahead of each other.
+// A block computes 64 trials x TIMES output times and walks the band in groups of GROUP channels.
+//  1. Stage: producer warps shift each channel of the group by its smallest relative shift and interleave 16
+//     channels, so that the next sample is 16 bytes further.
+//  2. Multiply: for each position p of the window, the one-hot matrix A_p[trial][channel] = (relative shift == p)
+//     multiplies the staged samples, read at an offset of 16 p bytes. The sum of the products is each trial's group
+//     sum in the trial's own time frame, whose shift is even. Frames are skewed in time so that those of 64 trials
+//     stay close over the whole band.
+//  3. Accumulate: the group sums pass through shared memory as u16 pairs. Each warp reads them at each trial's frame
+//     and adds them in registers. Multiples of 256 move to a second accumulator before 16 bits overflow, so that up
+//     to 65536 channels are exact.
+// No barrier synchronizes the whole block inside the loop: ring buffers let warps run up to one group apart.
 //
-// TEAMS: warpgroups that multiply, 2 or 4. FLIGHT: blocks of products that each has in flight. TIMES: output times of a
-// block, a multiple of 64. GROUP: 32 or 64. RING: groups in flight. DEPTH: parts of 32 channels on their way from memory.
-// SETS: windows of up to 8 SETS positions; with GROUP 64 it is 1.
+// TEAMS: consumer warpgroups, 2 or 4. FLIGHT: column blocks of products in flight in each warpgroup. TIMES: output
+// times of a block, a multiple of 64. GROUP: channels of a group, 32 or 64. RING: staged groups in the ring. DEPTH:
+// 32-channel units being copied from global memory. SETS: sets of 8 window positions; with GROUP 64 it is 1.
 #include "device.cuh"
 
-constexpr u32 WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // four warps more stage
+constexpr u32 WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // WARPS consume; four more warps stage
 constexpr u32 HALVES = GROUP / 32, SUBS = GROUP / 16;
-constexpr u32 OWN = 16 / TEAMS, WORDS = TIMES / 64;   // a warp's trials; words of two sums that a lane owns of each
-constexpr u32 MOST = TIMES < 384 ? TIMES + 128 : 512, COLUMNS = MOST + 8;   // staged samples; the last 8 for unused products
-constexpr u32 ROW_BYTES = 2 * MOST + 16;   // sums of a trial; eight rows fall on different banks
+constexpr u32 OWN = 16 / TEAMS, WORDS = TIMES / 64;   // trials of a warp; words (two sums each) of a trial per lane
+constexpr u32 MOST = TIMES < 384 ? TIMES + 128 : 512, COLUMNS = MOST + 8;   // staged samples; 8 of padding
+constexpr u32 ROW_BYTES = 2 * MOST + 16;   // sums of a trial; eight rows use different banks
 constexpr u32 SUB_BYTES = COLUMNS * 16, STAGED_BYTES = SUBS * SUB_BYTES, HALF_STEP = 2 * SUB_BYTES / 16;
 constexpr u32 SETS_OF_BITS = HALVES * SETS, HEADS = RING == 2 ? 4 : 8;
 static_assert(GROUP % 32 == 0 && SETS_OF_BITS <= 2 && TIMES % 64 == 0 && TIMES < 512 && RING >= 2, "");
 
-// What the products and sums of 64 trials and one group need; made on the host.
+// Parameters of the products and sums of 64 trials and one group; built on the host.
 struct __align__(16) Head {
-  u32 row[TRIALS];                 // where each trial's sums begin, in bytes of the row buffer
-  u32 window, blocks, unused[2];   // positions; blocks of 64 columns
-  uint4 bits[SETS_OF_BITS][4][32]; // axes set, 16 trials, lane: bytes with the bit of the relative shift set
+  u32 row[TRIALS];                 // byte offset of each trial's sums in the row buffer
+  u32 window, blocks, unused[2];   // window positions; blocks of 64 columns
+  uint4 bits[SETS_OF_BITS][4][32]; // axes set, 16 trials, lane: a byte per trial and channel, bit = relative shift
 };
-// What staging 32 channels needs.
+// Parameters for staging 32 channels.
 struct __align__(16) Source {
-  i32 first[32];      // of each channel: where its raw row begins, a multiple of 16
-  uint2 align[32];    // bytes from there to the first sample's word, bits within the word
+  i32 first[32];      // start of each channel's raw row in bytes, a multiple of 16
+  uint2 align[32];    // per channel: bytes from there to the first sample's word; bit shift within the word
   u32 chunks, unused[3];   // 16-byte chunks of a raw row
 };
 struct Entry { Head head; Source source[HALVES]; };
 
-// A staging warp has a quarter of the columns: of 32 channels so many bytes of the raw row, and their alignment.
+// Each of the four staging warps loads a quarter of the columns: CHUNKS 16-byte chunks of 32 raw rows, and their
+// alignment.
 constexpr u32 CHUNKS = 9, RAW_BYTES = 16 * CHUNKS, RAW_SLOT = 32 * RAW_BYTES + 256;
 
-// Where everything stands in shared memory.
+// Shared-memory layout.
 constexpr u32 RAW_AT = RING * STAGED_BYTES, ROWS_AT = RAW_AT + 4 * (DEPTH + 1) * RAW_SLOT;
 constexpr u32 HIGH_AT = ROWS_AT + TRIALS * ROW_BYTES, HEADS_AT = HIGH_AT + TRIALS * TIMES * 2;
 constexpr u32 BARRIERS_AT = HEADS_AT + HEADS * sizeof(Head);
@@ -57,23 +61,24 @@ struct Task {
   const Entry* entries; // axes tile of trials, group
   const int2* trials;   // axes tile, 64: row of the output or -1; skew of its times
   u64 pitch, stride;
-  i32 lead, times, offset;   // the first `lead` times are not wanted
-  u32 channels, tiles, groups, jobs, flush;   // groups - 1 between two moves of multiples of 256, a power of two less 1
+  i32 lead, times, offset;   // the first `lead` times precede the output and are not written
+  u32 channels, tiles, groups, jobs, flush;   // flush: groups between moves of multiples of 256 (2^k), minus 1
 };
 
-// Which tile of trials, group and first time a step of this block is.
+// Tile of trials, channel group and first output time of one step of this block.
 struct Place { u32 tile, group; i32 time; };
 INLINE Place place(const Task& task, u32 step) {
   u32 turn = step / task.groups, job = blockIdx.x + turn * gridDim.x;
   return {job % task.tiles, step - turn * task.groups, (i32)(job / task.tiles * TIMES)};
 }
 
-// No swizzle: 16 channels are SUB_BYTES apart, 8 samples 128 bytes.
+// `wgmma` matrix descriptor without swizzle: SUB_BYTES between 16-channel slabs, 128 bytes between groups of 8
+// samples.
 INLINE u64 descriptor(u32 address) {
   return (u64)((address & 0x3ffff) >> 4) | ((u64)(SUB_BYTES >> 4) << 16) | ((u64)(128 >> 4) << 32);
 }
 
-// A_p of WINDOW positions.
+// Builds the one-hot matrices A_p of WINDOW positions.
 template <u32 WINDOW> INLINE void one_hot(u32 (&a)[WINDOW][4], uint4 hot) {
 #pragma unroll
   for (u32 p = 0; p < WINDOW; p++) {
@@ -83,12 +88,12 @@ template <u32 WINDOW> INLINE void one_hot(u32 (&a)[WINDOW][4], uint4 hot) {
     for (u32 i = 0; i < 4; i++) keep(a[p][i]);
   }
 }
-// Their products with 64 columns.
+// Starts the products of the one-hot matrices with 64 columns.
 template <u32 WINDOW> INLINE void products(i32 (&c)[32], const u32 (&a)[WINDOW][4], u64 staged, i32 add) {
 #pragma unroll
   for (u32 p = 0; p < WINDOW; p++) wgmma_64x64x32_u8(c, a[p], staged + p, p ? 1 : add);
 }
-// Sums of 16 trials over 64 columns to their rows.
+// Stores the sums of 16 trials over 64 columns to their rows.
 INLINE void store(const i32 (&c)[32], u32 to) {
 #pragma unroll
   for (u32 i = 0; i < 4; i++) {
@@ -99,10 +104,11 @@ INLINE void store(const i32 (&c)[32], u32 to) {
   }
 }
 
-// One warpgroup's part of a group: the blocks first, first + 4, ...
+// Work of one warpgroup for one group: the column blocks first, first + TEAMS, ...
 struct Part { u64 staged; u32 to, first, blocks; };
 
-// `meanwhile` runs while the first products do; `ready` returns when rows may be written.
+// Multiplies all column blocks of this warpgroup. `meanwhile` runs while the first products execute; `ready` returns
+// once the row buffer may be overwritten.
 template <u32 WINDOW, class Meanwhile, class Ready>
 INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile meanwhile, Ready ready) {
   u32 a[HALVES][WINDOW][4];
@@ -116,7 +122,7 @@ INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile me
   };
 #if FLIGHT == 2
   for (u32 block = part.first; block < part.blocks; block += 2 * TEAMS) {
-    // Columns past the last block are computed in vain, and stored where nobody reads.
+    // The second block of a pair may lie past the last; its products are computed but not stored.
     i32 c[32], d[32];
     begin(c, block);
     begin(d, block + TEAMS);
@@ -136,7 +142,8 @@ INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile me
   }
 #endif
 }
-// The same where not all of A fits the registers: four positions at a time, of 8 in each set of bits.
+// Like `multiply`, for windows whose A does not fit the registers: four positions at a time, of 8 in each set of
+// bits.
 template <class Meanwhile, class Ready>
 INLINE void multiply_parts(const Part& part, const Head& table, u32 slab, u32 lane, Meanwhile meanwhile, Ready ready) {
   const u32 parts = (table.window + 3) / 4, most = parts * HALVES;
@@ -160,7 +167,7 @@ INLINE void multiply_parts(const Part& part, const Head& table, u32 slab, u32 la
   }
 }
 
-// Four samples of 16 channels a lane: to bytes that begin at the tile's first sample, interleaved.
+// Aligns four samples of 16 channels per lane to the tile's first sample and interleaves them by channel.
 INLINE void stage(const u8* raw, const uint4* align, unsigned char* to, u32 lane) {
   u32 v[16];
 #pragma unroll
@@ -171,7 +178,8 @@ INLINE void stage(const u8* raw, const uint4* align, unsigned char* to, u32 lane
     w = (const u32*)(raw + (2 * k + 1) * RAW_BYTES + two.z);
     v[2 * k + 1] = __funnelshift_r(w[0], w[1], two.w);
   }
-  // Each lane begins with another of its four samples, so that 16-byte stores of eight lanes fall on all banks.
+  // Each lane starts with a different one of its four samples, so that the 16-byte stores of eight lanes cover all
+  // banks.
   const u32 turn = (lane >> 1) & 3, next = (turn + 1) & 3;
   const u32 first = turn | (turn + 4) << 4 | next << 8 | (next + 4) << 12;
 #pragma unroll
@@ -188,7 +196,7 @@ INLINE void stage(const u8* raw, const uint4* align, unsigned char* to, u32 lane
   }
 }
 
-// Sums of four trials over a part of the times, two in a word, without the multiples of 256 that were moved out.
+// Sums of a warp's OWN trials, two u16 sums in a word, without the multiples of 256 already moved to `high`.
 using Sums = u32[OWN][WORDS];
 
 INLINE void write(const Task& task, const Sums& sums, const u32* high, bool moved, const int2* trials, i32 time, u32 lane) {
@@ -228,10 +236,10 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
   __syncthreads();
 
   if (warp >= WARPS) {
-    // Units of 32 channels, DEPTH of them on their way from memory.
+    // Producer warps: each unit is 32 channels, and DEPTH units are in flight from global memory.
     const u32 quarter = warp - WARPS, units = steps * HALVES;
     unsigned char* const raw = shared + RAW_AT + quarter * (DEPTH + 1) * RAW_SLOT;
-    // Where the next unit to fetch is.
+    // Position of the next unit to fetch.
     u32 fetched = 0, group = 0, half = 0;
     const u8* row_0 = nullptr;
     const Entry* entry = nullptr;
@@ -297,7 +305,7 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
   for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   const u32 rows_full = barriers + ROWS_FULL + slab * 8, rows_free = barriers + ROWS_FREE + slab * 8;
   u32* const high = (u32*)(shared + HIGH_AT) + threadIdx.x;
-  auto accumulate_step = [&](u32 step) {   // the step before
+  auto accumulate_step = [&](u32 step) {   // adds the group sums of the previous step
     if (step == 0) return;
     barrier_wait(rows_full, (step - 1) & 1);
     const unsigned char* rows = shared + ROWS_AT + lane * 4;
@@ -313,7 +321,7 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
     __syncwarp();
     if (lane == 0) barrier_arrive(rows_free);
   };
-  auto settle = [&](u32 step, u32 group) {   // what is due after the step before `step`, whose group is the one before
+  auto settle = [&](u32 step, u32 group) {   // after the previous step: move multiples of 256, write finished tiles
     if (step == 0) return;
     const u32 last = (group == 0 ? task.groups : group) - 1;
     if ((last & task.flush) == task.flush) {
@@ -332,7 +340,7 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
     for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   };
 
-  // Where this lane's eighth of a stored matrix goes.
+  // Shared-memory address for this lane's part of `stmatrix`.
   const u32 to = base + ROWS_AT + (slab * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   u32 slot = 0, phase = 0, group = 0;
   for (u32 step = 0; step < steps; step++) {

@@ -1,4 +1,4 @@
-//! Plans that balance sampling, channel smearing and the DM step, as PRESTO's DDplan.py does.
+//! DM plans that balance sampling, channel smearing and the DM step, like PRESTO's DDplan.py.
 
 use super::{
     DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, around, check_coherent_dm, check_limits, check_tsamp,
@@ -6,27 +6,27 @@ use super::{
 use crate::error::{Error, Result};
 use crate::units::{Band, DM_CONSTANT};
 
-/// Steps that a plan may use: 1, 2, 3 and 5 times a power of ten.
+/// Permitted steps: 1, 2, 3 and 5 times a power of ten.
 const STEPS: [f64; 19] = [
     0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0,
     200.0, 300.0,
 ];
 
-/// Two time scales count as equal when they differ by less than this factor.
+/// Time scales within this factor count as equal.
 const SOFTNESS: f64 = 1.2;
 
-/// A range ends where the channel smearing exceeds all other smearing by this factor.
+/// Factor by which the channel smearing exceeds all other smearing at the end of a range.
 const SMEARING_FACTOR: f64 = 2.0;
 
-/// What a plan made by [`DmPlan::ddplan`] heeds.
+/// Options of [`DmPlan::ddplan`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DdplanOptions {
-    /// Acceptable time resolution in seconds; 0 keeps the best that the data have.
+    /// Acceptable time resolution in seconds; 0 selects the best of the data.
     pub time_resolution_s: f64,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
-    /// DM that was removed within channels before detection, if any: smearing within channels goes with
-    /// the distance from it, and it is one of the trials where it is within the limits.
+    /// DM removed within channels before detection, if any: channel smearing grows with the distance from it. It is
+    /// one of the trials if it is within the limits.
     pub coherent_dm: Option<f64>,
 }
 
@@ -39,17 +39,17 @@ impl Default for DdplanOptions {
 impl DmPlan {
     /// Balances sampling time, smearing within a channel and smearing by the DM step.
     ///
-    /// A range begins with the step (of 1, 2, 3, 5 times a power of ten) that smears about one time
-    /// bin over the band, and ends where the channel smearing is twice everything else; the next one
-    /// has bins of twice the length, and so a wider step.
+    /// A range starts with the step (1, 2, 3 or 5 times a power of ten) that smears about one time bin over the band.
+    /// It ends where the channel smearing is twice all other smearing. The next range has bins of twice the length,
+    /// and so a wider step.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time,
-    /// resolution or coherent DM out of range, or too many trials.
+    /// [`Error::Parameter`] for limits that are reversed, negative or not finite, a sampling time, resolution or
+    /// coherent DM out of range, or too many trials.
     /// # Source
-    /// S. Ransom, PRESTO, DDplan.py (`dm_steps`, without subbands): the balance, its factors 1.2 and
-    /// 2 and its list of steps. Ours bins in powers of two, and narrows the last range's steps so that it
-    /// ends with the trial `dm_max`.
+    /// S. Ransom, PRESTO, DDplan.py (`dm_steps`, without subbands): the balance, its factors 1.2 and 2 and its list
+    /// of steps. This version bins in powers of two and narrows the last range's steps so that it ends with the trial
+    /// `dm_max`.
     pub fn ddplan(
         band: &Band,
         tsamp_s: f64,
@@ -77,7 +77,7 @@ struct Balance {
 }
 
 impl Balance {
-    /// The ranges of a plan; DMs count from the one without smearing within channels.
+    /// Returns the ranges of a plan; DMs count from the one without smearing within channels.
     fn ranges(&self, dm_min: f64, dm_max: f64, resolution_s: f64) -> Vec<DmRange> {
         let mut downsample = self.first_downsample(dm_min, resolution_s);
         let mut step = self.first_step(downsample);
@@ -95,7 +95,7 @@ impl Balance {
         self.tsamp_s * downsample as f64
     }
 
-    /// The binning at the lowest DM: as much as channel smearing and the wanted resolution allow.
+    /// Returns the binning at the lowest DM: the largest that channel smearing and the required resolution allow.
     fn first_downsample(&self, dm_min: f64, resolution_s: f64) -> usize {
         let channel_s = self.smearing.channel_s * dm_min;
         let step_s = self.smearing.step_s(STEPS[0]);
@@ -108,12 +108,12 @@ impl Balance {
         downsample
     }
 
-    /// The widest listed step that smears about one bin.
+    /// Returns the index of the widest listed step that smears about one bin.
     fn first_step(&self, downsample: usize) -> usize {
         self.widen(0, downsample)
     }
 
-    /// The widest listed step, no narrower than `step`, that smears less than about one bin.
+    /// Returns the index of the widest listed step, at least `step`, that smears less than about one bin.
     fn widen(&self, mut step: usize, downsample: usize) -> usize {
         let limit = SOFTNESS * self.bin_s(downsample);
         while step + 1 < STEPS.len() && self.smearing.step_s(STEPS[step + 1]) < limit {
@@ -122,7 +122,7 @@ impl Balance {
         step
     }
 
-    /// The range from `start` to where the next binning should take over, in whole steps.
+    /// Returns the range from `start` to the DM where the next binning takes over, in whole steps.
     fn range(&self, start: f64, dm_max: f64, dm_step: f64, downsample: usize) -> DmRange {
         let bin_s = self.bin_s(downsample);
         let others = self.tsamp_s.hypot(bin_s).hypot(self.smearing.step_s(dm_step));
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn ranges_are_those_of_presto() {
-        // What DDplan.py itself gives (its approximate smearing, blocks of 256 spectra, no subbands);
-        // its constant differs from ours by 1.4e-4, which moves an edge by a step at most.
+        // Output of DDplan.py itself (its approximate smearing, blocks of 256 spectra, no subbands). Its constant
+        // differs from ours by 1.4e-4, which moves an edge by at most a step.
         let presto = [
             (0.0, 179.5, 0.1, 1),
             (179.5, 310.3, 0.2, 2),
@@ -178,7 +178,7 @@ mod tests {
             assert!((ours.dm_min - theirs.0).abs() < 1.01 * theirs.2);
             assert!((ours.dm_max - theirs.1).abs() < 1.01 * theirs.2);
             assert_eq!(ours.downsample, theirs.3);
-            // 2000 is no whole number of the last range's steps of 3 away: ours are narrower, and reach it.
+            // 2000 is not a whole number of the last range's steps of 3 away: ours are narrower and reach it.
             let step = if theirs.2 == 3.0 { (2000.0 - ours.dm_min) / 14.0 } else { theirs.2 };
             assert!((ours.dm_step - step).abs() < 1e-9, "{ours:?}");
         }

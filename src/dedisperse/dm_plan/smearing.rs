@@ -1,27 +1,27 @@
-//! What each row of a plan smears and costs.
+//! Smearing and cost of each range of a plan.
 
 use super::{DmPlan, DmRange};
 use crate::units::{Band, HZ_PER_MHZ};
 
 const MS_PER_S: f64 = 1e3;
 
-/// How a band smears pulses, in the approximation that DM planners share: the delay's slope at the
-/// centre of the band, `smearing = 2 K DM bandwidth / centre^3`.
+/// Smearing of pulses in a band, in the approximation common to DM planners: the slope of the delay at the centre of
+/// the band, `smearing = 2 K DM bandwidth / centre^3`.
 ///
 /// # Source
-/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, the derivative of the delay. dedisp uses this
-/// slope, and so did PRESTO's DDplan.py for long; its newest version takes the delay between the
-/// band's edges, which is larger for wide bands.
+/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, the derivative of the delay. dedisp uses this slope, and so
+/// did PRESTO's DDplan.py for long; its newest version uses the delay between the band's edges, which is larger for
+/// wide bands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Smearing {
-    /// Smearing within one channel, seconds for each unit of DM.
+    /// Smearing within one channel, in seconds per unit of DM.
     pub channel_s: f64,
-    /// Smearing over the whole band, seconds for each unit of DM.
+    /// Smearing over the whole band, in seconds per unit of DM.
     pub band_s: f64,
 }
 
 impl Smearing {
-    /// The smearing of a band.
+    /// Computes the smearing of a band.
     pub fn new(band: &Band, dm_constant: f64) -> Self {
         let centre_mhz = band.centre_hz() / HZ_PER_MHZ;
         let slope = 2.0 * dm_constant / centre_mhz.powi(3);
@@ -31,16 +31,16 @@ impl Smearing {
         }
     }
 
-    /// Smearing over the band of a pulse half a step away from its trial, in seconds: the worst case.
+    /// Returns the smearing over the band of a pulse half a step away from its trial, in seconds: the worst case.
     pub fn step_s(&self, dm_step: f64) -> f64 {
         0.5 * dm_step * self.band_s
     }
 }
 
-/// One range of a plan, with what it smears at worst (at its highest trial) and what it costs.
+/// Range of a plan with its worst smearing (at its highest trial) and its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The range.
+    /// Range of the plan.
     pub range: DmRange,
     /// Its trials.
     pub dms: Vec<f64>,
@@ -48,18 +48,18 @@ pub struct Row {
     pub channel_ms: f64,
     /// Length of a time bin, ms.
     pub sampling_ms: f64,
-    /// Smearing over the band by half a step, ms.
+    /// Smearing over the band by half a step, in ms.
     pub step_ms: f64,
-    /// Root of the sum of the squares of these three, ms.
+    /// Root sum of squares of these three, in ms.
     pub total_ms: f64,
-    /// Additions of plain dedispersion for each second of data.
+    /// Additions of plain dedispersion per second of data.
     pub adds_per_s: f64,
-    /// Part of the whole plan's additions.
+    /// Fraction of the whole plan's additions.
     pub work_fraction: f64,
 }
 
 impl DmPlan {
-    /// Each range with its smearing and cost for a band sampled every `tsamp_s` seconds.
+    /// Returns each range with its smearing and cost for a band sampled every `tsamp_s` seconds.
     pub fn rows(&self, band: &Band, tsamp_s: f64, dm_constant: f64) -> Vec<Row> {
         let smearing = Smearing::new(band, dm_constant);
         let rate = band.channels() as f64 / tsamp_s;

@@ -1,4 +1,4 @@
-//! Plans whose trials lie as far apart as a tolerated growth of the pulse allows, as Heimdall's do.
+//! DM plans whose trial spacing follows from a tolerated pulse broadening, like Heimdall's.
 
 use super::{
     DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, around, check_coherent_dm, check_limits, check_tsamp,
@@ -6,32 +6,32 @@ use super::{
 use crate::error::{Error, Result};
 use crate::units::{Band, DM_CONSTANT};
 
-/// The most ranges that a plan is cut into: each costs another pass over the data.
+/// Largest number of ranges; each costs another pass over the data.
 const MAX_RANGES: usize = 15;
 
-/// What a further range costs, in trials at the time resolution of the range.
+/// Cost of a further range, in trials at the time resolution of the range.
 const RANGE_COST: f64 = 8.0;
 
-/// Places at which a range may begin, for each doubling of the effective width.
+/// Candidate range boundaries per doubling of the effective width.
 const NODES_A_DOUBLING: f64 = 16.0;
 
-/// Boundaries are rounded to this, so that they print well.
+/// Boundaries are rounded to multiples of this, for readable output.
 const BOUNDARY: f64 = 1e-6;
 
-/// What a plan made by [`DmPlan::tolerance`] heeds.
+/// Options of [`DmPlan::tolerance`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ToleranceOptions {
-    /// Factor by which a step may widen a pulse, above 1. Heimdall's default is 1.25.
+    /// Factor by which a step may broaden a pulse, above 1. Heimdall's default is 1.25.
     pub tolerance: f64,
     /// Width of the narrowest pulse expected, in seconds. Heimdall's default is 40 us.
     pub pulse_width_s: f64,
-    /// Factor by which time binning may widen a pulse, at least 1; 1 means no binning. The default is 1.03:
-    /// Heimdall's, 1.15, loses 3 % of the S/N of pulses of 1 to 2 ms (docs/results/recovery.md).
+    /// Factor by which time binning may broaden a pulse, at least 1; 1 means no binning. The default is 1.03:
+    /// Heimdall's 1.15 loses 3 % of the S/N of pulses of 1 to 2 ms (docs/results/recovery.md).
     pub downsample_tolerance: f64,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
-    /// DM that was removed within channels before detection, if any: smearing within channels goes with
-    /// the distance from it, and it is one of the trials where it is within the limits.
+    /// DM removed within channels before detection, if any: channel smearing grows with the distance from it. It is
+    /// one of the trials if it is within the limits.
     pub coherent_dm: Option<f64>,
 }
 
@@ -66,24 +66,24 @@ impl ToleranceOptions {
 }
 
 impl DmPlan {
-    /// Trials so far apart that a step widens a pulse by the tolerated factor at most.
+    /// Spaces trials so that a step broadens a pulse by at most the tolerated factor.
     ///
-    /// At a DM, a pulse has the effective width `W = sqrt(pulse^2 + t_samp^2 + channel(DM)^2)`. The
-    /// step is the largest with `sqrt(W^2 + (band(step) / 4)^2) <= tolerance * W`, where `band(step)`
-    /// is the delay of one step over the band; the time binning is the largest power of two with
-    /// `sqrt(W^2 - t_samp^2 + t_bin^2) <= downsample_tolerance * W`. Both grow with DM. A range has
-    /// the step and the binning of its lowest DM, so that it is nowhere coarser than this; where
-    /// ranges begin is chosen for the fewest additions in all, with at most 15 ranges. After coherent
-    /// dedispersion `channel` goes with the distance from its DM, and below it a range has the step and
-    /// the binning of its highest DM. Steps of the last range are narrowed so that `dm_max` is the last trial.
+    /// At a DM, a pulse has the effective width `W = sqrt(pulse^2 + t_samp^2 + channel(DM)^2)`. The step is the
+    /// largest with `sqrt(W^2 + (band(step) / 4)^2) <= tolerance * W`, where `band(step)` is the delay of one step
+    /// over the band. The time binning is the largest power of two with `sqrt(W^2 - t_samp^2 + t_bin^2) <=
+    /// downsample_tolerance * W`. Both grow with DM. A range has the step and the binning of its lowest DM, so that
+    /// it is nowhere coarser than this. The range boundaries minimize the total number of additions, with at most 15
+    /// ranges. After coherent dedispersion `channel` grows with the distance from its DM; below that DM a range has
+    /// the step and the binning of its highest DM. The steps of the last range are narrowed so that `dm_max` is the
+    /// last trial.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time,
-    /// tolerance or coherent DM out of range, or too many trials.
+    /// [`Error::Parameter`] for limits that are reversed, negative or not finite, a sampling time, tolerance or
+    /// coherent DM out of range, or too many trials.
     /// # Source
-    /// Levin 2012, PhD thesis, Swinburne University, as dedisp (Barsdell et al. 2012, MNRAS 422, 379)
-    /// and Heimdall use it. They give each trial its own step and also count how much the channel
-    /// smearing grows within a step; ranges of constant step begin where that growth is harmless.
+    /// Levin 2012, PhD thesis, Swinburne University, as used by dedisp (Barsdell et al. 2012, MNRAS 422, 379) and
+    /// Heimdall. They give each trial its own step and include the growth of the channel smearing within a step; here
+    /// ranges of constant step start where that growth is harmless.
     pub fn tolerance(
         band: &Band,
         tsamp_s: f64,
@@ -112,7 +112,7 @@ impl DmPlan {
     }
 }
 
-/// What the tolerances allow at each DM, counted from the one without smearing within channels.
+/// Steps and binnings that the tolerances allow at each DM, counted from the one without smearing within channels.
 struct Rule {
     smearing: Smearing,
     tsamp_s: f64,
@@ -125,13 +125,13 @@ impl Rule {
         self.options.pulse_width_s.hypot(self.tsamp_s).hypot(channel_s)
     }
 
-    /// The widest step allowed; it grows with DM.
+    /// Returns the widest allowed step; it grows with DM.
     fn step(&self, dm: f64) -> f64 {
         let growth = (self.options.tolerance.powi(2) - 1.0).sqrt();
         4.0 * growth * self.effective_width_s(dm) / self.smearing.band_s
     }
 
-    /// The largest power of two of samples in a bin; it grows with DM.
+    /// Returns the largest allowed power of two of samples in a bin; it grows with DM.
     fn downsample(&self, dm: f64) -> usize {
         let growth = self.options.downsample_tolerance.powi(2) - 1.0;
         let room = growth * self.effective_width_s(dm).powi(2) / self.tsamp_s.powi(2);
@@ -143,8 +143,8 @@ impl Rule {
         downsample
     }
 
-    /// DMs at which a range may begin or end: equal ratios of the effective width, and each DM from
-    /// which longer bins are allowed.
+    /// Returns the DMs at which a range may start or end: equal ratios of the effective width, and each DM from which
+    /// longer bins are allowed.
     fn nodes(&self, dm_min: f64, dm_max: f64) -> Vec<f64> {
         let first = self.effective_width_s(dm_min);
         let doublings = (self.effective_width_s(dm_max) / first).log2();
@@ -158,7 +158,7 @@ impl Rule {
         let growth = (self.options.downsample_tolerance.powi(2) - 1.0).sqrt();
         let binned = (1..=MAX_DOWNSAMPLE.ilog2()).map(|power| {
             let bin = f64::from(1u32 << power);
-            // A hair more, so that rounding does not leave the node just short of its own binning.
+            // The margin prevents rounding from placing the node just below the DM of its own binning.
             at_width(self.tsamp_s * (bin * bin - 1.0).sqrt() / growth) * (1.0 + 1e-9)
         });
         let inner = even.chain(binned).filter(|dm| *dm > dm_min && *dm < dm_max);
@@ -168,7 +168,7 @@ impl Rule {
         nodes
     }
 
-    /// Beginnings of ranges for the fewest additions, by dynamic programming over the nodes.
+    /// Returns the range starts with the fewest additions, by dynamic programming over the nodes.
     fn cheapest_starts(&self, nodes: &[f64], range_cost: f64) -> Vec<f64> {
         let mut best = vec![(f64::INFINITY, 0usize); nodes.len()];
         best[0].0 = 0.0;
@@ -196,7 +196,7 @@ impl Rule {
         starts
     }
 
-    /// Ranges that begin at or just behind the given DMs, each a whole number of steps after the last.
+    /// Builds ranges that start at or just above the given DMs, each a whole number of steps after the last.
     fn ranges(&self, starts: &[f64], dm_max: f64) -> Vec<DmRange> {
         let mut ranges: Vec<DmRange> = Vec::with_capacity(starts.len());
         let mut dm_min = starts[0];
@@ -218,7 +218,7 @@ impl Rule {
     }
 }
 
-/// A step to three digits, never wider than asked for.
+/// Rounds a step down to three digits.
 fn round_down(step: f64) -> f64 {
     let digits = 2 - step.log10().floor() as i32;
     let scale = 10f64.powi(digits.clamp(-300, 300));
@@ -278,7 +278,7 @@ mod tests {
         assert!(dms[dms.len() - 1] <= 2000.0);
     }
 
-    /// The recurrence of Levin 2012 that dedisp evaluates, from its equation.
+    /// Evaluates the recurrence of Levin 2012, which dedisp uses, from its equation.
     fn levin(smearing: &Smearing, tsamp_s: f64, limits: (f64, f64), tolerance: f64) -> Vec<f64> {
         let (a, b) = (smearing.channel_s.powi(2), (smearing.band_s / 4.0).powi(2));
         let mut dms = vec![limits.0];
@@ -342,7 +342,7 @@ mod tests {
             let dms = plan.dms();
             assert!(dms.windows(2).all(|pair| pair[0] < pair[1]), "ascending");
         }
-        // Outside the limits it still counts: the plan is the coarser, the farther it lies.
+        // It also counts outside the limits: the plan is coarser the farther away it is.
         let trials = |coherent| {
             let options = ToleranceOptions { coherent_dm: Some(coherent), ..Default::default() };
             DmPlan::tolerance(&band, 8e-6, 100.0, 200.0, &options).unwrap().trials()

@@ -1,4 +1,4 @@
-//! One antenna's voltages, made block by block on demand.
+//! Voltages of one antenna, generated block by block on demand.
 
 use std::sync::Arc;
 
@@ -13,11 +13,10 @@ use crate::simulate::voltages::store;
 use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
-/// The voltages of one antenna of an [`super::ArraySimulator`]; axes stream (recorded channel,
-/// polarization), time.
+/// Voltages of one antenna of an [`super::ArraySimulator`]; axes stream (recorded channel, polarization), time.
 ///
-/// Samples are made in blocks that are counted from the first one, so that any read gives the same bytes.
-/// Memory: one block of every stream as stored, and some 0.5 MB a thread and 0.1 MB a source.
+/// Samples are generated in blocks counted from the first sample, so that any sequence of reads returns the same
+/// bytes. Memory: one block of every stream as stored, about 0.5 MB per thread and 0.1 MB per source.
 #[derive(Debug)]
 pub struct ArrayAntenna {
     scene: Arc<Scene>,
@@ -27,7 +26,7 @@ pub struct ArrayAntenna {
     tracks: Vec<Track>,
     scratch: Vec<Scratch>,
     threads: Threads,
-    /// A block, and its number.
+    /// Current block and its number.
     made: VoltageBlock<'static>,
     number: Option<u64>,
     next: u64,
@@ -56,7 +55,7 @@ impl ArrayAntenna {
         antenna.with_threads(Threads::new(1))
     }
 
-    /// The same antenna on several threads, which share its recorded channels.
+    /// Uses several threads, which share the recorded channels.
     pub fn with_threads(mut self, threads: Threads) -> Self {
         let Scene { filter, polarizations, numbers, .. } = &*self.scene;
         let scratch = || Scratch::new(filter, *polarizations, *numbers);
@@ -69,7 +68,7 @@ impl ArrayAntenna {
         self.header.times.map_or(u64::MAX, |times| times - self.next)
     }
 
-    /// Makes a block, unless it is there.
+    /// Generates a block, unless it is the current one.
     fn bring(&mut self, number: u64) {
         if self.number == Some(number) {
             return;

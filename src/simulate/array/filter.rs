@@ -1,5 +1,5 @@
-//! Delay of a band-limited signal by a part of a sample: a long windowed sinc, applied by Fourier
-//! transform in blocks of fixed length.
+//! Fractional-sample delay of a band-limited signal: a long windowed sinc, applied by Fourier transform in blocks of
+//! fixed length.
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::math::window::{bessel_i0, kaiser_beta, sinc};
 /// Points of a transform.
 pub(super) const POINTS: usize = 8192;
 
-/// Samples of the filter on either side of its middle.
+/// Filter samples on either side of the centre.
 pub(super) const REACH: usize = 1024;
 
-/// Samples that one transform gives.
+/// Valid samples per transform.
 pub(super) const HOP: usize = POINTS - 2 * REACH;
 
 /// Stop band of the filter's Kaiser window, in dB.
 const STOP_BAND_DB: f64 = 100.0;
 
-/// Gains below this part of the pass band are left out where frequencies fold over.
+/// Aliased gains below this fraction of the pass band are dropped.
 const LEAST_GAIN: f64 = 1e-6;
 
-/// Turns that are multiplied together: a table of coarse ones and one of fine ones.
+/// Size of the fine table of phasors, which are multiplied with coarse ones.
 const FINE: usize = 64;
 
-/// The filter of one kind of samples, whose response to any delay can be made.
+/// Filter for one kind of samples; computes the response to any delay.
 ///
-/// `g(x) = sinc(x) w(x / REACH)`, w a Kaiser window, for complex samples; for real ones the band from 0
-/// to half the sampling rate, `g(x) = sqrt(1/2) sinc(x / 2) exp(i pi x / 2) w(x / REACH)`, which makes of
-/// complex noise an analytic signal whose real part has the same mean square as the noise's.
+/// For complex samples `g(x) = sinc(x) w(x / REACH)`, w a Kaiser window. For real samples, with the band from 0 to
+/// half the sampling rate, `g(x) = sqrt(1/2) sinc(x / 2) exp(i pi x / 2) w(x / REACH)`. It converts complex noise
+/// into an analytic signal whose real part has the mean square of the noise.
 pub(super) struct Filter {
     forward: Arc<dyn Fft<f32>>,
     inverse: Arc<dyn Fft<f32>>,
-    /// Gain at each bin's own frequency, over the transform's length.
+    /// Gain at each bin's own frequency, divided by the transform's length.
     gains: Vec<f32>,
-    /// What reaches a bin from a frequency one sampling rate away: bin, sampling rates, gain.
+    /// Aliased contributions to a bin from one sampling rate away: bin, sampling rates, gain.
     folded: Vec<(usize, f64, f64)>,
 }
 
@@ -53,7 +53,7 @@ impl Filter {
         let mut planner = FftPlanner::new();
         let low = low_pass(if complex { 1.0 } else { 0.5 });
         let (middle, scale) = if complex { (0, 1.0) } else { (POINTS as i64 / 4, 2f64.sqrt()) };
-        // Gain at a frequency in bins, which may lie beyond the sampling rate's half.
+        // Gain at a frequency in bins, which may exceed half the sampling rate.
         let gain = |bin: i64| {
             let off = bin - middle;
             let inside = off.unsigned_abs() < POINTS as u64;
@@ -77,7 +77,7 @@ impl Filter {
         }
     }
 
-    /// The response to a delay in samples, half a sample at most.
+    /// Computes the response to a delay in samples, at most half a sample.
     pub(super) fn respond(&self, delay: f64, response: &mut Vec<Complex32>) {
         response.clear();
         let turn = |bins: f64| Complex::cis(-TAU * delay * bins / POINTS as f64);
@@ -92,7 +92,7 @@ impl Filter {
         }
     }
 
-    /// The derivative of the response by the delay.
+    /// Computes the derivative of the response with respect to the delay.
     pub(super) fn respond_to_change(&self, delay: f64, response: &mut Vec<Complex32>) {
         self.respond(delay, response);
         let slope = |bins: f64| Complex::new(0.0, -TAU * bins / POINTS as f64);
@@ -100,26 +100,26 @@ impl Filter {
             *value *= narrowed(slope(signed(bin) as f64));
         }
         for (bin, rates, gain) in &self.folded {
-            // The part that is folded over lies a whole number of sampling rates away.
+            // Aliased parts lie a whole number of sampling rates away.
             let bins = signed(*bin) as f64 + rates * POINTS as f64;
             let turn = Complex::cis(-TAU * delay * bins / POINTS as f64);
             response[*bin] += narrowed(turn * slope(rates * POINTS as f64) * *gain);
         }
     }
 
-    /// Room that [`Filter::transform`] and [`Filter::apply`] need.
+    /// Allocates the scratch of [`Filter::transform`] and [`Filter::apply`].
     pub(super) fn scratch(&self) -> Vec<Complex32> {
         let needed =
             self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
         vec![Complex32::default(); needed]
     }
 
-    /// A block's spectrum, in its place.
+    /// Transforms a block in place.
     pub(super) fn transform(&self, block: &mut [Complex32], scratch: &mut [Complex32]) {
         self.forward.process_with_scratch(block, scratch);
     }
 
-    /// The block that a response makes of a spectrum: samples `REACH .. REACH + HOP` are right.
+    /// Applies a response to a spectrum; samples `REACH .. REACH + HOP` of the result are valid.
     pub(super) fn apply(
         &self,
         spectrum: &[Complex32],
@@ -133,12 +133,12 @@ impl Filter {
     }
 }
 
-/// Gains of a windowed sinc that passes `width` sampling rates around 0, at steps of one bin: from 0
-/// up to one sampling rate, then from one below it.
+/// Returns the gains of a windowed sinc that passes `width` sampling rates around 0, in steps of one bin: from 0 up
+/// to one sampling rate, then from one below 0.
 fn low_pass(width: f64) -> Vec<f64> {
     let beta = kaiser_beta(STOP_BAND_DB);
     let scale = bessel_i0(beta);
-    // Half samples reach twice as far in frequency.
+    // Half-sample steps double the frequency range.
     let mut taps = vec![Complex::new(0.0, 0.0); 2 * POINTS];
     for half in -2 * REACH as i64..=2 * REACH as i64 {
         let x = 0.5 * half as f64;
@@ -151,7 +151,7 @@ fn low_pass(width: f64) -> Vec<f64> {
     taps.iter().map(|gain| gain.re).collect()
 }
 
-/// A bin's number counted from the middle: negative in the upper half.
+/// Returns the signed frequency index of a bin: negative in the upper half.
 fn signed(bin: usize) -> i64 {
     if bin < POINTS / 2 { bin as i64 } else { bin as i64 - POINTS as i64 }
 }
@@ -164,7 +164,7 @@ fn narrowed(value: Complex<f64>) -> Complex32 {
 mod tests {
     use super::*;
 
-    /// Response in double precision, per unit of input.
+    /// Returns the response in double precision per unit of input.
     fn response(filter: &Filter, delay: f64, change: bool) -> Vec<Complex<f64>> {
         let mut response = Vec::new();
         if change {

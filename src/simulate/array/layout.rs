@@ -1,30 +1,30 @@
-//! Where the antennas of made-up arrays stand: metres east, north and up of their middle.
+//! Antenna positions of synthetic arrays, in metres east, north and up of the centre.
 
 use std::f64::consts::TAU;
 
 use crate::simulate::rng::{Key, Stream};
 
-/// How antennas are spread.
+/// Distribution of the antennas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Anywhere in a disc.
+    /// Uniform in a disc.
     Random,
-    /// Along three arms, the denser the nearer to the middle.
+    /// Along three arms, denser towards the centre.
     Wye,
 }
 
-/// Azimuth of the first arm, in degrees, as the Very Large Array has it.
+/// Azimuth of the first arm in degrees, as at the Very Large Array.
 const FIRST_ARM_DEG: f64 = 355.0;
 
-/// Antennas on an arm stand at their number to this power, as the Very Large Array's do.
+/// Exponent of the distance along an arm as a function of the antenna's number, as at the Very Large Array.
 const ARM_POWER: f64 = 1.716;
 
-/// Heights, as a part of the spread.
+/// Range of heights, as a fraction of the spread.
 const HEIGHTS: f64 = 0.01;
 
 impl Layout {
-    /// Names and places of `antennas` antennas within a circle of `spread_m` metres diameter; heights differ
-    /// by up to a hundredth of it.
+    /// Returns names and positions of `antennas` antennas within a circle of `spread_m` metres diameter; heights
+    /// differ by up to a hundredth of it.
     ///
     /// # Source
     /// Wye: Napier, Thompson & Ekers 1983, Proc. IEEE 71, 1295.

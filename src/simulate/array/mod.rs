@@ -1,4 +1,4 @@
-//! Voltages of an array whose antennas all see the same sky, each behind its own receiver and delay.
+//! Voltages of an array whose antennas observe the same sky, each with its own receiver and delay.
 //!
 //! Invariant: a sample is a function of options, antenna and its own number, whatever was read before and
 //! by however many threads.
@@ -28,34 +28,32 @@ use crate::geometry::{DelayModel, PhaseCentre, Sky, plus_elapsed_s};
 use crate::io::voltages::VoltageHeader;
 use crate::view::check_length;
 
-/// Makes the voltages that the antennas of an array would have recorded.
+/// Generates the voltages that the antennas of an array would record.
 ///
 /// `x_i(t) = n_i(t) + sum over sources k of a_ik s_k(t - d_ik(t)) exp(-2 pi i f d_ik(t))`
 ///
-/// for each recorded channel and polarization: n_i the receiver's noise, s_k the source's signal at the
-/// array's reference point as the channel would record it there, d_ik the delay by which its wave reaches
-/// the antenna later ([`Sky::delays_s`], and the antenna's own fixed delay), f the sky frequency that the
-/// channel records as frequency 0: its middle, or for real samples its band's edge, whose real part is
-/// recorded. A lower sideband holds the conjugate.
+/// for each recorded channel and polarization. n_i is the receiver noise, s_k the source's signal at the array's
+/// reference point as the channel would record it there, and d_ik the delay of its wave at the antenna relative to
+/// that point ([`Sky::delays_s`] plus the antenna's fixed delay). f is the sky frequency that the channel records as
+/// frequency 0: its centre, or for real samples its band edge, of which the real part is recorded. A lower sideband
+/// holds the conjugate.
 ///
-/// - n_i and s_k are Gaussian and white over the recorded channel, an ideal rectangular band. n_i is
-///   independent in all antennas, channels and polarizations; s_k in all sources, channels and (without
-///   polarization) polarizations, and the same in all antennas.
-/// - Sample n is taken at `(n + 1/2) tsamp` behind the start, the middle of its time; d is the delay at
-///   that moment.
-/// - Strengths: in each polarization an antenna's power is shared by its SEFD and the fluxes of all
-///   sources above the horizon, and their sum is `rms^2` in each real number. So the correlation
-///   coefficient of one unpolarized source of flux S, between antennas of equal SEFD, is
-///   `S / (SEFD + sum of S)`. Whether a source is above the horizon is decided once, for the recording's
-///   middle and the reference point; there is no primary beam.
-/// - A feed keeps its angle to the sky: a polarized source doesn't turn with the parallactic angle.
+/// - n_i and s_k are Gaussian and white over the recorded channel, an ideal rectangular band. n_i is independent in
+///   all antennas, channels and polarizations. s_k is independent in all sources, channels and (if unpolarized)
+///   polarizations, and the same in all antennas.
+/// - Sample n is taken at `(n + 1/2) tsamp` after the start, the middle of its interval; d is the delay at that time.
+/// - Strengths: in each polarization an antenna's power divides into its SEFD and the fluxes of all sources above the
+///   horizon; their sum is `rms^2` in each real number. So the correlation coefficient of one unpolarized source of
+///   flux S, between antennas of equal SEFD, is `S / (SEFD + sum of S)`. Whether a source is above the horizon is
+///   decided once, for the middle of the recording and the reference point. There is no primary beam.
+/// - A feed keeps its angle to the sky: a polarized source does not rotate with the parallactic angle.
 ///
-/// Each antenna's stream is made alone ([`ArraySimulator::antenna`]), at constant memory.
+/// Each antenna's stream is generated independently ([`ArraySimulator::antenna`]), in constant memory.
 ///
 /// # Numerics
-/// The fractional delay is a windowed sinc of 2048 taps (Kaiser, 100 dB). Over the central 99 % of the
-/// band amplitude and phase are right to 1e-4 (0.006 degrees); real samples: from 0.5 % to 99.5 %. Delays
-/// that change by up to 3e-6 s/s are followed to 5e-4 of the amplitude; slower than 2e-7, to 1e-5.
+/// The fractional delay is a windowed sinc of 2048 taps (Kaiser, 100 dB). Over the central 99 % of the band (real
+/// samples: from 0.5 % to 99.5 %) amplitude and phase are accurate to 1e-4 (0.006 degrees). Delays that change by up
+/// to 3e-6 s/s are tracked to 5e-4 of the amplitude; below 2e-7 s/s, to 1e-5.
 /// # Source
 /// Thompson, Moran & Swenson 2017, Interferometry and Synthesis in Radio Astronomy, chapters 2 and 9.
 #[derive(Debug)]
@@ -66,11 +64,11 @@ pub struct ArraySimulator {
 }
 
 impl ArraySimulator {
-    /// A simulation of these options, with the delays that the sky gives.
+    /// Creates a simulation with the delays of the sky.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range, or an antenna that has nothing to
-    /// record; as [`Sky::frame`].
+    /// [`Error::Parameter`] naming the option that is out of range, or an antenna without any signal; as
+    /// [`Sky::frame`].
     pub fn new(options: ArrayOptions) -> Result<Self> {
         options.check()?;
         let sky = Sky::new(&options.array, options.dut1.clone())?;
@@ -98,8 +96,8 @@ impl ArraySimulator {
         Ok(simulator)
     }
 
-    /// A simulation with delays of the caller's own, one function a source: the sources' directions and
-    /// the antennas' positions are not looked at.
+    /// Creates a simulation with the caller's delays, one function per source. The sources' directions and the
+    /// antennas' positions are not used.
     ///
     /// # Errors
     /// As [`ArraySimulator::new`]; [`Error::Shape`] for another number of delays than sources.
@@ -109,7 +107,7 @@ impl ArraySimulator {
         Self::build(&options, delays.into_iter().map(Some).collect())
     }
 
-    /// A source without a delay is not received.
+    /// Builds the simulation; a source without a delay is not received.
     fn build(options: &ArrayOptions, delays: Vec<Option<Delay>>) -> Result<Self> {
         let mut received = Vec::new();
         let mut places = Vec::new();
@@ -143,16 +141,15 @@ impl ArraySimulator {
         Ok(Self { scene: Arc::new(scene), headers, truth })
     }
 
-    /// Number of antennas.
+    /// Returns the number of antennas.
     pub fn antennas(&self) -> usize {
         self.headers.len()
     }
 
-    /// The voltages of one antenna from the first sample on; its header has the antenna's name for its
-    /// telescope.
+    /// Returns the voltages of one antenna from the first sample on; its header has the antenna's name as telescope.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an antenna that is not there.
+    /// [`Error::Parameter`] for an index out of range.
     pub fn antenna(&self, index: usize) -> Result<ArrayAntenna> {
         let Some(header) = self.headers.get(index) else {
             let rule = format!("there are {}, counted from 0", self.antennas());
@@ -161,7 +158,7 @@ impl ArraySimulator {
         Ok(ArrayAntenna::new(Arc::clone(&self.scene), index, header.clone()))
     }
 
-    /// What was put in.
+    /// Returns the simulated truth.
     pub fn truth(&self) -> &ArrayTruth {
         &self.truth
     }

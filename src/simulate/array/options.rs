@@ -1,4 +1,4 @@
-//! What to simulate as an array's voltages, and the checks of it.
+//! Options of an array simulation, and their checks.
 
 use crate::error::{Error, Result};
 use crate::geometry::{Array, Direction, Dut1};
@@ -7,72 +7,72 @@ use crate::simulate::voltages::{Polarization, usual_rms};
 use crate::units::{Epoch, MAX_CHANNELS};
 use crate::voltage::VoltageEncoding;
 
-/// The most antennas.
+/// Largest number of antennas.
 const MAX_ANTENNAS: usize = 1 << 16;
 
-/// The most samples of each stream; their numbers stay exact in f64.
+/// Largest number of samples per stream; their indices are exact in f64.
 const MAX_TIMES: u64 = 1 << 50;
 
-/// The longest fixed delay of an antenna, in seconds.
+/// Largest fixed delay of an antenna, in seconds.
 const MAX_FIXED_DELAY_S: f64 = 1.0;
 
-/// A source of white noise at one point of the sky.
+/// Source of white noise at one point of the sky.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointSource {
-    /// Its name, for the truth.
+    /// Name in the truth.
     pub name: String,
-    /// Where it is.
+    /// Position on the sky.
     pub direction: Direction,
     /// Flux density (Stokes I) in Jy, the same over the whole band.
     pub flux_jy: f64,
-    /// How it is polarized, in the frame of the feeds, which does not turn with the sky.
+    /// Polarization in the frame of the feeds, which does not rotate with the sky.
     pub polarization: Polarization,
 }
 
 impl PointSource {
-    /// An unpolarized source.
+    /// Creates an unpolarized source.
     pub fn new(name: &str, direction: Direction, flux_jy: f64) -> Self {
         let polarization = Polarization::UNPOLARIZED;
         Self { name: name.to_owned(), direction, flux_jy, polarization }
     }
 }
 
-/// What is behind an antenna.
+/// Receiver of an antenna.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Receiver {
-    /// System equivalent flux density in Jy: the flux of an unpolarized source that doubles the power. 0 is
-    /// no noise.
+    /// System equivalent flux density in Jy: the flux of an unpolarized source that doubles the power. 0 means no
+    /// noise.
     pub sefd_jy: f64,
-    /// Seconds by which everything that the antenna receives arrives later: its cable.
+    /// Fixed (cable) delay of everything that the antenna receives, in seconds.
     pub fixed_delay_s: f64,
-    /// Whether it is dead: all of its samples are 0.
+    /// Whether the antenna is dead: all its samples are 0.
     pub dead: bool,
-    /// What is missing: first sample and length of each gap, in samples of each stream.
+    /// Gaps in the recording: first sample and length of each, in samples of each stream.
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// What to simulate.
+/// Options of an array simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayOptions {
-    /// The antennas and where they stand.
+    /// Antennas and their positions.
     pub array: Array,
-    /// What is behind each antenna.
+    /// Receiver of each antenna.
     pub receivers: Vec<Receiver>,
     /// UT1 - UTC.
     pub dut1: Dut1,
-    /// The sources.
+    /// Sources.
     pub sources: Vec<PointSource>,
-    /// Where the antennas point, for the header; it changes no strength.
+    /// Pointing direction for the header; it affects no strength.
     pub pointing: Option<Direction>,
     /// Name of the source, for the header.
     pub source_name: String,
-    /// Sky frequency of each recorded channel's middle in Hz, in recorded order.
+    /// Sky frequency of each recorded channel's centre in Hz, in recorded order.
     pub centres_hz: Vec<f64>,
     /// Width of a recorded channel in Hz: the sampling rate of complex samples, half that of real ones.
     pub channel_width_hz: f64,
-    /// Whether sky frequency falls as the voltage's rises.
+    /// Whether sky frequency decreases with the voltage's frequency.
     pub lower_sideband: bool,
-    /// How samples are stored.
+    /// Encoding of the samples.
     pub encoding: VoltageEncoding,
     /// Polarizations of each antenna, 1 or 2.
     pub polarizations: usize,
@@ -80,18 +80,17 @@ pub struct ArrayOptions {
     pub circular: bool,
     /// Start of the first sample (UTC).
     pub start: Epoch,
-    /// Samples of each stream in all.
+    /// Total samples of each stream.
     pub times: u64,
-    /// Root mean square of noise and sources together in one real number (a complex sample has two), in
-    /// counts.
+    /// Root mean square of noise and sources together in one real number (a complex sample has two), in counts.
     pub rms: f64,
-    /// Chooses all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl ArrayOptions {
-    /// Receivers of 1000 Jy, no source, complex 8 bit, two linear polarizations, seed 0, on 1 January 2025:
-    /// `channels` recorded channels that divide the band `bandwidth_hz` around `centre_hz`, the lowest
+    /// Creates default options: receivers of 1000 Jy, no source, complex 8 bit, two linear polarizations, seed 0, on
+    /// 1 January 2025. `channels` recorded channels divide the band `bandwidth_hz` around `centre_hz`, the lowest
     /// first.
     pub fn new(
         array: Array,
@@ -123,33 +122,33 @@ impl ArrayOptions {
         }
     }
 
-    /// The same band as lower sidebands, the highest channel first.
+    /// Records the same band as lower sidebands, the highest channel first.
     pub fn lower_sideband(mut self) -> Self {
         self.lower_sideband = true;
         self.centres_hz.sort_by(|a, b| b.total_cmp(a));
         self
     }
 
-    /// The same with another encoding and the rms that suits it.
+    /// Sets the encoding and its usual rms.
     pub fn encoding(mut self, encoding: VoltageEncoding) -> Self {
         self.encoding = encoding;
         self.rms = usual_rms(encoding);
         self
     }
 
-    /// The same with one system equivalent flux density in all antennas.
+    /// Sets the system equivalent flux density of all antennas.
     pub fn sefd_jy(mut self, sefd_jy: f64) -> Self {
         self.receivers.iter_mut().for_each(|receiver| receiver.sefd_jy = sefd_jy);
         self
     }
 
-    /// Seconds from sample to sample of each stream.
+    /// Returns the sampling time of each stream in seconds.
     pub fn tsamp_s(&self) -> f64 {
         let rate = if self.encoding.is_complex() { 1.0 } else { 2.0 };
         1.0 / (rate * self.channel_width_hz)
     }
 
-    /// Streams of one antenna: recorded channels x polarizations.
+    /// Returns the streams of one antenna: recorded channels x polarizations.
     pub fn streams(&self) -> usize {
         self.centres_hz.len() * self.polarizations
     }

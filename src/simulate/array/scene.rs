@@ -1,4 +1,4 @@
-//! All that does not change with time: who hears what, how strongly, and made of which noise.
+//! Time-independent state of a simulation: received sources, their strengths and random seeds.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::simulate::rng::{Key, Stream};
 use crate::voltage::VoltageEncoding;
 
-/// Delay of a source's wave at an antenna, in seconds: of an antenna's number and the seconds since the
-/// first sample's start.
+/// Delay of a source's wave at an antenna in seconds, as a function of the antenna's index and the seconds since the
+/// start of the first sample.
 pub type Delay = Box<dyn Fn(usize, f64) -> f64 + Send + Sync>;
 
-/// A source that is above the horizon.
+/// Source above the horizon.
 pub(super) struct Received {
     pub(super) flux_jy: f64,
-    /// Power in each polarization, of an unpolarized source's.
+    /// Power in each polarization relative to an unpolarized source.
     pub(super) parts: [f64; 2],
     pub(super) delay: Delay,
     weights: Weights,
@@ -31,7 +31,7 @@ impl fmt::Debug for Received {
 }
 
 impl Received {
-    /// Source `number` of the options.
+    /// Creates source `number` of the options.
     pub(super) fn new(
         source: &PointSource,
         number: usize,
@@ -52,19 +52,19 @@ impl Received {
         }
     }
 
-    /// Chooses the noise of one of the two waves that it is made of.
+    /// Returns the seed of one of the two waves that make up the source.
     pub(super) fn seed(&self, channel: usize, component: usize) -> u64 {
         Key::new(self.key, Stream::ArraySource, (2 * channel + component) as u64).word(0)
     }
 
-    /// Weights of these waves; a lower sideband holds the conjugate of what the sky has.
+    /// Returns the weights of these waves; a lower sideband holds the conjugate of the sky's signal.
     pub(super) fn weights(&self, lower: bool) -> Weights {
         let common = if lower { self.weights.common.conj() } else { self.weights.common };
         Weights { common, ..self.weights }
     }
 }
 
-/// What all antennas of a simulation share.
+/// State shared by all antennas of a simulation.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) filter: Filter,
@@ -76,7 +76,7 @@ pub(super) struct Scene {
     pub(super) tsamp_s: f64,
     pub(super) polarizations: usize,
     pub(super) encoding: VoltageEncoding,
-    /// Real numbers of a sample.
+    /// Real numbers per sample.
     pub(super) numbers: usize,
     rms: f64,
     flux_jy: f64,
@@ -85,7 +85,7 @@ pub(super) struct Scene {
 
 impl Scene {
     /// # Errors
-    /// [`Error::Parameter`] for an antenna that has nothing to record.
+    /// [`Error::Parameter`] for an antenna without any signal.
     pub(super) fn new(options: &ArrayOptions, received: Vec<Received>) -> Result<Self> {
         let flux_jy = received.iter().map(|source| source.flux_jy).sum();
         let silent = |receiver: &&Receiver| !receiver.dead && receiver.sefd_jy + flux_jy == 0.0;
@@ -112,12 +112,12 @@ impl Scene {
         })
     }
 
-    /// Delay of a source at an antenna with its cable, in seconds.
+    /// Returns the delay of a source at an antenna, including its cable, in seconds.
     pub(super) fn delay_s(&self, source: &Received, antenna: usize, seconds: f64) -> f64 {
         (source.delay)(antenna, seconds) + self.receivers[antenna].fixed_delay_s
     }
 
-    /// Counts that the root of 1 Jy makes in one real number.
+    /// Returns the counts in one real number per square root of 1 Jy.
     fn gain(&self, antenna: usize) -> f64 {
         let receiver = &self.receivers[antenna];
         if receiver.dead {
@@ -126,12 +126,12 @@ impl Scene {
         self.rms / (receiver.sefd_jy + self.flux_jy).sqrt()
     }
 
-    /// Rms of a receiver's noise in one real number, in counts.
+    /// Returns the rms of a receiver's noise in one real number, in counts.
     pub(super) fn noise_rms(&self, antenna: usize) -> f64 {
         self.gain(antenna) * self.receivers[antenna].sefd_jy.sqrt()
     }
 
-    /// Rms of an unpolarized source's wave in one real number, in counts.
+    /// Returns the rms of an unpolarized source's wave in one real number, in counts.
     pub(super) fn amplitude(&self, antenna: usize, source: &Received) -> f32 {
         (self.gain(antenna) * source.flux_jy.sqrt()) as f32
     }
@@ -141,7 +141,7 @@ impl Scene {
         Key::new(receiver, Stream::ArrayReceiver, (2 * channel + polarization) as u64).word(0)
     }
 
-    /// What storing makes of an antenna's polarization.
+    /// Returns the effect of quantization on an antenna's polarization.
     fn stored(&self, antenna: usize, polarization: usize) -> Stored {
         let flux = |source: &Received| source.flux_jy * source.parts[polarization];
         let sources: f64 = self.received.iter().map(flux).sum();
@@ -149,13 +149,13 @@ impl Scene {
         Stored::new(self.encoding, power.sqrt())
     }
 
-    /// Mean of |x|^2 in each polarization, as stored, in counts^2.
+    /// Returns the mean of |x|^2 in each polarization, as stored, in counts^2.
     pub(super) fn autocorrelations(&self, antenna: usize) -> Vec<f64> {
         let power = |p: usize| self.numbers as f64 * self.stored(antenna, p).power;
         (0..self.polarizations).map(power).collect()
     }
 
-    /// Square root of a source's part of |x|^2 in each polarization, as stored, in counts.
+    /// Returns the square root of a source's share of |x|^2 in each polarization, as stored, in counts.
     pub(super) fn amplitudes(&self, antenna: usize, source: &Received) -> Vec<f64> {
         let gain = self.gain(antenna) * (self.numbers as f64 * source.flux_jy).sqrt();
         let amplitude = |p: usize| gain * source.parts[p].sqrt() * self.stored(antenna, p).gain;

@@ -1,20 +1,19 @@
-//! What storing does to a Gaussian signal: its mean square afterwards, and what is left of a correlation.
+//! Effect of quantization on a Gaussian signal: its mean square, and the scaling of a correlation.
 
 use crate::math::normal::{cumulative, density};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
-/// A Gaussian number after it was rounded and held at the ends of its range.
+/// Statistics of a Gaussian number after rounding and clipping to its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stored {
     /// Mean square, counts^2.
     pub(super) power: f64,
-    /// What a small correlation with another number is multiplied by, for each of the two:
-    /// `<q(x) x> / <x^2>`.
+    /// Factor on a small correlation with another number, for each of the two: `<q(x) x> / <x^2>`.
     pub(super) gain: f64,
 }
 
 impl Stored {
-    /// Of a number of this rms in counts.
+    /// Computes the statistics for an rms in counts.
     ///
     /// # Source
     /// Bussgang 1952, MIT Research Laboratory of Electronics Technical Report 216.
@@ -36,7 +35,7 @@ impl Stored {
             levels.windows(2).map(|pair| 0.5 * (pair[0] + pair[1]) / rms).collect();
         let mut stored = Self { power: levels[0] * levels[0], gain: 0.0 };
         for (pair, threshold) in levels.windows(2).zip(&thresholds) {
-            // The mean square in steps: what lies above a threshold has the next level's.
+            // Sums the mean square in steps: a value above a threshold has the next level's square.
             let step = pair[1] * pair[1] - pair[0] * pair[0];
             stored.power += step * cumulative(-threshold);
             stored.gain += (pair[1] - pair[0]) * density(*threshold) / rms;

@@ -1,4 +1,4 @@
-//! The delay of one source's wave at one antenna, over one block of samples.
+//! Delay of one source's wave at one antenna, over one block of samples.
 
 use std::f64::consts::{PI, TAU};
 
@@ -6,36 +6,36 @@ use num_complex::{Complex, Complex32};
 
 use super::filter::{Filter, HOP};
 
-/// Samples between exact delays, where samples are so short that it is linear between them.
+/// Samples between exact delays, if samples are so short that the delay is linear between them.
 const STEP: usize = 64;
 
-/// The longest sample for which delays are linear over [`STEP`] samples, in seconds.
+/// Longest sample for which delays are linear over [`STEP`] samples, in seconds.
 const SHORT_S: f64 = 1e-5;
 
-/// A change of phase at the band's edge that is too small to be followed within a block, in radians.
+/// Phase change at the band edge, in radians, below which a delay change within a block is ignored.
 const SMALL_CHANGE: f64 = 1e-5;
 
-/// The largest delay in samples that is told from another; larger ones are held there.
+/// Largest delay in samples that is resolved; larger ones are clamped.
 const MOST_SAMPLES: f64 = (1u64 << 51) as f64;
 
-/// Delays over a block, and the filter's response to the one in its middle.
+/// Delays over a block, and the filter's response to the delay at its middle.
 #[derive(Debug, Default)]
 pub(super) struct Track {
-    /// Whole samples of the delay in the middle.
+    /// Integer part of the delay at the middle, in samples.
     pub(super) whole: i64,
-    /// Delay in seconds at every step of samples, and at the block's end.
+    /// Delay in seconds at every step of samples, and at the end of the block.
     delays_s: Vec<f64>,
     step: usize,
-    /// To the rest of the delay.
+    /// Filter response to the fractional part of the delay.
     pub(super) response: Vec<Complex32>,
-    /// The response's derivative, which the change of delay over the block is multiplied by.
+    /// Derivative of the response, which the delay change over the block multiplies.
     pub(super) change: Vec<Complex32>,
-    /// That change in samples, empty where it is too small to matter.
+    /// Delay change in samples; empty if negligible.
     pub(super) changes: Vec<f32>,
 }
 
 impl Track {
-    /// Follows `delay_s`, a function of seconds from the recording's start, over a block.
+    /// Tracks `delay_s`, a function of seconds since the start of the recording, over a block.
     pub(super) fn follow(
         &mut self,
         filter: &Filter,
@@ -68,7 +68,7 @@ impl Track {
         }
     }
 
-    /// Turns of `exp(-2 pi i f delay)` for every sample, f in Hz.
+    /// Computes the phasors `exp(-2 pi i f delay)` of every sample, f in Hz.
     pub(super) fn turns(&self, frequency_hz: f64, turns: &mut Vec<Complex32>) {
         turns.clear();
         for ends in self.delays_s.windows(2) {

@@ -1,4 +1,4 @@
-//! What one recorded channel of an antenna holds over one block: receiver noise and delayed sources.
+//! Samples of one recorded channel of an antenna over one block: receiver noise and delayed sources.
 
 use num_complex::{Complex, Complex32};
 
@@ -7,15 +7,15 @@ use super::scene::{Received, Scene};
 use super::track::Track;
 use crate::simulate::noise;
 
-/// Samples whose noise comes from one row of random numbers; blocks hold whole ones.
+/// Samples whose noise uses one row of random numbers; blocks are whole multiples.
 const CHUNK: usize = 1024;
 
-/// Memory that one thread works in.
+/// Working memory of one thread.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// Counts of each polarization.
+    /// Counts in each polarization.
     pub(super) counts: [Vec<f32>; 2],
-    /// A source's waves: whole chunks that hold one transform's input.
+    /// Waves of a source: whole chunks that hold one transform's input.
     waves: [Vec<Complex32>; 2],
     delayed: Vec<Complex32>,
     changed: Vec<Complex32>,
@@ -41,7 +41,7 @@ impl Scratch {
 }
 
 impl Scene {
-    /// Makes a channel's counts over a block, in every polarization.
+    /// Computes a channel's counts over a block, in every polarization.
     pub(super) fn make(
         &self,
         (antenna, channel, block): (usize, usize, u64),
@@ -92,8 +92,8 @@ impl Scene {
         }
     }
 
-    /// A source's waves of unit power in each polarization, from sample `start` on; returns where in the
-    /// buffers that sample lies.
+    /// Generates a source's waves of unit power in each polarization from sample `start` on. Returns the index of
+    /// that sample in the buffers.
     fn fill_waves(
         &self,
         source: &Received,

@@ -1,4 +1,4 @@
-//! What to simulate, and the checks of it.
+//! Options of a burst simulation, and their checks.
 
 use crate::error::{Error, Result};
 use crate::sample::Encoding;
@@ -7,35 +7,35 @@ use crate::simulate::signal::Pulse;
 use crate::simulate::{Bandpass, BroadInterference, NarrowInterference};
 use crate::units::{Band, DM_CONSTANT};
 
-/// The highest DM that can be simulated, pc cm^-3.
+/// Largest DM of a simulation, pc cm^-3.
 const MAX_DM: f64 = 1e6;
 
-/// The longest width, scattering time and period, in seconds.
+/// Largest width, scattering time and period, in seconds.
 const MAX_SECONDS: f64 = 1e5;
 
-/// The most impulses of interference a second.
+/// Largest number of interference impulses per second.
 const MAX_RATE_HZ: f64 = 1e4;
 
-/// A single pulse.
+/// Single pulse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
-    /// Centre of the unscattered pulse at the highest channel's centre, seconds from the first
-    /// sample's start.
+    /// Centre of the unscattered pulse at the highest channel's centre, in seconds from the start of the first
+    /// sample.
     pub time_s: f64,
     /// Full width at half maximum of the Gaussian, before scattering and smearing, in seconds.
     pub width_s: f64,
     /// S/N of the best boxcar in the series dedispersed at the exact DM.
     pub snr: f64,
-    /// Scattering time at 1 GHz in seconds; it goes as frequency to the power -4.
+    /// Scattering time at 1 GHz in seconds; it scales as frequency to the power -4.
     pub scatter_s: f64,
-    /// Flux density goes as frequency to this power.
+    /// Exponent of the flux density as a function of frequency.
     pub spectral_index: f64,
 }
 
 impl Burst {
-    /// A burst without scattering, equally bright at all frequencies.
+    /// Creates a burst without scattering and with a flat spectrum.
     pub fn new(dm: f64, time_s: f64, width_s: f64, snr: f64) -> Self {
         Self { dm, time_s, width_s, snr, scatter_s: 0.0, spectral_index: 0.0 }
     }
@@ -55,7 +55,7 @@ impl Burst {
     }
 }
 
-/// A source of regular pulses.
+/// Source of periodic pulses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pulsar {
     /// Period in seconds.
@@ -64,13 +64,13 @@ pub struct Pulsar {
     pub dm: f64,
     /// Full width at half maximum of a pulse, in seconds.
     pub width_s: f64,
-    /// S/N of each pulse, as a burst's.
+    /// S/N of each pulse, defined as for a burst.
     pub snr: f64,
-    /// Centre of one of the pulses, as a burst's; there are others before and after it.
+    /// Centre of one pulse, defined as for a burst; others precede and follow it.
     pub time_s: f64,
     /// Scattering time at 1 GHz in seconds.
     pub scatter_s: f64,
-    /// Flux density goes as frequency to this power.
+    /// Exponent of the flux density as a function of frequency.
     pub spectral_index: f64,
 }
 
@@ -92,24 +92,24 @@ impl Pulsar {
     }
 }
 
-/// What to simulate.
+/// Options of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The channels.
+    /// Channels.
     pub band: Band,
     /// Sampling time in seconds.
     pub tsamp_s: f64,
-    /// Rows in all.
+    /// Number of rows.
     pub times: u64,
-    /// How samples are stored.
+    /// Encoding of the samples.
     pub encoding: Encoding,
-    /// Chooses the noise, and all else that is random.
+    /// Seed of the noise and of all other random numbers.
     pub seed: u64,
-    /// The receiver's gain over the band.
+    /// Receiver gain over the band.
     pub bandpass: Bandpass,
     /// Single pulses.
     pub bursts: Vec<Burst>,
-    /// Regular pulses.
+    /// Periodic pulses.
     pub pulsars: Vec<Pulsar>,
     /// Tones in a few channels.
     pub narrow: Option<NarrowInterference>,
@@ -126,7 +126,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Noise alone: 8 bit, flat, seed 0.
+    /// Creates options for noise alone: 8 bit, flat, seed 0.
     pub fn new(band: Band, tsamp_s: f64, times: u64) -> Self {
         Self {
             band,

@@ -1,18 +1,18 @@
-//! What was put into a simulation.
+//! Ground truth of a simulation.
 //!
 //! Invariant: lists stand in the order in which the options gave them.
 
 use super::{Burst, Pulsar};
 
-/// The most impulse times that a truth lists.
+/// Largest number of listed impulse times.
 pub(super) const MOST_IMPULSES: usize = 1 << 20;
 
-/// Everything that a search could find, or should not.
+/// Quantities that a search should find or reject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Truth {
-    /// The bursts, in the order given.
+    /// Bursts, in the order of the options.
     pub bursts: Vec<BurstTruth>,
-    /// The pulsars, in the order given.
+    /// Pulsars, in the order of the options.
     pub pulsars: Vec<PulsarTruth>,
     /// Channels with a tone, ascending.
     pub narrow_channels: Vec<usize>,
@@ -20,21 +20,21 @@ pub struct Truth {
     pub impulse_times_s: Vec<f64>,
 }
 
-/// A burst, and the boxcar that has its S/N.
+/// Burst, and the boxcar with its S/N.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstTruth {
-    /// As asked for.
+    /// Requested burst.
     pub burst: Burst,
     /// Start of the best boxcar in the series dedispersed at the exact DM, in seconds.
     pub boxcar_start_s: f64,
-    /// Its length in seconds.
+    /// Length of the boxcar in seconds.
     pub boxcar_s: f64,
 }
 
-/// A pulsar, and the boxcar that has the S/N of one of its pulses.
+/// Pulsar, and the boxcar with the S/N of one of its pulses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PulsarTruth {
-    /// As asked for.
+    /// Requested pulsar.
     pub pulsar: Pulsar,
     /// Length of the best boxcar in seconds.
     pub boxcar_s: f64,

@@ -18,30 +18,30 @@ use crate::error::Result;
 use crate::io::strain::{StrainHeader, StrainSource};
 use crate::view::check_length;
 
-/// The detectors of a simulation, and what is in their data.
+/// Detectors of a simulation, and its ground truth.
 pub struct Simulation {
-    /// One a detector, in the order of the options.
+    /// Simulators, one per detector, in the order of the options.
     pub detectors: Vec<StrainSimulator>,
-    /// What was put in.
+    /// Simulated truth.
     pub truth: Truth,
 }
 
-/// Makes the strain that one detector would have recorded.
+/// Generates the strain that one detector would record.
 ///
 /// `x[n] = noise[n] + sum_i Re(factor_i h_i((n - p_i) / rate)) + glitches`
 ///
-/// - The noise is Gaussian and stationary, of the one-sided density asked for, smeared over 1/16 Hz; below the
-///   options' lowest frequency it falls off to nothing. Each detector's is its own.
-/// - A wave `h = h+ - i hx` is seen as `F+ (1 + cos^2 i)/2 h+ + Fx cos i hx`, turned by `exp(-2 i phase)`; the
-///   antenna patterns and the delay are those of the event's time, when `|h|` peaks at the Earth's centre. It is
-///   moved by parts of a sample with a sinc of 192 taps under a Kaiser window.
+/// - The noise is Gaussian and stationary, with the requested one-sided density smeared over 1/16 Hz. Below the
+///   options' lowest frequency it falls to zero. Each detector's noise is independent.
+/// - A wave `h = h+ - i hx` is received as `F+ (1 + cos^2 i)/2 h+ + Fx cos i hx`, rotated by `exp(-2 i phase)`. The
+///   antenna patterns and the delay are those of the event's time, when `|h|` peaks at the Earth's centre. Sub-sample
+///   shifts use a sinc of 192 taps with a Kaiser window.
 ///
 /// | buffer    | axes | type | unit   | access      |
 /// |-----------|------|------|--------|-------------|
 /// | `samples` | time | f64  | strain | overwritten |
 ///
-/// Any sample is a function of the options and its number: the same are made in whatever blocks they are read,
-/// and a detector's noise is the same whatever other detectors there are.
+/// Any sample is a function of the options and its number: it does not depend on the blocks in which samples are
+/// read, and a detector's noise does not depend on the other detectors.
 ///
 /// # Source
 /// docs/design/strain_simulation.md.
@@ -55,11 +55,11 @@ pub struct StrainSimulator {
 }
 
 impl Simulation {
-    /// A simulation of these options.
+    /// Creates a simulation.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] naming the option that is out of range, a power spectrum that ends below Nyquist's
-    /// frequency, an event outside the data, or a binary that makes no inspiral in band.
+    /// [`crate::Error::Parameter`] naming the option that is out of range, a power spectrum that ends below the
+    /// Nyquist frequency, an event outside the data, or a binary without an inspiral in the band.
     pub fn new(options: &StrainOptions) -> Result<Self> {
         options.check()?;
         let mut detectors: Vec<StrainSimulator> = options
@@ -75,7 +75,7 @@ impl Simulation {
     }
 }
 
-/// Gives an injection to all detectors.
+/// Adds an injection to all detectors.
 fn inject(
     injection: &Injection,
     options: &StrainOptions,
@@ -114,7 +114,7 @@ fn inject(
 }
 
 impl StrainSimulator {
-    /// One detector of checked options, without injections.
+    /// Creates one detector from checked options, without injections.
     fn new(options: &StrainOptions, detector: &DetectorOptions) -> Self {
         let StrainOptions { start, rate_hz, lowest_hz, .. } = *options;
         let header = StrainHeader {
@@ -137,16 +137,16 @@ impl StrainSimulator {
         }
     }
 
-    /// What may be done with a second, counted from the first sample.
+    /// Returns the quality of a second, counted from the first sample.
     pub fn quality(&self, second: u64) -> Quality {
         self.detector.quality(second)
     }
 
-    /// Writes the next samples as a file has them: those of bad quality too, and NaN where there are none. Gives
-    /// their number; 0 is the end.
+    /// Writes the next samples as a file holds them: including those of bad quality, and NaN for missing ones.
+    /// Returns their number; 0 at the end.
     ///
     /// # Errors
-    /// As making the injected waves again; they were made before, so none is expected.
+    /// Those of generating the injected waves again; none is expected, because they were generated before.
     pub fn read_recorded(&mut self, samples: &mut [f64]) -> Result<usize> {
         let left = self.header.times.unwrap_or(0) - self.next;
         let times = left.min(samples.len() as u64) as usize;
@@ -168,7 +168,7 @@ impl StrainSimulator {
         Ok(times)
     }
 
-    /// Calls `act` with each second's quality and those of its samples that are here.
+    /// Calls `act` with each second's quality and its samples in this block.
     fn each_second(&self, mut samples: &mut [f64], mut act: impl FnMut(Quality, &mut [f64])) {
         let rate = u64::from(self.header.rate_hz);
         let mut number = self.next;

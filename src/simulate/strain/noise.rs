@@ -1,4 +1,4 @@
-//! Gaussian noise of a given power spectrum, any sample of which can be made alone.
+//! Gaussian noise of a given power spectrum, any sample of which can be generated alone.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -10,15 +10,14 @@ use super::options::DetectorOptions;
 use crate::simulate::noise;
 use crate::simulate::rng::{Key, Stream};
 
-/// Seconds of a block at least: its inverse is the width to which lines of the spectrum are smeared.
+/// Shortest block in seconds: its inverse is the width over which spectral lines are smeared.
 const BLOCK_S: usize = 16;
 
-/// Coloured noise as the sum of blocks that overlap by half under sine windows.
+/// Coloured noise as the sum of blocks that overlap by half with sine windows.
 ///
-/// The squares of two overlapping windows sum to 1, so that the noise is stationary: at a lag `t` its covariance
-/// is the spectrum's times `cos(pi t / T)`, T the block's length. Block b covers samples
-/// `(b - 1) hop .. (b + 1) hop`; blocks 2p and 2p + 1 are the real and the imaginary part of one transform of
-/// independent random numbers.
+/// The squares of two overlapping windows sum to 1, so that the noise is stationary: at a lag `t` its covariance is
+/// that of the spectrum times `cos(pi t / T)`, T the block's length. Block b covers samples `(b - 1) hop .. (b + 1)
+/// hop`; blocks 2p and 2p + 1 are the real and the imaginary part of one transform of independent random numbers.
 pub(super) struct Coloured {
     seed: u64,
     /// Standard deviation of both parts of each bin.
@@ -26,14 +25,14 @@ pub(super) struct Coloured {
     window: Vec<f64>,
     hop: usize,
     fft: Arc<dyn Fft<f64>>,
-    /// Pairs of blocks, each in the slot of its number modulo 2.
+    /// Pairs of blocks, each stored at its number modulo 2.
     pairs: [Option<(u64, Vec<Complex64>)>; 2],
     scratch: Vec<Complex64>,
     random: Vec<f32>,
 }
 
 impl Coloured {
-    /// Noise of a detector, of its own whatever other detectors there are.
+    /// Creates the noise of a detector, independent of the other detectors.
     pub(super) fn new(seed: u64, detector: &DetectorOptions, rate_hz: u32, lowest_hz: f64) -> Self {
         let length = (BLOCK_S * rate_hz as usize).next_power_of_two();
         let fft = FftPlanner::new().plan_fft_inverse(length);
@@ -76,7 +75,7 @@ impl Coloured {
         }
     }
 
-    /// Adds a part of a block, from its sample `offset` on.
+    /// Adds part of a block from its sample `offset` on.
     fn add(&mut self, block: u64, offset: usize, samples: &mut [f64]) {
         self.bring(block / 2);
         let Some((_, pair)) = &self.pairs[(block / 2 % 2) as usize] else { return };
@@ -88,7 +87,7 @@ impl Coloured {
         }
     }
 
-    /// Makes a pair of blocks, unless it is there.
+    /// Generates a pair of blocks, unless it is stored.
     fn bring(&mut self, pair: u64) {
         let slot = (pair % 2) as usize;
         if matches!(&self.pairs[slot], Some((there, _)) if *there == pair) {

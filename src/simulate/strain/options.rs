@@ -1,4 +1,4 @@
-//! What to simulate as strain, and the checks of it.
+//! Options of a strain simulation, and their checks.
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use std::sync::Arc;
@@ -11,117 +11,117 @@ use crate::strain::{Binary, Waveform};
 use crate::units::Gps;
 use crate::waveform::{InspiralOptions, inspiral};
 
-/// The most samples; their numbers stay exact in f64.
+/// Largest number of samples; their indices are exact in f64.
 const MAX_TIMES: u64 = 1 << 50;
 
-/// The highest rate, in Hz.
+/// Highest sampling rate in Hz.
 const MAX_RATE_HZ: u32 = 1 << 20;
 
-/// The lowest frequency that has all of its noise, unless told.
+/// Default of the lowest frequency with full noise.
 const LOWEST_HZ: f64 = 8.0;
 
-/// What several detectors record.
+/// Options of a strain simulation.
 #[derive(Clone, Debug)]
 pub struct StrainOptions {
-    /// The detectors.
+    /// Detectors.
     pub detectors: Vec<DetectorOptions>,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Samples per second.
     pub rate_hz: u32,
-    /// Samples.
+    /// Number of samples.
     pub times: u64,
-    /// Chooses the noise.
+    /// Seed of the noise.
     pub seed: u64,
-    /// Whether there is noise; signals are as strong without it.
+    /// Whether to add noise; it does not affect the strength of signals.
     pub noise: bool,
-    /// Noise has the spectrum's density from this frequency on; below, it falls off to nothing at half of it.
+    /// Frequency from which the noise has the spectrum's density; below, it falls to zero at half this frequency.
     pub lowest_hz: f64,
-    /// The waves that reach all detectors.
+    /// Waves that reach all detectors.
     pub injections: Vec<Injection>,
 }
 
-/// One detector, and what is wrong with its data.
+/// One detector, and the defects of its data.
 #[derive(Clone, Debug)]
 pub struct DetectorOptions {
-    /// Which it is.
+    /// Interferometer.
     pub interferometer: &'static Interferometer,
-    /// Its noise, strain^2 a Hz, one-sided.
+    /// Its noise spectrum, strain^2 per Hz, one-sided.
     pub psd: PowerSpectrum,
-    /// Disturbances of its own.
+    /// Glitches of this detector.
     pub glitches: Vec<Glitch>,
-    /// Seconds that must not be used.
+    /// Seconds with a data-quality flag.
     pub flagged: Vec<Flagged>,
 }
 
-/// Whole seconds with a bad quality.
+/// Range of whole seconds with a data-quality flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flagged {
-    /// The first of them, in seconds from the first sample.
+    /// First second, counted from the first sample.
     pub first_s: u64,
-    /// The first after them.
+    /// First second after the range.
     pub end_s: u64,
-    /// What is wrong with them.
+    /// Data quality.
     pub quality: Quality,
 }
 
-/// What may be done with a second of data.
+/// Data quality of a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quality {
-    /// All.
+    /// Usable.
     #[default]
     Good,
-    /// There are data, but they are said to be bad.
+    /// Recorded but flagged as bad.
     Bad,
-    /// There are none.
+    /// Not recorded.
     Missing,
 }
 
-/// A burst of noise in one detector: `exp(-(t/tau)^2) sin(2 pi f t)`, `tau = Q / (sqrt(2) pi f)`.
+/// Sine-Gaussian glitch in one detector: `exp(-(t/tau)^2) sin(2 pi f t)`, `tau = Q / (sqrt(2) pi f)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glitch {
-    /// Its middle, at the detector.
+    /// Time of its centre at the detector.
     pub gps: Gps,
-    /// Its optimal SNR.
+    /// Optimal SNR.
     pub snr: f64,
-    /// Its frequency in Hz.
+    /// Frequency in Hz.
     pub frequency_hz: f64,
-    /// Its quality: cycles in its length, about.
+    /// Quality factor: approximate number of cycles.
     pub q: f64,
 }
 
-/// Where an injection's wave comes from.
+/// Waveform of an injection.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A series of samples at the simulation's rate.
+    /// Sampled waveform at the simulation's rate.
     Waveform(Arc<Waveform>),
-    /// An inspiral, made when it is needed; rate and distance of the options do not matter.
+    /// Inspiral computed when needed; rate and distance of its options are ignored.
     Inspiral(Binary, InspiralOptions),
 }
 
-/// A wave that reaches the Earth.
+/// Wave that reaches the Earth.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// The wave.
+    /// Waveform.
     pub source: Source,
     /// Luminosity distance in Mpc.
     pub distance_mpc: f64,
-    /// Right ascension, as LAL uses it: against the mean sidereal time of date.
+    /// Right ascension with LAL's convention: relative to the mean sidereal time of date.
     pub ra_rad: f64,
     /// Declination.
     pub dec_rad: f64,
-    /// Angle between the orbit's angular momentum and the way to us: 0 is face on.
+    /// Angle between the orbit's angular momentum and the line of sight to the observer: 0 is face on.
     pub inclination_rad: f64,
     /// Polarization angle.
     pub polarization_rad: f64,
-    /// Orbital phase added: the wave is turned by twice of it, `h exp(-2 i phase)`.
+    /// Additional orbital phase; it rotates the wave by twice this angle, `h exp(-2 i phase)`.
     pub phase_rad: f64,
-    /// When `|h|` peaks at the Earth's centre.
+    /// Time at which `|h|` peaks at the Earth's centre.
     pub gps: Gps,
 }
 
 impl StrainOptions {
-    /// Noise alone, of one spectrum in all detectors.
+    /// Creates options for noise alone, with one spectrum for all detectors.
     pub fn new(
         detectors: &[&'static Interferometer],
         psd: &PowerSpectrum,
@@ -145,7 +145,7 @@ impl StrainOptions {
         }
     }
 
-    /// The time after the last sample.
+    /// Returns the time after the last sample.
     pub fn end(&self) -> Gps {
         self.start.plus_samples(self.times as i64, self.rate_hz)
     }
@@ -182,7 +182,7 @@ impl StrainOptions {
     fn check_detector(&self, detector: &DetectorOptions) -> Result<()> {
         let nyquist_hz = f64::from(self.rate_hz) / 2.0;
         let highest_hz = detector.psd.highest_hz();
-        // Files may leave out Nyquist's own bin.
+        // Files may omit the bin at the Nyquist frequency.
         if highest_hz + detector.psd.spacing_hz().min(0.01 * nyquist_hz) < nyquist_hz {
             let rule = format!(
                 "at {} Hz it must reach Nyquist's frequency, {nyquist_hz} Hz",
@@ -237,7 +237,7 @@ impl StrainOptions {
 }
 
 impl DetectorOptions {
-    /// The density that its noise has, strain^2 a Hz: 0 where the spectrum knows nothing.
+    /// Returns the density of the simulated noise, strain^2 per Hz; 0 where the spectrum is undefined.
     pub(super) fn simulated_density(&self, frequency_hz: f64, lowest_hz: f64) -> f64 {
         let density = self.psd.at(frequency_hz.max(lowest_hz));
         if density.is_infinite() {
@@ -250,7 +250,7 @@ impl DetectorOptions {
         density * (FRAC_PI_2 * part).sin().powi(2)
     }
 
-    /// What may be done with a second, counted from the first sample.
+    /// Returns the quality of a second, counted from the first sample.
     pub(super) fn quality(&self, second: u64) -> Quality {
         let here = |flagged: &&Flagged| (flagged.first_s..flagged.end_s).contains(&second);
         self.flagged.iter().filter(here).map(|flagged| flagged.quality).max().unwrap_or_default()
@@ -258,7 +258,7 @@ impl DetectorOptions {
 }
 
 impl Source {
-    /// The wave, at a rate.
+    /// Returns the waveform at a sampling rate.
     ///
     /// # Errors
     /// As [`inspiral`].

@@ -1,4 +1,4 @@
-//! Signals at times between samples: a long sinc under a Kaiser window.
+//! Sub-sample placement of signals with a long sinc and a Kaiser window.
 
 use crate::math::window::{bessel_i0, sinc};
 use crate::units::Gps;
@@ -6,10 +6,10 @@ use crate::units::Gps;
 /// Taps of the sinc on either side.
 const HALF: i64 = 96;
 
-/// Kaiser's beta: side lobes at -118 dB, a flat response to 0.96 of Nyquist's frequency.
+/// Kaiser's beta: side lobes at -118 dB, flat response to 0.96 of the Nyquist frequency.
 const BETA: f64 = 12.0;
 
-/// A time as a sample's number and the part of a sample that follows it.
+/// Time as a sample number and the following fraction of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position {
     pub(super) whole: i64,
@@ -25,10 +25,10 @@ impl Position {
     }
 }
 
-/// A series of samples whose sample `origin` lies at a position.
+/// Series of samples whose sample `origin` lies at a position.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    /// Number of the first sample that has something of it, and of the first after it.
+    /// Numbers of the first sample that it contributes to, and of the first sample after it.
     pub(super) first: i64,
     pub(super) end: i64,
     taps: Vec<f64>,
@@ -46,13 +46,13 @@ impl Placed {
         Self { first, end: first + length as i64 + 2 * HALF - 1, taps }
     }
 
-    /// Adds `series` to samples that begin with number `start`.
+    /// Adds `series` to samples that start at number `start`.
     pub(super) fn add(&self, series: &[f64], start: u64, samples: &mut [f64]) {
         let start = start as i64;
         let from = self.first.max(start);
         let to = self.end.min(start + samples.len() as i64);
         for number in from..to {
-            // The series' sample m meets the tap of number - first - m.
+            // Sample m of the series uses the tap number - first - m.
             let last = (number - self.first) as usize;
             let lowest = last.saturating_sub(self.taps.len() - 1);
             let highest = last.min(series.len() - 1);

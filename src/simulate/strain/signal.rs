@@ -1,4 +1,4 @@
-//! One detector's signals: the projected waves and the glitches.
+//! Signals of one detector: projected waves and glitches.
 
 use std::f64::consts::{PI, SQRT_2, TAU};
 
@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::strain::Waveform;
 use crate::units::Gps;
 
-/// Time constants on either side that a glitch lasts; beyond, it is below 1e-15 of its height.
+/// Half-length of a glitch in time constants; beyond it the glitch is below 1e-15 of its peak.
 const GLITCH_TAUS: f64 = 6.0;
 
-/// An injection in one detector; its samples are made when its time comes, and forgotten after.
+/// Injection in one detector; its samples are computed when needed and freed afterwards.
 #[derive(Debug)]
 pub(super) struct Signal {
     source: Source,
@@ -35,7 +35,7 @@ impl Signal {
         Self { source: source.clone(), factor: projection.factor, placed, series: Vec::new() }
     }
 
-    /// Adds it to samples that begin with number `start`.
+    /// Adds it to samples that start at number `start`.
     pub(super) fn add(&mut self, start: u64, rate_hz: u32, samples: &mut [f64]) -> Result<()> {
         let end = (start + samples.len() as u64) as i64;
         if self.placed.end <= start as i64 {
@@ -56,7 +56,7 @@ impl Signal {
     }
 }
 
-/// A glitch in one detector.
+/// Glitch in one detector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SineGaussian {
     position: Position,
@@ -87,7 +87,7 @@ impl SineGaussian {
         unit
     }
 
-    /// Samples that it lasts on either side.
+    /// Returns its half-length in samples.
     fn half(&self) -> i64 {
         (GLITCH_TAUS * self.tau_s * self.rate_hz).ceil() as i64
     }
@@ -97,7 +97,7 @@ impl SineGaussian {
         self.height * (-(t / self.tau_s).powi(2)).exp() * (TAU * self.frequency_hz * t).sin()
     }
 
-    /// Adds it to samples that begin with number `start`.
+    /// Adds it to samples that start at number `start`.
     pub(super) fn add(&self, start: u64, samples: &mut [f64]) {
         let start = start as i64;
         let from = (self.position.whole - self.half()).max(start);

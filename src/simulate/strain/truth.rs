@@ -1,4 +1,4 @@
-//! What was put into simulated strain, and how well it can be found.
+//! Ground truth of simulated strain, with the detectability of each injection.
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
@@ -7,52 +7,52 @@ use super::options::{DetectorOptions, Injection};
 use crate::strain::{Binary, Waveform};
 use crate::units::Gps;
 
-/// Everything that a search could find.
+/// Quantities that a search can find.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
-    /// The injections, in the order in which the options gave them.
+    /// Injections, in the order of the options.
     pub injections: Vec<InjectionTruth>,
 }
 
-/// An injection, as the detectors receive it.
+/// Injection as received by the detectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InjectionTruth {
-    /// The waveform's name.
+    /// Name of the waveform.
     pub name: String,
-    /// The binary, where known.
+    /// Binary, if known.
     pub binary: Option<Binary>,
-    /// The approximant of its waveform, where known.
+    /// Approximant of its waveform, if known.
     pub approximant: Option<String>,
-    /// When `|h|` peaks at the Earth's centre.
+    /// Time at which `|h|` peaks at the Earth's centre.
     pub gps: Gps,
     /// Length of the waveform in seconds.
     pub duration_s: f64,
-    /// Root of the sum of the detectors' SNRs squared.
+    /// Root sum of squares of the detectors' SNRs.
     pub network_snr: f64,
-    /// One a detector, in the order of the options.
+    /// Truth of each detector, in the order of the options.
     pub detectors: Vec<DetectorTruth>,
 }
 
-/// An injection in one detector.
+/// Injection in one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectorTruth {
-    /// The detector's name.
+    /// Name of the detector.
     pub name: &'static str,
-    /// When `|h|` peaks there.
+    /// Time at which `|h|` peaks at the detector.
     pub gps: Gps,
     /// Optimal SNR of the whole waveform, `sqrt(4 integral |s(f)|^2 / S(f) df)`.
     pub snr: f64,
     /// Phase of a matched filter with h_plus of the face-on waveform, `arg integral s(f) conj(h_plus(f)) / S(f) df`.
     pub phase_rad: f64,
-    /// The antenna patterns at the event's time.
+    /// Antenna patterns at the event's time.
     pub patterns: (f64, f64),
-    /// Distance from which the same binary overhead and face on is as strong, in Mpc.
+    /// Distance at which the same binary overhead and face on has the same strength, in Mpc.
     pub effective_distance_mpc: f64,
-    /// Seconds of the waveform that lie before the data's beginning and after their end.
+    /// Seconds of the waveform before the start and after the end of the data.
     pub cut_s: (f64, f64),
 }
 
-/// How a detector receives an injection: its strain is `Re(factor h)`.
+/// Response of a detector to an injection: its strain is `Re(factor h)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Projection {
     pub(super) factor: Complex64,
@@ -62,7 +62,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// `s = F+ (1 + cos^2 i)/2 h+ + Fx cos i hx` with `h = h+ - i hx`, times the ratio of the distances.
+    /// Computes `s = F+ (1 + cos^2 i)/2 h+ + Fx cos i hx` with `h = h+ - i hx`, times the ratio of the distances.
     pub(super) fn new(injection: &Injection, detector: &DetectorOptions, wave: &Waveform) -> Self {
         let Injection { ra_rad, dec_rad, polarization_rad, gps, distance_mpc, .. } = *injection;
         let site = detector.interferometer;
@@ -102,7 +102,7 @@ impl Projection {
     }
 }
 
-/// A wave's Fourier transform.
+/// Fourier transform of a wave.
 pub(super) struct Spectrum {
     bins: Vec<Complex64>,
     spacing_hz: f64,
@@ -115,7 +115,7 @@ pub(super) struct Products {
     /// `<h+|h+>`.
     pub(super) plus: f64,
     cross: f64,
-    /// `<hx|h+>`, complex: what a matched filter gives.
+    /// `<hx|h+>`, complex: the output of a matched filter.
     cross_plus: Complex64,
 }
 
@@ -129,7 +129,7 @@ impl Spectrum {
         Self { bins, spacing_hz: rate_hz / length as f64, rate_hz }
     }
 
-    /// Of `h = h+ - i hx` against a detector's noise, from the lowest frequency that has it.
+    /// Computes the products of `h = h+ - i hx` for a detector's noise, from the lowest noise frequency on.
     pub(super) fn products(&self, detector: &DetectorOptions, lowest_hz: f64) -> Products {
         let length = self.bins.len();
         let mut products = Products::default();

@@ -1,16 +1,16 @@
-//! Where the recorded channels lie, and the phase that dispersion gives each of their frequencies.
+//! Recorded channels, and the dispersion phase of each of their frequencies.
 
 use super::options::Options;
 use crate::units::{HZ_PER_MHZ, dispersion_delay_s};
 
-/// The recorded band.
+/// Recorded band.
 #[derive(Clone, Debug)]
 pub(super) struct Band {
     pub(super) centres_hz: Vec<f64>,
     pub(super) width_hz: f64,
     pub(super) tsamp_s: f64,
     pub(super) complex: bool,
-    /// Whether sky frequency falls as the voltage's rises.
+    /// Whether sky frequency decreases with the voltage's frequency.
     pub(super) lower: bool,
     pub(super) reference_hz: f64,
     dm_constant: f64,
@@ -29,39 +29,39 @@ impl Band {
         }
     }
 
-    /// Sky frequency that a channel records as frequency 0.
+    /// Returns the sky frequency that a channel records as frequency 0.
     pub(super) fn zero_hz(&self, channel: usize) -> f64 {
         let half = if self.complex { 0.0 } else { 0.5 * self.width_hz };
         self.centres_hz[channel] + if self.lower { half } else { -half }
     }
 
-    /// The channel that records a sky frequency.
+    /// Returns the channel that records a sky frequency.
     pub(super) fn channel_of(&self, frequency_hz: f64) -> Option<usize> {
         let inside = |centre: &f64| (frequency_hz - centre).abs() <= 0.5 * self.width_hz;
         self.centres_hz.iter().position(inside)
     }
 
-    /// Delay behind the reference frequency, in seconds.
+    /// Returns the delay relative to the reference frequency, in seconds.
     pub(super) fn delay_s(&self, dm: f64, frequency_hz: f64) -> f64 {
         dispersion_delay_s(dm, frequency_hz, self.reference_hz, self.dm_constant)
     }
 
-    /// Phase in cycles that dispersion gives a frequency `offset_hz` above a channel's centre, but for a
-    /// constant and for the delay of the centre: `K DM d^2 / ((f + d) f^2)`.
+    /// Returns the dispersion phase in cycles of a frequency `offset_hz` above a channel's centre, without the
+    /// constant and the delay of the centre: `K DM d^2 / ((f + d) f^2)`.
     ///
-    /// Its derivative is minus the delay behind the centre, `K DM ((f + d)^-2 - f^-2)`.
+    /// Its derivative is minus the delay relative to the centre, `K DM ((f + d)^-2 - f^-2)`.
     pub(super) fn phase_within(&self, dm: f64, channel: usize, offset_hz: f64) -> f64 {
         self.phase(dm, self.centres_hz[channel], offset_hz)
     }
 
-    /// Phase in cycles that dispersion gives a channel's centre: as [`Band::phase_within`], from the
+    /// Returns the dispersion phase in cycles of a channel's centre: like [`Band::phase_within`], but relative to the
     /// reference frequency.
     pub(super) fn phase_of_centre(&self, dm: f64, channel: usize) -> f64 {
         self.phase(dm, self.reference_hz, self.centres_hz[channel] - self.reference_hz)
     }
 
     fn phase(&self, dm: f64, from_hz: f64, offset_hz: f64) -> f64 {
-        // The constant's MHz^2 in Hz^2.
+        // Converts the constant's MHz^2 to Hz^2.
         let constant = self.dm_constant * dm * HZ_PER_MHZ * HZ_PER_MHZ;
         constant * (offset_hz / from_hz).powi(2) / (from_hz + offset_hz)
     }
@@ -80,7 +80,7 @@ mod tests {
                 for step in -10..=10 {
                     let offset = f64::from(step) * 2e6;
                     let phase = |f: f64| band.phase_within(dm, channel, f);
-                    // Differences of the fourth order, since phases are rounded to 1e-8 cycles.
+                    // Fourth-order differences, because phases are rounded to 1e-8 cycles.
                     let difference = |h: f64| phase(offset + h) - phase(offset - h);
                     let delay = -(8.0 * difference(5e3) - difference(1e4)) / 6e4;
                     let law = band.delay_s(dm, centre + offset) - band.delay_s(dm, centre);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_phases_of_channels_join() {
-        // Phase from the reference to a frequency that two channels share, by way of each centre.
+        // Phase from the reference to a frequency shared by two channels, via each centre.
         let band = Band::new(&Options::new(350e6, 80e6, 2, 8));
         let dm = 50.0;
         let through = |channel: usize, offset: f64| {

@@ -1,15 +1,15 @@
-//! Voltages in counts to samples as they are stored.
+//! Quantization of voltages.
 
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
-/// The rms in counts at which the outer level of 2 bits begins 0.9816 sigma from 0.
+/// Rms in counts at which the outer level of 2 bits starts 0.9816 sigma from 0.
 pub(super) const TWO_BIT_RMS: f64 = TWO_BIT_THRESHOLD as f64 / 0.9816;
 
-/// Where the outer level of 2 bits begins: halfway between the levels.
+/// Threshold of the outer level of 2 bits: halfway between the levels.
 const TWO_BIT_THRESHOLD: f32 = 0.5 * (1.0 + TWO_BIT_HIGH);
 
-/// Stores numbers, each sample's real and imaginary part one after the other: integers are rounded to
-/// nearest, ties to even, and held at the ends of their range.
+/// Stores numbers, the real and imaginary part of each sample consecutively. Integers are rounded to nearest, ties to
+/// even, and clipped to their range.
 pub(in crate::simulate) fn store(x: &[f32], encoding: VoltageEncoding, output: &mut [u8]) {
     match encoding {
         VoltageEncoding::Complex8 | VoltageEncoding::Real8 => {
@@ -39,10 +39,10 @@ fn packed(x: &[f32], output: &mut [u8], numbers: usize, store: impl Fn(&[f32]) -
     output.iter_mut().zip(x.chunks_exact(numbers)).for_each(|(byte, x)| *byte = store(x));
 }
 
-/// The nearest integer, ties to even, for bounds within 2^22.
+/// Rounds to the nearest integer, ties to even, for bounds within 2^22.
 ///
-/// 1.5 x 2^23 plus a number has no bits behind the point, so the sum is rounded as wanted and the integer
-/// stands in its last bits; this needs no instruction that old processors lack.
+/// 1.5 x 2^23 plus a number has no fractional bits, so the sum is rounded as required and its last bits hold the
+/// integer. This needs no instruction that old processors lack.
 fn rounded(x: f32, low: f32, high: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0;
     (x.clamp(low, high) + SHIFT).to_bits() as i32 - SHIFT.to_bits() as i32

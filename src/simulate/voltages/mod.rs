@@ -1,4 +1,4 @@
-//! Voltages with noise, tones and coherently dispersed pulses, made block by block on demand.
+//! Voltages with noise, tones and coherently dispersed pulses, generated block by block on demand.
 //!
 //! Invariant: a sample is a function of options and its own number, whatever was read before and by
 //! however many threads.
@@ -33,39 +33,37 @@ use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::view::check_length;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Samples whose noise comes from one row of random numbers.
+/// Samples whose noise uses one row of random numbers.
 const CHUNK: usize = 1024;
 
-/// Samples of a stream that one thread makes at a time.
+/// Samples of a stream per thread task.
 const PIECE: usize = 8 * CHUNK;
 
-/// Samples of each stream that are made before waves are looked at again.
+/// Samples of each stream generated between updates of the waves.
 const GULP: usize = 8 * PIECE;
 
-/// Makes the voltages that a receiver would have recorded; axes stream, time, as in every recording.
+/// Generates the voltages that a receiver would record; axes stream, time, as in every recording.
 ///
-/// `x[s, n] = round(rms noise[s, n] + tones + pulses)` for the stream s of an antenna, a recorded channel
-/// and a polarization. The noise is Gaussian and white, independent in all streams; each recorded channel
-/// is an ideal rectangular band, and tones and pulses are the same in all antennas.
+/// `x[s, n] = round(rms noise[s, n] + tones + pulses)` for stream s, which is a recorded channel and a polarization
+/// of an antenna. The noise is Gaussian and white, and independent in all streams. Each recorded channel is an ideal
+/// rectangular band; tones and pulses are the same in all antennas.
 ///
-/// - Sample n is taken at `(n + 1/2) tsamp`, the middle of its time. A tone at `d` above a complex
-///   channel's centre is `exp(2 pi i d n tsamp)`, and above a real channel's lower edge
-///   `cos(2 pi d n tsamp)`. A lower sideband holds the conjugate.
-/// - A pulse is dispersed by cold plasma: its spectrum is turned by a phase whose group delay at every
-///   sky frequency f is [`crate::units::dispersion_delay_s`] behind the upper edge of the whole recorded
-///   band, within channels and between them. [`Truth::reference_hz`] says how to bring its time to
-///   another frequency.
-/// - A pulse's S/N is that of the best boxcar in the total intensity of one antenna: the recorded
-///   channels coherently dedispersed, detected, and summed with both polarizations. It has
-///   `S/N = E F / (2 rms^2 sqrt(P C w))`: E the sum of |z|^2 over P polarizations, C channels and all
-///   samples of 1 / channel width each (for real samples of the analytic signal), F the part of it in the
-///   boxcar of w samples. The mean of the noise's |z|^2 is `2 rms^2`, and so is its standard deviation.
-///   Rounding to few bits loses some of it, and saturation does for a bright pulse. The energy in each
-///   recorded channel is exact, whatever the noise that the pulse is made of.
+/// - Sample n is taken at `(n + 1/2) tsamp`, the middle of its interval. A tone at `d` above a complex channel's
+///   centre is `exp(2 pi i d n tsamp)`, and above a real channel's lower edge `cos(2 pi d n tsamp)`. A lower sideband
+///   holds the conjugate.
+/// - A pulse is dispersed by cold plasma: its spectrum is multiplied by a phase whose group delay at every sky
+///   frequency f is [`crate::units::dispersion_delay_s`] relative to the upper edge of the whole recorded band,
+///   within channels and between them. See [`Truth::reference_hz`] for its time at another frequency.
+/// - A pulse's S/N is that of the best boxcar in the total intensity of one antenna: the recorded channels coherently
+///   dedispersed, detected, and summed with both polarizations. It is `S/N = E F / (2 rms^2 sqrt(P C w))`. E is the
+///   sum of |z|^2 over P polarizations, C channels and all samples of 1 / channel width each (for real samples of the
+///   analytic signal); F is the fraction of E in the boxcar of w samples. The mean of the noise's |z|^2 is `2 rms^2`,
+///   and so is its standard deviation. Rounding to few bits loses some of the S/N, and so does saturation of a bright
+///   pulse. The energy in each recorded channel is exact for any noise realization of the pulse.
 ///
-/// Any sample can be made alone: the same options and seed give the same bytes whatever is read in which
-/// pieces, by however many threads. A dispersed pulse is held in memory over the time that it lasts in
-/// each recorded channel; the memory does not grow with the recording's length.
+/// Any sample can be generated alone: the same options and seed give the same bytes for any sequence of reads and any
+/// number of threads. A dispersed pulse is in memory while it lasts in a recorded channel; memory does not grow with
+/// the recording's length.
 ///
 /// # Source
 /// Coherent dispersion: Hankins & Rickett 1975, Methods in Computational Physics 14, 55. The radiometer
@@ -82,11 +80,11 @@ pub struct VoltageSimulator {
 }
 
 impl VoltageSimulator {
-    /// A simulation of these options, on the calling thread.
+    /// Creates a simulation that runs on the calling thread.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range, a tone outside the recorded channels,
-    /// or a pulse that needs too much memory to be dispersed.
+    /// [`Error::Parameter`] naming the option that is out of range, a tone outside the recorded channels, or a pulse
+    /// whose dispersion needs too much memory.
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
         let scene = Scene::new(&options)?;
@@ -102,13 +100,13 @@ impl VoltageSimulator {
         Ok(Self { header, scene, waves, flags, truth, threads: Threads::new(1), next: 0 })
     }
 
-    /// The same simulation on several threads.
+    /// Uses several threads.
     pub fn with_threads(mut self, threads: Threads) -> Self {
         self.threads = threads;
         self
     }
 
-    /// What was put in.
+    /// Returns the simulated truth.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
@@ -117,7 +115,7 @@ impl VoltageSimulator {
         self.header.times.map_or(u64::MAX, |times| times - self.next)
     }
 
-    /// Makes samples `start .. end`, which no gulp's border divides, at `offset` in the block's rows.
+    /// Generates samples `start .. end`, within one gulp, at `offset` in the block's rows.
     fn fill(&self, block: &mut VoltageBlock, offset: usize, start: u64, end: u64) {
         let encoding = self.header.encoding;
         let mut pieces = Vec::new();
@@ -140,7 +138,7 @@ impl VoltageSimulator {
         });
     }
 
-    /// Makes a piece, chunk by chunk; `x` is scratch of one chunk's numbers.
+    /// Generates a piece chunk by chunk; `x` is scratch of one chunk's numbers.
     fn make(&self, piece: &mut Piece<'_>, x: &mut [f32]) {
         let encoding = self.header.encoding;
         let numbers = x.len() / CHUNK;
@@ -226,7 +224,7 @@ impl VoltageSource for VoltageSimulator {
     }
 }
 
-/// A part of one stream to be made.
+/// Part of one stream to generate.
 struct Piece<'a> {
     stream: usize,
     start: u64,
@@ -234,18 +232,18 @@ struct Piece<'a> {
     bytes: &'a mut [u8],
 }
 
-/// Where `times` samples lie that begin at sample `offset`, both in whole bytes.
+/// Returns the byte range of `times` samples from sample `offset` on, both in whole bytes.
 fn offset_bytes(encoding: VoltageEncoding, offset: usize, times: usize) -> std::ops::Range<usize> {
     encoding.bytes(offset)..encoding.bytes(offset + times)
 }
 
-/// All that does not change with time.
+/// Time-independent state of the simulation.
 #[derive(Debug)]
 struct Scene {
     band: Band,
     rms: f32,
     noise: bool,
-    /// One a stream.
+    /// Noise seed of each stream.
     seeds: Vec<u64>,
     tones: Vec<RecordedTone>,
 }
@@ -270,7 +268,7 @@ impl Scene {
     }
 }
 
-/// What the pulses' waves are made from, and what is true of them.
+/// Builds the sources of the pulses' waves, and their truth.
 fn sources(options: &Options, band: &Band) -> Result<(Vec<Source>, Vec<PulseTruth>)> {
     let channels = band.centres_hz.len();
     let streams = channels * options.polarizations;

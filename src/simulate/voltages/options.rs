@@ -1,4 +1,4 @@
-//! What to simulate as voltages, and the checks of it.
+//! Options of a voltage simulation, and their checks.
 
 use super::polarization::Polarization;
 use crate::error::{Error, Result};
@@ -6,49 +6,48 @@ use crate::simulate::bounds::{above_zero, recorded_band, within};
 use crate::units::{DM_CONSTANT, Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ};
 use crate::voltage::VoltageEncoding;
 
-/// The most streams: antennas x recorded channels x polarizations.
+/// Largest number of streams: antennas x recorded channels x polarizations.
 const MAX_STREAMS: usize = 1 << 22;
 
-/// The most samples of each stream; their numbers stay exact in f64.
+/// Largest number of samples per stream; their indices are exact in f64.
 const MAX_TIMES: u64 = 1 << 50;
 
-/// What a pulse is made of.
+/// Carrier of a pulse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Carrier {
-    /// Gaussian noise under a Gaussian envelope: its mean power has this full width at half maximum in
-    /// seconds.
+    /// Gaussian noise with a Gaussian envelope of its mean power.
     Noise {
         /// Full width at half maximum before dispersion, in seconds.
         width_s: f64,
     },
-    /// An impulse that is as narrow as the recorded channel allows: all frequencies alike and in phase.
+    /// Impulse as narrow as the recorded channel allows: all frequencies equal and in phase.
     Impulse,
 }
 
-/// One dispersed pulse; every antenna receives the same.
+/// Dispersed pulse, the same in every antenna.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pulse {
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
-    /// Centre of the pulse at the upper edge of the whole recorded band, in seconds from the first
-    /// sample's start. At another frequency f it is later by the dispersion delay of f behind that edge.
+    /// Centre of the pulse at the upper edge of the whole recorded band, in seconds from the start of the first
+    /// sample. At another frequency f it is later by the dispersion delay of f relative to that edge.
     pub time_s: f64,
     /// S/N of the best boxcar in the total intensity of one antenna, coherently dedispersed.
     pub snr: f64,
-    /// What it is made of.
+    /// Carrier.
     pub carrier: Carrier,
-    /// How it is polarized.
+    /// Polarization.
     pub polarization: Polarization,
 }
 
 impl Pulse {
-    /// An unpolarized pulse of noise.
+    /// Creates an unpolarized pulse of noise.
     pub fn new(dm: f64, time_s: f64, width_s: f64, snr: f64) -> Self {
         let carrier = Carrier::Noise { width_s };
         Self { dm, time_s, snr, carrier, polarization: Polarization::UNPOLARIZED }
     }
 
-    /// An unpolarized impulse.
+    /// Creates an unpolarized impulse.
     pub fn impulse(dm: f64, time_s: f64, snr: f64) -> Self {
         Self { carrier: Carrier::Impulse, ..Self::new(dm, time_s, 1.0, snr) }
     }
@@ -68,24 +67,23 @@ impl Pulse {
     }
 }
 
-/// A tone of constant frequency, the same in every antenna.
+/// Tone of constant frequency, the same in every antenna.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tone {
     /// Sky frequency in Hz; it must lie in one of the recorded channels.
     pub frequency_hz: f64,
-    /// Amplitude in the first polarization, in units of the rms of the noise in one real number.
+    /// Amplitude in the first polarization, in units of the noise rms in one real number.
     pub amplitude: f64,
-    /// Phase of the first polarization in the first sample, in radians, as the sky has it: a lower
-    /// sideband turns its sign.
+    /// Phase of the first polarization in the first sample, in radians, as on the sky; a lower sideband negates it.
     pub phase_rad: f64,
-    /// Amplitude of the second polarization over that of the first.
+    /// Ratio of the second polarization's amplitude to the first's.
     pub second_ratio: f64,
-    /// Phase of the second polarization less that of the first, in radians.
+    /// Phase of the second polarization minus that of the first, in radians.
     pub second_phase_rad: f64,
 }
 
 impl Tone {
-    /// A tone of phase 0, the same in both polarizations.
+    /// Creates a tone of phase 0, equal in both polarizations.
     pub fn new(frequency_hz: f64, amplitude: f64) -> Self {
         Self { frequency_hz, amplitude, phase_rad: 0.0, second_ratio: 1.0, second_phase_rad: 0.0 }
     }
@@ -99,36 +97,36 @@ impl Tone {
     }
 }
 
-/// What to simulate.
+/// Options of a voltage simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Sky frequency of each recorded channel's middle in Hz, in recorded order.
+    /// Sky frequency of each recorded channel's centre in Hz, in recorded order.
     pub centres_hz: Vec<f64>,
     /// Width of a recorded channel in Hz: the sampling rate of complex samples, half that of real ones.
     pub channel_width_hz: f64,
-    /// Whether sky frequency falls as the voltage's rises.
+    /// Whether sky frequency decreases with the voltage's frequency.
     pub lower_sideband: bool,
-    /// How samples are stored.
+    /// Encoding of the samples.
     pub encoding: VoltageEncoding,
-    /// Antennas.
+    /// Number of antennas.
     pub antennas: usize,
     /// Polarizations of each antenna, 1 or 2.
     pub polarizations: usize,
     /// Whether the two polarizations are R and L instead of X and Y.
     pub circular: bool,
-    /// Samples of each stream in all.
+    /// Total samples of each stream.
     pub times: u64,
     /// Root mean square of the noise in one real number (a complex sample has two), in counts.
     pub rms: f64,
-    /// Whether there is noise; without it the tones and pulses are as strong as with it.
+    /// Whether to add noise; it does not affect the strength of tones and pulses.
     pub noise: bool,
-    /// Chooses the noise, and all else that is random.
+    /// Seed of the noise and of all other random numbers.
     pub seed: u64,
     /// Tones.
     pub tones: Vec<Tone>,
     /// Pulses.
     pub pulses: Vec<Pulse>,
-    /// What is missing: first sample and length of each gap, in samples of each stream.
+    /// Gaps in the recording: first sample and length of each, in samples of each stream.
     pub gaps: Vec<(u64, u64)>,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
@@ -141,8 +139,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Noise alone, complex 8 bit, one antenna, two linear polarizations, seed 0: `channels` recorded
-    /// channels that divide the band `bandwidth_hz` around `centre_hz`, the lowest first.
+    /// Creates options for noise alone: complex 8 bit, one antenna, two linear polarizations, seed 0. `channels`
+    /// recorded channels divide the band `bandwidth_hz` around `centre_hz`, the lowest first.
     pub fn new(centre_hz: f64, bandwidth_hz: f64, channels: usize, times: u64) -> Self {
         let width = bandwidth_hz / channels as f64;
         let offset = |c: usize| (c as f64 + 0.5 - 0.5 * channels as f64) * width;
@@ -169,32 +167,32 @@ impl Options {
         }
     }
 
-    /// The same band as lower sidebands, the highest channel first.
+    /// Records the same band as lower sidebands, the highest channel first.
     pub fn lower_sideband(mut self) -> Self {
         self.lower_sideband = true;
         self.centres_hz.sort_by(|a, b| b.total_cmp(a));
         self
     }
 
-    /// The same with another encoding and the rms that suits it.
+    /// Sets the encoding and its usual rms.
     pub fn encoding(mut self, encoding: VoltageEncoding) -> Self {
         self.encoding = encoding;
         self.rms = usual_rms(encoding);
         self
     }
 
-    /// Seconds from sample to sample of each stream.
+    /// Returns the sampling time of each stream in seconds.
     pub fn tsamp_s(&self) -> f64 {
         let rate = if self.encoding.is_complex() { 1.0 } else { 2.0 };
         1.0 / (rate * self.channel_width_hz)
     }
 
-    /// The upper edge of the whole recorded band in Hz: where a pulse has its time.
+    /// Returns the upper edge of the whole recorded band in Hz: the reference of pulse times.
     pub fn reference_hz(&self) -> f64 {
         self.centres_hz.iter().copied().fold(f64::MIN, f64::max) + 0.5 * self.channel_width_hz
     }
 
-    /// Streams: antennas x recorded channels x polarizations.
+    /// Returns the number of streams: antennas x recorded channels x polarizations.
     pub fn streams(&self) -> usize {
         self.antennas * self.centres_hz.len() * self.polarizations
     }
@@ -256,8 +254,8 @@ impl Options {
     }
 }
 
-/// The rms of the noise, in counts of one real number, that suits an encoding: few losses by rounding,
-/// and room above the noise where there is any.
+/// Returns the usual noise rms of an encoding, in counts of one real number: small rounding loss, and headroom above
+/// the noise if possible.
 ///
 /// # Source
 /// 2 bits: thresholds at 0.9816 sigma (Cooper 1970, Aust. J. Phys. 23, 521); 4 bits: steps of 0.3352 sigma

@@ -1,30 +1,30 @@
-//! How a pulse is polarized, and how two independent waves are mixed into its two polarizations.
+//! Polarization of a pulse, as a mixture of two independent waves in its two polarizations.
 
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::simulate::bounds::within;
 
-/// A state of polarization: what part of the power is polarized, and how.
+/// State of polarization: fraction and kind of the polarized power.
 ///
-/// Stokes Q = I linear cos(2 angle), U = I linear sin(2 angle), V = I circular. An impulse, being one
-/// wave, is always polarized as a whole: one that is asked for with less has the right power in each
-/// polarization, in phase with one another as far as they are free.
+/// Stokes Q = I linear cos(2 angle), U = I linear sin(2 angle), V = I circular. An impulse is one wave and thus
+/// always fully polarized: if less is requested, it has the right power in each polarization, and their relative
+/// phase is 0 as far as it is free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Polarization {
-    /// Part of the power that is linearly polarized, 0 to 1.
+    /// Fraction of the power that is linearly polarized, 0 to 1.
     pub linear: f64,
-    /// Its position angle in radians.
+    /// Position angle in radians.
     pub angle_rad: f64,
-    /// Part of the power that is circularly polarized, -1 to 1; V is positive where this is.
+    /// Fraction of the power that is circularly polarized, -1 to 1; it has the sign of V.
     pub circular: f64,
 }
 
 impl Polarization {
-    /// No polarization.
+    /// Unpolarized state.
     pub const UNPOLARIZED: Self = Self { linear: 0.0, angle_rad: 0.0, circular: 0.0 };
 
-    /// Names linear part, angle and circular part in errors.
+    /// Checks the values; `names` label the linear fraction, angle and circular fraction in errors.
     pub(in crate::simulate) fn check(&self, names: [&'static str; 3]) -> Result<()> {
         let [linear, angle, circular] = names;
         within(linear, self.linear, 0.0, 1.0)?;
@@ -38,8 +38,8 @@ impl Polarization {
         Ok(())
     }
 
-    /// The polarizations as mixtures of two independent waves a and b of unit power: first `m[0] a`,
-    /// second `m[1] a + m[2] b`, of power 1 in sum.
+    /// Returns the polarizations as mixtures of two independent waves a and b of unit power: first `m[0] a`, second
+    /// `m[1] a + m[2] b`, of power 1 in sum.
     ///
     /// Linear feeds: `<|X|^2> = (1 + Q) / 2`, `<X Y*> = (U + i V) / 2`; circular ones:
     /// `<|R|^2> = (1 + V) / 2`, `<R L*> = (Q + i U) / 2`.
@@ -66,11 +66,11 @@ impl Polarization {
 /// Weights of two waves in two polarizations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::simulate) struct Mixture {
-    /// Of wave a in the first polarization.
+    /// Weight of wave a in the first polarization.
     pub(in crate::simulate) first: f64,
-    /// Of wave a in the second.
+    /// Weight of wave a in the second.
     pub(in crate::simulate) common: Complex<f64>,
-    /// Of wave b in the second.
+    /// Weight of wave b in the second.
     pub(in crate::simulate) own: f64,
 }
 

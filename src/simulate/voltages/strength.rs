@@ -1,38 +1,37 @@
-//! How strong a pulse must be for a wanted S/N: the radiometer equation.
+//! Pulse strength for a requested S/N: the radiometer equation.
 //!
-//! Coherently dedispersed, each recorded channel and polarization holds Nyquist samples of noise z at the
-//! channel's width W with `<|z|^2> = 2 r^2`, r the rms in one real number (for real samples: of the
-//! analytic signal, twice their power). |z|^2 is exponential, so its standard deviation is its mean. The
-//! total intensity of P polarizations and C channels summed over a boxcar of w samples has the deviation
-//! `2 r^2 sqrt(P C w)`, and a pulse of which the part F(w) of its energy E (the sum of |z|^2 over
-//! channels, polarizations and samples) lies in the boxcar has
+//! After coherent dedispersion, each recorded channel and polarization holds Nyquist samples of noise z at the
+//! channel's width W with `<|z|^2> = 2 r^2`, where r is the rms in one real number (for real samples: of the analytic
+//! signal, twice their power). |z|^2 is exponentially distributed, so its standard deviation equals its mean. The
+//! total intensity of P polarizations and C channels, summed over a boxcar of w samples, has the deviation `2 r^2
+//! sqrt(P C w)`. A pulse of energy E (the sum of |z|^2 over channels, polarizations and samples), of which the
+//! fraction F(w) lies in the boxcar, has
 //!
-//! `S/N = E F(w) / (2 r^2 sqrt(P C w))`, for the w with the largest.
+//! `S/N = E F(w) / (2 r^2 sqrt(P C w))`, for the w with the largest value.
 //!
-//! The noise is that before samples are rounded to counts, and a pulse does not saturate; its own noise
-//! does not count.
+//! The noise is that before rounding to counts. Saturation and the pulse's own noise are neglected.
 
 use super::options::Carrier;
 use crate::simulate::amplitude::best_boxcar;
 use crate::simulate::pulse_shape::FWHM;
 
-/// Widths of more samples than this have the best boxcar of a continuous Gaussian.
+/// Width in samples from which the best boxcar of a continuous Gaussian applies.
 const CONTINUOUS: f64 = 64.0;
 
-/// Below this width in samples a pulse of noise is made on a finer grid than the channel's samples.
+/// Width in samples below which a noise pulse is generated on a finer grid than the channel's samples.
 pub(super) const NARROW: f64 = 4.0;
 
-/// Half the length of the Gaussian that is drawn, in sigma of the power.
+/// Half-length of the evaluated Gaussian, in sigma of the power.
 pub(super) const REACH: f64 = 6.5;
 
-/// The best boxcar of a Gaussian in its sigmas, and the part of the area that it holds over the root of
-/// its length: where `erf(x / sqrt(8)) / sqrt(x)` is largest.
+/// Best boxcar of a Gaussian in its sigmas, and the fraction of the area in it over the root of its length: the
+/// maximum of `erf(x / sqrt(8)) / sqrt(x)`.
 const GAUSSIAN_BOXCAR: (f64, f64) = (2.800_4, 0.501_0);
 
-/// Steps of a narrow envelope to its full width at half maximum.
+/// Steps of a narrow envelope per full width at half maximum.
 const FINE_STEPS: f64 = 4.0;
 
-/// The intrinsic pulse's mean power over the samples of one recorded channel.
+/// Mean power of the intrinsic pulse over the samples of one recorded channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Profile {
     /// Full width at half maximum in samples of the channel's width; 0 for an impulse.
@@ -48,23 +47,23 @@ impl Profile {
         Self { width }
     }
 
-    /// Whether it has to be made on a finer grid than the samples.
+    /// Returns whether the pulse needs a finer grid than the samples.
     pub(super) fn is_narrow(&self) -> bool {
         self.width < NARROW
     }
 
-    /// Samples before and after the centre to which it is drawn.
+    /// Returns the half-length of the pulse in samples.
     pub(super) fn reach(&self) -> f64 {
         REACH * self.width / FWHM
     }
 
-    /// Root of the mean power at an offset in samples from the centre; 1 at the centre.
+    /// Returns the root of the mean power at an offset in samples from the centre; 1 at the centre.
     pub(super) fn envelope(&self, offset: f64) -> f64 {
         let z = offset * FWHM / self.width;
         (-0.25 * z * z).exp()
     }
 
-    /// A narrow pulse's points: offset in samples and root of the mean power.
+    /// Returns the points of a narrow pulse: offset in samples and root of the mean power.
     pub(super) fn points(&self) -> Vec<(f64, f64)> {
         if self.width == 0.0 {
             return vec![(0.0, 1.0)];
@@ -74,7 +73,7 @@ impl Profile {
         (-each..=each).map(|i| (offset(i), self.envelope(offset(i)))).collect()
     }
 
-    /// Mean power of each sample around a centre that lies `fraction` of a sample behind one of them.
+    /// Returns the mean power of each sample around a centre that lies `fraction` of a sample after one of them.
     fn samples(&self, fraction: f64) -> Vec<f64> {
         let reach = self.reach().ceil() + 16.0;
         let offsets = (0..=2 * reach as i32).map(|i| f64::from(i) - reach - fraction);
@@ -89,8 +88,8 @@ impl Profile {
         offsets.map(power).collect()
     }
 
-    /// The best boxcar: its length in samples, and the part of the energy that it holds over the root of
-    /// that length. `fraction` is the centre's place between two samples.
+    /// Returns the best boxcar: its length in samples, and the fraction of the energy in it over the root of that
+    /// length. `fraction` is the centre's offset from a sample.
     pub(super) fn boxcar(&self, fraction: f64) -> (f64, f64) {
         if self.width > CONTINUOUS {
             let sigma = self.width / FWHM;
@@ -103,8 +102,8 @@ impl Profile {
     }
 }
 
-/// The energy E of a pulse in counts^2, all channels and polarizations together: `streams` is P C,
-/// `part` what [`Profile::boxcar`] says.
+/// Returns the energy E of a pulse in counts^2, over all channels and polarizations. `streams` is P C; `part` comes
+/// from [`Profile::boxcar`].
 pub(super) fn energy(snr: f64, rms: f64, streams: usize, part: f64) -> f64 {
     snr * 2.0 * rms * rms * (streams as f64).sqrt() / part
 }
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
     use crate::math::normal;
 
-    /// Part of a Gaussian within half a length of its centre, both in sigma.
+    /// Returns the fraction of a Gaussian within half a length of its centre, both in sigma.
     fn within(length: f64) -> f64 {
         1.0 - 2.0 * normal::cumulative(-0.5 * length)
     }

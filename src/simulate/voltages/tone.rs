@@ -1,4 +1,4 @@
-//! A tone in a recorded channel, sample by sample.
+//! Tone in a recorded channel, generated sample by sample.
 
 use std::f64::consts::TAU;
 
@@ -9,18 +9,18 @@ use super::options::Tone;
 use crate::error::{Error, Result};
 use crate::units::HZ_PER_MHZ;
 
-/// Samples between exact phases; in between, turns from a table.
+/// Samples between exact phases; a table of phasors covers the others.
 const STEP: usize = 64;
 
-/// A tone as one channel records it.
+/// Tone as recorded by one channel.
 #[derive(Debug)]
 pub(super) struct RecordedTone {
     pub(super) channel: usize,
-    /// Cycles from sample to sample.
+    /// Cycles per sample.
     cycles: f64,
-    /// Value in the first sample, in counts, of each polarization.
+    /// Value of the first sample in each polarization, in counts.
     first: [Complex<f64>; 2],
-    /// Turns of 0 to `STEP - 1` samples.
+    /// Phasors after 0 to `STEP - 1` samples.
     turns: Vec<Complex<f64>>,
 }
 
@@ -31,7 +31,7 @@ impl RecordedTone {
             let frequency = tone.frequency_hz / HZ_PER_MHZ;
             return Err(Error::parameter("frequency of a tone (MHz)", frequency, rule));
         };
-        // As sky frequency rises; a lower sideband holds the conjugate.
+        // Sign for rising sky frequency; a lower sideband holds the conjugate.
         let cycles = (tone.frequency_hz - band.zero_hz(channel)) * band.tsamp_s;
         let amplitude = tone.amplitude * rms;
         let sky = [

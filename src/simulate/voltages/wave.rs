@@ -1,9 +1,9 @@
-//! A dispersed pulse as one recorded channel holds it: made whole, by Fourier transform.
+//! Dispersed pulse in one recorded channel, generated as a whole by Fourier transform.
 //!
-//! The undispersed pulse lies in a window that has room for the channel's whole sweep; its spectrum is
-//! turned by the phase of dispersion within the channel, and by what the channel's place on the sky and
-//! the pulse's time add to it, and brought back. What the band's sharp edges spread over the window's end
-//! comes in again at its beginning, so that the energy is exact.
+//! The undispersed pulse lies in a window with room for the channel's whole sweep. Its spectrum is multiplied by the
+//! dispersion phase within the channel and by the phases of the channel's sky frequency and the pulse's time, and
+//! transformed back. The part that the band's sharp edges spread past the window's end wraps around to its start, so
+//! that the energy is exact.
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::polarization::Mixture;
 use super::strength::Profile;
 use crate::simulate::noise;
 
-/// Samples of room at either end of a window, besides a part of the sweep.
+/// Spare samples at either end of a window, in addition to a fraction of the sweep.
 const ROOM: f64 = 512.0;
 const ROOM_PART: f64 = 1.0 / 32.0;
 
-/// The longest window, in samples of the channel's width.
+/// Longest window in samples of the channel's width.
 pub(super) const MAX_WINDOW: f64 = (1u64 << 27) as f64;
 
-/// Where a pulse lies in one recorded channel.
+/// Extent of a pulse in one recorded channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     /// Number of the first sample.
@@ -34,17 +34,17 @@ pub(super) struct Span {
     pub(super) window: usize,
 }
 
-/// A pulse in one recorded channel.
+/// Pulse in one recorded channel.
 #[derive(Debug)]
 pub(super) struct Wave {
     pub(super) channel: usize,
     /// Number of the first sample.
     pub(super) start: i64,
-    /// Counts of each polarization; complex ones as pairs.
+    /// Counts in each polarization; complex ones as pairs.
     pub(super) values: Vec<Vec<f32>>,
 }
 
-/// A pulse, and all that its waves are made from.
+/// Pulse with everything needed to generate its waves.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) pulse: Pulse,
@@ -53,12 +53,12 @@ pub(super) struct Source {
     pub(super) polarizations: usize,
     /// Energy in each recorded channel, counts^2.
     pub(super) energy: f64,
-    /// Chooses the noise that it is made of.
+    /// Seed of its carrier noise.
     pub(super) seed: u64,
 }
 
 impl Source {
-    /// Where the pulse lies in a channel; `None` if its window would be longer than [`MAX_WINDOW`].
+    /// Returns the pulse's extent in a channel; `None` if its window would exceed [`MAX_WINDOW`].
     pub(super) fn span(&self, band: &Band, channel: usize) -> Option<Span> {
         let (centre, half) = (band.centres_hz[channel], 0.5 * band.width_hz);
         let delay = |f: f64| self.pulse.time_s + band.delay_s(self.pulse.dm, f);
@@ -73,7 +73,7 @@ impl Source {
         Some(Span { start: start.floor() as i64, window: fast_length(length.ceil() as usize) })
     }
 
-    /// Makes the pulse in a channel.
+    /// Generates the pulse in a channel.
     pub(super) fn wave(&self, band: &Band, channel: usize, span: Span) -> Wave {
         let start_s = (span.start as f64 + 0.5) * band.tsamp_s;
         let centre_s = self.pulse.time_s + band.delay_s(self.pulse.dm, band.centres_hz[channel]);
@@ -99,8 +99,8 @@ impl Source {
         Wave { channel, start: span.start, values: values.collect() }
     }
 
-    /// Spectrum of Gaussian noise under the envelope, with its centre `middle` samples behind the
-    /// window's first.
+    /// Returns the spectrum of Gaussian noise with the envelope, whose centre lies `middle` samples after the
+    /// window's start.
     fn wide(&self, row: u64, middle: f64, forward: &dyn Fft<f32>) -> Vec<Complex32> {
         let mut spectrum = vec![Complex32::default(); forward.len()];
         let reach = self.profile.reach();
@@ -115,7 +115,7 @@ impl Source {
         spectrum
     }
 
-    /// The same from few points, which need not lie on samples.
+    /// Like `wide`, from a few points that need not lie on samples.
     fn narrow(&self, row: u64, middle: f64, window: usize) -> Vec<Complex32> {
         let points = self.profile.points();
         let step = if points.len() > 1 { points[1].0 - points[0].0 } else { 0.0 };
@@ -139,8 +139,8 @@ impl Source {
         (0..window).map(bin).collect()
     }
 
-    /// What the channel's place gives all its frequencies, in cycles: all channels' oscillators have
-    /// phase 0 at time 0.
+    /// Returns the phase in cycles common to all frequencies of the channel; all channels' oscillators have phase 0
+    /// at time 0.
     fn constant_phase(&self, band: &Band, channel: usize, start_s: f64) -> f64 {
         let centre = band.centres_hz[channel];
         let oscillator = (centre - band.zero_hz(channel)) * start_s;
@@ -158,7 +158,7 @@ impl Source {
         }
     }
 
-    /// Spectra of the recorded polarizations from those of the independent components.
+    /// Mixes the spectra of the independent components into the recorded polarizations.
     fn mix(&self, component: impl Fn(usize) -> Vec<Complex32>) -> Vec<Vec<Complex32>> {
         let Mixture { first, common, own } = self.mixture;
         let mut a = component(0);
@@ -174,7 +174,7 @@ impl Source {
         vec![a, b]
     }
 
-    /// What brings the spectra to the channel's energy.
+    /// Returns the factor that scales the spectra to the channel's energy.
     fn scale(&self, spectra: &[Vec<Complex32>]) -> f64 {
         let power = |value: &Complex32| f64::from(value.norm_sqr());
         let sum: f64 = spectra.iter().flatten().map(power).sum();
@@ -183,7 +183,7 @@ impl Source {
     }
 }
 
-/// A spectrum around the channel's centre to voltages.
+/// Transforms a spectrum around the channel's centre into voltages.
 fn to_times(
     band: &Band,
     mut spectrum: Vec<Complex32>,
@@ -197,8 +197,8 @@ fn to_times(
         let sign = if band.lower { -scale } else { scale };
         return spectrum.iter().flat_map(|z| [scale * z.re, sign * z.im]).collect();
     }
-    // The band's middle goes to a quarter of the sampling rate, above 0 or (turned over) below it: the
-    // real part is the same.
+    // Shifts the band's centre to a quarter of the sampling rate, above 0 or (reversed) below it; the real part is
+    // the same.
     let mut whole = vec![Complex32::default(); 2 * window];
     let band_start = if band.lower { window } else { 0 };
     let place = |number: usize| band_start + (number + window / 2) % window;
@@ -208,12 +208,12 @@ fn to_times(
     whole.iter().map(|z| scale * z.re).collect()
 }
 
-/// A bin's number counted from the middle: negative in the upper half.
+/// Returns the signed frequency index of a bin: negative in the upper half.
 fn signed_bin(number: usize, window: usize) -> f64 {
     if number < window / 2 { number as f64 } else { number as f64 - window as f64 }
 }
 
-/// The next length of the form 5, 6, 7 or 8 times a power of two, even.
+/// Returns the next even length of the form 5, 6, 7 or 8 times a power of two.
 fn fast_length(length: usize) -> usize {
     let step = (length.next_power_of_two() / 8).max(2);
     length.next_multiple_of(step)

@@ -1,4 +1,4 @@
-//! The waves of all pulses, each kept only over the time that it lasts.
+//! Waves of all pulses, each in memory only while it lasts.
 
 use std::ops::Range;
 
@@ -7,43 +7,43 @@ use super::wave::{Source, Span, Wave};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
-/// The most memory that waves may take at once, in bytes.
+/// Largest total memory of waves in bytes.
 const MAX_BYTES: f64 = (4u64 << 30) as f64;
 
-/// Bytes of a window's sample while it is made: spectra, their transforms and scratch.
+/// Bytes per window sample during generation: spectra, their transforms and scratch.
 const WORK_BYTES: f64 = 64.0;
 
-/// Longer windows are made one after the other.
+/// Window length above which windows are generated sequentially.
 const TOGETHER: usize = 1 << 20;
 
-/// A wave to come.
+/// Future wave.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     source: usize,
     channel: usize,
     span: Span,
-    /// Numbers of the samples that it covers, as far as they are recorded.
+    /// Numbers of the recorded samples that it covers.
     samples: (u64, u64),
 }
 
-/// Pulses, and those of their waves that are in memory.
+/// Pulses, and their waves in memory.
 #[derive(Debug)]
 pub(super) struct Waves {
     sources: Vec<Source>,
-    /// By rising first sample.
+    /// Sorted by first sample.
     planned: Vec<Planned>,
     next: usize,
-    /// By rising channel; with the end of each.
+    /// Sorted by channel; each with its end.
     live: Vec<(u64, Wave)>,
-    /// Numbers of a sample: 2 of a complex one.
+    /// Real numbers per sample: 2 if complex.
     numbers: i64,
 }
 
 impl Waves {
-    /// Plans the waves that touch the first `times` samples, of which each read takes `gulp` at most.
+    /// Plans the waves that touch the first `times` samples; each read covers at most `gulp` samples.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when they need too much memory at once.
+    /// [`Error::Parameter`] if the waves need too much memory at once.
     pub(super) fn new(sources: Vec<Source>, band: &Band, times: u64, gulp: usize) -> Result<Self> {
         let mut planned = Vec::new();
         for (number, source) in sources.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Waves {
         Ok(())
     }
 
-    /// Makes the waves that the samples of a range need, and drops those that ended before it.
+    /// Generates the waves needed for a range of samples, and drops those that ended before it.
     pub(super) fn bring(&mut self, samples: Range<u64>, band: &Band, threads: &Threads) {
         self.live.retain(|(end, _)| *end > samples.start);
         let begun = self.planned[self.next..].partition_point(|w| w.samples.0 < samples.end);
@@ -117,16 +117,16 @@ impl Waves {
         }
         let ends = needed.iter().map(|wave| wave.samples.1);
         self.live.extend(ends.zip(made.into_iter().flatten()));
-        // Stable, so that waves of one channel are added in the order in which they begin.
+        // Stable, so that waves of one channel are added in the order of their starts.
         self.live.sort_by_key(|(_, wave)| wave.channel);
     }
 
-    /// Adds what a stream gets from sample `start` on, counts as the samples are stored.
+    /// Adds the waves to a stream from sample `start` on, in counts.
     pub(super) fn add(&self, channel: usize, polarization: usize, start: u64, x: &mut [f32]) {
         let first = self.live.partition_point(|(_, wave)| wave.channel < channel);
         for (_, wave) in self.live[first..].iter().take_while(|(_, w)| w.channel == channel) {
             let values = &wave.values[polarization];
-            // Where x[0] lies in the wave, in numbers.
+            // Index of x[0] in the wave, in real numbers.
             let offset = (start as i64 - wave.start) * self.numbers;
             let skipped = (-offset).clamp(0, x.len() as i64) as usize;
             let from = offset.clamp(0, values.len() as i64) as usize;

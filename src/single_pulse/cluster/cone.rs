@@ -1,4 +1,4 @@
-//! Groups to bursts: the bow tie of a strong burst takes in what it leaves at wrong DMs.
+//! Merging of groups into bursts: a strong burst absorbs the groups in its cone of wrong dispersion measures.
 //!
 //! Invariant: groups come in best first and leave best first.
 
@@ -6,25 +6,26 @@ use super::peaks::SLACK_S;
 use super::wing::Wings;
 use super::{Group, Point, rank_starts};
 
-/// A pulse that may be wider than the widest boxcar may be this much stronger than a filter that widens with it finds, of
-/// a burst that fills half the band, and noise may add this much.
+/// Factor by which a pulse wider than the widest boxcar may exceed the estimate of a filter that widens with it (for
+/// a burst that fills half the band), and the contribution of noise.
 const WIDE_MARGIN: f64 = 1.5;
 const WIDE_NOISE: f64 = 2.0;
 
-/// Groups merged to bursts.
+/// Groups merged into bursts.
 pub(super) struct Merged {
-    /// Bursts that are whole, best first.
+    /// Complete bursts, best first.
     pub(super) decided: Vec<Group>,
-    /// Groups whose fate hangs on groups to come, and bursts that may still take some of these.
+    /// Groups that later groups may still affect, and bursts that may still absorb some of these.
     pub(super) undecided: Vec<Group>,
 }
 
-/// Takes each group that a stronger one explains into it; `is_open` tells which groups a group to come might explain,
-/// or be explained by. `took` hears of each group that a whole burst takes, after the burst's own best.
+/// Merges each group into a stronger one that explains it. `is_open` returns whether a later group might explain a
+/// group or be explained by it. `took` is called for each group that a complete burst absorbs, after the burst's own
+/// best.
 ///
-/// The best group that explains another takes it, for the burst that took it itself if one did. So a group is decided once
-/// every stronger one that explains it is, and a burst is whole once every weaker group is decided that it, or a group that
-/// it took, explains.
+/// The best group that explains another absorbs it, on behalf of the burst that absorbed it itself, if any. So a
+/// group is decided once every stronger one that explains it is. A burst is complete once every weaker group is
+/// decided that it, or a group that it absorbed, explains.
 pub(super) fn merge(
     mut groups: Vec<Group>,
     ranks: usize,
@@ -45,7 +46,7 @@ pub(super) fn merge(
     let index = Index::new(&groups, place, ranks);
     let mut fates: Vec<Fate> =
         groups.iter().map(|group| if is_open(group) { Fate::Open } else { Fate::Free }).collect();
-    // The burst that each group belongs to, as far as that is known, and whether it waits for a group.
+    // Burst of each group as far as known, and whether that burst waits for a group.
     let mut owners: Vec<usize> = (0..groups.len()).collect();
     let mut waits = vec![false; groups.len()];
     for seed in 0..groups.len() {
@@ -64,7 +65,7 @@ pub(super) fn merge(
             }
         });
     }
-    // A group that was taken stays until its burst is whole, for it may still take others.
+    // An absorbed group stays until its burst is complete, because it may still absorb others.
     let (mut decided, mut undecided) = (Vec::new(), Vec::new());
     for index in (0..groups.len()).filter(|index| !waits[owners[*index]]) {
         let (owner, own) = (owners[index], groups[index]);
@@ -83,18 +84,18 @@ pub(super) fn merge(
     Merged { decided, undecided }
 }
 
-/// What is known of a group.
+/// Decision about a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nothing undecided that is stronger explains it.
+    /// No undecided stronger group explains it.
     Free,
-    /// Something undecided may explain it.
+    /// An undecided group may explain it.
     Open,
     /// It belongs to a stronger one.
     Taken,
 }
 
-/// How far in time groups can be from each other of which one explains the other.
+/// Largest distance in time between groups of which one explains the other.
 pub(super) struct Reach {
     lowest_dm: f64,
     delay_per_dm: f64,
@@ -102,19 +103,19 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Of trials from `lowest_dm` on, and boxcars up to `widest_s` seconds.
+    /// Covers trials from `lowest_dm` on and boxcars up to `widest_s` seconds.
     pub(super) fn new(lowest_dm: f64, delay_per_dm: f64, widest_s: f64) -> Self {
         Self { lowest_dm, delay_per_dm, widest_s }
     }
 
-    /// The moment from which on no group that begins can explain this one, or be explained by it: a cone reaches
-    /// later times at lower dispersion measures only.
+    /// Returns the time from which no later group can explain this one or be explained by it: a cone reaches later
+    /// times at lower dispersion measures only.
     pub(super) fn end(&self, best: &Point) -> f64 {
         let shift = (best.dm - self.lowest_dm) * self.delay_per_dm;
         best.end + shift + 0.5 * best.width().max(self.widest_s) + SLACK_S
     }
 
-    /// The longest time from a group's end to there, up to a dispersion measure.
+    /// Returns the largest time from a group's end to [`Reach::end`], for dispersion measures up to `highest_dm`.
     pub(super) fn longest_s(&self, highest_dm: f64) -> f64 {
         (highest_dm - self.lowest_dm) * self.delay_per_dm + 0.5 * self.widest_s
     }
@@ -122,10 +123,10 @@ impl Reach {
 
 /// Groups by trial and time.
 struct Index {
-    /// Beginning and number of each group.
+    /// Start and index of each group.
     place: Vec<(f64, u32)>,
     starts: Vec<usize>,
-    /// Ranks that have a group, with the dispersion measure and the widest group of each.
+    /// Ranks with groups, and the dispersion measure and widest group of each.
     ranks: Vec<(usize, f64, f64)>,
 }
 
@@ -159,37 +160,37 @@ impl Index {
     }
 }
 
-/// Where a burst is seen at wrong dispersion measures, and how strong.
+/// Region of wrong dispersion measures and times in which a burst is visible, and its strength there.
 pub(super) struct Cone<'a> {
     best: &'a Point,
     wings: Wings,
-    /// True if the pulse may be wider than any boxcar, so that its wing is not known.
+    /// Whether the pulse may be wider than any boxcar, so that its wing is unknown.
     is_wide: bool,
-    /// Beyond this difference nothing as strong as the weakest group is left of the burst.
+    /// Difference in dispersion measure beyond which the burst is weaker than the weakest group.
     dm_reach: f64,
 }
 
 impl<'a> Cone<'a> {
-    /// Returns the cone of a group that is a burst's best (`is_burst`), or part of one. `least` is the least significance and
-    /// the least part of the band of any group.
+    /// Returns the cone of a group. `is_burst` is true for a burst's best group. `least` is the least significance
+    /// and the least band fraction of any group.
     pub(super) fn new(best: &'a Point, least: (f64, f64), wings: Wings, is_burst: bool) -> Self {
         let is_wide = is_burst && best.is_widest;
         let dm_reach = if is_wide { f64::INFINITY } else { wings.dm_reach(best, least) };
-        // A little more, so that the exact test decides.
+        // The margin leaves the decision to the exact test.
         Self { best, wings, is_wide, dm_reach: 1.001 * dm_reach + 1e-9 }
     }
 
-    /// Earliest and latest moment of the burst at a trial, for boxcars up to `width`.
+    /// Returns the earliest and latest time of the burst at a trial, for boxcars up to `width`.
     ///
-    /// A trial above the burst's dispersion measure moves low frequencies too early, one below it
-    /// leaves them too late.
+    /// A trial above the burst's dispersion measure shifts low frequencies too early; one below it leaves them too
+    /// late.
     fn times(&self, dm: f64, width: f64) -> (f64, f64) {
         let shift = (self.best.dm - dm) * self.wings.delay_per_dm;
         let slack = 0.5 * self.best.width().max(width);
         (self.best.begin + shift.min(0.0) - slack, self.best.end + shift.max(0.0) + slack)
     }
 
-    /// Returns whether the other lies within the cone and is no stronger than the burst's wing there.
+    /// Returns whether the other group lies within the cone and is no stronger than the burst's wing there.
     pub(super) fn explains(&self, other: &Point) -> bool {
         let (early, late) = self.times(other.dm, other.width());
         if other.end < early || other.begin > late {
@@ -203,7 +204,7 @@ impl<'a> Cone<'a> {
         let width = self.best.width();
         let smear = (self.best.dm - other.dm).abs() * self.wings.delay_per_dm;
         let left = (width / width.hypot(smear)).sqrt();
-        // Noise is that of the other's channels, of which it may lack some.
+        // The noise is that of the other's channels, some of which may be absent.
         let noise = (f64::from(self.best.band) / f64::from(other.band)).sqrt();
         f64::from(other.snr) <= WIDE_MARGIN * f64::from(self.best.snr) * noise * left + WIDE_NOISE
     }

@@ -1,4 +1,4 @@
-//! From events to one candidate a burst.
+//! Clustering of events into one candidate per burst.
 //!
 //! Invariant: every event is a member of exactly one candidate, and neither the order in which events came
 //! nor when they were settled matters.
@@ -20,25 +20,26 @@ use super::rules::Event;
 use crate::error::{Error, Result};
 use crate::units::dispersion_delay_s;
 
-/// Fraction of the widest boxcar above which a pulse may be wider than any: the next narrower one is a fifth narrower.
+/// Fraction of the widest boxcar from which a pulse may be wider than any boxcar: the next narrower one is a fifth
+/// narrower.
 const WIDEST: f64 = 0.75;
 
-/// The part of the longest reach in time after which groups are merged again: smaller parts cost time, greater ones
-/// memory.
+/// Fraction of the longest reach in time after which groups are merged again: smaller fractions cost time, larger
+/// ones memory.
 const STEP: f64 = 0.125;
 
-/// The trials of one range of a DM plan.
+/// Trials of one range of a DM plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialRange {
     /// Dispersion measure of each trial, pc cm^-3.
     pub dms: Vec<f64>,
     /// Sampling time of its series, in seconds.
     pub tsamp_s: f64,
-    /// Its widest boxcar, in samples.
+    /// Widest boxcar in samples.
     pub widest: usize,
 }
 
-/// The band's edges: they open the cone in which a burst is seen at wrong dispersion measures.
+/// Edges of the band; they define the cone of wrong dispersion measures at which a burst is visible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandEdges {
     /// Lowest channel centre.
@@ -49,12 +50,12 @@ pub struct BandEdges {
     pub dm_constant: f64,
 }
 
-/// A burst, or what looks like one.
+/// Burst candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Dispersion measure of the best event, pc cm^-3.
     pub dm: f64,
-    /// Centre of its boxcar at the highest frequency, in seconds from the first sample's start.
+    /// Centre of its boxcar at the highest frequency, in seconds from the start of the first sample.
     pub time_s: f64,
     /// Its signal-to-noise ratio.
     pub snr: f64,
@@ -62,28 +63,28 @@ pub struct Candidate {
     pub width_s: f64,
     /// Events that belong to the burst.
     pub members: usize,
-    /// Which range of the DM plan.
+    /// Index of the range of the DM plan.
     pub range: usize,
     /// Index of the trial, counted over all ranges.
     pub trial: usize,
-    /// First moment of the best event's boxcar.
+    /// Start of the best event's boxcar.
     pub peak_begin_s: f64,
-    /// Last moment of the best event's boxcar.
+    /// End of the best event's boxcar.
     pub peak_end_s: f64,
-    /// First moment of any member's boxcar.
+    /// Earliest start of any member's boxcar.
     pub begin_s: f64,
-    /// Last moment of any member's boxcar.
+    /// Latest end of any member's boxcar.
     pub end_s: f64,
     /// Lowest dispersion measure of a member.
     pub dm_min: f64,
     /// Highest dispersion measure of a member.
     pub dm_max: f64,
-    /// The part of the channels in which the best event lies: 1, unless the recording's start or end cuts its sweep off.
+    /// Fraction of the channels that the best event has: 1, unless the recording's start or end cuts off its sweep.
     pub band_fraction: f64,
 }
 
 impl Candidate {
-    /// Moves all times by so many seconds.
+    /// Shifts all times by `seconds`.
     pub fn shift(&mut self, seconds: f64) {
         self.time_s += seconds;
         self.peak_begin_s += seconds;
@@ -92,7 +93,7 @@ impl Candidate {
         self.end_s += seconds;
     }
 
-    /// Best first: by significance, then time, then dispersion measure.
+    /// Orders candidates, best first: by significance, then time, then dispersion measure.
     pub fn order(&self, other: &Self) -> Ordering {
         let later = || self.peak_begin_s.total_cmp(&other.peak_begin_s);
         let higher = || self.dm.total_cmp(&other.dm).then(self.trial.cmp(&other.trial));
@@ -101,10 +102,10 @@ impl Candidate {
     }
 }
 
-/// An event that belongs to a candidate and is not its best one.
+/// Event that belongs to a candidate and is not its best one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Absorbed {
-    /// The trial of the candidate, counted over all ranges, and the first moment of its boxcar: no two have both.
+    /// Trial of the candidate, counted over all ranges, and the start of its boxcar; the pair is unique.
     pub owner: (usize, f64),
     /// Index of the event's trial, counted over all ranges.
     pub trial: usize,
@@ -112,14 +113,14 @@ pub struct Absorbed {
     pub dm: f64,
     /// Its signal-to-noise ratio.
     pub snr: f64,
-    /// First moment of its boxcar, in seconds from the first sample's start.
+    /// Start of its boxcar, in seconds from the start of the first sample.
     pub begin_s: f64,
-    /// Last moment of its boxcar.
+    /// End of its boxcar.
     pub end_s: f64,
 }
 
 impl Absorbed {
-    /// Moves all times by so many seconds.
+    /// Shifts all times by `seconds`.
     pub fn shift(&mut self, seconds: f64) {
         self.owner.1 += seconds;
         self.begin_s += seconds;
@@ -127,19 +128,19 @@ impl Absorbed {
     }
 }
 
-/// Gathers events of all ranges and groups them.
+/// Collects events of all ranges and groups them into candidates.
 ///
-/// [`Clusterer::settle`] hands out the candidates that no later event can change, and forgets their events, so that
-/// memory holds only what is undecided.
+/// [`Clusterer::settle`] returns the candidates that no later event can change and frees their events, so that memory
+/// holds only undecided ones.
 ///
-/// 1. Each event follows the strongest neighbour that explains it, within 3 trials and touching in
-///    time, uphill to a local peak; the events that end at one peak are a group. (Linking all
-///    neighbours instead would join the pulses of a bright pulsar where their wings cross.)
-/// 2. A group within the dispersion cone of a stronger one that explains it belongs to it.
+/// 1. Each event links to the strongest adjacent event that explains it, within 3 trials and touching in time, and so
+///    climbs to a local peak. The events that reach one peak form a group. (Linking all adjacent events instead would
+///    join the pulses of a bright pulsar where their wings cross.)
+/// 2. A group within the dispersion cone of a stronger one that explains it belongs to that one.
 ///
 /// A pulse of width `W` and significance `S` explains an event in a boxcar of width `w` whose significance is at most
-/// `S sqrt(W / w) min(2 f, 1.5) + 4`: `f` is the part of the pulse that the boxcar holds at its own dispersion measure
-/// and time, if its spectrum is flat. What is narrower or stronger is another pulse.
+/// `S sqrt(W / w) min(2 f, 1.5) + 4`. `f` is the fraction of a flat-spectrum pulse that the boxcar holds at its own
+/// dispersion measure and time. A narrower or stronger event is another pulse.
 ///
 /// # Numerics
 /// Deterministic: ties go to the earlier, then to the lower dispersion measure.
@@ -150,35 +151,35 @@ impl Absorbed {
 pub struct Clusterer {
     ranges: Vec<TrialRange>,
     wings: wing::Wings,
-    /// The widest boxcar of any range, in seconds.
+    /// Widest boxcar of any range, in seconds.
     widest_s: f64,
-    /// First trial of each range, and of all of them.
+    /// First trial of each range, and the total number of trials.
     offsets: Vec<usize>,
-    /// Place of each trial in order of dispersion measure.
+    /// Rank of each trial in order of dispersion measure.
     ranks: Vec<u32>,
-    /// How far a burst drifts to the neighbours of each place, in seconds.
+    /// Drift of a burst between each rank and its neighbours, in seconds.
     drifts: Vec<f64>,
     lowest_dm: f64,
     highest_dm: f64,
     /// Events whose group may still change.
     points: Vec<Point>,
-    /// Whole groups, of which it is not decided to which burst they belong.
+    /// Complete groups that may still join a burst.
     groups: Vec<Group>,
-    /// Members, where they are listed: of each whole group, and those that were returned but not yet taken.
+    /// Members, if they are listed: of each complete group, and those returned but not yet fetched.
     members: Option<HashMap<Key, Vec<Point>>>,
     absorbed: Vec<Absorbed>,
-    /// All events that begin before this moment were taken.
+    /// All events that start before this time were added.
     frontier_s: f64,
-    /// Groups were merged up to this moment: none that begins earlier comes.
+    /// Groups were merged up to this time; no later group starts before it.
     horizon: f64,
-    /// Events taken in all.
+    /// Total number of events added.
     events: usize,
 }
 
-/// The trial of an event and the bits of its beginning.
+/// Trial of an event, and the bits of its start.
 type Key = (u32, u64);
 
-/// One event in seconds.
+/// Event in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     begin: f64,
@@ -187,9 +188,9 @@ pub(super) struct Point {
     rank: u32,
     dm: f64,
     trial: u32,
-    /// True if its boxcar is about as wide as any.
+    /// Whether its boxcar is close to the widest.
     is_widest: bool,
-    /// The part of the channels that it has: its significance is theirs.
+    /// Fraction of the channels that it has; the significance is that of these channels.
     band: f32,
 }
 
@@ -206,14 +207,14 @@ impl Point {
         self.end - self.begin
     }
 
-    /// Best first: by significance, then time, then dispersion measure.
+    /// Orders events, best first: by significance, then time, then dispersion measure.
     fn order(&self, other: &Self) -> Ordering {
         let later = || self.begin.total_cmp(&other.begin).then(self.rank.cmp(&other.rank));
         other.snr.total_cmp(&self.snr).then_with(later).then(self.end.total_cmp(&other.end))
     }
 }
 
-/// A peak with what belongs to it.
+/// Peak with its members.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     best: Point,
@@ -240,7 +241,7 @@ impl Group {
 }
 
 impl Clusterer {
-    /// A clusterer for these trials.
+    /// Creates a clusterer for the given trials.
     ///
     /// # Errors
     /// [`Error::Parameter`] for edges, dispersion measures or sampling times that are not finite
@@ -285,17 +286,17 @@ impl Clusterer {
         })
     }
 
-    /// The same, before any event was taken, listing the members of each candidate.
+    /// Enables the listing of each candidate's members; call it before events are added.
     pub fn listing(self) -> Self {
         Self { members: Some(HashMap::new()), ..self }
     }
 
-    /// Gives back the members of the candidates handed out since it was asked last, by owner, then by trial and time.
+    /// Returns the members of the candidates returned since the last call, by owner, then by trial and time.
     pub fn take_absorbed(&mut self) -> Vec<Absorbed> {
         std::mem::take(&mut self.absorbed)
     }
 
-    /// Takes events of one range.
+    /// Adds events of one range.
     ///
     /// # Errors
     /// [`Error::Parameter`] if there is no such range or trial.
@@ -303,7 +304,7 @@ impl Clusterer {
         self.take(range, events.iter().map(|event| (event.time as f64, *event, 1.0)))
     }
 
-    /// Takes events of one range that lack a part of the channels.
+    /// Adds events of one range that lack some channels.
     ///
     /// # Errors
     /// As [`Clusterer::push`].
@@ -315,7 +316,7 @@ impl Clusterer {
         self.take(range, events.iter().map(event))
     }
 
-    /// Takes events of one range: the sample in which each begins, the event, and the part of the channels that it has.
+    /// Adds events of one range: first sample, event, and fraction of the channels of each.
     fn take(
         &mut self,
         range: usize,
@@ -342,15 +343,15 @@ impl Clusterer {
         Ok(())
     }
 
-    /// Number of events taken.
+    /// Returns the number of events added.
     pub fn events(&self) -> usize {
         self.events
     }
 
-    /// Hands out the candidates that are final, best first: no event that begins at `frontier_s` or later, in
-    /// seconds, can join, absorb or be absorbed by them.
+    /// Returns the final candidates, best first: no event that starts at `frontier_s` or later, in seconds, can join,
+    /// absorb or be absorbed by them.
     ///
-    /// Events that begin before the frontier must all have been taken.
+    /// All events that start before the frontier must have been added.
     pub fn settle(&mut self, frontier_s: f64) -> Vec<Candidate> {
         if frontier_s <= self.frontier_s && frontier_s.is_finite() {
             return Vec::new();
@@ -358,7 +359,7 @@ impl Clusterer {
         self.frontier_s = frontier_s;
         let horizon = self.gather(frontier_s);
         let reach = cone::Reach::new(self.lowest_dm, self.wings.delay_per_dm, self.widest_s);
-        // Groups are merged again only where that decides enough of them.
+        // Merging again pays only if it decides enough groups.
         let least = STEP * reach.longest_s(self.highest_dm);
         if horizon < self.horizon + least {
             return Vec::new();
@@ -381,7 +382,7 @@ impl Clusterer {
         merged.decided.iter().map(|group| self.candidate(group)).collect()
     }
 
-    /// Makes groups of the events that no later one changes; returns the moment before which no other group begins.
+    /// Groups the events that no later one changes. Returns the time before which no other group starts.
     fn gather(&mut self, frontier_s: f64) -> f64 {
         let (groups, group_of) = peaks::group(&mut self.points, self.ranks.len(), self.wings);
         let mut is_open = vec![false; groups.len()];
@@ -405,12 +406,12 @@ impl Clusterer {
         self.points.iter().map(|point| point.begin).fold(frontier_s, f64::min)
     }
 
-    /// The candidates that were not handed out, best first.
+    /// Returns the remaining candidates, best first.
     pub fn finish(&mut self) -> Vec<Candidate> {
         self.settle(f64::INFINITY)
     }
 
-    /// Hands out the members of a candidate, where they are listed.
+    /// Lists the members of a candidate, if enabled.
     fn list(&mut self, best: &Point) {
         let Some(mut own) = self.members.as_mut().and_then(|all| all.remove(&best.key())) else {
             return;
@@ -448,7 +449,7 @@ impl Clusterer {
     }
 }
 
-/// The place of each trial in order of dispersion measure.
+/// Returns the rank of each trial in order of dispersion measure.
 fn ranks(dms: &[f64]) -> Result<Vec<u32>> {
     if u32::try_from(dms.len()).is_err() {
         return Err(Error::parameter("trials", dms.len(), "there may be 2^32 - 1"));
@@ -463,7 +464,7 @@ fn ranks(dms: &[f64]) -> Result<Vec<u32>> {
     Ok(ranks)
 }
 
-/// Where the points of each rank begin, in a list sorted by rank; one entry more than ranks.
+/// Returns the index of the first point of each rank in a list sorted by rank; one entry more than ranks.
 fn rank_starts(points: impl Iterator<Item = u32>, ranks: usize) -> Vec<usize> {
     let mut starts = vec![0; ranks + 1];
     points.for_each(|rank| starts[rank as usize + 1] += 1);

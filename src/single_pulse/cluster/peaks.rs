@@ -1,4 +1,4 @@
-//! Events to local peaks: each follows its strongest neighbour that explains it uphill.
+//! Linking of events to local peaks: each event links to the strongest adjacent event that explains it.
 //!
 //! Invariant: a step uphill is strict in the order of points, so no chain closes on itself.
 
@@ -7,13 +7,13 @@ use std::cmp::Ordering;
 use super::wing::Wings;
 use super::{Group, Point, rank_starts};
 
-/// Trials to either side in which an event has neighbours.
+/// Trials on either side in which an event has neighbours.
 const STEPS: usize = 3;
 
-/// What is added to a reach in time, in seconds, so that rounding never cuts a neighbour off: the exact test decides.
+/// Slack in seconds added to reaches in time, so that rounding excludes no adjacent event; the exact test decides.
 pub(super) const SLACK_S: f64 = 1e-6;
 
-/// The most that a burst drifts between each trial and its neighbours, in seconds; of trials in order.
+/// Returns the largest drift of a burst between each trial and its neighbours, in seconds; trials in order.
 pub(super) fn drifts(dms: &[f64], delay_per_dm: f64) -> Vec<f64> {
     let drift = |rank: usize| {
         let (low, high) = (rank.saturating_sub(STEPS), (rank + STEPS).min(dms.len() - 1));
@@ -22,12 +22,13 @@ pub(super) fn drifts(dms: &[f64], delay_per_dm: f64) -> Vec<f64> {
     (0..dms.len()).map(drift).collect()
 }
 
-/// The moment from which on no event that begins can be a neighbour; `drift` is the most to any neighbour.
+/// Returns the time from which no later event can be adjacent; `drift` is the largest to any adjacent trial.
 pub(super) fn reach_end(point: &Point, drift: f64) -> f64 {
     point.end + drift + 0.5 * point.width() + SLACK_S
 }
 
-/// Groups of the points that climb to the same peak, best first, and the group of each point. Reorders the points.
+/// Groups the points that climb to the same peak, best first, and returns the group of each point. Reorders the
+/// points.
 pub(super) fn group(points: &mut [Point], ranks: usize, wings: Wings) -> (Vec<Group>, Vec<u32>) {
     let place = |p: &Point, q: &Point| p.rank.cmp(&q.rank).then(p.begin.total_cmp(&q.begin));
     points.sort_unstable_by(|p, q| place(p, q).then_with(|| p.order(q)));
@@ -45,7 +46,7 @@ pub(super) fn group(points: &mut [Point], ranks: usize, wings: Wings) -> (Vec<Gr
     collect(points, &uphill)
 }
 
-/// Compares the events of two trials, both sorted by time, that touch.
+/// Compares the touching events of two trials, both sorted by time.
 fn link(
     points: &[Point],
     here: std::ops::Range<usize>,
@@ -83,7 +84,7 @@ fn link(
     }
 }
 
-/// Lets `from` climb to `to`, which is better, if that explains it and is the best seen so far.
+/// Links `from` uphill to the better point `to` if that explains it and is the best so far.
 fn raise(points: &[Point], uphill: &mut [u32], (from, to): (usize, usize), wings: Wings) {
     let best = uphill[from] as usize;
     if points[to].order(&points[best]) == Ordering::Less
@@ -98,7 +99,7 @@ fn collect(points: &[Point], uphill: &[u32]) -> (Vec<Group>, Vec<u32>) {
     order.sort_unstable_by(|p, q| points[*p as usize].order(&points[*q as usize]));
     let mut groups: Vec<Group> = Vec::new();
     let mut group_of = vec![u32::MAX; points.len()];
-    // Best first, so the point uphill always has its group already.
+    // Best first, so the point uphill already has its group.
     for index in order.iter().map(|p| *p as usize) {
         let target = uphill[index] as usize;
         let own = Group::of(&points[index]);

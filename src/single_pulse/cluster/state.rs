@@ -1,4 +1,4 @@
-//! What a clusterer has not decided, so that another can go on with it.
+//! Serializable state of a clusterer, from which another one can continue.
 //!
 //! Invariant: a clusterer that is put into a state goes on as the one that it was taken from, bit for bit.
 
@@ -8,33 +8,33 @@ use super::{Candidate, Clusterer, Group, Point, TrialRange, WIDEST};
 use crate::error::{Error, Result};
 use crate::state::GREATEST;
 
-/// Words of a point, and of a group.
+/// 64-bit words of a point, and of a group.
 const POINT: usize = 5;
 const GROUP: usize = POINT + 5;
 
-/// Words of a candidate.
+/// 64-bit words of a candidate.
 const CANDIDATE: usize = 14;
 
-/// The events and groups of a [`Clusterer`] that are undecided.
+/// Undecided events and groups of a [`Clusterer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     words: Vec<u64>,
 }
 
 impl State {
-    /// Everything, as numbers of 64 bits.
+    /// Returns the state as 64-bit words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The state of which these are the numbers; they are checked by [`Clusterer::restore`].
+    /// Creates a state from its words; [`Clusterer::restore`] checks them.
     pub fn from_words(words: Vec<u64>) -> Self {
         Self { words }
     }
 }
 
 impl Clusterer {
-    /// What is undecided.
+    /// Returns the undecided state.
     pub fn state(&self) -> State {
         let lengths = [self.points.len(), self.groups.len()].map(|length| length as u64);
         let mut words = vec![self.frontier_s.to_bits(), self.horizon.to_bits()];
@@ -56,10 +56,10 @@ impl Clusterer {
         State { words }
     }
 
-    /// Goes on from a state of a clusterer with the same trials.
+    /// Continues from the state of a clusterer with the same trials.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if it is not one.
+    /// [`Error::Parameter`] for any other state.
     pub fn restore(&mut self, state: &State) -> Result<()> {
         let bad = || Error::parameter("state of the clusterer", "damaged", "it is of other trials");
         let [frontier_s, horizon, events, points, groups, rest @ ..] = state.words.as_slice()
@@ -87,7 +87,7 @@ impl Clusterer {
             }
             rest = behind;
         }
-        // Each event is a point or a member of one group, here or among those handed out.
+        // Each event is a point or a member of one group, either here or among those returned.
         let counts = groups.iter().map(|group| group.members as u64);
         let undecided = counts.fold(points.len() as u64, u64::saturating_add);
         if !rest.is_empty() || undecided > *events || *events >= GREATEST {
@@ -123,7 +123,7 @@ impl Clusterer {
 }
 
 impl Candidate {
-    /// Everything, as numbers of 64 bits.
+    /// Returns the candidate as 64-bit words.
     pub fn words(&self) -> [u64; CANDIDATE] {
         let Self { dm, time_s, snr, width_s, members, range, trial, .. } = *self;
         let [dm, time_s, snr, width_s] = [dm, time_s, snr, width_s].map(f64::to_bits);
@@ -149,7 +149,7 @@ impl Candidate {
         ]
     }
 
-    /// The candidate of which these are the numbers; none for another count of them.
+    /// Creates a candidate from its words; `None` for another number of words.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let words: &[u64; CANDIDATE] = words.try_into().ok()?;
         let number = |index: usize| f64::from_bits(words[index]);
@@ -173,7 +173,7 @@ impl Candidate {
     }
 }
 
-/// The words of so many items, and those after them.
+/// Splits off `count` items of `each` words.
 fn split(words: &[u64], count: u64, each: usize) -> Option<(&[u64], &[u64])> {
     words.split_at_checked(usize::try_from(count).ok()?.checked_mul(each)?)
 }

@@ -1,4 +1,4 @@
-//! Settling in steps, or going on from a state, gives what deciding all at once gives.
+//! Settling in steps, or continuing from a state, must equal deciding all at once.
 
 use super::cone::Cone;
 use super::*;
@@ -6,7 +6,7 @@ use super::*;
 const BAND: BandEdges = BandEdges { lowest_hz: 1.2e9, highest_hz: 1.5e9, dm_constant: 4148.808 };
 const WIDEST_BOXCAR: u32 = 32;
 
-/// A generator of numbers below a bound.
+/// Generator of numbers below a bound.
 struct Random(u64);
 
 impl Random {
@@ -25,7 +25,7 @@ fn ranges() -> Vec<TrialRange> {
     ]
 }
 
-/// Events of both ranges over `length_s`, in the order of their times: noise that links and some strong ones.
+/// Returns events of both ranges over `length_s`, ordered by time: noise that links, and some strong ones.
 fn events(random: &mut Random, count: usize, length_s: f64) -> Vec<(f64, usize, Event)> {
     let mut events: Vec<_> = (0..count)
         .map(|_| {
@@ -34,7 +34,7 @@ fn events(random: &mut Random, count: usize, length_s: f64) -> Vec<(f64, usize, 
             let time = random.below((length_s / tsamp_s) as u64);
             let width = 1 + random.below(u64::from(WIDEST_BOXCAR)) as u32;
             let strong = if random.below(20) == 0 { random.below(600) } else { 0 };
-            // Few values, so that some are equal.
+            // Few distinct values, so that some are equal.
             let snr = 5.0 + 0.1 * (random.below(20) + strong) as f32;
             (time as f64 * tsamp_s, range, Event { dm, time, width, snr })
         })
@@ -53,7 +53,7 @@ fn clusterer() -> Clusterer {
     Clusterer::new(ranges(), BAND).unwrap()
 }
 
-/// The two rules as they are documented, pair by pair.
+/// Applies the two documented rules pair by pair.
 fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
     let mut clusterer = clusterer();
     events.iter().for_each(|(_, range, event)| clusterer.push(*range, &[*event]).unwrap());
@@ -121,7 +121,7 @@ fn settling_in_steps_changes_nothing_and_forgets_what_is_decided() {
         let (mut found, mut most, mut next, mut frontier_s) = (Vec::new(), 0, 0, 0.0);
         while next < events.len() {
             frontier_s += 0.01 * random.below(if case % 2 == 0 { 100 } else { 400 }) as f64;
-            // Some that come later are there already, and those before the frontier come in any order.
+            // Some later events are present already, and those before the frontier come in any order.
             let end = events.partition_point(|(time, ..)| *time < frontier_s);
             let end = end.max(next) + random.below(4) as usize;
             let fresh = &events[next..end.min(events.len())];

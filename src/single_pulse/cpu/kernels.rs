@@ -1,4 +1,4 @@
-//! The loops over samples: moments, prefix sums, and the screen for boxcars above threshold.
+//! Loops over samples: moments, prefix sums, and the screen for boxcars above threshold.
 //!
 //! Invariant: integers wrap only where the plan has shown that differences do not.
 #![allow(unsafe_code)]
@@ -9,19 +9,19 @@ use crate::backend::simd::Level;
 use crate::single_pulse::plan::BLOCK;
 use crate::single_pulse::rules::{Clip, Moments};
 
-/// A sample of a series.
+/// Sample of a series.
 pub(in crate::single_pulse) trait Sample:
     Copy + Debug + Send + Sync
 {
-    /// Its value.
+    /// Returns its value.
     fn value(self) -> f64;
-    /// Its value, of an integer series.
+    /// Returns its value in an integer series.
     fn integer(self) -> i32;
-    /// Moments of a window; `narrow` promises that differences fit 32 bits.
+    /// Computes the moments of a window; `narrow` guarantees that differences fit 32 bits.
     fn moments(level: Level, window: &[Self], clip: Clip, narrow: bool) -> Moments;
-    /// The sample nearest to a mean.
+    /// Returns the sample nearest to a mean.
     fn filler(mean: f64) -> Self;
-    /// Replaces what is not finite.
+    /// Replaces non-finite samples.
     fn repair(samples: &mut [Self], mean: f64);
 }
 
@@ -86,7 +86,7 @@ macro_rules! screens {
                 #[cfg(target_arch = "x86_64")]
                 match level {
                     Level::Avx512(_) => {
-                        // SAFETY: holding the level is the proof that its instructions exist.
+                        // SAFETY: a value of the level proves that its instructions exist.
                         return unsafe { super::screen::$avx512(boxes, blocks, flag) };
                     }
                     Level::Avx2(_) => {
@@ -106,18 +106,18 @@ screens!(i32, i32_avx2, i32_avx512);
 screens!(i64, i64_avx2, i64_avx512);
 screens!(f64, f64_avx2, f64_avx512);
 
-/// A sum of samples: an integer that may wrap, or a double.
+/// Sum of samples: an integer that may wrap, or a double.
 pub(super) trait Sum: Copy + PartialOrd {
     const LEAST: Self;
     const ZERO: Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
-    /// What the screen keeps the largest of; `offset` is the threshold, for integers with the
-    /// prefix of the block's start.
+    /// Returns the value whose maximum the screen tracks. `offset` is the threshold, for integers including the
+    /// prefix sum at the block's start.
     fn excess(later: Self, first: Self, offset: Self) -> Self;
-    /// The screen's offset.
+    /// Returns the screen's offset.
     fn offset(threshold: Self, base: Self) -> Self;
-    /// The least excess of a hit.
+    /// Returns the smallest excess of a hit.
     fn floor(first: Self, base: Self) -> Self;
 }
 
@@ -178,7 +178,7 @@ impl Sum for f64 {
     }
 }
 
-/// A public door to a body: one call a level.
+/// Entry point of a kernel: dispatches to one instance per vector level.
 macro_rules! levels {
     ($name:ident [$($generic:tt)*] ($($argument:ident: $type:ty),*) -> $output:ty, $body:ident) => {
         pub(super) fn $name<$($generic)*>(level: Level, $($argument: $type),*) -> $output {
@@ -193,7 +193,7 @@ macro_rules! levels {
                     $body($($argument),*)
                 }
                 match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
+                    // SAFETY: a value of the level proves that its instructions exist.
                     Level::Avx512(_) => return unsafe { avx512($($argument),*) },
                     // SAFETY: as above.
                     Level::Avx2(_) => return unsafe { avx2($($argument),*) },
@@ -228,7 +228,7 @@ fn clipped_body(window: &[i32], centre: i32, limit: i32) -> (u64, i64, i64) {
     (count, sum, squares)
 }
 
-/// Moments of integers of any size.
+/// Computes moments of integers of any size.
 fn clipped_wide(window: &[i32], centre: i64, limit: i64) -> Moments {
     let (mut count, mut sum, mut squares) = (0u64, 0i64, 0i128);
     for difference in window.iter().map(|y| i64::from(*y) - centre).filter(|d| d.abs() <= limit) {
@@ -239,7 +239,7 @@ fn clipped_wide(window: &[i32], centre: i64, limit: i64) -> Moments {
     Moments { count: count as f64, sum: sum as f64, squares: squares as f64 }
 }
 
-/// Eight sums side by side, so that every level adds in the same order.
+/// Computes moments in eight partial sums, so that every level adds in the same order.
 #[inline(always)]
 fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     const LANES: usize = 8;
@@ -248,7 +248,7 @@ fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     let mut last = [f32::NAN; LANES];
     last[..rest.len()].copy_from_slice(rest);
     let limit = clip.limit.min(f64::MAX);
-    // A sample that is not a number is never within the limit.
+    // NaN is never within the limit.
     for values in whole.iter().chain(std::iter::once(&last)) {
         for lane in 0..LANES {
             let difference = f64::from(values[lane]) - clip.centre;
@@ -263,16 +263,16 @@ fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     Moments { count: total(count), sum: total(sum), squares: total(squares) }
 }
 
-/// The boxcars of one group over one window.
+/// Boxcars of one group over one window.
 #[derive(Debug)]
 pub(super) struct Boxes<S> {
-    /// Sums of all samples before each multiple of the stride.
+    /// Sum of all samples before each multiple of the stride.
     pub(super) prefix: Vec<S>,
-    /// Width in strides and least sum of each boxcar.
+    /// Width in strides and smallest hit sum of each boxcar.
     pub(super) boxcars: Vec<(usize, S)>,
 }
 
-/// Sums before each multiple of `stride`, in order, with the sum of all whole strides at the end.
+/// Computes the sums before each multiple of `stride`, in order; the last is the sum of all whole strides.
 pub(super) fn accumulate<T: Copy, S: Sum>(
     samples: &[T],
     stride: usize,
@@ -295,7 +295,7 @@ pub(super) fn accumulate<T: Copy, S: Sum>(
     }));
 }
 
-/// Every other prefix sum.
+/// Copies every other prefix sum.
 #[inline(always)]
 fn thin_body<S: Sum>(dense: &[S], sparse: &mut Vec<S>) {
     sparse.clear();
@@ -304,8 +304,7 @@ fn thin_body<S: Sum>(dense: &[S], sparse: &mut Vec<S>) {
     sparse.extend_from_slice(rest);
 }
 
-/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold: the portable
-/// form.
+/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold: the portable version.
 fn screen_body<S: Sum>(boxes: &Boxes<S>, blocks: usize, mut flag: impl FnMut(usize)) {
     for block in 0..blocks {
         let prefix = &boxes.prefix[block * BLOCK..];

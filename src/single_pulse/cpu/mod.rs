@@ -1,4 +1,4 @@
-//! The search on vector instructions: histories, windows and threads.
+//! Single-pulse search with vector instructions: histories, windows and threads.
 //!
 //! Invariant: a window is searched once all samples that its boxcars reach are there, so what is
 //! found depends on the samples only.
@@ -19,28 +19,29 @@ use crate::view::Plane;
 use kernels::Sample;
 use window::Scratch;
 
-/// Events that a thread has room for before its buffer grows.
+/// Initial capacity of a thread's event buffer.
 const EVENTS: usize = 4096;
 
-/// What one trial carries from block to block.
+/// State of one trial between blocks.
 #[derive(Debug)]
 pub(super) struct Trial<T> {
-    /// Samples from the present window's start on.
+    /// Samples from the current window's start on.
     history: Vec<T>,
-    /// Index of the present window.
+    /// Index of the current window.
     window: u64,
-    /// Samples of this trial that are valid in all.
+    /// Total number of valid samples of this trial.
     end: u64,
-    /// Samples seen in all, void ones included.
+    /// Total number of samples seen, including void ones.
     seen: u64,
-    /// Noise of the window before.
+    /// Noise of the previous window.
     noise: Noise,
     sweep: Sweep,
-    /// Whether the window before was searched elsewhere, so that what its boxcars reach is not yet repaired.
+    /// Whether another search processed the previous window, so that the samples its boxcars reach are not repaired
+    /// yet.
     is_restored: bool,
 }
 
-/// A search bound to a vector level and threads.
+/// Search bound to a vector level and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     level: Level,
@@ -185,7 +186,7 @@ impl<T: Sample> Search<T> {
         Ok(())
     }
 
-    /// Hands over the events that no later window changes; returns the sample before which no later event begins.
+    /// Appends the events that no later window changes. Returns the sample before which no later event starts.
     fn settle(&mut self, plan: &Plan, events: &mut Vec<Event>) -> u64 {
         let mut frontier = u64::MAX;
         for (dm, trial) in self.trials.iter_mut().enumerate() {
@@ -212,7 +213,7 @@ impl<T: Sample> Search<T> {
         }
     }
 
-    /// Hands over what the threads found, in the order of trial and time.
+    /// Appends the events that the threads found, ordered by trial and time.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let old = events.len();
         self.scratch.iter_mut().for_each(|scratch| events.append(&mut scratch.events));
@@ -232,7 +233,7 @@ impl<T: Sample> Trial<T> {
         Ok(Self { history, window: 0, end: u64::MAX, seen: 0, noise, sweep, is_restored })
     }
 
-    /// The valid part of a row.
+    /// Returns the valid part of a row.
     fn accept<'a>(&mut self, row: &'a [T]) -> &'a [T] {
         let valid = self.end.saturating_sub(self.seen).min(row.len() as u64);
         self.seen += row.len() as u64;

@@ -1,4 +1,5 @@
-//! The screen in `std::arch`: the compiler keeps the running maxima in memory, these in registers.
+//! Screen with `std::arch` intrinsics: holds the running maxima in registers, where the compiler would spill them to
+//! memory.
 //!
 //! Invariant: flags exactly the blocks that the portable body flags.
 #![allow(unsafe_code)]
@@ -8,13 +9,13 @@ use std::arch::x86_64::*;
 use super::kernels::{Boxes, Sum};
 use crate::single_pulse::plan::BLOCK;
 
-/// Whether every load of `blocks` blocks lies in the prefix sums.
+/// Returns whether every load of `blocks` blocks lies in the prefix sums.
 fn fits<S>(boxes: &Boxes<S>, blocks: usize) -> bool {
     let widest = boxes.boxcars.iter().map(|(width, _)| *width).max().unwrap_or(0);
     blocks == 0 || blocks * BLOCK + widest <= boxes.prefix.len()
 }
 
-/// A screen of one type and level: `$vectors` vectors of `$lanes` starts at a time.
+/// Defines a screen for one type and level: `$vectors` vectors of `$lanes` starts at a time.
 macro_rules! screen {
     ($name:ident, $features:literal, $type:ty, $vectors:literal x $lanes:literal,
      load $load:expr, splat $splat:expr, excess $excess:expr, keep $keep:expr, any $any:expr) => {
@@ -26,8 +27,8 @@ macro_rules! screen {
                 let mut hit = false;
                 for part in 0..BLOCK / ($vectors * $lanes) {
                     let start = block * BLOCK + part * $vectors * $lanes;
-                    // SAFETY: `fits` has shown that the block's loads at width 0 and at every
-                    // width end within the prefix sums.
+                    // SAFETY: `fits` has shown that the block's loads at width 0 and at every width end within the
+                    // prefix sums.
                     unsafe {
                         let first = boxes.prefix.as_ptr().add(start);
                         let mut largest = [$splat(<$type>::LEAST); $vectors];

@@ -1,4 +1,4 @@
-//! One window of one trial: its noise, its prefix sums, its hits.
+//! One window of one trial: noise, prefix sums, hits.
 //!
 //! Invariant: hits come by start, then by width, whatever the groups' strides.
 
@@ -16,12 +16,12 @@ pub(super) struct Scratch {
     guess: Vec<f64>,
     thresholds: Vec<Threshold>,
     rungs: Vec<Rung>,
-    /// For each block of starts, which groups may have a hit in it.
+    /// Bit mask per block of starts: groups that may have a hit in it.
     flags: Vec<u32>,
     pub(super) events: Vec<Event>,
 }
 
-/// The prefix sums of a group, in the narrowest type that holds them.
+/// Prefix sums of a group, in the narrowest sufficient type.
 #[derive(Debug)]
 enum Rung {
     Narrow(Boxes<i32>),
@@ -40,7 +40,7 @@ impl Scratch {
         }
     }
 
-    /// Searches the present window of a trial and moves on to the next.
+    /// Searches the current window of a trial and advances to the next.
     pub(super) fn search<T: Sample>(
         &mut self,
         plan: &Plan,
@@ -50,7 +50,7 @@ impl Scratch {
     ) {
         let samples = trial.history.len().min(plan.window_times());
         if std::mem::take(&mut trial.is_restored) {
-            // The window before repaired the samples that its boxcars reached.
+            // The previous window already repaired the samples that its boxcars reached.
             let reached = trial.history.len().min(plan.max_width());
             T::repair(&mut trial.history[..reached], trial.noise.mean);
         }
@@ -64,7 +64,7 @@ impl Scratch {
         T::repair(&mut trial.history, trial.noise.mean);
         let available = trial.history.len();
         if trial.noise.sigma > 0.0 {
-            // Whole blocks for the screen; the scan looks at valid boxcars only.
+            // The screen needs whole blocks; the scan evaluates valid boxcars only.
             trial.history.resize(plan.whole_blocks(available), T::filler(trial.noise.mean));
             self.prepare(plan, level, trial);
             self.flag(plan, level, available);
@@ -87,7 +87,7 @@ impl Scratch {
         })
     }
 
-    /// Thresholds and prefix sums of the window.
+    /// Computes thresholds and prefix sums of the window.
     fn prepare<T: Sample>(&mut self, plan: &Plan, level: Level, trial: &Trial<T>) {
         for (threshold, &width) in self.thresholds.iter_mut().zip(plan.widths()) {
             *threshold = Threshold::new(plan, trial.noise, width);
@@ -100,7 +100,7 @@ impl Scratch {
         }
     }
 
-    /// Marks the blocks of starts in which a group may have a hit.
+    /// Flags the blocks of starts in which a group may have a hit.
     fn flag(&mut self, plan: &Plan, level: Level, available: usize) {
         self.flags.fill(0);
         for (index, (group, rung)) in plan.groups().iter().zip(&self.rungs).enumerate() {
@@ -117,7 +117,7 @@ impl Scratch {
         }
     }
 
-    /// Looks closely at the marked blocks and merges hits to events.
+    /// Evaluates the flagged blocks and groups hits into events.
     fn scan<T>(&mut self, plan: &Plan, dm: usize, trial: &mut Trial<T>, available: usize) {
         let origin = trial.window * plan.window_times() as u64;
         let middle = plan.middle();
@@ -197,7 +197,7 @@ impl Rung {
         }
     }
 
-    /// Sets the least sums; those that no boxcar can reach, or every boxcar does, are clamped.
+    /// Sets the smallest hit sums, clamped if no boxcar or every boxcar reaches them.
     fn bind(&mut self, plan: &Plan, group: &Group, thresholds: &[Threshold]) {
         let widths = &plan.widths()[group.widths.clone()];
         let thresholds = &thresholds[group.widths.clone()];

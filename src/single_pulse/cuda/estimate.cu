@@ -1,12 +1,12 @@
-// Mean and deviation of short windows of integers: a warp for each, from the guess to the last pass, so that nothing but
-// samples is read and nothing but the noise is written.
+// Mean and deviation of short integer windows. One warp per window does everything from the guess to the last pass,
+// so that it reads only samples and writes only the noise.
 #include "guess.cuh"
 #include "totals.cuh"
 
-// The guess of a window, the same in all lanes, from KEYS of its samples a lane.
+// Returns the guess from KEYS samples per lane; all lanes get the same result.
 template <u32 KEYS> INLINE Estimate first_estimate(const Row& row, u32 tries, u32 step) {
   u32 keys[KEYS], most = 0, last = step - 1;
-  // Whole windows have a step that is a power of two.
+  // The step of a full window is a power of two, which avoids the division.
   bool is_power = (step & last) == 0;
   for (u32 k = 0; k < KEYS; k++) {
     u32 i = k * 32 + threadIdx.x % 32;
@@ -25,7 +25,7 @@ template <u32 KEYS> INLINE Estimate first_estimate(const Row& row, u32 tries, u3
   return estimate;
 }
 
-// The moments of a window, the same in all lanes, and those of a lane that keeps them.
+// Computes the moments of a window in all lanes; the lane with `keeps` stores them.
 INLINE void take_moments(const Row& row, u32 valid, const Estimate& clip, Estimate& mine, bool keeps) {
   Totals totals = totals_of<32>(row, valid, clip);
   totals.join();
@@ -35,8 +35,8 @@ INLINE void take_moments(const Row& row, u32 valid, const Estimate& clip, Estima
   mine.squares = totals.squares();
 }
 
-// A lane keeps the estimate of one of the warp's `group` windows, whose samples all lanes sum together; all lanes then take
-// their windows' next step at once.
+// Each lane owns the estimate of one of the warp's `group` windows. All lanes sum the samples of a window together;
+// the lanes then advance their estimates in parallel.
 KERNEL __launch_bounds__(128, 6) estimate(SERIES_PARAMETERS, Noise* own, u32 group, u32 dms) {
   Series series = SERIES;
   u32 lane = threadIdx.x % 32, all = dms * windows, base = (blockIdx.x * 4 + threadIdx.x / 32) * group;

@@ -1,10 +1,10 @@
-// From flagged blocks to events: the flagged blocks in order, the best boxcar of each of their starts, and for each
-// trial a walk over these in the order of time.
+// From flagged blocks to events: lists the flagged blocks in order, finds the best boxcar of each start, and groups
+// hits of each trial in time order.
 #include "widths.cuh"
 
 const u32 SCAN_THREADS = 1024;
 
-// --- where the flagged blocks of each trial begin among all of them
+// --- offsets of each trial's flagged blocks in the list of all
 KERNEL __launch_bounds__(256) count(const u32* words, u32 trial_words, u32* counts, u32 dms) {
   u32 dm = blockIdx.x * 8 + threadIdx.x / 32;
   if (dm >= dms) return;
@@ -23,7 +23,8 @@ INLINE u32 warp_inclusive(u32 sum) {
   return sum;
 }
 
-// One block of threads; `header[1]` becomes the number of all, `header[2]` tells whether noise has to be estimated again.
+// Exclusive prefix sum in one thread block. `header[1]` receives the total, `header[2]` whether the noise must be
+// estimated again.
 KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32* header, const u32* spoilt, u32 dms) {
   __shared__ u32 warps[SCAN_THREADS / 32];
   u32 before = 0, warp = threadIdx.x / 32;
@@ -43,7 +44,7 @@ KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32
   if (threadIdx.x == 0) offsets[dms] = header[1] = before, header[2] = *spoilt;
 }
 
-// --- the flagged blocks from number `begin` on, as many as there is room for: trial and block of the batch
+// --- lists up to `room` flagged blocks from index `begin` on: trial, and block of the batch
 KERNEL __launch_bounds__(256)
     list_blocks(const u32* words, u32 trial_words, u32 word_blocks, const u32* offsets, uint2* blocks, u32 begin,
                 u32 room, u32 dms) {
@@ -60,7 +61,7 @@ KERNEL __launch_bounds__(256)
   }
 }
 
-// --- the best boxcar of each start of a flagged block: its significance and width, 0 if none is above threshold
+// --- best boxcar of each start of a flagged block: significance and width, 0 if none exceeds the threshold
 #if FLOATS
 typedef double Sum;
 #else
@@ -68,7 +69,7 @@ typedef i64 Sum;
 #endif
 // Samples of one thread.
 const u32 PART = 32;
-// Samples that the boxcars of a block reach: those of a tile's widths.
+// Samples covered by a block's boxcars of a tile's widths.
 const u32 REACH = BLOCK + 1792;
 
 struct Window {
@@ -76,7 +77,7 @@ struct Window {
   Noise noise;
 };
 
-// The sums of all samples before each one from `start` on, from any zero.
+// Computes the sum of all samples before each one from `start` on; the origin is arbitrary.
 INLINE void accumulate(Sum* sums, const Series& series, const Window& window, const Noise* own, const Noise* carried,
                        const double* given, u32 start, u32 reach) {
   u32 first = start + threadIdx.x * PART;
@@ -146,13 +147,13 @@ KERNEL __launch_bounds__(BLOCK)
   }
 }
 
-// --- the walk over the starts of a trial
+// --- groups the hits of a trial into events
 struct Hit {
   u64 time;
   double snr;
   u32 width, unused;
 };
-// As the host reads it.
+// Layout shared with the host.
 struct Event {
   u64 time;
   u32 dm, width;
@@ -160,15 +161,16 @@ struct Event {
   u32 unused;
 };
 
-// Returns whether a hit within another is no stronger than that one explains (`Hit::explains` of the host).
+// Returns whether the best hit explains a hit within it (`Hit::explains` of the host).
 INLINE bool explains(const Hit& best, const Hit& inner) {
   double above = inner.snr - 4.0;
   if (above <= 0.0) return true;
   return above * above * (double)best.width <= 3.0 * best.snr * best.snr * (double)inner.width;
 }
 
-// A hit belongs to the event whose best hit it starts within or soon after. `bests` has for each trial the best hit and
-// one within it that it does not explain, of width 0 where there is none; `header[0]` counts events, of which no block can end more than there is room for.
+// Groups hits into events, one thread per trial: a hit belongs to the event whose best hit it starts within or soon
+// after. `bests` holds the best hit of each trial and one within it that it does not explain; width 0 means none.
+// `header[0]` counts events; the buffer fits all events that the blocks can end.
 KERNEL __launch_bounds__(64)
     sweep(const uint2* blocks, const double* snrs, const u32* best_widths, const u32* offsets, const Hit* bests,
           Hit* next_bests, Event* events, u32* header, u64 first, u32 begin, u32 room, u32 is_last, u32 dms) {
@@ -186,7 +188,7 @@ KERNEL __launch_bounds__(64)
   };
   for (u32 slot = from; slot < to; slot++) {
     u64 start = first + (u64)blocks[slot - begin].y * BLOCK;
-    // Unrolled, it spills registers.
+    // Unrolling would spill registers.
 #pragma unroll 1
     for (u32 i = 0; i < BLOCK; i++) {
       u32 width = best_widths[(slot - begin) * BLOCK + i];

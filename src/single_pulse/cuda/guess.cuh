@@ -1,16 +1,16 @@
-// A robust guess of a window's noise: median and scaled median deviation of a few samples spread over it, by a warp
-// that holds them in its registers.
+// Robust first guess of a window's noise: median and scaled median absolute deviation of a few samples spread over
+// the window. One warp holds the samples in registers.
 #pragma once
 #include "noise.cuh"
 
 const u32 MOST_GUESSES = 512;
 
-// Samples that the guess of so many is made from.
+// Returns the number of samples used for the guess, for a window of `valid` samples.
 INLINE u32 guesses(u32 valid) {
   return smaller(smaller(larger(valid / 32, MOST_GUESSES / 8), MOST_GUESSES), valid);
 }
 
-// Unsigned numbers that are ordered as samples are.
+// Maps samples to unsigned keys of the same order.
 INLINE u32 key_of(Sample y) {
 #if FLOATS
   u32 bits = __float_as_uint(y);
@@ -36,14 +36,14 @@ template <class Key> INLINE Key warp_smallest(Key value) {
   return value;
 }
 
-// Keys of the warp that are at most `limit`.
+// Counts the warp's keys that are at most `limit`.
 template <class Key, u32 KEYS> INLINE u32 count_up_to(const Key (&keys)[KEYS], Key limit) {
   u32 count = 0;
   for (u32 i = 0; i < KEYS; i++) count += keys[i] <= limit;
   return __reduce_add_sync(0xffffffff, count);
 }
 
-// The largest key of the warp below `limit`.
+// Returns the warp's largest key below `limit`.
 template <class Key, u32 KEYS> INLINE Key largest_below(const Key (&keys)[KEYS], Key limit) {
   Key best = 0;
   for (u32 i = 0; i < KEYS; i++)
@@ -51,8 +51,8 @@ template <class Key, u32 KEYS> INLINE Key largest_below(const Key (&keys)[KEYS],
   return warp_largest(best);
 }
 
-// The two middle keys of `count`, which are the same one if that is odd; all lie from `low` to `high`. Keys that are not
-// there are the largest.
+// Finds the two middle keys of `count` by bisection from `low` to `high`; an odd count has one middle key, returned
+// twice. Missing keys have the largest value.
 template <class Key, u32 KEYS>
 INLINE void middle(const Key (&keys)[KEYS], u32 count, Key low, Key high, Key& lower, Key& upper) {
   while (low < high) {
@@ -83,8 +83,8 @@ INLINE double number_of(u64 bits) {
   return both.number;
 }
 
-// Median and scaled median deviation of the `count` keys, the largest of which is `most`. A distance is one of two
-// samples: twice it, if they are whole.
+// Returns the median and scaled median absolute deviation of the `count` keys, the largest of which is `most`. A
+// distance is a float's absolute deviation, or twice an integer's.
 template <class Distance, u32 KEYS> INLINE Noise guess_of(const u32 (&keys)[KEYS], u32 count, u32 most) {
   const double SIGMA_PER_MAD = 1.482602218505602;
   u32 lane = threadIdx.x % 32, least = 0xffffffff, lower, upper;
@@ -96,10 +96,10 @@ template <class Distance, u32 KEYS> INLINE Noise guess_of(const u32 (&keys)[KEYS
   for (u32 i = 0; i < KEYS; i++) {
     bool is_there = keys[i] != 0xffffffff || i * 32 + lane < count;
 #if FLOATS
-    // Doubles that are not negative are ordered as their bits are.
+    // Non-negative doubles have the same order as their bits.
     Distance distance = bits_of(size_of((double)sample_of(keys[i]) - centre));
 #else
-    // Halves of counts.
+    // Twice the deviation, which is an integer: the median of an even count may be a half.
     i64 twice = 2 * (i64)sample_of(keys[i]) - (i64)(centre * 2.0);
     Distance distance = (Distance)(twice < 0 ? -twice : twice);
 #endif

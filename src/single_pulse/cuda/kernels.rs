@@ -1,10 +1,10 @@
-//! The kernels of the search, compiled for a plan's types.
+//! Kernels of the search, compiled for a plan's types.
 
 use super::sizes::{Sizes, Sums};
 use crate::backend::cuda::{Device, Function, Source};
 use crate::error::Result;
 
-/// What the kernels include.
+/// Headers that the kernels include.
 const INCLUDES: &[(&str, &str)] = &[
     ("series.cuh", include_str!("series.cuh")),
     ("widths.cuh", include_str!("widths.cuh")),
@@ -13,7 +13,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("totals.cuh", include_str!("totals.cuh")),
 ];
 
-/// A file of kernels.
+/// Source file of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum File {
     Noise,
@@ -24,14 +24,14 @@ pub(super) enum File {
     Events,
 }
 
-/// What the kernels are compiled for.
+/// Compile-time types of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Types {
     pub(super) sums: Sums,
     pub(super) wide_squares: bool,
 }
 
-/// The kernels of a file.
+/// Returns the source of a kernel file.
 pub(super) fn source(file: File, types: Types) -> Source {
     let floats = types.sums == Sums::F64;
     let flag = |on: bool| u8::from(on).to_string();
@@ -57,7 +57,7 @@ pub(super) fn source(file: File, types: Types) -> Source {
     Source { name, text, includes: INCLUDES, defines }
 }
 
-/// The kernels of a plan, loaded.
+/// Loaded kernels of a plan.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) noise: Noise,
@@ -72,10 +72,10 @@ pub(super) struct Kernels {
     pub(super) sweep: Function,
 }
 
-/// What estimates the noise of windows.
+/// Kernels that estimate the noise of windows.
 #[derive(Debug)]
 pub(super) enum Noise {
-    /// A warp each, in one go.
+    /// One warp per window, in one launch.
     Short { estimate: Function },
     /// Passes over lists of windows.
     Long { guess: Function, moments: Function, refine: Function, settle: Function },

@@ -1,64 +1,64 @@
-//! What a search keeps on a device.
+//! Device buffers of a search.
 
 use super::sizes::Sizes;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned};
 use crate::error::Result;
 
-/// Passes over a window's samples that its noise can take, the first over all samples among them.
+/// Largest number of passes over a window's samples for its noise, including the first over all samples.
 pub(super) const ROUNDS: usize = 9;
 
-/// 64-bit words before the events, of an event, and of a hit.
+/// 64-bit words of the header before the events, of an event, and of a hit.
 pub(super) const HEADER_WORDS: usize = 2;
 pub(super) const EVENT_WORDS: usize = 3;
 pub(super) const HIT_WORDS: usize = 3;
 
-/// 64-bit words of a trial's open event: its best hit, and one within it.
+/// 64-bit words of a trial's open event: its best hit, and one hit within it.
 pub(super) const SWEEP_WORDS: usize = 2 * HIT_WORDS;
 
-/// 64-bit words of an estimate of a window's noise.
+/// 64-bit words of a window's noise estimate.
 const ESTIMATE_WORDS: usize = 8;
 
-/// Buffers, all of them made when the search is bound.
+/// Buffers of a search, allocated when the search is bound.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// Samples from the present window's start on, rows of trials.
+    /// Samples from the current window's start on, one row per trial.
     pub(super) history: Buffer<u32>,
     /// Valid samples of each trial.
     pub(super) ends: Buffer<u64>,
-    /// Mean and deviation of each window, and those that the window after the batch may need.
+    /// Mean and deviation of each window, and those carried to the next batch.
     pub(super) own: Buffer<f64>,
     pub(super) carried: Buffer<f64>,
     pub(super) estimates: Buffer<u64>,
-    /// Windows whose estimates need a pass, this one's and the next one's, and their numbers for each pass.
+    /// Windows that need a pass (current and next list), and their number for each pass.
     pub(super) lists: [Buffer<u32>; 2],
     pub(super) active: Buffer<u32>,
-    /// Sums of all samples of a window before every so many.
+    /// Prefix sums of each window at regular intervals.
     pub(super) totals: Buffer<u64>,
-    /// A bit for each block of starts.
+    /// One bit per block of starts.
     pub(super) flags: Buffer<u32>,
-    /// Flagged blocks of each trial, and where they begin among all.
+    /// Number of flagged blocks of each trial, and its prefix sum.
     pub(super) counts: Buffer<u32>,
     pub(super) offsets: Buffer<u32>,
-    /// Trial and place of flagged blocks; significance and width of the best boxcar of each of their starts.
+    /// Trial and index of flagged blocks; significance and width of the best boxcar of each of their starts.
     pub(super) blocks: Buffer<u64>,
     pub(super) snrs: Buffer<f64>,
     pub(super) widths: Buffer<u32>,
-    /// Each trial's open event, before and after.
+    /// Open event of each trial, before and after a round.
     pub(super) bests: [Buffer<u64>; 2],
     pub(super) told_bests: Pinned<u64>,
-    /// Windows of floats that have to be looked at whole, and whether a batch's noise has to be estimated again, one
-    /// window after another.
+    /// Float windows whose blocks must all be evaluated, and whether a batch must be repeated one window after
+    /// another.
     pub(super) loud: Buffer<u32>,
     pub(super) spoilt: Buffer<u32>,
-    /// Numbers of events and of flagged blocks in a word, whether it was spoilt in another, then the events.
+    /// Header (event and flagged-block counts in one word, spoilt flag in the next), then the events.
     pub(super) events: Buffer<u64>,
     pub(super) found: Pinned<u64>,
     pub(super) told_ends: Pinned<u64>,
-    /// The last copy of these.
+    /// Completion of the last copy of `told_ends`.
     pub(super) told: Event,
 }
 
-/// Bytes of the buffers on the device.
+/// Returns the bytes of the buffers on the device.
 pub(super) fn bytes(sizes: &Sizes) -> usize {
     let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
     let listed = if sizes.is_short() { 1 } else { all };

@@ -1,4 +1,4 @@
-//! The search on a GPU: samples stay on the device, events come back.
+//! Single-pulse search on a GPU: samples stay on the device, events return to the host.
 //!
 //! Invariant: a window is searched once all samples that its boxcars reach are there, and what is found comes back
 //! in the order of trial and time, so nothing depends on how the stream was split or on what ran first.
@@ -30,27 +30,27 @@ pub use variants::kernels;
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<u32>();
 
-/// A search bound to a device.
+/// Search bound to a device.
 #[derive(Debug)]
 pub(super) struct Engine {
     device: Device,
     threads: Threads,
     search: Search,
-    /// For what comes from the host, made when the first of it comes.
+    /// Buffers for input from host memory, allocated at first use.
     staging: Option<Staging>,
     stream: Stream,
-    /// All work that was queued on any stream has passed it.
+    /// Completion of all work queued on any stream.
     done: cuda::Event,
-    /// Index of the present window, samples seen in all.
+    /// Index of the current window, and total number of samples seen.
     window: u64,
     seen: u64,
-    /// Valid samples of each trial, and those that were searched.
+    /// Valid samples of each trial, and the number searched.
     ends: Vec<u64>,
     searched: Vec<u64>,
     are_ends_told: bool,
-    /// What was found before is forgotten.
+    /// Whether the state of an earlier stream is cleared.
     is_clear: bool,
-    /// The window at which events were settled last, and what came of it.
+    /// Window of the last call of `settle`, and its result.
     settled: (u64, u64),
 }
 
@@ -96,14 +96,14 @@ impl Engine {
         })
     }
 
-    /// Searches what the host has, in parts that are copied while others are searched.
+    /// Searches samples in host memory, in parts copied while others are searched.
     pub(super) fn run(&mut self, input: Input<'_>, events: &mut Vec<Event>) -> Result<()> {
         let mut staging = match self.staging.take() {
             Some(staging) => staging,
             None => Staging::new(&self.device, &self.search.sizes, &self.threads)?,
         };
         self.run_staged(&mut staging, input, events)?;
-        // After a fault what was under way is dropped with it.
+        // On an error the staging buffers are dropped.
         self.staging = Some(staging);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Searches a plane that is on the device, on a stream of the caller's.
+    /// Searches a plane on the device, on the caller's stream.
     pub(super) fn enqueue(
         &mut self,
         plane: &Plane,
@@ -195,7 +195,7 @@ impl Engine {
         self.settled = (0, 0);
     }
 
-    /// Hands over the events that no later window changes; returns the sample before which no later event begins.
+    /// Appends the events that no later window changes. Returns the sample before which no later event starts.
     pub(super) fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
         if self.window == self.settled.0 {
             return Ok(self.settled.1);
@@ -224,14 +224,14 @@ impl Engine {
         self.search.memory.carried.download(0, &mut noise)?;
         let trials = sweeps.into_iter().zip(noise.chunks_exact(2));
         let trial = |(sweep, noise): (_, &[f64])| {
-            // Before the first window the device's memory may hold anything.
+            // Before the first window the device memory is uninitialized.
             let known = if self.window > 0 { [noise[0], noise[1]] } else { [0.0; 2] };
             Trial { noise: Noise { mean: known[0], sigma: known[1] }, sweep }
         };
         Ok(Carried { window: self.window, trials: trials.map(trial).collect() })
     }
 
-    /// Takes up what another search carried; follows a reset.
+    /// Restores the state that another search exported; must follow a reset.
     pub(super) fn restore(&mut self, carried: &Carried) -> Result<()> {
         self.begin(None)?;
         let noise: Vec<f64> =
@@ -249,7 +249,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the next samples of all trials: searches the windows that they complete, keeps the rest.
+    /// Adds samples of all trials: searches the windows that they complete and stores the rest.
     fn push(
         &mut self,
         rows: Rows,
@@ -275,8 +275,8 @@ impl Engine {
         stream.unwrap_or(&self.stream).record(&self.done)
     }
 
-    /// Searches the next windows of all trials, of `seen` samples in all: those that came before are in the
-    /// history, the others in `rows`.
+    /// Searches the next windows of all trials, of `seen` samples in total: earlier samples lie in the history, the
+    /// others in `rows`.
     fn search_windows(
         &mut self,
         windows: usize,
@@ -311,7 +311,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps the samples from the present window's start on; the history began with window `first`.
+    /// Stores the samples from the current window's start on; the history started with window `first`.
     fn keep(&self, first: u64, rows: Rows, times: usize, stream: &Stream) -> Result<()> {
         let sizes = &self.search.sizes;
         let (window, dms, stride) = (sizes.window as u64, sizes.dms, sizes.history_stride());
@@ -323,7 +323,7 @@ impl Engine {
         if passed > 0 && kept > 0 {
             let from = history + bytes(passed) as u64;
             let strides = (bytes(stride), bytes(stride));
-            // SAFETY: rows of the history; what is kept is shorter than what was passed, so nothing overlaps.
+            // SAFETY: rows of the history; the part kept is shorter than the part skipped, so nothing overlaps.
             unsafe { stream.copy_rows(from, history, (bytes(kept), dms), strides)? };
         }
         let skipped = passed.saturating_sub(held);
@@ -331,13 +331,13 @@ impl Engine {
             let from = rows.address + bytes(skipped) as u64;
             let to = history + bytes(kept) as u64;
             let strides = (bytes(rows.stride), bytes(stride));
-            // SAFETY: the caller's rows hold `times` samples; less than a window and its reach is kept of them.
+            // SAFETY: the caller's rows hold `times` samples; less than a window and its reach is copied.
             unsafe { stream.copy_rows(from, to, (bytes(times - skipped), dms), strides)? };
         }
         Ok(())
     }
 
-    /// Waits for what was queued before, and brings the device up to date.
+    /// Waits for previously queued work and updates the device's state.
     fn begin(&mut self, stream: Option<&Stream>) -> Result<()> {
         let stream = stream.unwrap_or(&self.stream);
         stream.wait(&self.done)?;

@@ -1,16 +1,16 @@
-// Number, sum and sum of squares of the samples of a window within its clip.
+// Count, sum and sum of squares of a window's samples within its clip.
 #include "noise.cuh"
 
 #if FLOATS
 
-// Eight threads a window, each with its own lane: every machine adds in the same order.
+// Eight threads per window, one per partial sum, so that all devices add in the same order.
 KERNEL __launch_bounds__(128) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Estimate* estimates,
                                       const u32* list, const u32* active, u32* spoilt) {
   Series series = SERIES;
   const u32 LANES = 8, AHEAD = 16, most = *active;
   u32 lane = threadIdx.x % LANES;
   for (u32 at = (blockIdx.x * 128 + threadIdx.x) / LANES; at < (most + 3) / 4 * 4; at += gridDim.x * 128 / LANES) {
-    // Windows past the end of the list keep the warp whole.
+    // Windows past the end of the list repeat the last one to keep the warp converged.
     u32 index = list[smaller(at, most - 1)], dm = index / windows, j = index % windows;
     u32 valid = series.samples(dm, j), repaired = series.is_first(j) ? 0 : reach, count = 0;
     Row row = series.row(dm, j);
@@ -27,7 +27,7 @@ KERNEL __launch_bounds__(128) moments(SERIES_PARAMETERS, const Noise* own, const
           bool counts = place < valid;
           if (!is_finite(values[k])) {
             counts = counts && place < repaired;
-            // The mean of the window before, unless it is only being estimated.
+            // Uses the previous window's mean; inside a batch it is still being estimated.
             if (counts && j > 0) *spoilt = 1;
             values[k] = counts && j == 0 ? (float)carried[dm].mean : 0.0f;
           }

@@ -1,7 +1,7 @@
-// Mean and deviation of every window: a robust guess, then moments of what lies within three deviations.
+// Mean and deviation of every window: a robust guess, then moments of the samples within three deviations.
 #include "guess.cuh"
 
-// --- the guess, a warp for each window
+// --- first guess, one warp per window
 const u32 LANE_GUESSES = MOST_GUESSES / 32;
 
 KERNEL __launch_bounds__(128) guess(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Estimate* estimates,
@@ -21,7 +21,7 @@ KERNEL __launch_bounds__(128) guess(SERIES_PARAMETERS, const Noise* own, const N
 #if FLOATS
     if (!is_finite(y)) {
       if (series.is_first(j) || x >= reach) continue;
-      // The mean of the window before is not known yet: the batch is told to go through one window after another.
+      // The previous window's mean is unknown yet: reports that the windows must be processed one after another.
       if (j > 0) *spoilt = 1;
       y = j > 0 ? 0.0f : (float)carried[dm].mean;
     }
@@ -46,7 +46,7 @@ KERNEL __launch_bounds__(128) guess(SERIES_PARAMETERS, const Noise* own, const N
   if (count > 0) list[atomicAdd(active, 1u)] = index;
 }
 
-// --- a step of every window that needs one: its new estimate, and whether another pass is needed
+// --- one step of every listed window: updates its estimate and lists it again if it needs another pass
 KERNEL __launch_bounds__(64) refine(Estimate* estimates, const u32* list, const u32* active, u32* next_list,
                                     u32* next_active) {
   for (u32 i = blockIdx.x * 64 + threadIdx.x; i < *active; i += gridDim.x * 64) {
@@ -58,7 +58,7 @@ KERNEL __launch_bounds__(64) refine(Estimate* estimates, const u32* list, const 
   }
 }
 
-// --- the noise of the batch's windows, and of the last that had its own: what the next batch may need
+// --- final noise of the batch's windows, and the last one's for the next batch
 KERNEL __launch_bounds__(128) settle(SERIES_PARAMETERS, Noise* own, const Estimate* estimates, u32* loud, u32 dms) {
   Series series = SERIES;
   u32 index = blockIdx.x * 128 + threadIdx.x;

@@ -1,13 +1,13 @@
-// What is known of a window's noise while it is estimated.
+// State of a window's noise estimate.
 #pragma once
 #include "series.cuh"
 
-// Estimate, the clip that comes next, and the moments of the samples within it.
+// Current estimate, next clip, and moments of the samples within it.
 struct Estimate {
   double mean, sigma;
   double centre, limit;
   double count, sum, squares;
-  // Clipping passes that are done; -1 while all samples count.
+  // Clipping passes done; -1 while all samples count.
   i32 pass, unused;
 };
 
@@ -19,7 +19,7 @@ INLINE void clip(Estimate& estimate) {
   estimate.limit = FLOATS ? limit : rounded(limit);
 }
 
-// Variance of a unit Gaussian cut at +-k; every product is rounded by itself, as on the host.
+// Returns the variance of a unit Gaussian truncated at +-k; every product is rounded separately, as on the host.
 INLINE double truncated_variance(double k) {
   if (k >= 9.0) return 1.0;
   double term = 1.0, sum = 1.0, odd = 1.0, square = product(k, k);
@@ -46,7 +46,7 @@ INLINE Noise refined(const Estimate& estimate) {
   if (estimate.count == 0.0) return Noise{estimate.centre, 0.0};
   double shift = estimate.sum / estimate.count, square = estimate.squares / estimate.count;
   double variance = square - product(shift, shift);
-  // What is left of equal samples is rounding, not noise.
+  // The variance of equal samples is rounding error.
   if (!(variance > product(1e-9, square))) variance = 0.0;
   double edge = FLOATS ? estimate.limit : estimate.limit + 0.5;
   return Noise{estimate.centre + shift, untruncated_sigma(variance, edge, estimate.pass >= 0)};
@@ -54,7 +54,7 @@ INLINE Noise refined(const Estimate& estimate) {
 
 INLINE double size_of(double x) { return x < 0.0 ? -x : x; }
 
-// Takes the moments in; tells whether another pass is needed.
+// Updates the estimate from the moments; returns whether another pass is needed.
 INLINE bool advance(Estimate& estimate) {
   Noise last{estimate.mean, estimate.sigma}, next = refined(estimate);
   i32 pass = estimate.pass++;

@@ -1,18 +1,18 @@
-// Which blocks of 64 starts may hold a boxcar above its threshold.
+// Flags the blocks of 64 starts that may hold a boxcar above its threshold.
 //
-// A boxcar's sum is the difference of two prefix sums. For widths of 4 to 7 times B the starts are looked at in
-// runs of B: the largest prefix sum where they end less the smallest where they begin bounds all sums of a run, so
-// that every octave costs half of the one below. Only widths up to 7 are compared one by one.
+// A boxcar's sum is the difference of two prefix sums. For widths of 4 to 7 times B the starts form runs of B. The
+// largest prefix sum over a run's ends less the smallest over its starts bounds all sums of the run, so that each
+// octave costs half of the one below. Only widths up to 7 are compared one by one.
 //
-// Floats are summed in single precision here, and thresholds lowered by all that this and the host's own rounding can
-// amount to: what is flagged is looked at again.
+// Floats are summed in single precision here. Thresholds are lowered by the largest rounding error of these sums and
+// of the host's; flagged blocks are evaluated again in double precision.
 #include "widths.cuh"
 
 const u32 THREADS = 512;
 const u32 WARPS = THREADS / 32;
-// Samples of one thread.
+// Samples per thread and step.
 const u32 CHUNK = 8;
-// The most blocks and windows of a tile.
+// Largest number of blocks and of windows in a tile.
 const u32 MOST_BLOCKS = 128, TILE_WINDOWS = 8;
 
 #if FLOATS
@@ -49,7 +49,7 @@ INLINE float smaller(float a, float b) { return fminf(a, b); }
 INLINE Sum later(Sum a, Sum b) { return fmaxf(a, b); }
 INLINE Sum earlier(Sum a, Sum b) { return fminf(a, b); }
 #else
-// Sums wrap, differences of near ones are right.
+// Sums may wrap; differences of nearby prefix sums are still right.
 INLINE Sum plus(Sum a, Sum b) { return (Sum)((Bits)a + (Bits)b); }
 INLINE Sum minus(Sum a, Sum b) { return (Sum)((Bits)a - (Bits)b); }
 INLINE Sum later(Sum a, Sum b) { return plus(a, larger(minus(b, a), (Sum)0)); }
@@ -67,8 +67,9 @@ INLINE Sum warp_before(Sum own, Sum& total) {
   return minus(sum, own);
 }
 
-// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest. The halves of the
-// sums' chunks lie apart, so that neighbouring threads' lie side by side; the gap keeps them on different banks.
+// Prefix sums and, for runs of 2, 4, 8 ... of them, the largest and (from runs of 8 on) the smallest. The two halves
+// of each chunk lie in separate arrays, so that adjacent threads access adjacent words; the gap puts the arrays on
+// different banks.
 const u32 GAP = 16;
 struct Pyramid {
   Sum* sums;
@@ -80,7 +81,7 @@ struct Pyramid {
   INLINE Sum* least(u32 level) const { return most(level) + length / 4; }
 };
 
-// Neighbours in shared memory, by the widest words that it gives.
+// Loads consecutive shared-memory words with the widest access.
 template <u32 COUNT> INLINE void load(const Sum* from, Sum (&values)[COUNT]) {
   if constexpr (SUM_BITS == 32 && COUNT % 4 == 0) {
     for (u32 i = 0; i < COUNT; i += 4) {
@@ -120,7 +121,7 @@ INLINE void store_chunk(const Pyramid& pyramid, u32 chunk, const Sum (&values)[C
   store(pyramid.half(chunk, 1), high);
 }
 
-// The sum of a thread's differences, and of floats of their sizes.
+// A thread's sum of differences and, for floats, the sum of their absolute values.
 struct Filled {
   Sum sum;
 #if FLOATS
@@ -131,7 +132,7 @@ struct Filled {
 #if FLOATS
 typedef float Centre;
 
-// What stands in for a sample of the tile that is no number: as in Repaired, for the window that the sample lies in.
+// Returns the replacement of a non-finite sample of the tile: that of `Repaired` for the sample's window.
 INLINE float replacement(const Series& series, const Noise* own, const Noise* carried, const Tile& tile, u32 place,
                          u32 windows_here) {
   u32 which = smaller(place / series.window, windows_here - 1);
@@ -142,7 +143,7 @@ INLINE float replacement(const Series& series, const Noise* own, const Noise* ca
 typedef i32 Centre;
 #endif
 
-// Differences of the tile's samples to a centre, 0 where there are none; each warp takes a stretch of them.
+// Fills the pyramid's base with the samples less `centre`, 0 past the end; each warp fills one stretch.
 template <class Mend>
 INLINE Filled fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 available, u32 stretch,
                    Centre centre, Mend mend) {
@@ -167,7 +168,7 @@ INLINE Filled fill(const Pyramid& pyramid, const Series& series, const Tile& til
 #if FLOATS
         filled.size += fabsf(difference);
 #endif
-        // Four chunks on.
+        // Four chunks further.
         to[k * 32 / 2] = difference;
       }
       to += AHEAD * 32 / 2;
@@ -176,7 +177,7 @@ INLINE Filled fill(const Pyramid& pyramid, const Series& series, const Tile& til
   return filled;
 }
 
-// The sum over the threads of all warps before this one's.
+// Returns the sum over all threads of the preceding warps.
 INLINE Sum sum_before(Sum sum) {
   __shared__ Sum totals[WARPS];
   for (i32 lanes = 16; lanes > 0; lanes /= 2) sum = plus(sum, __shfl_xor_sync(0xffffffff, sum, lanes));
@@ -187,7 +188,8 @@ INLINE Sum sum_before(Sum sum) {
   return before;
 }
 
-// Turns samples into prefix sums in place, and makes the first levels of the pyramid; `before` is the sum of what lies before the warp's stretch.
+// Replaces samples by prefix sums and builds the first levels of the pyramid. `before` is the sum before the warp's
+// stretch.
 INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
   u32 first = threadIdx.x / 32 * stretch / CHUNK, last = first + stretch / CHUNK;
   for (u32 round = first; round < last; round += 32) {
@@ -219,8 +221,8 @@ INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
   }
 }
 
-// The excess over the threshold of the best boxcar that may begin in one of COUNT runs, of four widths; `ends` are
-// the largest sums from four runs on, `starts` the smallest, both less `base`.
+// Returns the largest excess over the threshold for boxcars of four widths that start in one of COUNT runs. `ends`
+// holds the largest sums from four runs on, `starts` the smallest; both relative to `base`.
 template <u32 COUNT>
 INLINE Sum excess_of(const Sum (&ends)[COUNT + 3], const Sum (&starts)[COUNT], const Sum* offsets) {
   Sum excess = NEVER;
@@ -236,10 +238,10 @@ template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
   for (u32 i = 0; i < COUNT; i++) values[i] = minus(values[i], base);
 }
 
-// The thresholds of a window, less the centre's share, their signs changed.
+// Negated thresholds of a window, less the centre's contribution.
 typedef Sum Offsets[TILE_WIDTHS];
 
-// Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
+// Returns whether a boxcar of up to 56 samples that starts in the chunk may exceed its threshold.
 INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   Sum p[2 * CHUNK];
   Sum own[CHUNK], next[CHUNK];
@@ -271,7 +273,7 @@ INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   return larger(excess, excess_of<1>(far, eight, offsets + 15)) >= 0;
 }
 
-// Makes a level of the pyramid from the one below, and looks at its runs.
+// Builds a level of the pyramid from the one below and tests its runs.
 INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, u32 window_log, const Offsets* offsets, u32* flags) {
   Sum *most = pyramid.most(level), *least = pyramid.least(level);
   const Sum *finer_most = pyramid.most(level - 1), *finer_least = pyramid.least(level - 1);
@@ -291,13 +293,13 @@ INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, u32 window_log,
 }
 
 #if FLOATS
-// Sizes of a tile's differences that add up to more than so many deviations a sample, or to more than single precision
-// holds well, make its windows loud: their blocks are all flagged.
+// A window is loud if its tile's absolute differences exceed LOUD deviations per sample or MOST_SIZE in sum, beyond
+// which single precision is unreliable. All blocks of a loud window are flagged.
 const float LOUD = 1048576.0f, MOST_SIZE = 1e30f;
 
-// How far the host's sum of a boxcar may lie from what the tile's sums say, for sums of sizes `size`: the tile's are the ends
-// of at most 64 additions each, after a subtraction each; the host's of one addition a sample, of sums that are at most all
-// sizes of the window before, none of whose tiles is loud.
+// Bounds the difference between the host's sum of a boxcar and the tile's, where the tile's absolute differences sum
+// to `size`. A prefix sum of the tile is the result of at most 64 additions, after one subtraction per sample. The
+// host adds once per sample; its sums are at most the absolute sum of the window so far, none of whose tiles is loud.
 INLINE double doubt(const Noise& noise, float centre, float size, u32 width, u32 samples) {
   const double SINGLE = 5.9604644775390625e-8, DOUBLE = 1.1102230246251565e-16;
   double mean = noise.mean < 0.0 ? -noise.mean : noise.mean, far = centre < 0.0f ? -centre : centre;
@@ -317,7 +319,7 @@ INLINE Sum offset_of(const Noise& noise, double snr, u64 range, u32 widths, u32 
   double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
   double most = (double)(range * width + 1);
   least = smaller(larger(least, -most), most);
-  // The last octave is looked at whole.
+  // All widths of the last octave are tested.
   u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
   return index < used ? -(Sum)least : NEVER;
 }
@@ -329,7 +331,7 @@ INLINE Sum offset_of(const Noise& noise, double snr, u64 range, u32 widths, u32 
 #define OWN_PARAMETERS u64 range
 #endif
 
-// Samples of all windows of a tile lie about one centre, the first's: any value that samples can have does.
+// The differences of all windows of a tile use the first window's mean as centre; any representable value is correct.
 KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     screen(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words, double snr, OWN_PARAMETERS, u32 tiles,
            u32 starts, u32 length, u32 widths, u32 tile_windows) {

@@ -1,4 +1,4 @@
-//! The kernels of one batch of windows, and what they find.
+//! Kernel launches of one batch of windows, and the events they find.
 
 use super::kernels::{Kernels, Noise};
 use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS, SWEEP_WORDS};
@@ -7,25 +7,25 @@ use crate::backend::cuda::{Arguments, Function, Stream};
 use crate::error::Result;
 use crate::single_pulse::rules::{Event, Hit, Sweep};
 
-/// Events that come to the host with their number.
+/// Events copied to the host together with their count.
 const FIRST_EVENTS: usize = 512;
 
-/// Where the samples of a batch lie: before `split`, counted from the batch's first sample, in the history, from
-/// there on in a plane; both addresses are those that the batch's first sample would have.
+/// Location of a batch's samples, counted from its first sample: those before `split` lie in the history, the others
+/// in a plane. Both addresses are where the batch's first sample would be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) history: u64,
     pub(super) plane: u64,
     pub(super) plane_stride: usize,
     pub(super) split: usize,
-    /// The first sample and the number of all that are there, counted from the start of the stream.
+    /// First sample, and total number of samples so far, counted from the start of the stream.
     pub(super) first: u64,
     pub(super) seen: u64,
     pub(super) windows: usize,
 }
 
 impl Batch {
-    /// One of its windows, of so many samples.
+    /// Returns the batch of one window of `samples` samples.
     fn window(&self, index: usize, samples: usize) -> Self {
         let skipped = index * samples;
         let bytes = (skipped * size_of::<u32>()) as u64;
@@ -40,19 +40,19 @@ impl Batch {
     }
 }
 
-/// The parts of a search that its kernels need.
+/// Kernels, memory and sizes of a search.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) kernels: Kernels,
     pub(super) sizes: Sizes,
     pub(super) memory: Memory,
     pub(super) snr: f64,
-    /// Which of the two buffers of best hits is the present one.
+    /// Index of the current buffer of best hits.
     pub(super) present: usize,
 }
 
 impl Search {
-    /// Searches a batch of windows and hands over what it ends; waits for the device.
+    /// Searches a batch of windows and appends the events that it ends; waits for the device.
     pub(super) fn batch(
         &mut self,
         batch: Batch,
@@ -70,7 +70,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at a batch; false, and nothing has happened, when one window's noise depends on the one before.
+    /// Searches a batch. Returns false, with no effect, if one window's noise depends on the previous one.
     fn look(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
         self.estimate_noise(batch, stream)?;
         self.flag(batch, stream)?;
@@ -88,24 +88,24 @@ impl Search {
         }
     }
 
-    /// Ends every trial's last event; waits for the device.
+    /// Ends every trial's open event; waits for the device.
     pub(super) fn end(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         self.sweep((0, 0, 0), true, stream)?;
         self.collect(stream, events).map(|_| ())
     }
 
-    /// The event of each trial that later hits may still join; waits for the device.
+    /// Returns the open event of each trial, which later hits may still join; waits for the device.
     pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
         let words = SWEEP_WORDS * self.sizes.dms;
         let Memory { bests, told_bests, .. } = &mut self.memory;
-        // SAFETY: nothing touches the host's memory before the stream is done.
+        // SAFETY: the host memory is not accessed before the stream is synchronized.
         unsafe { stream.copy_out(&bests[self.present], 0..words, told_bests, 0)? };
         stream.synchronize()?;
         Ok(told_bests.as_slice()[..words].chunks_exact(SWEEP_WORDS).map(sweep_of))
     }
 
-    /// Tells the device these events in place of its own; waits for it.
+    /// Replaces the device's open events; waits for the device.
     pub(super) fn tell_sweeps(
         &mut self,
         sweeps: impl Iterator<Item = Sweep>,
@@ -115,19 +115,19 @@ impl Search {
         let Memory { bests, told_bests, .. } = &mut self.memory;
         let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(SWEEP_WORDS);
         hits.zip(sweeps).for_each(|(words, sweep)| words.copy_from_slice(&words_of(sweep)));
-        // SAFETY: nothing touches the host's memory before the stream is done.
+        // SAFETY: the host memory is not accessed before the stream is synchronized.
         unsafe { stream.copy_in(told_bests, 0..words, &mut bests[self.present], 0)? };
         stream.synchronize()
     }
 
-    /// Forgets what was found before.
+    /// Clears the open events of an earlier stream.
     pub(super) fn reset(&mut self, stream: &Stream) -> Result<()> {
         for bests in &mut self.memory.bests {
             let words = bests.len();
             stream.fill(bests, 0..words, 0)?;
         }
         stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
-        // More events come to the host than were found.
+        // Clears all words: the first copy to the host holds more events than were found.
         let words = self.memory.events.len();
         stream.fill(&mut self.memory.events, 0..words, 0)
     }
@@ -148,7 +148,7 @@ impl Search {
             .with(batch.windows as u32)
     }
 
-    /// The series, and the noise that is known.
+    /// Returns the arguments for the series and the known noise.
     fn series_and_noise(&self, batch: Batch) -> Arguments {
         self.series(batch).with(self.memory.own.address()).with(self.memory.carried.address())
     }
@@ -164,7 +164,7 @@ impl Search {
         launch(stream, estimate, all.div_ceil(4 * group), 128, &arguments)
     }
 
-    /// The noise of long windows, by passes over those that need one.
+    /// Estimates the noise of long windows with passes over lists of windows.
     fn estimate_long(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
         stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
@@ -213,7 +213,7 @@ impl Search {
         launch(stream, settle, all.div_ceil(128), 128, &arguments)
     }
 
-    /// Marks the blocks of starts that may hold a hit.
+    /// Flags the blocks of starts that may hold a hit.
     fn flag(&self, batch: Batch, stream: &Stream) -> Result<()> {
         let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
         let floats = sizes.sums == Sums::F64;
@@ -254,7 +254,7 @@ impl Search {
         launch(stream, &kernels.wide, words.div_ceil(8), 256, &arguments)
     }
 
-    /// Keeps sums of all samples of every window, of integers.
+    /// Stores prefix sums of every integer window.
     fn sum_all(&self, batch: Batch, stream: &Stream) -> Result<()> {
         let sizes = &self.sizes;
         let arguments = self
@@ -266,8 +266,8 @@ impl Search {
         launch(stream, &self.kernels.sums, sizes.dms * batch.windows, 256, &arguments)
     }
 
-    /// Keeps sums of the windows of floats that will be looked at: the flagged ones, or all where boxcars are too wide
-    /// for a tile.
+    /// Stores prefix sums of the float windows to evaluate: the flagged ones, or all if some boxcars are too wide for
+    /// a tile.
     fn sum_flagged(&self, batch: Batch, stream: &Stream) -> Result<()> {
         let (sizes, memory) = (&self.sizes, &self.memory);
         let arguments = self
@@ -284,7 +284,7 @@ impl Search {
         launch(stream, &self.kernels.sums, windows.div_ceil(4), 128, &arguments)
     }
 
-    /// Looks closely at the flagged blocks from number `begin` on, as many as there is room for.
+    /// Evaluates the flagged blocks from index `begin` on, as many as the buffers hold.
     fn round(&mut self, batch: Batch, begin: usize, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
@@ -327,7 +327,8 @@ impl Search {
         self.sweep((batch.first, begin, room), false, stream)
     }
 
-    /// Walks over the blocks from the second number on, as many as the third; the first is their first sample.
+    /// Groups the hits of up to `room` flagged blocks from `begin` on into events; `first` is the batch's first
+    /// sample.
     fn sweep(
         &mut self,
         (first, begin, room): (u64, u32, u32),
@@ -353,8 +354,8 @@ impl Search {
         launch(stream, &self.kernels.sweep, self.sizes.dms.div_ceil(64), 64, &arguments)
     }
 
-    /// Waits for the events of a round and hands them over; gives back the number of flagged blocks, or none, and no
-    /// events, where the batch was spoilt.
+    /// Waits for the events of a round and appends them. Returns the number of flagged blocks, or `None` and no
+    /// events if the batch was spoilt.
     fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
         let all = self.memory.events.len();
         let first = all.min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS);
@@ -375,23 +376,23 @@ impl Search {
 
     fn copy_out(&mut self, words: std::ops::Range<usize>, stream: &Stream) -> Result<()> {
         let Memory { events, found, .. } = &mut self.memory;
-        // SAFETY: nothing touches the host's memory before the stream is done.
+        // SAFETY: the host memory is not accessed before the stream is synchronized.
         unsafe { stream.copy_out(events, words.clone(), found, words.start)? };
         stream.synchronize()
     }
 
-    /// Keeps the noise that the next batch may need.
+    /// Stores the noise that the next batch may need.
     fn carry(&self, batch: Batch, stream: &Stream) -> Result<()> {
         let arguments = self.series_and_noise(batch).with(self.sizes.dms as u32);
         launch(stream, &self.kernels.carry, self.sizes.dms.div_ceil(128), 128, &arguments)
     }
 
-    /// Tells the device where the trials end.
+    /// Copies the ends of the trials to the device.
     pub(super) fn tell_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
         let Memory { ends: buffer, told_ends, told, .. } = &mut self.memory;
         told.synchronize()?;
         told_ends.as_mut_slice()[..ends.len()].copy_from_slice(ends);
-        // SAFETY: the host's memory is written again only when the copy has run.
+        // SAFETY: the host memory is written again only after the copy.
         unsafe { stream.copy_in(told_ends, 0..ends.len(), buffer, 0)? };
         stream.record(told)
     }
@@ -404,24 +405,24 @@ fn launch(
     threads: usize,
     arguments: &Arguments,
 ) -> Result<()> {
-    // SAFETY: every caller names the arguments in the kernel's order and types; the buffers are the search's own
-    // and the caller's plane, and work on them is queued on streams that wait for each other.
+    // SAFETY: every caller passes the arguments in the kernel's order and types. The buffers are the search's own and
+    // the caller's plane; work on them is queued on streams that wait for each other.
     unsafe { stream.launch(function, [grid, 1, 1], [threads, 1, 1], arguments) }
 }
 
-/// An event as the device writes it.
+/// Decodes an event of the device.
 fn event(words: &[u64]) -> Event {
     let snr = f32::from_bits(words[2] as u32);
     Event { dm: words[1] as u32, time: words[0], width: (words[1] >> 32) as u32, snr }
 }
 
-/// An open event as the device writes it.
+/// Decodes an open event of the device.
 fn sweep_of(words: &[u64]) -> Sweep {
     let (best, inner) = words.split_at(HIT_WORDS);
     Sweep { best: hit_of(best), inner: hit_of(inner) }
 }
 
-/// A hit as the device writes it: time, significance, width, which is 0 where there is none.
+/// Decodes a hit of the device: time, significance, width; width 0 means none.
 fn hit_of(words: &[u64]) -> Option<Hit> {
     let width = words[2] & u64::from(u32::MAX);
     let hit = Hit { time: words[0], width, snr: f64::from_bits(words[1]) };

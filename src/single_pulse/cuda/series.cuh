@@ -1,4 +1,4 @@
-// The series of a batch of windows: where their samples lie, and which of them count.
+// Dedispersed series of a batch of windows: the location of their samples and the number of valid ones.
 #pragma once
 #include "device.cuh"
 
@@ -12,10 +12,10 @@ struct Noise {
   double mean, sigma;
 };
 
-// Which statistics a window is searched with.
+// Noise statistics that a window is searched with: none valid, too short, the previous window's, or its own.
 enum Statistics { ABSENT, NONE, PRECEDING, OWN };
 
-// Samples in a row: those before `split` from one place, the others from another.
+// Samples of one window: those before `split` lie in the history, the others in the plane.
 struct Row {
   const Sample *early, *late;
   u32 split;
@@ -24,7 +24,7 @@ struct Row {
     const Sample* from = x < split ? early : late;
     return from[x];
   }
-  // Calls `take(x -> sample)` with the one place of samples `first` to `last` where they have one.
+  // Calls `take(x -> sample)` with a branch-free accessor if samples `first` to `last` lie in one buffer.
   template <class Take> INLINE void with_place(u32 first, u32 last, Take take) const {
     if (first >= split || last <= split) {
       const Sample* from = first >= split ? late : early;
@@ -35,8 +35,8 @@ struct Row {
   }
 };
 
-// Samples are counted from the start of the batch's first window. Those before `split` lie in the history, the
-// others in the plane, whose address is moved so that the same count holds.
+// Series of all trials. Samples count from the start of the batch's first window. Those before `split` lie in the
+// history, the others in the plane, whose address is offset so that the same index applies.
 struct Series {
   const Sample *history;
   u64 history_stride;
@@ -46,7 +46,7 @@ struct Series {
   u64 first, seen;
   u32 split, window, reach, windows;
 
-  // The samples of window `j` of a trial.
+  // Returns the samples of window `j` of a trial.
   INLINE Row row(u32 dm, u32 j) const {
     u64 start = (u64)j * window;
     return Row{history + dm * history_stride + start, plane + dm * plane_stride + start,
@@ -55,9 +55,9 @@ struct Series {
   INLINE Sample at(u32 dm, u64 x) const {
     return x < split ? history[dm * history_stride + x] : plane[dm * plane_stride + x];
   }
-  // Valid samples from the start of window `j` on, those that its last boxcars reach among them.
+  // Returns the valid samples from the start of window `j` to the end of its last boxcars.
   INLINE u32 available(u32 dm, u32 j) const { return available(dm, j, 1); }
-  // The same of `count` windows.
+  // Like the overload above, for `count` consecutive windows.
   INLINE u32 available(u32 dm, u32 j, u32 count) const {
     u64 end = smaller(ends[dm], seen), start = first + (u64)j * window;
     return end > start ? (u32)smaller(end - start, (u64)count * window + reach) : 0;
@@ -70,7 +70,7 @@ struct Series {
     if (is_first(j)) return valid >= 32 ? OWN : NONE;
     return 2 * valid >= window ? OWN : PRECEDING;
   }
-  // The noise that window `j` is searched with.
+  // Returns the noise that window `j` is searched with.
   INLINE Noise noise(const Noise* own, const Noise* carried, u32 dm, u32 j) const {
     Statistics which = statistics(dm, j);
     if (which == OWN) return own[dm * windows + j];
@@ -88,8 +88,8 @@ struct Series {
 #if FLOATS
 INLINE bool is_finite(float y) { return (__float_as_uint(y) & 0x7f800000) != 0x7f800000; }
 
-// The series of one window, each sample that is no number replaced by a mean: of the window before where that
-// one's boxcars reached, of this one elsewhere.
+// Series of one window with each non-finite sample replaced by a mean: the previous window's mean in the part that
+// its boxcars also cover, this window's mean elsewhere.
 struct Repaired {
   Series series;
   u32 dm, j;
@@ -108,7 +108,7 @@ struct Repaired {
 };
 #endif
 
-// Nearest whole number, halves away from zero.
+// Rounds to the nearest integer, halves away from zero.
 INLINE double rounded(double x) {
   double size = x < 0.0 ? -x : x;
   if (!(size < 4503599627370496.0)) return x;
@@ -117,14 +117,14 @@ INLINE double rounded(double x) {
   return x < 0.0 ? -whole : whole;
 }
 
-// Least whole number that is not below x.
+// Rounds up to an integer.
 INLINE double rounded_up(double x) {
   if (!(x < 4503599627370496.0 && x > -4503599627370496.0)) return x;
   double whole = (double)(i64)x;
   return whole < x ? whole + 1.0 : whole;
 }
 
-// The significance of a boxcar's sum in a window.
+// Threshold of a boxcar's sum in a window.
 struct Threshold {
   double expected, deviation, least;
 
@@ -136,5 +136,5 @@ struct Threshold {
   }
 };
 
-// Samples from one start of a boxcar to the next.
+// Returns the samples between consecutive starts of a boxcar.
 INLINE u32 stride_of(u32 width) { return width < 32 ? 1 : 1u << (27 - __clz(width)); }

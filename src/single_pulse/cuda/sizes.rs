@@ -1,43 +1,42 @@
-//! How a search is cut for a device: tiles, batches of windows, and the room that they need.
+//! Partition of a search on a device: tiles, batches of windows, and buffer sizes.
 
 use crate::backend::cuda::Properties;
 use crate::single_pulse::plan::Plan;
 
-/// Starts that tell of themselves by one bit.
+/// Starts per flag bit.
 pub(super) const BLOCK: usize = 64;
 
-/// Widths that a tile can hold: 1 to 7, then four an octave up to 1792.
+/// Largest number of widths in a tile: 1 to 7, then four per octave up to 1792.
 const TILE_WIDTHS: usize = 39;
 
-/// The narrowest of the widths that may be left to sums of many samples: their strides are whole warps.
+/// Smallest width that may be left to the stored prefix sums: strides from there on are multiples of a warp.
 const LEAST_WIDE: usize = 512;
 
-/// Samples in a batch of windows: of a trial, and of all, of which a batch has the larger; the second of floats, of
-/// which more is kept.
+/// Samples in a batch of windows: of one trial, and of all trials. Integers use the larger, floats always the second,
+/// because they store more per sample.
 const BATCH: usize = 1 << 18;
 const BATCH_POINTS: usize = 1 << 28;
 
-/// The most windows of a trial in a batch.
+/// Largest number of windows of a trial in a batch.
 const MOST_WINDOWS: usize = 1 << 14;
 
-/// The longest windows whose noise one warp estimates: longer ones have a block of threads, and passes that are
-/// launched one after another.
+/// Longest window whose noise one warp estimates. Longer ones use a thread block and separately launched passes.
 const SHORT_WINDOW: usize = 8192;
 
-/// The most windows whose estimates one warp makes.
+/// Largest number of windows whose estimates one warp computes.
 const MOST_GROUP: usize = 32;
 
-/// Warps of a multiprocessor that estimate noise at a time: six blocks of four.
+/// Warps per multiprocessor in the noise estimate: six blocks of four.
 const WARPS: usize = 24;
 
-/// Flagged blocks that are looked at closely at a time.
+/// Flagged blocks evaluated per round.
 const ROOM: usize = 1 << 15;
 const LEAST_ROOM: usize = 1 << 10;
 
-/// The part of the free memory that one range's search may take.
+/// Divisor of the free memory that one range's search may use.
 const PART: usize = 4;
 
-/// What sums are made of; those of floats are screened in single precision.
+/// Type of the boxcar sums; the screen sums floats in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sums {
     I32,
@@ -46,47 +45,47 @@ pub(super) enum Sums {
 }
 
 impl Sums {
-    /// Bytes of a sum in the screen.
+    /// Returns the bytes of a sum in the screen.
     fn bytes(self) -> usize {
         if self == Self::I64 { 8 } else { 4 }
     }
 }
 
-/// The sizes that follow from a plan and a device.
+/// Sizes that follow from a plan and a device.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     pub(super) dms: usize,
     pub(super) window: usize,
     pub(super) reach: usize,
-    /// Most windows in a batch.
+    /// Largest number of windows in a batch.
     pub(super) windows: usize,
     pub(super) sums: Sums,
     /// Largest difference of two samples.
     pub(super) range: u64,
-    /// Whether sums of squares or differences may pass 64 or 32 bits.
+    /// Whether sums of squares exceed 64 bits or differences exceed 32 bits.
     pub(super) wide_squares: bool,
-    /// Starts of a tile in one window, and the most windows that a tile takes: one, unless they are short.
+    /// Starts of a tile in one window, and the largest number of windows of a tile: 1 unless windows are short.
     pub(super) starts: usize,
     tile_windows: usize,
-    /// Widths that tiles hold, of all.
+    /// Number of widths handled by tiles, and of all widths.
     pub(super) tile_widths: usize,
     pub(super) widths: usize,
-    /// Samples from one kept sum to the next; kept sums of a window, 0 where none are.
+    /// Samples between stored sums; stored sums per window, 0 if none.
     pub(super) grain: usize,
     pub(super) entries: usize,
-    /// Flagged blocks that there is room for.
+    /// Flagged blocks that fit the buffers.
     pub(super) room: usize,
     pub(super) multiprocessors: usize,
 }
 
-/// How a batch of windows is cut into tiles.
+/// Partition of a batch of windows into tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiling {
-    /// Windows of a tile, its starts and its samples.
+    /// Windows, starts and samples of a tile.
     pub(super) windows: usize,
     pub(super) starts: usize,
     pub(super) length: usize,
-    /// Tiles of all trials.
+    /// Number of tiles of all trials.
     pub(super) tiles: usize,
 }
 
@@ -129,8 +128,8 @@ impl Sizes {
         }
     }
 
-    /// With batches so short, and room for so few flagged blocks at a time, that they leave room for the rest of the
-    /// work; both cost time, and change no event.
+    /// Shortens batches and reduces the room for flagged blocks until the buffers fit their share of free memory.
+    /// Both cost time and change no event.
     pub(super) fn within(mut self, free: usize) -> Self {
         while super::memory::bytes(&self) > free / PART {
             if self.room > LEAST_ROOM {
@@ -145,20 +144,20 @@ impl Sizes {
         self
     }
 
-    /// Whether one warp estimates the noise of a window.
+    /// Returns whether one warp estimates the noise of a window.
     pub(super) fn is_short(&self) -> bool {
         self.sums != Sums::F64 && !self.wide_squares && self.window <= SHORT_WINDOW
     }
 
-    /// Of so many windows, how many one warp takes: the series that corrects their deviations is then summed for all of
-    /// them at once, as long as there are warps enough. Multiprocessors are filled a whole number of times.
+    /// Returns the windows per warp of the noise estimate. Lanes evaluate the deviation series of all windows of a
+    /// warp in parallel, as long as enough warps remain; multiprocessors get a whole number of waves.
     pub(super) fn group(&self, windows: usize) -> usize {
         let warps = WARPS * self.multiprocessors;
         let rounds = windows.div_ceil(warps * MOST_GROUP).max(1);
         windows.div_ceil(warps * rounds).max(1)
     }
 
-    /// The tiles of a batch of `windows` windows of each trial: as long as there are tiles enough.
+    /// Tiles a batch of `windows` windows of each trial; tiles span several windows while enough tiles remain.
     pub(super) fn tiling(&self, windows: usize) -> Tiling {
         let mut count = self.tile_windows.min(windows.next_power_of_two());
         while count > 1 && self.dms * windows.div_ceil(count) < 4 * self.multiprocessors {
@@ -169,55 +168,55 @@ impl Sizes {
         Tiling { windows: count, starts, length: length(starts), tiles }
     }
 
-    /// Samples of history of one trial.
+    /// Returns the history samples of one trial.
     pub(super) fn capacity(&self) -> usize {
         self.window + self.reach
     }
 
-    /// Samples from one trial's history to the next: whole sectors.
+    /// Returns the samples between the histories of consecutive trials: whole sectors.
     pub(super) fn history_stride(&self) -> usize {
         self.capacity().next_multiple_of(32)
     }
 
-    /// Tiles of a window.
+    /// Returns the tiles of a window.
     pub(super) fn tiles(&self) -> usize {
         self.window / self.starts
     }
 
-    /// Words of flags of a window.
+    /// Returns the words of flags of a window.
     pub(super) fn window_words(&self) -> usize {
         self.tiles() * self.starts.div_ceil(32 * BLOCK)
     }
 
-    /// Blocks of a word of flags.
+    /// Returns the blocks per word of flags.
     pub(super) fn word_blocks(&self) -> usize {
         (self.window / BLOCK).min(32)
     }
 
-    /// Shared memory of a tile.
+    /// Returns the shared memory of a tile in bytes.
     pub(super) fn shared_bytes(&self) -> usize {
         shared_bytes(length(self.starts * self.tile_windows), self.sums.bytes())
     }
 
-    /// The most events that a round of flagged blocks can end: best hits begin at least 5 samples apart, and each may
-    /// have another within it.
+    /// Returns the largest number of events that a round can end: best hits start at least 5 samples apart, and each
+    /// may contain another.
     pub(super) fn events(&self) -> usize {
         2 * (self.room * BLOCK.div_ceil(5) + self.room + self.dms)
     }
 }
 
-/// Samples of a tile: its starts, and what its widest boxcars reach beyond.
+/// Returns the samples of a tile: its starts, and the reach of its widest boxcars.
 fn length(starts: usize) -> usize {
     starts + starts.min(2048)
 }
 
-/// Prefix sums and the levels above them: 9/4 of a tile's samples, and gaps that keep them on different banks.
+/// Returns the bytes of prefix sums and pyramid: 9/4 of a tile's samples, and gaps against bank conflicts.
 fn shared_bytes(length: usize, bytes: usize) -> usize {
     (length * 9 / 4 + 32) * bytes
 }
 
-/// The narrowest sums that do, and the number of widths that they do for: of a run of boxcars in an octave that
-/// begins with `4 B`, sums of up to `8 B` samples are compared with thresholds of up to `7 B`.
+/// Returns the narrowest sufficient sum type, and the number of widths it suffices for. For runs of an octave from `4
+/// B` on, sums of up to `8 B` samples are compared with thresholds of up to `7 B`.
 fn sums(plan: &Plan, range: u64) -> (Sums, usize) {
     let widths = plan.widths();
     let most = widths.len().min(TILE_WIDTHS);

@@ -1,4 +1,4 @@
-//! Series of the host on their way to a device: two parts, one copied while the other is searched.
+//! Host series on their way to a device: two parts, one copied while the other is searched.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use crate::view::Plane;
 /// Bytes of a part.
 const PART_BYTES: usize = 32 << 20;
 
-/// Fewest samples of a trial in a part, so that rows are copied in long runs.
+/// Fewest samples of a trial in a part, so that each row is one long copy.
 const FEWEST: usize = 256;
 
 #[derive(Debug)]
 struct Part {
     pinned: Pinned<u32>,
     buffer: Buffer<u32>,
-    /// The part has been copied; what was searched of it has been.
+    /// Completion of the part's copy, and of its search.
     copied: Event,
     free: Event,
 }
 
-/// Two parts, and the stream that copies them.
+/// Double buffer and its copy stream.
 #[derive(Debug)]
 pub(super) struct Staging {
     parts: [Part; 2],
@@ -32,7 +32,7 @@ pub(super) struct Staging {
     threads: Threads,
     scratch: Vec<()>,
     times: usize,
-    /// The part that is filled next, and the one that is searched next.
+    /// Index of the part to fill next, and of the part to search next.
     filled: usize,
     taken: usize,
 }
@@ -54,12 +54,12 @@ impl Staging {
         Ok(Self { parts, copies, threads, scratch, times, filled: 0, taken: 0 })
     }
 
-    /// Samples of a trial in a part.
+    /// Returns the samples of a trial in a part.
     pub(super) fn times(&self) -> usize {
         self.times
     }
 
-    /// Begins to copy a part of the input, once the part's last copy and search are over.
+    /// Starts the copy of an input range once the part's previous copy and search are complete.
     pub(super) fn stage(&mut self, input: Input<'_>, range: Range<usize>) -> Result<()> {
         self.parts[self.filled].copied.synchronize()?;
         match input {
@@ -69,7 +69,7 @@ impl Staging {
         let part = &mut self.parts[self.filled];
         self.copies.wait(&part.free)?;
         let words = 0..part.pinned.len();
-        // SAFETY: the part is filled again only after `copied` has passed.
+        // SAFETY: the part is refilled only after `copied`.
         unsafe { self.copies.copy_in(&part.pinned, words, &mut part.buffer, 0)? };
         self.copies.record(&part.copied)?;
         self.filled = 1 - self.filled;
@@ -84,14 +84,14 @@ impl Staging {
         });
     }
 
-    /// The address of the next part, whose copy the stream waits for.
+    /// Returns the address of the next part; the stream waits for its copy.
     pub(super) fn take(&mut self, stream: &Stream) -> Result<u64> {
         let part = &self.parts[self.taken];
         stream.wait(&part.copied)?;
         Ok(part.buffer.address())
     }
 
-    /// Gives the part back once the stream has come here.
+    /// Releases the part once the stream reaches this point.
     pub(super) fn release(&mut self, stream: &Stream) -> Result<()> {
         stream.record(&self.parts[self.taken].free)?;
         self.taken = 1 - self.taken;

@@ -1,13 +1,13 @@
-// Sums of all samples of a window before every so many of them, and the boxcars that are too wide for a tile.
+// Prefix sums of a window at every GRAIN-th sample, and boxcars that are too wide for a tile.
 #include "widths.cuh"
 
 #if FLOATS
 typedef double Sum;
 
-// Samples from one kept sum to the next: a lane reads one of them.
+// Samples between stored sums; each lane reads one of them.
 const u32 GRAIN = 32;
 
-// The end of the last flagged block of a window, from its words.
+// Returns the end of a window's last flagged block.
 INLINE u32 last_flagged(const u32* words, u32 window_words, u32 word_blocks) {
   u32 word = 0;
   for (u32 i = window_words; word == 0 && i-- > 0;)
@@ -15,8 +15,8 @@ INLINE u32 last_flagged(const u32* words, u32 window_words, u32 word_blocks) {
   return 0;
 }
 
-// A warp for each window: every lane adds the samples one by one, so that every machine rounds alike. Windows in which no
-// block is flagged are left out, as long as nothing else needs their sums; loud ones have all their blocks flagged.
+// One warp per window: every lane adds the samples in order, so that all devices round alike. Without `all`, windows
+// with no flagged block are skipped; all blocks of loud windows are flagged.
 KERNEL __launch_bounds__(128) sums(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Sum* totals, u32 entries,
                                    u32* words, const u32* loud, u32 window_words, u32 word_blocks, u32 all, u32 dms) {
   Series series = SERIES;
@@ -63,7 +63,7 @@ INLINE Sum warp_total(Sum sum) {
   return sum;
 }
 
-// A block of threads for a window: a warp sums the samples of one entry.
+// One thread block per window; a warp sums the samples of one entry.
 KERNEL __launch_bounds__(THREADS) sums(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Sum* totals,
                                        u32 entries, u32 grain, u32 dms) {
   __shared__ Sum parts_of[THREADS];
@@ -95,7 +95,7 @@ KERNEL __launch_bounds__(THREADS) sums(SERIES_PARAMETERS, const Noise* own, cons
 }
 #endif
 
-// A lane for each block of starts, a warp for each word of flags. All strides here are multiples of the grain.
+// One lane per block of starts, one warp per word of flags. All strides here are multiples of the grain.
 KERNEL __launch_bounds__(256) wide(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words,
                                    const Sum* totals, double snr, u32 entries, u32 grain, u32 window_words,
                                    u32 first_width, u32 last_width, u32 dms) {
@@ -112,7 +112,7 @@ KERNEL __launch_bounds__(256) wide(SERIES_PARAMETERS, const Noise* own, const No
     for (u32 index = first_width; index < last_width; index++) {
       u32 width = width_of(index), stride = stride_of(width);
       double least = Threshold(noise, snr, width).least;
-      // The first start in the block.
+      // First start of the block that is a multiple of the stride.
       for (u32 start = parts(begin, stride) * stride; start < smaller(begin + BLOCK, starts); start += stride)
         hit |= start + width <= available && (double)(sums[(start + width) / grain] - sums[start / grain]) >= least;
     }

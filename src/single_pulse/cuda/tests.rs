@@ -4,7 +4,7 @@ use crate::single_pulse::plan::Options;
 
 const DMS: usize = 3;
 
-/// Noise around 2048, and pulses in it.
+/// Returns noise around 2048 with pulses.
 fn series(times: usize) -> Vec<i32> {
     let sample = |k: usize| {
         let mixed = (k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -15,7 +15,7 @@ fn series(times: usize) -> Vec<i32> {
     (0..times).map(sample).collect()
 }
 
-/// Events of a series, searched with other sizes than the device's own.
+/// Returns the events of a series, searched with sizes changed by `change`.
 fn search(device: &Device, snr: f64, times: usize, change: &dyn Fn(&mut Sizes)) -> Vec<Event> {
     let options = Options {
         dms: (0..DMS).map(|dm| dm as f64).collect(),

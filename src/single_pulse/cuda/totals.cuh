@@ -1,4 +1,4 @@
-// Sums over the samples of a window that lie within its clip, of integers: exact.
+// Exact sums over the integer samples of a window within its clip.
 #pragma once
 #include "noise.cuh"
 
@@ -8,10 +8,10 @@ typedef i64 Difference;
 typedef i32 Difference;
 #endif
 
-// Differences of up to so much: the squares of 64 of them add up within 32 bits.
+// Largest difference whose squares fit 32 bits when 64 of them are added.
 const i32 SHORT = 8191;
 
-// Sums of one thread: squares that may pass 64 bits lie in two halves.
+// Sums of one thread; WIDE squares may exceed 64 bits and lie in two halves.
 struct Totals {
   u64 count, low, high;
   i64 sum;
@@ -28,9 +28,9 @@ struct Totals {
     low += (u64)((i64)difference * difference);
 #endif
   }
-  // The sums of all lanes, in each of them.
+  // Sums over all lanes; every lane gets the result.
   INLINE void join() {
-    // A lane sees fewer than 2^27 samples.
+    // A lane counts fewer than 2^27 samples.
     count = __reduce_add_sync(0xffffffff, (u32)count);
     for (i32 lanes = 16; lanes > 0; lanes /= 2) {
       sum += __shfl_xor_sync(0xffffffff, sum, lanes);
@@ -38,7 +38,7 @@ struct Totals {
       if (WIDE) high += __shfl_xor_sync(0xffffffff, high, lanes);
     }
   }
-  // Rounded once, however long it is.
+  // Returns the sum of squares, rounded once.
   INLINE double squares() const {
     u64 top = high + (low >> 32), bottom = low & 0xffffffff;
     if (!WIDE) return (double)low;
@@ -50,7 +50,7 @@ struct Totals {
   }
 };
 
-// All samples of a thread, one of so many, in 64 bits.
+// Adds every THREADS-th sample with 64-bit arithmetic.
 template <u32 THREADS, class Load>
 INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference limit, Load sample) {
   const u32 AHEAD = 4;
@@ -67,7 +67,7 @@ INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference li
   }
 }
 
-// What 32 bits hold of 64 samples or fewer.
+// 32-bit sums of up to 64 samples.
 struct Short {
   u32 count, squares;
   i32 sum;
@@ -81,7 +81,7 @@ struct Short {
   }
 };
 
-// The same in 32 bits, in parts of 64 samples.
+// Like `add_long`, with 32-bit arithmetic in parts of 64 samples.
 template <u32 THREADS, class Load>
 INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
   const u32 AHEAD = THREADS == 32 ? 16 : 8, STEP = THREADS * AHEAD, whole = valid / STEP * STEP, lane = threadIdx.x % THREADS;
@@ -102,7 +102,7 @@ INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sam
   }
 }
 
-// The first `valid` samples of a window that lie within a clip, or all of them while none is known.
+// Sums the first `valid` samples of a window that lie within its clip, or all of them without a clip.
 template <u32 THREADS> INLINE Totals totals_of(const Row& row, u32 valid, const Estimate& estimate) {
   double most = estimate.limit;
   Difference centre = (Difference)estimate.centre;

@@ -1,10 +1,10 @@
-//! The kernels of the search, as they are compiled without a GPU.
+//! Single-pulse kernels of the variant table that is compiled without a GPU.
 
 use super::kernels::{File, Types, source};
 use super::sizes::Sums;
 use crate::backend::cuda::{Extent, Variant};
 
-/// The kernels of the pulse search.
+/// Lists the kernels of the single-pulse search.
 pub fn kernels(_: Extent) -> Vec<Variant> {
     let types = |sums, wide_squares| Types { sums, wide_squares };
     let (narrow, wide) = (types(Sums::I32, false), types(Sums::I64, true));

@@ -1,18 +1,18 @@
-// The widths of the search: 1 to 7, then 4, 5, 6 and 7 times every power of two from 2 on.
+// Boxcar widths of the search: 1 to 7, then 4, 5, 6 and 7 times every power of two from 2 on.
 #pragma once
 #include "series.cuh"
 
-// Starts that are looked at closely together, and tell of themselves by one bit.
+// Starts per flag bit; flagged blocks are evaluated start by start.
 const u32 BLOCK = 64;
-// Widths that a tile can hold: up to 7 x 256.
+// Largest number of widths in a tile: up to 7 x 256 samples.
 const u32 TILE_WIDTHS = 39;
 
 INLINE u32 width_of(u32 index) { return index < 7 ? index + 1 : (4 + (index - 7) % 4) << ((index - 7) / 4 + 1); }
 
-// Which tile of which window a block of threads has: `tiles` of each window, or one of `tile_windows` windows.
+// Tile of a thread block: one of `tiles` tiles of a window, or all starts of `tile_windows` windows.
 struct Tile {
   u32 dm, j, start;
-  // The first of its words of flags.
+  // Index of the tile's first word of flags.
   u64 word;
 
   INLINE Tile(u32 windows, u32 tiles, u32 starts, u32 tile_windows) {
@@ -25,7 +25,7 @@ struct Tile {
   }
 };
 
-// Packs the flags of a tile's blocks, the last of `words` words written; `word_blocks` to each.
+// Packs the tile's block flags into `count` words of `word_blocks` bits.
 INLINE void write_flags(const u32* flags, u32* words, u32 count, u32 word_blocks) {
   u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (warp >= count) return;

@@ -1,4 +1,4 @@
-//! The fast kernel: bytes, on Hopper, where neighbouring trials shift neighbouring channels nearly alike.
+//! Fast kernel: 8-bit samples on Hopper, for trials whose shifts of adjacent channels are nearly equal.
 
 mod shape;
 #[cfg(test)]
@@ -15,26 +15,26 @@ use shape::Shape;
 pub(super) use shape::variants;
 use tile::{Extents, TRIALS, Tile};
 
-/// Some trials of a plan, bound to the fast kernel on a device.
+/// Trials of a plan bound to the fast kernel on a device.
 #[derive(Debug)]
 pub(super) struct Fast {
     shape: Shape,
     tiles: usize,
     groups: usize,
     channels: usize,
-    /// Groups between two moves of what is above a byte.
+    /// Groups between two moves of multiples of 256 to the high sums.
     flush: usize,
-    /// The most that a trial's times are moved back by.
+    /// Largest skew of a trial's times, in samples.
     skew: usize,
     blocks: usize,
-    /// Trials that are left to the general kernel, in order.
+    /// Trials left to the general kernel, in ascending order.
     left: Vec<usize>,
     entries: Buffer<u32>,
     trials: Buffer<[i32; 2]>,
     kernel: Function,
 }
 
-/// The tables of a plan's trials.
+/// Kernel tables of a plan's trials.
 #[derive(Debug, Default)]
 struct Tables {
     entries: Vec<u32>,
@@ -42,18 +42,18 @@ struct Tables {
     left: Vec<usize>,
 }
 
-/// Trials that share a tile where 64 of them do not fit: below this the general kernel is as fast.
+/// Fewest trials per tile; with fewer, the general kernel is as fast.
 const FEWEST: usize = 32;
 
-/// The kernel reaches 32 rows by offsets of 31 bits.
+/// Pitch limit in bytes: the kernel addresses 32 rows with 31-bit offsets.
 const MOST_PITCH: u64 = 1 << 26;
 
-/// Tiles that a shape is chosen by.
+/// Number of tiles sampled to choose a shape.
 const SAMPLED: usize = 4;
 
 impl Fast {
-    /// Compiles the kernel and makes its tables. None where the device is no Hopper, samples are wider than
-    /// bytes, rows are `pitch` bytes apart and that is too much, or no tile of trials fits.
+    /// Compiles the kernel and builds its tables. Returns `None` if the device is not Hopper, samples are wider than
+    /// bytes, `pitch` (bytes between rows) is too large, or no tile of trials fits.
     pub(super) fn new(
         plan: &Plan,
         device: &Device,
@@ -64,7 +64,7 @@ impl Fast {
             return Ok(None);
         };
         let channels = plan.channels_used().len();
-        // What is above a byte is counted in 16 bits.
+        // The sum's multiples of 256 are counted in 16 bits.
         if most.saturating_mul(channels as u64) >= 1 << 24 {
             return Ok(None);
         }
@@ -92,12 +92,12 @@ impl Fast {
         }))
     }
 
-    /// The trials that it does not sum, in order.
+    /// Returns the trials that this kernel does not sum, in ascending order.
     pub(super) fn left(&self) -> &[usize] {
         &self.left
     }
 
-    /// Queues the sums of all its trials.
+    /// Queues the sums of all trials of this kernel.
     pub(super) fn launch(&self, job: &Job, stream: &Stream) -> Result<()> {
         let lead = job.input % 16;
         let times = (job.times + lead as usize + self.skew).div_ceil(self.shape.times);
@@ -124,19 +124,19 @@ impl Fast {
     }
 }
 
-/// Trials by dispersion measure.
+/// Sorts the trials by dispersion measure.
 fn sorted(plan: &Plan) -> Vec<usize> {
     let mut trials: Vec<usize> = (0..plan.dms().len()).collect();
     trials.sort_by(|a, b| plan.dms()[*a].total_cmp(&plan.dms()[*b]));
     trials
 }
 
-/// Trials of each tile but the last: as many as in the others.
+/// Returns the trials per tile, equal for all tiles but the last.
 fn per_tile(trials: usize) -> usize {
     trials.div_ceil(trials.div_ceil(TRIALS).max(1)).max(1)
 }
 
-/// The shapes to choose from, the model's first; none where no tile of trials fits any.
+/// Lists the shapes to tune over, the model's choice first; empty if no tile of trials fits any shape.
 fn candidates(plan: &Plan, sorted: &[usize]) -> Vec<Shape> {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let sampled = parts.len().min(SAMPLED);
@@ -147,11 +147,11 @@ fn candidates(plan: &Plan, sorted: &[usize]) -> Vec<Shape> {
         Shape::ranked(&extents)
     };
     let whole = ranked(1);
-    // Tiles that do not fit are halved.
+    // Tiles that do not fit are split in halves.
     if whole.is_empty() { ranked(2) } else { whole }
 }
 
-/// The shape that was measured best for such a plan, or the model's.
+/// Returns the tuned shape for the plan, or the model's choice.
 fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
     let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
     let shifts = || (0..plan.dms().len()).map(|dm| plan.trial_shift(dm));
@@ -168,7 +168,7 @@ fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
     Some(shapes[index.unwrap_or(0)])
 }
 
-/// The tables of all trials, made on all threads.
+/// Builds the tables of all trials on all threads.
 fn tables(plan: &Plan, shape: &Shape, sorted: &[usize], threads: &Threads) -> Tables {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let mut made: Vec<(Vec<Tile>, Vec<usize>)> = vec![Default::default(); parts.len()];
@@ -188,7 +188,7 @@ fn tables(plan: &Plan, shape: &Shape, sorted: &[usize], threads: &Threads) -> Ta
     tables
 }
 
-/// One tile, two halves of it, or what of it does not fit.
+/// Builds one tile, or splits the trials in halves; returns the trials that do not fit.
 fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> (Vec<Tile>, Vec<usize>) {
     if let Some(tile) = Tile::new(plan, shape, trials) {
         return (vec![tile], Vec::new());

@@ -3,7 +3,7 @@ use super::*;
 use crate::sample::Encoding;
 use crate::units::{Band, DM_CONSTANT};
 
-/// `dms` trials from `first` on, `step` apart, of 300 MHz around 1400.
+/// Plans `dms` trials from `first` on in steps of `step`, over 300 MHz around 1400 MHz.
 fn plan(channels: usize, (first, step, dms): (f64, f64, usize)) -> Plan {
     let width = 300.0 / channels as f64;
     Plan::new(super::super::super::plan::Options {

@@ -1,4 +1,4 @@
-//! What the fast kernel does with 64 trials and each group of channels, in the kernel's words.
+//! Tables of the fast kernel for one tile of 64 trials.
 
 use super::super::super::plan::Plan;
 use super::shape::{POSITIONS, Shape};
@@ -6,39 +6,39 @@ use super::shape::{POSITIONS, Shape};
 /// Trials of a tile.
 pub(super) const TRIALS: usize = 64;
 
-/// Trials of a tile that share a warp's rows.
+/// Trials whose rows one warp of each warpgroup processes.
 const SLAB: usize = 16;
 
-/// The most samples that a tile's times are skewed by.
+/// Largest skew of a tile's times, in samples.
 const MOST_SKEW: i32 = 1024;
 
-/// The table of one tile.
+/// Kernel table of one tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tile {
-    /// What the kernel is told of each group, one after another.
+    /// Kernel entries of all groups, in order.
     pub(super) entries: Vec<u32>,
-    /// Each trial's row of the output, or -1, and the skew of its times.
+    /// Output row of each trial, or -1, and the skew of its times.
     pub(super) trials: Vec<[i32; 2]>,
 }
 
-/// Channels of the groups that shapes have.
+/// Group sizes of the shapes, in channels.
 const GROUPS: [usize; 2] = [32, 64];
 
-/// What a tile's groups need of a shape, for groups of each size.
+/// Resources that a tile's groups need, for each group size.
 #[derive(Clone, Debug)]
 pub(super) struct Extents([Option<Vec<Extent>>; GROUPS.len()]);
 
-/// What one group needs.
+/// Resources that one group needs.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Times by which the trials' frames part.
+    /// Difference between the largest and smallest frame, in samples.
     spread: usize,
-    /// Positions of the window.
+    /// Window positions.
     window: usize,
 }
 
 impl Extents {
-    /// Of a tile of up to 64 trials.
+    /// Computes the extents of a tile of up to 64 trials.
     pub(super) fn new(plan: &Plan, trials: &[usize]) -> Self {
         let shifts = shifts(plan, trials);
         Self(GROUPS.map(|channels| {
@@ -55,30 +55,30 @@ impl Extents {
         self.0[place].as_deref()
     }
 
-    /// Whether every group fits a shape.
+    /// Returns whether every group fits a shape.
     pub(super) fn fits(&self, shape: &Shape) -> bool {
         let holds = |of: &Extent| shape.holds(of.spread, of.window);
         self.of(shape.group).is_some_and(|groups| groups.iter().all(holds))
     }
 
-    /// The mean of the windows of groups of so many channels.
+    /// Returns the mean window of groups of `channels` channels.
     pub(super) fn mean_window(&self, channels: usize) -> f64 {
         let groups = self.of(channels).unwrap_or_default();
         groups.iter().map(|of| of.window).sum::<usize>() as f64 / groups.len().max(1) as f64
     }
 }
 
-/// One group of channels: each channel's shifts, and the trials' frames.
+/// Group of channels: each channel's shifts and the trials' frames.
 struct Group<'a> {
     /// Axes channel, trial.
     shifts: &'a [[i32; TRIALS]],
-    /// Even shifts that each trial's sums over the group are made at.
+    /// Even shift of each trial's group sum.
     frames: [i32; TRIALS],
     skew: &'a [i32; TRIALS],
 }
 
 impl Tile {
-    /// The table of up to 64 trials; none where a window or a row does not fit.
+    /// Builds the table of up to 64 trials; `None` if a window or a row does not fit.
     pub(super) fn new(plan: &Plan, shape: &Shape, trials: &[usize]) -> Option<Self> {
         let shifts = shifts(plan, trials);
         let frames: Vec<_> = shifts.chunks(shape.group).map(frames).collect();
@@ -93,7 +93,7 @@ impl Tile {
     }
 }
 
-/// Shifts of the channels that are summed; trials past the end are the last one again.
+/// Returns the shifts of the summed channels; the last trial pads the tile to 64.
 fn shifts(plan: &Plan, trials: &[usize]) -> Vec<[i32; TRIALS]> {
     let channels = plan.channels_used().iter();
     let shift = |channel: &usize| {
@@ -106,7 +106,7 @@ fn shifts(plan: &Plan, trials: &[usize]) -> Vec<[i32; TRIALS]> {
     channels.map(shift).collect()
 }
 
-/// The even number closest to each trial's mean shift.
+/// Returns the even number closest to each trial's mean shift.
 fn frames(shifts: &[[i32; TRIALS]]) -> [i32; TRIALS] {
     let channels = shifts.len() as i64;
     std::array::from_fn(|d| {
@@ -115,8 +115,8 @@ fn frames(shifts: &[[i32; TRIALS]]) -> [i32; TRIALS] {
     })
 }
 
-/// What to move each trial's times by, so that the trials' frames stay close in all groups: half of what they
-/// part by over the band. None is positive.
+/// Computes the skew of each trial's times that keeps the frames close in all groups: half of their spread over the
+/// band. No skew is positive.
 fn skew(frames: &[[i32; TRIALS]]) -> Option<[i32; TRIALS]> {
     let mut skew: [i32; TRIALS] = std::array::from_fn(|d| {
         let apart = || frames.iter().map(|row| row[d] - row[0]);
@@ -128,20 +128,20 @@ fn skew(frames: &[[i32; TRIALS]]) -> Option<[i32; TRIALS]> {
     skew.iter().all(|skew| *skew >= -MOST_SKEW).then_some(skew)
 }
 
-/// The smallest and the largest of the trials' frames.
+/// Returns the smallest and the largest frame.
 fn ends(moved: &[i32; TRIALS]) -> (i32, i32) {
     moved.iter().fold((i32::MAX, i32::MIN), |(low, high), at| (low.min(*at), high.max(*at)))
 }
 
 impl Group<'_> {
-    /// What it needs of a shape.
+    /// Returns the resources that the group needs.
     fn extent(&self) -> Extent {
         let moved = self.moved();
         let (first, last) = ends(&moved);
         Extent { spread: (last - first) as usize, window: self.window(&self.starts()) }
     }
 
-    /// Appends the group's entry; none where it does not fit.
+    /// Appends the group's entry; returns `None` if it does not fit.
     fn append(&self, shape: &Shape, tile: &mut Tile) -> Option<()> {
         let moved = self.moved();
         let (first, last) = ends(&moved);
@@ -165,27 +165,27 @@ impl Group<'_> {
         Some(())
     }
 
-    /// The trials' frames, their times moved.
+    /// Returns the trials' frames after skewing.
     fn moved(&self) -> [i32; TRIALS] {
         std::array::from_fn(|d| self.frames[d] + self.skew[d])
     }
 
-    /// The smallest shift of each channel beyond the trials' frames.
+    /// Returns each channel's smallest shift relative to the trials' frames.
     fn starts(&self) -> Vec<i32> {
         self.shifts.iter().map(|row| self.start(row)).collect()
     }
 
-    /// The smallest shift of a channel beyond the trials' frames.
+    /// Returns a channel's smallest shift relative to the trials' frames.
     fn start(&self, row: &[i32; TRIALS]) -> i32 {
         row.iter().zip(&self.frames).map(|(shift, frame)| shift - frame).min().unwrap_or(0)
     }
 
-    /// Where in the window a trial reads a channel.
+    /// Returns the window position at which a trial reads a channel.
     fn position(&self, channel: usize, d: usize, start: i32) -> usize {
         (self.shifts[channel][d] - self.frames[d] - start) as usize
     }
 
-    /// Positions of the group's window.
+    /// Returns the number of window positions of the group.
     fn window(&self, starts: &[i32]) -> usize {
         let positions = starts.iter().enumerate().flat_map(|(channel, start)| {
             (0..TRIALS).map(move |d| self.position(channel, d, *start))
@@ -193,7 +193,7 @@ impl Group<'_> {
         positions.max().unwrap_or(0) + 1
     }
 
-    /// Where the samples of 32 channels begin: each row's first sample, then bytes and bits from there.
+    /// Appends the starts of 32 channels' samples: each row's first sample, then the byte and bit offsets from there.
     fn append_sources(
         &self,
         starts: &[i32],
@@ -208,7 +208,7 @@ impl Group<'_> {
         }
     }
 
-    /// The bits, as the lanes of a warp hold the left factor of a product of 16 trials and 32 channels.
+    /// Appends the one-hot bits in the lane order of the left `wgmma` operand: 16 trials x 32 channels.
     fn append_bits(&self, shape: &Shape, starts: &[i32], entries: &mut Vec<u32>) {
         let begin = entries.len();
         let half = TRIALS / SLAB * 32;
