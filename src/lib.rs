@@ -1,4 +1,17 @@
-#![doc = include_str!("../README.md")]
+//! Sidereal: from what an antenna or an interferometer records to what an astronomer looks for.
+//!
+//! | modules | content |
+//! |---|---|
+//! | [`pipeline`] | whole chains: burst search, voltages, correlator, compact binaries |
+//! | [`channelize`], [`delay`], [`correlate`] | F-engine, delay correction and X-engine |
+//! | [`clean`], [`dedisperse`], [`single_pulse`] | interference, trial dispersion measures, boxcar search |
+//! | [`spiir`], [`waveform`] | matched filters for gravitational waves, waveforms |
+//! | [`io`], [`simulate`], [`geometry`] | formats, simulated recordings, arrays and delays |
+//! | [`backend`] | vector levels, threads, CUDA devices |
+//! | [`view`], [`sample`], [`voltage`], [`strain`], [`state`], [`units`], [`math`], [`error`] | shared types |
+//!
+//! Every stage is bound to a backend by `new(plan, &backend)` and streams by `run`, `flush` and `reset`. ARCHITECTURE.md of the
+//! repository has the layers and the data flow.
 
 pub mod backend;
 pub mod channelize;
@@ -27,3 +40,8 @@ pub use error::{Error, Result};
 // The helpers of tests/common name the crate as other crates do.
 #[cfg(test)]
 extern crate self as sidereal;
+
+/// The README's example, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
