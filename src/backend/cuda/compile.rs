@@ -4,8 +4,12 @@ use std::ffi::{CStr, CString, c_char};
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 
-use super::{HEADERS, status, target};
+use super::{nvrtc, target};
 use crate::error::{Error, Result};
+
+/// Headers that kernels can include: helpers, and PTX instructions without a C++ equivalent.
+pub const HEADERS: &[(&str, &str)] =
+    &[("device.cuh", include_str!("device.cuh")), ("ptx.cuh", include_str!("ptx.cuh"))];
 
 /// Kernel file and the values of its constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +102,7 @@ fn is_problem(line: &str) -> bool {
 /// log if the source is rejected.
 pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
     let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
-    let (major, minor) = status::nvrtc()?;
+    let (major, minor) = nvrtc::nvrtc()?;
     let mut program = Program::new(source)?;
     let compiled = program.compile(&source.options(architecture));
     let log = program.log();

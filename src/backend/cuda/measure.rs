@@ -1,10 +1,10 @@
-//! Timing of work on a device, and measured rates of memory reads and of the bus.
+//! Timing of work on a device, and measured rates of memory reads, of copies and of the bus.
 
 use std::ops::Range;
 use std::time::Instant;
 
-use super::{Arguments, Device, Stream, roof};
-use crate::error::Result;
+use super::{Arguments, Buffer, Device, Event, Source, Stream};
+use crate::error::{Error, Result};
 
 /// Number of timed batches, unless each takes long.
 const BATCHES: usize = 20;
@@ -17,6 +17,32 @@ const TOTAL_S: f64 = 0.5;
 
 /// Minimum number of batches, however long each takes.
 const FEWEST: usize = 3;
+
+/// Threads per block.
+const THREADS: usize = 256;
+
+/// Bytes per thread and load.
+const WORD_BYTES: usize = 16;
+
+/// Number of measurements of copies; the fastest counts.
+const COPY_BATCHES: usize = 20;
+
+/// Copies per measurement.
+const COPIES: usize = 8;
+
+/// Bytes of host memory that are copied.
+const HOST_BYTES: usize = 64 << 20;
+
+/// Copy rates in bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Device memory, counting bytes read and written.
+    pub copy: f64,
+    /// From page-locked host memory.
+    pub to_device: f64,
+    /// To page-locked host memory.
+    pub from_device: f64,
+}
 
 /// Transfer rates in bytes per second between page-locked host memory and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -69,14 +95,13 @@ pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
     let stream = device.stream()?;
     stream.fill(&mut from, 0..16 * words, 1)?;
     stream.fill(&mut to, 0..1, 0)?;
-    let module = device.module(&roof::source())?;
+    let module = device.module(&source())?;
     let read = module.function("read", 0)?;
-    let blocks =
-        read.blocks_per_multiprocessor(roof::THREADS)? * device.properties().multiprocessors;
+    let blocks = read.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
     let arguments = Arguments::new().with(from.address()).with(to.address()).with(words as u64);
     let times = seconds(&stream, &mut |stream| {
         // SAFETY: the arguments match the kernel, and the buffers hold the words.
-        unsafe { stream.launch(&read, [blocks, 1, 1], [roof::THREADS, 1, 1], &arguments) }
+        unsafe { stream.launch(&read, [blocks, 1, 1], [THREADS, 1, 1], &arguments) }
     })?;
     Ok(16.0 * words as f64 / median(&times))
 }
@@ -114,4 +139,94 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
 /// Returns the median of sorted values.
 pub fn median(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)
+}
+
+pub(super) fn source() -> Source {
+    let text = include_str!("roof.cu");
+    Source { name: "roof.cu", text, includes: &[], defines: Vec::new() }
+}
+
+impl Device {
+    /// Measures the copy rates.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without NVRTC or memory; [`Error::Device`] if the driver fails or a copy is wrong.
+    pub fn rates(&self) -> Result<Rates> {
+        let stream = self.stream()?;
+        let [to_device, from_device] = host_rates(self, &stream)?;
+        Ok(Rates { copy: copy_rate(self, &stream)?, to_device, from_device })
+    }
+}
+
+/// Measures both directions between page-locked host memory and the device.
+fn host_rates(device: &Device, stream: &Stream) -> Result<[f64; 2]> {
+    let bytes = HOST_BYTES.min(device.free_bytes()? / 4);
+    let mut pinned = device.pinned::<u8>(bytes)?;
+    let mut buffer = device.buffer::<u8>(bytes)?;
+    let to_device = fastest(stream, bytes, |stream| {
+        // SAFETY: `fastest` waits for its copies.
+        unsafe { stream.copy_in(&pinned, 0..bytes, &mut buffer, 0) }
+    })?;
+    let from_device = fastest(stream, bytes, |stream| {
+        // SAFETY: as above.
+        unsafe { stream.copy_out(&buffer, 0..bytes, &mut pinned, 0) }
+    })?;
+    Ok([to_device, from_device])
+}
+
+/// Measures copies within device memory, counting bytes read and written.
+fn copy_rate(device: &Device, stream: &Stream) -> Result<f64> {
+    // Much more than the caches hold.
+    let most = (8 * device.properties().l2_bytes).max(HOST_BYTES);
+    let bytes = most.min(device.free_bytes()? / 4) / WORD_BYTES * WORD_BYTES;
+    let mut from = device.buffer::<u8>(bytes)?;
+    let mut to = device.buffer::<u8>(bytes)?;
+    stream.fill(&mut from, 0..bytes, 0xa5)?;
+    stream.fill(&mut to, 0..bytes, 0)?;
+    let module = device.module(&source())?;
+    let copy = module.function("copy", 0)?;
+    let blocks = copy.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
+    let arguments =
+        Arguments::new().with(from.address()).with(to.address()).with((bytes / WORD_BYTES) as u64);
+    let rate = fastest(stream, 2 * bytes, |stream| {
+        // SAFETY: the arguments match the kernel, and both buffers hold `bytes` bytes.
+        unsafe { stream.launch(&copy, [blocks, 1, 1], [THREADS, 1, 1], &arguments) }
+    })?;
+    copied(&to)?;
+    Ok(rate)
+}
+
+/// Checks the first and the last bytes of a copy.
+fn copied(to: &Buffer<u8>) -> Result<()> {
+    let mut bytes = [0; 4096];
+    let length = bytes.len().min(to.len());
+    for start in [0, to.len() - length] {
+        to.download(start, &mut bytes[..length])?;
+        if bytes[..length].iter().any(|byte| *byte != 0xa5) {
+            let text = format!("the copy is wrong near byte {start}");
+            return Err(Error::Device { call: "copy", code: 0, text });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the highest rate, in bytes per second, of the enqueued work.
+fn fastest(
+    stream: &Stream,
+    bytes: usize,
+    mut queue: impl FnMut(&Stream) -> Result<()>,
+) -> Result<f64> {
+    let device = stream.device();
+    let [begin, end]: [Event; 2] = [device.event()?, device.event()?];
+    let mut best = f64::INFINITY;
+    for _ in 0..COPY_BATCHES {
+        stream.record(&begin)?;
+        for _ in 0..COPIES {
+            queue(stream)?;
+        }
+        stream.record(&end)?;
+        stream.synchronize()?;
+        best = best.min(end.seconds_since(&begin)?);
+    }
+    Ok((bytes * COPIES) as f64 / best)
 }

@@ -1,13 +1,13 @@
 //! Kernels on a device. Launches allocate no memory and take no locks.
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
 
 use super::call::check;
-use super::{Device, Stream, Tensor};
+use super::{Device, Source, Stream, Tensor, cache};
 use crate::error::{Error, Result};
 
 /// Loaded module of compiled kernels.
@@ -107,6 +107,23 @@ impl Arguments {
             Argument::Tensor(number) => self.tensors[*number]
                 .as_ref()
                 .map_or(std::ptr::null(), |tensor| std::ptr::from_ref(tensor).cast()),
+        }
+    }
+}
+
+impl Device {
+    /// Compiles a source for this device, or loads it from the cache, and loads the module.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] if it or the driver fails.
+    pub fn module(&self, source: &Source) -> Result<Module> {
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
         }
     }
 }
@@ -262,8 +279,15 @@ impl Stream {
             )
         };
         check("cuLaunchKernel", result)?;
-        if super::status::is_checking() { self.synchronize() } else { Ok(()) }
+        if is_checking() { self.synchronize() } else { Ok(()) }
     }
+}
+
+/// Returns whether `SIDEREAL_CUDA_CHECK` requests waiting for every kernel and checking its result.
+fn is_checking() -> bool {
+    static CHECKING: OnceLock<bool> = OnceLock::new();
+    *CHECKING
+        .get_or_init(|| std::env::var_os("SIDEREAL_CUDA_CHECK").is_some_and(|word| word != "0"))
 }
 
 fn check_sizes(function: &Function, grid: [usize; 3], block: [usize; 3]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Measures the peak arithmetic rates of a device.
 
-use super::{Arguments, Device, Source, measure};
+use super::{Arguments, Device, Extent, Source, Variant, measure};
 use crate::error::Result;
 
 /// Threads per block.
@@ -12,7 +12,12 @@ const SHARED: usize = 17 << 10;
 /// Rounds per launch, which then takes milliseconds.
 pub const ROUNDS: usize = 4096;
 
-pub(super) fn source() -> Source {
+/// Returns the kernels of the roof measurements.
+pub fn kernels(_: Extent) -> Vec<Variant> {
+    vec![Variant::everywhere(measure::source()), Variant::everywhere(source())]
+}
+
+fn source() -> Source {
     let text = include_str!("peak.cu");
     Source { name: "peak.cu", text, includes: &[], defines: Vec::new() }
 }

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use super::compile::{Source, compile};
+use super::compile::{HEADERS, Source, compile};
+use super::nvrtc;
 use super::target::Compiler;
-use super::{HEADERS, status};
 use crate::error::{Error, Result};
 use folder::Folder;
 use hash::Hash;
@@ -41,7 +41,7 @@ pub(super) struct Cubin {
 
 /// Returns the machine code of a source for an architecture, from the cache or compiled.
 pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
-    match status::found_compiler() {
+    match nvrtc::found_compiler() {
         Ok(compiler) => {
             let cubin = cache().get(key(source, architecture, compiler.version), || {
                 Ok(compile(source, architecture)?.code)
@@ -55,13 +55,18 @@ pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
 }
 
 /// Returns the compiler recorded in the cache, for processes without NVRTC.
-pub(super) fn kept_compiler() -> Option<Compiler> {
+pub(super) fn recorded_compiler() -> Option<Compiler> {
     cache().compiler()
+}
+
+/// Returns the installed compiler, or else the one recorded in the cache.
+pub(super) fn compiler() -> Option<Compiler> {
+    nvrtc::installed().as_ref().ok().cloned().or_else(recorded_compiler)
 }
 
 /// Like [`cubin`], but recompiles regardless of the disk cache, for entries that the driver rejects.
 pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
-    let key = key(source, architecture, status::nvrtc()?);
+    let key = key(source, architecture, nvrtc::nvrtc()?);
     cache().make(key, || Ok(compile(source, architecture)?.code))
 }
 
@@ -159,7 +164,7 @@ impl Cache {
 
     fn load(&self, key: u128) -> Option<Vec<u8>> {
         let path = self.folder.as_ref()?.path(&name(key));
-        let code = opened(key, &std::fs::read(&path).ok()?)?;
+        let code = decode(key, &std::fs::read(&path).ok()?)?;
         // Updating the modification time keeps recently used entries longest.
         let _ = File::options()
             .append(true)
@@ -170,7 +175,7 @@ impl Cache {
 
     fn store(&self, key: u128, code: Vec<u8>) -> Cubin {
         if let Some(folder) = &self.folder
-            && folder.write(&name(key), &closed(key, &code)).is_ok()
+            && folder.write(&name(key), &encode(key, &code)).is_ok()
         {
             folder.shrink(END, self.most_bytes);
         }
@@ -188,7 +193,7 @@ fn name(key: u128) -> String {
 }
 
 /// Formats an entry's bytes.
-fn closed(key: u128, code: &[u8]) -> Vec<u8> {
+fn encode(key: u128, code: &[u8]) -> Vec<u8> {
     let hash = Hash::new().bytes(code).value();
     let header = [
         MAGIC.as_slice(),
@@ -200,9 +205,9 @@ fn closed(key: u128, code: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the code in an entry's bytes, or `None` unless the entry is complete and has this key.
-fn opened(key: u128, bytes: &[u8]) -> Option<Vec<u8>> {
+fn decode(key: u128, bytes: &[u8]) -> Option<Vec<u8>> {
     let (header, code) = bytes.split_at_checked(HEADER_BYTES)?;
-    (header == &closed(key, code)[..HEADER_BYTES]).then(|| code.to_vec())
+    (header == &encode(key, code)[..HEADER_BYTES]).then(|| code.to_vec())
 }
 
 #[cfg(test)]

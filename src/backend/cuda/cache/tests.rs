@@ -58,12 +58,12 @@ fn a_damaged_entry_is_compiled_again() {
         .collect();
     damaged.extend((0..whole.len()).map(|length| whole[..length].to_vec()));
     damaged.push([whole.as_slice(), &[0]].concat());
-    damaged.push(closed(8, b"another's"));
+    damaged.push(encode(8, b"another's"));
     for bytes in damaged {
         std::fs::write(&path, &bytes).expect("room");
         let cubin = fresh().get(7, code(b"again")).expect("made");
         assert!(!cubin.is_stored && *cubin.code == b"again", "{bytes:?}");
-        assert_eq!(std::fs::read(&path).expect("stored"), closed(7, b"again"));
+        assert_eq!(std::fs::read(&path).expect("stored"), encode(7, b"again"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Measures tuning candidates one by one on resident data.
 
-use super::{Asked, Choice, Question};
+use super::state::{Choice, PendingKey, TuningKey};
 use crate::backend::cuda::{Device, Stream};
 use crate::error::{Error, Result};
 
@@ -31,7 +31,7 @@ pub struct Measured {
 /// Results of all candidates of one kernel.
 #[derive(Clone, Debug)]
 pub struct Tuned {
-    pub(super) question: Question,
+    pub(super) key: TuningKey,
     /// Results in the order of the stage's candidates.
     pub measured: Vec<Measured>,
 }
@@ -39,12 +39,12 @@ pub struct Tuned {
 impl Tuned {
     /// Returns the kernel's file name.
     pub fn kernel(&self) -> &str {
-        &self.question.kernel
+        &self.key.kernel
     }
 
     /// Returns the plan's shape to which the choice applies.
     pub fn shape(&self) -> &str {
-        &self.question.shape
+        &self.key.shape
     }
 
     /// Returns the candidate with the lowest median, and the seconds of its fastest run.
@@ -85,10 +85,10 @@ pub fn tune(
         work.digest()?
     };
     let mut all: Vec<Tuned> = Vec::new();
-    while let Some(Asked { question, candidates }) = next(device, build, &all)? {
-        let mut tuned = Tuned { question, measured: Vec::new() };
+    while let Some(PendingKey { key, candidates }) = next(device, build, &all)? {
+        let mut tuned = Tuned { key, measured: Vec::new() };
         for choice in candidates {
-            force(device, &tuned.question, &choice);
+            force(device, &tuned.key, &choice);
             let seconds = match seconds(&stream, build, digest) {
                 Err(Error::Device { call: "tune", code, text }) => {
                     let text = format!("{}, {}: {text}", tuned.kernel(), choice.name);
@@ -103,25 +103,25 @@ pub fn tune(
             tuned.measured.push(measured);
         }
         if let Some((choice, _)) = tuned.best() {
-            force(device, &tuned.question, choice);
+            force(device, &tuned.key, choice);
         }
         all.push(tuned);
     }
     Ok(all)
 }
 
-/// Returns a question that arises with the best choices so far and has not been measured. A kernel's questions can
+/// Returns a key that arises with the best choices so far and has not been measured. A kernel's keys can
 /// depend on another kernel's choice.
 fn next(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
     done: &[Tuned],
-) -> Result<Option<Asked>> {
-    device.state().asked.clear();
+) -> Result<Option<PendingKey>> {
+    device.state().pending.clear();
     drop(build()?);
-    let asked = device.state().asked.clone();
-    let is_new = |asked: &Asked| done.iter().all(|tuned| tuned.question != asked.question);
-    Ok(asked.into_iter().find(is_new))
+    let pending = device.state().pending.clone();
+    let is_new = |pending: &PendingKey| done.iter().all(|tuned| tuned.key != pending.key);
+    Ok(pending.into_iter().find(is_new))
 }
 
 /// While it exists, stages use the forced choices and ignore stored ones.
@@ -130,7 +130,7 @@ struct Tuning<'a>(&'a Device);
 impl<'a> Tuning<'a> {
     fn begin(device: &'a Device) -> Self {
         let mut state = device.state();
-        (state.asked, state.forced) = (Vec::new(), Vec::new());
+        (state.pending, state.forced) = (Vec::new(), Vec::new());
         state.is_tuning = true;
         Self(device)
     }
@@ -142,10 +142,10 @@ impl Drop for Tuning<'_> {
     }
 }
 
-fn force(device: &Device, question: &Question, choice: &Choice) {
+fn force(device: &Device, key: &TuningKey, choice: &Choice) {
     let forced = &mut device.state().forced;
-    forced.retain(|other| other.0 != *question);
-    forced.push((question.clone(), choice.clone()));
+    forced.retain(|other| other.0 != *key);
+    forced.push((key.clone(), choice.clone()));
 }
 
 /// Returns the seconds of the fastest batch and of the median.

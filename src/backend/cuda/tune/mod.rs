@@ -5,7 +5,7 @@
 //! candidate. Measured choices are cached in the user's folder by kernel, device, driver and shape.
 
 mod measure;
-mod stored;
+pub(super) mod state;
 
 use std::sync::OnceLock;
 
@@ -16,16 +16,8 @@ use super::{Buffer, Device, Source};
 use crate::error::{Error, Result};
 use bytemuck::Pod;
 pub use measure::{Measured, Tuned, Work, tune};
-use stored::Stored;
-
-/// Tuning candidate: one configuration of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Name for tables, such as `tile 64 x 128, 3 stages`.
-    pub name: String,
-    /// Values of the kernel's parameters.
-    pub values: Vec<u32>,
-}
+pub use state::Choice;
+use state::{PendingKey, TuningKey};
 
 /// Returns the candidate measured fastest on this device for this kernel and shape. Returns the first candidate if
 /// nothing was measured or the measurement is stale; a stale one is noted ([`Device::take_notes`]).
@@ -37,17 +29,17 @@ pub struct Choice {
 /// # Panics
 /// If there are no candidates.
 pub fn choice(device: &Device, kernel: &Source, shape: &str, candidates: &[Choice]) -> Choice {
-    let question = Question::new(device, kernel, shape);
+    let key = tuning_key(device, kernel, shape);
     let mut state = device.state();
     if state.is_tuning {
-        let forced = state.forced.iter().find(|forced| forced.0 == question);
+        let forced = state.forced.iter().find(|forced| forced.0 == key);
         let choice = forced.map_or_else(|| candidates[0].clone(), |forced| forced.1.clone());
-        if state.asked.iter().all(|asked| asked.question != question) {
-            state.asked.push(Asked { question, candidates: candidates.to_vec() });
+        if state.pending.iter().all(|pending| pending.key != key) {
+            state.pending.push(PendingKey { key, candidates: candidates.to_vec() });
         }
         return choice;
     }
-    match found(folder(), &question, candidates) {
+    match found(folder(), &key, candidates) {
         Ok(choice) => choice.unwrap_or_else(|| candidates[0].clone()),
         Err(why) => {
             let name = kernel.name;
@@ -69,36 +61,7 @@ pub fn store(tuned: &Tuned) -> Result<()> {
             why: "none of the candidates can be launched".to_owned(),
         });
     };
-    keep(folder(), &tuned.question, choice, seconds)
-}
-
-/// State of a device's tuning, and notes for its user.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    is_tuning: bool,
-    asked: Vec<Asked>,
-    forced: Vec<(Question, Choice)>,
-    pub(super) notes: Vec<String>,
-}
-
-/// Kernel of a plan and its candidates.
-#[derive(Clone, Debug)]
-struct Asked {
-    question: Question,
-    candidates: Vec<Choice>,
-}
-
-impl State {
-    /// Returns the state of a device with notes that apply from the start.
-    pub(super) fn with_notes(notes: Vec<String>) -> Self {
-        Self { notes, ..Self::default() }
-    }
-
-    fn note(&mut self, text: String) {
-        if !self.notes.contains(&text) {
-            self.notes.push(text);
-        }
-    }
+    keep(folder(), &tuned.key, choice, seconds)
 }
 
 /// Returns a hash of a buffer's contents; of a large buffer, it samples evenly spaced pieces.
@@ -124,29 +87,20 @@ pub fn digest_of(bytes: &[u8]) -> u128 {
     Hash::new().bytes(bytes).value()
 }
 
-/// Kernel, device and shape for which a choice is measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Question {
-    kernel: String,
-    kernel_hash: u128,
-    device: String,
-    driver: String,
-    shape: String,
+/// Returns the key of a kernel and a shape on a device.
+fn tuning_key(device: &Device, kernel: &Source, shape: &str) -> TuningKey {
+    let plain = Source { defines: Vec::new(), ..kernel.clone() };
+    let properties = device.properties();
+    TuningKey {
+        kernel: kernel.name.to_owned(),
+        kernel_hash: source_hash(&plain, &device.architecture()).value(),
+        device: properties.name.clone(),
+        driver: driver(properties.driver_version),
+        shape: shape.to_owned(),
+    }
 }
 
-impl Question {
-    fn new(device: &Device, kernel: &Source, shape: &str) -> Self {
-        let plain = Source { defines: Vec::new(), ..kernel.clone() };
-        let properties = device.properties();
-        Self {
-            kernel: kernel.name.to_owned(),
-            kernel_hash: source_hash(&plain, &device.architecture()).value(),
-            device: properties.name.clone(),
-            driver: driver(properties.driver_version),
-            shape: shape.to_owned(),
-        }
-    }
-
+impl TuningKey {
     /// Returns the name of the cache file. Values that make an entry stale are stored in the file, not in its name,
     /// so that staleness can be reported.
     fn file(&self) -> String {
@@ -170,25 +124,85 @@ fn folder() -> Option<&'static Folder> {
     FOLDER.get_or_init(|| Folder::open(&folder::place()?)).as_ref()
 }
 
+/// Choice, and the key it was measured for.
+#[derive(Clone, Debug, PartialEq)]
+struct Stored {
+    key: TuningKey,
+    values: Vec<u32>,
+    /// Seconds of the fastest launch.
+    seconds: f64,
+}
+
+/// First line of the file.
+const TITLE: &str = "sidereal tune 1";
+
+impl Stored {
+    /// Formats the file.
+    fn text(&self) -> String {
+        let TuningKey { kernel, kernel_hash, device, driver, shape } = &self.key;
+        let values: Vec<String> = self.values.iter().map(u32::to_string).collect();
+        let lines = [
+            TITLE.to_owned(),
+            format!("kernel {kernel}"),
+            format!("hash {kernel_hash:032x}"),
+            format!("device {device}"),
+            format!("driver {driver}"),
+            format!("shape {shape}"),
+            format!("choice {}", values.join(" ")),
+            format!("seconds {:e}", self.seconds),
+        ];
+        let text = lines.map(|line| line.replace('\n', " ") + "\n").concat();
+        format!("{text}check {:032x}\n", Hash::new().bytes(text.as_bytes()).value())
+    }
+
+    /// Parses a file; returns `None` if it is incomplete or damaged.
+    fn parse(text: &str) -> Option<Self> {
+        let (body, check) = text.strip_suffix('\n')?.split_at(text.rfind("check ")?);
+        let check = u128::from_str_radix(check.strip_prefix("check ")?, 16).ok()?;
+        if Hash::new().bytes(body.as_bytes()).value() != check {
+            return None;
+        }
+        let mut lines = body.lines();
+        if lines.next()? != TITLE {
+            return None;
+        }
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        Some(Self {
+            key: TuningKey {
+                kernel: value("kernel")?.to_owned(),
+                kernel_hash: u128::from_str_radix(value("hash")?, 16).ok()?,
+                device: value("device")?.to_owned(),
+                driver: value("driver")?.to_owned(),
+                shape: value("shape")?.to_owned(),
+            },
+            values: value("choice")?
+                .split_whitespace()
+                .map(|word| word.parse().ok())
+                .collect::<Option<_>>()?,
+            seconds: value("seconds")?.parse().ok()?,
+        })
+    }
+}
+
 /// Returns the stored choice if it is still a candidate, or the reason why it cannot be used.
 fn found(
     folder: Option<&Folder>,
-    question: &Question,
+    key: &TuningKey,
     candidates: &[Choice],
 ) -> std::result::Result<Option<Choice>, String> {
-    let path = folder.map(|folder| folder.path(&question.file()));
+    let path = folder.map(|folder| folder.path(&key.file()));
     let Some(text) = path.and_then(|path| std::fs::read_to_string(path).ok()) else {
         return Ok(None);
     };
     let again = "`sidereal tune` measures it again";
     let stored = Stored::parse(&text).ok_or(format!("its file is damaged; {again}"))?;
     let because = |what: &str| Err(format!("it was measured with another {what}; {again}"));
-    match &stored.question {
-        other if other == question => {}
-        other if other.kernel_hash != question.kernel_hash => {
+    match &stored.key {
+        other if other == key => {}
+        other if other.kernel_hash != key.kernel_hash => {
             return because("version of the kernel");
         }
-        other if other.driver != question.driver => return because("driver"),
+        other if other.driver != key.driver => return because("driver"),
         _ => return because("device or plan"),
     }
     let known = candidates.iter().find(|candidate| candidate.values == stored.values);
@@ -198,7 +212,7 @@ fn found(
     }
 }
 
-fn keep(folder: Option<&Folder>, question: &Question, choice: &Choice, seconds: f64) -> Result<()> {
+fn keep(folder: Option<&Folder>, key: &TuningKey, choice: &Choice, seconds: f64) -> Result<()> {
     let Some(folder) = folder else {
         return Err(Error::Unavailable {
             what: "a folder for tuned choices".to_owned(),
@@ -206,8 +220,8 @@ fn keep(folder: Option<&Folder>, question: &Question, choice: &Choice, seconds: 
                 .to_owned(),
         });
     };
-    let stored = Stored { question: question.clone(), values: choice.values.clone(), seconds };
-    let name = question.file();
+    let stored = Stored { key: key.clone(), values: choice.values.clone(), seconds };
+    let name = key.file();
     let written = folder.write(&name, stored.text().as_bytes());
     written.map_err(|error| Error::io(folder.path(&name), error))?;
     folder.shrink(END, MOST_BYTES);

@@ -1,7 +1,7 @@
 use super::*;
 
-fn question() -> Question {
-    Question {
+fn key() -> TuningKey {
+    TuningKey {
         kernel: "tile.cu".to_owned(),
         kernel_hash: 7 << 100,
         device: "NVIDIA H200".to_owned(),
@@ -19,50 +19,50 @@ fn candidates() -> Vec<Choice> {
 fn kept() -> (tempfile::TempDir, Folder) {
     let place = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(place.path()).expect("it is ours");
-    keep(Some(&folder), &question(), &candidates()[1], 1.25e-3).expect("room");
+    keep(Some(&folder), &key(), &candidates()[1], 1.25e-3).expect("room");
     (place, folder)
 }
 
 #[test]
 fn a_choice_is_found_again() {
     let (_place, folder) = kept();
-    let found = found(Some(&folder), &question(), &candidates()).expect("fresh");
+    let found = found(Some(&folder), &key(), &candidates()).expect("fresh");
     assert_eq!(found, Some(candidates()[1].clone()));
 }
 
 #[test]
 fn what_was_never_measured_is_no_fault() {
     let (_place, folder) = kept();
-    let other = Question { shape: "channels=512".to_owned(), ..question() };
+    let other = TuningKey { shape: "channels=512".to_owned(), ..key() };
     assert_eq!(found(Some(&folder), &other, &candidates()), Ok(None));
-    assert_eq!(found(None, &question(), &candidates()), Ok(None));
+    assert_eq!(found(None, &key(), &candidates()), Ok(None));
 }
 
 #[test]
 fn a_stale_choice_is_not_used_and_says_why() {
     let (_place, folder) = kept();
-    let why = |question: &Question, candidates: &[Choice]| {
-        found(Some(&folder), question, candidates).expect_err("stale")
+    let why = |key: &TuningKey, candidates: &[Choice]| {
+        found(Some(&folder), key, candidates).expect_err("stale")
     };
-    let kernel = why(&Question { kernel_hash: 8, ..question() }, &candidates());
+    let kernel = why(&TuningKey { kernel_hash: 8, ..key() }, &candidates());
     assert!(kernel.contains("version of the kernel"), "{kernel}");
-    let driver = why(&Question { driver: "13010".to_owned(), ..question() }, &candidates());
+    let driver = why(&TuningKey { driver: "13010".to_owned(), ..key() }, &candidates());
     assert!(driver.contains("another driver"), "{driver}");
-    let choices = why(&question(), &candidates()[..1]);
+    let choices = why(&key(), &candidates()[..1]);
     assert!(choices.contains("set of choices"), "{choices}");
 }
 
 #[test]
 fn a_damaged_file_is_not_used() {
     let (_place, folder) = kept();
-    let path = folder.path(&question().file());
+    let path = folder.path(&key().file());
     let whole = std::fs::read(&path).expect("it was kept");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
         for damaged in [&bytes[..], &whole[..at]] {
             std::fs::write(&path, damaged).expect("room");
-            let found = found(Some(&folder), &question(), &candidates());
+            let found = found(Some(&folder), &key(), &candidates());
             assert!(!matches!(found, Ok(Some(_))), "byte {at}: {found:?}");
         }
     }
@@ -70,13 +70,13 @@ fn a_damaged_file_is_not_used() {
 
 #[test]
 fn a_folder_that_can_not_be_had_is_an_error_of_storing() {
-    let error = keep(None, &question(), &candidates()[0], 1.0).expect_err("no folder");
+    let error = keep(None, &key(), &candidates()[0], 1.0).expect_err("no folder");
     assert!(error.to_string().contains("SIDEREAL_CACHE_DIR"), "{error}");
 }
 
 #[test]
 fn a_file_holds_what_was_stored() {
-    let stored = Stored { question: question(), values: vec![], seconds: 3e-5 };
+    let stored = Stored { key: key(), values: vec![], seconds: 3e-5 };
     assert_eq!(Stored::parse(&stored.text()), Some(stored));
 }
 
@@ -88,9 +88,9 @@ fn the_best_has_the_shortest_median() {
     };
     let all =
         vec![measured(0, Ok((1.0, 3.0))), measured(1, Ok((1.5, 2.0))), measured(0, Err("no"))];
-    let tuned = Tuned { question: question(), measured: all };
+    let tuned = Tuned { key: key(), measured: all };
     assert_eq!(tuned.best(), Some((&candidates()[1], 1.5)));
-    let none = Tuned { question: question(), measured: vec![measured(0, Err("no"))] };
+    let none = Tuned { key: key(), measured: vec![measured(0, Err("no"))] };
     assert_eq!(none.best(), None);
     assert!(store(&none).is_err());
 }

@@ -1,0 +1,300 @@
+//! Devices: opening, properties, memory limit and notes for the user.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+
+use super::cache;
+use super::call::{check, check_open};
+use super::target::Target;
+use super::tune::state::State;
+use crate::backend::simd::Level;
+use crate::error::{Error, Result};
+
+/// An open GPU, and the SIMD level of the accompanying host work; clones refer to the same GPU.
+#[derive(Clone)]
+pub struct Device(pub(super) Arc<Inner>, Level);
+
+pub(super) struct Inner {
+    ordinal: usize,
+    handle: sys::CUdevice,
+    context: sys::CUcontext,
+    properties: Properties,
+    state: Mutex<State>,
+    /// Bytes copied to the host.
+    copied_out: AtomicU64,
+    /// Limit on allocated device memory in bytes, and the bytes allocated.
+    pub(super) limit: AtomicUsize,
+    pub(super) held: AtomicUsize,
+}
+
+// SAFETY: the driver allows any thread to use a context; each call binds it first.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// Properties of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// Product name.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Target architecture of its kernels, which also selects among kernels.
+    pub target: Target,
+    /// Streaming multiprocessors.
+    pub multiprocessors: usize,
+    /// Bytes of device memory.
+    pub memory_bytes: usize,
+    /// Bytes of L2 cache.
+    pub l2_bytes: usize,
+    /// Maximum bytes of shared memory per block.
+    pub shared_bytes: usize,
+    /// CUDA version of the driver: 1000 x major + 10 x minor.
+    pub driver_version: u32,
+}
+
+impl Device {
+    /// Returns the number of devices of this machine.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without a driver; [`Error::Device`] if the driver fails.
+    pub fn count() -> Result<usize> {
+        start()?;
+        let mut count = 0;
+        // SAFETY: writes one integer.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Opens device `ordinal`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without a driver or such a device; [`Error::Device`] if the driver fails.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let count = Self::count()?;
+        if ordinal >= count {
+            let why = match count {
+                0 => "the driver finds no GPU".to_owned(),
+                1 => "this machine has one device, number 0".to_owned(),
+                _ => format!("this machine has devices 0 to {}", count - 1),
+            };
+            return Err(Error::Unavailable { what: format!("CUDA device {ordinal}"), why });
+        }
+        let mut handle = 0;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: both calls write to the pointers passed; the context is released in `Inner::drop`.
+        unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
+            let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
+            let what = format!("CUDA device {ordinal}");
+            check_open(&what, "cuDevicePrimaryCtxRetain", retained)?;
+        }
+        retain_context(ordinal, handle)?;
+        let properties = Properties::of(handle)?;
+        let state = Mutex::new(State::with_notes(notes(&properties)));
+        let copied_out = AtomicU64::new(0);
+        let (limit, held) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        let inner = Inner { ordinal, handle, context, properties, state, copied_out, limit, held };
+        Ok(Self(Arc::new(inner), Level::best()))
+    }
+
+    /// Opens every device that can be opened.
+    pub fn all() -> Vec<Self> {
+        let count = Self::count().unwrap_or(0);
+        (0..count).filter_map(|ordinal| Self::open(ordinal).ok()).collect()
+    }
+
+    /// Returns the same GPU with another SIMD level for the accompanying host work.
+    #[must_use]
+    pub fn with_host_level(self, level: Level) -> Self {
+        Self(self.0, level)
+    }
+
+    /// Returns the SIMD level of the accompanying host work.
+    pub fn host_level(&self) -> Level {
+        self.1
+    }
+
+    /// Returns its index among the machine's devices.
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// Returns the device's properties.
+    pub fn properties(&self) -> &Properties {
+        &self.0.properties
+    }
+
+    /// Returns the architecture that NVRTC compiles for: [`Target::architecture`].
+    pub fn architecture(&self) -> String {
+        self.0.properties.target.architecture()
+    }
+
+    /// Returns whether its kernels may use Hopper's matrix instructions (`wgmma`) and bulk copies.
+    pub fn is_hopper(&self) -> bool {
+        self.0.properties.target == Target { capability: (9, 0), is_own: true }
+    }
+
+    /// Returns its PCI bus address, which identifies it in `nvidia-smi`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    pub fn bus_id(&self) -> Result<String> {
+        let mut text = [0_u8; 64];
+        // SAFETY: writes into the buffer within its length, with a terminating zero.
+        check("cuDeviceGetPCIBusId", unsafe {
+            let room = text.len() as i32;
+            sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), room, self.0.handle)
+        })?;
+        let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+    }
+
+    /// Limits device memory to `bytes` bytes from now on; stages then use smaller blocks.
+    pub fn limit_memory(&self, bytes: usize) {
+        self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of free device memory, within the limit.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    pub fn free_bytes(&self) -> Result<usize> {
+        let (limit, held) = (&self.0.limit, &self.0.held);
+        let within = limit.load(Ordering::Relaxed).saturating_sub(held.load(Ordering::Relaxed));
+        Ok(within.min(self.driver_free_bytes()?))
+    }
+
+    fn driver_free_bytes(&self) -> Result<usize> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        Ok(free)
+    }
+
+    /// Returns the bytes that this handle and its clones have copied to the host or enqueued for copying.
+    pub fn copied_out_bytes(&self) -> u64 {
+        self.0.copied_out.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_copied_out(&self, bytes: usize) {
+        self.0.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns and clears the notes for the user: tuned choices that were not used, kernels compiled for an older
+    /// architecture.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes this device current for the calling thread.
+    pub(super) fn bind(&self) -> Result<()> {
+        // SAFETY: the context lives as long as `self`.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("ordinal", &self.0.ordinal)
+            .field("properties", &self.0.properties)
+            .finish()
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ordinal == other.0.ordinal
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `open`; nothing that uses the context outlives it.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.handle) };
+    }
+}
+
+impl Properties {
+    fn of(handle: sys::CUdevice) -> Result<Self> {
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: writes one integer.
+            let result = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, handle) };
+            check("cuDeviceGetAttribute", result).map(|()| usize::try_from(value).unwrap_or(0))
+        };
+        let mut name = [0_u8; 256];
+        let (mut memory_bytes, mut driver_version) = (0, 0);
+        // SAFETY: each call writes within the length passed; the name is zero-terminated.
+        unsafe {
+            let room = name.len() as i32;
+            check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), room, handle))?;
+            let total = sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, handle);
+            check("cuDeviceTotalMem", total)?;
+            check("cuDriverGetVersion", sys::cuDriverGetVersion(&raw mut driver_version))?;
+        }
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let capability = (major as u32, minor as u32);
+        let compiler = cache::compiler();
+        let known = compiler.as_ref().map_or(&[][..], |compiler| &compiler.known);
+        Ok(Self {
+            name: String::from_utf8_lossy(&name[..length]).into_owned(),
+            capability,
+            target: Target::new(capability, known),
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            memory_bytes,
+            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            shared_bytes: attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
+            driver_version: u32::try_from(driver_version).unwrap_or(0),
+        })
+    }
+}
+
+/// Returns the notes for the user that apply from the start.
+fn notes(properties: &Properties) -> Vec<String> {
+    let Properties { name, capability, target, .. } = properties;
+    let compiler = cache::compiler();
+    compiler.and_then(|compiler| target.note(name, *capability, &compiler)).into_iter().collect()
+}
+
+/// Retains a device's context until the process ends, because creating another one takes a good part of a second.
+fn retain_context(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
+    static RETAINED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let mut ordinals = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !ordinals.contains(&ordinal) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: writes one handle; this reference is never released.
+        let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, handle) };
+        check("cuDevicePrimaryCtxRetain", retained)?;
+        ordinals.push(ordinal);
+    }
+    Ok(())
+}
+
+/// Loads and initializes the driver.
+fn start() -> Result<()> {
+    // SAFETY: only checks whether the library can be loaded; its initializers run nothing else.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::Unavailable {
+            what: "a CUDA device".to_owned(),
+            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path: \
+                  install your system's package of it"
+                .to_owned(),
+        });
+    }
+    // SAFETY: the library is present; the flags must be 0.
+    check_open("a CUDA device", "cuInit", unsafe { sys::cuInit(0) })
+}
