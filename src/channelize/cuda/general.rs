@@ -4,31 +4,17 @@
 //! Work is divided into passes whose sums should stay in the L2 cache between steps. Transforms always run in full
 //! batches of one cuFFT plan, so that a spectrum's bits do not depend on the number of spectra computed together.
 
-use super::forms::Form;
-use super::job::Job;
+use super::forms::{self, Form};
+use super::job::{Job, Pass, Target};
 use super::split::Split;
-use super::sums::{Sums, Target};
+use super::sums::Sums;
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Buffer, Device, Fourier, Length, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
 
-/// Threads per block of every kernel of this path.
-pub(super) const BLOCK: usize = 256;
-
 /// Maximum number of units per pass: a launch has at most 65535 blocks along y, one per unit and product (up to 4).
 const MOST_UNITS: usize = 16_000;
-
-/// Part of a job: a range of spectra, counted from the job's first one, and a range of units.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
-    pub(super) first_spectrum: u64,
-    pub(super) spectra: usize,
-    pub(super) first_unit: usize,
-    pub(super) units: usize,
-    /// Address of the output row that contains the first spectrum.
-    pub(super) output: u64,
-}
 
 /// Kernels and tables of a plan, and its work buffer.
 #[derive(Debug)]
@@ -55,7 +41,7 @@ enum Transform {
 
 impl General {
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
-        let module = device.module(&super::variants::forms())?;
+        let module = device.module(&forms::source())?;
         let is_filtered = plan.options().form == plan::Form::Filtered;
         let (transform, work, pass) = match Split::new(plan, device)? {
             Some(split) => {
@@ -123,7 +109,7 @@ impl General {
                 // SAFETY: the caller guarantees the job, and the pass is part of it.
                 unsafe { self.pass(stream, job, skipped, &pass)? };
             }
-            self.form.turn();
+            self.form.swap_carry();
         }
         Ok(())
     }
@@ -267,7 +253,7 @@ fn pass_bytes(plan: &Plan, device: &Device) -> usize {
         values: vec![part, of],
     });
     let shape = format!("points={} encoding={:?}", plan.points(), plan.input().encoding);
-    let choice = tune::choice(device, &super::variants::forms(), &shape, &candidates);
+    let choice = tune::choice(device, &forms::source(), &shape, &candidates);
     let [part, of] = choice.values[..] else { return 4 * cache };
     (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 29)
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::DeviceVoltages;
+use super::job::DeviceVoltages;
 use super::launcher::Launcher;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;

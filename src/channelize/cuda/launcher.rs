@@ -3,10 +3,9 @@
 //!
 //! Invariant: what is launched depends on how much has come, a spectrum's bits on its samples alone.
 
-use super::DeviceVoltages;
 use super::fused::Fused;
 use super::general::General;
-use super::job::Job;
+use super::job::{DeviceVoltages, Job};
 use super::kept::{Kept, Rows};
 use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::channelize::plan::{Form, Plan};

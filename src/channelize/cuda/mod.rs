@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 mod candidates;
-mod detected;
 mod forms;
 mod fused;
 mod general;
@@ -25,20 +24,10 @@ use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 use host::Host;
+pub use job::DeviceVoltages;
 use launcher::Launcher;
 pub use rows::{Joining, RowJoiner};
 pub use variants::kernels;
-
-/// Layout of the voltages in a device buffer: stream `s` begins at byte `first_byte + s * stride`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceVoltages {
-    /// First byte of the first stream.
-    pub first_byte: usize,
-    /// Bytes from stream to stream.
-    pub stride: usize,
-    /// Samples of each stream.
-    pub times: usize,
-}
 
 /// A plan bound to a GPU.
 #[derive(Debug)]

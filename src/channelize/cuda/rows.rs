@@ -1,7 +1,6 @@
 //! Joins the rows of a filter bank into one antenna's rows, on a device.
 
-use super::variants;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
@@ -57,7 +56,7 @@ impl RowJoiner {
             let rule = format!("there are {} recorded channels", joining.places.len());
             return Err(Error::parameter("place of a recorded channel", place, rule));
         }
-        let module = device.module(&variants::rows())?;
+        let module = device.module(&source())?;
         let places: Vec<u32> = joining.places.iter().map(|place| *place as u32).collect();
         Ok(Self {
             function: module.function("join_rows", 0)?,
@@ -103,4 +102,9 @@ impl RowJoiner {
         // SAFETY: the arguments match the kernel; both buffers have space for the rows.
         unsafe { stream.launch(&self.function, grid, [BLOCK, 1, 1], &arguments) }
     }
+}
+
+/// Returns the kernel that joins antennas' rows.
+pub(super) fn source() -> Source {
+    Source { name: "rows.cu", text: include_str!("rows.cu"), includes: &[], defines: Vec::new() }
 }

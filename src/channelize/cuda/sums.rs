@@ -1,11 +1,11 @@
 //! Windowed sums: first step of the general path.
 
-use super::general::{BLOCK, Pass};
-use super::job::Job;
+use super::job::{BLOCK, Job, Pass, Target};
 use super::shape;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
+use crate::voltage::VoltageEncoding;
 
 /// Spectra per thread of the kernel for any plan, if windows are a whole row apart.
 const SPECTRA: usize = 8;
@@ -16,33 +16,6 @@ const THREADS: usize = 128;
 
 /// Minimum number of points that justifies compiling a kernel for the plan.
 const LEAST_POINTS: usize = 256;
-
-/// Output location: the address of antenna 0 in the pass's first row, whether or not the pass contains antenna 0, and
-/// the strides in floats of row, antenna, recorded channel and polarization.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) address: u64,
-    pub(super) strides: [usize; 4],
-}
-
-impl Target {
-    /// Returns the rows of a pass in the complex output.
-    pub(super) fn output(plan: &Plan, pass: &Pass) -> Self {
-        let (coarse, points) = (plan.input().coarse_channels, plan.points());
-        let polarization = 2 * coarse * points;
-        let antenna = plan.input().polarizations * polarization;
-        let strides = [2 * plan.row_elements(), antenna, 2 * points, polarization];
-        Self { address: pass.output, strides }
-    }
-
-    /// Returns the work buffer with axes spectrum, stream of the pass, `pitch` floats.
-    pub(super) fn work(plan: &Plan, pass: &Pass, address: u64, pitch: usize) -> Self {
-        let unit = plan.input().polarizations * pitch;
-        let strides = [pass.units * unit, plan.input().coarse_channels * unit, unit, pitch];
-        let before = 4 * (pass.first_unit * unit) as u64;
-        Self { address: address.wrapping_sub(before), strides }
-    }
-}
 
 /// Kernel of a plan and its coefficients.
 #[derive(Debug)]
@@ -81,7 +54,7 @@ impl Sums {
                 Kernel::Pairs { batches, few }
             }
             None => {
-                let module = device.module(&super::variants::fir(plan.input().encoding))?;
+                let module = device.module(&fir(plan.input().encoding))?;
                 let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
                 Kernel::Any(module.function(name, 0)?)
             }
@@ -201,4 +174,15 @@ pub(super) fn pairs(plan: &Plan) -> Option<Source> {
         ],
         defines: constants.map(|(name, value)| (name, value.to_string())).to_vec(),
     })
+}
+
+/// Returns the kernel of windowed sums for any plan, by encoding.
+pub(super) fn fir(encoding: VoltageEncoding) -> Source {
+    let place = VoltageEncoding::ALL.iter().position(|other| *other == encoding).unwrap_or(0);
+    Source {
+        name: "fir.cu",
+        text: include_str!("fir.cu"),
+        includes: &[],
+        defines: vec![("ENCODING", place.to_string())],
+    }
 }

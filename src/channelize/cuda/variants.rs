@@ -1,37 +1,16 @@
 //! Sources of the kernels, and the table of variants that are compiled without a GPU.
 
 use super::shape::Shape;
-use super::{split, sums};
+use super::{forms, rows, split, sums};
 use crate::backend::cuda::{Extent, Properties, Source, Target, Variant, combinations};
 use crate::channelize::plan::{Detection, Feed, Form, Options, Plan, Products};
 use crate::voltage::VoltageEncoding;
 
-/// Returns the kernel of windowed sums for any plan, by encoding.
-pub(super) fn fir(encoding: VoltageEncoding) -> Source {
-    let place = VoltageEncoding::ALL.iter().position(|other| *other == encoding).unwrap_or(0);
-    Source {
-        name: "fir.cu",
-        text: include_str!("fir.cu"),
-        includes: &[],
-        defines: vec![("ENCODING", place.to_string())],
-    }
-}
-
-/// Returns the kernels of the output forms of the general path.
-pub(super) fn forms() -> Source {
-    Source { name: "forms.cu", text: include_str!("forms.cu"), includes: &[], defines: Vec::new() }
-}
-
-/// Returns the kernel that joins antennas' rows.
-pub(super) fn rows() -> Source {
-    Source { name: "rows.cu", text: include_str!("rows.cu"), includes: &[], defines: Vec::new() }
-}
-
 /// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let plain = |source| Variant::plain(source, extent);
-    let sums = VoltageEncoding::ALL.iter().map(|encoding| plain(fir(*encoding)));
-    let general = sums.chain([Variant::everywhere(forms()), plain(rows())]);
+    let sums = VoltageEncoding::ALL.iter().map(|encoding| plain(sums::fir(*encoding)));
+    let general = sums.chain([Variant::everywhere(forms::source()), plain(rows::source())]);
     let long = long_plans();
     let split = long.iter().flat_map(|plan| split_sums(plan, extent));
     let lines = split_lines(&long).into_iter().map(plain);

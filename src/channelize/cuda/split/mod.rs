@@ -5,9 +5,7 @@
 
 mod shape;
 
-use super::general::Pass;
-use super::job::Job;
-use super::sums::Target;
+use super::job::{Job, Pass, Target};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::channelize::plan::Plan;
