@@ -88,7 +88,7 @@ unsafe fn each_segment<V: Vector>(
         // SAFETY: forwards the caller's guarantee.
         unsafe {
             let to = to.add(2 * segment.place);
-            match (segment.falls, streams) {
+            match (segment.descending, streams) {
                 (false, false) => interleave::<V, false, false>(re, im, to),
                 (false, true) => interleave::<V, false, true>(re, im, to),
                 (true, false) => interleave::<V, true, false>(re, im, to),
@@ -101,13 +101,13 @@ unsafe fn each_segment<V: Vector>(
 /// # Safety
 /// `to` must have space for `re` and `im`, which have equal lengths.
 #[inline(always)]
-unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
+unsafe fn interleave<V: Vector, const DESCENDING: bool, const STREAMS: bool>(
     re: &[f32],
     im: &[f32],
     to: *mut f32,
 ) {
     let count = re.len();
-    let place = |i: usize| if FALLS { count - 1 - i } else { i };
+    let place = |i: usize| if DESCENDING { count - 1 - i } else { i };
     // Number of 8-byte complex values up to the next cache line, if a value can start there.
     let line = 64 - (to.addr() % 64);
     let head = if !STREAMS { 0 } else { (line % 64 / 8).min(count) };
@@ -120,7 +120,7 @@ unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
         }
         let mut i = head;
         while i + V::LANES <= count {
-            let (first, second) = if FALLS {
+            let (first, second) = if DESCENDING {
                 let from = count - i - V::LANES;
                 let re = V::load(re.as_ptr().add(from)).reverse();
                 re.interleave(V::load(im.as_ptr().add(from)).reverse())
@@ -248,7 +248,7 @@ impl Finish<'_> {
         for segment in self.segments {
             let from = &sums[segment.bin..segment.bin + segment.channels];
             let to = &mut ordered[segment.place..segment.place + segment.channels];
-            if segment.falls {
+            if segment.descending {
                 to.iter_mut().zip(from.iter().rev()).for_each(|(to, from)| *to = *from);
             } else {
                 to.copy_from_slice(from);
@@ -284,7 +284,7 @@ impl Integers<'_> {
                 let place = segment.place + start;
                 let (mut x, mut y) = ([0.0; CHUNK], [0.0; CHUNK]);
                 for (part, out) in [(re, &mut x), (im, &mut y)] {
-                    if segment.falls {
+                    if segment.descending {
                         let from = part[segment.channels - start - count..][..count].iter().rev();
                         out.iter_mut().zip(from).for_each(|(out, from)| *out = *from);
                     } else {

@@ -213,11 +213,11 @@ impl Job<'_> {
         polarization: usize,
         (first, s): (u64, usize),
     ) -> bool {
-        let Some(turn) = self.shape.turn else { return false };
+        let Some(rotation) = self.shape.rotation else { return false };
         let offset = self.element(own, polarization, first + s as u64);
         // SAFETY: each spectrum has its own range of a row.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
-        own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
+        own.buffers.finish_in_place(self.shape, s, to, (rotation, self.streams))
     }
 
     /// Writes or accumulates spectrum `s` of the block that begins with spectrum `first`.

@@ -56,11 +56,11 @@ pub(super) struct Target {
     pub(super) imaginary: usize,
 }
 
-/// Complex output of the last pass: row `k` is stored at index `(k + turn) mod points`.
+/// Complex output of the last pass: row `k` is stored at index `(k + rotation) mod points`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RotatedTarget {
     pub(super) at: *mut f32,
-    pub(super) turn: usize,
+    pub(super) rotation: usize,
     /// Whether to use non-temporal stores; `at` must then be aligned to a cache line.
     pub(super) streams: bool,
 }
@@ -183,7 +183,7 @@ unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Tar
 levels!(transform_in_place, in_place_body, (
     passes: &Passes,
     rows: *mut f32,
-    place: Place,
+    target: RotatedTarget,
     pending: &mut Pending,
 ));
 
@@ -195,18 +195,18 @@ levels!(transform_in_place, in_place_body, (
 unsafe fn in_place_body<V: Vector>(
     passes: &Passes,
     rows: *mut f32,
-    place: Place,
+    target: RotatedTarget,
     pending: &mut Pending,
 ) {
-    let (at, turn, points) = (place.at, place.turn, passes.points);
+    let (at, rotation, points) = (target.at, target.rotation, passes.points);
     // SAFETY: forwards the caller's guarantee.
     unsafe {
         pending.spread(passes.butterflies(), V::LANES);
         before::<V>(passes, rows, pending);
-        if place.streams {
-            last::<V, Turned<true>>(passes, rows, Turned { at, turn, points }, pending);
+        if target.streams {
+            last::<V, Rotated<true>>(passes, rows, Rotated { at, rotation, points }, pending);
         } else {
-            last::<V, Turned<false>>(passes, rows, Turned { at, turn, points }, pending);
+            last::<V, Rotated<false>>(passes, rows, Rotated { at, rotation, points }, pending);
         }
     }
 }
@@ -274,24 +274,24 @@ unsafe impl Sink for Target {
     }
 }
 
-/// Sink for a [`Place`].
+/// Sink for a [`RotatedTarget`].
 #[derive(Clone, Copy)]
-struct Turned<const STREAMS: bool> {
+struct Rotated<const STREAMS: bool> {
     at: *mut f32,
-    turn: usize,
+    rotation: usize,
     points: usize,
 }
 
 // SAFETY: writes only the row's own storage.
-unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
+unsafe impl<const STREAMS: bool> Sink for Rotated<STREAMS> {
     #[inline(always)]
     unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
-        let turned = row + self.turn;
-        let place = if turned >= self.points { turned - self.points } else { turned };
+        let rotated = row + self.rotation;
+        let index = if rotated >= self.points { rotated - self.points } else { rotated };
         // SAFETY: forwards the caller's guarantee.
         unsafe {
             let (first, second) = x.re.interleave(x.im);
-            let to = self.at.add(place * 2 * V::LANES);
+            let to = self.at.add(index * 2 * V::LANES);
             if STREAMS {
                 first.stream(to);
                 second.stream(to.add(V::LANES));

@@ -42,7 +42,7 @@ pub(super) struct Segment {
     pub(super) bin: usize,
     pub(super) channels: usize,
     /// Whether bins descend.
-    pub(super) falls: bool,
+    pub(super) descending: bool,
 }
 
 /// Layout of a plan.
@@ -62,7 +62,7 @@ pub(super) struct Shape {
     pub(super) transform: Transform,
     pub(super) segments: Vec<Segment>,
     /// Rotation of complex spectra in the output, in rows of bins; `None` if the order is not a pure rotation.
-    pub(super) turn: Option<usize>,
+    pub(super) rotation: Option<usize>,
     /// Whether non-temporal stores should be spread over the computation of the next spectrum.
     pub(super) spreads: bool,
     /// For pairs: exp(-i pi k / C), real parts, then imaginary parts.
@@ -92,7 +92,7 @@ impl Shape {
         Ok(Self {
             filter: filter(plan, column, lanes, imaginary + 16),
             spreads: super::pending::spreads(),
-            turn: turn(plan, column, lanes, &transform),
+            rotation: rotation(plan, column, lanes, &transform),
             segments: segments(plan),
             halves: halves(column, columns),
             plan: plan.clone(),
@@ -272,7 +272,7 @@ fn hop_columns(plan: &Plan, column: Column) -> usize {
 
 fn segments(plan: &Plan) -> Vec<Segment> {
     if plan.options().form == Form::Filtered {
-        return vec![Segment { place: 0, bin: 0, channels: plan.points(), falls: false }];
+        return vec![Segment { place: 0, bin: 0, channels: plan.points(), descending: false }];
     }
     let mut segments: Vec<Segment> = Vec::new();
     let mut previous = None;
@@ -281,13 +281,13 @@ fn segments(plan: &Plan) -> Vec<Segment> {
         let step = previous.map(|previous: usize| bin.wrapping_sub(previous));
         previous = Some(bin);
         match (segments.last_mut(), step) {
-            (Some(last), Some(1)) if last.channels == 1 || !last.falls => {
-                (last.falls, last.channels) = (false, last.channels + 1);
+            (Some(last), Some(1)) if last.channels == 1 || !last.descending => {
+                (last.descending, last.channels) = (false, last.channels + 1);
             }
-            (Some(last), Some(usize::MAX)) if last.channels == 1 || last.falls => {
-                (last.falls, last.channels, last.bin) = (true, last.channels + 1, bin);
+            (Some(last), Some(usize::MAX)) if last.channels == 1 || last.descending => {
+                (last.descending, last.channels, last.bin) = (true, last.channels + 1, bin);
             }
-            _ => segments.push(Segment { place, bin, channels: 1, falls: false }),
+            _ => segments.push(Segment { place, bin, channels: 1, descending: false }),
         }
     }
     segments
@@ -295,15 +295,15 @@ fn segments(plan: &Plan) -> Vec<Segment> {
 
 /// Returns the rotation of spectra in the output, in registers, if the output is complex and in ascending cyclic
 /// order.
-fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Option<usize> {
+fn rotation(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Option<usize> {
     let plain = plan.options().form == Form::Spectra
         && column == Column::Complex
         && matches!(transform, Transform::Square { .. });
     let first = plan.bin(0);
-    let rises =
+    let ascending =
         (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
-    let turn = (plan.channels() - first) % plan.channels();
-    (plain && rises && turn.is_multiple_of(lanes)).then(|| turn / lanes)
+    let rotation = (plan.channels() - first) % plan.channels();
+    (plain && ascending && rotation.is_multiple_of(lanes)).then(|| rotation / lanes)
 }
 
 fn halves(column: Column, columns: usize) -> Floats {

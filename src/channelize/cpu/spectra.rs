@@ -7,7 +7,7 @@ use super::decode::{Column, Source};
 use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
-use super::passes::{self, Place, Spread, Target};
+use super::passes::{self, RotatedTarget, Spread, Target};
 use super::pending::{self, Pending};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
@@ -19,7 +19,7 @@ pub(super) struct Buffers {
     /// Windowed sums.
     sums: Floats,
     /// Sums of overlapping windows before rotation to the phase reference.
-    straight: Floats,
+    unrotated: Floats,
     /// Rows of the transform's second step, or of spectra side by side.
     rows: Floats,
     /// Transformed spectra side by side.
@@ -66,11 +66,11 @@ impl Buffers {
                 scratch = fft.get_inplace_scratch_len();
             }
         }
-        let aside = if shape.turn.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
-        let straight = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
+        let aside = if shape.rotation.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
+        let unrotated = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
         Self {
             sums: Floats::new(sums),
-            straight: Floats::new(straight),
+            unrotated: Floats::new(unrotated),
             rows: Floats::new(rows),
             side: Floats::new(side),
             library: vec![Complex::ZERO; library],
@@ -143,14 +143,14 @@ impl Buffers {
         }
     }
 
-    /// Like [`Self::finish`], but writes complex values to the output, rotated by `turn` rows of bins; returns
+    /// Like [`Self::finish`], but writes complex values to the output, rotated by `rotation` rows of bins; returns
     /// whether it could. Non-temporal stores are complete only after [`Self::flush`].
     pub(super) fn finish_in_place(
         &mut self,
         shape: &Shape,
         s: usize,
         to: &mut [f32],
-        (turn, streams): (usize, bool),
+        (rotation, streams): (usize, bool),
     ) -> bool {
         let Transform::Square { passes, .. } = &shape.transform else { return false };
         if streams && !shape.spreads {
@@ -159,10 +159,10 @@ impl Buffers {
         let rows = self.rows.values_mut()[s * shape.step_floats()..].as_mut_ptr();
         let (at, line) = (to.as_mut_ptr(), to.as_ptr().addr() % 64);
         if !streams || line == 0 {
-            let place = Place { at, turn, streams };
+            let target = RotatedTarget { at, rotation, streams };
             let pending = &mut self.pending;
             // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
-            unsafe { passes::transform_in_place(shape.level, passes, rows, place, pending) };
+            unsafe { passes::transform_in_place(shape.level, passes, rows, target, pending) };
             return true;
         }
         self.second = !self.second;
@@ -170,11 +170,11 @@ impl Buffers {
         let aside = &mut self.aside.values_mut()
             [usize::from(self.second) * (2 * shape.columns + 16) + line / 4..];
         let aside = &mut aside[..2 * shape.columns];
-        let place = Place { at: aside.as_mut_ptr(), turn, streams: false };
+        let target = RotatedTarget { at: aside.as_mut_ptr(), rotation, streams: false };
         // SAFETY: as above; the pending stores read the other buffer, and their destination in the output is borrowed
         // for the whole call, which ends with `flush`.
         unsafe {
-            passes::transform_in_place(shape.level, passes, rows, place, &mut self.pending);
+            passes::transform_in_place(shape.level, passes, rows, target, &mut self.pending);
             pending::flush(shape.level, &mut self.pending);
             self.pending = Pending::new(aside.as_ptr(), at, to.len());
         }
@@ -214,18 +214,18 @@ impl Buffers {
     ) {
         if shape.overlaps() {
             for s in 0..block.spectra {
-                let turn = self.straight(shape, source, samples, block, s);
-                let straight = self.straight.values();
+                let rotation = self.unrotated(shape, source, samples, block, s);
+                let unrotated = self.unrotated.values();
                 for part in [0, shape.padded] {
-                    let from = &straight[part..part + shape.columns];
+                    let from = &unrotated[part..part + shape.columns];
                     // SAFETY: a spectrum's sums have space for both parts, and the memory they lie in (`block.to` or
                     // the buffer of sums) is borrowed for this call.
                     let to = unsafe {
                         let at = sums.at.add(s * sums.spectrum + part);
                         std::slice::from_raw_parts_mut(at, shape.columns)
                     };
-                    to[turn..].copy_from_slice(&from[..shape.columns - turn]);
-                    to[..turn].copy_from_slice(&from[shape.columns - turn..]);
+                    to[rotation..].copy_from_slice(&from[..shape.columns - rotation]);
+                    to[..rotation].copy_from_slice(&from[shape.columns - rotation..]);
                 }
             }
             return;
@@ -238,7 +238,7 @@ impl Buffers {
 
     /// Computes the sums of spectrum `s` of a block of overlapping windows before rotation; returns the rotation in
     /// columns.
-    fn straight(
+    fn unrotated(
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
@@ -247,7 +247,7 @@ impl Buffers {
         s: usize,
     ) -> usize {
         let window = samples.linear(shape, source, (block.first, block.spectra));
-        let at = self.straight.values_mut().as_mut_ptr();
+        let at = self.unrotated.values_mut().as_mut_ptr();
         let sums = Sums { at, spectrum: 0, imaginary: shape.padded };
         let window = window[s * shape.hop..].as_ptr();
         // SAFETY: the sample buffer holds the block's windows and one padded row beyond them.
@@ -271,9 +271,9 @@ impl Buffers {
         let first = First { twiddles, rows, spectrum, spread };
         if shape.overlaps() {
             for s in 0..block.spectra {
-                let turn = self.straight(shape, source, samples, block, s);
+                let rotation = self.unrotated(shape, source, samples, block, s);
                 let sums = self.sums.values_mut();
-                scatter(shape, turn, self.straight.values(), sums);
+                scatter(shape, rotation, self.unrotated.values(), sums);
                 let groups = shape.filter.blocks / lanes;
                 let first = First { rows: rows.wrapping_add(s * spectrum), ..first };
                 // SAFETY: the sums and rows of the spectrum are complete.
@@ -319,18 +319,18 @@ impl Buffers {
 }
 
 /// Rotates one spectrum's sums and stores them in the order of the first step: by group, then by block.
-fn scatter(shape: &Shape, turn: usize, straight: &[f32], sums: &mut [f32]) {
+fn scatter(shape: &Shape, rotation: usize, unrotated: &[f32], sums: &mut [f32]) {
     let (lanes, columns) = (shape.lanes(), shape.columns);
     let groups = columns / lanes / lanes;
     let mut column = 0;
     while column < columns {
-        let to = (column + turn) % columns;
+        let to = (column + rotation) % columns;
         let lane = to % lanes;
         let count = (lanes - lane).min(columns - column);
         let (n1, group) = (to / lanes / groups, to / lanes % groups);
         let at = (group * lanes + n1) * 2 * lanes + lane;
-        sums[at..at + count].copy_from_slice(&straight[column..column + count]);
-        let imaginary = &straight[shape.padded + column..][..count];
+        sums[at..at + count].copy_from_slice(&unrotated[column..column + count]);
+        let imaginary = &unrotated[shape.padded + column..][..count];
         sums[at + lanes..at + lanes + count].copy_from_slice(imaginary);
         column += count;
     }

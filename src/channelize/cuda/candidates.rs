@@ -7,19 +7,19 @@ use crate::backend::cuda::Properties;
 use crate::channelize::plan::Plan;
 
 /// Blocks per cluster.
-const TOGETHER: usize = 8;
+const CLUSTER_BLOCKS: usize = 8;
 
 impl Shape {
     /// Returns the default shapes of a plan on an untuned device; empty if the plan has no fused kernel.
-    pub(super) fn taken(plan: &Plan, properties: &Properties) -> Vec<Self> {
+    pub(super) fn defaults(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let candidates = Self::candidates(plan, properties);
-        candidates.first().map_or_else(Vec::new, |first| first.with_alone(&candidates))
+        candidates.first().map_or_else(Vec::new, |first| first.with_single_block(&candidates))
     }
 
     /// Returns this shape and, if it uses clusters, a single-block shape after it for launches of too few spectra.
-    pub(super) fn with_alone(&self, candidates: &[Self]) -> Vec<Self> {
-        let alone = candidates.iter().find(|shape| self.cluster > 1 && shape.cluster == 1);
-        [self].into_iter().chain(alone).copied().collect()
+    pub(super) fn with_single_block(&self, candidates: &[Self]) -> Vec<Self> {
+        let single = candidates.iter().find(|shape| self.cluster > 1 && shape.cluster == 1);
+        [self].into_iter().chain(single).copied().collect()
     }
 
     /// Applies the settings measured fastest on an H200 that do not spill registers.
@@ -103,8 +103,8 @@ impl Shape {
         let mut others = Vec::new();
         // With narrow samples and fewer points, single blocks wait less, so they are tried first.
         let (first, last) = match own.radix == 16 || own.sample_bytes > 2 {
-            true => (own.together(), None),
-            false => (None, own.together()),
+            true => (own.cluster_variant(), None),
+            false => (None, own.cluster_variant()),
         };
         others.extend(first);
         others.extend([own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }]);
@@ -114,7 +114,7 @@ impl Shape {
         }
         if own.taps > MOST_HELD {
             others.push(Self { early_taps: !own.early_taps, ..own });
-            others.push(Self { turn: 2 - own.turn, ..own });
+            others.push(Self { product_order: 2 - own.product_order, ..own });
         } else {
             others.push(Self { holds_taps: !own.holds_taps, ..own });
         }
@@ -124,12 +124,12 @@ impl Shape {
     /// Returns the cluster variant: eight blocks compute batches of sixteen or eight spectra together and hold their
     /// taps in registers. A single block would reload samples and taps for every one or two spectra of this many
     /// points.
-    fn together(&self) -> Option<Self> {
-        let parts = self.radix / TOGETHER;
+    fn cluster_variant(&self) -> Option<Self> {
+        let parts = self.radix / CLUSTER_BLOCKS;
         let is_wide = self.sample_bytes == 8;
         let fits = parts > 0 && self.form != 1 && self.taps * parts <= MOST_HELD;
         fits.then_some(Self {
-            cluster: TOGETHER,
+            cluster: CLUSTER_BLOCKS,
             batch: 16 / parts.max(1),
             threads: self.side * self.side / 2,
             resident: 1,

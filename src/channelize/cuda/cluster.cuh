@@ -32,13 +32,13 @@ template <int ROTATION> INLINE constexpr int sent_at(int i) {
 // Computes the windowed sums of one column and sends them to the blocks that transform them.
 template <int ROTATION>
 INLINE void filter_sent(float2 (&taps)[TAPS], const Column<PREFETCHED>& column, const Targets& targets, bool is_first) {
-  constexpr int TOGETHER = TAPS + BATCH - 1, DELAY = ROTATES ? BATCH / 2 : 0;
+  constexpr int ROWS = TAPS + BATCH - 1, DELAY = ROTATES ? BATCH / 2 : 0;
   float4 sums[BATCH];
   Rows<PREFETCHED> rows;
-  rows.start(column, TOGETHER);
+  rows.start(column, ROWS);
 #pragma unroll
-  for (int k = 0; k < TOGETHER; k++) {
-    const bool is_last = k + AHEAD < PREFETCHED || k + AHEAD >= TOGETHER;
+  for (int k = 0; k < ROWS; k++) {
+    const bool is_last = k + AHEAD < PREFETCHED || k + AHEAD >= ROWS;
     const float4 x = rows.take(column, k, k < PREFETCHED, is_last);
     if (k < BATCH) sums[k] = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
@@ -78,7 +78,7 @@ INLINE void prefetch_columns(const Arguments& a, const Batch& batch, u32 rank, W
               samples_of(a, batch, 0) + (u64)threadIdx.x * WORDS + rank * PARTS * COLUMNS, BYTES, barrier);
 }
 
-INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
+INLINE void make_spectra_cluster(const Arguments& a, unsigned char* memory) {
   constexpr int PITCH = Shape<BATCH>::PITCH;
   float2* rows = (float2*)memory;
   float4* line_factors = (float4*)(rows + OWN * RADIX * PITCH);
@@ -127,10 +127,10 @@ INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
     __syncthreads();
     const int line = line_of(row, lane);
     const u32 spectrum = row / RADIX * CLUSTER + rank;
-    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
+    const UnitOffsets offsets = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
     float2 v[SIDE];
     transform_line(v, rows + (row / RADIX * RADIX + line % RADIX) * PITCH + (SIDE + 1) * (line / RADIX), line_factors + line);
-    if (spectrum >= batch.skipped) write_line(a, v, batch.start + spectrum, place, line);
+    if (spectrum >= batch.skipped) write_line(a, v, batch.start + spectrum, offsets, line);
     // All values read from shared memory have been used.
     cluster_arrive_relaxed();
   }

@@ -23,41 +23,41 @@ INLINE float unsigned_byte(u32 word, int i, float zero) {
   return __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7440 + i)) - (MANTISSA + zero);
 }
 
-// Returns byte `i` as two's complement; `turned` is the word with its sign bits flipped.
-INLINE float signed_byte(u32 word, u32 turned, int i) {
+// Returns byte `i` as two's complement; `flipped` is the word with its sign bits flipped.
+INLINE float signed_byte(u32 word, u32 flipped, int i) {
 #if CONVERSION == 1
   return __int2float_rn((i32)permute_bytes(word, word, 0x8880 + 0x1111 * i));
 #elif CONVERSION == 2
   return (float)(i8)(word >> 8 * i);
 #else
-  return unsigned_byte(turned, i, 128.f);
+  return unsigned_byte(flipped, i, 128.f);
 #endif
 }
 
-// Returns short `i` as two's complement; `turned` is the word with its sign bits flipped.
-INLINE float signed_short(u32 word, u32 turned, int i) {
+// Returns short `i` as two's complement; `flipped` is the word with its sign bits flipped.
+INLINE float signed_short(u32 word, u32 flipped, int i) {
 #if CONVERSION == 1
   return __int2float_rn((i32)permute_bytes(word, word, i ? 0xBB32 : 0x9910));
 #elif CONVERSION == 2
   return (float)(i16)(word >> 16 * i);
 #else
-  return __uint_as_float(__byte_perm(turned, 0x4B000000u, i ? 0x7432 : 0x7410)) - (MANTISSA + 32768.f);
+  return __uint_as_float(__byte_perm(flipped, 0x4B000000u, i ? 0x7432 : 0x7410)) - (MANTISSA + 32768.f);
 #endif
 }
 
 #if ENCODING == COMPLEX_4
 typedef u16 Word;
 INLINE float4 decode(Word word) {
-  const u32 turned = word ^ 0x8888u, low = turned & 0x0F0Fu, high = turned >> 4 & 0x0F0Fu;
+  const u32 flipped = word ^ 0x8888u, low = flipped & 0x0F0Fu, high = flipped >> 4 & 0x0F0Fu;
   return make_float4(unsigned_byte(high, 0, 8.f), unsigned_byte(low, 0, 8.f), unsigned_byte(high, 1, 8.f),
                      unsigned_byte(low, 1, 8.f));
 }
 #elif ENCODING == COMPLEX_8
 typedef u32 Word;
 INLINE float4 decode(Word word) {
-  const u32 turned = word ^ 0x80808080u;
-  return make_float4(signed_byte(word, turned, 0), signed_byte(word, turned, 1), signed_byte(word, turned, 2),
-                     signed_byte(word, turned, 3));
+  const u32 flipped = word ^ 0x80808080u;
+  return make_float4(signed_byte(word, flipped, 0), signed_byte(word, flipped, 1), signed_byte(word, flipped, 2),
+                     signed_byte(word, flipped, 3));
 }
 #elif ENCODING == COMPLEX_OFFSET_8
 typedef u32 Word;

@@ -70,7 +70,7 @@ template <int N> INLINE void transform(float2 (&v)[N]) {
 
 // Runs the same stage with factors w^(N/2/HALF) W_(2 HALF)^m. Factors with m >= HALF/2 are -i times those with m -
 // HALF/2.
-template <int N, int HALF> INLINE void turned_stage(float2 (&v)[N], const float4* factors, int step) {
+template <int N, int HALF> INLINE void twiddled_stage(float2 (&v)[N], const float4* factors, int step) {
 #pragma unroll
   for (int m = 0; m < HALF / 2; m += 2) {
     const float4 w = factors[(HALF / 2 + m) / 2 * step];
@@ -87,7 +87,7 @@ template <int N, int HALF> INLINE void turned_stage(float2 (&v)[N], const float4
 
 // Transforms v[c] w^c. `factors` holds N / 4 words of two factors each, `step` words apart: w^(N/2), w^(N/4), then
 // those of each stage.
-template <int N> INLINE void turned_transform(float2 (&v)[N], const float4* factors, int step) {
+template <int N> INLINE void twiddled_transform(float2 (&v)[N], const float4* factors, int step) {
   const float4 w = factors[0];
 #pragma unroll
   for (int a = 0; a < N; a += 2) butterfly(v[a], v[a + 1], w.x, w.y);
@@ -96,9 +96,9 @@ template <int N> INLINE void turned_transform(float2 (&v)[N], const float4* fact
     butterfly(v[a], v[a + 2], w.z, w.w);
     butterfly(v[a + 1], v[a + 3], w.w, -w.z);
   }
-  turned_stage<N, 4>(v, factors, step);
-  turned_stage<N, 8>(v, factors, step);
-  if constexpr (N == 32) turned_stage<N, 16>(v, factors, step);
+  twiddled_stage<N, 4>(v, factors, step);
+  twiddled_stage<N, 8>(v, factors, step);
+  if constexpr (N == 32) twiddled_stage<N, 16>(v, factors, step);
 }
 
 // Transforms the sums of two neighbouring columns over their N values, for each spectrum, and stores the results in

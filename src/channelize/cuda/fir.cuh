@@ -11,8 +11,8 @@
 
 // Order of a row's products in the loop over blocks: 0 from both ends inwards, 1 ascending, 2 descending. The order
 // decides whether ptxas finds a register allocation without bank conflicts; the tuner tries it.
-#ifndef TURN
-#define TURN 0
+#ifndef PRODUCT_ORDER
+#define PRODUCT_ORDER 0
 #endif
 
 // Maximum number of taps held in registers. More taps pass through a ring of as many entries as there are spectra.
@@ -92,7 +92,7 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
   constexpr int MOST = SPECTRA > AHEAD ? TAPS - SPECTRA : TAPS - 1 - AHEAD, BLOCKS = MOST / BLOCK;
   constexpr int SHIFT = BLOCKS * BLOCK;
   static_assert(TAPS >= SPECTRA && (BLOCKS == 0 || NEAR <= SPECTRA), "the loop's rows are far");
-  static_assert(BLOCK % AHEAD == 0 && BLOCK % SPECTRA == 0, "the rings turn whole times a block");
+  static_assert(BLOCK % AHEAD == 0 && BLOCK % SPECTRA == 0, "the rings advance by whole cycles per block");
   float2 taps[SPECTRA];
   Rows<NEAR> rows;
   rows.start(column, ROWS);
@@ -116,7 +116,9 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
       const float4 x = rows.take(column, k, false, false);
 #pragma unroll
       for (int n = 0; n < SPECTRA; n++) {
-        const int j = TURN == 0 ? (n % 2 ? n / 2 : SPECTRA - 1 - n / 2) : TURN == 1 ? n : SPECTRA - 1 - n;
+        const int j = PRODUCT_ORDER == 0   ? (n % 2 ? n / 2 : SPECTRA - 1 - n / 2)
+                      : PRODUCT_ORDER == 1 ? n
+                                           : SPECTRA - 1 - n;
         add_product(sums[j], taps[(k - j) % SPECTRA], x);
       }
     }

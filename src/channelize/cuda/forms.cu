@@ -46,11 +46,11 @@ KERNEL __launch_bounds__(256)
   output[row * row_elements + at] = from.of(row, blockIdx.y)[order.bin(channel)];
 }
 
-// Rounds to nearest, ties to even, and clips; sets `limited` for clipped values. NaN becomes 0 and sets `limited`.
-INLINE i32 whole(float value, float most, u32& limited) {
+// Rounds to nearest, ties to even, and clips; sets `clipped` for clipped values. NaN becomes 0 and sets `clipped`.
+INLINE i32 whole(float value, float most, u32& clipped) {
   // A tie at the upper limit rounds to the even number above it and is clipped; at the lower limit it rounds to the
   // least number itself.
-  limited |= !(value >= -most - 1.5f && value < most + 0.5f);
+  clipped |= !(value >= -most - 1.5f && value < most + 0.5f);
   if (!(value == value)) return 0;
   return __float2int_rn(value > most ? most : value < -most - 1.0f ? -most - 1.0f : value);
 }
@@ -73,9 +73,9 @@ template <int BITS> INLINE void integers(const Spectra& from, const Order& order
   u32 count = 0;
   for (u32 row = first; row < end; ++row) {
     const float2 value = from.of(row, blockIdx.y)[bin];
-    u32 limited = 0;
-    const u32 re = (u32)whole(value.x * gain, most, limited), im = (u32)whole(value.y * gain, most, limited);
-    count += limited;
+    u32 clipped = 0;
+    const u32 re = (u32)whole(value.x * gain, most, clipped), im = (u32)whole(value.y * gain, most, clipped);
+    count += clipped;
     const u64 at = row * row_elements + element;
     if constexpr (BITS == 4) {
       output[at] = (u8)((re & 15) << 4 | (im & 15));

@@ -43,7 +43,7 @@ struct Batch {
 };
 
 // Offsets of a unit's first element in a row and of its gains.
-struct Place {
+struct UnitOffsets {
   u32 element, gain;
 };
 
@@ -62,7 +62,7 @@ constexpr i32 MOST = (1 << (BITS - 1)) - 1;
 INLINE u32 above_least(u32 whole) { return whole - (0x4B400000u - MOST - 1); }
 
 // Clips a component to the range; NaN becomes 0.
-INLINE u32 limited(float value) {
+INLINE u32 clipped(float value) {
   const float whole = fminf(fmaxf(value, -MOST - 1.f), (float)MOST) + WHOLE;
   return value == value ? __float_as_uint(whole) : 0;
 }
@@ -75,17 +75,17 @@ INLINE void write_integer(u8* to, u32 at, u32 re, u32 im) {
 }
 
 // Writes one line of a spectrum as requantized integers; a spectrum is one output row.
-INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const Place& place, u32 line) {
-  const u64 first = place.element + place_of(line);
-  const float* gains = a.gains + place.gain + place_of(line);
+INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const UnitOffsets& offsets, u32 line) {
+  const u64 first = offsets.element + place_of(line);
+  const float* gains = a.gains + offsets.gain + place_of(line);
   u8* to = a.output + (row * a.row_elements + first) * (BITS / 4);
 #pragma unroll
   for (int i = 0; i < SIDE; i++) {
     const float gain = __ldg(gains + place_in_line(i));
     u32 re = __float_as_uint(fmaf(v[i].x, gain, WHOLE)), im = __float_as_uint(fmaf(v[i].y, gain, WHOLE));
     if ((above_least(re) | above_least(im)) > 2 * MOST + 1) {
-      re = limited(v[i].x * gain);
-      im = limited(v[i].y * gain);
+      re = clipped(v[i].x * gain);
+      im = clipped(v[i].y * gain);
       atomicAdd(a.saturated + first + place_in_line(i), 1ull);
     }
     write_integer(to, place_in_line(i), re, im);
@@ -93,8 +93,8 @@ INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, con
 }
 #elif FORM == FORM_SPECTRA
 // Writes one line of a spectrum as complex values; a spectrum is one output row.
-INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const Place& place, u32 line) {
-  float2* to = (float2*)a.output + row * a.row_elements + place.element + place_of(line);
+INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const UnitOffsets& offsets, u32 line) {
+  float2* to = (float2*)a.output + row * a.row_elements + offsets.element + place_of(line);
 #pragma unroll
   for (int i = 0; i < SIDE; i++) __stcs(to + place_in_line(i), v[i]);
 }
@@ -146,13 +146,13 @@ INLINE void add_products(float (&sums)[PRODUCT_COUNT], const float2* line, u32 i
 // Adds a batch's spectra to their output rows in spectrum order. `values` holds the lines of all spectra, RADIX rows
 // of PITCH values each. A sum that continues in a later batch is kept in the output.
 template <int SPECTRA, int PITCH>
-INLINE void add_spectra(const Arguments& a, const Batch& batch, const Place& place, const float2* values) {
+INLINE void add_spectra(const Arguments& a, const Batch& batch, const UnitOffsets& offsets, const float2* values) {
   static_assert(THREADS % LINES == 0, "a thread's frequencies share a line");
   constexpr int SECOND = SPECTRA * RADIX * PITCH;
   const u32 first = batch.start + batch.skipped, row = first / a.row_spectra, position = first - row * a.row_spectra;
   const u32 line = threadIdx.x % LINES;
   const float2* own = values + line % RADIX * PITCH + (SIDE + 1) * (line / RADIX);
-  float* to = (float*)a.output + row * a.row_elements + place.element + place_of(line);
+  float* to = (float*)a.output + row * a.row_elements + offsets.element + place_of(line);
   const bool is_whole = batch.skipped == 0 && position + SPECTRA <= a.row_spectra;
 #pragma unroll(SIDE * LINES / THREADS <= 4 ? SIDE * LINES / THREADS : 4)
   for (u32 i = threadIdx.x / LINES; i < SIDE; i += THREADS / LINES) {

@@ -35,7 +35,7 @@ constexpr int PASSES = COLUMNS / THREADS;
 constexpr int TAP_COLUMNS = MIRRORS ? RADIX / 2 : RADIX;
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? TAP_COLUMNS * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
 // Loops over a thread's columns and polarizations instead of unrolling, which would need too many registers.
-[[maybe_unused]] constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
+[[maybe_unused]] constexpr bool LOOPS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
 // Whether the sums of one spectrum leave too few registers for prefetched samples.
 [[maybe_unused]] constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
 // Maximum number of blocks along y and z of a grid; units are counted along y, then z.
@@ -143,7 +143,7 @@ INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   if constexpr (RADIX == 1)
     transform<SIDE>(v);
   else
-    turned_transform<SIDE>(v, factors, 1);
+    twiddled_transform<SIDE>(v, factors, 1);
   __syncwarp(lanes);
 #pragma unroll
   for (int i = 0; i < SIDE; i++) own[(SIDE + 1) * i] = v[i];
@@ -160,7 +160,7 @@ INLINE int line_of(int row, int lane) {
 INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* factors) {
 #pragma unroll
   for (int i = 0; i < SIDE; i++) v[i] = line[reversed<SIDE>(i)];
-  turned_transform<SIDE>(v, factors, POINTS / SIDE);
+  twiddled_transform<SIDE>(v, factors, POINTS / SIDE);
 }
 
 template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned char* memory) {
@@ -213,9 +213,9 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       __syncthreads();
     } else {
       __syncthreads();
-#pragma unroll(TURNS ? 1 : PASSES)
+#pragma unroll(LOOPS ? 1 : PASSES)
       for (int pass = 0; pass < PASSES; pass++)
-#pragma unroll(TURNS ? 1 : POLARIZATIONS)
+#pragma unroll(LOOPS ? 1 : POLARIZATIONS)
         for (int p = 0; p < POLARIZATIONS; p++) {
           float4 sums[RADIX][SPECTRA];
           const int at = column_of<SPECTRA>(thread + pass * THREADS);
@@ -227,7 +227,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
     }
-    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
+    const UnitOffsets offsets = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
     if constexpr (RADIX > 1) {
 #pragma unroll
       for (int round = 0; round < H::ROUNDS; round++) {
@@ -252,12 +252,12 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       leave_line(v, own, spectrum, line);
 #else
       if (spectrum % SPECTRA >= (int)batch.skipped)
-        write_line(a, v, batch.start + spectrum % SPECTRA, place, line);
+        write_line(a, v, batch.start + spectrum % SPECTRA, offsets, line);
 #endif
     }
 #if FORM == FORM_DETECTED
     __syncthreads();
-    add_spectra<SPECTRA, H::PITCH>(a, batch, place, rows);
+    add_spectra<SPECTRA, H::PITCH>(a, batch, offsets, rows);
 #endif
     item = next_item;
     part = next_part;
@@ -274,10 +274,10 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 
 #if CLUSTER > 1
 #include "cluster.cuh"
-KERNEL CLUSTER_OF(CLUSTER) __launch_bounds__(THREADS, RESIDENT) channelize_together(PARAMETERS) {
+KERNEL CLUSTER_OF(CLUSTER) __launch_bounds__(THREADS, RESIDENT) channelize_cluster(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
-  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra_together(a, memory);
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra_cluster(a, memory);
 }
 #else
 KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
@@ -289,7 +289,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
 
 #if BATCH > 1 && CLUSTER <= 1
 // Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
-KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
+KERNEL __launch_bounds__(THREADS, 1) channelize_single(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
   if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<1>(a, memory);

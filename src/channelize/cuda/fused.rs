@@ -75,10 +75,10 @@ impl Kernel {
     /// Returns a shape's kernels: for full batches, and for launches shorter than a batch.
     fn of_shape(device: &Device, module: &Module, shape: &Shape) -> Result<Vec<Self>> {
         let (all, one) = (shape.shared_bytes(), shape.shared_bytes_of_one());
-        let name = if shape.cluster > 1 { "channelize_together" } else { "channelize" };
+        let name = if shape.cluster > 1 { "channelize_cluster" } else { "channelize" };
         let mut found = vec![Self::new(device, module, shape, (name, all, shape.batch))?];
         if shape.cluster == 1 && shape.batch > 1 {
-            found.push(Self::new(device, module, shape, ("channelize_few", one, 1))?);
+            found.push(Self::new(device, module, shape, ("channelize_single", one, 1))?);
         }
         Ok(found.into_iter().flatten().collect())
     }
@@ -157,9 +157,9 @@ fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let Some(first) = candidates.first() else { return Vec::new() };
     let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
-    let choice = tune::choice(device, &first.source(), &first.question(), &choices);
+    let choice = tune::choice(device, &first.source(), &first.tuning_key(), &choices);
     let best = candidates.iter().find(|shape| shape.choice() == choice).unwrap_or(first);
-    best.with_alone(&candidates)
+    best.with_single_block(&candidates)
 }
 
 /// Returns the number of block groups per unit that minimizes the estimated time of the last wave. `at_a_time` groups

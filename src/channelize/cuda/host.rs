@@ -90,7 +90,7 @@ impl Host {
             // Work in flight must end before its memory is reused.
             let _ = self.device.synchronize();
             self.slots.iter_mut().for_each(|slot| slot.is_busy = false);
-            behind(error, whole)
+            with_valid_bytes(error, whole)
         })
     }
 
@@ -104,7 +104,7 @@ impl Host {
         let (mut index, mut taken, mut used) = (0, 0, 0);
         while taken < input.times() {
             let slot = index % SLOTS;
-            self.take_out(slot, output, whole)?;
+            self.collect(slot, output, whole)?;
             let times = self.times.min(input.times() - taken);
             let part = input.slice(taken, times)?;
             let rows = launcher.row_bytes_after(times);
@@ -112,7 +112,7 @@ impl Host {
             (taken, used, index) = (taken + times, used + rows, index + 1);
         }
         for slot in index..index + SLOTS {
-            self.take_out(slot % SLOTS, output, whole)?;
+            self.collect(slot % SLOTS, output, whole)?;
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Host {
     }
 
     /// Waits for the slot's chunk, if any, and copies its rows to the output.
-    fn take_out(&mut self, slot: usize, output: &mut [u8], whole: &mut usize) -> Result<()> {
+    fn collect(&mut self, slot: usize, output: &mut [u8], whole: &mut usize) -> Result<()> {
         let slot = &mut self.slots[slot];
         if !slot.is_busy {
             return Ok(());
@@ -228,7 +228,7 @@ fn copy_rows(part: Voltages<'_>, (pad, stride): (usize, usize), start: usize, pi
 }
 
 /// Adds to a device error that the call's output is valid up to byte `whole`.
-fn behind(error: Error, whole: usize) -> Error {
+fn with_valid_bytes(error: Error, whole: usize) -> Error {
     match error {
         Error::Device { call, code, text } => {
             let text = format!("{text}; of this call's output {whole} bytes were whole");

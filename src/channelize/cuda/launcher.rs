@@ -6,13 +6,13 @@
 use super::fused::Fused;
 use super::general::General;
 use super::job::{DeviceVoltages, Job};
-use super::kept::{Kept, Rows};
+use super::sample_cache::{Rows, SampleCache};
 use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
 /// Samples of a partial row, in bytes, above which rows are accumulated in parts instead of computed whole.
-const MOST_KEPT: usize = 1 << 30;
+const MOST_ROW_BYTES: usize = 1 << 30;
 
 /// Maximum number of spectra per launch; kernels count spectra in 32 bits.
 const MOST_SPECTRA: u64 = 1 << 30;
@@ -35,7 +35,7 @@ pub(super) struct Launcher {
     quantum: u64,
     /// Next spectrum to compute.
     next: u64,
-    kept: Kept,
+    cache: SampleCache,
     saturated: Option<Buffer<u64>>,
     /// Whether the counts of saturated values must be zeroed first.
     is_new: bool,
@@ -49,7 +49,7 @@ impl Launcher {
         let row = plan.spectra_per_row();
         let row_bytes =
             input.streams().saturating_mul(input.encoding.bytes(plan.hop())).saturating_mul(row);
-        let fused = if row_bytes <= MOST_KEPT { Fused::new(plan, device)? } else { None };
+        let fused = if row_bytes <= MOST_ROW_BYTES { Fused::new(plan, device)? } else { None };
         let (path, quantum) = match fused {
             Some(fused) => (Path::Fused(Box::new(fused)), row),
             None => (Path::General(Box::new(General::new(plan, device)?)), 1),
@@ -59,7 +59,7 @@ impl Launcher {
         let worth = WORTH * 8 / input.encoding.sample_bits() / input.streams();
         let is_counted = matches!(plan.options().form, Form::Requantized { .. });
         Ok(Self {
-            kept: Kept::new(device, input.encoding, input.streams(), least.max(worth))?,
+            cache: SampleCache::new(device, input.encoding, input.streams(), least.max(worth))?,
             saturated: is_counted.then(|| device.buffer(plan.row_elements())).transpose()?,
             queued: device.event()?,
             plan: plan.clone(),
@@ -86,7 +86,7 @@ impl Launcher {
     }
 
     pub(super) fn reset(&mut self) {
-        self.kept.reset();
+        self.cache.reset();
         self.next = 0;
         self.is_new = true;
     }
@@ -101,7 +101,7 @@ impl Launcher {
         output: u64,
         stream: &Stream,
     ) -> Result<()> {
-        let start = self.kept.end();
+        let start = self.cache.end();
         let rows = Rows {
             address: input + layout.first_byte as u64,
             stride: layout.stride,
@@ -140,12 +140,12 @@ impl Launcher {
             if direct > self.next {
                 let end = (direct - 1) * self.plan.hop() as u64 + self.plan.span() as u64;
                 let end = end.next_multiple_of(unit).max(fresh.start);
-                self.kept.append(stream, fresh, end)?;
-                let kept = self.kept.rows();
-                self.launch(stream, &kept, direct, target)?;
+                self.cache.append(stream, fresh, end)?;
+                let cached = self.cache.rows();
+                self.launch(stream, &cached, direct, target)?;
             }
             self.launch(stream, fresh, last, target)?;
-            self.kept.replace(stream, fresh, last * self.plan.hop() as u64 / unit * unit)
+            self.cache.replace(stream, fresh, last * self.plan.hop() as u64 / unit * unit)
         }
     }
 
@@ -157,17 +157,17 @@ impl Launcher {
         target: &Target,
     ) -> Result<()> {
         let unit = self.plan.input().encoding.samples_per_byte() as u64;
-        while self.kept.end() < fresh.end {
-            let end = (self.kept.end() + self.kept.room() as u64).min(fresh.end);
+        while self.cache.end() < fresh.end {
+            let end = (self.cache.end() + self.cache.room() as u64).min(fresh.end);
             // SAFETY: the caller guarantees the new samples and the output; `self` owns the cached samples.
             unsafe {
-                self.kept.append(stream, fresh, end)?;
+                self.cache.append(stream, fresh, end)?;
                 let last = self.launchable(end);
                 if last > self.next {
-                    let kept = self.kept.rows();
-                    self.launch(stream, &kept, last, target)?;
+                    let cached = self.cache.rows();
+                    self.launch(stream, &cached, last, target)?;
                     let start = last * self.plan.hop() as u64 / unit * unit;
-                    self.kept.discard(stream, start)?;
+                    self.cache.discard(stream, start)?;
                 }
             }
         }
@@ -207,14 +207,14 @@ impl Launcher {
 
     /// Returns the offset from a multiple of 16 bytes at which the next block's samples should begin.
     pub(super) fn pad(&self) -> usize {
-        let rows = Rows { address: 0, stride: 0, start: self.kept.end(), end: self.kept.end() };
+        let rows = Rows { address: 0, stride: 0, start: self.cache.end(), end: self.cache.end() };
         let (address, _) = self.first_byte(&rows, self.next_direct(rows.start));
         (address as usize).wrapping_neg() % 16
     }
 
     /// Returns the bytes of the rows that the next `times` samples complete.
     pub(super) fn row_bytes_after(&self, times: usize) -> usize {
-        let end = self.kept.end();
+        let end = self.cache.end();
         let rows = self.plan.rows(end + times as u64) - self.plan.rows(end);
         rows as usize * self.plan.row_elements() * self.plan.element_bytes()
     }

@@ -53,7 +53,7 @@ pub(super) struct Shape {
     /// Whether each tap of the ring is loaded one row before its use.
     pub(super) early_taps: bool,
     /// Order of a row's products, which decides about register bank conflicts.
-    pub(super) turn: usize,
+    pub(super) product_order: usize,
     /// Streams whose products one block forms.
     pub(super) polarizations: usize,
     pub(super) encoding: usize,
@@ -116,7 +116,7 @@ impl Shape {
                 && is_symmetric(plan),
             mirrors: false,
             early_taps: false,
-            turn: 2,
+            product_order: 2,
             polarizations,
             encoding,
             sample_bytes,
@@ -159,7 +159,7 @@ impl Shape {
     }
 
     /// Returns the key under which the tuner caches its choice.
-    pub(super) fn question(&self) -> String {
+    pub(super) fn tuning_key(&self) -> String {
         let Self { points, taps, encoding, polarizations, form, products, bits, .. } = self;
         let window = if self.is_symmetric { " window=symmetric" } else { "" };
         format!(
@@ -171,25 +171,34 @@ impl Shape {
     /// Returns the shape as a tuning candidate.
     pub(super) fn choice(&self) -> Choice {
         let Self { batch, threads, resident, cluster, prefetched, ahead, .. } = *self;
-        let Self { conversion, turn, .. } = *self;
+        let Self { conversion, product_order, .. } = *self;
         let taps = ["", ", taps held"][usize::from(self.holds_taps)];
         let early = ["", ", taps early"][usize::from(self.early_taps)];
         let mirrored = ["", ", taps shared"][usize::from(self.mirrors)];
         let order = ["", " in turns"][usize::from(self.rotates)];
-        let together = match cluster {
+        let clusters = match cluster {
             1 => String::new(),
             _ => format!("{cluster} together{order}, "),
         };
         let name = format!(
-            "{together}{resident} x {threads} threads, {batch} spectra, rows {prefetched} and {ahead} ahead, \
-             conversion {conversion}, order {turn}{taps}{early}{mirrored}"
+            "{clusters}{resident} x {threads} threads, {batch} spectra, rows {prefetched} and {ahead} ahead, \
+             conversion {conversion}, order {product_order}{taps}{early}{mirrored}"
         );
         let flags = usize::from(self.holds_taps)
             + 2 * usize::from(self.early_taps)
             + 4 * usize::from(self.mirrors)
             + 8 * usize::from(self.rotates);
-        let values =
-            [batch, threads, resident, prefetched, ahead, conversion, turn, flags, cluster];
+        let values = [
+            batch,
+            threads,
+            resident,
+            prefetched,
+            ahead,
+            conversion,
+            product_order,
+            flags,
+            cluster,
+        ];
         Choice { name, values: values.map(|value| value as u32).to_vec() }
     }
 
@@ -227,13 +236,13 @@ impl Shape {
         let lines = points / side;
         let mut factors = vec![0.0; 4 * words * lines];
         for line in 0..lines {
-            for (word, values) in turns(side, line as f64 / points as f64).enumerate() {
+            for (word, values) in twiddle_words(side, line as f64 / points as f64).enumerate() {
                 factors[4 * (word * lines + line)..][..4].copy_from_slice(&values);
             }
         }
         if radix > 1 {
             for k in 0..radix {
-                factors.extend(turns(side, k as f64 / (side * radix) as f64).flatten());
+                factors.extend(twiddle_words(side, k as f64 / (side * radix) as f64).flatten());
             }
         }
         factors
@@ -256,7 +265,7 @@ impl Shape {
             ("HOLDS_TAPS", usize::from(self.holds_taps)),
             ("EARLY_TAPS", usize::from(self.early_taps)),
             ("MIRRORS", usize::from(self.mirrors)),
-            ("TURN", self.turn),
+            ("PRODUCT_ORDER", self.product_order),
             ("POLARIZATIONS", self.polarizations),
             ("ENCODING", self.encoding),
             ("CONVERSION", self.conversion),
@@ -280,15 +289,15 @@ impl Shape {
     }
 }
 
-/// Returns words of two twiddle factors for a transform whose input `c` has phase `c * turn` (in turns): w^(N/2),
+/// Returns words of two twiddle factors for a transform whose input `c` has phase `c * phase` (in turns): w^(N/2),
 /// w^(N/4), then for each stage of `half` points w^(N/2/half) W_(2 half)^m for m below half / 2.
-pub(super) fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
+pub(super) fn twiddle_words(side: usize, phase: f64) -> impl Iterator<Item = [f32; 4]> {
     let halves = (1..=side / 4).map(|word| 2 * word);
     let factor = move |index: usize| {
         // Factor 0 belongs to the first stage; factors of the stage of `half` points begin at index half / 2.
         let half = if index == 0 { 1 } else { 2 << index.ilog2() };
         let m = if index == 0 { 0 } else { index - half / 2 };
-        let angle = turn * (side / 2 / half) as f64 + m as f64 / (2 * half) as f64;
+        let angle = phase * (side / 2 / half) as f64 + m as f64 / (2 * half) as f64;
         let (sine, cosine) = (-TAU * angle).sin_cos();
         [cosine as f32, sine as f32]
     };
@@ -374,8 +383,8 @@ mod tests {
         for order_of in [Order::Natural, Order::Ascending, Order::Descending] {
             let options = Options::new(256, 4, VoltageEncoding::Complex8);
             let plan = Plan::new(Options { order: order_of, ..options }).unwrap();
-            let turned = order(order_of, 256);
-            assert!((0..256).all(|place| plan.bin(place) ^ turned == place));
+            let mask = order(order_of, 256);
+            assert!((0..256).all(|place| plan.bin(place) ^ mask == place));
         }
     }
 

@@ -39,7 +39,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT)
   const u32 line = thread % LINES, k3 = thread / LINES;
 #pragma unroll
   for (int i = 0; i < SIDE; i++) v[i] = lines[line * PITCH + k3 * (SIDE + 1) + reversed<SIDE>(i)];
-  turned_transform<SIDE>(v, factors + k3, SIDE);
+  twiddled_transform<SIDE>(v, factors + k3, SIDE);
   const u32 unit = first_unit + stream / polarizations, frequency = group * LINES + line + FIRST * k3;
   float2* to = output + spectrum * row_elements + unit / coarse_channels * antenna_elements +
                unit % coarse_channels * place_elements + stream % polarizations * product_elements +

@@ -41,7 +41,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT)
     float2* at = lines + own * PITCH + k3 * PITCH_3 + c5;
 #pragma unroll
     for (int i = 0; i < SIDE_2; i++) v[i] = at[reversed<SIDE_2>(i) * PITCH_4];
-    turned_transform<SIDE_2>(v, row_factors + k3, SIDE_1);
+    twiddled_transform<SIDE_2>(v, row_factors + k3, SIDE_1);
 #pragma unroll
     for (int i = 0; i < SIDE_2; i++) at[i * PITCH_4] = v[i];
   }
@@ -56,7 +56,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT)
     const float2* at = lines + own * PITCH + k3 * PITCH_3 + k4 * PITCH_4;
 #pragma unroll
     for (int i = 0; i < SIDE_3; i++) v[i] = at[reversed<SIDE_3>(i)];
-    turned_transform<SIDE_3>(v, line_factors + k3 + SIDE_1 * k4, SIDE_1 * SIDE_2);
+    twiddled_transform<SIDE_3>(v, line_factors + k3 + SIDE_1 * k4, SIDE_1 * SIDE_2);
     float2* to = out + ((group * LINES + own + FIRST * (k3 + SIDE_1 * k4)) ^ ORDER % STEP);
 #pragma unroll
     for (int i = 0; i < SIDE_3; i++) to[(i ^ (int)(ORDER / STEP)) * STEP] = v[i];

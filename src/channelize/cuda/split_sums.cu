@@ -68,7 +68,7 @@ INLINE void sum_windows(float4 (&sums)[RADIX][SPECTRA], const Split& s, float2 (
 
 // Transforms and stores the columns of the spectra from `start` on, except the first `skipped`.
 template <int SPECTRA>
-INLINE void store_columns(const Split& s, const float2* rows, const float2* turns, const float4* factors, u32 start, u32 skipped) {
+INLINE void store_columns(const Split& s, const float2* rows, const float2* twiddles, const float4* factors, u32 start, u32 skipped) {
   constexpr int ALL = SPECTRA * RADIX * GROUP;
 #pragma unroll
   for (int round = 0; round < (ALL + THREADS - 1) / THREADS; round++) {
@@ -81,24 +81,24 @@ INLINE void store_columns(const Split& s, const float2* rows, const float2* turn
     if constexpr (RADIX == 1)
       transform<SIDE>(v);
     else
-      turned_transform<SIDE>(v, factors + a * (SIDE / 4), 1);
+      twiddled_transform<SIDE>(v, factors + a * (SIDE / 4), 1);
     if (j < (int)skipped) continue;
     float2* to = s.output + (u64)(start + j) * s.spectrum_values + a * LINE + c;
-    const float2* turn = turns + a * GROUP + c;
+    const float2* twiddle = twiddles + a * GROUP + c;
 #pragma unroll
     for (int i = 0; i < SIDE; i++) {
-      const float2 w = turn[i * RADIX * GROUP];
+      const float2 w = twiddle[i * RADIX * GROUP];
       to[i * RADIX * LINE] = make_float2(v[i].x * w.x - v[i].y * w.y, v[i].x * w.y + v[i].y * w.x);
     }
   }
 }
 
 template <int SPECTRA, int NEAR>
-INLINE void make_columns(const Split& s, const float2* turns_of_group, const float4* all_factors, u32 first, u32 end,
+INLINE void make_columns(const Split& s, const float2* twiddles_of_group, const float4* all_factors, u32 first, u32 end,
                          unsigned char* memory) {
   float2* rows = (float2*)memory;
-  float2* turns = rows + SPECTRA * OWN;
-  float4* factors = (float4*)(turns + OWN);
+  float2* twiddles = rows + SPECTRA * OWN;
+  float4* factors = (float4*)(twiddles + OWN);
   Word* words = (Word*)(factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
   const int thread = threadIdx.x, line = thread / PAIRS, pair = thread % PAIRS;
   const Word* samples = s.samples + line * LINE_WORDS + pair;
@@ -106,7 +106,7 @@ INLINE void make_columns(const Split& s, const float2* turns_of_group, const flo
   own.taps += line * LINE_WORDS + pair;
   u32 start = first + SPECTRA > end ? end - SPECTRA : first;
   if constexpr (NEAR > 0) ask<NEAR>(s.samples + (u64)start * WORDS, words);
-  for (int i = thread; i < OWN / 2; i += THREADS) ((float4*)turns)[i] = ((const float4*)turns_of_group)[i];
+  for (int i = thread; i < OWN / 2; i += THREADS) ((float4*)twiddles)[i] = ((const float4*)twiddles_of_group)[i];
   if constexpr (RADIX > 1)
     for (int i = thread; i < RADIX * SIDE / 4; i += THREADS) factors[i] = all_factors[i];
   float2 held[HOLDS_TAPS ? RADIX : 1][HELD_TAPS];
@@ -132,14 +132,14 @@ INLINE void make_columns(const Split& s, const float2* turns_of_group, const flo
     if constexpr (NEAR > 0)
       if (first < end) ask<NEAR>(s.samples + (u64)start * WORDS, words);
     __syncthreads();
-    store_columns<SPECTRA>(own, rows, turns, factors, now, skipped);
+    store_columns<SPECTRA>(own, rows, twiddles, factors, now, skipped);
   }
 }
 
 // blockIdx.x is the group of columns, y the share of the spectra, z the stream, counted from the first polarization
 // of `first_unit`; a unit is one antenna's recorded channel, in output order.
 #define PARAMETERS                                                                                                       \
-  const u8 *input, u64 stride, const float2 *coefficients, const float2 *turns, const float4 *factors, float2 *output,    \
+  const u8 *input, u64 stride, const float2 *coefficients, const float2 *twiddles, const float4 *factors, float2 *output,    \
       u32 spectra, u32 share, u32 first_unit, u32 coarse_channels, u32 polarizations, u32 reverses
 
 template <int SPECTRA, int NEAR> INLINE void split_sums(PARAMETERS, unsigned char* memory) {
@@ -151,10 +151,10 @@ template <int SPECTRA, int NEAR> INLINE void split_sums(PARAMETERS, unsigned cha
   const Split s = {(const Word*)(input + stream * stride) + group * PAIRS, coefficients + group * PAIRS,
                    output + (u64)blockIdx.z * POINTS + group * GROUP, (u64)gridDim.z * POINTS};
   const u32 first = blockIdx.y * share, end = smaller(first + share, spectra);
-  make_columns<SPECTRA, NEAR>(s, turns + group * OWN, factors, first, end, memory);
+  make_columns<SPECTRA, NEAR>(s, twiddles + group * OWN, factors, first, end, memory);
 }
 #define NAMES \
-  input, stride, coefficients, turns, factors, output, spectra, share, first_unit, coarse_channels, polarizations, reverses
+  input, stride, coefficients, twiddles, factors, output, spectra, share, first_unit, coarse_channels, polarizations, reverses
 
 KERNEL __launch_bounds__(THREADS, RESIDENT) split_sums_batches(PARAMETERS) {
   SHARED_MEMORY(memory);
@@ -162,7 +162,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) split_sums_batches(PARAMETERS) {
 }
 
 // Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
-KERNEL __launch_bounds__(THREADS, 1) split_sums_few(PARAMETERS) {
+KERNEL __launch_bounds__(THREADS, 1) split_sums_single(PARAMETERS) {
   SHARED_MEMORY(memory);
   split_sums<1, 0>(NAMES, memory);
 }

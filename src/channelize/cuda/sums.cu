@@ -46,4 +46,4 @@ template <int SPECTRA> INLINE void sum_pairs(PARAMETERS) {
 KERNEL __launch_bounds__(THREADS, RESIDENT) sums_batches(PARAMETERS) { sum_pairs<BATCH>(NAMES); }
 
 // Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
-KERNEL __launch_bounds__(THREADS, RESIDENT) sums_few(PARAMETERS) { sum_pairs<1>(NAMES); }
+KERNEL __launch_bounds__(THREADS, RESIDENT) sums_single(PARAMETERS) { sum_pairs<1>(NAMES); }

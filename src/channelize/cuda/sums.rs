@@ -31,7 +31,7 @@ enum Kernel {
     /// For full batches, and for launches shorter than a batch.
     Pairs {
         batches: Function,
-        few: Function,
+        single: Function,
     },
 }
 
@@ -50,8 +50,8 @@ impl Sums {
             Some(source) => {
                 let module = device.module(&source)?;
                 let batches = module.function("sums_batches", 0)?;
-                let few = module.function("sums_few", 0)?;
-                Kernel::Pairs { batches, few }
+                let single = module.function("sums_single", 0)?;
+                Kernel::Pairs { batches, single }
             }
             None => {
                 let module = device.module(&fir(plan.input().encoding))?;
@@ -109,9 +109,9 @@ impl Sums {
                 // SAFETY: the arguments match the kernel; the caller guarantees the job.
                 unsafe { stream.launch(function, grid, [BLOCK, 1, 1], &arguments) }
             }
-            Kernel::Pairs { batches, few } => {
+            Kernel::Pairs { batches, single } => {
                 let (function, batch) =
-                    if pass.spectra < BATCH { (few, 1) } else { (batches, BATCH) };
+                    if pass.spectra < BATCH { (single, 1) } else { (batches, BATCH) };
                 let first = first_sample * (input.encoding.sample_bits() / 8) as u64;
                 let arguments = Arguments::new()
                     .with(job.input + first)
@@ -161,7 +161,7 @@ pub(super) fn pairs(plan: &Plan) -> Option<Source> {
         // A ring of taps needs more registers.
         ("RESIDENT", if plan.taps() > shape::MOST_HELD { 3 } else { 4 }),
         ("AHEAD", if sample_bytes == 8 { 2 } else { 4 }),
-        ("TURN", 2),
+        ("PRODUCT_ORDER", 2),
         ("ENCODING", encoding),
         ("CONVERSION", usize::from(sample_bytes == 2)),
     ];

@@ -51,7 +51,7 @@ fn of_devices([old, new]: [Vec<Source>; 2]) -> Vec<Variant> {
 /// Returns a plan's fused kernels.
 fn fused_kernels(plan: &Plan) -> Vec<Variant> {
     of_devices(
-        devices().map(|device| Shape::taken(plan, &device).iter().map(Shape::source).collect()),
+        devices().map(|device| Shape::defaults(plan, &device).iter().map(Shape::source).collect()),
     )
 }
 

@@ -18,12 +18,12 @@ pub(super) struct Split {
     shape: Shape,
     /// First kernel for full batches, and for launches shorter than a batch.
     batches: Function,
-    few: Function,
+    single: Function,
     lines: Function,
     /// Blocks of the first kernel resident on the device.
     blocks: usize,
     coefficients: Buffer<f32>,
-    turns: Buffer<f32>,
+    twiddles: Buffer<f32>,
     row_factors: Buffer<f32>,
     line_factors: [Buffer<f32>; 2],
     /// Intermediate values; axes: spectrum, stream of the pass, k1, c2.
@@ -47,11 +47,11 @@ impl Split {
         let [second, third] = shape.line_factors();
         let kernel = if third.is_empty() { "split_lines" } else { "split_long_lines" };
         Ok(Some(Self {
-            few: sums.function("split_sums_few", shape.sums_bytes_of_one())?,
+            single: sums.function("split_sums_single", shape.sums_bytes_of_one())?,
             lines: lines.function(kernel, shape.lines_bytes())?,
             blocks: (resident * device.properties().multiprocessors).max(1),
             coefficients: device.upload(&[coefficients, room].concat())?,
-            turns: device.upload(&shape.turns())?,
+            twiddles: device.upload(&shape.twiddles())?,
             row_factors: device.upload(&shape.row_factors())?,
             line_factors: [device.upload(&second)?, device.upload(&third)?],
             values,
@@ -82,14 +82,14 @@ impl Split {
         let streams = pass.units * input.polarizations;
         let is_short = pass.spectra < self.shape.batch;
         let (function, batch) =
-            if is_short { (&self.few, 1) } else { (&self.batches, self.shape.batch) };
+            if is_short { (&self.single, 1) } else { (&self.batches, self.shape.batch) };
         let batches = pass.spectra.div_ceil(batch);
         let share = share(self.blocks, groups * streams, batches);
         let arguments = Arguments::new()
             .with(job.input + skipped * self.shape.sample_bytes as u64)
             .with(job.stride)
             .with(self.coefficients.address())
-            .with(self.turns.address())
+            .with(self.twiddles.address())
             .with(self.row_factors.address())
             .with(self.values.address())
             .with(pass.spectra as u32)
@@ -142,7 +142,7 @@ fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let first = candidates.first()?;
     let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
-    let choice = tune::choice(device, &first.sums_source(), &first.question(), &choices);
+    let choice = tune::choice(device, &first.sums_source(), &first.tuning_key(), &choices);
     candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
 }
 

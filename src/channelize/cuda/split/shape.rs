@@ -5,7 +5,7 @@
 
 use std::f64::consts::TAU;
 
-use super::super::shape::{MOST_HELD, encoding, order, turns};
+use super::super::shape::{MOST_HELD, encoding, order, twiddle_words};
 use crate::backend::cuda::tune::Choice;
 use crate::backend::cuda::{Properties, Source};
 use crate::channelize::plan::{Form, Plan};
@@ -216,7 +216,7 @@ impl Shape {
     }
 
     /// Returns W^(c2 k1), the twiddle factors between the kernels; axes: group, k1, c2 in the group.
-    pub(super) fn turns(&self) -> Vec<f32> {
+    pub(super) fn twiddles(&self) -> Vec<f32> {
         let mut values = Vec::with_capacity(2 * self.points);
         for group in 0..self.line() / self.group {
             for k1 in 0..self.first() {
@@ -232,8 +232,8 @@ impl Shape {
     /// Returns the twiddle factors of the first kernel's second transform; axes: output index of the first transform,
     /// word.
     pub(super) fn row_factors(&self) -> Vec<f32> {
-        let turn = |k: usize| k as f64 / self.first() as f64;
-        (0..self.radix).flat_map(|k| turns(self.side, turn(k)).flatten()).collect()
+        let phase = |k: usize| k as f64 / self.first() as f64;
+        (0..self.radix).flat_map(|k| twiddle_words(self.side, phase(k)).flatten()).collect()
     }
 
     /// Returns the twiddle factors of the second kernel's transforms after the first; axes: word, partial frequency
@@ -247,7 +247,7 @@ impl Shape {
     }
 
     /// Returns the key under which the tuner caches its choice.
-    pub(super) fn question(&self) -> String {
+    pub(super) fn tuning_key(&self) -> String {
         let Self { points, taps, encoding, .. } = self;
         format!("points={points} taps={taps} encoding={encoding}")
     }
@@ -277,7 +277,7 @@ impl Shape {
             ("PREFETCHED", self.prefetched),
             ("AHEAD", self.ahead),
             ("HOLDS_TAPS", usize::from(self.holds_taps)),
-            ("TURN", 2),
+            ("PRODUCT_ORDER", 2),
             ("ENCODING", self.encoding),
             ("CONVERSION", self.conversion),
         ];
@@ -344,7 +344,7 @@ fn geometry(points: usize, taps: usize, sample_bytes: usize) -> Option<(usize, [
 /// Returns words of twiddle factors of `side`-point transforms with phase step `k / of`; axes: word, k.
 fn table(side: usize, count: usize, of: usize) -> Vec<f32> {
     let words: Vec<Vec<[f32; 4]>> =
-        (0..count).map(|k| turns(side, k as f64 / of as f64).collect()).collect();
+        (0..count).map(|k| twiddle_words(side, k as f64 / of as f64).collect()).collect();
     (0..side / 4).flat_map(|word| words.iter().flat_map(move |line| line[word])).collect()
 }
 
@@ -370,13 +370,13 @@ mod tests {
     #[test]
     fn factors_are_on_the_circle_in_the_kernels_order() {
         let found = shape(65536);
-        let (turns, [factors, none]) = (found.turns(), found.line_factors());
-        assert_eq!((turns.len(), factors.len(), none.len()), (2 * 65536, 1024, 0));
+        let (twiddles, [factors, none]) = (found.twiddles(), found.line_factors());
+        assert_eq!((twiddles.len(), factors.len(), none.len()), (2 * 65536, 1024, 0));
         let angle =
             |values: &[f32], at: usize| f64::from(values[at + 1]).atan2(f64::from(values[at]));
         // Group 1 of 32, k1 = 3, c2 = 37.
         let at = 2 * (64 * 32 + 3 * 32 + 5);
-        assert!((angle(&turns, at) + TAU * 111.0 / 65536.0).abs() < 1e-6);
+        assert!((angle(&twiddles, at) + TAU * 111.0 / 65536.0).abs() < 1e-6);
         // The first word of k3 = 3: w^16 and w^8, w = exp(-2 pi i 3 / 1024).
         assert!((angle(&factors, 12) + TAU * 48.0 / 1024.0).abs() < 1e-6);
         assert!((angle(&factors, 14) + TAU * 24.0 / 1024.0).abs() < 1e-6);

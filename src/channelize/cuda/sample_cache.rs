@@ -22,7 +22,7 @@ pub(super) struct Rows {
 
 /// Cache of every stream's last samples.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SampleCache {
     /// The first buffer holds the samples; `discard` moves them to the second and swaps the two.
     buffers: [Buffer<u8>; 2],
     encoding: VoltageEncoding,
@@ -34,7 +34,7 @@ pub(super) struct Kept {
     end: u64,
 }
 
-impl Kept {
+impl SampleCache {
     /// Allocates a cache of `capacity` samples per stream.
     pub(super) fn new(
         device: &Device,
@@ -86,7 +86,7 @@ impl Kept {
     /// Enqueues a copy of all samples from `start`, a byte boundary, which replaces the cached samples.
     ///
     /// # Safety
-    /// Same requirements as for [`Kept::append`].
+    /// Same requirements as for [`SampleCache::append`].
     pub(super) unsafe fn replace(
         &mut self,
         stream: &Stream,
