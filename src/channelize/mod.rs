@@ -5,7 +5,6 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod output;
 pub mod plan;
 pub mod reference;
 
@@ -17,8 +16,7 @@ use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
-pub use output::Output;
-pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
+pub use plan::{Detection, Feed, Form, Input, Options, Order, Output, Plan, Products};
 
 #[derive(Debug)]
 enum Engine {

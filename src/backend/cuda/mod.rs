@@ -16,11 +16,9 @@ mod memory;
 mod module;
 mod nvrtc;
 pub mod peak;
-mod plane;
 mod status;
 mod stream;
 mod target;
-mod tensor;
 #[cfg(test)]
 #[path = "../../../tests/common/cuda.rs"]
 pub(crate) mod testing;
@@ -32,13 +30,11 @@ pub use device::{Device, Properties};
 pub use fourier::{Fourier, Length};
 pub use inbox::{Filling, Inbox};
 pub use measure::Rates;
-pub use memory::{Buffer, Pinned};
-pub use module::{Arguments, Function, Module};
+pub use memory::{Buffer, Pinned, Plane, PlaneKind};
+pub use module::{Arguments, Boxes, Function, Module, Tensor};
 pub use nvrtc::nvrtc;
 pub use peak::kernels;
-pub use plane::{Plane, PlaneKind};
 pub use status::{Status, kernels_at_hand, status};
 pub use stream::{Event, Stream};
 pub use target::Target;
-pub use tensor::{Boxes, Tensor};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};

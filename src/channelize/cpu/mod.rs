@@ -8,34 +8,27 @@ mod butterfly;
 mod decode;
 mod fir;
 mod forms;
-mod groups;
-mod history;
 mod job;
 mod memory;
-mod pairs;
 mod passes;
 mod pending;
-mod rows;
 mod samples;
 mod shape;
 mod spectra;
-mod transpose;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::output::Output;
-use super::plan::{Form, Plan};
+use super::plan::{Form, Output, Plan};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::Voltages;
 use decode::Column;
-use groups::{Groups, Tasks};
-use history::History;
-use job::{Job, Scratch, Target};
+use job::{Groups, Job, Scratch, Target, Tasks};
+use samples::History;
 use shape::Shape;
 
 /// Output size in bytes from which non-temporal stores are used, because so much output would not stay in the caches.
@@ -78,7 +71,7 @@ impl Engine {
             _ => (0, 0),
         };
         let (slots, rows) =
-            if groups.in_row() > 1 { (groups::ROUND * threads.count(), units) } else { (0, 0) };
+            if groups.in_row() > 1 { (job::ROUND * threads.count(), units) } else { (0, 0) };
         Ok(Self {
             history: History::new(input.encoding, input.streams(), plan.span()),
             scratch: (0..threads.count()).map(|_| Scratch::new(&shape)).collect(),
@@ -154,11 +147,8 @@ impl Engine {
             left: job::Shared::new(&mut self.left),
             slots: job::Shared::new(&mut self.slots),
         };
-        let round = if self.groups.in_row() > 1 {
-            groups::ROUND * self.threads.count()
-        } else {
-            tasks.count
-        };
+        let round =
+            if self.groups.in_row() > 1 { job::ROUND * self.threads.count() } else { tasks.count };
         for start in (0..tasks.count).step_by(round.max(1)) {
             let mut places = [(); usize::MAX];
             let places = &mut places[..round.min(tasks.count - start)];

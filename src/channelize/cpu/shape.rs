@@ -5,10 +5,9 @@ use std::sync::Arc;
 use rustfft::{Fft, FftPlanner};
 
 use super::decode::Column;
-use super::fir::Filter;
+use super::fir::{Filter, Row};
 use super::memory::Floats;
 use super::passes::{Passes, root};
-use super::rows::Row;
 use super::vector::lanes;
 use crate::backend::simd::Level;
 use crate::channelize::plan::{Form, Plan};

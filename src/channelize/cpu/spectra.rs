@@ -11,7 +11,10 @@ use super::passes::{self, RotatedTarget, Spread, Target};
 use super::pending::{self, Pending};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
-use super::transpose;
+use super::vector::{Portable, Vector, levels};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::backend::simd::Level;
 
 /// Buffers of one thread for windowed sums and their transforms.
 #[derive(Debug)]
@@ -139,7 +142,7 @@ impl Buffers {
         if shape.column == Column::Pair {
             let (re, im) = to.split_at_mut(shape.padded);
             let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
-            super::pairs::divide(shape.level, shape.halves.values(), re, im);
+            divide_pairs(shape.level, shape.halves.values(), re, im);
         }
     }
 
@@ -301,7 +304,7 @@ impl Buffers {
                 let from = self.sums.values()[from + block * lanes..].as_ptr();
                 let to = rows[passes.spread().place(block * lanes) * 2 * lanes + to..].as_mut_ptr();
                 // SAFETY: the sums hold `lanes` spectra, and the buffer has a row for every column.
-                unsafe { transpose::square(shape.level, from, spectrum, to, 2 * lanes) };
+                unsafe { transpose(shape.level, from, spectrum, to, 2 * lanes) };
             }
         }
         let target = Target { at: side.as_mut_ptr(), row: 2 * lanes, imaginary: lanes };
@@ -312,7 +315,7 @@ impl Buffers {
                 let from = side[block_of_bins * lanes * 2 * lanes + from..].as_ptr();
                 let to = block.to[to + block_of_bins * lanes..].as_mut_ptr();
                 // SAFETY: the block has space for `lanes` spectra.
-                unsafe { transpose::square(shape.level, from, 2 * lanes, to, spectrum) };
+                unsafe { transpose(shape.level, from, 2 * lanes, to, spectrum) };
             }
         }
     }
@@ -350,4 +353,68 @@ pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spect
     let floats = &spectra[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
     let (re, im) = floats.split_at(shape.padded);
     Spectrum { re: &re[..shape.columns], im: &im[..shape.columns] }
+}
+
+/// Combines the spectra of even and odd samples of real input transformed in pairs: computes `X[k] = E[k] + w^k O[k]` from `Z = E + i O`, `w = exp(-pi i / C)`, for k = 0 .. C - 1.
+fn divide_pairs(level: Level, halves: &[f32], re: &mut [f32], im: &mut [f32]) {
+    // SAFETY: the body is safe.
+    unsafe { divide_each(level, halves, re, im) };
+}
+
+levels!(divide_each, divide_each_body, (halves: &[f32], re: &mut [f32], im: &mut [f32]));
+
+/// # Safety
+/// None beyond support for the SIMD level.
+#[inline(always)]
+unsafe fn divide_each_body<V: Vector>(halves: &[f32], re: &mut [f32], im: &mut [f32]) {
+    let channels = re.len();
+    (re[0], im[0]) = (re[0] + im[0], 0.0);
+    if channels.is_multiple_of(2) {
+        im[channels / 2] = -im[channels / 2];
+    }
+    // Bins 1 .. middle, and their mirror bins.
+    let middle = channels.div_ceil(2);
+    let upper = channels - middle + 1;
+    let (low_re, high_re) = re.split_at_mut(upper);
+    let (low_im, high_im) = im.split_at_mut(upper);
+    let count = middle - 1;
+    let (low_re, low_im) = (&mut low_re[1..=count], &mut low_im[1..=count]);
+    let (high_re, high_im) = (&mut high_re[..count], &mut high_im[..count]);
+    let (cos, sin) = (&halves[1..=count], &halves[channels + 1..channels + 1 + count]);
+    for i in 0..count {
+        let j = count - 1 - i;
+        let (a, b, c, d) = (low_re[i], low_im[i], high_re[j], high_im[j]);
+        let (even_re, even_im) = (0.5 * (a + c), 0.5 * (b - d));
+        let (odd_re, odd_im) = (0.5 * (b + d), 0.5 * (c - a));
+        let twiddled_re = cos[i] * odd_re - sin[i] * odd_im;
+        let twiddled_im = cos[i] * odd_im + sin[i] * odd_re;
+        (low_re[i], low_im[i]) = (even_re + twiddled_re, even_im + twiddled_im);
+        (high_re[j], high_im[j]) = (even_re - twiddled_re, twiddled_im - even_im);
+    }
+}
+
+levels!(transpose, transpose_body, (from: *const f32, from_row: usize, to: *mut f32, to_row: usize));
+
+/// Transposes `LANES` rows of `LANES` floats.
+///
+/// # Safety
+/// Both arrays must hold `LANES` rows, `from_row` and `to_row` floats apart.
+#[inline(always)]
+unsafe fn transpose_body<V: Vector>(
+    from: *const f32,
+    from_row: usize,
+    to: *mut f32,
+    to_row: usize,
+) {
+    // SAFETY: forwards the caller's guarantee.
+    unsafe {
+        let mut x = [V::splat(0.0); 16];
+        for (i, x) in x.iter_mut().enumerate().take(V::LANES) {
+            *x = V::load(from.add(i * from_row));
+        }
+        V::transpose(&mut x);
+        for (i, x) in x.iter().enumerate().take(V::LANES) {
+            x.store(to.add(i * to_row));
+        }
+    }
 }

@@ -17,8 +17,7 @@ mod split;
 mod sums;
 mod variants;
 
-use super::output::Output;
-use super::plan::Plan;
+use super::plan::{Output, Plan};
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};

@@ -5,7 +5,6 @@
 //! used.
 
 pub(super) mod folder;
-pub(super) mod hash;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,7 +17,6 @@ use super::nvrtc;
 use super::target::Compiler;
 use crate::error::{Error, Result};
 use folder::Folder;
-use hash::Hash;
 
 /// Maximum bytes of kernels in the folder.
 const MOST_BYTES: u64 = 512 << 20;
@@ -208,6 +206,37 @@ fn encode(key: u128, code: &[u8]) -> Vec<u8> {
 fn decode(key: u128, bytes: &[u8]) -> Option<Vec<u8>> {
     let (header, code) = bytes.split_at_checked(HEADER_BYTES)?;
     (header == &encode(key, code)[..HEADER_BYTES]).then(|| code.to_vec())
+}
+
+/// 128-bit hash (FNV-1a) that is identical on all machines and in all versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hash(u128);
+
+const START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+
+impl Hash {
+    /// Returns the hash of no bytes.
+    pub(super) fn new() -> Self {
+        Self(START)
+    }
+
+    /// Appends bytes.
+    #[must_use]
+    pub(super) fn bytes(self, bytes: &[u8]) -> Self {
+        Self(bytes.iter().fold(self.0, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
+    }
+
+    /// Appends a text and its length, so that consecutive texts are unambiguous.
+    #[must_use]
+    pub(super) fn text(self, text: &str) -> Self {
+        self.bytes(&(text.len() as u64).to_le_bytes()).bytes(text.as_bytes())
+    }
+
+    /// Returns the hash value.
+    pub(super) fn value(self) -> u128 {
+        self.0
+    }
 }
 
 #[cfg(test)]

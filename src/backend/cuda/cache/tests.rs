@@ -158,3 +158,16 @@ fn without_its_compiler_a_kernel_is_found_again_or_told_to_be_missing() {
         assert!(fresh().compiler().is_none() && find(&SOURCE).is_err(), "{damaged}");
     }
 }
+
+#[test]
+fn known_hashes() {
+    let hash = |text: &str| Hash::new().bytes(text.as_bytes()).value();
+    assert_eq!(hash(""), START);
+    assert_eq!(hash("a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    assert_eq!(hash("foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+}
+
+#[test]
+fn texts_do_not_run_into_each_other() {
+    assert_ne!(Hash::new().text("ab").text("c"), Hash::new().text("a").text("bc"));
+}

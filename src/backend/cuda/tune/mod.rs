@@ -10,8 +10,7 @@ pub(super) mod state;
 use std::sync::OnceLock;
 
 use super::cache::folder::{self, Folder};
-use super::cache::hash::Hash;
-use super::cache::source_hash;
+use super::cache::{Hash, source_hash};
 use super::{Buffer, Device, Source};
 use crate::error::{Error, Result};
 use bytemuck::Pod;
