@@ -7,7 +7,7 @@ mod cuda;
 
 use cuda::{device, source};
 use sidereal::Error;
-use sidereal::backend::cuda::{Arguments, Device, Function, Module, Stream};
+use sidereal::backend::cuda::{Arguments, CopiedRows, Device, Function, Module, Stream};
 
 const KERNELS: &str = r#"
 #include "device.cuh"
@@ -82,8 +82,9 @@ fn rows_are_copied_between_strides() {
     let from = device.upload(&values).unwrap();
     let to = device.upload(&[0_u8; 200]).unwrap();
     let stream = device.stream().unwrap();
+    let copied = CopiedRows { bytes: 7, rows: 9, from_stride: 20, to_stride: 15 };
     // SAFETY: 9 rows, 20 and 15 bytes apart, from byte 3 and to byte 1, lie within 200 bytes.
-    unsafe { stream.copy_rows(from.at(3), to.at(1), (7, 9), (20, 15)) }.unwrap();
+    unsafe { stream.copy_rows(from.at(3), to.at(1), &copied) }.unwrap();
     // SAFETY: the last 40 bytes of both.
     unsafe { stream.copy_within(from.at(160), to.at(160), 40) }.unwrap();
     stream.synchronize().unwrap();

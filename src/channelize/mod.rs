@@ -136,7 +136,7 @@ impl Channelizer {
         output: &mut crate::backend::cuda::Buffer<u8>,
         stream: &crate::backend::cuda::Stream,
     ) -> Result<Progress> {
-        self.enqueue_at(input, layout, (output, 0), stream)
+        self.enqueue_at(input, layout, output, 0, stream)
     }
 
     /// Like [`enqueue`](Self::enqueue), starting at output row `first_row`.
@@ -148,7 +148,8 @@ impl Channelizer {
         &mut self,
         input: &crate::backend::cuda::Buffer<u8>,
         layout: DeviceVoltages,
-        (output, first_row): (&mut crate::backend::cuda::Buffer<u8>, usize),
+        output: &mut crate::backend::cuda::Buffer<u8>,
+        first_row: usize,
         stream: &crate::backend::cuda::Stream,
     ) -> Result<Progress> {
         let Engine::Cuda(engine) = &self.engine else {

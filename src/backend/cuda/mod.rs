@@ -23,9 +23,10 @@ mod target;
 #[path = "../../../tests/common/cuda.rs"]
 pub(crate) mod testing;
 pub mod tune;
-mod variants;
 
-pub use compile::{Compiled, HEADERS, Resources, Source, compile};
+pub use compile::{
+    ARCHITECTURES, Compiled, Extent, HEADERS, Resources, Source, Variant, combinations, compile,
+};
 pub use device::{Device, Properties};
 pub use fourier::{Fourier, Length};
 pub use inbox::{Filling, Inbox};
@@ -35,6 +36,5 @@ pub use module::{Arguments, Boxes, Function, Module, Tensor};
 pub use nvrtc::nvrtc;
 pub use peak::kernels;
 pub use status::{Status, kernels_at_hand, status};
-pub use stream::{Event, Stream};
+pub use stream::{CopiedRows, Event, Stream};
 pub use target::Target;
-pub use variants::{ARCHITECTURES, Extent, Variant, combinations};

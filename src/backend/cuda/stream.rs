@@ -72,6 +72,19 @@ impl Device {
     }
 }
 
+/// Rows to copy within device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiedRows {
+    /// Bytes per row.
+    pub bytes: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Bytes from row to row of the source.
+    pub from_stride: usize,
+    /// Bytes from row to row of the destination.
+    pub to_stride: usize,
+}
+
 impl Stream {
     /// Returns the stream's device.
     pub fn device(&self) -> &Device {
@@ -172,19 +185,13 @@ impl Stream {
         })
     }
 
-    /// Enqueues a copy of `rows` rows of `bytes` bytes; `strides` are the row pitches of source and destination.
+    /// Enqueues a copy of the rows at address `from` to address `to`.
     ///
     /// # Errors
     /// [`Error::Device`] if the driver fails.
     /// # Safety
     /// Every row, on both sides, must lie in memory of this device.
-    pub unsafe fn copy_rows(
-        &self,
-        from: u64,
-        to: u64,
-        (bytes, rows): (usize, usize),
-        strides: (usize, usize),
-    ) -> Result<()> {
+    pub unsafe fn copy_rows(&self, from: u64, to: u64, rows: &CopiedRows) -> Result<()> {
         self.bind()?;
         let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
         let copy = sys::CUDA_MEMCPY2D {
@@ -194,16 +201,16 @@ impl Stream {
             srcHost: std::ptr::null(),
             srcDevice: from,
             srcArray: std::ptr::null_mut(),
-            srcPitch: strides.0,
+            srcPitch: rows.from_stride,
             dstXInBytes: 0,
             dstY: 0,
             dstMemoryType: kind,
             dstHost: std::ptr::null_mut(),
             dstDevice: to,
             dstArray: std::ptr::null_mut(),
-            dstPitch: strides.1,
-            WidthInBytes: bytes,
-            Height: rows,
+            dstPitch: rows.to_stride,
+            WidthInBytes: rows.bytes,
+            Height: rows.rows,
         };
         // SAFETY: the caller guarantees the rows.
         check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle) })

@@ -1,6 +1,6 @@
 //! Device cache of the samples that the next windows need.
 
-use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::backend::cuda::{Buffer, CopiedRows, Device, Stream};
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
@@ -127,9 +127,14 @@ impl SampleCache {
             return Ok(());
         }
         if self.streams > 1 && rows.stride.max(self.stride) <= MOST_PITCH {
-            let strides = (rows.stride, self.stride);
+            let copied = CopiedRows {
+                bytes,
+                rows: self.streams,
+                from_stride: rows.stride,
+                to_stride: self.stride,
+            };
             // SAFETY: the caller guarantees the rows.
-            return unsafe { stream.copy_rows(from, to, (bytes, self.streams), strides) };
+            return unsafe { stream.copy_rows(from, to, &copied) };
         }
         for row in 0..self.streams {
             let (from, to) = (from + (row * rows.stride) as u64, to + (row * self.stride) as u64);

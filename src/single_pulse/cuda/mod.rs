@@ -17,7 +17,7 @@ use super::carried::{Carried, Trial};
 use super::input::Input;
 use super::plan::Plan;
 use super::rules::{Event, Noise};
-use crate::backend::cuda::{self, Device, Plane, PlaneKind, Stream};
+use crate::backend::cuda::{self, CopiedRows, Device, Plane, PlaneKind, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use kernels::Kernels;
@@ -322,17 +322,27 @@ impl Engine {
         let kept = held.saturating_sub(passed);
         if passed > 0 && kept > 0 {
             let from = history + bytes(passed) as u64;
-            let strides = (bytes(stride), bytes(stride));
+            let copied = CopiedRows {
+                bytes: bytes(kept),
+                rows: dms,
+                from_stride: bytes(stride),
+                to_stride: bytes(stride),
+            };
             // SAFETY: rows of the history; the part kept is shorter than the part skipped, so nothing overlaps.
-            unsafe { stream.copy_rows(from, history, (bytes(kept), dms), strides)? };
+            unsafe { stream.copy_rows(from, history, &copied)? };
         }
         let skipped = passed.saturating_sub(held);
         if times > skipped {
             let from = rows.address + bytes(skipped) as u64;
             let to = history + bytes(kept) as u64;
-            let strides = (bytes(rows.stride), bytes(stride));
+            let copied = CopiedRows {
+                bytes: bytes(times - skipped),
+                rows: dms,
+                from_stride: bytes(rows.stride),
+                to_stride: bytes(stride),
+            };
             // SAFETY: the caller's rows hold `times` samples; less than a window and its reach is copied.
-            unsafe { stream.copy_rows(from, to, (bytes(times - skipped), dms), strides)? };
+            unsafe { stream.copy_rows(from, to, &copied)? };
         }
         Ok(())
     }

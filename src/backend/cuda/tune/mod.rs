@@ -60,7 +60,7 @@ pub fn store(tuned: &Tuned) -> Result<()> {
             why: "none of the candidates can be launched".to_owned(),
         });
     };
-    keep(folder(), &tuned.key, choice, seconds)
+    write_choice(folder(), &tuned.key, choice, seconds)
 }
 
 /// Returns a hash of a buffer's contents; of a large buffer, it samples evenly spaced pieces.
@@ -211,7 +211,12 @@ fn found(
     }
 }
 
-fn keep(folder: Option<&Folder>, key: &TuningKey, choice: &Choice, seconds: f64) -> Result<()> {
+fn write_choice(
+    folder: Option<&Folder>,
+    key: &TuningKey,
+    choice: &Choice,
+    seconds: f64,
+) -> Result<()> {
     let Some(folder) = folder else {
         return Err(Error::Unavailable {
             what: "a folder for tuned choices".to_owned(),

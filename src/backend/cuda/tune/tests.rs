@@ -19,7 +19,7 @@ fn candidates() -> Vec<Choice> {
 fn kept() -> (tempfile::TempDir, Folder) {
     let place = tempfile::tempdir().expect("a folder");
     let folder = Folder::open(place.path()).expect("it is ours");
-    keep(Some(&folder), &key(), &candidates()[1], 1.25e-3).expect("room");
+    write_choice(Some(&folder), &key(), &candidates()[1], 1.25e-3).expect("room");
     (place, folder)
 }
 
@@ -70,7 +70,7 @@ fn a_damaged_file_is_not_used() {
 
 #[test]
 fn a_folder_that_can_not_be_had_is_an_error_of_storing() {
-    let error = keep(None, &key(), &candidates()[0], 1.0).expect_err("no folder");
+    let error = write_choice(None, &key(), &candidates()[0], 1.0).expect_err("no folder");
     assert!(error.to_string().contains("SIDEREAL_CACHE_DIR"), "{error}");
 }
 

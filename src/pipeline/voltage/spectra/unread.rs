@@ -59,7 +59,7 @@ impl Bank<'_> {
     ) -> Result<usize> {
         let mut times = 0;
         for layout in pieces {
-            let progress = self.channelizer.enqueue_at(voltages, *layout, (rows, times), stream)?;
+            let progress = self.channelizer.enqueue_at(voltages, *layout, rows, times, stream)?;
             check_length("samples that are channelized", layout.times, progress.consumed)?;
             times += progress.produced;
         }
