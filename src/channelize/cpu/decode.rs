@@ -29,9 +29,9 @@ impl Column {
 pub(super) struct Source<'a> {
     pub(super) encoding: VoltageEncoding,
     pub(super) column: Column,
-    pub(super) kept: &'a [u8],
-    /// Index in the stream of the first sample of `kept`, which begins a byte.
-    pub(super) kept_start: u64,
+    pub(super) stored: &'a [u8],
+    /// Index in the stream of the first sample of `stored`, which begins a byte.
+    pub(super) stored_start: u64,
     pub(super) fresh: &'a [u8],
     pub(super) fresh_start: u64,
 }
@@ -46,7 +46,7 @@ impl<'a> Source<'a> {
         let (im, late_im) = im.split_at_mut(early);
         let kinds = (self.encoding, self.column);
         if early > 0 {
-            decode(level, kinds, self.kept, (start - self.kept_start) as usize, re, im);
+            decode(level, kinds, self.stored, (start - self.stored_start) as usize, re, im);
         }
         if !late_re.is_empty() {
             let first = start + early as u64 * samples - self.fresh_start;
@@ -64,13 +64,13 @@ impl<'a> Source<'a> {
         if start >= self.fresh_start {
             return &self.fresh[bytes(start - self.fresh_start)..][..split.len()];
         }
-        let kept = &self.kept[bytes(start - self.kept_start)..];
-        if kept.len() >= split.len() {
-            return &kept[..split.len()];
+        let stored = &self.stored[bytes(start - self.stored_start)..];
+        if stored.len() >= split.len() {
+            return &stored[..split.len()];
         }
-        split[..kept.len()].copy_from_slice(kept);
-        let rest = split.len() - kept.len();
-        split[kept.len()..].copy_from_slice(&self.fresh[..rest]);
+        split[..stored.len()].copy_from_slice(stored);
+        let rest = split.len() - stored.len();
+        split[stored.len()..].copy_from_slice(&self.fresh[..rest]);
         split
     }
 
@@ -150,7 +150,7 @@ unsafe fn vectors_body<V: Vector>(
                     (V::field::<24, 24>(words), V::field::<16, 24>(words))
                 }
                 E::ComplexOffset8 | E::RealOffset8 => {
-                    let words = V::turn(V::words_2(from.add(2 * at)), 0x8080);
+                    let words = V::flip_bits(V::words_2(from.add(2 * at)), 0x8080);
                     (V::field::<24, 24>(words), V::field::<16, 24>(words))
                 }
                 E::Complex4 => {

@@ -270,8 +270,8 @@ impl Job<'_> {
         Source {
             encoding: plan.input().encoding,
             column: self.shape.column,
-            kept: self.history.row(stream),
-            kept_start: self.history.start(),
+            stored: self.history.row(stream),
+            stored_start: self.history.start(),
             fresh: self.fresh.row(stream),
             fresh_start: self.history.end(),
         }

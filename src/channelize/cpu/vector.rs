@@ -38,7 +38,7 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn words_2(from: *const u8) -> Self::Words;
     unsafe fn words_4(from: *const u8) -> Self::Words;
     /// Flips the bits of `mask` in each word.
-    unsafe fn turn(words: Self::Words, mask: i32) -> Self::Words;
+    unsafe fn flip_bits(words: Self::Words, mask: i32) -> Self::Words;
     /// Extracts a signed field as floats: shifts each word left by `LEFT` bits, then arithmetically right by `RIGHT`
     /// bits.
     unsafe fn field<const LEFT: u32, const RIGHT: u32>(words: Self::Words) -> Self;
@@ -151,7 +151,7 @@ unsafe impl Vector for Portable {
         words.map(i32::from_le_bytes)
     }
     #[inline(always)]
-    unsafe fn turn(words: [i32; 8], mask: i32) -> [i32; 8] {
+    unsafe fn flip_bits(words: [i32; 8], mask: i32) -> [i32; 8] {
         words.map(|word| word ^ mask)
     }
     #[inline(always)]

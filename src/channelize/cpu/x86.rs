@@ -135,7 +135,7 @@ unsafe impl Vector for Avx2 {
         unsafe { _mm256_loadu_si256(from.cast()) }
     }
     #[inline(always)]
-    unsafe fn turn(words: __m256i, mask: i32) -> __m256i {
+    unsafe fn flip_bits(words: __m256i, mask: i32) -> __m256i {
         // SAFETY: the caller guarantees the level.
         unsafe { _mm256_xor_si256(words, _mm256_set1_epi32(mask)) }
     }
@@ -237,7 +237,7 @@ unsafe impl Vector for Avx512 {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
-    unsafe fn turn(words: __m512i, mask: i32) -> __m512i {
+    unsafe fn flip_bits(words: __m512i, mask: i32) -> __m512i {
         // SAFETY: the caller guarantees the level.
         unsafe { _mm512_xor_si512(words, _mm512_set1_epi32(mask)) }
     }
