@@ -1,4 +1,4 @@
-//! Plan of a polyphase filter bank: channels, taps, window, streams and output form.
+//! Plan of a polyphase filter bank: options, channels, taps, window, streams, output form and output buffer.
 //!
 //! Invariant: a plan that exists can be run; all sizes follow from it.
 
@@ -409,11 +409,7 @@ pub enum Output<'a> {
     Complex(&'a mut [Complex<f32>]),
     /// Rows of [`Form::Detected`].
     F32(&'a mut [f32]),
-    /// Rows of [`Form::Requantized`]: [`VoltageEncoding::Complex8`] or
-    /// [`VoltageEncoding::Complex4`].
-    ///
-    /// [`VoltageEncoding::Complex8`]: crate::voltage::VoltageEncoding::Complex8
-    /// [`VoltageEncoding::Complex4`]: crate::voltage::VoltageEncoding::Complex4
+    /// Rows of [`Form::Requantized`]: [`VoltageEncoding::Complex8`] or [`VoltageEncoding::Complex4`].
     Bytes(&'a mut [u8]),
 }
 
@@ -431,8 +427,6 @@ impl<'a> Output<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::window::Window;
-    use crate::voltage::VoltageEncoding;
 
     fn options() -> Options {
         Options::new(8, 4, VoltageEncoding::Complex8)

@@ -87,8 +87,7 @@ pub fn seconds(stream: &Stream, work: &mut dyn FnMut(&Stream) -> Result<()>) -> 
 /// Measures the median rate, in bytes per second, of reading `bytes` bytes of device memory.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC or memory;
-/// [`Error::Device`](crate::Error::Device) if the driver fails.
+/// [`Error::Unavailable`] without NVRTC or memory; [`Error::Device`] if the driver fails.
 pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
     let words = (bytes / 16).max(1);
     let (mut from, mut to) = (device.buffer::<u8>(16 * words)?, device.buffer::<u32>(1)?);
@@ -109,8 +108,7 @@ pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
 /// Measures copies of `bytes` bytes between page-locked memory and the device; returns the best of ten.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::Error::Unavailable) without memory; [`Error::Device`](crate::Error::Device) if the
-/// driver fails.
+/// [`Error::Unavailable`] without memory; [`Error::Device`] if the driver fails.
 pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     let (source, mut sink) = (device.pinned::<u8>(bytes)?, device.pinned::<u8>(bytes)?);
     let (mut to, from) = (device.buffer::<u8>(bytes)?, device.buffer::<u8>(bytes)?);
