@@ -10,7 +10,22 @@ use std::f64::consts::PI;
 
 use num_complex::Complex64;
 
-use super::coefficients::EULER_GAMMA;
+/// Euler's constant.
+pub(super) const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
+
+/// Order of the wave's amplitude as a function of orbital velocity, for a face-on binary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Amplitude {
+    /// 3PN without spins, 1.5PN with them, as LALSimulation's approximants.
+    #[default]
+    Customary,
+    /// Leading order, `v^2`.
+    Leading,
+    /// 1.5PN, including spins.
+    OneAndHalfPn,
+    /// 3PN with its contribution to the phase; spins to 1.5PN.
+    ThreePn,
+}
 
 /// `sum_k c_k v^k + l v^6 ln v`, and the tail terms of the phase.
 #[derive(Clone, Debug)]

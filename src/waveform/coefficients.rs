@@ -10,13 +10,9 @@
 
 use std::f64::consts::PI;
 
-use super::amplitude::Correction;
-use super::rules::Amplitude;
+use super::amplitude::{Amplitude, Correction, EULER_GAMMA};
 use super::series::Series;
 use crate::strain::Binary;
-
-/// Euler's constant.
-pub(super) const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
 /// Parameters of the coefficients.
 pub(super) struct Bodies {

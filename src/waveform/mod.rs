@@ -10,24 +10,15 @@ mod quadrature;
 mod rules;
 mod series;
 
+pub use amplitude::Amplitude;
 pub use phenom_d::PhenomD;
-pub use rules::{Amplitude, Approximant, End, InspiralOptions, SpinOrder, isco_hz};
+pub use rules::{
+    Approximant, End, InspiralOptions, MEGAPARSEC_S, SOLAR_MASS_S, SpinOrder, isco_hz,
+};
 
 use crate::error::Result;
 use crate::strain::{Binary, Waveform};
 use orbit::Orbit;
-
-/// Solar mass `G M_sun / c^3` in seconds.
-///
-/// # Source
-/// IAU 2015 resolution B3: the nominal solar mass parameter, 1.3271244e20 m^3 s^-2.
-pub const SOLAR_MASS_S: f64 = 4.925_490_947_641_267_5e-6;
-
-/// Megaparsec in light seconds.
-///
-/// # Source
-/// IAU 2015 resolution B2: a parsec is 648000/pi astronomical units of 149597870700 m.
-pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_LIGHT_M_S;
 
 /// Computes the wave of a face-on binary from `f_low_hz` to the end of the orbit, or through merger and ringdown.
 ///

@@ -2,12 +2,23 @@
 
 use std::f64::consts::PI;
 
-use super::SOLAR_MASS_S;
-use super::amplitude::Correction;
+use super::amplitude::{Amplitude, Correction};
 use super::coefficients::Bodies;
 use super::series::Series;
 use crate::error::{Error, Result};
 use crate::strain::Binary;
+
+/// Solar mass `G M_sun / c^3` in seconds.
+///
+/// # Source
+/// IAU 2015 resolution B3: the nominal solar mass parameter, 1.3271244e20 m^3 s^-2.
+pub const SOLAR_MASS_S: f64 = 4.925_490_947_641_267_5e-6;
+
+/// Megaparsec in light seconds.
+///
+/// # Source
+/// IAU 2015 resolution B2: a parsec is 648000/pi astronomical units of 149597870700 m.
+pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_LIGHT_M_S;
 
 /// Heaviest body in solar masses.
 const MAX_MASS_MSUN: f64 = 1e4;
@@ -61,20 +72,6 @@ pub enum End {
     Isco,
     /// At the minimum of the orbital energy.
     MinimumEnergy,
-}
-
-/// Order of the wave's amplitude as a function of orbital velocity, for a face-on binary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Amplitude {
-    /// 3PN without spins, 1.5PN with them, as LALSimulation's approximants.
-    #[default]
-    Customary,
-    /// Leading order, `v^2`.
-    Leading,
-    /// 1.5PN, including spins.
-    OneAndHalfPn,
-    /// 3PN with its contribution to the phase; spins to 1.5PN.
-    ThreePn,
 }
 
 /// Highest order of the spins in the phase.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use num_complex::{Complex, Complex32};
+
 use super::filter::Filter;
 use super::options::{ArrayOptions, PointSource, Receiver};
 use super::stored::Stored;
-use super::wave::Weights;
 use crate::error::{Error, Result};
 use crate::simulate::rng::{Key, Stream};
 use crate::voltage::VoltageEncoding;
@@ -13,6 +14,21 @@ use crate::voltage::VoltageEncoding;
 /// Delay of a source's wave at an antenna in seconds, as a function of the antenna's index and the seconds since the
 /// start of the first sample.
 pub type Delay = Box<dyn Fn(usize, f64) -> f64 + Send + Sync>;
+
+/// Weights of two waves of unit power in two polarizations.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weights {
+    pub(super) first: f32,
+    pub(super) common: Complex32,
+    pub(super) own: f32,
+}
+
+impl Weights {
+    pub(super) fn new(first: f64, common: Complex<f64>, own: f64) -> Self {
+        let common = Complex32::new(common.re as f32, common.im as f32);
+        Self { first: first as f32, common, own: own as f32 }
+    }
+}
 
 /// Source above the horizon.
 pub(super) struct Received {

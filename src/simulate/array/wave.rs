@@ -1,6 +1,6 @@
 //! Samples of one recorded channel of an antenna over one block: receiver noise and delayed sources.
 
-use num_complex::{Complex, Complex32};
+use num_complex::Complex32;
 
 use super::filter::{Filter, HOP, POINTS, REACH};
 use super::scene::{Received, Scene};
@@ -150,20 +150,5 @@ impl Scene {
                 *imaginary += y.im;
             }
         }
-    }
-}
-
-/// Weights of two waves of unit power in two polarizations.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Weights {
-    pub(super) first: f32,
-    pub(super) common: Complex32,
-    pub(super) own: f32,
-}
-
-impl Weights {
-    pub(super) fn new(first: f64, common: Complex<f64>, own: f64) -> Self {
-        let common = Complex32::new(common.re as f32, common.im as f32);
-        Self { first: first as f32, common, own: own as f32 }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::f64::consts::PI;
 
-use super::Bodies;
 use super::coefficients::FITS;
-use super::remnant::Remnant;
+use super::remnant::{Bodies, Remnant};
 
 /// End of the inspiral's amplitude in units of 1/M.
 const INSPIRAL_END: f64 = 0.014;

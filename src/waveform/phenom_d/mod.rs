@@ -12,10 +12,9 @@ use std::f64::consts::TAU;
 
 use self::amplitude::Amplitude;
 use self::phase::Phase;
-use self::remnant::Remnant;
+use self::remnant::{Bodies, Remnant};
 pub(super) use self::sampled::sampled;
-use super::rules::check_binary;
-use super::{MEGAPARSEC_S, SOLAR_MASS_S};
+use super::rules::{MEGAPARSEC_S, SOLAR_MASS_S, check_binary};
 use crate::error::{Error, Result};
 use crate::strain::Binary;
 
@@ -149,37 +148,6 @@ impl PhenomD {
     /// Returns the dimensionless spin of the remnant; negative if opposite to the orbit.
     pub fn final_spin(&self) -> f64 {
         self.remnant.spin
-    }
-}
-
-/// Binary in units of its total mass, the heavier body first.
-#[derive(Clone, Copy, Debug)]
-struct Bodies {
-    mass1: f64,
-    mass2: f64,
-    chi1: f64,
-    chi2: f64,
-    /// Symmetric mass ratio.
-    nu: f64,
-    /// `mass1 - mass2`.
-    difference: f64,
-    /// Reduced spin `chi_PN`.
-    ///
-    /// # Source
-    /// Khan et al. 2016, equation 3.
-    chi: f64,
-}
-
-impl Bodies {
-    fn new(binary: &Binary) -> Self {
-        let total = binary.total_mass_msun();
-        let first = (binary.mass1_msun / total, binary.spin1z);
-        let second = (binary.mass2_msun / total, binary.spin2z);
-        let ((mass1, chi1), (mass2, chi2)) =
-            if first.0 >= second.0 { (first, second) } else { (second, first) };
-        let (nu, difference) = (mass1 * mass2, mass1 - mass2);
-        let chi = 0.5 * ((chi1 + chi2) * (1.0 - 76.0 / 113.0 * nu) + difference * (chi1 - chi2));
-        Self { mass1, mass2, chi1, chi2, nu, difference, chi }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::f64::consts::{FRAC_PI_4, PI};
 
-use super::Bodies;
 use super::amplitude::polynomial;
 use super::coefficients::{FITS, Fit};
-use super::remnant::Remnant;
+use super::remnant::{Bodies, Remnant};
 
 /// End of the inspiral's phase in units of 1/M.
 const INSPIRAL_END: f64 = 0.018;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{PI, SQRT_2};
 
-use super::Bodies;
+use crate::strain::Binary;
 
 /// Real part of `M omega` of the mode l = m = 2, n = 0 in powers of `sqrt(2 (1 - a)) - 1`.
 ///
@@ -99,6 +99,37 @@ fn radiated_energy(bodies: &Bodies) -> f64 {
     let below =
         -0.671_440_305_472_058_9 + nu * (-1.475_692_943_770_290_8 + nu * 7.304_676_214_885_011);
     nu * orbit * (1.0 + above * s) / (1.0 + below * s)
+}
+
+/// Binary in units of its total mass, the heavier body first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bodies {
+    pub(super) mass1: f64,
+    pub(super) mass2: f64,
+    pub(super) chi1: f64,
+    pub(super) chi2: f64,
+    /// Symmetric mass ratio.
+    pub(super) nu: f64,
+    /// `mass1 - mass2`.
+    pub(super) difference: f64,
+    /// Reduced spin `chi_PN`.
+    ///
+    /// # Source
+    /// Khan et al. 2016, equation 3.
+    pub(super) chi: f64,
+}
+
+impl Bodies {
+    pub(super) fn new(binary: &Binary) -> Self {
+        let total = binary.total_mass_msun();
+        let first = (binary.mass1_msun / total, binary.spin1z);
+        let second = (binary.mass2_msun / total, binary.spin2z);
+        let ((mass1, chi1), (mass2, chi2)) =
+            if first.0 >= second.0 { (first, second) } else { (second, first) };
+        let (nu, difference) = (mass1 * mass2, mass1 - mass2);
+        let chi = 0.5 * ((chi1 + chi2) * (1.0 - 76.0 / 113.0 * nu) + difference * (chi1 - chi2));
+        Self { mass1, mass2, chi1, chi2, nu, difference, chi }
+    }
 }
 
 #[cfg(test)]
