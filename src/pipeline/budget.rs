@@ -8,7 +8,12 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Unavailable`], with the need and the limit, when the shortest blocks (`least` bytes) do not fit.
-pub(super) fn room(limit: Option<u64>, what: &str, held: usize, least: usize) -> Result<usize> {
+pub(super) fn remaining_bytes(
+    limit: Option<u64>,
+    what: &str,
+    held: usize,
+    least: usize,
+) -> Result<usize> {
     let Some(limit) = limit else { return Ok(usize::MAX) };
     let need = held.saturating_add(least);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -28,9 +33,9 @@ mod tests {
 
     #[test]
     fn a_limit_leaves_what_is_not_held() {
-        assert_eq!(room(None, "all", usize::MAX, usize::MAX).unwrap(), usize::MAX);
-        assert_eq!(room(Some(100), "all", 60, 40).unwrap(), 40);
-        let told = room(Some(8 << 20), "a search", 8 << 20, 1).unwrap_err().to_string();
-        assert!(told.contains("a search") && told.contains("9 MiB") && told.contains("allows 8"));
+        assert_eq!(remaining_bytes(None, "all", usize::MAX, usize::MAX).unwrap(), usize::MAX);
+        assert_eq!(remaining_bytes(Some(100), "all", 60, 40).unwrap(), 40);
+        let text = remaining_bytes(Some(8 << 20), "a search", 8 << 20, 1).unwrap_err().to_string();
+        assert!(text.contains("a search") && text.contains("9 MiB") && text.contains("allows 8"));
     }
 }

@@ -4,7 +4,7 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 
 /// Returns every kernel file with the name of its module.
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
-    let rooms = [
+    let modules = [
         ("align", crate::delay::kernels(extent)),
         ("backend", kernels(extent)),
         ("channelize", crate::channelize::kernels(extent)),
@@ -15,8 +15,8 @@ pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
         ("spiir", crate::spiir::kernels(extent)),
         ("triggers", crate::spiir::trigger::kernels(extent)),
     ];
-    let named = |(room, variants): (&'static str, Vec<Variant>)| {
-        variants.into_iter().map(move |variant| (room, variant))
+    let named = |(module, variants): (&'static str, Vec<Variant>)| {
+        variants.into_iter().map(move |variant| (module, variant))
     };
-    rooms.into_iter().flat_map(named).collect()
+    modules.into_iter().flat_map(named).collect()
 }

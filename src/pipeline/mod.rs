@@ -1,6 +1,6 @@
 //! Pipelines: each joins a source, stages and a sink.
 //!
-//! Invariant: the only rooms that know both files and stages.
+//! Invariant: the only modules that use both files and stages.
 
 pub mod antennas;
 mod budget;

@@ -335,8 +335,8 @@ impl Work {
         };
         let held = self.ranges.iter().map(held).sum::<usize>() + cleaning.held_bytes();
         let row = per_row + header.row_bytes() + cleaning.made_row_bytes();
-        let room = budget::room(options.memory, "the series", held, row)?;
-        Ok(gulp.min(room / row.max(1)))
+        let remaining = budget::remaining_bytes(options.memory, "the series", held, row)?;
+        Ok(gulp.min(remaining / row.max(1)))
     }
 }
 

@@ -11,8 +11,8 @@ use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::pipeline::cbc::{
-    ChirpSearch, DetectorOptions, DetectorReport, Input, Keeper, Recording, Report, SearchOptions,
-    Source, Spectrum, Status, Whitening, design, waveforms,
+    ChirpSearch, DetectorOptions, DetectorReport, Input, Recording, Report, SearchObserver,
+    SearchOptions, Source, Spectrum, Status, Whitening, design, waveforms,
 };
 use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
@@ -99,7 +99,7 @@ pub struct Kept {
     pub states: Vec<(Vec<u8>, Vec<Vec<Trigger>>)>,
 }
 
-impl Keeper for Kept {
+impl SearchObserver for Kept {
     fn at(&mut self, status: &Status) -> bool {
         self.stop_at.is_none_or(|stop| status.times < stop)
     }
@@ -150,7 +150,7 @@ pub fn interrupted(
     let folder = tempfile::tempdir().expect("a folder");
     let stop_at = Some(stop_at);
     let mut kept = Kept { stop_at, is_always_due: is_killed, ..Kept::default() };
-    first.keep_in(folder.path()).expect("files");
+    first.store_in(folder.path()).expect("files");
     let stopped = first.run_kept(&mut kept).expect("stopped");
     assert!(matches!(stopped.ending, Ending::Stopped), "{:?}", stopped.ending);
     let which = if is_killed { kept.states.len() / 2 } else { kept.states.len() - 1 };

@@ -7,7 +7,7 @@ use super::super::cleaning::{Cleaning, Reader};
 use super::super::options::Part;
 use super::super::range::RangeSearch;
 use super::super::tail::DeviceTail;
-use super::{GULP_BYTES, Step};
+use super::step::{GULP_BYTES, Step};
 use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Stream};
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
@@ -161,7 +161,7 @@ impl Stage {
     ///
     /// # Errors
     /// As [`DeviceWork::new`].
-    pub(super) fn keep(
+    pub(super) fn retain_tail(
         &mut self,
         device: &Device,
         cleaning: &Cleaning,
@@ -255,7 +255,7 @@ impl DeviceWork {
         let need = Need::new(header, cleaning, ranges);
         let gulp = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         let mut stage = Stage::new(device, cleaning, ranges, gulp)?;
-        stage.keep(device, cleaning, (edge_rows, header.row_bytes()))?;
+        stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
             stage,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
@@ -314,7 +314,7 @@ impl DeviceWork {
 }
 
 /// Adds the number of completely searched rows to a device error.
-pub(super) fn told(error: Error, whole: u64) -> Error {
+pub(super) fn with_progress(error: Error, whole: u64) -> Error {
     let Error::Device { call, code, text } = error else { return error };
     let text = format!("{text}; the first {whole} rows were searched whole");
     Error::Device { call, code, text }
@@ -360,7 +360,7 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let taken = self.take(source, cleaning, ranges, clusterer);
-        taken.map_err(|error| told(error, self.whole))
+        taken.map_err(|error| with_progress(error, self.whole))
     }
 
     fn finish(
@@ -370,10 +370,10 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
-        finished.map_err(|error| told(error, self.whole))
+        finished.map_err(|error| with_progress(error, self.whole))
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {
-        self.stage.tail().map_err(|error| told(error, self.whole))
+        self.stage.tail().map_err(|error| with_progress(error, self.whole))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::phase::Turn;
+use num_complex::Complex64;
+use rustfft::FftPlanner;
+
 use super::spectrum::Whitening;
 use super::strain::Strain;
 use crate::backend::threads::Threads;
@@ -10,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::templates::Templates;
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::spiir::bank::{self, Bank, BankTemplate, Designer, LeftOut};
-use crate::spiir::whiten::Psd;
+use crate::spiir::whiten::{Method, Options, Psd, Whitener};
 use crate::strain::Waveform;
 use crate::waveform::{Approximant, InspiralOptions, inspiral};
 
@@ -78,6 +80,51 @@ pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result
     Bank::of(made, psd, &source.options, first.rate_hz)
 }
 
+/// Phase correction of waveforms for a minimum-phase whitener, so that templates match the whitened strain.
+#[derive(Debug)]
+struct PhaseCorrection {
+    whitener: Whitener,
+    /// Length of its impulse response in samples.
+    tail: usize,
+}
+
+impl PhaseCorrection {
+    /// Builds the correction for a whitener with these options and a fixed spectrum; `None` for a zero-phase whitener.
+    fn new(options: &Options, psd: Psd) -> Result<Option<Self>> {
+        let Method::MinimumPhase { taps_s } = options.method else { return Ok(None) };
+        let tail = (taps_s * f64::from(options.rate_hz)).ceil() as usize;
+        let whitener = Whitener::new(Options { psd, ..options.clone() })?;
+        Ok(Some(Self { whitener, tail }))
+    }
+
+    /// Returns the waveform with the whitener's phase response applied; its peak time stays.
+    fn apply(&self, waveform: &Waveform) -> Result<Waveform> {
+        let used = waveform.samples.len() + self.tail;
+        let points = used.next_power_of_two();
+        let response = self.whitener.response(points)?;
+        let mut samples = waveform.samples.clone();
+        samples.resize(points, Complex64::default());
+        let mut planner = FftPlanner::new();
+        planner.plan_fft_forward(points).process(&mut samples);
+        for (bin, value) in samples.iter_mut().enumerate() {
+            let positive = bin.min(points - bin);
+            let gain = response[positive];
+            let size = gain.norm();
+            let phase = if size > 0.0 { gain / size } else { Complex64::new(1.0, 0.0) };
+            // The impulse response is real, so negative frequencies are conjugates.
+            *value *= if bin == positive { phase } else { phase.conj() };
+            *value /= points as f64;
+        }
+        planner.plan_fft_inverse(points).process(&mut samples);
+        samples.truncate(used);
+        if samples.iter().any(|h| !h.is_finite()) {
+            let rule = "its whitened samples must be finite";
+            return Err(Error::parameter("waveform", &waveform.name, rule));
+        }
+        Ok(Waveform { samples, ..waveform.clone() })
+    }
+}
+
 /// Designs a bank that matches a recording's whitening.
 ///
 /// # Errors
@@ -96,12 +143,12 @@ pub(super) fn design_for(
     }
     let psd = whitening.spectrum(recording)?;
     let whitener = whitening.options(rate_hz, &psd, source.options.f_low_hz);
-    let turn = Turn::new(&whitener, Psd::Fixed(psd.clone()))?;
-    let mut bank = match turn {
+    let correction = PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()))?;
+    let mut bank = match correction {
         None => design(source, &psd, threads)?,
-        Some(turn) => {
-            let turned = source.waveforms.iter().map(|waveform| turn.apply(waveform));
-            let waveforms = turned.collect::<Result<_>>()?;
+        Some(correction) => {
+            let corrected = source.waveforms.iter().map(|waveform| correction.apply(waveform));
+            let waveforms = corrected.collect::<Result<_>>()?;
             design(&Source { waveforms, options: source.options.clone() }, &psd, threads)?
         }
     };

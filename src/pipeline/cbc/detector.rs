@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use num_complex::Complex;
 
-use super::latency::Latency;
 use super::need::Need;
 use super::work::{Ratios, Work};
 use crate::backend::Backend;
@@ -346,4 +345,22 @@ pub(super) fn check_rate(bank: &Bank, rate_hz: u32) -> Result<()> {
     }
     let rule = format!("the bank was made for strain of {} Hz", bank.rate_hz);
     Err(Error::parameter("rate of the strain (Hz)", rate_hz, rule))
+}
+
+/// Delay of each stage, in seconds of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Whitener: samples required after one before it is whitened.
+    pub whitening_s: f64,
+    /// Filter bank: alignment of its sample rates.
+    pub resampling_s: f64,
+    /// Peak search: the window around a peak, its autocorrelation, gates that may follow.
+    pub triggers_s: f64,
+}
+
+impl Latency {
+    /// Returns the total delay.
+    pub fn total_s(&self) -> f64 {
+        self.whitening_s + self.resampling_s + self.triggers_s
+    }
 }

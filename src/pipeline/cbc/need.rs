@@ -25,8 +25,8 @@ impl Need {
             held: sum.held.saturating_add(one.held),
             sample: sum.sample.saturating_add(one.sample),
         });
-        let room = budget::room(limit, what, held, sample.saturating_mul(LEAST))?;
-        Ok(room / sample.max(1))
+        let remaining = budget::remaining_bytes(limit, what, held, sample.saturating_mul(LEAST))?;
+        Ok(remaining / sample.max(1))
     }
 }
 

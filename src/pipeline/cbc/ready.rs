@@ -3,8 +3,8 @@
 use super::bank::{check_length, design_for};
 use super::detector::{ChirpDetector, DetectorOptions, Piece};
 use super::need::Need;
+use super::options::{Input, SearchOptions};
 use super::report::DetectorReport;
-use super::search::{Input, SearchOptions};
 use super::strain::{Reader, Strain};
 use super::whitened::Whitened;
 use crate::backend::Backend;
@@ -31,7 +31,7 @@ pub(super) struct Ready {
     /// Whether a step failed before it was complete.
     is_broken: bool,
     /// Triggers reported so far.
-    told: usize,
+    reported: usize,
     samples: Vec<f64>,
     valid: Vec<bool>,
 }
@@ -90,14 +90,14 @@ impl Ready {
             taken: 0,
             has_ended: false,
             is_broken: false,
-            told: 0,
+            reported: 0,
             samples: Vec::new(),
             valid: Vec::new(),
         })
     }
 
     /// Sets the store of whitened strain; call it before any strain is processed.
-    pub(super) fn keep_in(&mut self, whitened: Whitened) {
+    pub(super) fn store_in(&mut self, whitened: Whitened) {
         self.whitened = whitened;
     }
 
@@ -137,13 +137,13 @@ impl Ready {
         self.strain.cut().map(str::to_owned)
     }
 
-    /// Searches up to `until` in blocks. `tell` receives the number of samples since its last call and stops the
+    /// Searches up to `until` in blocks. `progress` receives the number of samples since its last call and stops the
     /// search by returning false; the result is then `None`.
     pub(super) fn advance(
         &mut self,
         until: Gps,
         block: usize,
-        tell: &mut dyn FnMut(u64) -> bool,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<()>> {
         let distance_ns = i128::from(until.ns) - i128::from(self.strain.start.ns);
         let samples = (distance_ns * i128::from(self.strain.rate_hz)).div_euclid(1_000_000_000);
@@ -154,7 +154,7 @@ impl Ready {
             if count == 0 {
                 break;
             }
-            if !tell(count as u64) {
+            if !progress(count as u64) {
                 return Ok(None);
             }
         }
@@ -186,11 +186,11 @@ impl Ready {
     }
 
     /// Returns the final triggers that were not reported yet.
-    pub(super) fn news(&mut self) -> Vec<(Trigger, TimedTrigger)> {
-        let new = &self.chain.triggers()[self.told..];
-        let news = new.iter().map(|trigger| (*trigger, self.chain.timed(trigger))).collect();
-        self.told = self.chain.triggers().len();
-        news
+    pub(super) fn new_triggers(&mut self) -> Vec<(Trigger, TimedTrigger)> {
+        let new = &self.chain.triggers()[self.reported..];
+        let triggers = new.iter().map(|trigger| (*trigger, self.chain.timed(trigger))).collect();
+        self.reported = self.chain.triggers().len();
+        triggers
     }
 
     /// Ends the stream as if silence followed.
@@ -230,7 +230,7 @@ impl Ready {
         }
         to.part("detector");
         to.number(self.taken);
-        to.number(self.told as u64);
+        to.number(self.reported as u64);
         to.number(self.whitened.times());
         self.chain.save(to)
     }
@@ -244,7 +244,7 @@ impl Ready {
             return Err(from.fault("samples", why));
         }
         from.expect("triggers in the journal", triggers.len() as u64)?;
-        self.told = triggers.len();
+        self.reported = triggers.len();
         let whitened = from.number()?;
         self.chain.load(from, triggers)?;
         Ok(whitened)

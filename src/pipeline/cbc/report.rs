@@ -1,6 +1,6 @@
 //! Results of a search for coincident events.
 
-use super::latency::Latency;
+use super::detector::Latency;
 use super::whitened::Whitened;
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::pipeline::ending::Ending;

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::bank::{Source, keep_common};
+use super::bank::keep_common;
+use super::concurrent;
 use super::need::Need;
+use super::options::{Input, SearchObserver, SearchOptions, Status};
 use super::ready::{Prepared, Ready};
 use super::report::{DetectorReport, Report};
-use super::single;
-use super::spectrum::Whitening;
 use super::strain::{Strain, common_span};
-use super::together;
 use super::whitened::Whitened;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
@@ -19,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::geometry::interferometer::{self, Interferometer};
 use crate::pipeline::ending::Ending;
 use crate::spiir::bank::{Bank, BankTemplate};
-use crate::spiir::coincidence::{self, Detector, Found, Ranking, Sample, TimedTrigger};
+use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrigger};
 use crate::spiir::trigger::Trigger;
 use crate::state::{Saved, Saving};
 use crate::strain::Binary;
@@ -30,103 +29,10 @@ const BLOCK: usize = 1 << 15;
 /// Blocks per round on a GPU: detectors run concurrently and synchronize after each round.
 const ROUND: usize = 16;
 
-/// Options of a search.
-#[derive(Clone, Debug)]
-pub struct SearchOptions {
-    /// Whitening of the strain.
-    pub whitening: Whitening,
-    /// Lowest signal-to-noise ratio of a trigger.
-    pub threshold: f32,
-    /// Half-width in seconds of the window within which a trigger must be its template's maximum.
-    pub window_s: f64,
-    /// Triggers this close to a gate, in seconds, are dropped.
-    pub gate_pad_s: f64,
-    /// Added to the light travel time between two detectors, in seconds.
-    pub window_pad_s: f64,
-    /// Number of time slides for the background.
-    pub slides: usize,
-    /// Interval of the slides in seconds.
-    pub slide_interval_s: f64,
-    /// Events this close in time are merged, in seconds.
-    pub cluster_s: f64,
-    /// Ranking statistic of events.
-    pub ranking: Ranking,
-    /// Triggers that form the background.
-    pub background: Sample,
-    /// Samples per block; 0 selects automatically. Results do not depend on it.
-    pub block: usize,
-    /// Limit in bytes on the host memory of filters and blocks; `None` sets no limit. Results do not depend on it.
-    pub memory: Option<u64>,
-}
-
-impl SearchOptions {
-    /// Returns the coincidence options for these windows.
-    fn coincidence(&self, windows_s: Vec<Vec<f64>>) -> coincidence::Options {
-        coincidence::Options {
-            slides: self.slides,
-            slide_interval_s: self.slide_interval_s,
-            cluster_s: self.cluster_s,
-            ranking: self.ranking,
-            background: self.background,
-            ..coincidence::Options::new(windows_s)
-        }
-    }
-}
-
-/// Templates or bank of a detector.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Templates, from which a bank is designed for the detector's own noise.
-    Templates(Source),
-    /// As `Templates`, shared by several detectors.
-    Shared(Arc<Source>),
-    /// Existing bank.
-    Bank(Box<Bank>),
-}
-
-/// Progress of a search.
-#[derive(Clone, Copy, Debug)]
-pub struct Status {
-    /// Samples searched, over all detectors.
-    pub times: u64,
-    /// Total number of samples.
-    pub total: u64,
-}
-
-/// Receiver of a search's progress and results.
-pub trait Keeper {
-    /// Receives the progress; returning false stops the search.
-    fn at(&mut self, status: &Status) -> bool;
-
-    /// Receives a detector's triggers as they become final, each with its time; `detector` is the index in the given
-    /// order.
-    ///
-    /// # Errors
-    /// Any error ends the search.
-    fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
-        let _ = (detector, triggers);
-        Ok(())
-    }
-
-    /// Returns whether to save a state now; [`Keeper::save`] then receives it.
-    fn is_due(&mut self) -> bool {
-        false
-    }
-
-    /// Receives a state for [`ChirpSearch::resume`], after all triggers found by then.
-    ///
-    /// # Errors
-    /// Any error ends the search.
-    fn save(&mut self, state: Vec<u8>) -> Result<()> {
-        let _ = state;
-        Ok(())
-    }
-}
-
-/// Keeper that only passes on the progress.
+/// Observer that only passes on the progress.
 struct Watcher<'a>(&'a mut dyn FnMut(&Status) -> bool);
 
-impl Keeper for Watcher<'_> {
+impl SearchObserver for Watcher<'_> {
     fn at(&mut self, status: &Status) -> bool {
         self.0(status)
     }
@@ -198,17 +104,17 @@ impl ChirpSearch {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn keep_in(&mut self, folder: &Path) -> Result<()> {
+    pub fn store_in(&mut self, folder: &Path) -> Result<()> {
         for ready in &mut self.detectors {
             let path = whitened_file(folder, &ready.strain.detector);
-            ready.keep_in(Whitened::in_file(&path, 0)?);
+            ready.store_in(Whitened::in_file(&path, 0)?);
         }
         self.folder = Some(folder.to_path_buf());
         Ok(())
     }
 
-    /// Restores the state of a search with the same strain, options and backend, [saved](Keeper::save) before, and
-    /// each detector's triggers as its keeper received them. Whitened strain continues in `folder`, where it was
+    /// Restores the state of a search with the same strain, options and backend, [saved](SearchObserver::save) before, and
+    /// each detector's triggers as its observer received them. Whitened strain continues in `folder`, where it was
     /// stored.
     ///
     /// # Errors
@@ -225,7 +131,7 @@ impl ChirpSearch {
         for ready in &mut self.detectors {
             let times = ready.load(from, triggers.next().unwrap_or_default())?;
             let path = whitened_file(folder, &ready.strain.detector);
-            ready.keep_in(Whitened::in_file(&path, times)?);
+            ready.store_in(Whitened::in_file(&path, times)?);
         }
         self.folder = Some(folder.to_path_buf());
         from.end()
@@ -239,13 +145,13 @@ impl ChirpSearch {
         self.run_kept(&mut Watcher(observe))
     }
 
-    /// Like [`Self::run`], with a keeper that stores intermediate results.
+    /// Like [`Self::run`], with a observer that stores intermediate results.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn run_kept(mut self, keeper: &mut dyn Keeper) -> Result<Report> {
+    pub fn run_kept(mut self, observer: &mut dyn SearchObserver) -> Result<Report> {
         let begin = Instant::now();
-        let mut ending = match self.advance(keeper) {
+        let mut ending = match self.advance(observer) {
             Ok(ending) => ending,
             Err(error) if self.detectors.iter().all(|one| one.taken() == 0) => return Err(error),
             Err(error) => Ending::after(error),
@@ -255,7 +161,7 @@ impl ChirpSearch {
             Ending::Failed(error) => !matches!(**error, Error::Device { .. }),
             _ => false,
         };
-        if is_resumable && let Err(error) = self.tell_and_save(keeper, true) {
+        if is_resumable && let Err(error) = self.report_and_save(observer, true) {
             ending = failed(ending, error);
         }
         for ready in &mut self.detectors {
@@ -281,7 +187,7 @@ impl ChirpSearch {
     }
 
     /// Searches all detectors up to common times, so that a stop leaves them equally far.
-    fn advance(&mut self, keeper: &mut dyn Keeper) -> Result<Ending> {
+    fn advance(&mut self, observer: &mut dyn SearchObserver) -> Result<Ending> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
         let times = self.detectors.iter().map(Ready::taken).sum();
         let mut status = Status { times, total };
@@ -303,28 +209,28 @@ impl ChirpSearch {
         while self.detectors.iter().any(|one| !one.has_ended()) {
             rounds += round as i64;
             let until = first.plus_samples(rounds, rate_hz);
-            let observe = &mut |status: &Status| keeper.at(status);
-            let run = if self.is_together { together::run } else { in_turn };
+            let observe = &mut |status: &Status| observer.at(status);
+            let run = if self.is_together { concurrent::run } else { in_turn };
             is_going &= run(&mut self.detectors, (until, block), &mut status, observe)?;
             if !is_going && self.detectors.iter().any(|one| !one.has_ended()) {
                 return Ok(Ending::Stopped);
             }
-            self.tell_and_save(keeper, false)?;
+            self.report_and_save(observer, false)?;
         }
         let mut cuts = self.detectors.iter().filter_map(Ready::cut);
         Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
     }
 
-    /// Passes new triggers to the keeper, and a state if one is due or `is_last`.
-    fn tell_and_save(&mut self, keeper: &mut dyn Keeper, is_last: bool) -> Result<()> {
-        let is_saved = is_last || keeper.is_due();
+    /// Passes new triggers to the observer, and a state if one is due or `is_last`.
+    fn report_and_save(&mut self, observer: &mut dyn SearchObserver, is_last: bool) -> Result<()> {
+        let is_saved = is_last || observer.is_due();
         for (index, ready) in self.detectors.iter_mut().enumerate() {
             if is_saved {
                 ready.settle()?;
             }
-            let news = ready.news();
-            if !news.is_empty() {
-                keeper.found(index, &news)?;
+            let new_triggers = ready.new_triggers();
+            if !new_triggers.is_empty() {
+                observer.found(index, &new_triggers)?;
             }
         }
         if !is_saved {
@@ -337,7 +243,7 @@ impl ChirpSearch {
         for ready in &self.detectors {
             is_whole &= ready.save(&mut state)?;
         }
-        if is_whole { keeper.save(state.finish()) } else { Ok(()) }
+        if is_whole { observer.save(state.finish()) } else { Ok(()) }
     }
 }
 
@@ -382,13 +288,49 @@ fn coincide(
 ) -> Result<Found> {
     check_good(reports)?;
     if let [only] = reports {
-        return Ok(single::events(only, asked.cluster_s, asked.ranking));
+        return Ok(single_events(only, asked.cluster_s, asked.ranking));
     }
     let detectors: Vec<Detector<'_>> = reports
         .iter()
         .map(|report| Detector { triggers: &report.triggers, valid: &report.valid })
         .collect();
     coincidence::search_on(threads, &detectors, asked)
+}
+
+/// Returns the events of a single detector: the triggers that rank highest within `cluster_s`, best first, without false-alarm rates.
+fn single_events(report: &DetectorReport, cluster_s: f64, ranking: Ranking) -> Found {
+    let rank = |trigger: &TimedTrigger| match ranking {
+        Ranking::Reweighted => f64::from(trigger.reweighted()),
+        Ranking::Snr => f64::from(trigger.snr),
+    };
+    let mut triggers: Vec<TimedTrigger> = report.triggers.clone();
+    triggers.sort_by_key(|trigger| (trigger.gps, trigger.template));
+    let near = |a: &TimedTrigger, b: &TimedTrigger| a.gps.seconds_since(b.gps).abs() <= cluster_s;
+    let is_best = |place: usize| {
+        let own = &triggers[place];
+        let before = triggers[..place].iter().rev().take_while(|other| near(own, other));
+        let after = triggers[place + 1..].iter().take_while(|other| near(own, other));
+        before.into_iter().all(|other| rank(other) < rank(own))
+            && after.into_iter().all(|other| rank(other) <= rank(own))
+    };
+    let event = |place: usize| {
+        let trigger = triggers[place];
+        Event {
+            template: trigger.template,
+            gps: trigger.gps,
+            detectors: vec![Some(trigger)],
+            network_snr: f64::from(trigger.snr),
+            ranking: rank(&trigger),
+            louder: 0,
+            far_hz: None,
+            far_sigma: None,
+            false_alarm_probability: None,
+        }
+    };
+    let mut events: Vec<Event> =
+        (0..triggers.len()).filter(|place| is_best(*place)).map(event).collect();
+    events.sort_by(|a, b| b.ranking.total_cmp(&a.ranking));
+    Found { events, livetime_s: report.livetime_s, ..Found::default() }
 }
 
 /// Checks that two detectors, or the only one, have valid data.
@@ -478,15 +420,15 @@ fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<(
     });
     match pairs.next() {
         Some((index, (a, b))) => {
-            let found = format!("{} at index {index}", told(b));
-            Err(Error::parameter("template", found, rule(&told(a))))
+            let found = format!("{} at index {index}", describe(b));
+            Err(Error::parameter("template", found, rule(&describe(a))))
         }
         None => Ok(()),
     }
 }
 
 /// Describes a template: its name, and its binary and approximant if known.
-fn told(template: &BankTemplate) -> String {
+fn describe(template: &BankTemplate) -> String {
     let name = &template.name;
     let by = template.approximant.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     template.binary.map_or_else(

@@ -195,7 +195,7 @@ impl Shape {
             let capacity = sizes::capacity(plan, self.spectra, options.gulp);
             let bytes = self.bytes(&asked, plan, capacity, baselines, inputs);
             let held = bytes.unwrap_or(usize::MAX);
-            match budget::room(options.memory, "the correlation", held, 0) {
+            match budget::remaining_bytes(options.memory, "the correlation", held, 0) {
                 Ok(_) => return Ok(options),
                 Err(error) if capacity == 1 => return Err(error),
                 Err(_) => options.gulp = capacity / 2,

@@ -1,10 +1,16 @@
 //! Grid of sub-bands and time bins, accumulated from a stream of rows.
 
-use super::{BINS_PER_BIN_SHOWN, MOST_CELLS, Options};
+use super::options::Options;
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::unpack_f32;
 use crate::units::dispersion_delay_s;
+
+/// Largest number of cells (sub-band, time) in a cutout: some 400 MB.
+const MOST_CELLS: usize = 48 << 20;
+
+/// Bins of the noise estimate per bin shown, so that medians and deviations are stable.
+const BINS_PER_BIN_SHOWN: usize = 4;
 
 /// Limit in bytes per read.
 const GULP_BYTES: usize = 4 << 20;

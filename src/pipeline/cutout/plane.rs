@@ -1,7 +1,8 @@
 //! Plot data from sub-bands: waterfall, profile, DM-time plane and S/N against DM.
 
+use super::Cutout;
 use super::grid::Grid;
-use super::{Cutout, Options};
+use super::options::Options;
 use crate::math::statistics::{median, median_and_sigma};
 use crate::units::{HZ_PER_MHZ, dispersion_delay_s};
 

@@ -81,13 +81,13 @@ impl<'a> Keeping<'a> {
                 let triggers = triggers(&names, keeper.lines()?)?;
                 search.resume(folder, &mut left.saved()?, triggers)?;
             }
-            _ => search.keep_in(folder)?,
+            _ => search.store_in(folder)?,
         }
         Ok(Self { keeper, names, progress })
     }
 }
 
-impl cbc::Keeper for Keeping<'_> {
+impl cbc::SearchObserver for Keeping<'_> {
     fn at(&mut self, status: &Status) -> bool {
         self.progress.total(Some(status.total));
         self.progress.at(status.times);

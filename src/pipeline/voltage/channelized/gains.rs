@@ -2,8 +2,8 @@
 
 use num_complex::Complex;
 
-use super::Streams;
 use super::flags::Flags;
+use super::streams::Streams;
 use crate::backend::Backend;
 use crate::channelize::{Channelizer, Options, Output, Plan};
 use crate::error::Result;

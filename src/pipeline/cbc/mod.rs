@@ -4,34 +4,30 @@
 
 mod bank;
 mod bank_file;
+mod concurrent;
 mod detector;
 #[cfg(feature = "cuda")]
 mod device;
-mod latency;
 mod need;
-mod phase;
+mod options;
 pub mod placement;
 mod ready;
-mod recording;
 mod report;
 mod search;
 mod series;
-mod single;
 mod spectrum;
 mod strain;
-mod together;
 mod whitened;
 mod work;
 
 pub use bank::{Source, check_length, design, waveforms};
 pub use bank_file::{read_bank, write_bank};
-pub use detector::{ChirpDetector, DetectorOptions, Piece};
-pub use latency::Latency;
+pub use detector::{ChirpDetector, DetectorOptions, Latency, Piece};
 pub use need::Need;
-pub use recording::Recording;
+pub use options::{Input, SearchObserver, SearchOptions, Status};
 pub use report::{DetectorReport, Report};
-pub use search::{ChirpSearch, Input, Keeper, SearchOptions, Status};
+pub use search::ChirpSearch;
 pub use series::{Series, series};
 pub use spectrum::{Spectrum, Whitening};
-pub use strain::{Reader, Strain, common_span};
+pub use strain::{Reader, Recording, Strain, common_span};
 pub use whitened::Whitened;

@@ -9,8 +9,8 @@ use super::super::cleaning::Cleaning;
 use super::super::options::Part;
 use super::super::range::RangeSearch;
 use super::super::voltage::{DeviceRows, VoltageFilterbank};
-use super::Step;
-use super::device::{Need, ROW_BYTES, SLOTS, Stage, told};
+use super::device::{Need, ROW_BYTES, SLOTS, Stage, with_progress};
+use super::step::Step;
 use crate::backend::cuda::{Device, Inbox};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -72,7 +72,7 @@ impl VoltageWork {
         let rows = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
         let mut stage = Stage::new(device, cleaning, ranges, gulp.rows)?;
-        stage.keep(device, cleaning, (edge_rows, header.row_bytes()))?;
+        stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
             stage,
             inbox: Inbox::new(device, gulp.bytes, SLOTS)?,
@@ -155,7 +155,7 @@ impl Step for VoltageWork {
         };
         loop {
             let taken = self.take(filterbank, cleaning, ranges, clusterer);
-            match taken.map_err(|error| told(error, self.whole))? {
+            match taken.map_err(|error| with_progress(error, self.whole))? {
                 // Too few voltages for a row.
                 Some(0) => {}
                 Some(times) => return Ok(times),
@@ -171,10 +171,10 @@ impl Step for VoltageWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
-        finished.map_err(|error| told(error, self.whole))
+        finished.map_err(|error| with_progress(error, self.whole))
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {
-        self.stage.tail().map_err(|error| told(error, self.whole))
+        self.stage.tail().map_err(|error| with_progress(error, self.whole))
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use super::options::Status;
 use super::ready::Ready;
-use super::search::Status;
 use crate::error::Result;
 use crate::units::Gps;
 
@@ -19,15 +19,16 @@ pub(super) fn run(
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<bool> {
-    let work =
-        |ready: &mut Ready, tell: &mut dyn FnMut(u64) -> bool| ready.advance(until, block, tell);
+    let work = |ready: &mut Ready, progress: &mut dyn FnMut(u64) -> bool| {
+        ready.advance(until, block, progress)
+    };
     let detectors = detectors.iter_mut().collect();
-    Ok(side_by_side(detectors, work, status, observe)?.is_some())
+    Ok(run_concurrently(detectors, work, status, observe)?.is_some())
 }
 
 /// Runs `work` on all parts, each on a thread. `work` reports the samples done since its last report, and must return
 /// `None` when the report returns false.
-fn side_by_side<T: Send, R: Send>(
+fn run_concurrently<T: Send, R: Send>(
     parts: Vec<T>,
     work: impl Fn(T, &mut dyn FnMut(u64) -> bool) -> Result<Option<R>> + Sync,
     status: &mut Status,
@@ -35,20 +36,20 @@ fn side_by_side<T: Send, R: Send>(
 ) -> Result<Option<Vec<R>>> {
     let is_stopped = AtomicBool::new(false);
     let mut is_refused = false;
-    let (tell, told) = mpsc::channel::<u64>();
+    let (progress, counts) = mpsc::channel::<u64>();
     let ended: Vec<_> = thread::scope(|scope| {
         let (stopped, work) = (&is_stopped, &work);
         let begin = |part: T| {
-            let tell = tell.clone();
+            let progress = progress.clone();
             scope.spawn(move || {
                 work(part, &mut |times| {
-                    tell.send(times).is_ok() && !stopped.load(Ordering::Relaxed)
+                    progress.send(times).is_ok() && !stopped.load(Ordering::Relaxed)
                 })
             })
         };
         let running: Vec<_> = parts.into_iter().map(begin).collect();
-        drop(tell);
-        for times in told {
+        drop(progress);
+        for times in counts {
             status.times += times;
             // Parts may end before they notice the stop.
             if !is_refused && !observe(status) {
@@ -79,12 +80,12 @@ mod tests {
 
     /// Parts that report and end, whatever the report returns.
     fn ended(observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Vec<u64>>> {
-        let work = |part: u64, tell: &mut dyn FnMut(u64) -> bool| {
-            let _ = tell(part);
+        let work = |part: u64, progress: &mut dyn FnMut(u64) -> bool| {
+            let _ = progress(part);
             Ok(Some(part))
         };
         let mut status = Status { times: 0, total: 6 };
-        side_by_side(vec![1, 2, 3], work, &mut status, observe)
+        run_concurrently(vec![1, 2, 3], work, &mut status, observe)
     }
 
     #[test]

@@ -225,10 +225,10 @@ impl<T: Element> Spectra<T> {
         if sample > self.position {
             self.restart(restart, sample)?;
         }
-        let room = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
+        let remaining = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
         let mut scratch = std::mem::take(&mut self.scratch);
         while self.row < target {
-            let rows = room.min(target - self.row) as usize;
+            let rows = remaining.min(target - self.row) as usize;
             scratch.resize(rows * self.elements, T::default());
             if self.read(&mut scratch)? < rows {
                 break;
@@ -285,9 +285,10 @@ pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<u
     let row = plan.samples_per_row().max(plan.hop());
     // Window samples as floats, and the rows being computed.
     let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
-    let room = budget::room(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
+    let remaining =
+        budget::remaining_bytes(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
     let usual = if options.gulp == 0 { block_times(plan) } else { options.gulp };
-    Ok(usual.min((room / 4 * 8 / bits).max(row)))
+    Ok(usual.min((remaining / 4 * 8 / bits).max(row)))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {

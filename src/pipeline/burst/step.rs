@@ -1,18 +1,43 @@
-//! Search on the host: one gulp of rows at a time through every range.
+//! Steps of a search, and their implementation on the host: one gulp of rows at a time through every range.
 
 use super::super::budget;
 use super::super::cleaning::Cleaning;
 use super::super::options::SearchOptions;
 use super::super::range::RangeSearch;
 use super::super::tail::Tail;
-use super::{GULP_BYTES, Step};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Samples;
 use crate::single_pulse::cluster::Clusterer;
 
+/// Limit in bytes on the rows of a gulp.
+pub(super) const GULP_BYTES: usize = 32 << 20;
+
 /// Limit in bytes on the dedispersed planes per gulp, over all ranges.
 const PLANE_BYTES: usize = 96 << 20;
+
+/// Processes rows of a source through all ranges, on the host or on a device.
+pub(super) trait Step {
+    /// Processes the next gulp; returns its number of rows, 0 at the end.
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+
+    /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
+    fn tail(&mut self) -> Result<Vec<u8>>;
+}
 
 /// Buffers of a search.
 pub(super) struct HostWork {
@@ -47,8 +72,8 @@ impl HostWork {
             + tail.held_bytes()
             + edge.unwrap_or(0);
         let row = per_time + header.row_bytes() + made;
-        let room = budget::room(options.memory, "the search", held, row)?;
-        let gulp = gulp.min(room / row.max(1));
+        let remaining = budget::remaining_bytes(options.memory, "the search", held, row)?;
+        let gulp = gulp.min(remaining / row.max(1));
         Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new(), tail })
     }
 }

@@ -6,9 +6,10 @@
 mod checkpoint;
 #[cfg(feature = "cuda")]
 mod device;
-mod host;
+mod observer;
 #[cfg(feature = "cuda")]
 mod resident;
+mod step;
 #[cfg(feature = "cuda")]
 mod voltages;
 
@@ -28,26 +29,12 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
 use crate::single_pulse::cluster::{Absorbed, Candidate, Clusterer};
-use checkpoint::Onlooker;
-pub use checkpoint::{Checkpoint, Observer};
+pub use checkpoint::Checkpoint;
+use observer::MemoryObserver;
+pub use observer::{Observer, Status};
 #[cfg(feature = "cuda")]
 pub use resident::Resident;
-
-/// Limit in bytes on the rows of a gulp.
-const GULP_BYTES: usize = 32 << 20;
-
-/// Progress of a search.
-#[derive(Clone, Copy, Debug)]
-pub struct Status {
-    /// Rows searched.
-    pub times: u64,
-    /// Total number of rows, if known.
-    pub total: Option<u64>,
-    /// Length of the rows searched, in seconds.
-    pub data_s: f64,
-    /// Elapsed time in seconds.
-    pub elapsed_s: f64,
-}
+use step::{HostWork, Step};
 
 /// Result of a search.
 #[derive(Clone, Debug)]
@@ -107,7 +94,7 @@ pub fn search(
     backend: &Backend,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<Report> {
-    search_from(source, options, backend, (None, &mut Onlooker::new(observe)))
+    search_from(source, options, backend, (None, &mut MemoryObserver::new(observe)))
 }
 
 /// Like [`search()`], from the start or from the checkpoint of an interrupted search of the same rows, with an
@@ -200,29 +187,6 @@ pub fn search_from(
 /// Returns whether a device failed; it cannot be used any more.
 fn is_of_device(ending: &Ending) -> bool {
     matches!(ending, Ending::Failed(error) if matches!(**error, Error::Device { .. }))
-}
-
-/// Processes rows of a source through all ranges, on the host or on a device.
-trait Step {
-    /// Processes the next gulp; returns its number of rows, 0 at the end.
-    fn step(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize>;
-
-    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
-    fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize>;
-
-    /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
-    fn tail(&mut self) -> Result<Vec<u8>>;
 }
 
 /// Search bound to the rows of a source.
@@ -434,7 +398,7 @@ impl Setup {
     fn host_work(&self) -> Result<Box<dyn Step>> {
         let (cleaning, ranges) = (&self.cleaning, &self.ranges);
         let options = (&self.options, self.kept_rows());
-        Ok(Box::new(host::HostWork::new(&self.header, cleaning, ranges, options)?))
+        Ok(Box::new(HostWork::new(&self.header, cleaning, ranges, options)?))
     }
 
     /// Returns the number of latest rows to store during the search.

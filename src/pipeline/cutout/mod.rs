@@ -1,20 +1,70 @@
-//! Cutouts of many candidates in one pass over a source.
+//! Data around one candidate, scaled to the size of a plot.
+//!
+//! Invariant: the file is read once and in order, a gulp at a time; what is kept has the size of the
+//! plot and not of the recording.
 
-use super::grid::{Grid, Shape, gulp_rows};
-use super::{Cutout, Options, check};
+mod grid;
+mod options;
+mod plane;
+
+pub use options::Options;
+
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::sample::unpack_f32;
+use grid::{Grid, Shape, gulp_rows};
+use options::check;
 
 /// Limit in bytes on the grids filled at the same time, unless a single one is larger.
 const MOST_BYTES: usize = 256 << 20;
+
+/// Data around a candidate, highest frequency first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cutout {
+    /// Dedispersed power of each sub-band in standard deviations; axes channel, time. NaN without data.
+    pub waterfall: Vec<f32>,
+    /// Sub-bands of the waterfall.
+    pub channels: usize,
+    /// Time bins.
+    pub times: usize,
+    /// Upper edge of the band in MHz.
+    pub highest_mhz: f64,
+    /// Lower edge of the band in MHz.
+    pub lowest_mhz: f64,
+    /// Start of the first bin in seconds relative to the candidate's time (negative).
+    pub start_s: f64,
+    /// Length of a time bin in seconds.
+    pub bin_s: f64,
+    /// Series at the candidate's dispersion measure, in standard deviations of a bin.
+    pub profile: Vec<f32>,
+    /// Trials of the DM-time plane.
+    pub dms: Vec<f64>,
+    /// Series of each trial, in standard deviations of a bin; axes dm, time.
+    pub plane: Vec<f32>,
+    /// Highest S/N of the candidate's boxcar near its time, one per trial.
+    pub snr: Vec<f32>,
+}
+
+/// Cuts out the data around a candidate, from a source at its first sample.
+///
+/// The band is first dedispersed into sub-bands at the candidate's dispersion measure; other trials shift whole
+/// sub-bands. Far from the candidate the plane is therefore coarser than a search's.
+///
+/// # Errors
+/// [`Error::Parameter`] for invalid options; errors of the source's reads.
+pub fn cutout(source: &mut dyn FilterbankSource, options: &Options) -> Result<Cutout> {
+    check(source, options)?;
+    let mut grid = Grid::new(source.header(), options);
+    grid.read(source, options)?;
+    Ok(grid.cutout(options))
+}
 
 /// Cuts out the data around several candidates in one pass over a source at its first sample. `each` receives the
 /// cutouts with their indices in `wanted`, in any order. Returns the indices of candidates for which memory did not
 /// suffice beside the others; they need another pass.
 ///
 /// # Errors
-/// As [`cutout`](super::cutout) and `each`; [`Error::stopped`] when `goes_on`, called before each read, returns
+/// As [`cutout`] and `each`; [`Error::stopped`] when `goes_on`, called before each read, returns
 /// false.
 pub fn cutouts(
     source: &mut dyn FilterbankSource,
@@ -77,3 +127,6 @@ pub fn cutouts(
     }
     Ok(left)
 }
+
+#[cfg(test)]
+mod tests;
