@@ -115,7 +115,7 @@ impl Flagged {
             let (part, rest) = rows.split_at_mut((left * row_bytes).min(rows.len()));
             let is_needed = !is_clean(part);
             if is_needed {
-                self.bring(self.row);
+                self.update_level(self.row);
             }
             self.latest.observe_bytes(part.chunks_exact(row_bytes), unflagged);
             for row in part.chunks_exact_mut(row_bytes) {
@@ -133,7 +133,7 @@ impl Flagged {
     }
 
     /// Updates the level to that of the rows before the anchor of row `row`.
-    fn bring(&mut self, row: u64) {
+    fn update_level(&mut self, row: u64) {
         let anchor = row - row % ANCHOR_ROWS;
         if anchor > self.anchor {
             self.latest.update((row - anchor) as usize, &mut self.level);

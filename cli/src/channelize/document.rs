@@ -62,8 +62,8 @@ pub(super) struct Scaling {
 
 impl Scaling {
     pub(super) fn new(scaling: &voltage::Scaling) -> Self {
-        let voltage::Scaling { rows, means, gains, limited } = scaling.clone();
-        Self { mean_count: 64, rows, limited, means, gains }
+        let voltage::Scaling { rows, means, gains, clipped } = scaling.clone();
+        Self { mean_count: 64, rows, limited: clipped, means, gains }
     }
 }
 

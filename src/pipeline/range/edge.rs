@@ -66,10 +66,10 @@ impl<'a> Edge<'a> {
     pub(in super::super) fn start(
         rows: Samples<'a>,
         ends: bool,
-        (used, level_rows, least_band): (&[bool], usize, f64),
+        (masked, level_rows, least_band): (&[bool], usize, f64),
     ) -> Self {
         let near = rows.slice(0, level_rows.min(rows.times()));
-        let levels = Levels::new(near, used);
+        let levels = Levels::new(near, masked);
         Self { rows, first: 0, is_start: true, is_end: ends, least_band, levels }
     }
 
@@ -77,10 +77,10 @@ impl<'a> Edge<'a> {
     pub(in super::super) fn end(
         rows: Samples<'a>,
         times: u64,
-        (used, level_rows, least_band): (&[bool], usize, f64),
+        (masked, level_rows, least_band): (&[bool], usize, f64),
     ) -> Self {
         let count = level_rows.min(rows.times());
-        let levels = Levels::new(rows.slice(rows.times() - count, count), used);
+        let levels = Levels::new(rows.slice(rows.times() - count, count), masked);
         let first = times - rows.times() as u64;
         Self { rows, first, is_start: false, is_end: true, least_band, levels }
     }
@@ -130,7 +130,7 @@ impl Levels {
 }
 
 /// Channels available to the samples of a range's trials at an edge.
-struct Cover<'a> {
+struct EdgeCoverage<'a> {
     plan: &'a dedisperse::Plan,
     /// Channels summed, by ascending delay.
     order: Vec<usize>,
@@ -147,7 +147,7 @@ struct Cover<'a> {
     least: usize,
 }
 
-impl<'a> Cover<'a> {
+impl<'a> EdgeCoverage<'a> {
     /// Builds the coverage; none if no channel varies.
     fn new(plan: &'a dedisperse::Plan, edge: &Edge<'_>, end: u64) -> Option<Self> {
         let centres = plan.options().band.centres_hz();
@@ -192,7 +192,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-impl Coverage for Cover<'_> {
+impl Coverage for EdgeCoverage<'_> {
     fn span(&self, dm: usize) -> Span {
         let longest = self.plan.trial_shift(dm) as i64;
         let (slowest, fastest) = (self.order.len() - self.least, self.least - 1);
@@ -262,7 +262,7 @@ impl RangeSearch {
         if longest == 0 || end <= first {
             return Ok(());
         }
-        let Some(cover) = Cover::new(&plan, edge, end) else { return Ok(()) };
+        let Some(cover) = EdgeCoverage::new(&plan, edge, end) else { return Ok(()) };
         let samples = |range: Range<u64>| {
             let from = (range.start * bin - edge.first) as usize;
             edge.rows.slice(from, ((range.end - range.start) * bin) as usize)

@@ -19,7 +19,7 @@ pub(super) struct Rows {
     assembly: Option<Assembly>,
     scratch: Vec<f32>,
     /// Product whose sign changes in a lower sideband.
-    turned: Option<usize>,
+    sign_flipped: Option<usize>,
 }
 
 impl Rows {
@@ -37,9 +37,9 @@ impl Rows {
         let row = plan.row_elements();
         let rows = assembly.as_ref().map_or(0, |_| (SCRATCH_BYTES / (4 * row)).max(1));
         let is_lower = source.header().lower_sideband;
-        let turned = if is_lower { imaginary_product(&plan) } else { None };
+        let sign_flipped = if is_lower { imaginary_product(&plan) } else { None };
         let spectra = Spectra::new(source, None, plan, gulp, backend)?;
-        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], turned })
+        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], sign_flipped })
     }
 
     /// As [`Spectra::watched_by`].
@@ -75,7 +75,7 @@ impl Rows {
     /// Fills `rows` with the next rows; returns fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.assembled(rows)?;
-        if let Some(product) = self.turned {
+        if let Some(product) = self.sign_flipped {
             let (elements, products) = (self.elements(), self.plan().output_products());
             let line = elements / products;
             let rows = rows.chunks_exact_mut(elements).take(times);

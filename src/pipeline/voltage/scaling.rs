@@ -26,7 +26,7 @@ pub struct Scaling {
     /// Counts per unit; axes product, channel.
     pub gains: Vec<f32>,
     /// Numbers that were clipped.
-    pub limited: u64,
+    pub clipped: u64,
 }
 
 impl Scaling {
@@ -45,7 +45,7 @@ impl Scaling {
             let gain = if deviation > 0.0 { DEVIATION / deviation } else { 1.0 };
             gains.push(gain as f32);
         }
-        Self { rows: rows.len() / elements, means, gains, limited: 0 }
+        Self { rows: rows.len() / elements, means, gains, clipped: 0 }
     }
 
     /// Converts whole rows to counts; NaN becomes the mean.
@@ -54,13 +54,13 @@ impl Scaling {
         let pairs = rows.chunks_exact(elements).zip(counts.chunks_exact_mut(elements));
         for (row, counts) in pairs {
             let own = self.means.iter().zip(&self.gains);
-            let mut limited = 0;
+            let mut clipped = 0;
             for ((count, x), (mean, gain)) in counts.iter_mut().zip(row).zip(own) {
                 let exact = (MEAN + (x - mean) * gain).round_ties_even();
-                limited += u64::from(!(0.0..=255.0).contains(&exact));
+                clipped += u64::from(!(0.0..=255.0).contains(&exact));
                 *count = if exact.is_nan() { MEAN as u8 } else { exact.clamp(0.0, 255.0) as u8 };
             }
-            self.limited += limited;
+            self.clipped += clipped;
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         let mut scaling = Scaling::new(&rows, 2);
         let mut counts = vec![0; rows.len()];
         scaling.scale(&rows, &mut counts);
-        assert_eq!(scaling.limited, 1);
+        assert_eq!(scaling.clipped, 1);
         assert_eq!(counts[100], 255);
         assert!(counts.iter().skip(1).step_by(2).all(|count| *count == 64));
         let ramps = counts.iter().step_by(2).filter(|count| **count < 255);

@@ -61,8 +61,8 @@ pub fn coverage(
         let rule = "no binary lies within all limits and has a wave in the band";
         return Err(Error::parameter("masses and spins of a bank", "none", rule));
     }
-    for (space, item) in options.slices().iter().zip(0..) {
-        let waves = sample(&coarse, &Draws::by_chirp_times(space, options.seed, 2 * item));
+    for (space, stream_index) in options.slices().iter().zip(0..) {
+        let waves = sample(&coarse, &Draws::by_chirp_times(space, options.seed, 2 * stream_index));
         let (low, high) = space.chirp_msun;
         let mut near: Vec<&mut (Binary, f64)> = rows
             .iter_mut()

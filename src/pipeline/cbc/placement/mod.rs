@@ -4,18 +4,18 @@
 //! see docs/design/template_bank.md.
 
 mod coverage;
-mod neighbors;
 mod overlap;
 mod space;
 
 pub use coverage::{Coverage, coverage};
 pub use space::{Range, Space};
 
+use std::collections::HashMap;
+
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
-use neighbors::Neighbors;
 use overlap::{Frame, NODES, Nodes, Shape, Wave};
 use space::Draws;
 
@@ -29,6 +29,10 @@ const BATCH: u64 = 256;
 const LAST_BATCHES: usize = 5;
 /// Waveforms from which a slice's frame is computed.
 const SAMPLES: u64 = 64;
+
+/// Factor on the distance at which templates that differ in phase only still match. With different amplitudes or
+/// large phase differences, the match falls more slowly with distance.
+const REACH: f64 = 2.5;
 
 /// Options of a template placement.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,8 +138,8 @@ pub fn place(
     options.check()?;
     let nodes = options.nodes(psd, NODES)?;
     let mut placed = Placed { binaries: Vec::new(), proposals: 0 };
-    for (space, item) in options.slices().iter().zip(0..) {
-        let waves = sample(&nodes, &Draws::by_chirp_times(space, options.seed, 2 * item));
+    for (space, stream_index) in options.slices().iter().zip(0..) {
+        let waves = sample(&nodes, &Draws::by_chirp_times(space, options.seed, 2 * stream_index));
         if waves.is_empty() {
             continue;
         }
@@ -144,8 +148,8 @@ pub fn place(
             nodes: &nodes,
             frame: Frame::new(&nodes, &waves),
             draws: [
-                Draws::by_chirp_times(space, options.seed, 2 * item + 1),
-                Draws::by_masses(space, options.seed, 2 * item + 1),
+                Draws::by_chirp_times(space, options.seed, 2 * stream_index + 1),
+                Draws::by_masses(space, options.seed, 2 * stream_index + 1),
             ],
             templates: Neighbors::new(options.min_match),
             threads,
@@ -273,4 +277,61 @@ impl Slice<'_> {
             }
         }
     }
+}
+
+/// Templates in one frame, indexed by coordinates.
+#[derive(Clone, Debug)]
+struct Neighbors {
+    shapes: Vec<Shape>,
+    /// Templates by the cell of their first coordinate.
+    cells: HashMap<i64, Vec<u32>>,
+    /// Distance below which templates are tested first, and distance above which none matches.
+    near: f64,
+    reach: f64,
+}
+
+impl Neighbors {
+    /// Creates an empty set for a minimal match.
+    fn new(min_match: f64) -> Self {
+        let near = (2.0 * (1.0 - min_match)).sqrt();
+        Self { shapes: Vec::new(), cells: HashMap::new(), near, reach: REACH * near }
+    }
+
+    /// Returns the number of templates.
+    fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// Adds a template.
+    fn push(&mut self, shape: Shape) {
+        let cell = self.cell(&shape);
+        self.cells.entry(cell).or_default().push(self.shapes.len() as u32);
+        self.shapes.push(shape);
+    }
+
+    fn cell(&self, shape: &Shape) -> i64 {
+        (shape.coordinates[0] / self.reach).floor() as i64
+    }
+
+    /// Whether a template numbered `first` or higher has at least the match `least` with a waveform. Tests near ones
+    /// first.
+    fn has(&self, frame: &Frame, shape: &Shape, least: f32, first: usize) -> bool {
+        let cell = self.cell(shape);
+        let ranges = [(0.0, self.near), (self.near, self.reach)].map(|(a, b)| a * a..b * b);
+        ranges.iter().any(|range| {
+            let cells = [cell, cell - 1, cell + 1];
+            let mut near = cells.iter().filter_map(|cell| self.cells.get(cell)).flatten();
+            near.any(|index| {
+                let other = &self.shapes[*index as usize];
+                *index as usize >= first
+                    && range.contains(&distance_squared(shape, other))
+                    && frame.overlap(shape, other) >= least
+            })
+        })
+    }
+}
+
+fn distance_squared(one: &Shape, other: &Shape) -> f64 {
+    let pairs = one.coordinates.iter().zip(&other.coordinates);
+    pairs.map(|(a, b)| (a - b) * (a - b)).sum()
 }

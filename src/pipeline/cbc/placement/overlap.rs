@@ -24,7 +24,7 @@ const NEAR: f32 = 0.15;
 /// Longest Newton step in that unit.
 const LONGEST_STEP: f32 = 0.7;
 /// Overlap below which the iteration stops.
-const HOPELESS: f32 = 0.7;
+const MIN_REFINED: f32 = 0.7;
 
 /// Frequencies with the weights of an integral over the inverse noise spectrum.
 #[derive(Clone, Debug)]
@@ -230,7 +230,7 @@ impl Frame {
                 let im = im + shift * re1 - half * im2;
                 return best.max(re.hypot(im).min(1.0));
             }
-            if step + 1 == STEPS || here < HOPELESS && step > 0 {
+            if step + 1 == STEPS || here < MIN_REFINED && step > 0 {
                 break;
             }
             self.rotate(&mut product, shift.clamp(-LONGEST_STEP, LONGEST_STEP));

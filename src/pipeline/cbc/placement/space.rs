@@ -173,21 +173,21 @@ pub(super) struct Draws {
 impl Draws {
     /// Draws points uniform in the chirp times tau_0 and tau_3, in which the template density is nearly constant, and
     /// in spins.
-    pub(super) fn by_chirp_times(space: &Space, seed: u64, item: u64) -> Self {
+    pub(super) fn by_chirp_times(space: &Space, seed: u64, stream_index: u64) -> Self {
         let ratio = (space.mass1_msun.1 / space.mass2_msun.0).clamp(space.ratio.0, space.ratio.1);
         let of = |chirp, ratio: f64| chirp_time_density(chirp, ratio);
         let greatest = of(space.chirp_msun.0, ratio);
         let is_line = |range: Range| range.1 <= range.0 * (1.0 + 1e-6);
         let is_flat = [space.mass1_msun, space.mass2_msun, space.ratio].into_iter().any(is_line);
         let greatest = if is_flat { 0.0 } else { greatest };
-        let key = Key::new(seed, Stream::Placement, item);
+        let key = Key::new(seed, Stream::Placement, stream_index);
         Self { space: *space, key, greatest: Some(greatest) }
     }
 
     /// Draws points uniform in masses and spins.
-    pub(super) fn by_masses(space: &Space, seed: u64, item: u64) -> Self {
-        // Complemented items do not collide with those of chirp times, which are below 2^63.
-        let key = Key::new(seed, Stream::Placement, !item);
+    pub(super) fn by_masses(space: &Space, seed: u64, stream_index: u64) -> Self {
+        // Complemented indices do not collide with those of chirp times, which are below 2^63.
+        let key = Key::new(seed, Stream::Placement, !stream_index);
         Self { space: *space, key, greatest: None }
     }
 
@@ -244,8 +244,8 @@ mod tests {
             found[usize::from(inside[1])] += 1;
         }
         assert!(found.iter().all(|count| *count > 100), "{found:?}");
-        for (slice, item) in slices.iter().zip(1..) {
-            let draws = Draws::by_chirp_times(slice, 1, item);
+        for (slice, stream_index) in slices.iter().zip(1..) {
+            let draws = Draws::by_chirp_times(slice, 1, stream_index);
             for number in 0..500 {
                 let binary = draws.point(number).expect("a point");
                 assert!(slice.contains(&binary) && space.contains(&binary), "{binary:?}");

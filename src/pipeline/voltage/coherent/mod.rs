@@ -83,7 +83,7 @@ impl Coherent {
         let units = (0..recorded.streams()).step_by(each).map(unit).collect();
         let block = recorded.block(transfer.kept());
         let flags =
-            source.flags().iter().map(|flag| widened(flag, transfer.reach as u64)).collect();
+            source.flags().iter().map(|flag| extended(flag, transfer.reach as u64)).collect();
         let transforms = vec![Transform::new(transfer.points); threads.count()];
         Self {
             source,
@@ -233,7 +233,7 @@ impl VoltageSource for Coherent {
 }
 
 /// Extends a flag by the reach of the filters.
-fn widened(flag: &Flag, reach: u64) -> Flag {
+fn extended(flag: &Flag, reach: u64) -> Flag {
     let start = flag.start.saturating_sub(reach);
     let end = flag.start.saturating_add(flag.times).saturating_add(reach);
     Flag { streams: flag.streams.clone(), start, times: end - start }

@@ -3,23 +3,19 @@
 //! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or
 //! passed over.
 
-mod anchors;
+mod cursor;
 mod level;
-mod place;
 #[cfg(feature = "cuda")]
 mod split;
 
+pub(super) use cursor::{GapCursor, Segment};
 pub(in crate::pipeline) use level::Level;
-pub(super) use place::{Place, Segment};
 #[cfg(feature = "cuda")]
 pub(in crate::pipeline) use split::Making;
 
 use super::rows::Rows;
 use crate::error::Result;
 use crate::io::Gap;
-
-/// Gaps that begin within the same block of this many rows share a level, so many small gaps cost little.
-const SHARED_ROWS: usize = 256;
 
 /// Bytes of rows read per step while skipping.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -28,7 +24,7 @@ const SCRATCH_BYTES: usize = 1 << 20;
 pub(super) struct Filled {
     rows: Rows,
     elements: usize,
-    place: Place,
+    cursor: GapCursor,
     level: Option<Level>,
     /// Level that fills the current gap, and the end of the rows it was computed from.
     filling: Option<(u64, Vec<f32>)>,
@@ -41,12 +37,12 @@ impl Filled {
         let elements = rows.elements();
         let level = (!gaps.is_empty()).then(|| Level::new(elements));
         let reach = level.as_ref().map_or(0, |level| level.samples() as u64);
-        let place = Place::new(gaps, reach);
-        Self { rows, elements, place, level, filling: None, ahead: Vec::new() }
+        let cursor = GapCursor::new(gaps, reach);
+        Self { rows, elements, cursor, level, filling: None, ahead: Vec::new() }
     }
 
     pub(super) fn gaps(&self) -> &[Gap] {
-        &self.place.gaps
+        &self.cursor.gaps
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -64,11 +60,11 @@ impl Filled {
         while done < asked {
             self.prepare()?;
             let rest = &mut rows[done * self.elements..asked * self.elements];
-            let times = match self.place.segment((asked - done) as u64) {
+            let times = match self.cursor.segment((asked - done) as u64) {
                 Segment::Gap(times) => self.fill(&mut rest[..times * self.elements])?,
                 Segment::Data(times) => self.take(&mut rest[..times * self.elements])?,
             };
-            self.place.advance(times as u64);
+            self.cursor.advance(times as u64);
             done += times;
             if times == 0 {
                 break;
@@ -79,17 +75,17 @@ impl Filled {
 
     /// Skips rows; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
-        let before = self.place.row;
+        let before = self.cursor.row;
         let target = before.saturating_add(times);
-        let ahead = self.place.gaps_before(target);
-        let needed = self.place.needed_by(ahead);
+        let ahead = self.cursor.gaps_before(target);
+        let needed = self.cursor.needed_by(ahead);
         let mut scratch = Vec::new();
-        while self.place.row < target {
-            if self.place.next >= ahead {
+        while self.cursor.row < target {
+            if self.cursor.next >= ahead {
                 self.prepare()?;
             }
-            let row = self.place.row;
-            let passed = match self.place.segment(target - row) {
+            let row = self.cursor.row;
+            let passed = match self.cursor.segment(target - row) {
                 Segment::Gap(times) => self.pass_gap(times as u64)?,
                 Segment::Data(times) if row < needed => {
                     self.pass_data((times as u64).min(needed - row))?
@@ -100,17 +96,17 @@ impl Filled {
                     self.take(&mut scratch)? as u64
                 }
             };
-            self.place.advance(passed);
+            self.cursor.advance(passed);
             if passed == 0 {
                 break;
             }
         }
-        Ok(self.place.row - before)
+        Ok(self.cursor.row - before)
     }
 
     /// Computes the level for the next gap once all of its rows have been seen.
     fn prepare(&mut self) -> Result<()> {
-        let Some(end) = self.place.due(self.filling.as_ref().map(|(end, _)| *end)) else {
+        let Some(end) = self.cursor.due(self.filling.as_ref().map(|(end, _)| *end)) else {
             return Ok(());
         };
         let row = if end == 0 {
@@ -137,8 +133,8 @@ impl Filled {
 
     /// Reads the rows after a gap at the very start, which has no earlier rows.
     fn look_ahead(&mut self) -> Result<()> {
-        let first = self.place.gaps[0];
-        let end = self.place.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
+        let first = self.cursor.gaps[0];
+        let end = self.cursor.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
         let most = self.level.as_ref().map_or(0, Level::samples) as u64;
         let wanted = most.min(end - first.times) as usize;
         self.rows.skip(first.times - self.rows.row())?;
@@ -151,7 +147,7 @@ impl Filled {
     /// Copies rows of data, and records those that a later gap's level needs.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
-        if let (Some(seen), Some(level)) = (self.place.seen(times), &mut self.level) {
+        if let (Some(seen), Some(level)) = (self.cursor.seen(times), &mut self.level) {
             if seen.is_apart {
                 level.reset();
             }
@@ -173,28 +169,28 @@ impl Filled {
     fn used_ahead(&self) -> Option<usize> {
         let held = self.ahead.len() / self.elements;
         let begin = self.rows.row() - held as u64;
-        (held > 0).then(|| self.place.row.saturating_sub(begin) as usize)
+        (held > 0).then(|| self.cursor.row.saturating_sub(begin) as usize)
     }
 
     /// Frees the read-ahead rows once the next `times` rows use them up.
     fn drop_used_ahead(&mut self, times: usize) {
-        if self.place.row + times as u64 >= self.rows.row() {
+        if self.cursor.row + times as u64 >= self.rows.row() {
             self.ahead = Vec::new();
         }
     }
 
     /// Skips rows of a gap; skips fewer only at the end of the data.
     fn pass_gap(&mut self, times: u64) -> Result<u64> {
-        let end = self.place.row + times;
+        let end = self.cursor.row + times;
         // Rows after a gap at the very start may have been read already.
         self.rows.skip(end.saturating_sub(self.rows.row()))?;
-        Ok(times.min(self.rows.row() - self.place.row))
+        Ok(times.min(self.rows.row() - self.cursor.row))
     }
 
     /// Skips rows of data that no gap needs.
     fn pass_data(&mut self, times: u64) -> Result<u64> {
         if self.used_ahead().is_some() {
-            let held = (self.rows.row() - self.place.row).min(times);
+            let held = (self.rows.row() - self.cursor.row).min(times);
             self.drop_used_ahead(held as usize);
             return Ok(held);
         }
