@@ -6,7 +6,6 @@ mod amplitude;
 mod coefficients;
 mod orbit;
 mod phenom_d;
-mod quadrature;
 mod rules;
 mod series;
 

@@ -4,10 +4,8 @@
 //! however many threads.
 
 mod options;
-mod truth;
 
 pub use options::{Burst, Options, Pulsar};
-pub use truth::{BurstTruth, PulsarTruth, Truth};
 
 use std::path::PathBuf;
 
@@ -20,6 +18,9 @@ use super::signal::{Pulse, Signal};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
+
+/// Largest number of listed impulse times.
+const MOST_IMPULSES: usize = 1 << 20;
 
 /// Rows per thread task.
 const ROWS_A_TASK: usize = 16;
@@ -215,7 +216,7 @@ impl Scene {
         let impulses = |broad: &BroadInterference| {
             let end = options.times as f64 * self.tsamp_s;
             let times = interference::impulses(broad, self.seed, 0.0, end);
-            times.take(truth::MOST_IMPULSES).filter(|time| *time < end).collect()
+            times.take(MOST_IMPULSES).filter(|time| *time < end).collect()
         };
         Truth {
             bursts: options.bursts.iter().zip(&self.bursts).map(burst).collect(),
@@ -236,4 +237,37 @@ impl Train {
             self.signal.add(time, row_s, channels, x);
         }
     }
+}
+
+/// Quantities that a search should find or reject.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Truth {
+    /// Bursts, in the order of the options.
+    pub bursts: Vec<BurstTruth>,
+    /// Pulsars, in the order of the options.
+    pub pulsars: Vec<PulsarTruth>,
+    /// Channels with a tone, ascending.
+    pub narrow_channels: Vec<usize>,
+    /// Centres of the undispersed impulses in seconds, the first 2^20 of them.
+    pub impulse_times_s: Vec<f64>,
+}
+
+/// Burst, and the boxcar with its S/N.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BurstTruth {
+    /// Requested burst.
+    pub burst: Burst,
+    /// Start of the best boxcar in the series dedispersed at the exact DM, in seconds.
+    pub boxcar_start_s: f64,
+    /// Length of the boxcar in seconds.
+    pub boxcar_s: f64,
+}
+
+/// Pulsar, and the boxcar with the S/N of one of its pulses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PulsarTruth {
+    /// Requested pulsar.
+    pub pulsar: Pulsar,
+    /// Length of the best boxcar in seconds.
+    pub boxcar_s: f64,
 }
