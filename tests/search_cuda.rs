@@ -176,7 +176,7 @@ fn an_interrupted_search_goes_on() {
         let expected = run(&mut simulation(encoding), &options, &gpu);
         let run = |resumed: Option<&Checkpoint>, keeper: &mut Keeper| {
             let mut source = simulation(encoding);
-            search_from(&mut source, &options, &gpu, (resumed, keeper)).unwrap()
+            search_from(&mut source, &options, &gpu, resumed, keeper).unwrap()
         };
         let mut keeper = Keeper { stop, found: Vec::new(), checkpoint: None };
         assert!(!run(None, &mut keeper).ending.is_complete());

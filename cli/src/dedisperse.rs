@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
+use sidereal::pipeline::series::{self, SeriesReport};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
@@ -131,8 +131,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         filled: Vec::new(),
     };
     let from = resumed.as_ref().map(|from| &from.checkpoint);
-    let sink = (from, &mut files as &mut dyn SeriesSink);
-    let report = series::dedisperse_from(opened.source.as_mut(), &options, &backend, sink);
+    let source = opened.source.as_mut();
+    let report = series::dedisperse_from(source, &options, &backend, from, &mut files);
     if report.is_err() && !is_resumed {
         // No trial fits, so there is nothing to resume.
         kept::clear(&folder.file(""))?;

@@ -66,7 +66,7 @@ fn described(
     lower: bool,
 ) -> ArraySimulator {
     let array = array(&antennas::read(&folder.join("antennas.csv")).unwrap(), None).unwrap();
-    let options = ArrayOptions::new(array, (150e6, 2e6), 2, 1).encoding(encoding).sefd_jy(300.0);
+    let options = ArrayOptions::new(array, 150e6, 2e6, 2, 1).encoding(encoding).sefd_jy(300.0);
     let mut options = if lower { options.lower_sideband() } else { options };
     options.times = (0.02 / options.tsamp_s()).round() as u64;
     options.seed = 5;

@@ -46,7 +46,7 @@ fn files_hold_what_the_library_makes_and_the_truth() {
     assert_eq!((bad.len(), bad[0], bad[1023]), (1024, 3072, 4095));
     let detectors = [by_name("H1").unwrap(), by_name("L1").unwrap()];
     let psd = advanced_ligo(0.125, 4097).unwrap();
-    let mut options = StrainOptions::new(&detectors, &psd, (Gps::from_s(1.4e9), 1024, 32 * 1024));
+    let mut options = StrainOptions::new(&detectors, &psd, Gps::from_s(1.4e9), 1024, 32 * 1024);
     options.seed = 4;
     let mut simulation = Simulation::new(&options).unwrap();
     let (noise, _) = whole(&mut simulation.detectors[0]);

@@ -163,9 +163,8 @@ struct Searched {
 
 fn searched(zero_dm: bool) -> Result<Searched> {
     let mut journal = Journal::default();
-    let observer: (_, &mut dyn Observer) = (None, &mut journal);
-    let report =
-        burst::search_from(&mut source()?, &options(zero_dm)?, &Backend::best(1), observer)?;
+    let (options, backend) = (options(zero_dm)?, Backend::best(1));
+    let report = burst::search_from(&mut source()?, &options, &backend, None, &mut journal)?;
     let state = |checkpoint: &Checkpoint| {
         let before = &journal.found[..checkpoint.candidates as usize];
         (checkpoint.to_bytes(), bytes(before.iter().flat_map(Candidate::words)))
@@ -191,9 +190,9 @@ pub(super) fn saved_search(bytes: &[u8]) -> Outcome {
     let line = |words: &[u64]| Candidate::from_words(words).ok_or_else(|| lie("candidate"));
     let found = words(lines).chunks_exact(CANDIDATE).map(line).collect::<Result<_>>()?;
     let mut journal = Journal { found, ..Journal::default() };
-    let observer: (_, &mut dyn Observer) = (Some(&checkpoint), &mut journal);
+    let (options, backend) = (options(zero_dm)?, Backend::best(1));
     let report =
-        burst::search_from(&mut source()?, &options(zero_dm)?, &Backend::best(1), observer)?;
+        burst::search_from(&mut source()?, &options, &backend, Some(&checkpoint), &mut journal)?;
     if state == whole {
         assert_eq!(format!("{:?}", report.candidates), search.candidates);
     }
@@ -252,8 +251,8 @@ fn dedispersed(
     with_file(file, |path| {
         let written = from.and_then(|from| from.times.first()).copied().unwrap_or(0);
         let mut sink = Series::new(path.to_path_buf(), written);
-        let resumed: (_, &mut dyn SeriesSink) = (from, &mut sink);
-        series::dedisperse_from(&mut source()?, &options(zero_dm)?, &Backend::best(1), resumed)?;
+        let options = options(zero_dm)?;
+        series::dedisperse_from(&mut source()?, &options, &Backend::best(1), from, &mut sink)?;
         let checkpoints = std::mem::take(&mut sink.checkpoints);
         Ok((sink.finish()?, checkpoints))
     })

@@ -129,7 +129,7 @@ pub fn dedisperse(
     backend: &Backend,
     sink: &mut dyn SeriesSink,
 ) -> Result<SeriesReport> {
-    dedisperse_from(source, options, backend, (None, sink))
+    dedisperse_from(source, options, backend, None, sink)
 }
 
 /// Like [`dedisperse()`], from the start or from the checkpoint of an interrupted call for the same rows. The sink
@@ -143,7 +143,8 @@ pub fn dedisperse_from(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
     backend: &Backend,
-    (resumed, sink): (Option<&Checkpoint>, &mut dyn SeriesSink),
+    resumed: Option<&Checkpoint>,
+    sink: &mut dyn SeriesSink,
 ) -> Result<SeriesReport> {
     let begin = Instant::now();
     let header = source.header().clone();

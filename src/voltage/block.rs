@@ -90,7 +90,8 @@ impl<'a> VoltageBlock<'a> {
     pub fn within(
         bytes: &'a mut [u8],
         encoding: VoltageEncoding,
-        (streams, stride): (usize, usize),
+        streams: usize,
+        stride: usize,
         times: Range<usize>,
     ) -> Result<Self> {
         for edge in [times.start, times.end] {
@@ -198,7 +199,7 @@ mod tests {
     fn a_block_may_be_a_part_of_longer_rows() {
         let mut memory = [7; 8];
         let encoding = VoltageEncoding::Real4;
-        let mut block = VoltageBlock::within(&mut memory, encoding, (2, 4), 2..6).expect("it fits");
+        let mut block = VoltageBlock::within(&mut memory, encoding, 2, 4, 2..6).expect("it fits");
         assert_eq!((block.capacity(), block.stride(), block.rows_mut().len()), (4, 4, 2));
         block.row_mut(0).copy_from_slice(&[1, 2]);
         block.rows_mut().nth(1).expect("the second").copy_from_slice(&[3, 4]);
@@ -207,8 +208,10 @@ mod tests {
         assert_eq!(block.clone().voltages().row(1), [3, 4]);
         assert!(block.set_times(6).is_err());
         assert_eq!(memory, [7, 1, 2, 7, 7, 3, 4, 7]);
-        for (rows, times) in [((2, 4), 1..4), ((2, 4), 2..5), ((2, 4), 4..10), ((3, 4), 0..2)] {
-            assert!(VoltageBlock::within(&mut memory, encoding, rows, times).is_err());
+        for ((streams, stride), times) in
+            [((2, 4), 1..4), ((2, 4), 2..5), ((2, 4), 4..10), ((3, 4), 0..2)]
+        {
+            assert!(VoltageBlock::within(&mut memory, encoding, streams, stride, times).is_err());
         }
     }
 }

@@ -159,7 +159,7 @@ fn gw150914_by_the_filters_is_what_a_matched_filter_finds() {
         let template = &detector.bank.templates[0];
         let whitened = detector.whitened.samples(0..u64::MAX).expect("whitened strain");
         let truth = matched_whitened(&whitened, &template.whitened).expect("filtered");
-        let series = series(detector, 0, (trigger.gps, 205), &Backend::best(2)).expect("a series");
+        let series = series(detector, 0, trigger.gps, 205, &Backend::best(2)).expect("a series");
         let peak = series.z.iter().map(|z| z.norm()).fold(0.0, f32::max);
         let begin = series.start.plus_s(-template.peak_offset_s).seconds_since(detector.start);
         let first = (begin * f64::from(RATE_HZ)).round() as usize;
@@ -175,9 +175,8 @@ fn gw150914_by_the_filters_is_what_a_matched_filter_finds() {
 fn overlap(detector: &DetectorReport, truth: &[Complex<f32>]) -> f64 {
     let offset_s = detector.bank.templates[0].peak_offset_s;
     let middle = detector.start.plus_s(16.0 + offset_s);
-    let z = series(detector, 0, (middle, 12 * RATE_HZ as usize), &Backend::best(2))
-        .expect("a series")
-        .z;
+    let z =
+        series(detector, 0, middle, 12 * RATE_HZ as usize, &Backend::best(2)).expect("a series").z;
     let truth = &truth[4 * RATE_HZ as usize..][..z.len()];
     let product: Complex<f32> = z.iter().zip(truth).map(|(z, truth)| z * truth.conj()).sum();
     let power = |z: &[Complex<f32>]| z.iter().map(|z| f64::from(z.norm_sqr())).sum::<f64>();

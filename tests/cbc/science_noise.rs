@@ -38,8 +38,8 @@ struct Run {
 
 fn noise() -> Recording {
     let place = by_name("L1").expect("known");
-    let when = (START, RATE_HZ, LENGTH_S * u64::from(RATE_HZ));
-    let mut options = StrainOptions::new(&[place], &design_curve(RATE_HZ), when);
+    let times = LENGTH_S * u64::from(RATE_HZ);
+    let mut options = StrainOptions::new(&[place], &design_curve(RATE_HZ), START, RATE_HZ, times);
     options.seed = 77;
     record(&options)
 }

@@ -286,7 +286,7 @@ fn ratios_round_an_event_are_those_of_the_whole_stream() {
         detector.start.plus_s(seconds + offset_s)
     };
     let ratios =
-        |middle, half| series(detector, 0, (middle, half), &Backend::best(1)).expect("a series").z;
+        |middle, half| series(detector, 0, middle, half, &Backend::best(1)).expect("a series").z;
     let whole = ratios(time(0.0), total);
     assert_eq!(whole.len(), total);
     let part = ratios(time(28.0), 500);

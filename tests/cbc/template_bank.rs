@@ -60,7 +60,7 @@ fn random_binaries_match_a_template_by_direct_sums() {
     let bank = placed(&options, 2);
     assert!((100..600).contains(&bank.binaries.len()), "{}", bank.binaries.len());
     assert!(bank.binaries.iter().all(|binary| options.space.contains(binary)));
-    let seen = coverage(&bank.binaries, &options, &design(), (100, &Threads::new(2)));
+    let seen = coverage(&bank.binaries, &options, &design(), 100, &Threads::new(2));
     let seen = seen.expect("coverage");
     assert!(seen.above() >= 97, "{} of {}", seen.above(), seen.matches.len());
     // What is said of three of them, by sums that share nothing with the placement but the waveform.
@@ -107,7 +107,7 @@ fn half_a_bank_covers_less() {
         keep = !keep;
         keep
     });
-    let seen = coverage(&half, &options, &design(), (200, &Threads::new(2))).expect("coverage");
+    let seen = coverage(&half, &options, &design(), 200, &Threads::new(2)).expect("coverage");
     assert!(seen.above() < 190, "{}", seen.above());
     let (_, worst) = seen.worst().expect("a worst point");
     assert!(worst < 0.97 && worst > 0.8, "{worst}");
@@ -119,7 +119,7 @@ fn light_binaries_are_placed_too() {
     let options = PlaceOptions { f_low_hz: 40.0, f_high_hz: 1024.0, ..PlaceOptions::new(space) };
     let bank = placed(&options, 2);
     assert!((50..2000).contains(&bank.binaries.len()), "{}", bank.binaries.len());
-    let seen = coverage(&bank.binaries, &options, &design(), (100, &Threads::new(2)));
+    let seen = coverage(&bank.binaries, &options, &design(), 100, &Threads::new(2));
     assert!(seen.expect("coverage").above() >= 95);
 }
 

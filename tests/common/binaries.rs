@@ -101,8 +101,8 @@ impl Scene {
         let one = |name: &str, (from_s, length_s): (f64, f64)| {
             let times = (length_s * f64::from(self.rate_hz)) as u64;
             let place = by_name(name).expect("known");
-            let when = (START.plus_s(from_s), self.rate_hz, times);
-            let mut options = StrainOptions::new(&[place], &design_curve(self.rate_hz), when);
+            let (start, psd) = (START.plus_s(from_s), design_curve(self.rate_hz));
+            let mut options = StrainOptions::new(&[place], &psd, start, self.rate_hz, times);
             options.seed = self.seed;
             options.injections.push(injection.clone());
             options

@@ -92,8 +92,9 @@ impl Case {
     }
 
     pub fn simulation(&self) -> ArrayOptions {
-        let band = (327e6, 2e6 * self.coarse as f64);
-        let mut options = ArrayOptions::new(array(), band, self.coarse, self.times());
+        let bandwidth_hz = 2e6 * self.coarse as f64;
+        let mut options =
+            ArrayOptions::new(array(), 327e6, bandwidth_hz, self.coarse, self.times());
         options = options.encoding(self.encoding).sefd_jy(1.0);
         if self.lower {
             options = options.lower_sideband();

@@ -27,7 +27,7 @@ fn array() -> Array {
 /// A bright source, 35 degrees north-east of the zenith at the start.
 fn options(encoding: VoltageEncoding, lower: bool) -> ArrayOptions {
     let times = if encoding.is_complex() { 200_000 } else { 400_000 };
-    let mut options = ArrayOptions::new(array(), (1.4e9, 4e6), 2, times).encoding(encoding);
+    let mut options = ArrayOptions::new(array(), 1.4e9, 4e6, 2, times).encoding(encoding);
     options.polarizations = 1;
     if lower {
         options = options.lower_sideband();

@@ -181,8 +181,8 @@ fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_ma
         let mut recording = Recording::new(Encoding::U8, times + u64::from(loses));
         (recording.fails, recording.loses) = (true, loses);
         let mut keeper = Keeper::new(u64::MAX);
-        let kept = (None, &mut keeper as &mut dyn Observer);
-        let report = search_from(&mut recording, &options, &Backend::best(2), kept).unwrap();
+        let report =
+            search_from(&mut recording, &options, &Backend::best(2), None, &mut keeper).unwrap();
         assert!(matches!(report.ending, Ending::Failed(_)));
         same(&report, &whole);
         assert!(keeper.checkpoints.is_empty(), "a whole run has another mask");
@@ -201,12 +201,11 @@ fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_ma
     // A search that goes on has the whole mask, or ends as it began.
     let mut first = Keeper::new(9000);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    let kept = (None, &mut first as &mut dyn Observer);
-    search_from(&mut recording, &options, &Backend::best(2), kept).unwrap();
+    search_from(&mut recording, &options, &Backend::best(2), None, &mut first).unwrap();
     let (checkpoint, mut second) = first.resumed(first.checkpoints.len() - 1, 0);
-    let kept = (Some(&checkpoint), &mut second as &mut dyn Observer);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    let ended = search_from(&mut recording, &options, &Backend::best(2), kept);
+    let ended =
+        search_from(&mut recording, &options, &Backend::best(2), Some(&checkpoint), &mut second);
     assert!(ended.is_err_and(|error| error.is_stop()));
 }
 
@@ -233,7 +232,7 @@ fn a_search_that_goes_on_finds_what_an_uninterrupted_one_finds() {
             let run = |gulp, resumed: Option<&Checkpoint>, keeper: &mut Keeper| {
                 let options = SearchOptions { gulp, ..options.clone() };
                 let mut recording = Recording::new(encoding, TIMES);
-                search_from(&mut recording, &options, &Backend::best(2), (resumed, keeper)).unwrap()
+                search_from(&mut recording, &options, &Backend::best(2), resumed, keeper).unwrap()
             };
             let mut first = Keeper::new(stop);
             assert!(matches!(run(1777, None, &mut first).ending, Ending::Stopped));
@@ -255,7 +254,7 @@ fn candidates_become_final_on_the_way() {
     let whole = whole(encoding, &options);
     let mut keeper = Keeper::new(u64::MAX);
     let mut recording = Recording::new(encoding, TIMES);
-    search_from(&mut recording, &options, &Backend::best(2), (None, &mut keeper)).unwrap();
+    search_from(&mut recording, &options, &Backend::best(2), None, &mut keeper).unwrap();
     assert!(keeper.found.len() > whole.candidates.len() / 2, "{}", keeper.found.len());
     assert!(keeper.found.iter().all(|candidate| whole.candidates.contains(candidate)));
     // The state does not grow.
@@ -267,16 +266,20 @@ fn candidates_become_final_on_the_way() {
 fn a_checkpoint_of_other_trials_is_refused() {
     let mut keeper = Keeper::new(4000);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    search_from(&mut recording, &options(), &Backend::best(2), (None, &mut keeper)).unwrap();
+    search_from(&mut recording, &options(), &Backend::best(2), None, &mut keeper).unwrap();
     let (checkpoint, mut keeper) = keeper.resumed(keeper.checkpoints.len() - 1, u64::MAX);
     let one = DmPlan::from_ranges(vec![DmRange::new(0.0, 60.0, 2.0)]).unwrap();
     let other = SearchOptions { plan: one, ..options() };
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    let kept = (Some(&checkpoint), &mut keeper as &mut dyn Observer);
-    assert!(search_from(&mut recording, &other, &Backend::best(2), kept).is_err());
+    assert!(
+        search_from(&mut recording, &other, &Backend::best(2), Some(&checkpoint), &mut keeper)
+            .is_err()
+    );
     let mut short = Recording::new(Encoding::U8, 100);
-    let kept = (Some(&checkpoint), &mut keeper as &mut dyn Observer);
-    assert!(search_from(&mut short, &options(), &Backend::best(2), kept).is_err());
+    assert!(
+        search_from(&mut short, &options(), &Backend::best(2), Some(&checkpoint), &mut keeper)
+            .is_err()
+    );
 }
 
 /// Series in memory; fails at a row, or stops there.
@@ -326,7 +329,7 @@ fn series_that_go_on_are_those_of_an_uninterrupted_run() {
     for (encoding, options) in cases() {
         let run = |sink: &mut Memory, from: Option<&series::Checkpoint>| -> SeriesReport {
             let mut recording = Recording::new(encoding, TIMES);
-            dedisperse_from(&mut recording, &options, &Backend::best(2), (from, sink)).unwrap()
+            dedisperse_from(&mut recording, &options, &Backend::best(2), from, sink).unwrap()
         };
         let mut whole = Memory { stop: u64::MAX, ..Memory::default() };
         let expected = run(&mut whole, None);

@@ -15,7 +15,7 @@ use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Two antennas, one source of 1 Jy, no noise, floats.
 fn quiet(times: u64) -> ArrayOptions {
-    let options = ArrayOptions::new(array(2), (1.4e9, 8e6), 1, times);
+    let options = ArrayOptions::new(array(2), 1.4e9, 8e6, 1, times);
     let mut options = options.encoding(VoltageEncoding::ComplexF32).sefd_jy(0.0);
     options.sources = vec![source(1.0)];
     options
@@ -184,7 +184,7 @@ fn bytes_in_blocks(mut antenna: ArrayAntenna, lengths: &[usize]) -> Vec<Vec<u8>>
 fn bytes_depend_on_neither_blocks_nor_threads() {
     let encodings = [VoltageEncoding::Complex8, VoltageEncoding::Complex4, VoltageEncoding::Real2];
     for encoding in encodings {
-        let mut options = ArrayOptions::new(array(2), (400e6, 4e6), 3, 30_000).encoding(encoding);
+        let mut options = ArrayOptions::new(array(2), 400e6, 4e6, 3, 30_000).encoding(encoding);
         options.sources = vec![source(500.0), source(100.0)];
         options.receivers[1].gaps = vec![(20_000, 400), (4, 8)];
         let delay =
@@ -220,7 +220,7 @@ fn bytes_depend_on_neither_blocks_nor_threads() {
 #[test]
 fn what_cannot_be_made_is_an_error() {
     let fault = |change: fn(&mut ArrayOptions)| {
-        let mut options = ArrayOptions::new(array(2), (400e6, 4e6), 3, 1000);
+        let mut options = ArrayOptions::new(array(2), 400e6, 4e6, 3, 1000);
         options.sources = vec![source(1.0)];
         change(&mut options);
         match ArraySimulator::new(options) {
@@ -249,11 +249,10 @@ fn what_cannot_be_made_is_an_error() {
         let found = fault(change);
         assert!(found.contains(told), "{told}: {found}");
     }
-    let silent = ArrayOptions::new(array(2), (400e6, 4e6), 1, 1000).sefd_jy(0.0);
+    let silent = ArrayOptions::new(array(2), 400e6, 4e6, 1, 1000).sefd_jy(0.0);
     let error = ArraySimulator::new(silent).unwrap_err().to_string();
     assert!(error.contains("--sefd") && error.contains("horizon"), "{error}");
-    let simulator =
-        ArraySimulator::new(ArrayOptions::new(array(2), (400e6, 4e6), 1, 1000)).unwrap();
+    let simulator = ArraySimulator::new(ArrayOptions::new(array(2), 400e6, 4e6, 1, 1000)).unwrap();
     assert!(simulator.antenna(2).is_err());
     let mut antenna = simulator.antenna(1).unwrap();
     assert!(antenna.read(&mut VoltageBlock::new(VoltageEncoding::Complex8, 3, 100)).is_err());

@@ -20,7 +20,7 @@ fn powers_are_those_of_the_truth() {
     ];
     for encoding in kinds {
         let times = 600_000;
-        let options = ArrayOptions::new(array(3), (350e6, 4e6), 1, times).encoding(encoding);
+        let options = ArrayOptions::new(array(3), 350e6, 4e6, 1, times).encoding(encoding);
         let mut options = options.sefd_jy(10.0);
         options.receivers[2].sefd_jy = 30.0;
         options.sources = vec![source(2.0), source(1.0)];
@@ -61,7 +61,7 @@ fn powers_are_those_of_the_truth() {
 
 #[test]
 fn strengths_follow_the_fluxes() {
-    let mut options = ArrayOptions::new(array(3), (350e6, 4e6), 1, 100).sefd_jy(9.0);
+    let mut options = ArrayOptions::new(array(3), 350e6, 4e6, 1, 100).sefd_jy(9.0);
     options.receivers[1].dead = true;
     options.sources = vec![source(1.0), source(2.0)];
     let none = || -> Delay { Box::new(|_, _| 0.0) };
@@ -82,7 +82,7 @@ fn strengths_follow_the_fluxes() {
 #[test]
 fn polarization_is_the_skys_in_both_sidebands() {
     for lower in [false, true] {
-        let options = ArrayOptions::new(array(1), (1.4e9, 8e6), 1, 300_000);
+        let options = ArrayOptions::new(array(1), 1.4e9, 8e6, 1, 300_000);
         let mut options = options.encoding(VoltageEncoding::ComplexF32).sefd_jy(0.0);
         options.sources = vec![source(1.0)];
         if lower {
@@ -106,7 +106,7 @@ fn polarization_is_the_skys_in_both_sidebands() {
 #[test]
 fn the_sky_gives_the_delays() {
     let times = 30_000;
-    let mut options = ArrayOptions::new(array(2), (1.4e9, 8e6), 1, times).sefd_jy(1.0);
+    let mut options = ArrayOptions::new(array(2), 1.4e9, 8e6, 1, times).sefd_jy(1.0);
     let sky = Sky::new(&options.array, options.dut1.clone()).unwrap();
     let overhead = sky.zenith(options.start).unwrap();
     let below = Direction { ra_deg: (overhead.ra_deg + 180.0) % 360.0, dec_deg: 0.0 };

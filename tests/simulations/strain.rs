@@ -33,7 +33,7 @@ fn flat(level: f64, rate_hz: u32) -> PowerSpectrum {
 
 fn options(names: &[&str], psd: &PowerSpectrum, rate_hz: u32, seconds: u64) -> StrainOptions {
     let detectors: Vec<_> = names.iter().map(|name| by_name(name).unwrap()).collect();
-    StrainOptions::new(&detectors, psd, (START, rate_hz, seconds * u64::from(rate_hz)))
+    StrainOptions::new(&detectors, psd, START, rate_hz, seconds * u64::from(rate_hz))
 }
 
 fn read(

@@ -269,14 +269,14 @@ impl<'a> Work<'a> {
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
         let source = self.opened.source.as_mut();
         let mut journal = Journal::new((keeper, delay_s, has_checkpoints), &mut observe);
-        let kept = (resumed.as_ref(), &mut journal as &mut dyn burst::Observer);
+        let resumed = resumed.as_ref();
         let report = if keep == Keep::Nothing {
             burst::search(source, &self.options, &self.backend, journal.observe)
         } else if self.spooled {
             let mut spool = Spool::new(source, &folder.file(spool::NAME))?;
-            burst::search_from(&mut spool, &self.options, &self.backend, kept)
+            burst::search_from(&mut spool, &self.options, &self.backend, resumed, &mut journal)
         } else {
-            burst::search_from(source, &self.options, &self.backend, kept)
+            burst::search_from(source, &self.options, &self.backend, resumed, &mut journal)
         };
         if report.is_err() && keep == Keep::Anew {
             // The run found nothing worth resuming.

@@ -167,8 +167,8 @@ impl Arguments {
             return Err(Error::parameter("--real", "given", rule));
         }
         let positions = self.positions()?;
-        let band = (freq * HZ_PER_MHZ, bandwidth * HZ_PER_MHZ);
-        let mut options = ArrayOptions::new(positions.array, band, channels, 1);
+        let (centre_hz, bandwidth_hz) = (freq * HZ_PER_MHZ, bandwidth * HZ_PER_MHZ);
+        let mut options = ArrayOptions::new(positions.array, centre_hz, bandwidth_hz, channels, 1);
         options = options.encoding(encoding(receiver.nbits, receiver.real)?);
         options = options.sefd_jy(receiver.sefd);
         if receiver.lower_sideband {

@@ -218,7 +218,7 @@ impl Placement {
         let placed = place(&options, psd, threads, &mut |_| interrupt::check())?;
         let coverage = match self.check_points {
             0 => None,
-            points => Some(coverage(&placed.binaries, &options, psd, (points, threads))?),
+            points => Some(coverage(&placed.binaries, &options, psd, points, threads)?),
         };
         let report = Report::new(&placed, self.min_match, coverage.as_ref());
         Ok((placed, report))

@@ -94,7 +94,7 @@ pub fn search(
     backend: &Backend,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<Report> {
-    search_from(source, options, backend, (None, &mut MemoryObserver::new(observe)))
+    search_from(source, options, backend, None, &mut MemoryObserver::new(observe))
 }
 
 /// Like [`search()`], from the start or from the checkpoint of an interrupted search of the same rows, with an
@@ -108,7 +108,8 @@ pub fn search_from(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
     backend: &Backend,
-    (resumed, observer): (Option<&Checkpoint>, &mut dyn Observer),
+    resumed: Option<&Checkpoint>,
+    observer: &mut dyn Observer,
 ) -> Result<Report> {
     let begin = Instant::now();
     let mut setup = Setup::new(source, options, backend, &mut |status| observer.observe(status))?;

@@ -34,7 +34,8 @@ pub struct Series {
 pub fn series(
     detector: &DetectorReport,
     template: usize,
-    (event, half): (Gps, usize),
+    event: Gps,
+    half: usize,
     backend: &Backend,
 ) -> Result<Series> {
     let one = &detector.bank.templates[template];

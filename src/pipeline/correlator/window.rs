@@ -84,8 +84,9 @@ impl Window {
     /// Returns a block of at most `most` samples to fill, directly after those held.
     fn next(&mut self, most: usize) -> Result<VoltageBlock<'_>> {
         self.reserve(self.times + most);
-        let rows = (self.streams, self.encoding.bytes(self.capacity));
-        VoltageBlock::within(&mut self.bytes, self.encoding, rows, self.times..self.times + most)
+        let stride = self.encoding.bytes(self.capacity);
+        let times = self.times..self.times + most;
+        VoltageBlock::within(&mut self.bytes, self.encoding, self.streams, stride, times)
     }
 }
 

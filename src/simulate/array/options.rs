@@ -94,7 +94,8 @@ impl ArrayOptions {
     /// first.
     pub fn new(
         array: Array,
-        (centre_hz, bandwidth_hz): (f64, f64),
+        centre_hz: f64,
+        bandwidth_hz: f64,
         channels: usize,
         times: u64,
     ) -> Self {

@@ -125,7 +125,9 @@ impl StrainOptions {
     pub fn new(
         detectors: &[&'static Interferometer],
         psd: &PowerSpectrum,
-        (start, rate_hz, times): (Gps, u32, u64),
+        start: Gps,
+        rate_hz: u32,
+        times: u64,
     ) -> Self {
         let detector = |interferometer: &&'static Interferometer| DetectorOptions {
             interferometer,

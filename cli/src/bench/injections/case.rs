@@ -183,7 +183,7 @@ impl Setup {
         let times = (length_s * f64::from(self.rate_hz)) as u64;
         let places: Vec<_> =
             NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
-        let mut options = StrainOptions::new(&places, &self.psd, (start, self.rate_hz, times));
+        let mut options = StrainOptions::new(&places, &self.psd, start, self.rate_hz, times);
         options.seed = case.seed;
         options.injections.push(Injection {
             source,

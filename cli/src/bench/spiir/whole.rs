@@ -68,7 +68,7 @@ impl Chain {
         backend: &Backend,
     ) -> Result<Self> {
         let start = Gps::from_s(1_000_000_000.0);
-        let mut options = StrainOptions::new(&[interferometer], &bank.psd, (start, RATE_HZ, times));
+        let mut options = StrainOptions::new(&[interferometer], &bank.psd, start, RATE_HZ, times);
         let end_s = times as f64 / f64::from(RATE_HZ);
         options.injections.push(Injection {
             source: Source::Inspiral(

@@ -74,7 +74,7 @@ impl NoiseArguments {
             }
         }
         let common = common.map_or_else(|| spectrum("aligo", rate_hz), Ok)?;
-        let mut options = StrainOptions::new(detectors, &common, (start, rate_hz, times));
+        let mut options = StrainOptions::new(detectors, &common, start, rate_hz, times);
         for (site, psd) in own {
             let is_it = |one: &&mut sidereal::simulate::strain::DetectorOptions| {
                 one.interferometer.name == site.name

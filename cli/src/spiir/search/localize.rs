@@ -92,7 +92,7 @@ fn part(
     let template = trigger.template as usize;
     let sigma = detector.bank.templates[template].sigma_1mpc;
     let half = (HALF_S * f64::from(detector.rate_hz)).round() as usize;
-    let ratios = series(detector, template, (trigger.gps, half), backend)?;
+    let ratios = series(detector, template, trigger.gps, half, backend)?;
     // A series truncated by the data's start or end is too short to be useful.
     let whole = ratios.z.len() == 2 * half + 1;
     let snr = f64::from(trigger.snr);

@@ -120,7 +120,7 @@ fn views<'a>(report: &'a Report, event: &Event, backend: &Backend) -> Result<Vec
     let view = |(detector, trigger): (&'a DetectorReport, &Option<TimedTrigger>)| {
         let rate = f64::from(detector.rate_hz);
         let half = (SNR_HALF_S * rate).round() as usize;
-        let ratios = series(detector, event.template as usize, (event.gps, half), backend)?;
+        let ratios = series(detector, event.template as usize, event.gps, half, backend)?;
         let place = |seconds: f64| {
             let sample = (event.gps.seconds_since(detector.start) + seconds) * rate;
             (sample.max(0.0) as u64).min(detector.whitened.times())

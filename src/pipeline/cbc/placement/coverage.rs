@@ -48,7 +48,8 @@ pub fn coverage(
     templates: &[Binary],
     options: &PlaceOptions,
     psd: &PowerSpectrum,
-    (points, threads): (usize, &Threads),
+    points: usize,
+    threads: &Threads,
 ) -> Result<Coverage> {
     options.check()?;
     let (coarse, fine) = (options.nodes(psd, NODES)?, options.nodes(psd, CELLS)?);

@@ -119,21 +119,21 @@ pub struct Placed {
     pub proposals: u64,
 }
 
-/// Places templates for noise with a power spectrum, on the threads. `tell` receives the number of templates; an
+/// Places templates for noise with a power spectrum, on the threads. `progress` receives the number of templates; an
 /// error from it stops the placement.
 ///
 /// Waveforms are IMRPhenomD. The result depends only on the spectrum and the options, not on the threads.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a space without binaries in the band, or when more than
-/// [`PlaceOptions::most`] templates are needed; errors of `tell`.
+/// [`PlaceOptions::most`] templates are needed; errors of `progress`.
 /// # Source
 /// Harry, Allen & Sathyaprakash 2009, Phys. Rev. D 80, 104014 (stochastic placement).
 pub fn place(
     options: &PlaceOptions,
     psd: &PowerSpectrum,
     threads: &Threads,
-    tell: &mut dyn FnMut(usize) -> Result<()>,
+    progress: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Placed> {
     options.check()?;
     let nodes = options.nodes(psd, NODES)?;
@@ -155,7 +155,7 @@ pub fn place(
             threads,
         };
         slice.take_up(&placed.binaries, space.chirp_msun.0 / APART);
-        slice.fill(&mut placed, tell)?;
+        slice.fill(&mut placed, progress)?;
     }
     if placed.binaries.is_empty() {
         let rule = "no binary lies within all limits and has a wave in the band";
@@ -228,7 +228,7 @@ impl Slice<'_> {
     fn fill(
         &mut self,
         placed: &mut Placed,
-        tell: &mut dyn FnMut(usize) -> Result<()>,
+        progress: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         let least = self.options.min_match as f32;
         let last = LAST_BATCHES as f64 * BATCH as f64 / self.draws.len() as f64;
@@ -268,7 +268,7 @@ impl Slice<'_> {
             }
             placed.proposals += BATCH;
             accepted.push(kinds);
-            tell(placed.binaries.len())?;
+            progress(placed.binaries.len())?;
             let last = &accepted[accepted.len().saturating_sub(LAST_BATCHES)..];
             let is_low =
                 |kind: usize| last.iter().map(|kinds| kinds[kind]).sum::<usize>() as f64 <= most;

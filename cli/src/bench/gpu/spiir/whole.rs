@@ -132,7 +132,7 @@ fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
         NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
     let times = (length_s * f64::from(RATE_HZ)) as u64;
     let start = Gps::from_s(START_S);
-    let mut options = StrainOptions::new(&places, &bank.psd, (start, RATE_HZ, times));
+    let mut options = StrainOptions::new(&places, &bank.psd, start, RATE_HZ, times);
     options.seed = 7;
     options.injections.push(Injection {
         source: strain::Source::Inspiral(Binary::of_masses(1.4, 1.4), inspirals()),
