@@ -73,8 +73,8 @@ impl Mitigation {
         let threads = self.mitigator.threads();
         let (mut given, mut none) = (0, vec![(); threads.count()]);
         while let Some(block) = self.ready.front() {
-            let room = (rows.len() - given) / self.row_bytes * self.row_bytes;
-            let bytes = (block.len() - self.used).min(room);
+            let free = (rows.len() - given) / self.row_bytes * self.row_bytes;
+            let bytes = (block.len() - self.used).min(free);
             let (from, to) = (&block[self.used..][..bytes], &mut rows[given..given + bytes]);
             threads.for_each_chunk(&mut none, to, COPIED_BYTES, |(), index, to| {
                 to.copy_from_slice(&from[index * COPIED_BYTES..][..to.len()]);

@@ -63,10 +63,10 @@ pub fn series(
     let mut row = vec![Complex::default(); 4096];
     while known < last - begin {
         let produced = spiir.flush(&mut row, 4096)?;
-        let room = produced.min(z.len() - known);
-        z[known..known + room].copy_from_slice(&row[..room]);
-        known += room;
-        if room == 0 {
+        let count = produced.min(z.len() - known);
+        z[known..known + count].copy_from_slice(&row[..count]);
+        known += count;
+        if count == 0 {
             break;
         }
     }

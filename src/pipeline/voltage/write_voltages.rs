@@ -55,9 +55,9 @@ pub fn write_voltages(
     let header = source.header().clone();
     let mut writer = Writer::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
-    let room = (BLOCK_BYTES / each).max(FEWEST_TIMES);
-    check_memory("a block of all streams", room.checked_mul(each))?;
-    let mut block = header.block(room);
+    let block_times = (BLOCK_BYTES / each).max(FEWEST_TIMES);
+    check_memory("a block of all streams", block_times.checked_mul(each))?;
+    let mut block = header.block(block_times);
     let mut times = 0;
     let made = loop {
         match source.read_block(&mut block) {

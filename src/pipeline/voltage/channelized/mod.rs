@@ -197,13 +197,13 @@ impl ChannelizedVoltages {
 
     fn fill(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let row = self.spectra.elements();
-        let room = (ROWS_BYTES / row).max(TILE);
+        let most = (ROWS_BYTES / row).max(TILE);
         let first = self.row;
         let lead = self.spectra.row() - first;
         let mut done = lead.min(block.capacity() as u64) as usize;
         while done < block.capacity() {
-            let wanted = room.min(block.capacity() - done);
-            self.rows.resize(room * row, 0);
+            let wanted = most.min(block.capacity() - done);
+            self.rows.resize(most * row, 0);
             let times = self.spectra.read(&mut self.rows[..wanted * row])?;
             self.sort(times, block, done);
             done += times;

@@ -91,8 +91,8 @@ impl Filled {
                     self.pass_data((times as u64).min(needed - row))?
                 }
                 Segment::Data(times) => {
-                    let room = (SCRATCH_BYTES / (4 * self.elements)).max(1);
-                    scratch.resize(times.min(room) * self.elements, 0.0);
+                    let block = (SCRATCH_BYTES / (4 * self.elements)).max(1);
+                    scratch.resize(times.min(block) * self.elements, 0.0);
                     self.take(&mut scratch)? as u64
                 }
             };
