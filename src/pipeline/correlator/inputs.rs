@@ -1,15 +1,18 @@
-//! Recordings of an array, and checks that they match.
+//! Recordings of an array: checks that they match, their antennas and baselines, and their channels.
 //!
-//! Invariant: recordings that pass have one rate, one band and one form, and it is known to a part of a sample
-//! by how much one starts later than another.
+//! Invariant: recordings that pass have one rate, one band and one form; baselines (i, j) have i >= j and rise in i,
+//! then in j; channels come out by rising sky frequency.
 
 use std::ops::Range;
 use std::path::Path;
 
-use super::options::CorrelateOptions;
-use super::tracking::{later, since};
+use super::options::{Baselines, CorrelateOptions, Missing};
+use crate::channelize::Plan;
+use crate::delay::Band;
 use crate::error::{Error, Result};
+use crate::geometry::{self, Array};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::pipeline::voltage::layout::{Layout, offsets_hz, sideband};
 use crate::units::{Epoch, HZ_PER_MHZ};
 
 /// Recording of one or several antennas.
@@ -291,4 +294,247 @@ fn part(header: &VoltageHeader, times: u64, range: Option<(f64, f64)>) -> Result
         return Err(Error::parameter("--time-range", format!("{from}:{to}"), rule));
     }
     Ok(sample(from)..sample(to))
+}
+
+/// Returns the clock reading `seconds` later, with leap seconds where the date is known.
+///
+/// # Errors
+/// As [`geometry::plus_elapsed_s`].
+pub(super) fn later(epoch: Epoch, seconds: f64) -> Result<Epoch> {
+    if epoch.day == 0 {
+        Ok(epoch.plus_s(seconds))
+    } else {
+        geometry::plus_elapsed_s(&epoch, seconds)
+    }
+}
+
+/// Returns the seconds between two clock readings, with leap seconds where the dates are known.
+///
+/// # Errors
+/// As [`geometry::elapsed_s`].
+pub(super) fn since(earlier: &Epoch, later: &Epoch) -> Result<f64> {
+    if earlier.day == 0 || later.day == 0 {
+        Ok(later.seconds_since(earlier))
+    } else {
+        geometry::elapsed_s(earlier, later)
+    }
+}
+
+/// Output baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Baseline {
+    /// Antenna numbers in the array, i >= j.
+    pub(super) antennas: (usize, usize),
+    /// Indices among the correlated antennas; none if either has no recording.
+    pub(super) stations: Option<(usize, usize)>,
+}
+
+/// Returns the array number of each recorded antenna, in the order of the inputs.
+///
+/// # Errors
+/// [`Error::Parameter`] for a name that the array lacks, an antenna with two recordings, a number of names that
+/// differs from the number of antennas or, unless they are to be flagged, antennas without a recording.
+pub(super) fn numbers(
+    array: &Array,
+    inputs: &[ArrayInput],
+    missing: Missing,
+) -> Result<Vec<usize>> {
+    let path = |input: &ArrayInput| input.source.header().path.display().to_string();
+    let mut owners: Vec<Option<&ArrayInput>> = vec![None; array.antennas.len()];
+    let mut numbers = Vec::new();
+    for input in inputs {
+        let (expected, actual) = (input.source.header().antennas, input.antennas.len());
+        if expected != actual {
+            let rule = format!("{} has {expected}, and each needs a name", path(input));
+            return Err(Error::parameter("names of antennas", actual, rule));
+        }
+        for name in &input.antennas {
+            let number = array.find(name).ok_or_else(|| {
+                let rule = format!("the array has no position for it, and {} is its", path(input));
+                Error::parameter("antenna", name, rule)
+            })?;
+            if let Some(other) = owners[number].replace(input) {
+                let rule = format!("both {} and {} are its recordings", path(other), path(input));
+                return Err(Error::parameter("antenna", name, rule));
+            }
+            numbers.push(number);
+        }
+    }
+    if numbers.is_empty() {
+        return Err(Error::parameter("antennas", 0, "there must be at least one recording"));
+    }
+    let absent: Vec<&str> = owners
+        .iter()
+        .zip(&array.antennas)
+        .filter(|(owner, _)| owner.is_none())
+        .map(|(_, antenna)| antenna.name.as_str())
+        .collect();
+    match absent.first() {
+        Some(name) if missing == Missing::Fail => {
+            let rule = match absent.len() {
+                1 => "it has no recording; flag it with --missing flag".to_owned(),
+                more => format!(
+                    "it and {} others have no recording; flag them with --missing flag",
+                    more - 1
+                ),
+            };
+            Err(Error::parameter("antenna", name, rule))
+        }
+        _ => Ok(numbers),
+    }
+}
+
+/// Returns the requested baselines; `stations` holds the array numbers of the correlated antennas, ascending.
+///
+/// # Errors
+/// [`Error::Parameter`] for a name that the array lacks, and for an empty list.
+pub(super) fn chosen(
+    array: &Array,
+    asked: &Baselines,
+    stations: &[usize],
+) -> Result<Vec<Baseline>> {
+    let antennas = array.antennas.len();
+    let find = |name: &String| {
+        let rule = "the array has no antenna of that name";
+        array.find(name).ok_or_else(|| Error::parameter("--baselines", name, rule))
+    };
+    let mut pairs: Vec<(usize, usize)> = match asked {
+        Baselines::All => (0..antennas).flat_map(|i| (0..=i).map(move |j| (i, j))).collect(),
+        Baselines::Autos => (0..antennas).map(|i| (i, i)).collect(),
+        Baselines::List(names) => {
+            let pair = |(a, b): &(String, String)| {
+                let (a, b) = (find(a)?, find(b)?);
+                Ok((a.max(b), a.min(b)))
+            };
+            names.iter().map(pair).collect::<Result<_>>()?
+        }
+    };
+    if pairs.is_empty() {
+        return Err(Error::parameter("--baselines", "none", "there must be at least one"));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    let place = |number: usize| stations.binary_search(&number).ok();
+    let baseline = |(i, j)| Baseline { antennas: (i, j), stations: place(i).zip(place(j)) };
+    Ok(pairs.into_iter().map(baseline).collect())
+}
+
+/// Largest deviation of the spacing of averaged channels, relative to the spacing.
+const SPACING_TOLERANCE: f64 = 1e-3;
+
+/// Channels of a correlation.
+#[derive(Clone, Debug)]
+pub(super) struct Channels {
+    /// Number of channels per recorded channel.
+    pub(super) fine: usize,
+    /// Number of recorded channels.
+    pub(super) coarse: usize,
+    /// Correlated channels by ascending sky frequency; each run of `average` channels forms one output channel.
+    order: Vec<usize>,
+    average: usize,
+    /// Sky frequency of each output channel.
+    centres_hz: Vec<f64>,
+    /// Width of an output channel.
+    width_hz: f64,
+    /// 1, or -1 if sky frequency falls as the voltage's frequency rises.
+    sideband: f64,
+    /// Frequencies for the phase rotation that removes delays.
+    band: Band,
+}
+
+impl Channels {
+    /// Computes the channels of a filter bank; without one, the recorded channels.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for channels that overlap, or cannot be averaged.
+    pub(super) fn new(header: &VoltageHeader, bank: Option<&Plan>, average: usize) -> Result<Self> {
+        let sideband = sideband(header);
+        let offsets = match bank {
+            Some(plan) => {
+                let layout = Layout::new(header, true)?;
+                layout.centres_hz(header, plan, 1)?;
+                offsets_hz(header, plan, 1)
+            }
+            None => vec![0.0],
+        };
+        let (fine, coarse) = (offsets.len(), header.coarse_channels());
+        let centre =
+            |channel: usize| header.centres_hz[channel / fine] + sideband * offsets[channel % fine];
+        let mut order: Vec<usize> = (0..coarse * fine).collect();
+        order.sort_by(|a, b| centre(*a).total_cmp(&centre(*b)));
+        let all: Vec<f64> = order.iter().map(|channel| centre(*channel)).collect();
+        check_average(&all, if bank.is_some() { fine } else { coarse }, average)?;
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let width = header.channel_width_hz();
+        // Real samples have their zero frequency at the band's edge.
+        let half = if header.encoding.is_complex() { 0.0 } else { 0.5 * width };
+        let zero = |centre: f64| sideband * (centre - sideband * half);
+        Ok(Self {
+            fine,
+            coarse,
+            order,
+            average,
+            centres_hz: all.chunks(average).map(mean).collect(),
+            width_hz: width / fine as f64 * average as f64,
+            sideband,
+            band: Band {
+                zeros_hz: header.centres_hz.iter().map(|centre| zero(*centre)).collect(),
+                first_hz: offsets[0] + half,
+                step_hz: width / fine as f64,
+            },
+        })
+    }
+
+    /// Returns the number of correlated channels.
+    pub(super) fn correlated(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Returns the sky frequency of each output channel, ascending.
+    pub(super) fn centres_hz(&self) -> &[f64] {
+        &self.centres_hz
+    }
+
+    /// Returns the width of an output channel.
+    pub(super) fn width_hz(&self) -> f64 {
+        self.width_hz
+    }
+
+    /// Returns the number of correlated channels per output channel.
+    pub(super) fn average(&self) -> usize {
+        self.average
+    }
+
+    /// Returns the correlated channels by ascending sky frequency.
+    pub(super) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Returns whether the voltages are complex conjugates of the sky's.
+    pub(super) fn is_conjugate(&self) -> bool {
+        self.sideband < 0.0
+    }
+
+    /// Returns the frequencies for the phase rotation that removes delays.
+    pub(super) fn band(&self) -> &Band {
+        &self.band
+    }
+}
+
+/// Checks that averaged channels belong to one recorded channel or are evenly spaced.
+fn check_average(centres_hz: &[f64], together: usize, average: usize) -> Result<()> {
+    if average == 0 || !together.is_multiple_of(average) {
+        let rule = format!("it must divide the {together} channels");
+        return Err(Error::parameter("--average-channels", average, rule));
+    }
+    let spacing = centres_hz.get(..2).map_or(1.0, |pair| pair[1] - pair[0]);
+    let uneven = |part: &[f64]| {
+        let off = |pair: &[f64]| pair[1] - pair[0] - spacing;
+        part.windows(2).any(|pair| off(pair).abs() > SPACING_TOLERANCE * spacing)
+    };
+    if average > 1 && centres_hz.chunks(average).any(uneven) {
+        let rule = "channels that are averaged must be evenly spaced, and these are not";
+        return Err(Error::parameter("--average-channels", average, rule));
+    }
+    Ok(())
 }

@@ -4,8 +4,9 @@
 
 use num_complex::Complex;
 
+use crate::backend::Backend;
 use crate::correlate::Precision;
-use crate::geometry::Dut1;
+use crate::geometry::{Array, DelayPolynomial, Dut1};
 use crate::math::window::Window;
 
 /// Options of an array's correlation.
@@ -125,4 +126,14 @@ pub enum Missing {
     Fail,
     /// Flag all their samples.
     Flag,
+}
+
+/// Request: array, options and backend.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) array: &'a Array,
+    pub(super) options: &'a CorrelateOptions,
+    /// The caller's delays, one polynomial per antenna.
+    pub(super) delays: Option<&'a [DelayPolynomial]>,
+    pub(super) backend: &'a Backend,
 }

@@ -2,30 +2,22 @@
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
-use super::bank::Bank;
-use super::baselines::{Baseline, chosen, numbers};
-use super::channels::Channels;
-use super::cross::Cross;
-use super::delays::{Delays, Model};
-use super::flags::Flags;
-use super::front::{Front, Parts, Spectra};
-use super::gains::{self, Table};
+use super::antenna::{Bank, Place, Station};
+#[cfg(feature = "cuda")]
+use super::device::{Kind, OnDevice, Wanted};
+use super::f_engine::{Front, Parts, Spectra};
+use super::gains::{self, Level, Table, encoding};
 use super::header::{ArrayHeader, BankHeader};
-use super::inputs::{ArrayInput, Recordings};
-use super::level::{self, Level, encoding};
-use super::options::{CorrelateOptions, Gains};
-use super::place::Place;
-use super::sizes::{self, bank, integration, read_times};
-use super::station::Station;
-use super::tracking::{self, Tracking};
-use super::widened::{widened, widest};
-use super::window::Feed;
+use super::inputs::{ArrayInput, Baseline, Channels, Recordings, chosen, numbers};
+use super::options::{Asked, CorrelateOptions, Gains};
+use super::tracking::{self, Delays, Model, Tracking};
+use super::window::{Feed, Flags, widened, widest};
+use super::x_engine::Cross;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
-use crate::channelize::{self, Channelizer, Input};
+use crate::channelize::{self, Channelizer, Form, Input, Order};
 use crate::correlate;
 use crate::error::{Error, Result};
-use crate::geometry::{Array, DelayPolynomial};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::pipeline::budget;
 use crate::view::check_memory;
@@ -33,16 +25,6 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes of one antenna's spectra between filter bank and alignment.
 const TILE_BYTES: usize = 1 << 20;
-
-/// Request: array, options and backend.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) array: &'a Array,
-    pub(super) options: &'a CorrelateOptions,
-    /// The caller's delays, one polynomial per antenna.
-    pub(super) delays: Option<&'a [DelayPolynomial]>,
-    pub(super) backend: &'a Backend,
-}
 
 /// Components of a correlator.
 pub(super) struct Built {
@@ -112,7 +94,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     .with_precision(options.precision);
     let options = &shape.fitted(&asked, &plan, baselines.len(), &inputs)?;
     let asked = Asked { options, ..asked };
-    let capacity = sizes::capacity(&plan, shape.spectra, options.gulp);
+    let capacity = gulp_capacity(&plan, shape.spectra, options.gulp);
     shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
     let cross = Cross::new(plan.clone(), shape.integration, asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
@@ -142,10 +124,10 @@ impl Shape {
             let rule = "real samples are no channels: they must be channelized";
             return Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule));
         }
-        let bank = divided.then(|| bank(header, options)).transpose()?;
+        let bank = divided.then(|| bank_plan(header, options)).transpose()?;
         let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
         let asked = encoding(options.nbits)?;
-        level::check_precision(options.precision, options.nbits)?;
+        gains::check_precision(options.precision, options.nbits)?;
         let recorded = header.encoding;
         let exact =
             [VoltageEncoding::Complex4, VoltageEncoding::Complex8, VoltageEncoding::ComplexF32];
@@ -165,7 +147,7 @@ impl Shape {
             );
             return Err(Error::parameter("samples that all recordings have", times, rule));
         }
-        let integration = integration(options, header, times, hop)?;
+        let integration = integration_spectra(options, header, times, hop)?;
         let encoding = if direct { recorded } else { asked };
         Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
     }
@@ -192,7 +174,7 @@ impl Shape {
         }
         loop {
             let asked = Asked { options: &options, ..*asked };
-            let capacity = sizes::capacity(plan, self.spectra, options.gulp);
+            let capacity = gulp_capacity(plan, self.spectra, options.gulp);
             let bytes = self.bytes(&asked, plan, capacity, baselines, inputs);
             let held = bytes.unwrap_or(usize::MAX);
             match budget::remaining_bytes(options.memory, "the correlation", held, 0) {
@@ -238,7 +220,7 @@ impl Shape {
         let channels = plan.channels() / self.channels.average();
         let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
         let (hop, span) = (self.steps().0 as usize, self.steps().1 as usize);
-        let together = sizes::most_capacity(plan, self.spectra, asked.options.gulp, asked.backend);
+        let together = most_gulp_capacity(plan, self.spectra, asked.options.gulp, asked.backend);
         let times = together.checked_mul(hop).and_then(|times| times.checked_add(span));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
@@ -373,7 +355,7 @@ impl Shape {
                 let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
                 let parts = (self.bank(header, &backend)?, flags);
                 let gains = match self.direct {
-                    true => level::Source::Fixed((1.0 / header.scale) as f32),
+                    true => gains::Source::Fixed((1.0 / header.scale) as f32),
                     false => gains::source(&options.gains, &table, *number),
                 };
                 let shape = (channels.coarse, channels.fine);
@@ -395,4 +377,172 @@ impl Shape {
         let plan = channelize::Plan::new(channelize::Options { input, ..plan.options().clone() })?;
         Ok(Bank::Filter(Box::new(Channelizer::new(plan, backend)?)))
     }
+}
+
+#[cfg(feature = "cuda")]
+impl Shape {
+    /// Allocates the F-engine on the GPU and returns it with the number of spectra per call. If memory or the filter
+    /// bank's library is missing, returns the reason, and the host computes the spectra. Without a GPU backend there
+    /// is no reason.
+    fn room_on_device(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        (sources, numbers): (&[Box<dyn VoltageSource>], &[usize]),
+    ) -> Result<std::result::Result<Room, Option<String>>> {
+        let Backend::Cuda(device, _) = asked.backend else { return Ok(Err(None)) };
+        let kinds = kinds(sources, numbers);
+        let capacity = gulp_capacity_on_device(plan, self.spectra, asked.options.gulp);
+        let wanted = Wanted {
+            plan,
+            channels: &self.channels,
+            bank: self.bank.as_ref(),
+            fixed: self.fixed,
+            direct: self.direct,
+            kinds: &kinds,
+            capacity,
+        };
+        match OnDevice::new(device, &wanted) {
+            Ok(made) => {
+                let spectra = Spectra::Device(Box::new(made));
+                Ok(Ok(Room { spectra, capacity, not_on_device: None }))
+            }
+            Err(error @ Error::Unavailable { .. }) => Ok(Err(Some(error.to_string()))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the sample format of each antenna, by ascending array number.
+#[cfg(feature = "cuda")]
+fn kinds(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<Kind> {
+    let kinds = sources.iter().flat_map(|source| {
+        let header = source.header();
+        let kind = Kind { encoding: header.encoding, scale: header.scale };
+        std::iter::repeat_n(kind, header.antennas)
+    });
+    let mut all: Vec<(usize, Kind)> = numbers.iter().copied().zip(kinds).collect();
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, kind)| kind).collect()
+}
+
+/// Bytes of spectra per gulp, if that gives at least the fewest spectra.
+const GULP_BYTES: usize = 64 << 20;
+
+/// Largest number of spectra per gulp.
+const MOST: usize = 1024;
+
+/// Smallest number of spectra per gulp, unless there are few inputs: the X-engine reads and writes its sums, as many
+/// as inputs squared, once per gulp.
+const FEWEST: usize = 256;
+
+/// Upper bound in bytes on the spectra of a gulp, even for a requested gulp.
+const MOST_BYTES: usize = 4 << 30;
+
+/// Bytes per read of a recording.
+const READ_BYTES: usize = 1 << 20;
+
+/// Bytes of a device's filter-bank output per gulp.
+#[cfg(feature = "cuda")]
+const DEVICE_BYTES: usize = 1 << 30;
+
+/// Largest number of spectra per gulp on a device, unless more are requested.
+#[cfg(feature = "cuda")]
+const DEVICE_MOST: usize = 1 << 14;
+
+/// Upper bound on a device: with 32-bit spectra each block of a launch covers 32 spectra, and a launch has at most
+/// 65535.
+#[cfg(feature = "cuda")]
+const LAUNCH_MOST: usize = 65_535 * 32;
+
+/// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number.
+fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
+    let row = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
+    let fewest = (4 * plan.inputs()).clamp(16, FEWEST);
+    let chosen = (GULP_BYTES / row).clamp(fewest, MOST);
+    // Rounds down to whole words of the mask.
+    let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
+    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra)
+}
+
+/// Like [`gulp_capacity`], for a device, which holds spectra in single precision before requantization.
+#[cfg(feature = "cuda")]
+fn gulp_capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
+    let row = 8 * plan.inputs() * plan.channels();
+    let chosen = (DEVICE_BYTES / row).clamp(16, DEVICE_MOST);
+    let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
+    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra).min(LAUNCH_MOST)
+}
+
+/// Returns the largest number of spectra per gulp wherever the backend may compute them.
+fn most_gulp_capacity(
+    plan: &correlate::Plan,
+    spectra: u64,
+    gulp: usize,
+    backend: &Backend,
+) -> usize {
+    let host = gulp_capacity(plan, spectra, gulp);
+    #[cfg(feature = "cuda")]
+    if backend.is_gpu() {
+        return host.max(gulp_capacity_on_device(plan, spectra, gulp));
+    }
+    let _ = backend;
+    host
+}
+
+fn bounded(asked: usize, row: usize, spectra: u64) -> usize {
+    asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MOST))
+}
+
+/// Returns the plan of one antenna's filter bank.
+fn bank_plan(header: &VoltageHeader, options: &CorrelateOptions) -> Result<channelize::Plan> {
+    channelize::Plan::new(channelize::Options {
+        channels: options.channels,
+        taps: options.taps,
+        window: options.window.clone(),
+        oversampling: (1, 1),
+        input: Input {
+            encoding: header.encoding,
+            scale: header.scale,
+            antennas: 1,
+            coarse_channels: header.coarse_channels(),
+            polarizations: header.polarizations,
+        },
+        order: Order::Ascending,
+        reverse_coarse: false,
+        form: Form::Spectra,
+    })
+}
+
+/// Returns the spectra per integration.
+fn integration_spectra(
+    options: &CorrelateOptions,
+    header: &VoltageHeader,
+    times: u64,
+    hop: usize,
+) -> Result<u64> {
+    let (asked, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
+    if !(asked.is_finite() && asked > 0.0) {
+        return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
+    }
+    // Relative error of a recording's length due to the rounding of the rate in its header.
+    const ROUNDING: f64 = 1e-9;
+    let whole = (times / hop as u64).max(1);
+    let spectra = (asked / spectrum).round().clamp(1.0, whole as f64);
+    if asked > times as f64 * header.tsamp_s * (1.0 + ROUNDING) {
+        let rule = format!(
+            "{} and the other recordings have {:.6} s in common",
+            header.path.display(),
+            times as f64 * header.tsamp_s,
+        );
+        return Err(Error::parameter("--integration (s)", asked, rule));
+    }
+    Ok(spectra as u64)
+}
+
+/// Returns the samples per read of a recording.
+fn read_times(header: &VoltageHeader, capacity: usize, (hop, span): (u64, u64)) -> usize {
+    let all = capacity as u64 * hop + span;
+    let fitting = READ_BYTES * 8 / (header.streams() * header.encoding.sample_bits());
+    fitting.max(1024).min(usize::try_from(all).unwrap_or(fitting))
 }

@@ -1,14 +1,14 @@
-//! Window of a recording: a range of samples of all streams, held in memory.
+//! Window of a recording: a range of samples of all streams, held in memory, and the spectra that invalid samples spoil.
 //!
-//! Invariant: samples that are held are those that the source gave, whatever was asked for before.
+//! Invariant: held samples are finite and independent of earlier requests; samples that were not finite are on a list.
 
 use std::ops::Range;
 use std::time::Instant;
 
-use super::lost::Lost;
 use crate::error::{Error, Result};
-use crate::io::voltages::{VoltageHeader, VoltageSource};
-use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
+use crate::pipeline::voltage::blank;
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages, voltage};
 
 /// Number of samples that fills whole bytes in every encoding.
 const WHOLE: usize = 4;
@@ -248,5 +248,313 @@ impl Feed {
         let read = self.window.first + self.window.times as u64;
         let why = format!("the data end after {read} samples, and {} were promised", self.length);
         Error::format(&self.header().path, "data", 0, why)
+    }
+}
+
+/// Lost samples of a recording.
+#[derive(Debug)]
+pub(super) struct Lost {
+    /// Runs of lost samples; the runs of each stream ascend by start.
+    runs: Vec<Flag>,
+    /// Index in `runs` of each stream's last run, plus 1; 0: none.
+    last: Vec<usize>,
+    /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
+    span: u64,
+    /// Lost samples so far.
+    count: u64,
+}
+
+impl Lost {
+    pub(super) fn new(streams: usize, span: u64) -> Self {
+        Self { runs: Vec::new(), last: vec![0; streams], span, count: 0 }
+    }
+
+    /// Returns the number of lost samples so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the lost samples among those in memory.
+    pub(super) fn runs(&self) -> &[Flag] {
+        &self.runs
+    }
+
+    /// Replaces a block's samples that are not finite by zeros; `first` is the block's first sample.
+    pub(super) fn find(&mut self, block: &mut VoltageBlock, first: u64) {
+        let (encoding, times) = (block.encoding(), block.times());
+        if !matches!(encoding, VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32) {
+            return;
+        }
+        let (length, sample) = (encoding.bytes(times), encoding.bytes(1));
+        for (stream, row) in block.rows_mut().enumerate() {
+            blank(&mut row[..length], sample, |time| self.add(stream, first + time as u64));
+        }
+    }
+
+    fn add(&mut self, stream: usize, time: u64) {
+        self.count += 1;
+        if let Some(run) = self.last[stream].checked_sub(1).map(|place| &mut self.runs[place])
+            && time < run.start + run.times + self.span
+        {
+            run.times = time + 1 - run.start;
+            return;
+        }
+        self.runs.push(Flag { streams: stream..stream + 1, start: time, times: 1 });
+        self.last[stream] = self.runs.len();
+    }
+
+    /// Removes runs that end before a sample.
+    pub(super) fn drop_before(&mut self, sample: u64) {
+        if self.runs.is_empty() {
+            return;
+        }
+        self.runs.retain(|run| run.start + run.times > sample);
+        self.last.fill(0);
+        for (place, run) in self.runs.iter().enumerate() {
+            self.last[run.streams.start] = place + 1;
+        }
+    }
+}
+
+/// Range of invalid spectra and recorded channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bad {
+    pub(super) spectra: Range<u64>,
+    pub(super) coarse: Range<usize>,
+}
+
+/// Flags of one antenna, by ascending start.
+#[derive(Clone, Debug)]
+pub(super) struct Flags {
+    /// Sample range and recorded-channel range of each flag.
+    all: Vec<(Range<u64>, Range<usize>)>,
+    /// Running maximum of the flags' ends.
+    ends: Vec<u64>,
+}
+
+impl Flags {
+    pub(super) fn none() -> Self {
+        Self { all: Vec::new(), ends: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Selects the flags of an antenna's streams; a flag on one polarization applies to both.
+    pub(super) fn new(flags: &[Flag], streams: &Range<usize>, polarizations: usize) -> Self {
+        let own = |flag: &Flag| {
+            let first = flag.streams.start.max(streams.start);
+            let last = flag.streams.end.min(streams.end);
+            let samples = flag.start..flag.start.saturating_add(flag.times);
+            (first < last && flag.times > 0).then(|| {
+                let coarse = (first - streams.start) / polarizations
+                    ..(last - streams.start).div_ceil(polarizations);
+                (samples, coarse)
+            })
+        };
+        let mut all: Vec<_> = flags.iter().filter_map(own).collect();
+        all.sort_by_key(|(samples, _)| samples.start);
+        let latest = all.iter().scan(0, |latest, (samples, _)| {
+            *latest = samples.end.max(*latest);
+            Some(*latest)
+        });
+        Self { ends: latest.collect(), all }
+    }
+
+    /// Appends the invalid ranges within `spectra`. Spectrum `s` covers `span` samples from `s hop + origin`; all of
+    /// them must exist.
+    pub(super) fn find(
+        &self,
+        spectra: &Range<u64>,
+        origin: i64,
+        (hop, span): (u64, u64),
+        found: &mut Vec<Bad>,
+    ) {
+        let at = |spectrum: u64| spectrum as i64 * hop as i64 + origin;
+        let (from, to) = (at(spectra.start), at(spectra.end) - hop as i64 + span as i64);
+        let first = self.ends.partition_point(|end| (*end as i64) <= from);
+        let last = self.all.partition_point(|(samples, _)| (samples.start as i64) < to);
+        for (samples, coarse) in &self.all[first.min(last)..last] {
+            // First spectrum whose window ends after the flag's start, and first that begins at or after its end.
+            let start = (samples.start as i64 - span as i64 - origin).div_euclid(hop as i64) + 1;
+            let end = (samples.end as i64 - origin).div_euclid(hop as i64)
+                + i64::from((samples.end as i64 - origin).rem_euclid(hop as i64) > 0);
+            let start = start.max(spectra.start as i64) as u64;
+            let end = end.clamp(0, spectra.end as i64) as u64;
+            if start < end {
+                found.push(Bad { spectra: start..end, coarse: coarse.clone() });
+            }
+        }
+    }
+}
+
+/// Returns the first spectrum with at least one valid recorded channel.
+pub(super) fn lead(bad: &[Bad], spectra: &Range<u64>, coarse: usize) -> Option<u64> {
+    let mut leads = vec![spectra.start; coarse];
+    let mut sorted: Vec<&Bad> = bad.iter().collect();
+    sorted.sort_by_key(|bad| bad.spectra.start);
+    for bad in sorted {
+        for lead in leads[bad.coarse.clone()].iter_mut().filter(|lead| bad.spectra.start <= **lead)
+        {
+            *lead = bad.spectra.end.max(*lead);
+        }
+    }
+    leads.into_iter().min().filter(|lead| *lead < spectra.end)
+}
+
+/// Counts the invalid cells (spectrum, recorded channel), each once.
+pub(super) fn cells(bad: &[Bad], coarse: usize) -> u64 {
+    let mut ends = vec![0; coarse];
+    let mut sorted: Vec<&Bad> = bad.iter().collect();
+    sorted.sort_by_key(|bad| bad.spectra.start);
+    let mut cells = 0;
+    for bad in sorted {
+        for end in &mut ends[bad.coarse.clone()] {
+            cells += bad.spectra.end.saturating_sub(bad.spectra.start.max(*end));
+            *end = bad.spectra.end.max(*end);
+        }
+    }
+    cells
+}
+
+/// Returns the encoding with whole bytes per sample that holds the same values.
+pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
+    match encoding {
+        VoltageEncoding::Real2 => VoltageEncoding::RealF32,
+        VoltageEncoding::Real4 => VoltageEncoding::Real8,
+        whole => whole,
+    }
+}
+
+/// Wraps a source so that each sample fills whole bytes; returns other sources unchanged.
+pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
+    let encoding = widest(source.header().encoding);
+    if encoding == source.header().encoding {
+        return source;
+    }
+    let header = VoltageHeader { encoding, ..source.header().clone() };
+    let packed = source.header().block(0);
+    Box::new(Widened { source, header, packed })
+}
+
+struct Widened {
+    source: Box<dyn VoltageSource>,
+    header: VoltageHeader,
+    packed: VoltageBlock<'static>,
+}
+
+impl VoltageSource for Widened {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let step = self.packed.encoding().samples_per_byte();
+        let capacity = block.capacity() / step * step;
+        if self.packed.capacity() != capacity {
+            self.packed = self.source.header().block(capacity);
+        }
+        let times = self.source.read(&mut self.packed)?;
+        let packed = self.packed.voltages();
+        for (stream, row) in block.rows_mut().enumerate() {
+            let from = packed.row(stream);
+            let value = |time: usize| voltage(from, packed.encoding(), time).re;
+            match packed.encoding() {
+                VoltageEncoding::Real4 => {
+                    row.iter_mut().enumerate().take(times).for_each(|(time, byte)| {
+                        *byte = value(time) as i8 as u8;
+                    });
+                }
+                _ => row.chunks_exact_mut(4).enumerate().take(times).for_each(|(time, bytes)| {
+                    bytes.copy_from_slice(&(value(time) as f32).to_le_bytes());
+                }),
+            }
+        }
+        block.set_times(times)?;
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let step = self.packed.encoding().samples_per_byte() as u64;
+        self.source.skip(times / step * step)
+    }
+
+    fn flags(&self) -> &[Flag] {
+        self.source.flags()
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_joined_where_no_window_lies_between() {
+        let mut lost = Lost::new(2, 4);
+        for (stream, time) in [(0, 3), (0, 4), (1, 4), (0, 8), (0, 13), (1, 6)] {
+            lost.add(stream, time);
+        }
+        let run = |stream, start, times| Flag { streams: stream..stream + 1, start, times };
+        assert_eq!(lost.runs(), [run(0, 3, 6), run(1, 4, 3), run(0, 13, 1)]);
+        lost.drop_before(9);
+        assert_eq!(lost.runs(), [run(0, 13, 1)]);
+        lost.add(1, 14);
+        lost.add(0, 14);
+        assert_eq!(lost.runs(), [run(0, 13, 2), run(1, 14, 1)]);
+        assert_eq!(lost.count(), 8);
+    }
+
+    #[test]
+    fn cells_are_counted_once() {
+        let bad = |spectra, coarse| Bad { spectra, coarse };
+        let all = [bad(5..9, 0..2), bad(2..6, 1..3), bad(3..4, 1..2), bad(5..9, 0..2)];
+        assert_eq!(cells(&all, 3), 4 + 7 + 4);
+        assert_eq!(cells(&[], 3), 0);
+    }
+
+    #[test]
+    fn a_spectrum_is_bad_when_its_window_touches_a_flag() {
+        for (hop, span) in [(1, 1), (8, 8), (8, 32)] {
+            for origin in [-9, 0, 5] {
+                for start in 0..80 {
+                    let flag = |start, times| Flag { streams: 1..2, start, times };
+                    let list = [flag(start, 7), flag(60, 1)];
+                    let flags = Flags::new(&list, &(0..4), 2);
+                    // Spectra whose samples all exist.
+                    let spectra = 2..20u64;
+                    let mut found = Vec::new();
+                    flags.find(&spectra, origin, (hop, span), &mut found);
+                    assert!(found.iter().all(|bad| bad.coarse == (0..1)));
+                    for spectrum in spectra {
+                        let first = spectrum as i64 * hop as i64 + origin;
+                        let touched = list.iter().any(|flag| {
+                            let from = flag.start as i64;
+                            first < from + flag.times as i64 && first + span as i64 > from
+                        });
+                        let is_bad = found.iter().any(|bad| bad.spectra.contains(&spectrum));
+                        assert_eq!(is_bad, touched, "{hop} {span} {origin} {start} {spectrum}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_lead_ends_where_one_channel_is_valid() {
+        let bad = |spectra, coarse| Bad { spectra, coarse };
+        let list = [bad(6..9, 0..2), bad(0..4, 0..1), bad(0..6, 1..2), bad(3..7, 0..1)];
+        assert_eq!(lead(&list, &(0..20), 2), Some(9));
+        assert_eq!(lead(&list, &(0..9), 2), None);
+        assert_eq!(lead(&list[1..], &(0..9), 2), Some(6));
+        assert_eq!(lead(&[], &(5..9), 2), Some(5));
     }
 }

@@ -3,11 +3,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::fx::ArrayCorrelator;
-use super::header::ArrayHeader;
-use super::integration::Integration;
+use super::fx::{ArrayCorrelator, Summary};
+use super::header::{ArrayHeader, Integration};
 use super::options::{CorrelateOptions, Gains, PhaseCentre};
-use super::summary::Summary;
 use crate::correlate::Precision;
 use crate::error::{Error, Result};
 use crate::geometry::{Location, Sky, day_length_s};

@@ -5,13 +5,12 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::channels::Channels;
-use super::delays::Delays;
+use super::antenna::{Scratch, Station};
 #[cfg(feature = "cuda")]
 use super::device::{Held, OnDevice, Pool};
-use super::flags::{Bad, cells};
-use super::station::{Scratch, Station};
-use super::window::{Feed, Window};
+use super::inputs::Channels;
+use super::tracking::Delays;
+use super::window::{Bad, Feed, Window, cells};
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
 use crate::error::{Error, Result};

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::baselines::Baseline;
-use super::front::Front;
-use super::integration::Integration;
+use super::f_engine::Front;
+use super::header::Integration;
+use super::inputs::Baseline;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
