@@ -28,7 +28,7 @@ fn faults_name_what_does_not_fit() {
     let delays = DeviceDelays { seconds: &seconds, first: 0, stride: 20 };
     let to = Natural { first_byte: 0, channel_stride: INPUTS * 64, input_stride: 64 };
     let mut refused = |at: DeviceSamples, delays: Option<DeviceDelays<'_>>, to: Natural| {
-        let error = aligner.enqueue((&samples, at), delays, (&mut output, to), &stream);
+        let error = aligner.enqueue(&samples, at, delays, &mut output, to, &stream);
         error.unwrap_err().to_string()
     };
     assert!(refused(case.at, None, to).contains("delays"));

@@ -44,8 +44,8 @@ fn fixed_subset_not_finite() {
             case.values[index] =
                 if value.is_finite() { Complex64::new(f64::NAN, 0.0) } else { wide(value) };
         }
-        case.delays[1][5].late_s = f64::NAN;
-        case.delays[2][9].rest_s = f64::INFINITY;
+        case.delays[1][5].total_s = f64::NAN;
+        case.delays[2][9].residual_s = f64::INFINITY;
         let channels = case.channels();
         for (antenna, time) in [(1, 5), (2, 9)] {
             for element in 0..2 * channels {

@@ -53,8 +53,7 @@ fn a_corner_turn_asks_for_no_memory() {
         let from = DeviceSamples { first_byte: 0, stride, times: TIMES };
         let delays = DeviceDelays { seconds: &seconds, first: 0, stride: TIMES };
         assert_quiet(&format!("{form:?}"), 1, 4, || {
-            let (from, to) = ((&samples, from), (&mut spectra, to));
-            aligner.enqueue(from, Some(delays), to, &stream).unwrap();
+            aligner.enqueue(&samples, from, Some(delays), &mut spectra, to, &stream).unwrap();
         });
         stream.synchronize().unwrap();
     }

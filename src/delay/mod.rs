@@ -7,7 +7,6 @@ mod cpu;
 mod cuda;
 pub mod plan;
 pub mod reference;
-mod rows;
 
 use num_complex::Complex;
 
@@ -16,8 +15,7 @@ use crate::error::Result;
 use crate::view::check_length;
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural, kernels};
-pub use plan::{Band, Delay, Options, Plan, Slope};
-pub use rows::Rows;
+pub use plan::{Band, Delay, Options, Plan, Rows, Slope};
 
 #[derive(Debug)]
 enum Engine {

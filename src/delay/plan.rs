@@ -37,13 +37,13 @@ pub struct Slope {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
     /// Total delay, in seconds.
-    pub late_s: f64,
+    pub total_s: f64,
     /// Remainder, in seconds.
-    pub rest_s: f64,
+    pub residual_s: f64,
 }
 
 /// Conversion of delays to phases: channel `k` of recorded channel `c` is rotated by
-/// `zeros_hz[c] late_s + (first_hz + k step_hz) rest_s` turns.
+/// `zeros_hz[c] total_s + (first_hz + k step_hz) residual_s` turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
     /// Sky frequency of each recorded channel's zero frequency; negative for a lower sideband.
@@ -58,8 +58,8 @@ impl Band {
     /// Returns the phase rotation of a recorded channel's channels.
     pub fn slope(&self, coarse: usize, delay: Delay) -> Slope {
         Slope {
-            start: self.zeros_hz[coarse] * delay.late_s + self.first_hz * delay.rest_s,
-            step: self.step_hz * delay.rest_s,
+            start: self.zeros_hz[coarse] * delay.total_s + self.first_hz * delay.residual_s,
+            step: self.step_hz * delay.residual_s,
         }
     }
 }
@@ -125,6 +125,17 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
         return Ok(());
     }
     Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
+}
+
+/// Destination rows; axes polarization, time, channel. A call writes its spectra from time `first` on.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    /// Bytes of all polarizations, `times` spectra and all channels.
+    pub bytes: &'a mut [u8],
+    /// Allocated spectra of each polarization.
+    pub times: usize,
+    /// Index of the first spectrum to write.
+    pub first: usize,
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::f64::consts::TAU;
 
 use num_complex::{Complex, Complex64};
 
-use super::plan::{Plan, Slope};
-use super::rows::Rows;
+use super::plan::{Plan, Rows, Slope};
 use crate::voltage::VoltageEncoding;
 
 /// Rotates, applies gains and rounds in double precision.

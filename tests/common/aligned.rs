@@ -65,7 +65,7 @@ impl Case {
         let gains = gains.collect();
         let mut delay = || {
             let size = [0.0, 1e-9, 1e-6, 1e-2][random.below(4)];
-            Delay { late_s: size * random.gaussian(), rest_s: 1e-7 * random.gaussian() }
+            Delay { total_s: size * random.gaussian(), residual_s: 1e-7 * random.gaussian() }
         };
         let delays = (0..3).map(|_| (0..times).map(|_| delay()).collect()).collect();
         let mut case = Self {
@@ -181,7 +181,7 @@ impl Case {
         let bytes = vec![DIRT; to.first_byte + self.channels() * to.channel_stride + 64];
         let mut output = device.upload(&bytes).unwrap();
         let samples = device.upload(&self.samples).unwrap();
-        let pairs = self.delays.iter().flatten().flat_map(|own| [own.late_s, own.rest_s]);
+        let pairs = self.delays.iter().flatten().flat_map(|own| [own.total_s, own.residual_s]);
         let seconds = device.upload(&pairs.collect::<Vec<f64>>()).unwrap();
         let stream = device.stream().unwrap();
         let mut aligner = DeviceAligner::new(device, self.options.clone()).unwrap();
@@ -201,7 +201,7 @@ impl Case {
             let delays = DeviceDelays { seconds: &seconds, first, stride: times };
             let place = to.first_byte + self.options.encoding.bytes(first);
             let to = Natural { first_byte: place, ..to };
-            aligner.enqueue((&samples, from), Some(delays), (&mut output, to), &stream).unwrap();
+            aligner.enqueue(&samples, from, Some(delays), &mut output, to, &stream).unwrap();
         }
         stream.synchronize().unwrap();
         let mut bytes = bytes;

@@ -1,8 +1,8 @@
 //! Delay correction on the CPU: phasors of a run of channels, then all polarizations of the run.
 //!
 //! Invariant: the same bits for any split of a stream.
+#![allow(unsafe_code)]
 
-mod kernel;
 mod phasors;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -10,12 +10,10 @@ mod x86;
 
 use num_complex::Complex;
 
-use super::plan::{Plan, Slope};
-use super::rows::Rows;
+use super::plan::{Plan, Rows, Slope};
 use crate::backend::simd::Level;
-use kernel::{Factors, Run};
-use phasors::{BLOCK, Phasors, RUN};
-use vector::MOST_LANES;
+use phasors::{BLOCK, Phasors, RUN, multiply};
+use vector::{MOST_LANES, Portable, Target, Vector, levels};
 
 /// Plan bound to vector instructions.
 #[derive(Debug)]
@@ -28,9 +26,9 @@ pub(super) struct Engine {
     gains: Option<(Vec<f32>, Vec<f32>)>,
     phasors: Phasors,
     /// Factors for zero phases and one gain for all.
-    still: Phasors,
+    unrotated: Phasors,
     /// Saturated samples of the current call.
-    limited: Vec<u32>,
+    current: Vec<u32>,
     saturated: Vec<u64>,
 }
 
@@ -46,8 +44,8 @@ impl Engine {
             gain: one,
             gains: (all.len() > 1).then(|| (part(|gain| gain.re), part(|gain| gain.im))),
             phasors: Phasors::new(one),
-            still: Phasors::new(one),
-            limited: vec![0; plan.row_elements()],
+            unrotated: Phasors::new(one),
+            current: vec![0; plan.row_elements()],
             saturated: vec![0; plan.row_elements()],
             plan: plan.clone(),
             level,
@@ -62,31 +60,31 @@ impl Engine {
             let rows = Rows { bytes: &mut *bytes, times, first: time };
             self.spectrum(bytemuck::cast_slice(spectrum), slopes, rows);
         }
-        for (all, limited) in self.saturated.iter_mut().zip(&mut self.limited) {
-            *all += u64::from(std::mem::take(limited));
+        for (all, current) in self.saturated.iter_mut().zip(&mut self.current) {
+            *all += u64::from(std::mem::take(current));
         }
     }
 
     fn spectrum(&mut self, spectrum: &[f32], slopes: &[Slope], rows: Rows<'_>) {
         let (channels, fine) = (self.plan.channels(), self.plan.options().channels);
         // No early exit, so that the compiler vectorizes the loop.
-        let is_still =
-            slopes.iter().fold(true, |still, slope| still & (*slope == Slope::default()));
+        let is_unrotated =
+            slopes.iter().fold(true, |unrotated, slope| unrotated & (*slope == Slope::default()));
         let by_products = fine >= 4 * BLOCK;
         let (level, gain, mut start) = (self.level, self.gain, 0);
         while start < channels {
             let (coarse, k) = (start / fine, start % fine);
             let end = if by_products { start - k + fine } else { channels };
             let run = (start, RUN.min(end - start));
-            if by_products && !is_still {
+            if by_products && !is_unrotated {
                 self.phasors.products(level, slopes[coarse], (k, run.1), gain);
-            } else if !is_still {
+            } else if !is_unrotated {
                 self.phasors.each(level, (slopes, fine), run, gain);
             }
             for polarization in 0..self.plan.options().polarizations {
                 let row = (polarization * rows.times + rows.first) * channels;
                 let to = &mut rows.bytes[(row + run.0) * self.plan.element_bytes()..];
-                self.channels(spectrum, is_still, polarization * channels + run.0, (run.1, to));
+                self.channels(spectrum, is_unrotated, polarization * channels + run.0, (run.1, to));
             }
             start += run.1;
         }
@@ -96,23 +94,23 @@ impl Engine {
     fn channels(
         &mut self,
         spectrum: &[f32],
-        is_still: bool,
+        is_unrotated: bool,
         element: usize,
         (channels, to): (usize, &mut [u8]),
     ) {
-        let phasors = if is_still { &self.still } else { &self.phasors };
+        let phasors = if is_unrotated { &self.unrotated } else { &self.phasors };
         let phasors = Factors { re: &phasors.re, im: &phasors.im };
         let gains = self.gains.as_ref();
         let gains = gains.map(|(re, im)| Factors { re: &re[element..], im: &im[element..] });
         let run = Run {
             spectrum: &spectrum[2 * element..],
-            factors: gains.filter(|_| is_still).unwrap_or(phasors),
-            gains: gains.filter(|_| !is_still),
+            factors: gains.filter(|_| is_unrotated).unwrap_or(phasors),
+            gains: gains.filter(|_| !is_unrotated),
             channels,
             to,
-            limited: &mut self.limited[element..],
+            saturated: &mut self.current[element..],
         };
-        kernel::align(self.level, self.plan.element_bytes(), run);
+        align(self.level, self.plan.element_bytes(), run);
     }
 
     pub(super) fn saturated(&self) -> &[u64] {
@@ -121,5 +119,106 @@ impl Engine {
 
     pub(super) fn reset(&mut self) {
         self.saturated.fill(0);
+    }
+}
+
+/// Real and imaginary parts of factors, one per channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Factors<'a> {
+    re: &'a [f32],
+    im: &'a [f32],
+}
+
+/// Run of channels. All slices have at least `channels` elements; `to` holds bytes.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Complex samples.
+    spectrum: &'a [f32],
+    /// Phasors or gains, padded to whole registers.
+    factors: Factors<'a>,
+    /// Gains that the phasors do not include, padded likewise.
+    gains: Option<Factors<'a>>,
+    channels: usize,
+    /// Output bytes.
+    to: &'a mut [u8],
+    /// Saturated samples of each channel.
+    saturated: &'a mut [u32],
+}
+
+/// Writes a run as samples of 1, 2 or 8 bytes.
+fn align(level: Level, element_bytes: usize, run: Run<'_>) {
+    let padded = run.channels.next_multiple_of(MOST_LANES);
+    let is_long = |factors: Factors<'_>| factors.re.len().min(factors.im.len()) >= padded;
+    assert!(is_long(run.factors) && run.gains.is_none_or(is_long), "factors for all channels");
+    assert!(run.spectrum.len() >= 2 * run.channels && run.saturated.len() >= run.channels);
+    assert!(run.to.len() >= run.channels * element_bytes, "room for all channels");
+    // SAFETY: all lengths were checked.
+    unsafe { whole(level, element_bytes, run) }
+}
+
+levels!(whole, whole_body, (element_bytes: usize, run: Run<'_>));
+
+/// # Safety
+/// The level's instructions exist, and the run's slices have the required lengths.
+#[inline(always)]
+unsafe fn whole_body<V: Vector>(element_bytes: usize, run: Run<'_>) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe {
+        match (element_bytes, run.gains) {
+            (1, None) => channels::<V, 1, false>(run),
+            (1, Some(_)) => channels::<V, 1, true>(run),
+            (2, None) => channels::<V, 2, false>(run),
+            (2, Some(_)) => channels::<V, 2, true>(run),
+            (_, None) => channels::<V, 8, false>(run),
+            (_, Some(_)) => channels::<V, 8, true>(run),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`whole_body`].
+#[inline(always)]
+unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_>) {
+    let Factors { re, im } = run.factors;
+    let gains = run.gains.unwrap_or(run.factors);
+    let whole = run.channels - run.channels % V::LANES;
+    // SAFETY: the caller's promise: all registers lie within the slices.
+    unsafe {
+        let weight = |at: usize| {
+            let phasor = (V::load(re.as_ptr().add(at)), V::load(im.as_ptr().add(at)));
+            let gain = |part: &[f32]| V::load(part.as_ptr().add(at));
+            if GAINS { multiply(phasor, (gain(gains.re), gain(gains.im))) } else { phasor }
+        };
+        for at in (0..whole).step_by(V::LANES) {
+            let value = V::load_complex(run.spectrum.as_ptr().add(2 * at));
+            let to = run.to.as_mut_ptr().add(at * BYTES);
+            let saturated = run.saturated.as_mut_ptr().add(at);
+            put::<V, BYTES>(multiply(value, weight(at)), &Target { to, saturated });
+        }
+        let rest = run.channels - whole;
+        if rest > 0 {
+            let (mut values, mut bytes) = ([0f32; 2 * MOST_LANES], [0u8; 8 * MOST_LANES]);
+            let mut saturated = [0u32; MOST_LANES];
+            values[..2 * rest].copy_from_slice(&run.spectrum[2 * whole..2 * run.channels]);
+            let target = Target { to: bytes.as_mut_ptr(), saturated: saturated.as_mut_ptr() };
+            put::<V, BYTES>(multiply(V::load_complex(values.as_ptr()), weight(whole)), &target);
+            run.to[whole * BYTES..run.channels * BYTES].copy_from_slice(&bytes[..rest * BYTES]);
+            let counts = run.saturated[whole..].iter_mut().zip(&saturated[..rest]);
+            counts.for_each(|(count, saturated)| *count += saturated);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`whole_body`].
+#[inline(always)]
+unsafe fn put<V: Vector, const BYTES: usize>((re, im): (V, V), to: &Target) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe {
+        match BYTES {
+            1 => re.store_nibbles(im, to),
+            2 => re.store_bytes(im, to),
+            _ => re.store_floats(im, to),
+        }
     }
 }

@@ -199,7 +199,7 @@ unsafe fn phasor<V: Vector>(turns: impl Fn(usize) -> f64) -> (V, V) {
         let x = V::load(rest.as_ptr());
         let z = x.mul(x);
         let (cosine, sine) = (series(COSINE, z), x.mul(series(SINE, z)));
-        cosine.turn(sine, quarters.as_ptr())
+        cosine.rotate(sine, quarters.as_ptr())
     }
 }
 

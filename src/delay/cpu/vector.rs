@@ -11,7 +11,7 @@ pub(super) struct Target {
     /// First sample of the register.
     pub(super) to: *mut u8,
     /// Saturated samples of each channel.
-    pub(super) limited: *mut u32,
+    pub(super) saturated: *mut u32,
 }
 
 /// Register of single-precision floats.
@@ -33,7 +33,7 @@ pub(super) unsafe trait Vector: Copy {
     /// Loads `LANES` complex numbers and separates real and imaginary parts.
     unsafe fn load_complex(from: *const f32) -> (Self, Self);
     /// Rotates cosines and sines by `quarters` quarter turns.
-    unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self);
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self);
     /// Stores complex floats; 0 where one is not finite.
     unsafe fn store_floats(self, im: Self, to: &Target);
     /// Rounds, clips and stores complex integers of 8 bits; 0 where a float is not finite.
@@ -59,18 +59,18 @@ impl Portable {
     /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// `limited` has one writable count per lane.
+    /// `saturated` has one writable count per lane.
     #[inline(always)]
-    unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> [(i32, i32); 8] {
+    unsafe fn round(self, im: Self, most: f32, saturated: *mut u32) -> [(i32, i32); 8] {
         let mut whole = [(0, 0); 8];
         for (lane, whole) in whole.iter_mut().enumerate() {
             let (re, im) = (self.0[lane], im.0[lane]);
             // No branches, so that the compiler vectorizes the loop.
             let is_number = re.is_finite() & im.is_finite();
             let outside = |x: f32| (x >= most + 0.5) | (x < -most - 1.5);
-            let is_limited = is_number & (outside(re) | outside(im));
+            let is_saturated = is_number & (outside(re) | outside(im));
             // SAFETY: the caller upholds this function's contract.
-            unsafe { *limited.add(lane) += u32::from(is_limited) };
+            unsafe { *saturated.add(lane) += u32::from(is_saturated) };
             // Floats of size 1.5 * 2^23 have no fraction bits: the addition rounds to nearest, ties to even.
             let part = |x: f32| {
                 let x = if is_number { x } else { 0.0 };
@@ -119,7 +119,7 @@ unsafe impl Vector for Portable {
         (Self(both.map(|z| z[0])), Self(both.map(|z| z[1])))
     }
     #[inline(always)]
-    unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
         // SAFETY: the caller guarantees 8 readable numbers.
         let quarters = unsafe { quarters.cast::<[i32; 8]>().read_unaligned() };
         let (mut re, mut im) = (self.0, sine.0);
@@ -144,7 +144,7 @@ unsafe impl Vector for Portable {
     unsafe fn store_bytes(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees 8 writable samples and counts.
         unsafe {
-            let whole = self.round(im, 127.0, to.limited);
+            let whole = self.round(im, 127.0, to.saturated);
             to.to.cast::<[[u8; 2]; 8]>().write(whole.map(|z| [z.0 as u8, z.1 as u8]));
         }
     }
@@ -152,7 +152,7 @@ unsafe impl Vector for Portable {
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees 8 writable samples and counts.
         unsafe {
-            let whole = self.round(im, 7.0, to.limited);
+            let whole = self.round(im, 7.0, to.saturated);
             to.to.cast::<[u8; 8]>().write(whole.map(|z| (z.0 << 4 | z.1 & 15) as u8));
         }
     }

@@ -53,9 +53,9 @@ impl Avx2 {
     /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// AVX2 exists, and `limited` has one writable count per lane.
+    /// AVX2 exists, and `saturated` has one writable count per lane.
     #[inline(always)]
-    unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> (__m256i, __m256i) {
+    unsafe fn round(self, im: Self, most: f32, saturated: *mut u32) -> (__m256i, __m256i) {
         // SAFETY: the caller upholds this function's contract.
         unsafe {
             let (mut re, mut im) = (self.0, im.0);
@@ -71,9 +71,9 @@ impl Avx2 {
                     _mm256_and_ps(low, _mm256_cmp_ps::<_CMP_LT_OQ>(x, end))
                 };
                 let outside = _mm256_andnot_ps(_mm256_and_ps(inside(re), inside(im)), finite);
-                let counts = _mm256_loadu_si256(limited.cast());
+                let counts = _mm256_loadu_si256(saturated.cast());
                 let counts = _mm256_sub_epi32(counts, _mm256_castps_si256(outside));
-                _mm256_storeu_si256(limited.cast(), counts);
+                _mm256_storeu_si256(saturated.cast(), counts);
                 let (low, high) = (_mm256_set1_ps(-most - 1.0), _mm256_set1_ps(most));
                 let clamp = |x| _mm256_and_ps(finite, _mm256_max_ps(low, _mm256_min_ps(high, x)));
                 (re, im) = (clamp(re), clamp(im));
@@ -121,7 +121,7 @@ unsafe impl Vector for Avx2 {
         }
     }
     #[inline(always)]
-    unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
         // SAFETY: the caller guarantees the instructions and 8 numbers.
         unsafe {
             let q = _mm256_loadu_si256(quarters.cast());
@@ -152,7 +152,7 @@ unsafe impl Vector for Avx2 {
     unsafe fn store_bytes(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees the instructions, 8 samples and counts.
         unsafe {
-            let (re, im) = self.round(im, 127.0, to.limited);
+            let (re, im) = self.round(im, 127.0, to.saturated);
             let both = _mm256_or_si256(
                 _mm256_and_si256(re, _mm256_set1_epi32(255)),
                 _mm256_and_si256(_mm256_slli_epi32::<8>(im), _mm256_set1_epi32(0xff00)),
@@ -166,7 +166,7 @@ unsafe impl Vector for Avx2 {
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees the instructions, 8 samples and counts.
         unsafe {
-            let (re, im) = self.round(im, 7.0, to.limited);
+            let (re, im) = self.round(im, 7.0, to.saturated);
             let both = _mm256_or_si256(
                 _mm256_and_si256(_mm256_slli_epi32::<4>(re), _mm256_set1_epi32(0xf0)),
                 _mm256_and_si256(im, _mm256_set1_epi32(15)),
@@ -193,9 +193,9 @@ impl Avx512 {
     /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// AVX-512 exists, and `limited` has one writable count per lane.
+    /// AVX-512 exists, and `saturated` has one writable count per lane.
     #[inline(always)]
-    unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> (__m512i, __m512i) {
+    unsafe fn round(self, im: Self, most: f32, saturated: *mut u32) -> (__m512i, __m512i) {
         // SAFETY: the caller upholds this function's contract.
         unsafe {
             let (larger, end) = (self.larger(im), _mm512_set1_ps(most + 0.5));
@@ -209,10 +209,10 @@ impl Avx512 {
                     _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(low, x, end)
                 };
                 let outside = finite & !(inside(re) & inside(im));
-                let counts = _mm512_loadu_si512(limited.cast());
+                let counts = _mm512_loadu_si512(saturated.cast());
                 let one = _mm512_set1_epi32(1);
                 let counts = _mm512_mask_add_epi32(counts, outside, counts, one);
-                _mm512_storeu_si512(limited.cast(), counts);
+                _mm512_storeu_si512(saturated.cast(), counts);
                 let (low, high) = (_mm512_set1_ps(-most - 1.0), _mm512_set1_ps(most));
                 let clamp = |x| _mm512_maskz_max_ps(finite, low, _mm512_min_ps(high, x));
                 (re, im) = (clamp(re), clamp(im));
@@ -245,7 +245,7 @@ unsafe impl Vector for Avx512 {
         }
     }
     #[inline(always)]
-    unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
         // SAFETY: the caller guarantees the instructions and 16 numbers.
         unsafe {
             let q = _mm512_loadu_si512(quarters.cast());
@@ -280,7 +280,7 @@ unsafe impl Vector for Avx512 {
     unsafe fn store_bytes(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees the instructions, 16 samples and counts.
         unsafe {
-            let (re, im) = self.round(im, 127.0, to.limited);
+            let (re, im) = self.round(im, 127.0, to.saturated);
             let im = _mm512_slli_epi32::<8>(im);
             // Bits of `re` where the mask has ones, else of `im`.
             let both = _mm512_ternarylogic_epi32::<0xca>(_mm512_set1_epi32(255), re, im);
@@ -291,7 +291,7 @@ unsafe impl Vector for Avx512 {
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
         // SAFETY: the caller guarantees the instructions, 16 samples and counts.
         unsafe {
-            let (re, im) = self.round(im, 7.0, to.limited);
+            let (re, im) = self.round(im, 7.0, to.saturated);
             let re = _mm512_slli_epi32::<4>(re);
             let both = _mm512_ternarylogic_epi32::<0xca>(_mm512_set1_epi32(15), im, re);
             _mm_storeu_si128(to.to.cast(), _mm512_cvtepi32_epi8(both));

@@ -4,17 +4,16 @@
 #![allow(unsafe_code)]
 
 mod options;
-mod variants;
 
 use num_complex::Complex;
 
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use crate::backend::cuda::{
+    Arguments, Buffer, Device, Extent, Function, Source, Stream, Variant, combinations,
+};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 pub use options::{DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
-use variants::Shape;
-pub use variants::kernels;
 
 /// Applies delay correction to antennas' samples on a device and transposes them to the X-engine's input order.
 ///
@@ -24,7 +23,7 @@ pub use variants::kernels;
 /// | buffer   | axes                                       | type                    | access      |
 /// |----------|--------------------------------------------|-------------------------|-------------|
 /// | `x`      | see [`Form`]                               | see [`Form`]            | read        |
-/// | `delays` | antenna, time, (late, rest)                | f64, in seconds         | read        |
+/// | `delays` | antenna, time, (total, residual)                | f64, in seconds         | read        |
 /// | `y`      | channel, input, time                       | complex 4 or 8 bit, f32 | overwritten |
 ///
 /// Inputs of other antennas are not written. Bytes after the last time of a row, up to a multiple of 16, may be
@@ -51,7 +50,7 @@ pub struct DeviceAligner {
     table: Vec<f32>,
     gains: Buffer<f32>,
     /// Saturated samples of each input.
-    limited: Buffer<u64>,
+    saturated: Buffer<u64>,
 }
 
 impl DeviceAligner {
@@ -68,9 +67,9 @@ impl DeviceAligner {
             turns: options.band.is_some(),
         };
         let (source, name) = match options.form {
-            Form::Spectra => (variants::spectra(shape), "turn_spectra"),
-            Form::Voltages { encoding, .. } => (variants::streams(shape, encoding), "turn_streams"),
-            Form::Recorded => (variants::copies(), "copy_streams"),
+            Form::Spectra => (spectra_source(shape), "turn_spectra"),
+            Form::Voltages { encoding, .. } => (streams_source(shape, encoding), "turn_streams"),
+            Form::Recorded => (copies_source(), "copy_streams"),
         };
         let module = device.module(&source)?;
         let inputs: Vec<u32> = options.inputs.iter().map(|input| *input as u32).collect();
@@ -86,7 +85,7 @@ impl DeviceAligner {
             zeros: device.upload(&zeros)?,
             gains: device.upload(&table)?,
             table,
-            limited: device.upload(&vec![0; options.inputs_end()])?,
+            saturated: device.upload(&vec![0; options.inputs_end()])?,
             options,
         })
     }
@@ -130,8 +129,8 @@ impl DeviceAligner {
     /// # Errors
     /// [`Error::Device`] when any of that work failed.
     pub fn saturated(&self) -> Result<Vec<u64>> {
-        let mut all = vec![0; self.limited.len()];
-        self.limited.download(0, &mut all)?;
+        let mut all = vec![0; self.saturated.len()];
+        self.saturated.download(0, &mut all)?;
         let own = |input: &usize| all[*input..*input + self.options.polarizations].to_vec();
         Ok(self.options.inputs.iter().flat_map(own).collect())
     }
@@ -143,9 +142,11 @@ impl DeviceAligner {
     /// [`Error::Shape`] when data exceed their buffer; [`Error::Device`] when the driver fails.
     pub fn enqueue(
         &mut self,
-        (samples, from): (&Buffer<u8>, DeviceSamples),
+        samples: &Buffer<u8>,
+        from: DeviceSamples,
         delays: Option<DeviceDelays<'_>>,
-        (spectra, to): (&mut Buffer<u8>, Natural),
+        spectra: &mut Buffer<u8>,
+        to: Natural,
         stream: &Stream,
     ) -> Result<()> {
         let options = &self.options;
@@ -171,7 +172,7 @@ impl DeviceAligner {
             .with(to.input_stride as u64);
         let all = match options.form {
             Form::Recorded => all,
-            _ => all.with(self.limited.address()),
+            _ => all.with(self.saturated.address()),
         };
         // SAFETY: the arguments match the kernel; the samples, delays and rows lie in their buffers.
         unsafe { stream.launch(&self.function, grid, [threads, 1, 1], &all) }
@@ -236,4 +237,72 @@ impl DeviceAligner {
             .with(step_hz)
             .with(self.gains.address())
     }
+}
+
+const INCLUDES: &[(&str, &str)] = &[("sample.cuh", include_str!("sample.cuh"))];
+
+/// Compile-time parameters of the output.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Bits of a real number in the output.
+    bits: usize,
+    polarizations: usize,
+    /// Whether there are delays.
+    turns: bool,
+}
+
+impl Shape {
+    fn defines(self) -> Vec<(&'static str, String)> {
+        vec![
+            ("BITS", self.bits.to_string()),
+            ("POLARIZATIONS", self.polarizations.to_string()),
+            ("TURNS", u8::from(self.turns).to_string()),
+        ]
+    }
+}
+
+/// Returns the source of the kernel for a filter bank's spectra.
+fn spectra_source(shape: Shape) -> Source {
+    let text = include_str!("spectra.cu");
+    Source { name: "spectra.cu", text, includes: INCLUDES, defines: shape.defines() }
+}
+
+/// Returns the source of the kernel for voltages of a complex encoding.
+fn streams_source(shape: Shape, encoding: VoltageEncoding) -> Source {
+    let place = VoltageEncoding::ALL.iter().position(|other| *other == encoding).unwrap_or(0);
+    let mut defines = shape.defines();
+    defines.push(("ENCODING", place.to_string()));
+    Source { name: "streams.cu", text: include_str!("streams.cu"), includes: INCLUDES, defines }
+}
+
+/// Returns the source of the kernel for voltages without delays and gains.
+fn copies_source() -> Source {
+    Source {
+        name: "copies.cu",
+        text: include_str!("copies.cu"),
+        includes: &[],
+        defines: Vec::new(),
+    }
+}
+
+/// Returns the kernels of this stage.
+pub fn kernels(extent: Extent) -> Vec<Variant> {
+    let axes: &[(&'static str, &[&str])] = &[
+        ("BITS", &["8", "4", "32"]),
+        ("POLARIZATIONS", &["2", "1"]),
+        ("TURNS", &["1", "0"]),
+        ("ENCODING", &["1", "0", "2", "3", "4"]),
+    ];
+    let shape = |set: &[(&'static str, String)]| {
+        let number = |at: usize| set[at].1.parse().unwrap_or(0);
+        Shape { bits: number(0), polarizations: number(1), turns: number(2) == 1 }
+    };
+    let spectra = combinations(&axes[..3], extent);
+    let spectra = spectra.iter().map(|set| Variant::everywhere(spectra_source(shape(set))));
+    let streams = combinations(axes, extent);
+    let streams = streams.iter().map(|set| {
+        let place: usize = set[3].1.parse().unwrap_or(0);
+        Variant::plain(streams_source(shape(set), VoltageEncoding::ALL[place]), extent)
+    });
+    spectra.chain(streams).chain([Variant::plain(copies_source(), extent)]).collect()
 }

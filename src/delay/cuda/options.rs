@@ -63,7 +63,7 @@ pub struct DeviceSamples {
 /// Layout of delays in device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDelays<'a> {
-    /// Axes antenna, time, (late, rest), in seconds.
+    /// Axes antenna, time, (total, residual), in seconds.
     pub seconds: &'a Buffer<f64>,
     /// Index of the first delay, in pairs.
     pub first: usize,

@@ -17,7 +17,7 @@ constexpr u32 SAMPLE_BYTES = sizeof(Word) / GROUP;
 
 // Delay of the wave, and its remainder after the correction by whole samples, in seconds.
 struct Delay {
-  double late, rest;
+  double total, residual;
 };
 
 // Conversion of delays to turns: `zeros` per recorded channel, in Hz.
@@ -37,12 +37,12 @@ INLINE float unknown() { return __uint_as_float(0x7FC00000u); }
 
 // Rounds each product separately, as on the host.
 INLINE double start_of(const Delay& delay, const Band& band, u32 coarse) {
-  return product(__ldg(band.zeros + coarse), delay.late) + product(band.first, delay.rest);
+  return product(__ldg(band.zeros + coarse), delay.total) + product(band.first, delay.residual);
 }
 INLINE u64 fraction(double turns) { return (u64)(i64)((turns - trunc(turns)) * 9223372036854775808.) << 1; }
 
 INLINE Slope slope(const Delay& delay, const Band& band, u32 coarse) {
-  const double start = start_of(delay, band, coarse), step = product(band.step, delay.rest);
+  const double start = start_of(delay, band, coarse), step = product(band.step, delay.residual);
   const bool is_known = start - start == 0. && step - step == 0.;
   return is_known ? Slope{fraction(start), fraction(step), UNIT} : Slope{0, 0, unknown()};
 }
@@ -85,7 +85,7 @@ constexpr float MOST = (1 << (BITS - 1)) - 1;
 INLINE bool is_beyond(float part) { return !(part >= -MOST - 1.5f && part < MOST + 0.5f); }
 
 // Clips a value that may be outside the integer range; 0 if it is not finite.
-INLINE float2 limited(float2 value, u32& count) {
+INLINE float2 saturate(float2 value, u32& count) {
   if (!is_finite(value)) return make_float2(0.f, 0.f);
   count += is_beyond(value.x) || is_beyond(value.y);
   return make_float2(fminf(fmaxf(value.x, -MOST - 1.f), MOST), fminf(fmaxf(value.y, -MOST - 1.f), MOST));
@@ -101,10 +101,10 @@ INLINE Sample rounded(float2 value, u32& count) {
     count += is_beyond(value.x) || is_beyond(value.y);
     value = make_float2(fminf(fmaxf(value.x, -MOST - 1.f), MOST), fminf(fmaxf(value.y, -MOST - 1.f), MOST));
   } else {
-    value = limited(value, count);
+    value = saturate(value, count);
   }
 #else
-  if (!(fabsf(value.x) < MOST && fabsf(value.y) < MOST)) value = limited(value, count);
+  if (!(fabsf(value.x) < MOST && fabsf(value.y) < MOST)) value = saturate(value, count);
 #endif
   const u32 re = __float_as_uint(value.x + WHOLE), im = __float_as_uint(value.y + WHOLE);
   return BITS == 8 ? __byte_perm(re, im, 0x0040) & 0xFFFFu : (re & 15) << 4 | (im & 15);

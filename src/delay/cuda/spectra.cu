@@ -46,7 +46,7 @@ INLINE void turn_word(const Spectra& spectra, const float2* from, u32 left, cons
 KERNEL __launch_bounds__(256)
     turn_spectra(const float2* first, u64 row_elements, u32 times, u32 channels, u32 fine, const Delay* delays,
                  u64 delay_stride, const double* zeros, double first_hz, double step_hz, const float2* gains,
-                 const u32* inputs, u8* to, u64 channel_stride, u64 input_stride, u64* limited) {
+                 const u32* inputs, u8* to, u64 channel_stride, u64 input_stride, u64* saturated) {
   __shared__ Word tile[POLARIZATIONS][LANES][WORDS + 1];
   const Spectra spectra = {first, row_elements, times, channels, fine};
   const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -87,6 +87,6 @@ KERNEL __launch_bounds__(256)
   }
   if (BITS < 32) {
 #pragma unroll
-    for (u32 p = 0; p < POLARIZATIONS; p++) add_count(limited + input + p, counts[p]);
+    for (u32 p = 0; p < POLARIZATIONS; p++) add_count(saturated + input + p, counts[p]);
   }
 }

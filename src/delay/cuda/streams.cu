@@ -39,7 +39,7 @@ constexpr u32 WORDS = CHUNK / GROUP;
 KERNEL __launch_bounds__(128)
     turn_streams(const u8* voltages, u64 stride, u32 count, u32 coarse_channels, float scale, const Delay* delays,
                  u64 delay_stride, const double* zeros, double first_hz, double step_hz, const float2* gains,
-                 const u32* inputs, u8* to, u64 channel_stride, u64 input_stride, u64* limited) {
+                 const u32* inputs, u8* to, u64 channel_stride, u64 input_stride, u64* saturated) {
   const u32 start = (blockIdx.x * 32 + threadIdx.x % 32) * CHUNK, antenna = blockIdx.z, input = inputs[antenna];
   const u32 first = (blockIdx.y * WARPS + threadIdx.x / 32) * COARSE, end = smaller(first + COARSE, coarse_channels);
   const Natural natural = {to, channel_stride, input_stride};
@@ -90,6 +90,6 @@ KERNEL __launch_bounds__(128)
   }
   if (BITS < 32) {
 #pragma unroll
-    for (u32 p = 0; p < POLARIZATIONS; p++) add_count(limited + input + p, counts[p]);
+    for (u32 p = 0; p < POLARIZATIONS; p++) add_count(saturated + input + p, counts[p]);
   }
 }

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::gains::{Level, Powers};
+use super::gains::{GainControl, Powers};
 use super::inputs::Channels;
 use super::tracking::{Delay, Delays};
-use super::window::{Bad, Flags, Lost, Window, lead};
+use super::window::{Flags, InvalidRange, NotFinite, Window, lead};
 use crate::backend::Backend;
 use crate::channelize::{Channelizer, Output};
 use crate::delay::{self, Aligner, Rows, Slope};
@@ -35,13 +35,13 @@ pub(super) struct Elapsed {
 }
 
 /// F-engine of one antenna.
-pub(super) struct Station {
-    place: Place,
+pub(super) struct AntennaInput {
+    location: SampleLocation,
     bank: Bank,
     flags: Flags,
-    /// Lost samples among those the window holds.
-    lost: Flags,
-    level: Level,
+    /// Samples that are not finite among those the window holds.
+    not_finite: Flags,
+    gain_control: GainControl,
     backend: Backend,
     /// Created once gains are known.
     aligner: Option<Aligner>,
@@ -53,7 +53,7 @@ pub(super) struct Station {
     /// Phase slopes of the prepared spectra; none if a device derives them from the delays.
     slopes: Option<Vec<Slope>>,
     runs: Vec<Run>,
-    bad: Vec<Bad>,
+    invalid: Vec<InvalidRange>,
     needed: Option<Range<u64>>,
     /// Neither the prepared spectra nor later ones need samples before this one.
     from: u64,
@@ -68,21 +68,21 @@ pub(super) struct Station {
 /// Scratch memory of a thread for spectra.
 pub(super) type Scratch = Vec<Complex<f32>>;
 
-impl Station {
+impl AntennaInput {
     /// Builds the F-engine of an antenna with at most `capacity` spectra per gulp.
     pub(super) fn new(
-        place: Place,
+        location: SampleLocation,
         (bank, flags): (Bank, Flags),
-        level: Level,
+        gain_control: GainControl,
         (tile, capacity): (usize, usize),
         backend: &Backend,
     ) -> Self {
         Self {
-            place,
+            location,
             bank,
             flags,
-            lost: Flags::none(),
-            level,
+            not_finite: Flags::none(),
+            gain_control,
             backend: backend.clone(),
             aligner: None,
             tile,
@@ -90,7 +90,7 @@ impl Station {
             delays: Vec::new(),
             slopes: Some(Vec::new()),
             runs: Vec::new(),
-            bad: Vec::new(),
+            invalid: Vec::new(),
             needed: None,
             from: 0,
             measure: None,
@@ -105,8 +105,8 @@ impl Station {
         Self { slopes: None, ..self }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn location(&self) -> &SampleLocation {
+        &self.location
     }
 
     /// Returns the prepared spectra, grouped by shift.
@@ -117,10 +117,10 @@ impl Station {
 
     /// Returns the total and the residual delay of each prepared spectrum.
     pub(super) fn delays(&self, all: &Delays) -> impl Iterator<Item = delay::Delay> {
-        let late = self.place.late;
+        let sample_lag = self.location.sample_lag;
         self.delays.iter().map(move |delay| {
-            let rest_s = delay.delay_s - all.shift_s(delay.shift, late);
-            delay::Delay { late_s: delay.delay_s, rest_s }
+            let residual_s = delay.delay_s - all.shift_s(delay.shift, sample_lag);
+            delay::Delay { total_s: delay.delay_s, residual_s }
         })
     }
 
@@ -131,13 +131,13 @@ impl Station {
     }
 
     /// Returns the invalid ranges of the current spectra.
-    pub(super) fn bad(&self) -> &[Bad] {
-        &self.bad
+    pub(super) fn invalid(&self) -> &[InvalidRange] {
+        &self.invalid
     }
 
     /// Returns the gains of the spectra; axes polarization, channel.
-    pub(super) fn level(&self) -> &Level {
-        &self.level
+    pub(super) fn gain_control(&self) -> &GainControl {
+        &self.gain_control
     }
 
     pub(super) fn elapsed(&self) -> Elapsed {
@@ -156,7 +156,7 @@ impl Station {
 
     /// Returns the recording's sample index at which a spectrum's window begins.
     pub(super) fn at(&self, spectrum: u64, shift: i64) -> i64 {
-        spectrum as i64 * self.bank.steps().0 as i64 + shift + self.place.offset as i64
+        spectrum as i64 * self.bank.steps().0 as i64 + shift + self.location.offset as i64
     }
 
     /// Returns the samples of consecutive spectra with one shift; all of them must exist.
@@ -191,30 +191,30 @@ impl Station {
     /// Determines the shifts of the next spectra and the samples they need.
     pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
         self.find_runs(&spectra, delays, channels);
-        self.lost = Flags::none();
+        self.not_finite = Flags::none();
         self.look(channels.coarse);
     }
 
-    /// Marks spectra with lost samples among those needed; returns whether there are any.
-    pub(super) fn lose(&mut self, lost: &Lost, coarse: usize) -> bool {
-        let polarizations = self.place.streams.len() / coarse;
-        self.lost = Flags::new(lost.runs(), &self.place.streams, polarizations);
-        if !self.lost.is_empty() {
+    /// Marks spectra with samples that are not finite among those needed; returns whether there are any.
+    pub(super) fn mark_not_finite(&mut self, not_finite: &NotFinite, coarse: usize) -> bool {
+        let polarizations = self.location.streams.len() / coarse;
+        self.not_finite = Flags::new(not_finite.runs(), &self.location.streams, polarizations);
+        if !self.not_finite.is_empty() {
             self.look(coarse);
         }
-        !self.lost.is_empty()
+        !self.not_finite.is_empty()
     }
 
-    /// Appends the flagged or lost ranges of consecutive spectra with one shift.
-    fn find_bad(&self, spectra: &Range<u64>, shift: i64, bad: &mut Vec<Bad>) {
-        for flags in [&self.flags, &self.lost] {
-            flags.find(spectra, self.at(0, shift), self.bank.steps(), bad);
+    /// Appends the flagged ranges, and those that are not finite, of consecutive spectra with one shift.
+    fn find_invalid(&self, spectra: &Range<u64>, shift: i64, invalid: &mut Vec<InvalidRange>) {
+        for flags in [&self.flags, &self.not_finite] {
+            flags.find(spectra, self.at(0, shift), self.bank.steps(), invalid);
         }
     }
 
     /// Finds the invalid spectra, the start of the gain measurement, and the samples needed for both.
     fn look(&mut self, coarse: usize) {
-        self.bad.clear();
+        self.invalid.clear();
         self.measure = None;
         let mut needed: Option<Range<u64>> = None;
         let runs = std::mem::take(&mut self.runs);
@@ -222,16 +222,16 @@ impl Station {
         self.from = first.unwrap_or(0).max(0) as u64;
         for Run { spectra, shift, inside } in &runs {
             if !inside {
-                self.bad.push(Bad { spectra: spectra.clone(), coarse: 0..coarse });
+                self.invalid.push(InvalidRange { spectra: spectra.clone(), coarse: 0..coarse });
                 continue;
             }
-            let first = self.bad.len();
-            let mut bad = std::mem::take(&mut self.bad);
-            self.find_bad(spectra, *shift, &mut bad);
-            self.bad = bad;
+            let first = self.invalid.len();
+            let mut invalid = std::mem::take(&mut self.invalid);
+            self.find_invalid(spectra, *shift, &mut invalid);
+            self.invalid = invalid;
             let mut samples = self.samples(spectra, *shift);
             if self.aligner.is_none() && self.measure.is_none() {
-                let start = lead(&self.bad[first..], spectra, coarse);
+                let start = lead(&self.invalid[first..], spectra, coarse);
                 self.measure = start.map(|start| (start, *shift));
                 if let Some(start) = start {
                     let looked = self.measured(start, *shift);
@@ -248,14 +248,15 @@ impl Station {
     /// Returns the spectra that gains are measured with.
     fn measured(&self, start: u64, shift: i64) -> Range<u64> {
         let (hop, span) = self.bank.steps();
-        let left = self.place.length - self.at(start, shift) as u64 - span;
-        start..start + (left / hop + 1).min(self.level.spectra() as u64)
+        let left = self.location.length - self.at(start, shift) as u64 - span;
+        start..start + (left / hop + 1).min(self.gain_control.spectra() as u64)
     }
 
     fn find_runs(&mut self, spectra: &Range<u64>, delays: &Delays, channels: &Channels) {
-        let (antenna, late) = (self.place.antenna, self.place.late);
+        let (antenna, sample_lag) = (self.location.antenna, self.location.sample_lag);
         self.delays.clear();
-        self.delays.extend(spectra.clone().map(|spectrum| delays.at(antenna, late, spectrum)));
+        self.delays
+            .extend(spectra.clone().map(|spectrum| delays.at(antenna, sample_lag, spectrum)));
         if let Some(mut slopes) = self.slopes.take() {
             slopes.clear();
             for delay in self.delays(delays) {
@@ -268,7 +269,7 @@ impl Station {
         for (spectrum, delay) in spectra.clone().zip(&self.delays) {
             let shift = delay.shift;
             let at = self.at(spectrum, shift);
-            let inside = at >= 0 && at + span <= self.place.length as i64;
+            let inside = at >= 0 && at + span <= self.location.length as i64;
             match self.runs.last_mut() {
                 Some(run) if run.shift == shift && run.inside == inside => {
                     run.spectra.end = spectrum + 1;
@@ -279,7 +280,7 @@ impl Station {
     }
 }
 
-impl Station {
+impl AntennaInput {
     /// Measures gains if the measurement is due with the window's samples.
     #[cfg(feature = "cuda")]
     pub(super) fn settle(&mut self, window: &Window, scratch: &mut Scratch) {
@@ -299,14 +300,14 @@ impl Station {
             self.make_run(run, (run.spectra.start - base) as usize, window, (rows, scratch))?;
         }
         self.runs = runs;
-        let bad = std::mem::take(&mut self.bad);
-        bad.iter().for_each(|bad| self.blank(bad, base, rows));
-        self.bad = bad;
+        let invalid = std::mem::take(&mut self.invalid);
+        invalid.iter().for_each(|invalid| self.blank(invalid, base, rows));
+        self.invalid = invalid;
         Ok(())
     }
 
     fn measure_due(&mut self, window: &Window, scratch: &mut Scratch) -> Result<()> {
-        scratch.resize(self.tile * self.level.elements(), Complex::ZERO);
+        scratch.resize(self.tile * self.gain_control.elements(), Complex::ZERO);
         let due = self.measure.take();
         due.map_or(Ok(()), |(start, shift)| self.measure(window, start, shift, scratch))
     }
@@ -319,26 +320,26 @@ impl Station {
         shift: i64,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        if self.level.is_measured() {
+        if self.gain_control.is_measured() {
             let spectra = self.measured(start, shift);
-            let mut bad = Vec::new();
-            self.find_bad(&spectra, shift, &mut bad);
-            let mut powers = Powers::new(&self.level);
+            let mut invalid = Vec::new();
+            self.find_invalid(&spectra, shift, &mut invalid);
+            let mut powers = Powers::new(&self.gain_control);
             let samples = self.samples(&spectra, shift);
-            let mut input = window.voltages(self.place.streams.clone(), samples)?;
+            let mut input = window.voltages(self.location.streams.clone(), samples)?;
             let mut spectrum = spectra.start;
             self.bank.reset();
             while spectrum < spectra.end {
                 let made = self.spectra(&mut input, scratch)?;
-                for row in scratch.chunks_exact(self.level.elements()).take(made) {
-                    powers.add(row, spectrum, &bad);
+                for row in scratch.chunks_exact(self.gain_control.elements()).take(made) {
+                    powers.add(row, spectrum, &invalid);
                     spectrum += 1;
                 }
             }
             self.next = None;
-            self.level.set(&powers);
+            self.gain_control.set(&powers);
         }
-        let plan = delay::Plan::new(self.level.align_options())?;
+        let plan = delay::Plan::new(self.gain_control.align_options())?;
         self.aligner = Some(Aligner::new(plan, &self.backend));
         Ok(())
     }
@@ -379,7 +380,7 @@ impl Station {
                 samples.start
             }
         };
-        let mut input = window.voltages(self.place.streams.clone(), from..samples.end)?;
+        let mut input = window.voltages(self.location.streams.clone(), from..samples.end)?;
         let times = (run.spectra.end - run.spectra.start) as usize;
         let mut done = 0;
         while done < times {
@@ -399,10 +400,10 @@ impl Station {
         rows: &mut [u8],
     ) -> Result<()> {
         let begin = Instant::now();
-        let coarse = self.level.coarse();
+        let coarse = self.gain_control.coarse();
         if let (Some(aligner), Some(slopes)) = (&mut self.aligner, &self.slopes) {
             aligner.run(
-                &scratch[..times * self.level.elements()],
+                &scratch[..times * self.gain_control.elements()],
                 &slopes[first * coarse..(first + times) * coarse],
                 Rows { bytes: rows, times: self.capacity, first },
             )?;
@@ -412,16 +413,16 @@ impl Station {
     }
 
     /// Fills invalid spectra with zeros.
-    fn blank(&self, bad: &Bad, base: u64, rows: &mut [u8]) {
-        let (elements, fine) = (self.level.elements(), self.level.fine());
-        let channels = self.level.coarse() * fine;
-        let size = self.level.encoding().sample_bits() / 8;
+    fn blank(&self, invalid: &InvalidRange, base: u64, rows: &mut [u8]) {
+        let (elements, fine) = (self.gain_control.elements(), self.gain_control.fine());
+        let channels = self.gain_control.coarse() * fine;
+        let size = self.gain_control.encoding().sample_bits() / 8;
         for polarization in 0..elements / channels {
-            for spectrum in bad.spectra.clone() {
+            for spectrum in invalid.spectra.clone() {
                 let time = (spectrum - base) as usize;
                 let row = (polarization * self.capacity + time) * channels;
-                let bytes =
-                    (row + bad.coarse.start * fine) * size..(row + bad.coarse.end * fine) * size;
+                let bytes = (row + invalid.coarse.start * fine) * size
+                    ..(row + invalid.coarse.end * fine) * size;
                 rows[bytes].fill(0);
             }
         }
@@ -505,17 +506,17 @@ fn transpose(
 
 /// Location of an antenna's samples.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SampleLocation {
     /// Antenna number in the array.
     pub(super) antenna: usize,
     /// Index of the recording.
-    pub(super) feed: usize,
+    pub(super) recording: usize,
     /// Streams within the recording.
     pub(super) streams: Range<usize>,
     /// Sample index of the recording at common sample 0.
     pub(super) offset: u64,
     /// Lag of the recording's samples behind the common ones, in samples.
-    pub(super) late: f64,
+    pub(super) sample_lag: f64,
     /// Number of samples of the recording.
     pub(super) length: u64,
 }

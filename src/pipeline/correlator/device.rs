@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::antenna::{Scratch, Station};
+use super::antenna::{AntennaInput, Scratch};
 use super::inputs::Channels;
 use super::tracking::Delays;
 use super::window::Window;
@@ -51,7 +51,7 @@ pub(super) struct Wanted<'a> {
 
 /// Host data from which the device computes the prepared spectra.
 pub(super) struct Held<'a> {
-    pub(super) stations: &'a mut [Station],
+    pub(super) stations: &'a mut [AntennaInput],
     pub(super) windows: &'a [&'a Window],
     pub(super) delays: &'a Delays,
 }
@@ -135,10 +135,10 @@ impl OnDevice {
         self.release()?;
         let Held { stations, windows, delays } = held;
         pool.threads.for_each_chunk(pool.scratches, stations, 1, |own, _, station| {
-            let window = windows[station[0].place().feed];
+            let window = windows[station[0].location().recording];
             station[0].settle(window, own);
         });
-        stations.iter_mut().try_for_each(Station::take_outcome)?;
+        stations.iter_mut().try_for_each(AntennaInput::take_outcome)?;
         self.made = spectra.clone();
         let segments = segments(stations, &spectra);
         for group in &mut self.groups {
@@ -157,7 +157,7 @@ impl OnDevice {
         self.groups.iter_mut().try_for_each(|group| group.release(&self.work))
     }
 
-    fn send_delays(&mut self, stations: &[Station], all: &Delays) -> Result<()> {
+    fn send_delays(&mut self, stations: &[AntennaInput], all: &Delays) -> Result<()> {
         let Some(inbox) = &mut self.delays else { return Ok(()) };
         let times = (self.made.end - self.made.start) as usize;
         let mut filling = inbox.present();
@@ -165,7 +165,7 @@ impl OnDevice {
         let order = self.groups.iter().flat_map(Group::stations);
         for (row, station) in rows.zip(order) {
             for (pair, delay) in row.chunks_exact_mut(2).zip(stations[*station].delays(all)) {
-                pair.copy_from_slice(&[delay.late_s, delay.rest_s]);
+                pair.copy_from_slice(&[delay.total_s, delay.residual_s]);
             }
         }
         filling.send(2 * times * stations.len())?;
@@ -219,7 +219,7 @@ impl OnDevice {
 }
 
 /// Splits `spectra` into segments within which no antenna's shift changes.
-fn segments(stations: &[Station], spectra: &Range<u64>) -> Vec<Range<u64>> {
+fn segments(stations: &[AntennaInput], spectra: &Range<u64>) -> Vec<Range<u64>> {
     let starts = stations.iter().flat_map(|station| station.runs());
     let mut ends: Vec<u64> = starts.map(|run| run.spectra.start).chain([spectra.end]).collect();
     ends.sort_unstable();
@@ -332,12 +332,12 @@ impl Group {
     }
 
     /// Uploads the gains of antennas whose measurement has finished.
-    fn settle(&mut self, all: &[Station]) -> Result<()> {
+    fn settle(&mut self, all: &[AntennaInput]) -> Result<()> {
         let mut fresh = Vec::new();
         for (place, station) in self.stations.iter().enumerate() {
             if !self.settled[place] && all[*station].is_settled() {
                 self.settled[place] = true;
-                fresh.push((place, all[*station].level().gains()));
+                fresh.push((place, all[*station].gain_control().gains()));
             }
         }
         if fresh.is_empty() { Ok(()) } else { self.aligner.set_gains(fresh) }
@@ -357,7 +357,7 @@ impl Group {
     /// Copies samples to the device and enqueues their channelization.
     fn make(
         &mut self,
-        (all, windows): (&[Station], &[&Window]),
+        (all, windows): (&[AntennaInput], &[&Window]),
         segments: &[Range<u64>],
         pool: &mut Pool<'_>,
         work: &Stream,
@@ -366,7 +366,7 @@ impl Group {
         if let Source::Recorded(_) = self.source {
             let times = segments.last().map_or(0, |segment| (segment.end - base) as usize);
             let samples = DeviceSamples { first_byte: 0, stride: stride(self.kind, times), times };
-            let parts = |station: &Station| station.parts().0;
+            let parts = |station: &AntennaInput| station.parts().0;
             self.send((all, windows), (samples.stride, times), &parts, pool)?;
             self.source = Source::Recorded(Some(samples));
             return Ok(());
@@ -385,7 +385,7 @@ impl Group {
     /// Enqueues one segment's spectra; `row` is the first output row.
     fn channelize(
         &mut self,
-        (all, windows): (&[Station], &[&Window]),
+        (all, windows): (&[AntennaInput], &[&Window]),
         segment: &Range<u64>,
         row: usize,
         (pool, work): (&mut Pool<'_>, &Stream),
@@ -405,7 +405,7 @@ impl Group {
         let times = (spectra - 1) * hop + span - skipped;
         let stride = stride(self.kind, times);
         let start = segment.start;
-        let parts = move |station: &Station| match shift(station, start) {
+        let parts = move |station: &AntennaInput| match shift(station, start) {
             Some(shift) => {
                 let first = station.at(start, shift) as u64 + skipped as u64;
                 vec![(0, first..first + times as u64)]
@@ -429,9 +429,9 @@ impl Group {
     /// Gathers samples of each antenna's streams and copies them: parts of the window, zeros elsewhere.
     fn send(
         &mut self,
-        (all, windows): (&[Station], &[&Window]),
+        (all, windows): (&[AntennaInput], &[&Window]),
         (stride, times): (usize, usize),
-        parts: &dyn Fn(&Station) -> Placed,
+        parts: &dyn Fn(&AntennaInput) -> Placed,
         pool: &mut Pool<'_>,
     ) -> Result<()> {
         let each = stride * self.streams;
@@ -460,13 +460,13 @@ impl Group {
             Source::Bank(bank) => {
                 let stride = 8 * bank.channelizer.plan().row_elements();
                 let from = DeviceSamples { first_byte: first * stride, stride, times };
-                self.aligner.enqueue((&bank.spectra, from), delays, to, work)
+                self.aligner.enqueue(&bank.spectra, from, delays, to.0, to.1, work)
             }
             Source::Recorded(Some(samples)) => {
                 let first_byte = self.kind.encoding.bytes(first);
                 let from = DeviceSamples { first_byte, times, ..*samples };
                 let (voltages, _) = self.inbox.turn(work)?;
-                self.aligner.enqueue((voltages, from), delays, to, work)
+                self.aligner.enqueue(voltages, from, delays, to.0, to.1, work)
             }
             Source::Recorded(None) => Ok(()),
         }
@@ -500,7 +500,7 @@ fn stride(kind: Kind, times: usize) -> usize {
 }
 
 /// Returns the shift of a spectrum; none if the recording lacks its samples.
-fn shift(station: &Station, spectrum: u64) -> Option<i64> {
+fn shift(station: &AntennaInput, spectrum: u64) -> Option<i64> {
     let run = station.runs().iter().find(|run| run.spectra.contains(&spectrum))?;
     run.inside.then_some(run.shift)
 }
@@ -519,18 +519,18 @@ struct Job<'a> {
 
 /// Fills `times` samples of each stream of `stations`: the ranges that `parts` returns, zeros elsewhere.
 fn place<'a>(
-    (stations, windows): (impl Iterator<Item = &'a Station>, &[&Window]),
+    (stations, windows): (impl Iterator<Item = &'a AntennaInput>, &[&Window]),
     rows: &mut [u8],
     (stride, times): (usize, usize),
-    parts: &dyn Fn(&Station) -> Placed,
+    parts: &dyn Fn(&AntennaInput) -> Placed,
     pool: &mut Pool<'_>,
 ) -> Result<()> {
     let mut left = rows;
     let mut jobs = Vec::new();
     for station in stations {
-        let streams = station.place().streams.clone();
+        let streams = station.location().streams.clone();
         let (rows, rest) = left.split_at_mut(stride * streams.len());
-        let window = windows[station.place().feed];
+        let window = windows[station.location().recording];
         jobs.push(Job { window, streams, parts: parts(station), rows, outcome: Ok(()) });
         left = rest;
     }

@@ -5,12 +5,12 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::antenna::{Scratch, Station};
+use super::antenna::{AntennaInput, Scratch};
 #[cfg(feature = "cuda")]
 use super::device::{Held, OnDevice, Pool};
 use super::inputs::Channels;
 use super::tracking::Delays;
-use super::window::{Bad, Feed, Window, cells};
+use super::window::{InvalidRange, Window, WindowedSource, cells};
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
 use crate::error::{Error, Result};
@@ -18,9 +18,9 @@ use crate::voltage::VoltageBlock;
 
 /// Sources and state from which spectra are computed.
 pub(super) struct Parts {
-    pub(super) feeds: Vec<Feed>,
+    pub(super) sources: Vec<WindowedSource>,
     /// By ascending array number.
-    pub(super) stations: Vec<Station>,
+    pub(super) stations: Vec<AntennaInput>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
     /// Why the host computes spectra that a GPU multiplies, if it does.
@@ -28,7 +28,7 @@ pub(super) struct Parts {
 }
 
 /// F-engine of all antennas.
-pub(super) struct Front {
+pub(super) struct FEngine {
     parts: Parts,
     threads: Threads,
     scratches: Vec<Scratch>,
@@ -56,11 +56,11 @@ pub(super) enum Spectra {
 
 /// Part of a gulp that belongs to one antenna.
 struct Job<'a> {
-    station: &'a mut Station,
+    station: &'a mut AntennaInput,
     rows: &'a mut [u8],
 }
 
-impl Front {
+impl FEngine {
     /// Builds an F-engine that computes `capacity` spectra per gulp.
     pub(super) fn new(parts: Parts, spectra: Spectra, capacity: usize, threads: &Threads) -> Self {
         Self {
@@ -80,11 +80,11 @@ impl Front {
         self.parts.not_on_device.as_deref()
     }
 
-    pub(super) fn feeds(&self) -> &[Feed] {
-        &self.parts.feeds
+    pub(super) fn sources(&self) -> &[WindowedSource] {
+        &self.parts.sources
     }
 
-    pub(super) fn stations(&self) -> &[Station] {
+    pub(super) fn stations(&self) -> &[AntennaInput] {
         &self.parts.stations
     }
 
@@ -122,7 +122,7 @@ impl Front {
         match &self.spectra {
             #[cfg(feature = "cuda")]
             Spectra::Device(device) => device.saturated(stations.len()),
-            _ => stations.iter().map(Station::saturated).collect(),
+            _ => stations.iter().map(AntennaInput::saturated).collect(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Front {
 
     /// Returns the number of recorded samples that were not finite.
     pub(super) fn not_finite(&self) -> u64 {
-        self.parts.feeds.iter().map(|feed| feed.lost().count()).sum()
+        self.parts.sources.iter().map(|source| source.not_finite().count()).sum()
     }
 
     /// Returns the invalid cells (spectrum, recorded channel) of each antenna.
@@ -143,12 +143,12 @@ impl Front {
 
     /// Describes a truncated recording that is used to its end, if any.
     pub(super) fn cut(&self) -> Option<String> {
-        self.parts.feeds.iter().find_map(Feed::cut)
+        self.parts.sources.iter().find_map(WindowedSource::cut)
     }
 
     /// Takes the error for which a source returned too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
-        self.parts.feeds.iter_mut().find_map(Feed::take_fault)
+        self.parts.sources.iter_mut().find_map(WindowedSource::take_fault)
     }
 
     /// Computes the next spectra of all antennas; returns false, with none computed, if a source returned too few
@@ -163,12 +163,12 @@ impl Front {
         if !self.hold(self.needed())? {
             return Ok(false);
         }
-        if self.lose() {
+        if self.mark_not_finite() {
             // Gains may have to be measured with later spectra.
             if !self.hold(self.needed())? {
                 return Ok(false);
             }
-            self.lose();
+            self.mark_not_finite();
         }
         self.run(&spectra)?;
         self.count();
@@ -186,27 +186,30 @@ impl Front {
     }
 
     /// Marks spectra with samples that are not finite; returns whether there are any.
-    fn lose(&mut self) -> bool {
-        let Parts { feeds, stations, channels, .. } = &mut self.parts;
-        let lose = |station: &mut Station| {
-            station.lose(feeds[station.place().feed].lost(), channels.coarse)
+    fn mark_not_finite(&mut self) -> bool {
+        let Parts { sources, stations, channels, .. } = &mut self.parts;
+        let mark_not_finite = |station: &mut AntennaInput| {
+            station.mark_not_finite(
+                sources[station.location().recording].not_finite(),
+                channels.coarse,
+            )
         };
-        stations.iter_mut().map(lose).fold(false, |any, own| any | own)
+        stations.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own)
     }
 
     /// Returns the sample range needed from each recording.
     fn needed(&self) -> Vec<Option<Range<u64>>> {
-        let Parts { feeds, stations, .. } = &self.parts;
-        let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
+        let Parts { sources, stations, .. } = &self.parts;
+        let mut needed: Vec<Option<Range<u64>>> = vec![None; sources.len()];
         for station in stations {
             if let Some(own) = station.needed() {
-                let whole = needed[station.place().feed].get_or_insert(own.clone());
+                let whole = needed[station.location().recording].get_or_insert(own.clone());
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
             }
         }
         // Antennas of the same recording that do not need samples yet may need earlier ones later.
         for station in stations {
-            if let Some(whole) = &mut needed[station.place().feed] {
+            if let Some(whole) = &mut needed[station.location().recording] {
                 whole.start = whole.start.min(station.from());
             }
         }
@@ -215,21 +218,21 @@ impl Front {
 
     /// Reads the needed samples; returns whether the sources delivered them all.
     fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<bool> {
-        let feeds = &mut self.parts.feeds;
-        self.threads.for_each_chunk(&mut self.scratches, feeds, 1, |_, index, feed| {
+        let sources = &mut self.parts.sources;
+        self.threads.for_each_chunk(&mut self.scratches, sources, 1, |_, index, source| {
             if let Some(times) = &needed[index] {
-                feed[0].hold(times.clone());
+                source[0].hold(times.clone());
             }
         });
-        feeds.iter_mut().try_for_each(Feed::take_outcome)?;
-        let mut pairs = feeds.iter().zip(&needed);
-        Ok(pairs.all(|(feed, times)| times.as_ref().is_none_or(|times| feed.holds(times))))
+        sources.iter_mut().try_for_each(WindowedSource::take_outcome)?;
+        let mut pairs = sources.iter().zip(&needed);
+        Ok(pairs.all(|(source, times)| times.as_ref().is_none_or(|times| source.holds(times))))
     }
 
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "a device asks for it"))]
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
-        let Parts { feeds, stations, delays, .. } = &mut self.parts;
-        let windows: Vec<&Window> = feeds.iter().map(Feed::window).collect();
+        let Parts { sources, stations, delays, .. } = &mut self.parts;
+        let windows: Vec<&Window> = sources.iter().map(WindowedSource::window).collect();
         match &mut self.spectra {
             Spectra::Rows(rows) => {
                 let each = rows.len() / stations.len();
@@ -238,7 +241,7 @@ impl Front {
                     pairs.map(|(station, rows)| Job { station, rows }).collect();
                 self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
                     let Job { station, rows } = &mut job[0];
-                    let window = windows[station.place().feed];
+                    let window = windows[station.location().recording];
                     station.run(window, rows, own);
                 });
             }
@@ -250,12 +253,12 @@ impl Front {
                 device.make(held, spectra.clone(), &mut pool)?;
             }
         }
-        stations.iter_mut().try_for_each(Station::take_outcome)
+        stations.iter_mut().try_for_each(AntennaInput::take_outcome)
     }
 
     fn count(&mut self) {
         for (masked, station) in self.masked.iter_mut().zip(&self.parts.stations) {
-            *masked += cells(station.bad(), self.parts.channels.coarse);
+            *masked += cells(station.invalid(), self.parts.channels.coarse);
         }
     }
 
@@ -312,8 +315,10 @@ impl Front {
 impl Parts {
     /// Whether any spectrum of `times` is invalid.
     fn is_masked(&self, times: &Range<u64>) -> bool {
-        let is_bad = |bad: &Bad| bad.spectra.start < times.end && bad.spectra.end > times.start;
-        self.stations.iter().any(|station| station.bad().iter().any(is_bad))
+        let is_invalid = |invalid: &InvalidRange| {
+            invalid.spectra.start < times.end && invalid.spectra.end > times.start
+        };
+        self.stations.iter().any(|station| station.invalid().iter().any(is_invalid))
     }
 
     /// Fills the validity mask of `times`; axes channel, antenna, word.
@@ -327,11 +332,11 @@ impl Parts {
             mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
         }
         for (antenna, station) in self.stations.iter().enumerate() {
-            for bad in station.bad() {
-                let from = bad.spectra.start.max(times.start);
-                let to = bad.spectra.end.min(times.end).max(from);
+            for invalid in station.invalid() {
+                let from = invalid.spectra.start.max(times.start);
+                let to = invalid.spectra.end.min(times.end).max(from);
                 let bits = (from - times.start) as usize..(to - times.start) as usize;
-                for channel in bad.coarse.start * fine..bad.coarse.end * fine {
+                for channel in invalid.coarse.start * fine..invalid.coarse.end * fine {
                     let row = &mut mask[(channel * antennas + antenna) * words..][..words];
                     clear(row, &bits);
                 }
@@ -352,13 +357,13 @@ fn clear(row: &mut [u64], bits: &Range<usize>) {
 }
 
 /// Copies the streams of all antennas into one block; missing samples become 0.
-fn gather(stations: &[Station], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
+fn gather(stations: &[AntennaInput], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
     let encoding = block.encoding();
     let mut rows = block.rows_mut();
     let mut made = 0;
     for station in stations {
-        let streams = station.place().streams.clone();
-        let window = windows[station.place().feed];
+        let streams = station.location().streams.clone();
+        let window = windows[station.location().recording];
         let rows: Vec<&mut [u8]> = rows.by_ref().take(streams.len()).collect();
         let (parts, times) = station.parts();
         made = times;

@@ -1,12 +1,12 @@
 //! FX correlator: recordings to integrations.
 
-use super::f_engine::Front;
+use super::f_engine::FEngine;
 use super::header::{ArrayHeader, Integration};
 use super::inputs::{ArrayInput, Baseline, later};
 use super::options::{Asked, CorrelateOptions};
 use super::setup::{Built, build};
 use super::tracking::Tracking;
-use super::x_engine::Cross;
+use super::x_engine::XEngine;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
@@ -36,8 +36,8 @@ use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 pub struct ArrayCorrelator {
     header: ArrayHeader,
     tracking: Tracking,
-    front: Front,
-    cross: Cross,
+    f_engine: FEngine,
+    x_engine: XEngine,
     baselines: Vec<Baseline>,
     /// Number of the next spectrum.
     next: u64,
@@ -90,12 +90,12 @@ impl ArrayCorrelator {
     }
 
     fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
-        let Built { header, tracking, front, cross, baselines } = build(asked, inputs)?;
+        let Built { header, tracking, f_engine, x_engine, baselines } = build(asked, inputs)?;
         Ok(Self {
             header,
             tracking,
-            front,
-            cross,
+            f_engine,
+            x_engine,
             baselines,
             next: 0,
             number: 0,
@@ -127,7 +127,7 @@ impl ArrayCorrelator {
 
     /// Describes a truncated recording that is used to its end, if any.
     pub fn cut(&self) -> Option<String> {
-        self.front.cut()
+        self.f_engine.cut()
     }
 
     /// Computes the next integration; returns false at the end of the data.
@@ -163,12 +163,12 @@ impl ArrayCorrelator {
     /// Accumulates spectra up to number `end`.
     fn sum(&mut self, end: u64) -> Result<()> {
         while self.next < end {
-            if !self.front.made().contains(&self.next) {
+            if !self.f_engine.made().contains(&self.next) {
                 self.make(end)?;
                 self.check_watch()?;
             }
-            let last = end.min(self.front.made().end);
-            self.cross.run(&mut self.front, self.next, (last - self.next) as usize)?;
+            let last = end.min(self.f_engine.made().end);
+            self.x_engine.run(&mut self.f_engine, self.next, (last - self.next) as usize)?;
             self.next = last;
             self.check_watch()?;
         }
@@ -177,12 +177,12 @@ impl ArrayCorrelator {
 
     /// Computes the next spectra; if a source fails, as many as its samples allow.
     fn make(&mut self, end: u64) -> Result<()> {
-        let all = if self.front.ends_with_integrations() { end } else { self.header.spectra };
-        let mut last = all.min(self.next + self.front.capacity() as u64);
-        while !self.front.make(self.next..last)? {
+        let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
+        let mut last = all.min(self.next + self.f_engine.capacity() as u64);
+        while !self.f_engine.make(self.next..last)? {
             if last == self.next + 1 {
                 let ended = || Error::stopped("voltages");
-                return Err(self.front.take_fault().unwrap_or_else(ended));
+                return Err(self.f_engine.take_fault().unwrap_or_else(ended));
             }
             last = self.next + (last - self.next) / 2;
         }
@@ -200,7 +200,7 @@ impl ArrayCorrelator {
     /// Reads out the integration that begins with spectrum `first`.
     fn read(&mut self, first: u64, integration: &mut Integration) -> Result<()> {
         let header = &self.header;
-        self.cross.read(&self.front, &self.baselines, integration)?;
+        self.x_engine.read(&self.f_engine, &self.baselines, integration)?;
         integration.number = self.number;
         integration.first = first;
         integration.spectra = self.next - first;
@@ -215,8 +215,8 @@ impl ArrayCorrelator {
     pub fn summary(&self) -> Summary {
         Summary::new(
             (&self.header, &self.tracking),
-            &self.front,
-            &self.cross,
+            &self.f_engine,
+            &self.x_engine,
             (self.next, self.number),
         )
     }
@@ -301,8 +301,8 @@ impl Summary {
     /// Builds the summary after `spectra` spectra and `integrations` integrations.
     pub(super) fn new(
         (header, tracking): (&ArrayHeader, &Tracking),
-        front: &Front,
-        cross: &Cross,
+        f_engine: &FEngine,
+        x_engine: &XEngine,
         (spectra, integrations): (u64, u64),
     ) -> Self {
         let data_s = spectra as f64 * header.spectrum_s;
@@ -313,12 +313,12 @@ impl Summary {
             spectra,
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
-            made_on_device: front.is_on_device(),
-            not_on_device: front.not_on_device().map(str::to_owned),
-            steps: steps(front, cross),
-            antennas: antennas(header, front),
+            made_on_device: f_engine.is_on_device(),
+            not_on_device: f_engine.not_on_device().map(str::to_owned),
+            steps: steps(f_engine, x_engine),
+            antennas: antennas(header, f_engine),
             missing: missing.collect(),
-            not_finite: front.not_finite(),
+            not_finite: f_engine.not_finite(),
             dut1_s: header.dut1_s,
             altitudes_deg: tracking.altitudes_deg(),
             lowest_altitude_deg: tracking.lowest_deg(),
@@ -336,16 +336,16 @@ impl Summary {
     }
 }
 
-fn steps(front: &Front, cross: &Cross) -> Steps {
-    let read: f64 = front.feeds().iter().map(|feed| feed.elapsed_s()).sum();
-    let elapsed = front.stations().iter().map(|station| station.elapsed());
+fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
+    let read: f64 = f_engine.sources().iter().map(|source| source.elapsed_s()).sum();
+    let elapsed = f_engine.stations().iter().map(|station| station.elapsed());
     let (mut channelize, mut align) = (0.0, 0.0);
     for own in elapsed {
         channelize += own.channelize_s;
         align += own.align_s;
     }
-    let share = front.elapsed_s() / (read + channelize + align).max(1e-12);
-    let [turn_s, correlate_s, output_s] = cross.elapsed_s();
+    let share = f_engine.elapsed_s() / (read + channelize + align).max(1e-12);
+    let [turn_s, correlate_s, output_s] = x_engine.elapsed_s();
     Steps {
         read_s: read * share,
         channelize_s: channelize * share,
@@ -356,17 +356,17 @@ fn steps(front: &Front, cross: &Cross) -> Steps {
     }
 }
 
-fn antennas(header: &ArrayHeader, front: &Front) -> Vec<AntennaSummary> {
-    let made = front.made().end as f64;
-    let counts = front.masked().iter().zip(front.saturated());
-    let of = |(station, (masked, saturated)): (&super::antenna::Station, (&u64, u64))| {
-        let level = station.level();
+fn antennas(header: &ArrayHeader, f_engine: &FEngine) -> Vec<AntennaSummary> {
+    let made = f_engine.made().end as f64;
+    let counts = f_engine.masked().iter().zip(f_engine.saturated());
+    let of = |(station, (masked, saturated)): (&super::antenna::AntennaInput, (&u64, u64))| {
+        let level = station.gain_control();
         let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
-            name: header.array.antennas[station.place().antenna].name.clone(),
+            name: header.array.antennas[station.location().antenna].name.clone(),
             saturated: part(saturated, level.elements()),
             masked: part(*masked, level.coarse()),
         }
     };
-    front.stations().iter().zip(counts).map(of).collect()
+    f_engine.stations().iter().zip(counts).map(of).collect()
 }

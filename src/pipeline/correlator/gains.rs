@@ -7,7 +7,7 @@ use num_complex::Complex;
 
 use super::inputs::{Channels, Recordings};
 use super::options::Gains;
-use super::window::Bad;
+use super::window::InvalidRange;
 use crate::correlate::Precision;
 use crate::delay;
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> 
 
 /// Gains of one antenna; axes polarization, channel.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(super) struct GainControl {
     polarizations: usize,
     coarse: usize,
     fine: usize,
@@ -73,7 +73,7 @@ pub(super) enum Source {
     Given(Vec<Complex<f32>>),
 }
 
-impl Level {
+impl GainControl {
     pub(super) fn new(
         polarizations: usize,
         (coarse, fine): (usize, usize),
@@ -181,23 +181,23 @@ pub(super) struct Powers {
 }
 
 impl Powers {
-    pub(super) fn new(level: &Level) -> Self {
+    pub(super) fn new(level: &GainControl) -> Self {
         let (sums, counts) = (vec![0.0; level.elements()], vec![0; level.coarse]);
         Self { sums, counts, fine: level.fine }
     }
 
     /// Adds the valid channels of one spectrum.
-    pub(super) fn add(&mut self, row: &[Complex<f32>], spectrum: u64, bad: &[Bad]) {
+    pub(super) fn add(&mut self, row: &[Complex<f32>], spectrum: u64, invalid: &[InvalidRange]) {
         let channels = self.counts.len() * self.fine;
-        let hits = |bad: &&Bad, coarse: &usize| {
-            bad.spectra.contains(&spectrum) && bad.coarse.contains(coarse)
+        let hits = |invalid: &&InvalidRange, coarse: &usize| {
+            invalid.spectra.contains(&spectrum) && invalid.coarse.contains(coarse)
         };
         for coarse in 0..self.counts.len() {
             let own = coarse * self.fine..(coarse + 1) * self.fine;
             // Unflagged zeros, e.g. of a receiver that is still off, do not represent the signal level.
             let silent =
                 || row.chunks_exact(channels).all(|row| row[own.clone()].iter().all(is_zero));
-            if bad.iter().any(|bad| hits(&bad, &coarse)) || silent() {
+            if invalid.iter().any(|invalid| hits(&invalid, &coarse)) || silent() {
                 continue;
             }
             self.counts[coarse] += 1;
@@ -237,8 +237,8 @@ impl Table {
         let Gains::Table(given) = gains else {
             return Self::checked(gains);
         };
-        if let Some(bad) = given.iter().find(|gain| !gain.is_finite()) {
-            return Err(Error::parameter("--gains", bad, "gains must be finite"));
+        if let Some(invalid) = given.iter().find(|gain| !gain.is_finite()) {
+            return Err(Error::parameter("--gains", invalid, "gains must be finite"));
         }
         let polarizations = recordings.header.polarizations;
         let correlated = channels.correlated();

@@ -52,7 +52,7 @@ pub(super) struct Recordings {
     /// Sample index of each recording at common sample 0.
     pub(super) offsets: Vec<u64>,
     /// Lag of each recording's samples behind the common ones in samples, at most half.
-    pub(super) late: Vec<f64>,
+    pub(super) sample_lag: Vec<f64>,
     /// Samples per recording.
     pub(super) lengths: Vec<u64>,
 }
@@ -78,7 +78,7 @@ impl Recordings {
         let lengths = headers.iter().map(|header| length(header)).collect::<Result<Vec<_>>>()?;
         check_lengths(headers, &lengths, cut, options.shortest)?;
         let starts = headers.iter().map(|header| start(first, header));
-        let (starts, late): (Vec<i64>, Vec<f64>) =
+        let (starts, sample_lag): (Vec<i64>, Vec<f64>) =
             starts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let latest = starts.iter().copied().max().unwrap_or(0);
         let offsets: Vec<u64> = starts.iter().map(|start| (latest - start) as u64).collect();
@@ -97,7 +97,7 @@ impl Recordings {
         let times = part.end - part.start;
         header.times = Some(times);
         let offsets = offsets.into_iter().map(|offset| offset + part.start).collect();
-        Ok(Self { header, times, offsets, late, lengths })
+        Ok(Self { header, times, offsets, sample_lag, lengths })
     }
 
     /// Checks that recordings start whole samples apart, as required without phase rotation.
@@ -106,14 +106,17 @@ impl Recordings {
     /// [`Error::Parameter`] naming both files and their starts.
     pub(super) fn check_whole(&self, headers: &[&VoltageHeader]) -> Result<()> {
         let most = START_TOLERANCE + EPOCH_S / self.header.tsamp_s;
-        let Some(bad) = self.late.iter().position(|late| late.abs() > most) else { return Ok(()) };
-        let (first, other) = (headers[0], headers[bad]);
+        let Some(invalid) = self.sample_lag.iter().position(|sample_lag| sample_lag.abs() > most)
+        else {
+            return Ok(());
+        };
+        let (first, other) = (headers[0], headers[invalid]);
         let rule = format!(
             "{} starts {}: without delays to take out, starts must lie whole samples apart, and these are off \
              by {:.3}",
             first.path.display(),
             day(first.start),
-            self.late[bad],
+            self.sample_lag[invalid],
         );
         let found = format!("{} in {}", day(other.start), other.path.display());
         Err(Error::parameter("start", found, rule))

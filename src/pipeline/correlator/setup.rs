@@ -2,17 +2,17 @@
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
-use super::antenna::{Bank, Place, Station};
+use super::antenna::{AntennaInput, Bank, SampleLocation};
 #[cfg(feature = "cuda")]
 use super::device::{Kind, OnDevice, Wanted};
-use super::f_engine::{Front, Parts, Spectra};
-use super::gains::{self, Level, Table, encoding};
+use super::f_engine::{FEngine, Parts, Spectra};
+use super::gains::{self, GainControl, Table, encoding};
 use super::header::{ArrayHeader, BankHeader};
 use super::inputs::{ArrayInput, Baseline, Channels, Recordings, chosen, numbers};
 use super::options::{Asked, CorrelateOptions, Gains};
 use super::tracking::{self, Delays, Model, Tracking};
-use super::window::{Feed, Flags, widened, widest};
-use super::x_engine::Cross;
+use super::window::{Flags, WindowedSource, unpacked, unpacked_encoding};
+use super::x_engine::XEngine;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::channelize::{self, Channelizer, Form, Input, Order};
@@ -30,8 +30,8 @@ const TILE_BYTES: usize = 1 << 20;
 pub(super) struct Built {
     pub(super) header: ArrayHeader,
     pub(super) tracking: Tracking,
-    pub(super) front: Front,
-    pub(super) cross: Cross,
+    pub(super) f_engine: FEngine,
+    pub(super) x_engine: XEngine,
     pub(super) baselines: Vec<Baseline>,
 }
 
@@ -96,19 +96,19 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let asked = Asked { options, ..asked };
     let capacity = gulp_capacity(&plan, shape.spectra, options.gulp);
     shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
-    let cross = Cross::new(plan.clone(), shape.integration, asked.backend, &threads)?;
+    let x_engine = XEngine::new(plan.clone(), shape.integration, asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
     let sources = shape.sources(inputs);
     let Room { spectra, capacity, not_on_device } =
         shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
     let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
-        stations = stations.into_iter().map(Station::on_device).collect();
+        stations = stations.into_iter().map(AntennaInput::on_device).collect();
     }
-    let feeds = shape.feeds(sources, capacity);
-    let parts = Parts { feeds, stations, channels: shape.channels, delays, not_on_device };
-    let front = Front::new(parts, spectra, capacity, &threads);
-    Ok(Built { header, tracking, front, cross, baselines })
+    let sources = shape.windowed_sources(sources, capacity);
+    let parts = Parts { sources, stations, channels: shape.channels, delays, not_on_device };
+    let f_engine = FEngine::new(parts, spectra, capacity, &threads);
+    Ok(Built { header, tracking, f_engine, x_engine, baselines })
 }
 
 impl Shape {
@@ -224,12 +224,15 @@ impl Shape {
         let times = together.checked_mul(hop).and_then(|times| times.checked_add(span));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
-            let bits = widest(header.encoding).sample_bits();
+            let bits = unpacked_encoding(header.encoding).sample_bits();
             Some(header.streams().checked_mul(times?)?.checked_mul(bits)? / 8)
         };
         let windows = inputs.iter().map(window);
-        let parts =
-            [Cross::bytes(plan, capacity, asked.backend), capacity.checked_mul(row), visibilities];
+        let parts = [
+            XEngine::bytes(plan, capacity, asked.backend),
+            capacity.checked_mul(row),
+            visibilities,
+        ];
         let all = parts.into_iter().chain(windows);
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
@@ -308,19 +311,23 @@ impl Shape {
             let source = input.source;
             let step = source.header().encoding.samples_per_byte() as u64;
             let whole = offset.is_multiple_of(step) && hop.is_multiple_of(step);
-            if self.fixed && whole { source } else { widened(source) }
+            if self.fixed && whole { source } else { unpacked(source) }
         });
         sources.collect()
     }
 
-    fn feeds(&self, sources: Vec<Box<dyn VoltageSource>>, capacity: usize) -> Vec<Feed> {
+    fn windowed_sources(
+        &self,
+        sources: Vec<Box<dyn VoltageSource>>,
+        capacity: usize,
+    ) -> Vec<WindowedSource> {
         let Recordings { lengths, offsets, times, .. } = &self.recordings;
         let pairs = sources.into_iter().zip(lengths.iter().zip(offsets));
-        let feed = |(source, (length, offset)): (Box<dyn VoltageSource>, (&u64, &u64))| {
+        let windowed = |(source, (length, offset)): (Box<dyn VoltageSource>, (&u64, &u64))| {
             let gulp = read_times(source.header(), capacity, self.steps());
-            Feed::new(source, (*length, offset + times), (gulp, self.steps().1))
+            WindowedSource::new(source, (*length, offset + times), (gulp, self.steps().1))
         };
-        pairs.map(feed).collect()
+        pairs.map(windowed).collect()
     }
 
     /// Builds the antennas, by ascending array number.
@@ -330,7 +337,7 @@ impl Shape {
         sources: &[Box<dyn VoltageSource>],
         numbers: &[usize],
         capacity: usize,
-    ) -> Result<Vec<Station>> {
+    ) -> Result<Vec<AntennaInput>> {
         let (channels, options) = (&self.channels, asked.options);
         let backend = match &asked.backend.host() {
             Host::Reference => Backend::Reference,
@@ -340,17 +347,21 @@ impl Shape {
             Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
         let mut stations = Vec::new();
         let mut numbers = numbers.iter();
-        for (feed, source) in sources.iter().enumerate() {
+        for (recording, source) in sources.iter().enumerate() {
             let header = source.header();
             let each = header.coarse_channels() * header.polarizations;
             for (antenna, number) in (0..header.antennas).zip(numbers.by_ref()) {
-                let place = Place {
+                let place = SampleLocation {
                     antenna: *number,
-                    feed,
+                    recording,
                     streams: antenna * each..(antenna + 1) * each,
-                    offset: self.recordings.offsets[feed],
-                    late: if self.fixed { 0.0 } else { self.recordings.late[feed] },
-                    length: self.recordings.lengths[feed],
+                    offset: self.recordings.offsets[recording],
+                    sample_lag: if self.fixed {
+                        0.0
+                    } else {
+                        self.recordings.sample_lag[recording]
+                    },
+                    length: self.recordings.lengths[recording],
                 };
                 let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
                 let parts = (self.bank(header, &backend)?, flags);
@@ -359,12 +370,12 @@ impl Shape {
                     false => gains::source(&options.gains, &table, *number),
                 };
                 let shape = (channels.coarse, channels.fine);
-                let level = Level::new(header.polarizations, shape, self.encoding, gains);
+                let level = GainControl::new(header.polarizations, shape, self.encoding, gains);
                 let tile = (TILE_BYTES / (8 * level.elements())).clamp(4, 256);
-                stations.push(Station::new(place, parts, level, (tile, capacity), &backend));
+                stations.push(AntennaInput::new(place, parts, level, (tile, capacity), &backend));
             }
         }
-        stations.sort_by_key(|station: &Station| station.place().antenna);
+        stations.sort_by_key(|station: &AntennaInput| station.location().antenna);
         Ok(stations)
     }
 

@@ -119,8 +119,8 @@ pub(super) fn model(
             return Err(Error::Shape { what, expected: antennas, actual });
         }
     }
-    if let Some(bad) = cables_s.iter().find(|delay| !delay.is_finite()) {
-        return Err(Error::parameter("cable delay (s)", bad, "it must be finite"));
+    if let Some(invalid) = cables_s.iter().find(|delay| !delay.is_finite()) {
+        return Err(Error::parameter("cable delay (s)", invalid, "it must be finite"));
     }
     let cable = |antenna: usize| cables_s.get(antenna).copied().unwrap_or(0.0);
     if let Some(given) = asked.delays {
@@ -184,24 +184,25 @@ impl Delays {
         Self { model, tsamp_s, hop, span }
     }
 
-    /// Returns the shift in seconds of an antenna whose sampling is offset by `late` samples.
-    pub(super) fn shift_s(&self, shift: i64, late: f64) -> f64 {
-        (shift as f64 + late) * self.tsamp_s
+    /// Returns the shift in seconds of an antenna whose sampling is offset by `sample_lag` samples.
+    pub(super) fn shift_s(&self, shift: i64, sample_lag: f64) -> f64 {
+        (shift as f64 + sample_lag) * self.tsamp_s
     }
 
-    /// Returns the delay at the centre of the shifted window, for an antenna whose sampling is offset by `late`
+    /// Returns the delay at the centre of the shifted window, for an antenna whose sampling is offset by `sample_lag`
     /// samples.
-    pub(super) fn at(&self, antenna: usize, late: f64, spectrum: u64) -> Delay {
+    pub(super) fn at(&self, antenna: usize, sample_lag: f64, spectrum: u64) -> Delay {
         let middle = (spectrum * self.hop) as f64 + 0.5 * self.span as f64;
-        let delay_s = |shift: f64| self.delay_s(antenna, (middle + shift + late) * self.tsamp_s);
+        let delay_s =
+            |shift: f64| self.delay_s(antenna, (middle + shift + sample_lag) * self.tsamp_s);
         // The first estimate uses the reference point's time; the delay changes little until the antenna's own time.
-        let shift = self.samples(delay_s(self.samples(delay_s(0.0), late)), late);
+        let shift = self.samples(delay_s(self.samples(delay_s(0.0), sample_lag)), sample_lag);
         Delay { delay_s: delay_s(shift), shift: shift as i64 }
     }
 
     /// Returns the delay rounded to whole samples.
-    fn samples(&self, delay_s: f64, late: f64) -> f64 {
-        (delay_s / self.tsamp_s - late).round().clamp(-FARTHEST, FARTHEST)
+    fn samples(&self, delay_s: f64, sample_lag: f64) -> f64 {
+        (delay_s / self.tsamp_s - sample_lag).round().clamp(-FARTHEST, FARTHEST)
     }
 
     fn delay_s(&self, antenna: usize, seconds: f64) -> f64 {

@@ -91,12 +91,12 @@ impl Window {
 }
 
 /// Source of a recording with the window that advances along it.
-pub(super) struct Feed {
+pub(super) struct WindowedSource {
     source: Box<dyn VoltageSource>,
     /// Samples per read.
     gulp: usize,
     window: Window,
-    lost: Lost,
+    not_finite: NotFinite,
     /// Length of the source in samples.
     length: u64,
     /// Whether the correlation uses the source up to its end.
@@ -111,8 +111,8 @@ pub(super) struct Feed {
     outcome: Result<()>,
 }
 
-impl Feed {
-    /// Builds a feed from a source of `length` samples, of which those before `end` are used; reads `gulp` samples at
+impl WindowedSource {
+    /// Builds a windowed source from one of `length` samples, of which those before `end` are used; reads `gulp` samples at
     /// a time. `span` is the number of samples under a spectrum's window.
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
@@ -129,12 +129,12 @@ impl Feed {
             times: 0,
         };
         let gulp = gulp.max(1).next_multiple_of(WHOLE);
-        let lost = Lost::new(window.streams, span);
+        let not_finite = NotFinite::new(window.streams, span);
         Self {
             source,
             gulp,
             window,
-            lost,
+            not_finite,
             length,
             reaches_end: end >= length,
             fault: None,
@@ -170,9 +170,9 @@ impl Feed {
         &self.window
     }
 
-    /// Returns the lost samples within the window.
-    pub(super) fn lost(&self) -> &Lost {
-        &self.lost
+    /// Returns the samples within the window that are not finite.
+    pub(super) fn not_finite(&self) -> &NotFinite {
+        &self.not_finite
     }
 
     /// Seconds spent reading.
@@ -202,7 +202,7 @@ impl Feed {
             return Err(Error::parameter("delay (samples)", times.start, rule));
         }
         self.window.drop_before(times.start);
-        self.lost.drop_before(self.window.first);
+        self.not_finite.drop_before(self.window.first);
         self.pass_over(times.start);
         // Allocates for all samples, and for those read past the end.
         let room = (end - self.window.first) as usize + WHOLE + self.gulp;
@@ -217,7 +217,7 @@ impl Feed {
                     break;
                 }
             };
-            self.lost.find(&mut block, first);
+            self.not_finite.find(&mut block, first);
             let times = block.times();
             self.window.times += times;
             if read < self.gulp && first + (times as u64) < end {
@@ -251,30 +251,30 @@ impl Feed {
     }
 }
 
-/// Lost samples of a recording.
+/// Samples of a recording that are not finite.
 #[derive(Debug)]
-pub(super) struct Lost {
-    /// Runs of lost samples; the runs of each stream ascend by start.
+pub(super) struct NotFinite {
+    /// Runs of samples that are not finite; the runs of each stream ascend by start.
     runs: Vec<Flag>,
     /// Index in `runs` of each stream's last run, plus 1; 0: none.
     last: Vec<usize>,
     /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
-    /// Lost samples so far.
+    /// Number of them so far.
     count: u64,
 }
 
-impl Lost {
+impl NotFinite {
     pub(super) fn new(streams: usize, span: u64) -> Self {
         Self { runs: Vec::new(), last: vec![0; streams], span, count: 0 }
     }
 
-    /// Returns the number of lost samples so far.
+    /// Returns the number of samples so far that are not finite.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the lost samples among those in memory.
+    /// Returns the samples in memory that are not finite.
     pub(super) fn runs(&self) -> &[Flag] {
         &self.runs
     }
@@ -318,7 +318,7 @@ impl Lost {
 
 /// Range of invalid spectra and recorded channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bad {
+pub(super) struct InvalidRange {
     pub(super) spectra: Range<u64>,
     pub(super) coarse: Range<usize>,
 }
@@ -369,7 +369,7 @@ impl Flags {
         spectra: &Range<u64>,
         origin: i64,
         (hop, span): (u64, u64),
-        found: &mut Vec<Bad>,
+        found: &mut Vec<InvalidRange>,
     ) {
         let at = |spectrum: u64| spectrum as i64 * hop as i64 + origin;
         let (from, to) = (at(spectra.start), at(spectra.end) - hop as i64 + span as i64);
@@ -383,43 +383,44 @@ impl Flags {
             let start = start.max(spectra.start as i64) as u64;
             let end = end.clamp(0, spectra.end as i64) as u64;
             if start < end {
-                found.push(Bad { spectra: start..end, coarse: coarse.clone() });
+                found.push(InvalidRange { spectra: start..end, coarse: coarse.clone() });
             }
         }
     }
 }
 
 /// Returns the first spectrum with at least one valid recorded channel.
-pub(super) fn lead(bad: &[Bad], spectra: &Range<u64>, coarse: usize) -> Option<u64> {
+pub(super) fn lead(invalid: &[InvalidRange], spectra: &Range<u64>, coarse: usize) -> Option<u64> {
     let mut leads = vec![spectra.start; coarse];
-    let mut sorted: Vec<&Bad> = bad.iter().collect();
-    sorted.sort_by_key(|bad| bad.spectra.start);
-    for bad in sorted {
-        for lead in leads[bad.coarse.clone()].iter_mut().filter(|lead| bad.spectra.start <= **lead)
+    let mut sorted: Vec<&InvalidRange> = invalid.iter().collect();
+    sorted.sort_by_key(|invalid| invalid.spectra.start);
+    for invalid in sorted {
+        for lead in
+            leads[invalid.coarse.clone()].iter_mut().filter(|lead| invalid.spectra.start <= **lead)
         {
-            *lead = bad.spectra.end.max(*lead);
+            *lead = invalid.spectra.end.max(*lead);
         }
     }
     leads.into_iter().min().filter(|lead| *lead < spectra.end)
 }
 
 /// Counts the invalid cells (spectrum, recorded channel), each once.
-pub(super) fn cells(bad: &[Bad], coarse: usize) -> u64 {
+pub(super) fn cells(invalid: &[InvalidRange], coarse: usize) -> u64 {
     let mut ends = vec![0; coarse];
-    let mut sorted: Vec<&Bad> = bad.iter().collect();
-    sorted.sort_by_key(|bad| bad.spectra.start);
+    let mut sorted: Vec<&InvalidRange> = invalid.iter().collect();
+    sorted.sort_by_key(|invalid| invalid.spectra.start);
     let mut cells = 0;
-    for bad in sorted {
-        for end in &mut ends[bad.coarse.clone()] {
-            cells += bad.spectra.end.saturating_sub(bad.spectra.start.max(*end));
-            *end = bad.spectra.end.max(*end);
+    for invalid in sorted {
+        for end in &mut ends[invalid.coarse.clone()] {
+            cells += invalid.spectra.end.saturating_sub(invalid.spectra.start.max(*end));
+            *end = invalid.spectra.end.max(*end);
         }
     }
     cells
 }
 
 /// Returns the encoding with whole bytes per sample that holds the same values.
-pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
+pub(super) fn unpacked_encoding(encoding: VoltageEncoding) -> VoltageEncoding {
     match encoding {
         VoltageEncoding::Real2 => VoltageEncoding::RealF32,
         VoltageEncoding::Real4 => VoltageEncoding::Real8,
@@ -428,23 +429,23 @@ pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
 }
 
 /// Wraps a source so that each sample fills whole bytes; returns other sources unchanged.
-pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
-    let encoding = widest(source.header().encoding);
+pub(super) fn unpacked(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
+    let encoding = unpacked_encoding(source.header().encoding);
     if encoding == source.header().encoding {
         return source;
     }
     let header = VoltageHeader { encoding, ..source.header().clone() };
     let packed = source.header().block(0);
-    Box::new(Widened { source, header, packed })
+    Box::new(Unpacked { source, header, packed })
 }
 
-struct Widened {
+struct Unpacked {
     source: Box<dyn VoltageSource>,
     header: VoltageHeader,
     packed: VoltageBlock<'static>,
 }
 
-impl VoltageSource for Widened {
+impl VoltageSource for Unpacked {
     fn header(&self) -> &VoltageHeader {
         &self.header
     }
@@ -499,24 +500,25 @@ mod tests {
 
     #[test]
     fn runs_are_joined_where_no_window_lies_between() {
-        let mut lost = Lost::new(2, 4);
+        let mut not_finite = NotFinite::new(2, 4);
         for (stream, time) in [(0, 3), (0, 4), (1, 4), (0, 8), (0, 13), (1, 6)] {
-            lost.add(stream, time);
+            not_finite.add(stream, time);
         }
         let run = |stream, start, times| Flag { streams: stream..stream + 1, start, times };
-        assert_eq!(lost.runs(), [run(0, 3, 6), run(1, 4, 3), run(0, 13, 1)]);
-        lost.drop_before(9);
-        assert_eq!(lost.runs(), [run(0, 13, 1)]);
-        lost.add(1, 14);
-        lost.add(0, 14);
-        assert_eq!(lost.runs(), [run(0, 13, 2), run(1, 14, 1)]);
-        assert_eq!(lost.count(), 8);
+        assert_eq!(not_finite.runs(), [run(0, 3, 6), run(1, 4, 3), run(0, 13, 1)]);
+        not_finite.drop_before(9);
+        assert_eq!(not_finite.runs(), [run(0, 13, 1)]);
+        not_finite.add(1, 14);
+        not_finite.add(0, 14);
+        assert_eq!(not_finite.runs(), [run(0, 13, 2), run(1, 14, 1)]);
+        assert_eq!(not_finite.count(), 8);
     }
 
     #[test]
     fn cells_are_counted_once() {
-        let bad = |spectra, coarse| Bad { spectra, coarse };
-        let all = [bad(5..9, 0..2), bad(2..6, 1..3), bad(3..4, 1..2), bad(5..9, 0..2)];
+        let invalid = |spectra, coarse| InvalidRange { spectra, coarse };
+        let all =
+            [invalid(5..9, 0..2), invalid(2..6, 1..3), invalid(3..4, 1..2), invalid(5..9, 0..2)];
         assert_eq!(cells(&all, 3), 4 + 7 + 4);
         assert_eq!(cells(&[], 3), 0);
     }
@@ -533,15 +535,16 @@ mod tests {
                     let spectra = 2..20u64;
                     let mut found = Vec::new();
                     flags.find(&spectra, origin, (hop, span), &mut found);
-                    assert!(found.iter().all(|bad| bad.coarse == (0..1)));
+                    assert!(found.iter().all(|invalid| invalid.coarse == (0..1)));
                     for spectrum in spectra {
                         let first = spectrum as i64 * hop as i64 + origin;
                         let touched = list.iter().any(|flag| {
                             let from = flag.start as i64;
                             first < from + flag.times as i64 && first + span as i64 > from
                         });
-                        let is_bad = found.iter().any(|bad| bad.spectra.contains(&spectrum));
-                        assert_eq!(is_bad, touched, "{hop} {span} {origin} {start} {spectrum}");
+                        let is_invalid =
+                            found.iter().any(|invalid| invalid.spectra.contains(&spectrum));
+                        assert_eq!(is_invalid, touched, "{hop} {span} {origin} {start} {spectrum}");
                     }
                 }
             }
@@ -550,8 +553,9 @@ mod tests {
 
     #[test]
     fn the_lead_ends_where_one_channel_is_valid() {
-        let bad = |spectra, coarse| Bad { spectra, coarse };
-        let list = [bad(6..9, 0..2), bad(0..4, 0..1), bad(0..6, 1..2), bad(3..7, 0..1)];
+        let invalid = |spectra, coarse| InvalidRange { spectra, coarse };
+        let list =
+            [invalid(6..9, 0..2), invalid(0..4, 0..1), invalid(0..6, 1..2), invalid(3..7, 0..1)];
         assert_eq!(lead(&list, &(0..20), 2), Some(9));
         assert_eq!(lead(&list, &(0..9), 2), None);
         assert_eq!(lead(&list[1..], &(0..9), 2), Some(6));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::f_engine::Front;
+use super::f_engine::FEngine;
 use super::header::Integration;
 use super::inputs::Baseline;
 use crate::backend::Backend;
@@ -23,7 +23,7 @@ const READ_BYTES: usize = 8 << 20;
 const SHARES: usize = 4;
 
 /// Corner turn and X-engine.
-pub(super) struct Cross {
+pub(super) struct XEngine {
     /// Corner turn and its buffer; created when the host first supplies spectra.
     turning: Option<(CornerTurn, BlockBuffer)>,
     backend: Backend,
@@ -49,7 +49,7 @@ struct Row<'a> {
     counts: &'a mut [u64],
 }
 
-impl Cross {
+impl XEngine {
     /// # Errors
     /// As [`Correlator::new`] and [`Correlator::reserve`].
     pub(super) fn new(
@@ -102,19 +102,19 @@ impl Cross {
     ///
     /// # Errors
     /// As [`CornerTurn::rows`] and [`Correlator::run`].
-    pub(super) fn run(&mut self, front: &mut Front, first: u64, times: usize) -> Result<()> {
+    pub(super) fn run(&mut self, f_engine: &mut FEngine, first: u64, times: usize) -> Result<()> {
         let begin = Instant::now();
-        if front.is_on_device() {
-            front.correlate(first, times, &mut self.correlator)?;
+        if f_engine.is_on_device() {
+            f_engine.correlate(first, times, &mut self.correlator)?;
             self.elapsed_s[1] += begin.elapsed().as_secs_f64();
             return Ok(());
         }
         let (turn, buffer) = self.turning.get_or_insert_with(|| {
             let plan = self.correlator.plan();
-            (CornerTurn::new(plan, &self.backend), BlockBuffer::new(plan, front.capacity()))
+            (CornerTurn::new(plan, &self.backend), BlockBuffer::new(plan, f_engine.capacity()))
         });
         buffer.set_times(times)?;
-        front.turn(first, turn, buffer)?;
+        f_engine.turn(first, turn, buffer)?;
         let turned = Instant::now();
         self.correlator.run(buffer.block())?;
         self.elapsed_s[0] += (turned - begin).as_secs_f64();
@@ -128,14 +128,14 @@ impl Cross {
     /// As [`Correlator::read`].
     pub(super) fn read(
         &mut self,
-        front: &Front,
+        f_engine: &FEngine,
         baselines: &[Baseline],
         integration: &mut Integration,
     ) -> Result<()> {
         let begin = Instant::now();
         let plan = self.correlator.plan().clone();
-        let scales = Scales::new(front, &plan);
-        let channels = plan.channels() / front.channels().average();
+        let scales = Scales::new(f_engine, &plan);
+        let channels = plan.channels() / f_engine.channels().average();
         let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
         let rows = sums.chunks_exact_mut(channels * plan.pairs());
         let rows = rows.zip(counts.chunks_exact_mut(channels)).zip(baselines);
@@ -186,16 +186,16 @@ struct Scales<'a> {
 }
 
 impl<'a> Scales<'a> {
-    fn new(front: &Front, plan: &'a Plan) -> Self {
-        let channels = front.channels();
+    fn new(f_engine: &FEngine, plan: &'a Plan) -> Self {
+        let channels = f_engine.channels();
         let mut places = vec![0; plan.channels()];
         for (rank, channel) in channels.order().iter().enumerate() {
             places[*channel] = rank / channels.average();
         }
-        let is_unit = front.stations().iter().all(|station| station.level().is_unit());
+        let is_unit = f_engine.stations().iter().all(|station| station.gain_control().is_unit());
         let elements = plan.polarizations() * plan.channels();
-        let inverse = front.stations().iter().flat_map(|station| {
-            let level = station.level();
+        let inverse = f_engine.stations().iter().flat_map(|station| {
+            let level = station.gain_control();
             (0..elements).map(|element| 1.0 / level.divisor(element))
         });
         let inverse = (!is_unit).then(|| inverse.collect());

@@ -57,8 +57,8 @@ pub(super) fn band(size: Size) -> Band {
 
 /// Returns an antenna's delay at a spectrum of a gulp: the residual is below half a sample.
 pub(super) fn delay(antenna: usize, spectrum: usize) -> Delay {
-    let rest_s = 1e-7 * (antenna as f64 * 0.7).sin() + 1e-12 * spectrum as f64;
-    Delay { late_s: 0.75e-6 * antenna as f64 + rest_s, rest_s }
+    let residual_s = 1e-7 * (antenna as f64 * 0.7).sin() + 1e-12 * spectrum as f64;
+    Delay { total_s: 0.75e-6 * antenna as f64 + residual_s, residual_s }
 }
 
 /// Returns a gain that gives real and imaginary parts a deviation of about 20 counts: uniform 8-bit samples have 74,
@@ -92,7 +92,7 @@ impl Chain {
         let delays = (0..antennas).flat_map(|antenna| {
             (0..spectra).flat_map(move |spectrum| {
                 let own = delay(antenna, spectrum);
-                [own.late_s, own.rest_s]
+                [own.total_s, own.residual_s]
             })
         });
         let input_stride = encoding.bytes(spectra).next_multiple_of(128);
@@ -153,9 +153,16 @@ impl Chain {
         let made = self.channelizer.enqueue(voltages, layout, &mut self.spectra, &self.work)?;
         let times = made.produced;
         let stride = 8 * self.channelizer.plan().row_elements();
-        let from = (&self.spectra, DeviceSamples { first_byte: 0, stride, times });
+        let from = DeviceSamples { first_byte: 0, stride, times };
         let delays = DeviceDelays { seconds: &self.seconds, first: 0, stride: spectra };
-        self.aligner.enqueue(from, Some(delays), (&mut self.natural, self.layout), &self.work)?;
+        self.aligner.enqueue(
+            &self.spectra,
+            from,
+            Some(delays),
+            &mut self.natural,
+            self.layout,
+            &self.work,
+        )?;
         let layout = DeviceSpectra {
             first_byte: 0,
             channel_stride: self.layout.channel_stride,
