@@ -1,4 +1,5 @@
-//! Packed spectra of all inputs for the X-engine: the borrowed view, and the buffer that a corner turn fills.
+//! Packed spectra of all inputs for the X-engine: the borrowed view, the buffer that a corner turn fills, and the
+//! destination of sums.
 
 use num_complex::Complex;
 
@@ -167,5 +168,29 @@ impl BlockBuffer {
             times: self.times,
             valid: (!self.all_valid).then(|| &self.valid[..words]),
         }
+    }
+}
+
+/// Destination of sums; axes channel, baseline, polarization pair.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// Sums of integer spectra: exact.
+    Integer(&'a mut [Complex<i64>]),
+    /// Sums of single-precision spectra.
+    Float(&'a mut [Complex<f64>]),
+}
+
+impl Output<'_> {
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Integer(sums) => sums.len(),
+            Self::Float(sums) => sums.len(),
+        }
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }

@@ -8,7 +8,6 @@ mod corner_turn;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod output;
 pub mod plan;
 pub mod reference;
 
@@ -20,11 +19,10 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::view::{check_length, check_memory};
 use crate::voltage::VoltageEncoding;
-pub use block::{Block, BlockBuffer};
+pub use block::{Block, BlockBuffer, Output};
 pub use corner_turn::{CornerTurn, Rows};
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceSpectra, kernels};
-pub use output::Output;
 pub use plan::{Options, Plan, Precision};
 
 #[derive(Debug)]

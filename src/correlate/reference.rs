@@ -5,7 +5,7 @@ use std::ops::Range;
 use num_complex::Complex;
 
 use super::block::Block;
-use super::output::Output;
+use super::block::Output;
 use super::plan::Plan;
 use crate::voltage::VoltageEncoding;
 

@@ -3,14 +3,10 @@
 //! Invariant: the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
 
-mod ahead;
-mod clock;
-mod counts;
 mod memory;
 mod panel;
+mod partition;
 mod portable;
-mod read;
-mod shape;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -22,21 +18,17 @@ mod x86;
 use std::ops::Range;
 
 use num_complex::Complex;
+use panel::Channel;
+use partition::{Band, Clock};
+use sums::{Counts, Reader, Sums};
+use work::{Kernel, Scratch, Work};
 
-use super::block::Block;
-use super::output::Output;
+use super::block::{Block, Output};
 use super::plan::{LANES, Plan};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
-use clock::Clock;
-use counts::Counts;
-use panel::Channel;
-use read::Reader;
-use shape::Band;
-use sums::Sums;
-use work::{Kernel, Scratch, Work};
 
 /// Approximate number of elements that a thread reads out at once.
 const READ: usize = 1 << 14;
@@ -73,7 +65,7 @@ struct Worker {
 impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
         let float = plan.encoding() == VoltageEncoding::ComplexF32;
-        let bands = shape::bands(plan, threads.count());
+        let bands = partition::bands(plan, threads.count());
         let unit = |band: &Band| Ok(Unit { sums: Sums::new(band)?, counts: Counts::new(band) });
         let worker = |_| Ok(Worker { scratch: Scratch::new()?, valid: vec![0; plan.antennas()] });
         let units = (0..plan.channels()).flat_map(|_| bands.iter().map(unit));
@@ -141,7 +133,7 @@ impl Engine {
         let (plan, bands, units) = (&*plan, &*bands, &*units);
         let (kind, clock) = (kernel.kind(), *clock);
         let (pairs, baselines) = (plan.pairs(), plan.baselines());
-        let panels = shape::panels(bands);
+        let panels = partition::panels(bands);
         let chunk = READ / pairs;
         threads.for_each_chunk(workers, output, chunk * pairs, |_, index, mut output| {
             let mut at = index * chunk;
@@ -171,7 +163,7 @@ impl Engine {
 /// Returns the bytes of one channel's sums and counts.
 pub(super) fn bytes(plan: &Plan, threads: usize) -> usize {
     let own = |band: &Band| size_of::<Unit>() + Sums::bytes(band) + Counts::bytes(band);
-    shape::bands(plan, threads).iter().map(own).sum()
+    partition::bands(plan, threads).iter().map(own).sum()
 }
 
 /// Returns the first antenna of a baseline.

@@ -2,7 +2,7 @@
 
 use super::super::block::Block;
 use super::super::plan::{LANES, Plan};
-use super::clock::Piece;
+use super::partition::Piece;
 use crate::voltage::VoltageEncoding;
 
 /// Channel of a block.
@@ -44,7 +44,7 @@ impl<'a> Channel<'a> {
             mask.is_none_or(|mask| invalid(mask, piece).all(|(_, bits)| bits == 0))
         });
         if encoding == VoltageEncoding::Complex4 {
-            widen(packed, buffer);
+            unpack_nibbles(packed, buffer);
         } else if valid && !odd {
             return packed;
         } else {
@@ -106,7 +106,7 @@ fn invalid(mask: &[u64], piece: Piece) -> impl Iterator<Item = (usize, u64)> {
 
 /// Unpacks nibbles to bytes: (real, imaginary), sign-extended.
 #[inline(always)]
-fn widen(packed: &[u8], buffer: &mut [u8]) {
+fn unpack_nibbles(packed: &[u8], buffer: &mut [u8]) {
     for (from, to) in packed.iter().zip(buffer.chunks_exact_mut(2)) {
         // The shift left puts the nibble's sign at the top of the byte; the arithmetic shift right extends it.
         let high = |byte: u8| ((byte as i8) >> 4) as u8;

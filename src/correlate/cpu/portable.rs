@@ -57,7 +57,7 @@ unsafe impl Arithmetic for Integers {
     #[inline(always)]
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
         // SAFETY: the caller upholds this function's contract.
-        unsafe { widened(packed, steps, buffer) }
+        unsafe { wide_columns(packed, steps, buffer) }
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
@@ -129,7 +129,7 @@ unsafe impl Arithmetic for Floats {
 /// # Safety
 /// Both pointers are valid for `steps` times, rounded up to pairs.
 #[inline(always)]
-pub(super) unsafe fn widened(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
+pub(super) unsafe fn wide_columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
     for pair in 0..steps.div_ceil(2) {
         // SAFETY: the caller guarantees whole pairs.
         unsafe {

@@ -1,8 +1,13 @@
 //! Sums of a band: narrow ones in the layout of tiles, and the wide ones that they are added to.
 
-use super::clock::Clock;
+use std::ops::Range;
+
+use num_complex::Complex;
+
+use super::super::plan::{LANES, Plan};
 use super::memory::Aligned;
-use super::shape::{Band, ROW_SUMS};
+use super::panel::Channel;
+use super::partition::{Band, Clock, ROW_SUMS};
 use super::tile::{Kind, ROWS};
 use crate::error::Result;
 
@@ -43,7 +48,7 @@ impl Sums {
         if clock.pending > 0 {
             sums = corrected(kind, self.narrow.values(), at, column);
         }
-        if clock.settled {
+        if clock.folded {
             sums = added(sums, row(self.wide.values(), at), |a, b| a + b);
         }
         sums
@@ -53,7 +58,7 @@ impl Sums {
     #[inline(always)]
     pub(super) fn floats(&self, clock: Clock, at: usize) -> [f64; ROW_SUMS] {
         let mut sums = [0.0; ROW_SUMS];
-        if clock.settled {
+        if clock.folded {
             sums = *row(self.wide.values(), at);
         }
         if clock.pending > 0 {
@@ -83,7 +88,7 @@ fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_
 
 /// Adds the narrow sums of one group of rows from `at` on to the wide ones; `column` is the index of the column sums.
 #[inline(always)]
-pub(super) fn settle(kind: Kind, sums: &mut Sums, at: usize, column: usize, replace: bool) {
+pub(super) fn fold(kind: Kind, sums: &mut Sums, at: usize, column: usize, replace: bool) {
     for at in (at..at + ROWS * ROW_SUMS).step_by(ROW_SUMS) {
         if kind == Kind::Float {
             let narrow = row(sums.narrow.values::<f32>(), at).as_chunks::<8>().0;
@@ -122,4 +127,148 @@ fn added<T: Copy>(
         sums[k] = add(sums[k], others[k]);
     }
     sums
+}
+
+/// Valid samples of a band's baselines.
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Samples counted for all baselines alike.
+    all: u64,
+    /// Further samples of each baseline; zeros unless `some`.
+    each: Vec<u64>,
+    some: bool,
+    /// Index of the band's first baseline.
+    first: usize,
+}
+
+impl Counts {
+    pub(super) fn new(band: &Band) -> Self {
+        let first = Plan::baseline(band.antennas.start, 0);
+        let last = Plan::baseline(band.antennas.end, 0);
+        Self { all: 0, each: vec![0; last - first], some: false, first }
+    }
+
+    /// Returns the bytes of a band's counts.
+    pub(super) fn bytes(band: &Band) -> usize {
+        let first = Plan::baseline(band.antennas.start, 0);
+        size_of::<u64>() * (Plan::baseline(band.antennas.end, 0) - first)
+    }
+
+    pub(super) fn reset(&mut self) {
+        if self.some {
+            self.each.fill(0);
+        }
+        (self.all, self.some) = (0, false);
+    }
+
+    /// Returns the valid samples of one of the band's baselines.
+    pub(super) fn baseline(&self, baseline: usize) -> u64 {
+        self.all + self.each[baseline - self.first]
+    }
+
+    /// Counts a channel's samples; `valid` is scratch for one number per antenna.
+    pub(super) fn add(&mut self, band: &Band, channel: Channel<'_>, valid: &mut [u64]) {
+        let times = channel.block.times() as u64;
+        let mask = |antenna| channel.block.mask(channel.plan, channel.channel, antenna);
+        let mut whole = true;
+        for (antenna, valid) in valid.iter_mut().enumerate().take(band.antennas.end) {
+            let Some(mask) = mask(antenna) else { break };
+            *valid = common(mask, mask, channel.block.times());
+            whole &= *valid == times;
+        }
+        if whole {
+            self.all += times;
+            return;
+        }
+        self.some = true;
+        let mut each = self.each.iter_mut();
+        for i in band.antennas.clone() {
+            for j in 0..=i {
+                let (Some(count), Some(a), Some(b)) = (each.next(), mask(i), mask(j)) else {
+                    return;
+                };
+                *count += if valid[i] == times {
+                    valid[j]
+                } else if valid[j] == times || i == j {
+                    valid[i]
+                } else {
+                    common(a, b, channel.block.times())
+                };
+            }
+        }
+    }
+}
+
+/// Counts the times that are valid in both masks.
+fn common(a: &[u64], b: &[u64], times: usize) -> u64 {
+    let words = a.iter().zip(b).take(times / 64);
+    let mut count: u64 = words.map(|(a, b)| u64::from((a & b).count_ones())).sum();
+    if !times.is_multiple_of(64) {
+        let last = (a[times / 64] & b[times / 64]) << (64 - times % 64);
+        count += u64::from(last.count_ones());
+    }
+    count
+}
+
+/// Sums of a band, for read-out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) band: &'a Band,
+    pub(super) sums: &'a Sums,
+    pub(super) kind: Kind,
+    pub(super) clock: Clock,
+}
+
+impl Reader<'_> {
+    /// Writes the baselines of antenna `i` with antennas `others`.
+    pub(super) fn integers(&self, i: usize, others: Range<usize>, output: &mut [Complex<i64>]) {
+        self.write(i, others, output, |at, column| {
+            self.sums.integers(self.kind, self.clock, at, column)
+        });
+    }
+
+    /// Like `integers`, for floats.
+    pub(super) fn floats(&self, i: usize, others: Range<usize>, output: &mut [Complex<f64>]) {
+        self.write(i, others, output, |at, _| self.sums.floats(self.clock, at));
+    }
+
+    #[inline(always)]
+    fn write<T: Copy>(
+        &self,
+        i: usize,
+        others: Range<usize>,
+        output: &mut [Complex<T>],
+        sums: impl Fn(usize, usize) -> [T; ROW_SUMS],
+    ) {
+        let polarizations = self.plan.polarizations();
+        let antennas = LANES / polarizations;
+        let (panel, pairs) = (i / antennas, self.plan.pairs());
+        let mut j = others.start;
+        while j < others.end {
+            let column = j / antennas;
+            let end = others.end.min((column + 1) * antennas);
+            let output = &mut output[(j - others.start) * pairs..(end - others.start) * pairs];
+            for p in 0..polarizations {
+                let row = (i * polarizations + p) % LANES;
+                let at = self.band.at(panel, column) + row * ROW_SUMS;
+                let sums = sums(at, self.band.column(column));
+                let (re, im) = sums.split_at(ROW_SUMS / 2);
+                let first = (j % antennas) * polarizations;
+                let (re, im) = (&re[first..], &im[first..]);
+                if polarizations == 1 {
+                    for (to, (re, im)) in output.iter_mut().zip(re.iter().zip(im)) {
+                        *to = Complex::new(*re, *im);
+                    }
+                } else {
+                    let parts = re.as_chunks::<2>().0.iter().zip(im.as_chunks::<2>().0);
+                    for (to, (re, im)) in output.as_chunks_mut::<4>().0.iter_mut().zip(parts) {
+                        to[2 * p] = Complex::new(re[0], im[0]);
+                        to[2 * p + 1] = Complex::new(re[1], im[1]);
+                    }
+                }
+            }
+            j = end;
+        }
+    }
 }

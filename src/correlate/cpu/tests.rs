@@ -2,8 +2,8 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
+use super::super::block::Output;
 use super::super::block::{Block, BlockBuffer};
-use super::super::output::Output;
 use super::super::plan::{Options, Plan};
 use super::Engine;
 use crate::backend::simd::Level;

@@ -3,11 +3,13 @@
 //! Invariant: each sum is made in the order of time, whatever the tile's shape.
 #![allow(unsafe_code)]
 
-use super::ahead::Ahead;
 use super::memory::LINE;
 
 /// Rows that are prepared together and whose sums share the registers.
 pub(super) const ROWS: usize = 4;
+
+/// Most panels of rows in a band: 64 rows, whose prepared samples fit the second-level cache.
+pub(super) const BAND: usize = 4;
 
 /// Bytes of one prepared row in a step.
 pub(super) const ROW: usize = 8;
@@ -95,7 +97,7 @@ pub(super) const STEPS: usize = 8;
 #[inline(always)]
 pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
     tile: &Tile,
-    ahead: &mut Ahead,
+    prefetch: &mut Prefetch,
 ) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
@@ -114,8 +116,8 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
         while left > 0 {
             let steps = STEPS.min(left);
             left -= steps;
-            ahead.step();
-            ask::<C>(tile, at / A::COLUMN / STEPS);
+            prefetch.step();
+            prefetch_sums::<C>(tile, at / A::COLUMN / STEPS);
             for _ in 0..steps {
                 let mut columns = [A::column(tile.columns[0].add(at)); C];
                 for c in 1..C {
@@ -147,23 +149,23 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
 /// Prefetches a few lines of the sums after those of the tile, usually those of the next rows, and of the tile's wide
 /// sums.
 #[inline(always)]
-fn ask<const C: usize>(tile: &Tile, line: usize) {
+fn prefetch_sums<const C: usize>(tile: &Tile, line: usize) {
     const LINES: usize = ROWS * SUMS / LINE;
     if line >= LINES {
         return;
     }
     for c in 0..C {
-        prefetch(tile.sums[c].wrapping_add((LINES + line) * LINE));
+        prefetch_line(tile.sums[c].wrapping_add((LINES + line) * LINE));
         if !tile.wide[c].is_null() {
-            prefetch(tile.wide[c].wrapping_add(2 * line * LINE));
-            prefetch(tile.wide[c].wrapping_add((2 * line + 1) * LINE));
+            prefetch_line(tile.wide[c].wrapping_add(2 * line * LINE));
+            prefetch_line(tile.wide[c].wrapping_add((2 * line + 1) * LINE));
         }
     }
 }
 
 /// Prefetches a line into the first-level cache.
 #[inline(always)]
-fn prefetch(line: *const u8) {
+fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing.
     unsafe {
@@ -172,4 +174,69 @@ fn prefetch(line: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
+}
+
+/// Remaining samples to prefetch of several panels of equal length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    panels: [*const u8; BAND],
+    /// Cache lines left per panel.
+    lines: usize,
+    /// Cache lines per panel and step.
+    step: usize,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { panels: [std::ptr::null(); BAND], lines: 0, step: 0 }
+    }
+}
+
+impl Stream {
+    /// Creates a stream that is complete after `steps` steps.
+    pub(super) fn new<'a>(panels: impl Iterator<Item = &'a [u8]>, steps: usize) -> Self {
+        let mut stream = Self::default();
+        for (index, panel) in panels.enumerate() {
+            // Unused entries repeat the last panel; a second prefetch costs nothing.
+            stream.panels[index..].fill(panel.as_ptr());
+            stream.lines = panel.len().div_ceil(LINE);
+        }
+        stream.step = stream.lines.div_ceil(steps.max(1));
+        stream
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        let lines = self.step.min(self.lines);
+        self.lines -= lines;
+        for _ in 0..lines {
+            for panel in &mut self.panels {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: a prefetch reads nothing.
+                unsafe {
+                    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                    _mm_prefetch::<_MM_HINT_T1>(panel.cast());
+                }
+                *panel = panel.wrapping_add(LINE);
+            }
+        }
+    }
+}
+
+/// Streams to prefetch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prefetch {
+    /// Columns of the next tiles.
+    pub(super) columns: Stream,
+    /// Rows of the next band.
+    pub(super) rows: Stream,
+}
+
+impl Prefetch {
+    /// Prefetches a few lines.
+    #[inline(always)]
+    pub(super) fn step(&mut self) {
+        self.columns.step();
+        self.rows.step();
+    }
 }

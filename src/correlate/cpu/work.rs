@@ -1,20 +1,20 @@
 //! Work on one band of one channel: columns in groups of panels, times in pieces, rows in groups.
 //!
-//! Invariant: a group of column panels stays in the first-level cache while all rows of the band meet it,
+//! Invariant: a group of column panels stays in the first-level cache while the band multiplies it with all its rows,
 //! and the band's rows in the second.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use super::super::plan::LANES;
-use super::ahead::{Ahead, Stream};
-use super::clock::{Clock, MOST, Piece};
 use super::memory::Aligned;
 use super::panel::Channel;
+use super::partition::{Band, Clock, MOST, Piece, ROW_SUMS};
 use super::portable;
-use super::shape::{BAND, Band, ROW_SUMS};
-use super::sums::{Sums, settle};
-use super::tile::{self, Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
+use super::sums::{Sums, fold};
+use super::tile::{
+    self, Arithmetic, BAND, Kind, Prefetch, ROW, ROWS, SUMS, Stream, Tile, WIDTH, add,
+};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::error::Result;
@@ -168,7 +168,7 @@ const fn times<A: Arithmetic>() -> usize {
 
 /// Returns the number of prefetch steps in a tile of `steps` steps.
 #[inline(always)]
-fn asks(steps: usize) -> usize {
+fn prefetch_steps(steps: usize) -> usize {
     steps.div_ceil(tile::STEPS)
 }
 
@@ -178,7 +178,7 @@ fn asks(steps: usize) -> usize {
 /// As for [`Kernel::run`].
 #[inline(always)]
 unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
-    // Integers settle between pieces. A span must hold whole pieces, so that they match the clock of the stream.
+    // Integers are folded between pieces. A span must hold whole pieces, so that they match the clock of the stream.
     const {
         assert!(times::<A>() <= MOST);
         assert!(matches!(A::KIND, Kind::Float) || (STEPS * A::TIMES).is_multiple_of(times::<A>()));
@@ -194,14 +194,14 @@ unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scra
         };
         let rows = next.map(|(channel, band, first, times)| {
             let panels = band.panels.clone().map(|panel| channel.packed(panel, first, times));
-            Stream::new(panels, work.band.tiles() * asks(times.div_ceil(A::TIMES)))
+            Stream::new(panels, work.band.tiles() * prefetch_steps(times.div_ceil(A::TIMES)))
         });
         let span = Span { first, times, clock };
-        let mut ahead = Ahead { rows: rows.unwrap_or_default(), ..Ahead::default() };
+        let mut prefetch = Prefetch { rows: rows.unwrap_or_default(), ..Prefetch::default() };
         // SAFETY: the caller upholds this function's contract.
         unsafe {
             prepare::<A>(work, span, scratch);
-            multiply::<A>(work, span, &mut ahead, sums, scratch);
+            multiply::<A>(work, span, &mut prefetch, sums, scratch);
         }
         clock.pass(times, self::times::<A>());
     }
@@ -266,7 +266,7 @@ unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scrat
 unsafe fn multiply<A: Arithmetic>(
     work: Work<'_>,
     span: Span,
-    ahead: &mut Ahead,
+    prefetch: &mut Prefetch,
     sums: &mut Sums,
     scratch: &mut Scratch,
 ) {
@@ -281,11 +281,11 @@ unsafe fn multiply<A: Arithmetic>(
         let columns = turn.as_ref().map(|(panels, piece)| {
             let packed = |panel| work.channel.packed(panel, piece.first, piece.times);
             let tiles = band.rows_from(panels.start) / ROWS;
-            Stream::new(panels.clone().map(packed), tiles * asks(steps))
+            Stream::new(panels.clone().map(packed), tiles * prefetch_steps(steps))
         });
-        ahead.columns = columns.unwrap_or_default();
+        prefetch.columns = columns.unwrap_or_default();
         // SAFETY: the caller upholds this function's contract, and the rows are prepared.
-        unsafe { meet::<A>(work, span, (panels, piece), ahead, sums, scratch) };
+        unsafe { multiply_panels::<A>(work, span, (panels, piece), prefetch, sums, scratch) };
     }
 }
 
@@ -294,11 +294,11 @@ unsafe fn multiply<A: Arithmetic>(
 /// # Safety
 /// As for [`Kernel::run`]; the piece's rows are prepared.
 #[inline(always)]
-unsafe fn meet<A: Arithmetic>(
+unsafe fn multiply_panels<A: Arithmetic>(
     work: Work<'_>,
     span: Span,
     (panels, piece): (Range<usize>, Piece),
-    ahead: &mut Ahead,
+    prefetch: &mut Prefetch,
     sums: &mut Sums,
     scratch: &mut Scratch,
 ) {
@@ -328,7 +328,7 @@ unsafe fn meet<A: Arithmetic>(
             for c in 0..width {
                 tile.sums[c] = narrow.add(band.column(start + c) * 4);
             }
-            tiles::<A, 1>(tile, width, ahead);
+            tiles::<A, 1>(tile, width, prefetch);
         }
         for panel in band.panels.start.max(start)..band.panels.end {
             let width = width.min(panel + 1 - start);
@@ -339,13 +339,13 @@ unsafe fn meet<A: Arithmetic>(
                 let at = |c| band.at(panel, start + c) + group * ROWS * ROW_SUMS;
                 for c in 0..width {
                     tile.sums[c] = narrow.add(at(c) * 4);
-                    if piece.settle {
+                    if piece.fold {
                         tile.wide[c] = wide.add(at(c) * 8);
                     }
                 }
-                tiles::<A, ROWS>(tile, width, ahead);
-                for c in 0..if piece.settle { width } else { 0 } {
-                    settle(A::KIND, sums, at(c), band.column(start + c), piece.replace);
+                tiles::<A, ROWS>(tile, width, prefetch);
+                for c in 0..if piece.fold { width } else { 0 } {
+                    fold(A::KIND, sums, at(c), band.column(start + c), piece.replace);
                 }
             }
         }
@@ -357,14 +357,14 @@ unsafe fn meet<A: Arithmetic>(
 /// # Safety
 /// As for [`add`].
 #[inline(always)]
-unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, ahead: &mut Ahead) {
+unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, prefetch: &mut Prefetch) {
     // SAFETY: the caller upholds this function's contract; parts of a panel are contiguous.
     unsafe {
         if A::LANES == LANES {
             match width {
-                1 => add::<A, R, 1>(&tile, ahead),
-                2 => add::<A, R, 2>(&tile, ahead),
-                _ => add::<A, R, 3>(&tile, ahead),
+                1 => add::<A, R, 1>(&tile, prefetch),
+                2 => add::<A, R, 2>(&tile, prefetch),
+                _ => add::<A, R, 3>(&tile, prefetch),
             }
             return;
         }
@@ -374,7 +374,7 @@ unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, ahead: 
                 let columns = part * A::LANES * 4;
                 tile.columns[0] = tile.columns[c].add(columns);
                 tile.sums[0] = tile.sums[c].add(columns);
-                add::<A, R, 1>(&tile, ahead);
+                add::<A, R, 1>(&tile, prefetch);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::portable::{float_rows, wide_rows, widened};
+use super::portable::{float_rows, wide_columns, wide_rows};
 use super::tile::{Arithmetic, Kind, ROW, ROWS};
 
 /// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). `vpdpbusd` takes one unsigned operand: rows
@@ -89,7 +89,7 @@ unsafe impl Arithmetic for Bytes512 {
                 let x = _mm512_loadu_si512(columns.add(step * 64).cast());
                 [_mm512_xor_si512(x, up), _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned)]
             };
-            weave(parts, steps, rows, group);
+            transpose_rows(parts, steps, rows, group);
         }
     }
 }
@@ -99,7 +99,12 @@ unsafe impl Arithmetic for Bytes512 {
 /// # Safety
 /// The machine has AVX-512 F, and `rows` has room for the steps of all groups.
 #[inline(always)]
-unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut u8, group: usize) {
+unsafe fn transpose_rows(
+    parts: impl Fn(usize) -> [__m512i; 2],
+    steps: usize,
+    rows: *mut u8,
+    group: usize,
+) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         let both = |step: usize| {
@@ -147,7 +152,7 @@ unsafe fn wide_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: 
             let minus = _mm512_sub_epi16(_mm512_setzero_si512(), turned);
             [x, _mm512_mask_blend_epi16(0xaaaa_aaaa, turned, minus)]
         };
-        weave(parts, steps, rows, group);
+        transpose_rows(parts, steps, rows, group);
     }
 }
 
@@ -163,7 +168,7 @@ unsafe fn float_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group:
             let re = columns.add(step * 128);
             [_mm512_loadu_si512(re.cast()), _mm512_loadu_si512(re.add(64).cast())]
         };
-        weave(parts, steps, rows, group);
+        transpose_rows(parts, steps, rows, group);
     }
 }
 
@@ -220,7 +225,7 @@ macro_rules! shorts {
             #[inline(always)]
             unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
                 // SAFETY: the caller upholds this function's contract.
-                unsafe { widened(packed, steps, buffer) }
+                unsafe { wide_columns(packed, steps, buffer) }
             }
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {

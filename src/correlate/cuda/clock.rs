@@ -1,10 +1,6 @@
-//! Splits a stream into launches and schedules the addition of 32-bit sums to the wide ones.
-//!
-//! Invariant: integers are folded before they could overflow; floats that are not rounded after runs that are counted from
-//! the last reset, however the stream was split.
+//! Division of a block into launches of products, and the arguments of one launch.
 
 use super::super::plan::Precision;
-use super::job::{MAX_TIMES, run};
 use crate::voltage::VoltageEncoding;
 
 /// State of a stream since the last reset.
@@ -75,6 +71,47 @@ impl Clock {
     /// Returns whether the wide sums hold samples.
     pub(super) fn is_settled(&self) -> bool {
         self.settled
+    }
+}
+
+/// Spectra in device memory, in natural order (channel, input, time), and the tiles of their sums.
+///
+/// | buffer    | axes                       | type                                  | access     |
+/// |-----------|----------------------------|---------------------------------------|------------|
+/// | `spectra` | channel, input, time       | complex 4 bit (1 byte), 8 bit, or f32 | read       |
+/// | `sums`    | channel, tile, row, column | complex i32; f32 of f32 spectra       | write, add |
+///
+/// Addresses and strides of the spectra are multiples of 16 bytes. The address of f32 spectra for [`Precision::F32`]
+/// is a multiple of 8 only, because a run may end within a block. Kernels may read a row up to the next multiple of
+/// 16 bytes after its last sample; those bytes, and the rest up to the stride, may hold anything. Tiles begin at a
+/// multiple of 1024 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// Address of the first input of the first channel.
+    pub spectra: u64,
+    /// Bytes from one channel to the next.
+    pub channel_stride: usize,
+    /// Bytes from one input to the next.
+    pub input_stride: usize,
+    /// Channels of this launch; at most those of the shape.
+    pub channels: usize,
+    /// Times, at least 1; at most [`MAX_TIMES`] for integers and [`run`] for floats.
+    pub times: usize,
+    /// Address of the tiles of the first channel.
+    pub sums: u64,
+    /// Whether to add to the tiles instead of overwriting them.
+    pub add: bool,
+}
+
+/// Most times of integers per launch: whole words of a mask, so that sums of products of 2^15 fit 32 bits.
+pub(super) const MAX_TIMES: usize = 65_472;
+
+/// Returns the most samples of floats summed in single precision: so few that the error is as on the CPU, or that the
+/// rounding of samples dominates.
+pub(super) fn run(precision: Precision) -> usize {
+    match precision {
+        Precision::F32 | Precision::Split => 256,
+        Precision::Tf32 | Precision::F16 => 4096,
     }
 }
 

@@ -1,4 +1,4 @@
-// Products of the edge block of inputs with itself, if BESIDE leaves it no tiles of its own; one warp computes them.
+// Products of the edge block of inputs with itself, if EDGE_COLUMNS leaves it no tiles of its own; one warp computes them.
 // The column sums of imaginary parts are products with rows of ones here.
 #pragma once
 #include "wgmma.cuh"
@@ -8,7 +8,7 @@ struct Corner {
   bool wanted;
   i32 re[2][4] = {}, im[2][4] = {};
 
-  INLINE explicit Corner(const Place& job) : wanted(job.row == 0 && job.column == 0) {}
+  INLINE explicit Corner(const TileIndex& job) : wanted(job.row == 0 && job.column == 0) {}
   // Multiplies 128 bytes of time of the edge block.
   INLINE void multiply(u32 slot) {
     if (!wanted) return;
@@ -29,7 +29,7 @@ struct Corner {
       }
     }
   }
-  INLINE void store(const Work& work, const Place& job) const {
+  INLINE void store(const Work& work, const TileIndex& job) const {
     const u32 lane = threadIdx.x & 31, rows = work.inputs - (work.blocks - 1) * EDGE;
     unsigned char* const tile = (unsigned char*)work.sums + (u64)((job.channel + 1) * work.tiles - 1) * TILE;
 #pragma unroll

@@ -1,4 +1,4 @@
-// Products of all pairs of inputs of single-precision samples, by one of four methods (WAY):
+// Products of all pairs of inputs of single-precision samples, by one of four methods (METHOD):
 //  - 0: fused multiply-adds, on any device.
 //  - 1: matrix instructions on numbers rounded to 11 bits (tf32).
 //  - 3: matrix instructions on numbers split into hi + lo of 11 bits each, without lo x lo: nearly single precision.
@@ -17,13 +17,13 @@
 #include "stages.cuh"
 
 // Parts of a stage that are multiplied one after another: chunks of 2 samples, or halves of 8.
-#define PARTS (WAY == 0 ? 8 : 2)
+#define PARTS (METHOD == 0 ? 8 : 2)
 
 // Adding 0 creates a new value in a new register. Otherwise a value needed at two register positions, in a sample or
 // tile and in the matrix instruction, is moved back and forth.
 INLINE float apart(float x) { return x + 0.0f; }
 
-#if WAY == 16
+#if METHOD == 16
 // Operands of two samples: of two rows, and of a column.
 struct Rows {
   u32 a[4];
@@ -35,7 +35,7 @@ struct Columns {
   INLINE Columns(float4 x) : b{round_halves(x.x, x.y), round_halves(x.z, x.w)} {}
 };
 INLINE void add(float (&c)[4], const Rows& a, const Columns& b) { mma_16x8x16_f16(c, a.a, b.b); }
-#elif WAY == 1
+#elif METHOD == 1
 INLINE u32 row_tf32(float x) { return __float_as_uint(apart(__uint_as_float(round_tf32(x)))); }
 struct Rows {
   u32 a[2][4];
@@ -51,7 +51,7 @@ INLINE void add(float (&c)[4], const Rows& a, const Columns& b) {
 #pragma unroll
   for (int i = 0; i < 2; i++) mma_16x8x8_tf32(c, a.a[i], b.b[i]);
 }
-#elif WAY == 3
+#elif METHOD == 3
 // Splits a number into one rounded to 11 bits and the exact remainder, which is NaN if the number is not finite.
 INLINE void split(float x, u32& high, u32& low) {
   high = (__float_as_uint(x) + 0x1000) & 0xffffe000;
@@ -82,7 +82,7 @@ INLINE void add(float (&c)[4], const Rows& a, const Columns& b) {
 }
 #endif
 
-#if WAY == 0
+#if METHOD == 0
 // Lane l has rows l / 8 + 4 i and columns l % 8 + 8 n.
 template <int N> struct Sums {
   float re[8][N], im[8][N];
@@ -174,7 +174,7 @@ struct End {
 
 // Multiplies a warp's piece of one work unit.
 template <int N>
-INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const Works& works, const Piece& piece, float* to,
+INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const WorkUnits& work_units, const Piece& piece, float* to,
                      bool more) {
   u32 lane = threadIdx.x % 32, row = Sums<N>::row(lane), column = Sums<N>::column(lane), chunk = Sums<N>::chunk(lane);
   u32 rows = (piece.rows * 32 + row) * 128 + ((chunk ^ row % 8) << 4);
@@ -188,7 +188,7 @@ INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const Works
 #pragma unroll 1
   for (u32 left = parts(x.bytes, 128u); left; left--) {
     ring.wait();
-    ring.fetch<0, 1>(x, works);
+    ring.fetch<0, 1>(x, work_units);
     u32 stage = ring.current - ring.first;
 #pragma unroll 1
     for (u32 part = 0; part < PARTS; part++) sums.multiply(memory, stage + (rows ^ part << 4), stage + (columns ^ part << 4));
@@ -201,21 +201,21 @@ multiply_inputs(const u8* samples, u64 channel_stride, u32 input_stride, u32 inp
                 u32 items_count, u32 count, u32 tiles, float* sums, u32 more) {
   SHARED_MEMORY(stages);
   Spectra x = {samples, channel_stride, input_stride, inputs, bytes};
-  Works works = {items, items_count, count};
-  Ring ring(stages, x, works);
+  WorkUnits work_units = {items, items_count, count};
+  Ring ring(stages, x, work_units);
   for (u32 work = blockIdx.x; work < count; work += gridDim.x) {
-    Piece piece(works, work, tiles);
+    Piece piece(work_units, work, tiles);
     float* to = sums + piece.first * 2;
     if (piece.width == 0) {
       // A warp without a piece takes part in barriers and loads only.
 #pragma unroll 1
-      for (u32 left = parts(x.bytes, 128u); left; left--) ring.wait(), ring.fetch<0, 1>(x, works);
+      for (u32 left = parts(x.bytes, 128u); left; left--) ring.wait(), ring.fetch<0, 1>(x, work_units);
 #if EDGE == 128
     } else if (piece.width == 2) {
-      multiply<8>(ring, stages, x, works, piece, to, more);
+      multiply<8>(ring, stages, x, work_units, piece, to, more);
 #endif
     } else {
-      multiply<4>(ring, stages, x, works, piece, to, more);
+      multiply<4>(ring, stages, x, work_units, piece, to, more);
     }
   }
   copy_async_wait<0>();

@@ -5,8 +5,10 @@ use std::ops::Range;
 use super::super::block::Block;
 use super::super::plan::{LANES, Plan};
 use super::shape::Shape;
-use super::turn::Turn;
-use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
+use crate::backend::cuda::{
+    Arguments, Buffer, Device, Event, Extent, Function, Pinned, Source, Stream, Variant,
+    combinations,
+};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
@@ -58,7 +60,7 @@ pub(super) struct Host {
     device: Device,
     threads: Threads,
     workers: Vec<()>,
-    turn: Turn,
+    corner_turn: CornerTurn,
     copies: Stream,
     pub(super) work: Stream,
     slots: Vec<Slot>,
@@ -80,7 +82,7 @@ impl Host {
             device: device.clone(),
             threads: threads.clone(),
             workers: vec![(); threads.count()],
-            turn: Turn::new(plan, shape, device)?,
+            corner_turn: CornerTurn::new(plan, shape, device)?,
             copies: device.stream()?,
             work: device.stream()?,
             slots: Vec::new(),
@@ -108,7 +110,7 @@ impl Host {
 
     /// Returns the bytes of a channel: the larger of packed and natural order.
     fn channel_bytes(&self, times: usize) -> usize {
-        let natural = self.shape.inputs * Turn::stride(&self.shape, times);
+        let natural = self.shape.inputs * CornerTurn::stride(&self.shape, times);
         natural.max(self.plan.panels() * self.plan.panel_bytes(times))
     }
 
@@ -181,10 +183,10 @@ impl Host {
         self.copies.record(&slot.copied)?;
         self.work.wait(&slot.copied)?;
         let addresses = (slot.device_packed.address(), slot.natural.address());
-        self.turn.enqueue(addresses, piece.channels.len(), times, &self.work)?;
+        self.corner_turn.enqueue(addresses, piece.channels.len(), times, &self.work)?;
         Ok(Arrived {
             spectra: slot.natural.address(),
-            input_stride: Turn::stride(&self.shape, times),
+            input_stride: CornerTurn::stride(&self.shape, times),
             valid: words.map(|_| slot.device_mask.address()),
         })
     }
@@ -246,5 +248,78 @@ impl<T: Copy> Rows<'_, T> {
             part.copy_from_slice(&self.from[first..first + count]);
             (at, to) = (at + count, rest);
         }
+    }
+}
+
+/// Threads of a block.
+const BLOCK: usize = 256;
+
+/// Corner-turn kernel.
+#[derive(Debug)]
+pub(super) struct CornerTurn {
+    shape: Shape,
+    panels: usize,
+    /// Times of a group in the packed order, and steps of a group.
+    group: (usize, usize),
+    /// Bytes of a step of one input.
+    unit: usize,
+    function: Function,
+}
+
+fn source(defines: Vec<(&'static str, String)>) -> Source {
+    Source { name: "corner_turn.cu", text: include_str!("corner_turn.cu"), includes: &[], defines }
+}
+
+/// Returns the variants for the kernel table.
+pub(super) fn variants(extent: Extent) -> Vec<Variant> {
+    let variant = |defines| Variant::plain(source(defines), extent);
+    combinations(&[("UNIT", &["2", "4"])], extent).into_iter().map(variant).collect()
+}
+
+impl CornerTurn {
+    pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
+        // A pair of integer samples is one step, a float sample two.
+        let steps = if shape.is_float() { 2 } else { 1 };
+        let unit = shape.row_bytes(plan.group()) / steps;
+        let module = device.module(&source(vec![("UNIT", unit.to_string())]))?;
+        Ok(Self {
+            shape: *shape,
+            panels: plan.panels(),
+            group: (plan.group(), steps),
+            unit,
+            function: module.function("corner_turn", 0)?,
+        })
+    }
+
+    /// Returns the bytes from one input to the next for `times` times.
+    pub(super) fn stride(shape: &Shape, times: usize) -> usize {
+        shape.row_bytes(times).next_multiple_of(16)
+    }
+
+    /// Queues the corner turn of some channels from one address to another.
+    pub(super) fn enqueue(
+        &self,
+        (from, to): (u64, u64),
+        channels: usize,
+        times: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        let steps = times.div_ceil(self.group.0) * self.group.1;
+        // Steps of a block: 64 of 4 bytes, or 128 of 2.
+        let parts = steps.div_ceil(256 / self.unit);
+        let stride = Self::stride(&self.shape, times);
+        let arguments = Arguments::new()
+            .with(from)
+            .with(self.panels as u32)
+            .with(self.shape.inputs as u32)
+            .with(steps as i64)
+            .with(parts as u32)
+            .with(to)
+            .with((self.shape.inputs * stride) as i64)
+            .with(stride as i64);
+        let grid = [channels * self.panels * parts, 1, 1];
+        const { assert!(LANES == 16) };
+        // SAFETY: the arguments match the kernel, and both buffers hold these channels and times.
+        unsafe { stream.launch(&self.function, grid, [BLOCK, 1, 1], &arguments) }
     }
 }

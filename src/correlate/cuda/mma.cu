@@ -150,7 +150,7 @@ struct Add {
 
 // Multiplies a warp's piece of one work unit.
 template <int N>
-INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const Works& works, const Piece& piece, i32* to,
+INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const WorkUnits& work_units, const Piece& piece, i32* to,
                      bool more) {
   u32 lane = threadIdx.x % 32, swizzle = lane % 8;
   u32 rows = (piece.rows * 32 + lane % 16) * 128 + ((lane / 16 ^ swizzle) << 4);
@@ -162,7 +162,7 @@ INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const Works& 
   f.load_rows(0, ring.current + rows);
 #pragma unroll
   for (int n = 0; n < N / 2; n++) f.load_columns(ring.current + columns, n);
-  ring.fetch<0, 2>(x, works);
+  ring.fetch<0, 2>(x, work_units);
   u32 next = 0;
 #pragma unroll 1
   for (u32 left = parts(x.bytes, 128u) * 2; left; left--) {
@@ -175,9 +175,9 @@ INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const Works& 
       f.load_rows((step + 1) % 2, ring.current + (rows ^ next));
       sums.multiply(f, f.a[step], ring.current + (columns ^ next));
       // Issued after products, which keep the tensor cores busy meanwhile.
-      if (turn) ring.fetch<0, 2>(x, works);
+      if (turn) ring.fetch<0, 2>(x, work_units);
       if (step == 1 && next == 64) {
-        ring.fetch<1, 2>(x, works);
+        ring.fetch<1, 2>(x, work_units);
         sides.add(ring, piece.side);
       }
     }
@@ -196,27 +196,27 @@ multiply_inputs(const u8* samples, u64 channel_stride, u32 input_stride, u32 inp
                 u32 items_count, u32 count, u32 tiles, i32* sums, u32 more) {
   SHARED_MEMORY(stages);
   Spectra x = {samples, channel_stride, input_stride, inputs, bytes};
-  Works works = {items, items_count, count};
-  Ring ring(stages, x, works);
+  WorkUnits work_units = {items, items_count, count};
+  Ring ring(stages, x, work_units);
   Columns sides = {stages, 0};
   for (u32 work = blockIdx.x; work < count; work += gridDim.x) {
-    Piece piece(works, work, tiles);
+    Piece piece(work_units, work, tiles);
     i32* to = sums + piece.first * 2;
     if (piece.width == 0) {
       // A warp without a piece takes part in barriers, loads and column sums only.
 #pragma unroll 1
       for (u32 left = parts(x.bytes, 128u); left; left--) {
         ring.wait();
-        ring.fetch<0, 2>(x, works), ring.fetch<1, 2>(x, works);
+        ring.fetch<0, 2>(x, work_units), ring.fetch<1, 2>(x, work_units);
         sides.add(ring, piece.side);
       }
       sides.finish();
 #if EDGE == 128
     } else if (piece.width == 2) {
-      multiply<8>(ring, sides, x, works, piece, to, more);
+      multiply<8>(ring, sides, x, work_units, piece, to, more);
 #endif
     } else {
-      multiply<4>(ring, sides, x, works, piece, to, more);
+      multiply<4>(ring, sides, x, work_units, piece, to, more);
     }
   }
   copy_async_wait<0>();

@@ -4,44 +4,33 @@
 #![allow(unsafe_code)]
 
 mod clock;
-mod floats;
 mod host;
-mod items;
-mod job;
 mod masks;
-mod mma;
-mod outbox;
 #[cfg(test)]
 mod path_tests;
 mod paths;
-mod plain;
 mod read;
 mod shape;
 mod stages;
 mod sums;
-mod turn;
-mod variants;
 mod wgmma;
 
 use std::ops::Range;
 
-use super::block::Block;
-use super::output::Output;
+use clock::{Clock, Job};
+use host::Host;
+use masks::{Masked, Masks};
+use paths::Path;
+use read::{Counted, Outbox, Reader};
+use shape::Shape;
+use sums::Sums;
+
+use super::block::{Block, Output};
 use super::plan::Plan;
-use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::backend::cuda::{Buffer, Device, Event, Extent, Stream, Variant};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::view::check_length;
-use clock::Clock;
-use host::Host;
-use job::Job;
-use masks::{Masked, Masks};
-use outbox::Outbox;
-use paths::Path;
-use read::{Counted, Reader};
-use shape::Shape;
-use sums::Sums;
-pub use variants::kernels;
 
 /// Layout of spectra in natural order (channel, input, time) in a device buffer.
 ///
@@ -354,4 +343,10 @@ fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
              channels at a time"
         ),
     })
+}
+
+/// Returns the kernels of this stage.
+pub fn kernels(extent: Extent) -> Vec<Variant> {
+    let tables = [paths::variants, sums::variants, masks::variants, host::variants];
+    tables.into_iter().flat_map(|variants| variants(extent)).collect()
 }

@@ -4,9 +4,8 @@ use num_complex::Complex;
 
 use super::super::plan::{Options, Plan};
 use super::super::{Block, Correlator, Output};
-use super::floats::{Floats, Way};
-use super::job::Job;
-use super::mma::Mma;
+use super::clock::Job;
+use super::paths::{Floats, Method, Mma};
 use super::shape::Shape;
 use super::wgmma::Wgmma;
 use crate::backend::Backend;
@@ -193,10 +192,10 @@ fn warpgroups_multiply_exactly() {
 #[test]
 fn floats_err_as_little_as_is_said() {
     let Some(device) = device() else { return };
-    for way in Way::ALL {
-        let bound = match way {
-            Way::Scalar | Way::Split => 514.5 / f64::from(1 << 24),
-            Way::Tf32 | Way::F16 => 1.0 / 1024.0,
+    for method in Method::ALL {
+        let bound = match method {
+            Method::Scalar | Method::Split => 514.5 / f64::from(1 << 24),
+            Method::Tf32 | Method::F16 => 1.0 / 1024.0,
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
@@ -204,13 +203,13 @@ fn floats_err_as_little_as_is_said() {
                 eprintln!("skipped: the device is older than matrix instructions of floats");
                 return;
             }
-            let path = Floats::new(&spectra.shape, way, &device).unwrap();
+            let path = Floats::new(&spectra.shape, method, &device).unwrap();
             let sums: Vec<f32> = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
             spectra.each(|at, sum, magnitudes| {
                 let found = Complex::new(f64::from(sums[at]), f64::from(sums[at + 1]));
                 let error = (found - 2.0 * sum).norm() / magnitudes;
                 // The sum is over two runs.
-                assert!(error <= 2.0 * bound, "{way:?} {sizes:?}: {error} at number {at}");
+                assert!(error <= 2.0 * bound, "{method:?} {sizes:?}: {error} at number {at}");
             });
         }
     }

@@ -6,8 +6,8 @@
 // Multiplies the edge block with itself, on a warp that has no other work.
 INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
-  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
-    const Place job = told();
+  for_each_job(work, shared, LAYOUT.queue, [&](const PublishedJob& published) {
+    const TileIndex job = published();
     Corner corner(job);
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       barrier_wait(base + FULL + at.slot * 8, at.parity);

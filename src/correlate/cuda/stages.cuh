@@ -16,7 +16,7 @@
 #define PASSES ((GROUPS * 32 + PASS_ROWS - 1) / PASS_ROWS)
 
 struct __align__(16) Item {
-  u16 groups[8];  // input group of each slot, or NOBODY
+  u16 groups[8];  // input group of each slot, or NO_GROUP
   u8 pieces[16];  // per warp: slot of the rows, slot of the columns << 3, groups of columns << 6
 
   // Returns the index of the first sum of a piece; the channel begins at tile `tiles`.
@@ -25,14 +25,14 @@ struct __align__(16) Item {
     return ((tiles + i * (i + 1) / 2 + j) * EDGE + row % EDGE) * EDGE + column % EDGE;
   }
 };
-#define NOBODY 0xffff
+#define NO_GROUP 0xffff
 
 struct Spectra {
   const u8* samples;
   u64 channel_stride;
   u32 input_stride, inputs, bytes;  // bytes: sample bytes of one row
 };
-struct Works {
+struct WorkUnits {
   const Item* items;
   u32 items_count, count;
 };
@@ -44,10 +44,10 @@ struct Loader {
   u32 there;             // bit p: the row of pass p has an input
   u32 work, left;        // left: remaining bytes of the work unit, in whole stages
 
-  INLINE void begin(const Spectra& x, const Works& works) {
-    if (work >= works.count) return;
-    const u16* groups = works.items[work % works.items_count].groups;
-    const u8* channel = x.samples + (u64)(work / works.items_count) * x.channel_stride + threadIdx.x % 8 * 16;
+  INLINE void begin(const Spectra& x, const WorkUnits& work_units) {
+    if (work >= work_units.count) return;
+    const u16* groups = work_units.items[work % work_units.items_count].groups;
+    const u8* channel = x.samples + (u64)(work / work_units.items_count) * x.channel_stride + threadIdx.x % 8 * 16;
     low = channel + (u64)(groups[0] * 32 + threadIdx.x / 8) * x.input_stride;
     high = GROUPS > 4 ? channel + (u64)(groups[4] * 32 + threadIdx.x / 8) * x.input_stride : low;
     left = parts(x.bytes, 128u) * 128;
@@ -78,8 +78,8 @@ struct Loader {
     }
   }
   // Issues part PART of PARTS of this thread's copies of a stage.
-  template <u32 PART, u32 PARTS> INLINE void load(u32 to, const Spectra& x, const Works& works) {
-    if (work < works.count) {
+  template <u32 PART, u32 PARTS> INLINE void load(u32 to, const Spectra& x, const WorkUnits& work_units) {
+    if (work < work_units.count) {
       u32 done = parts(x.bytes, 128u) * 128 - left + threadIdx.x % 8 * 16;
       if (done + 16 <= x.bytes) {
         copy<true>(PART * PASSES / PARTS, (PART + 1) * PASSES / PARTS, to, 16, x);
@@ -90,7 +90,7 @@ struct Loader {
         low += 128, high += 128, left -= 128;
         if (left == 0) {
           work += gridDim.x;
-          begin(x, works);
+          begin(x, work_units);
         }
       }
     }
@@ -104,11 +104,11 @@ struct Ring {
   u32 first, current;
 
   // Starts the loads of the first stages of this block's first work unit.
-  INLINE Ring(const u8* memory, const Spectra& x, const Works& works) : first(shared_address(memory)) {
+  INLINE Ring(const u8* memory, const Spectra& x, const WorkUnits& work_units) : first(shared_address(memory)) {
     loader.work = blockIdx.x;
-    loader.begin(x, works);
+    loader.begin(x, work_units);
 #pragma unroll 1
-    for (u32 i = 0; i + 1 < STAGES; i++) loader.load<0, 1>(first + i * STAGE_BYTES, x, works);
+    for (u32 i = 0; i + 1 < STAGES; i++) loader.load<0, 1>(first + i * STAGE_BYTES, x, work_units);
     current = first + (STAGES - 1) * STAGE_BYTES;
   }
   // Waits for the next stage. After it, no warp reads the previous one.
@@ -118,8 +118,8 @@ struct Ring {
     current = current + STAGE_BYTES == first + STAGES * STAGE_BYTES ? first : current + STAGE_BYTES;
   }
   // Issues part PART of PARTS of the loads into the stage that was multiplied last.
-  template <u32 PART, u32 PARTS> INLINE void fetch(const Spectra& x, const Works& works) {
-    loader.load<PART, PARTS>(current == first ? first + (STAGES - 1) * STAGE_BYTES : current - STAGE_BYTES, x, works);
+  template <u32 PART, u32 PARTS> INLINE void fetch(const Spectra& x, const WorkUnits& work_units) {
+    loader.load<PART, PARTS>(current == first ? first + (STAGES - 1) * STAGE_BYTES : current - STAGE_BYTES, x, work_units);
   }
 };
 
@@ -129,11 +129,11 @@ struct Piece {
   u32 side;                  // slot where the columns of all pieces begin
   u64 first;                 // index of its first sum
 
-  INLINE Piece(const Works& works, u32 work, u32 tiles) : width(0) {
-    if (work >= works.count) return;
-    const Item& item = works.items[work % works.items_count];
+  INLINE Piece(const WorkUnits& work_units, u32 work, u32 tiles) : width(0) {
+    if (work >= work_units.count) return;
+    const Item& item = work_units.items[work % work_units.items_count];
     u32 piece = item.pieces[threadIdx.x / 32];
     rows = piece % 8, columns = piece / 8 % 8, width = piece / 64, side = item.pieces[0] / 8 & 4;
-    first = item.first(rows, columns, (u64)(work / works.items_count) * tiles);
+    first = item.first(rows, columns, (u64)(work / work_units.items_count) * tiles);
   }
 };

@@ -14,38 +14,38 @@
 // WIDTH: inputs of the last block, rounded up to a multiple of 16 (128 if SMALL). RAGGED (WIDTH < 128): tiles of the
 // last block are computed transposed, with its inputs as columns, because `wgmma` allows few columns but always takes
 // 64 rows.
-// LONE: 1 if a channel has one tile, not counting a BESIDE block. Rows then need no slots. Memory is the bottleneck,
+// SINGLE_TILE: 1 if a channel has one tile, not counting a EDGE_COLUMNS block. Rows then need no slots. Memory is the bottleneck,
 // so sums are stored by bulk copies in the background while loads continue.
-// DRAWN: 1 for the dynamic tile scheduler.
-// BESIDE (WIDTH 16): the edge block has no jobs of its own. In the diagonal tile of each other block of inputs, where
+// DYNAMIC: 1 for the dynamic tile scheduler.
+// EDGE_COLUMNS (WIDTH 16): the edge block has no jobs of its own. In the diagonal tile of each other block of inputs, where
 // a stage has no rows, its columns precede those of the tile, and the same instructions multiply them. Those products
 // are stored transposed. One warp multiplies the edge block with itself (corner.cuh).
 #define SHIFT 0
 #include "corner.cuh"
 
 // Bytes of a stage, and offsets in it of the columns and of the edge columns.
-constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128;
-constexpr u32 STAGES = !LONE ? 7 : BESIDE ? 8 : 10;
-constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 4 * PRODUCTS;
+constexpr u32 STAGE = SLOT + (SINGLE_TILE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128;
+constexpr u32 STAGES = !SINGLE_TILE ? 7 : EDGE_COLUMNS ? 8 : 10;
+constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (SINGLE_TILE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 4 * PRODUCTS;
 constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
-constexpr u32 TICKETS_AT = SUMS_FREE + 16;
-static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
-static_assert(!DRAWN || (!LONE && !BESIDE), "no gain there");
-constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
+constexpr u32 QUEUE_AT = SUMS_FREE + 16;
+static_assert(QUEUE_AT + QUEUE_BYTES <= 232448, "a block's shared memory");
+static_assert(!DYNAMIC || (!SINGLE_TILE && !EDGE_COLUMNS), "no gain there");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, QUEUE_AT};
 using Stages = Ring<STAGES>;
 #include "staged.cuh"
 
 // Producer: loads the columns of each stage, and the rows unless they are the same inputs.
-INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
+INLINE void produce(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
-  draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
-    const bool narrow = RAGGED && job.row == work.blocks - 1, same = LONE || job.row == job.column;
+  claim_jobs(work, shared, LAYOUT.queue, [&](const TileIndex& job) {
+    const bool narrow = RAGGED && job.row == work.blocks - 1, same = SINGLE_TILE || job.row == job.column;
     const u32 rows = narrow ? job.column : job.row, columns = narrow ? job.row : job.column;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 full = base + FULL + at.slot * 8, to = base + at.slot * STAGE;
       barrier_wait(base + FREE + at.slot * 8, at.parity ^ 1);
       barrier_expect(full, (narrow ? WIDTH * 128 : SLOT) + (same ? EXTRA * 128 : SLOT));
-      if (BESIDE && same) tensor_load_3d(to + BEFORE, &last, (i32)(stage * 128), (i32)((work.blocks - 1) * 128), (i32)job.channel, full);
+      if (EDGE_COLUMNS && same) tensor_load_3d(to + BEFORE, &last, (i32)(stage * 128), (i32)((work.blocks - 1) * 128), (i32)job.channel, full);
       if (!same) tensor_load_3d(to, &map, (i32)(stage * 128), (i32)(rows * 128), (i32)job.channel, full);
       tensor_load_3d(to + COLUMNS, narrow ? &last : &map, (i32)(stage * 128), (i32)(columns * 128), (i32)job.channel, full);
       at.advance();
@@ -54,11 +54,11 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
 }
 
 // Adds the imaginary parts of this thread's chunks of an edge column to `sum`.
-INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) {
+INLINE i32 sum_edge_column(const unsigned char* from, const EdgeColumn& edge_column, i32 sum) {
 #pragma unroll
-  for (u32 chunk = 0; chunk < 8; chunk += Beside::PARTS) {
-    const u32 at = ((chunk + beside.part) ^ (beside.column & 7)) * 16;
-    sum = sum_bytes(*(const uint4*)(from + beside.column * 128 + at), 0x01000100, sum);
+  for (u32 chunk = 0; chunk < 8; chunk += EdgeColumn::PARTS) {
+    const u32 at = ((chunk + edge_column.part) ^ (edge_column.column & 7)) * 16;
+    sum = sum_bytes(*(const uint4*)(from + edge_column.column * 128 + at), 0x01000100, sum);
   }
   return sum;
 }
@@ -66,8 +66,8 @@ INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) 
 INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Stages at = {0, 0};
   Ring<2> to = {0, 0};
-  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
-    const Place job = told();
+  for_each_job(work, shared, LAYOUT.queue, [&](const PublishedJob& published) {
+    const TileIndex job = published();
     i32 sums[2] = {0, 0}, part = 0;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const from = shared + at.slot * STAGE + COLUMNS + thread * 128;
@@ -79,7 +79,7 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
           const uint4 word = *(const uint4*)(from + k * 64 * 128 + (chunk ^ (thread & 7)) * 16);
           sums[k] = sum_bytes(word, 0x01000100, sums[k]);
         }
-      if (BESIDE && job.row == job.column) part = sum_beside(shared + at.slot * STAGE + BEFORE, Beside(thread), part);
+      if (EDGE_COLUMNS && job.row == job.column) part = sum_edge_column(shared + at.slot * STAGE + BEFORE, EdgeColumn(thread), part);
       __syncwarp();
       if ((thread & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
       at.advance();
@@ -152,9 +152,9 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
   if (half & 1) at.advance();
 }
 
-// Like `multiply`, for BESIDE, whose accumulators leave fewer registers. The loop is unrolled over one stage only,
+// Like `multiply`, for EDGE_COLUMNS, whose accumulators leave fewer registers. The loop is unrolled over one stage only,
 // and rows are copied before their products, so that the prefetch of the next stage needs no further registers.
-INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+INLINE void multiply_with_edge_columns(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 raw[2][2][4] = {}, a[2][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
@@ -196,37 +196,37 @@ INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halv
 }
 
 // Registers per thread of the first warpgroup, and of the consumer warpgroups.
-constexpr u32 FEW = 56, MANY = 224;
-static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
+constexpr u32 PRODUCER_REGISTERS = 56, CONSUMER_REGISTERS = 224;
+static_assert(PRODUCER_REGISTERS + 2 * CONSUMER_REGISTERS <= REGISTERS, "a block's registers");
 
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
-    u32 jobs, u32 halves, u32 add, u32* drawn) {
+    u32 jobs, u32 halves, u32 add, u32* claimed) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
-  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, drawn};
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, claimed};
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
-    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, BESIDE ? 11 : 10);
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, EDGE_COLUMNS ? 11 : 10);
     for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
-    init_tickets(base + TICKETS_AT, 10);
+    init_queue(base + QUEUE_AT, 10);
     barrier_init_fence();
   }
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<FEW>();
-    if (threadIdx.x == 0) bring(work, map, last, shared, base);
+    registers_fewer<PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce(work, map, last, shared, base);
     else if (warp >= 2) sum_columns(work, shared, base, threadIdx.x - 64);
-    else if (BESIDE && warp == 1) multiply_corner(work, shared, base);
+    else if (EDGE_COLUMNS && warp == 1) multiply_corner(work, shared, base);
   } else {
-    registers_more<MANY>();
+    registers_more<CONSUMER_REGISTERS>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};
     correlate(work, shared, LAYOUT, row,
               [&](Products& of, const Task& task) {
-                if constexpr (BESIDE) multiply_beside(of, lane, at, halves, task);
+                if constexpr (EDGE_COLUMNS) multiply_with_edge_columns(of, lane, at, halves, task);
                 else multiply(of, lane, at, halves, task);
               });
   }

@@ -1,7 +1,7 @@
 // Parts shared by the Hopper correlators: tile scheduling, rings of slots in shared memory, and the stores of sums.
 //
 // A job is one output tile (of SMALL shapes, the tiles of CHANNELS channels). The edge block is the last, partial
-// block of inputs; the edge columns are its columns where BESIDE lets other tiles multiply them.
+// block of inputs; the edge columns are its columns where EDGE_COLUMNS lets other tiles multiply them.
 #pragma once
 #include "device.cuh"
 
@@ -10,10 +10,10 @@ constexpr u32 THREADS = 384;
 constexpr u32 REGISTERS = 3 * (65536 / THREADS / 8 * 8);
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels per job: more than one if all inputs fit one small tile
-// BESIDE: registers allow 16 edge columns at most, and for 4 bits only next to a single whole block.
-constexpr bool SMALL = EDGE < 128, BESIDE = WIDTH == 16 && (SHIFT == 0 || LONE), RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
+// EDGE_COLUMNS: registers allow 16 edge columns at most, and for 4 bits only next to a single whole block.
+constexpr bool SMALL = EDGE < 128, EDGE_COLUMNS = WIDTH == 16 && (SHIFT == 0 || SINGLE_TILE), RAGGED = !SMALL && WIDTH < 128 && !EDGE_COLUMNS;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
-constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // edge columns in front of the columns of a diagonal tile
+constexpr u32 EXTRA = EDGE_COLUMNS ? WIDTH : 0;   // edge columns in front of the columns of a diagonal tile
 constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most; also the number of column sums
 constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums, and of a tile
 constexpr u32 STAGING = 2 * 4096;   // bytes per consumer warp: two buffers of 8 rows x 64 sums
@@ -23,22 +23,22 @@ struct Work {
   u32 channels, inputs, blocks, tiles, jobs;
   u32 halves;   // number of 64-byte segments along time
   u32 add;      // 1: add to the stored sums
-  u32* drawn;   // dynamic scheduler: jobs claimed beyond each block's first; finished blocks. 0 between launches
+  u32* claimed;   // dynamic scheduler: jobs claimed beyond each block's first; finished blocks. 0 between launches
 };
 // Output tile of a job, or the small tiles of CHANNELS channels. `tile` is its index among the tiles of all channels.
-struct Place { u32 tile, channel, row, column; };
+struct TileIndex { u32 tile, channel, row, column; };
 
-INLINE Place place(const Work& work, u32 job) {
-  if constexpr (LONE) {
-    return {job * (BESIDE ? work.tiles : CHANNELS), job * CHANNELS, 0, 0};
+INLINE TileIndex tile_index(const Work& work, u32 job) {
+  if constexpr (SINGLE_TILE) {
+    return {job * (EDGE_COLUMNS ? work.tiles : CHANNELS), job * CHANNELS, 0, 0};
   } else {
-    // With BESIDE the edge block has no jobs; its tiles are the last of each channel.
-    const u32 each = BESIDE ? work.tiles - work.blocks : work.tiles;
+    // With EDGE_COLUMNS the edge block has no jobs; its tiles are the last of each channel.
+    const u32 each = EDGE_COLUMNS ? work.tiles - work.blocks : work.tiles;
     const u32 channel = job / each, tile = job - channel * each;
     u32 row = (u32)((sqrtf(8.f * (float)tile + 1.f) - 1.f) * .5f);
     while (row * (row + 1) / 2 > tile) row--;
     while ((row + 1) * (row + 2) / 2 <= tile) row++;
-    return {BESIDE ? channel * work.tiles + tile : job, channel, row, tile - row * (row + 1) / 2};
+    return {EDGE_COLUMNS ? channel * work.tiles + tile : job, channel, row, tile - row * (row + 1) / 2};
   }
 }
 template <u32 VALUE> struct Constant { static constexpr u32 value = VALUE; };
@@ -59,29 +59,29 @@ template <u32 COUNT> struct Ring {
 // Barrier arrivals per warp that has accessed shared memory. One lane arrives for its warp after __syncwarp. With the
 // dynamic scheduler, or where some threads unpack data that others read, every lane arrives: otherwise racecheck
 // reports hazards.
-constexpr u32 ARRIVALS = DRAWN || (BESIDE && SHIFT > 0) ? 32 : 1;
+constexpr u32 ARRIVALS = DYNAMIC || (EDGE_COLUMNS && SHIFT > 0) ? 32 : 1;
 INLINE void warp_arrive(u32 barrier) {
   if constexpr (ARRIVALS == 1) __syncwarp();
   if (ARRIVALS == 32 || (threadIdx.x & 31) == 0) barrier_arrive(barrier);
 }
 
 // Jobs the producer may publish ahead of the other warps, and the bytes of that queue.
-constexpr u32 TOLD = 4, TICKETS = TOLD * 32;
+constexpr u32 QUEUE_DEPTH = 4, QUEUE_BYTES = QUEUE_DEPTH * 32;
 constexpr u32 NONE_LEFT = ~0u;
-// The queue at `at` holds TOLD jobs, then for each a barrier "published" and a barrier "consumed".
-INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
-INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
-INLINE void init_tickets(u32 at, u32 warps) {
-  if constexpr (DRAWN)
-    for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps * ARRIVALS);
+// The queue at `at` holds QUEUE_DEPTH jobs, then for each a barrier "published" and a barrier "consumed".
+INLINE u32 published(u32 at, u32 slot) { return at + QUEUE_DEPTH * 16 + slot * 8; }
+INLINE u32 consumed(u32 at, u32 slot) { return at + QUEUE_DEPTH * 24 + slot * 8; }
+INLINE void init_queue(u32 at, u32 warps) {
+  if constexpr (DYNAMIC)
+    for (u32 i = 0; i < QUEUE_DEPTH; i++) barrier_init(published(at, i), 1), barrier_init(consumed(at, i), warps * ARRIVALS);
 }
 
 // Current job of a warp. A dynamically scheduled job is reread from shared memory on each use, to save registers.
-struct Told {
+struct PublishedJob {
   const uint4* words;
-  Place own;
-  INLINE Place operator()() const {
-    if constexpr (!DRAWN) return own;
+  TileIndex own;
+  INLINE TileIndex operator()() const {
+    if constexpr (!DYNAMIC) return own;
     const uint4 at = *words;
     // The shuffle tells the compiler that the values are uniform over the warp.
     return {__shfl_sync(~0u, at.x, 0), __shfl_sync(~0u, at.y, 0), __shfl_sync(~0u, at.z, 0), __shfl_sync(~0u, at.w, 0)};
@@ -92,44 +92,44 @@ struct Told {
 // block gets both cheap (diagonal) and full tiles.
 template <class Do> INLINE void of_rounds(const Work& work, Do what) {
   for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
-    if (first + turn < work.jobs) what(place(work, first + turn));
+    if (first + turn < work.jobs) what(tile_index(work, first + turn));
     turn = turn + 1 == gridDim.x ? 0 : turn + 1;
   }
 }
 
-// Producer side of the scheduler. DRAWN: a block starts with job `blockIdx.x` and claims further ones from a global
+// Producer side of the scheduler. DYNAMIC: a block starts with job `blockIdx.x` and claims further ones from a global
 // counter, because blocks differ in speed. The producer claims each job ahead of its use and publishes it to the
 // other warps.
-template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* shared, u32 tickets, Do what) {
-  if constexpr (!DRAWN) return of_rounds(work, what);
-  const u32 at = shared_address(shared) + tickets;
-  Ring<TOLD> ring = {0, 0};
+template <class Do> INLINE void claim_jobs(const Work& work, unsigned char* shared, u32 queue, Do what) {
+  if constexpr (!DYNAMIC) return of_rounds(work, what);
+  const u32 at = shared_address(shared) + queue;
+  Ring<QUEUE_DEPTH> ring = {0, 0};
   for (u32 job = blockIdx.x;;) {
     const bool is_any = job < work.jobs;
-    const u32 next = is_any ? gridDim.x + atomicAdd(work.drawn, 1) : 0;
-    const Place own = is_any ? place(work, job) : Place{NONE_LEFT, 0, 0, 0};
-    barrier_wait(asked(at, ring.slot), ring.parity ^ 1);
-    *(uint4*)(shared + tickets + ring.slot * 16) = make_uint4(own.tile, own.channel, own.row, own.column);
-    barrier_arrive(told(at, ring.slot));
+    const u32 next = is_any ? gridDim.x + atomicAdd(work.claimed, 1) : 0;
+    const TileIndex own = is_any ? tile_index(work, job) : TileIndex{NONE_LEFT, 0, 0, 0};
+    barrier_wait(consumed(at, ring.slot), ring.parity ^ 1);
+    *(uint4*)(shared + queue + ring.slot * 16) = make_uint4(own.tile, own.channel, own.row, own.column);
+    barrier_arrive(published(at, ring.slot));
     if (!is_any) break;
     what(own);
     ring.advance();
     job = next;
   }
   // The last block to finish resets the counter: by then every block has made its last claim.
-  if (atomicInc(work.drawn + 1, gridDim.x - 1) == gridDim.x - 1) atomicExch(work.drawn, 0);
+  if (atomicInc(work.claimed + 1, gridDim.x - 1) == gridDim.x - 1) atomicExch(work.claimed, 0);
 }
 // Consumer side of the scheduler.
-template <class Do> INLINE void for_each_job(const Work& work, unsigned char* shared, u32 tickets, Do what) {
-  if constexpr (!DRAWN) return of_rounds(work, [&](const Place& job) { what(Told{nullptr, job}); });
-  const u32 at = shared_address(shared) + tickets;
+template <class Do> INLINE void for_each_job(const Work& work, unsigned char* shared, u32 queue, Do what) {
+  if constexpr (!DYNAMIC) return of_rounds(work, [&](const TileIndex& job) { what(PublishedJob{nullptr, job}); });
+  const u32 at = shared_address(shared) + queue;
   for (u32 turn = 0;; turn++) {
-    const u32 slot = turn % TOLD;
-    barrier_wait(told(at, slot), turn / TOLD & 1);
-    const Told job = {(const uint4*)(shared + tickets) + slot, {}};
+    const u32 slot = turn % QUEUE_DEPTH;
+    barrier_wait(published(at, slot), turn / QUEUE_DEPTH & 1);
+    const PublishedJob job = {(const uint4*)(shared + queue) + slot, {}};
     if (job().tile == NONE_LEFT) break;
     what(job);
-    warp_arrive(asked(at, slot));
+    warp_arrive(consumed(at, slot));
   }
 }
 
@@ -231,7 +231,7 @@ template <u32 FIRST, u32 N> INLINE void store_direct(const Products& of, const T
     }
 }
 template <u32 FIRST, u32 N> INLINE void store(const Products& of, const Target& target, u32 column, u32 lane) {
-  if constexpr (LONE) store_staged<FIRST, N>(of, target, column, lane);
+  if constexpr (SINGLE_TILE) store_staged<FIRST, N>(of, target, column, lane);
   else store_direct<FIRST, N>(of, target, column, lane);
 }
 
@@ -261,16 +261,16 @@ template <u32 FIRST, u32 N> INLINE void store_turned(const Products& of, const T
 
 // Column counts of a warpgroup: ALL 128, HALF 64, NARROW WIDTH (edge block, if RAGGED), JOINED 128 + EXTRA.
 constexpr u32 LOWER = WIDTH < 64 ? WIDTH : 64;   // columns that the first 64 rows of the last diagonal tile need
-enum Kind : u32 { ALL, HALF, NARROW, NONE, JOINED };   // with BESIDE, HALF includes EXTRA too
+enum Kind : u32 { ALL, HALF, NARROW, NONE, JOINED };   // with EDGE_COLUMNS, HALF includes EXTRA too
 // Work of a warpgroup in a job. `same`: its rows are read from the slot of the columns. `column`: first column to
 // multiply, where column 0 is the first edge column.
 struct Task { u32 kind; bool same; u32 column; };
 
-INLINE Task task_of(const Work& work, const Place& job, u32 team) {
+INLINE Task task_of(const Work& work, const TileIndex& job, u32 team) {
   const bool same = job.row == job.column;
   Task task = {ALL, same, same ? 0 : EXTRA};
   if (SMALL) task = {HALF, true, team * 64};
-  else if (BESIDE && same) task.kind = team ? JOINED : HALF;
+  else if (EDGE_COLUMNS && same) task.kind = team ? JOINED : HALF;
   else if (RAGGED && job.row == work.blocks - 1)
     task.kind = same && team && WIDTH <= 64 ? NONE : same && team == 0 && WIDTH > 64 ? HALF : NARROW;
   else if (same && team == 0) task.kind = HALF;
@@ -281,17 +281,17 @@ INLINE Task task_of(const Work& work, const Place& job, u32 team) {
 // Calls `issue` with the number of columns as a compile-time constant.
 template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
   // 4 bit: the registers do not suffice for three variants.
-  constexpr bool WHOLE = !SMALL && !(LONE && (RAGGED || BESIDE)), FEW = RAGGED && SHIFT > 0;
+  constexpr bool WHOLE = !SMALL && !(SINGLE_TILE && (RAGGED || EDGE_COLUMNS)), FEW_VARIANTS = RAGGED && SHIFT > 0;
   if (WHOLE && task.kind == ALL) issue(Constant<128>{});
-  else if (BESIDE && task.kind == JOINED) issue(Constant<PRODUCTS>{});
-  else if (!FEW && task.kind == HALF) issue(Constant<64 + EXTRA>{});
-  else if (RAGGED && !FEW && task.kind == NARROW) issue(Constant<WIDTH>{});
-  else if (FEW && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
+  else if (EDGE_COLUMNS && task.kind == JOINED) issue(Constant<PRODUCTS>{});
+  else if (!FEW_VARIANTS && task.kind == HALF) issue(Constant<64 + EXTRA>{});
+  else if (RAGGED && !FEW_VARIANTS && task.kind == NARROW) issue(Constant<WIDTH>{});
+  else if (FEW_VARIANTS && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
 }
 
-// Stores the sums of a job with BESIDE. On a diagonal tile the first COUNT columns are edge columns; they go to the
+// Stores the sums of a job with EDGE_COLUMNS. On a diagonal tile the first COUNT columns are edge columns; they go to the
 // last row of tiles.
-template <u32 COUNT> INLINE void store_beside(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
+template <u32 COUNT> INLINE void store_with_edge_columns(const Products& of, const Work& work, const TileIndex& job, Target target, u32 lane) {
   if (job.row != job.column) {
     target.columns += COUNT / 2;
     return store<0, 128>(of, target, 0, lane);
@@ -304,7 +304,7 @@ template <u32 COUNT> INLINE void store_beside(const Products& of, const Work& wo
 }
 
 // Stores the sums of one warp, whose rows begin at `target.row` of the 128 rows of the job.
-INLINE void store_job(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
+INLINE void store_job(const Products& of, const Work& work, const TileIndex& job, Target target, u32 lane) {
   const u32 team = target.row / 64, channel = target.row / EDGE;
   const bool last = RAGGED && job.row == work.blocks - 1;
   if constexpr (SMALL) {
@@ -313,8 +313,8 @@ INLINE void store_job(const Products& of, const Work& work, const Place& job, Ta
     if (job.channel + channel >= work.channels) target.rows = 0;
     if (EDGE == 64 || channel % 2 == 0) store<0, EDGE>(of, target, 0, lane);
     else store<EDGE == 64 ? 0 : 32, 32>(of, target, 0, lane);
-  } else if constexpr (BESIDE) {
-    store_beside<EXTRA>(of, work, job, target, lane);
+  } else if constexpr (EDGE_COLUMNS) {
+    store_with_edge_columns<EXTRA>(of, work, job, target, lane);
   } else if (last && job.row != job.column) {
     store_turned<0, WIDTH>(of, target, 0, lane);
   } else if (last && team == 0) {
@@ -329,7 +329,7 @@ INLINE void store_job(const Products& of, const Work& work, const Place& job, Ta
 }
 
 // Offsets in shared memory of the data that warps exchange.
-struct Layout { u32 staging, columns, full, free, tickets; };   // columns: two buffers of PRODUCTS i32
+struct Layout { u32 staging, columns, full, free, queue; };   // columns: two buffers of PRODUCTS i32
 
 // Adds to `sum` the bytes of `word` that `bytes` selects: it holds 1 for each selected byte of a 32-bit word.
 INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
@@ -337,10 +337,10 @@ INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
   return __dp4a((i32)word.w, bytes, __dp4a((i32)word.z, bytes, sum));
 }
 // Edge column whose sum this thread computes in part: `part` takes every PARTS-th chunk.
-struct Beside {
-  static constexpr u32 PARTS = BESIDE ? 64 / WIDTH : 1;
+struct EdgeColumn {
+  static constexpr u32 PARTS = EDGE_COLUMNS ? 64 / WIDTH : 1;
   u32 column, part;
-  INLINE explicit Beside(u32 thread) : column(thread / 32 * (WIDTH / 2) + thread % (WIDTH / 2)), part(thread % 32 / (WIDTH / 2)) {}
+  INLINE explicit EdgeColumn(u32 thread) : column(thread / 32 * (WIDTH / 2) + thread % (WIDTH / 2)), part(thread % 32 / (WIDTH / 2)) {}
 };
 // Passes the sums of columns `thread` and `thread` + 64, and the partial sum of an edge column, to the consumer
 // warps, once these have released the buffer.
@@ -349,11 +349,11 @@ INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, 
   barrier_wait(base + layout.free + to.slot * 8, to.parity ^ 1);
   i32* const kept = (i32*)(shared + layout.columns) + to.slot * PRODUCTS + EXTRA + thread;
   kept[0] = sums[0], kept[64] = sums[1];
-  if constexpr (BESIDE) {
+  if constexpr (EDGE_COLUMNS) {
 #pragma unroll
     for (u32 lanes = WIDTH / 2; lanes < 32; lanes *= 2) part += __shfl_xor_sync(~0u, part, lanes);
-    const Beside beside(thread);
-    if (beside.part == 0) ((i32*)(shared + layout.columns))[to.slot * PRODUCTS + beside.column] = part;
+    const EdgeColumn edge_column(thread);
+    if (edge_column.part == 0) ((i32*)(shared + layout.columns))[to.slot * PRODUCTS + edge_column.column] = part;
   }
   barrier_arrive(base + layout.full + to.slot * 8);
   to.advance();
@@ -374,11 +374,11 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
   const u32 lane = threadIdx.x & 31, base = shared_address(shared);
   unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
   Ring<2> sums = {0, 0};
-  for_each_job(work, shared, layout.tickets, [&](const Told& told) {
+  for_each_job(work, shared, layout.queue, [&](const PublishedJob& published) {
     Products of;
     of.clear();
-    multiply(of, task_of(work, told(), row / 64));
-    const Place job = told();
+    multiply(of, task_of(work, published(), row / 64));
+    const TileIndex job = published();
     barrier_wait(base + layout.full + sums.slot * 8, sums.parity);
     const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * (PRODUCTS / 2);
     unsigned char* const to = (unsigned char*)work.sums + (u64)job.tile * TILE;

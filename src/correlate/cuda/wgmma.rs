@@ -1,6 +1,6 @@
 //! Products on Hopper with the matrix instructions of warpgroups.
 
-use super::job::Job;
+use super::clock::Job;
 use super::shape::Shape;
 use crate::backend::cuda::{
     Arguments, Boxes, Buffer, Device, Extent, Function, Source, Stream, Tensor, Variant,
@@ -21,13 +21,13 @@ const TIMES: usize = 64;
 const THREADS: usize = 384;
 
 /// Most edge columns that a diagonal tile can multiply as well; registers do not suffice for more.
-const BESIDE: usize = 16;
+const EDGE_COLUMNS: usize = 16;
 
 /// Tiles per multiprocessor from which on the dynamic scheduler is faster.
 const LONG: usize = 16;
 
 /// Jobs that the producer may publish ahead of the other warps.
-const TOLD: usize = 4;
+const QUEUE_DEPTH: usize = 4;
 
 /// Shape bound to the kernel.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Wgmma {
     multiprocessors: usize,
     function: Function,
     /// Counters of the dynamic scheduler; each launch leaves zeros.
-    drawn: Buffer<u32>,
+    claimed: Buffer<u32>,
 }
 
 /// Compile-time constants of a kernel.
@@ -50,16 +50,16 @@ struct Form {
     /// Inputs of the last block, rounded up to a multiple of 16.
     width: usize,
     /// Whether a channel has one tile, apart from those of an edge block that has no jobs of its own.
-    is_lone: bool,
+    is_single_tile: bool,
     /// Whether the tile scheduler is dynamic instead of static.
-    is_drawn: bool,
+    is_dynamic: bool,
 }
 
 impl Form {
     fn new(shape: &Shape, multiprocessors: usize) -> Self {
         let form = Self::of(shape);
         let is_long = shape.tiles() * shape.channels >= LONG * multiprocessors;
-        Self { is_drawn: !form.is_lone && !form.is_beside() && is_long, ..form }
+        Self { is_dynamic: !form.is_single_tile && !form.has_edge_columns() && is_long, ..form }
     }
 
     fn of(shape: &Shape) -> Self {
@@ -67,42 +67,44 @@ impl Form {
         let last = shape.inputs - (side - 1) * edge;
         let width = if edge < ROWS { ROWS } else { last.next_multiple_of(16) };
         let bits = shape.encoding.sample_bits() / 2;
-        let is_lone = side == 1 || (side == 2 && width == BESIDE);
-        let form = Self { bits, edge, width, is_lone, is_drawn: false };
+        let is_single_tile = side == 1 || (side == 2 && width == EDGE_COLUMNS);
+        let form = Self { bits, edge, width, is_single_tile, is_dynamic: false };
         Self { width: if form.spills() { ROWS } else { width }, ..form }
     }
 
     /// Returns whether diagonal tiles multiply the edge columns, so that the last block has no jobs of its own. For 4
     /// bits only next to a single whole block: otherwise rows would be unpacked in shared memory too, which is slower
     /// than tiles of their own.
-    fn is_beside(&self) -> bool {
-        self.width == BESIDE && (self.bits == 8 || self.is_lone)
+    fn has_edge_columns(&self) -> bool {
+        self.width == EDGE_COLUMNS && (self.bits == 8 || self.is_single_tile)
     }
 
     /// Returns whether registers do not suffice: for 4 bits, more than half a tile next to whole ones.
     fn spills(&self) -> bool {
-        self.bits == 4 && !self.is_lone && self.width > ROWS / 2 && self.width < ROWS
+        self.bits == 4 && !self.is_single_tile && self.width > ROWS / 2 && self.width < ROWS
     }
 
     /// Returns whether some plan needs this form. A single tile of 64 inputs or fewer has a smaller edge.
     fn is_possible(&self) -> bool {
-        let is_large = self.is_beside() || self.width > 64;
-        let may_draw = !self.is_lone && !self.is_beside();
-        let fits = if self.is_lone { is_large } else { !self.spills() };
-        fits && (may_draw || !self.is_drawn)
+        let is_large = self.has_edge_columns() || self.width > 64;
+        let may_be_dynamic = !self.is_single_tile && !self.has_edge_columns();
+        let fits = if self.is_single_tile { is_large } else { !self.spills() };
+        fits && (may_be_dynamic || !self.is_dynamic)
     }
 
     fn source(&self) -> Source {
         let (name, text) = match self.bits {
-            4 if self.is_beside() => ("wgmma_4bit_beside.cu", include_str!("wgmma_4bit_beside.cu")),
+            4 if self.has_edge_columns() => {
+                ("wgmma_4bit_edge_columns.cu", include_str!("wgmma_4bit_edge_columns.cu"))
+            }
             4 => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
         let numbers = [
             ("EDGE", self.edge),
             ("WIDTH", self.width),
-            ("LONE", usize::from(self.is_lone)),
-            ("DRAWN", usize::from(self.is_drawn)),
+            ("SINGLE_TILE", usize::from(self.is_single_tile)),
+            ("DYNAMIC", usize::from(self.is_dynamic)),
         ];
         Source {
             name,
@@ -111,7 +113,7 @@ impl Form {
                 ("wgmma.cuh", include_str!("wgmma.cuh")),
                 ("corner.cuh", include_str!("corner.cuh")),
                 ("staged.cuh", include_str!("staged.cuh")),
-                ("widen.cuh", include_str!("widen.cuh")),
+                ("unpack.cuh", include_str!("unpack.cuh")),
             ],
             defines: numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         }
@@ -120,31 +122,31 @@ impl Form {
     /// Returns the bytes of shared memory of a block in the kernel's layout: slots, staging, column sums, barriers,
     /// job queue.
     fn shared_bytes(&self) -> usize {
-        let staging = if self.is_lone { 8 * 8192 } else { 0 };
-        let extra = if self.is_beside() { BESIDE } else { 0 };
-        let (slots, barriers) = match (self.bits, self.is_lone) {
-            (4, true) if self.is_beside() => (17 * (SLOT + extra * 2 * TIMES) / 2, 12),
-            (_, true) if self.is_beside() => (8 * (SLOT + extra * 2 * TIMES), 8),
+        let staging = if self.is_single_tile { 8 * 8192 } else { 0 };
+        let extra = if self.has_edge_columns() { EDGE_COLUMNS } else { 0 };
+        let (slots, barriers) = match (self.bits, self.is_single_tile) {
+            (4, true) if self.has_edge_columns() => (17 * (SLOT + extra * 2 * TIMES) / 2, 12),
+            (_, true) if self.has_edge_columns() => (8 * (SLOT + extra * 2 * TIMES), 8),
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
             (_, true) => (10 * SLOT, 10),
             (_, false) => (14 * SLOT, 7),
         };
-        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4) + TOLD * 32
+        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4) + QUEUE_DEPTH * 32
     }
 }
 
 /// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let widths: Vec<usize> = match extent {
-        Extent::Representative => vec![BESIDE, 32, 80, ROWS],
+        Extent::Representative => vec![EDGE_COLUMNS, 32, 80, ROWS],
         Extent::All => (1..=ROWS / 16).map(|steps| 16 * steps).collect(),
     };
     let small = [(32, ROWS, true), (64, ROWS, true)];
     let large = widths.into_iter().flat_map(|width| [(ROWS, width, true), (ROWS, width, false)]);
     let sizes = small.into_iter().chain(large);
-    let forms = sizes.flat_map(|(edge, width, is_lone)| {
-        let form = move |(bits, is_drawn)| Form { bits, edge, width, is_lone, is_drawn };
+    let forms = sizes.flat_map(|(edge, width, is_single_tile)| {
+        let form = move |(bits, is_dynamic)| Form { bits, edge, width, is_single_tile, is_dynamic };
         [(8, false), (8, true), (4, false), (4, true)].map(form)
     });
     forms.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
@@ -167,7 +169,7 @@ impl Wgmma {
             form,
             multiprocessors,
             function: module.function("correlate_wgmma", form.shared_bytes())?,
-            drawn: device.upload(&[0; 2])?,
+            claimed: device.upload(&[0; 2])?,
         })
     }
 
@@ -183,7 +185,7 @@ impl Wgmma {
         let last =
             Boxes { size: [boxes.size[0], edge.min(self.form.width), channels_each], ..boxes };
         let tiles = self.shape.tiles();
-        let without = if self.form.is_beside() { self.shape.tiles_side() } else { 0 };
+        let without = if self.form.has_edge_columns() { self.shape.tiles_side() } else { 0 };
         let jobs = job.channels.div_ceil(channels_each) * (tiles - without);
         let arguments = Arguments::new()
             .with_tensor(Tensor::new(&boxes)?)
@@ -196,7 +198,7 @@ impl Wgmma {
             .with(jobs as u32)
             .with(job.times.div_ceil(TIMES / 2) as u32)
             .with(u32::from(job.add))
-            .with(self.drawn.address());
+            .with(self.claimed.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
         // SAFETY: the arguments match the kernel; the job describes its spectra and tiles correctly. The correlator
         // serializes launches over all streams, so one launch at a time uses the counters.
@@ -223,25 +225,34 @@ mod tests {
         use VoltageEncoding::{Complex4, Complex8};
         for inputs in [1, 16, 33, 64, 65, 128, 145, 160, 256, 273, 384] {
             for form in [form(inputs, Complex8), form(inputs, Complex4)] {
-                assert!(!form.is_beside() && form.is_lone == (inputs <= 128), "{inputs}: {form:?}");
+                assert!(
+                    !form.has_edge_columns() && form.is_single_tile == (inputs <= 128),
+                    "{inputs}: {form:?}"
+                );
             }
         }
-        for (inputs, is_lone) in
+        for (inputs, is_single_tile) in
             [(129, true), (144, true), (257, false), (272, false), (514, false), (2049, false)]
         {
             let (of_8, of_4) = (form(inputs, Complex8), form(inputs, Complex4));
-            assert!(of_8.is_beside() && of_8.is_lone == is_lone, "{inputs}: {of_8:?}");
-            assert!(of_4.is_beside() == is_lone && of_4.is_lone == is_lone, "{inputs}: {of_4:?}");
+            assert!(
+                of_8.has_edge_columns() && of_8.is_single_tile == is_single_tile,
+                "{inputs}: {of_8:?}"
+            );
+            assert!(
+                of_4.has_edge_columns() == is_single_tile && of_4.is_single_tile == is_single_tile,
+                "{inputs}: {of_4:?}"
+            );
         }
     }
 
     #[test]
     fn blocks_draw_jobs_where_each_has_many() {
-        let is_drawn =
-            |inputs, channels| form_of(inputs, channels, VoltageEncoding::Complex8).is_drawn;
+        let is_dynamic =
+            |inputs, channels| form_of(inputs, channels, VoltageEncoding::Complex8).is_dynamic;
         // Three tiles a channel, and ten; one tile, with any number of channels; an edge block next to others.
-        assert!(!is_drawn(256, 703) && is_drawn(256, 704) && is_drawn(512, 256));
-        assert!(!is_drawn(128, 10_000) && !is_drawn(140, 10_000) && !is_drawn(514, 1000));
+        assert!(!is_dynamic(256, 703) && is_dynamic(256, 704) && is_dynamic(512, 256));
+        assert!(!is_dynamic(128, 10_000) && !is_dynamic(140, 10_000) && !is_dynamic(514, 1000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //
 // Samples stay packed, one per byte, up to shared memory. Products take 16 times the parts, in the high halves of
 // bytes: hi = w & 0xf0f0f0f0 holds the real parts of four samples, lo = w << 4 & 0xf0f0f0f0 the imaginary parts. The
-// order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (widen.cuh). Rows are
+// order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (unpack.cuh). Rows are
 // unpacked in registers, as a = (hi, lo) and a' = (lo, ~hi). Two warps unpack the columns within shared memory and
 // sum their imaginary parts. Sums are 256 times too large until the end and still fit 32 bits: 65 472 times of 2 x
 // 128 x 128.
@@ -10,27 +10,27 @@
 // A block has three warpgroups: one thread loads packed slots of rows and columns, two warps unpack, two warpgroups
 // multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu. An edge block of WIDTH 16 is computed transposed, like other widths.
+// EDGE, WIDTH, SINGLE_TILE, DYNAMIC: as in wgmma.cu. An edge block of WIDTH 16 is computed transposed, like other widths.
 #define SHIFT 8
-#include "widen.cuh"
+#include "unpack.cuh"
 
-static_assert(!BESIDE, "wgmma_4bit_beside.cu");
+static_assert(!EDGE_COLUMNS, "wgmma_4bit_edge_columns.cu");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
 // Slots of packed rows, packed columns, and unpacked columns.
-constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7;
+constexpr u32 ROWS = SINGLE_TILE ? 6 : 8, RAWS = SINGLE_TILE ? 4 : 6, WIDES = SINGLE_TILE ? 5 : 7;
 constexpr u32 ROWS_AT = WIDES * SLOT, RAWS_AT = ROWS_AT + ROWS * RAW, STAGING_AT = RAWS_AT + RAWS * RAW;
-constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
+constexpr u32 SUMS_AT = STAGING_AT + (SINGLE_TILE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
 constexpr u32 RAWS_FULL = ROWS_FREE + ROWS * 8, RAWS_FREE = RAWS_FULL + RAWS * 8, WIDES_FULL = RAWS_FREE + RAWS * 8;
 constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8, SUMS_FULL = WIDES_FREE + WIDES * 8, SUMS_FREE = SUMS_FULL + 16;
-constexpr u32 TICKETS_AT = SUMS_FREE + 16;
-static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
-constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
+constexpr u32 QUEUE_AT = SUMS_FREE + 16;
+static_assert(QUEUE_AT + QUEUE_BYTES <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, QUEUE_AT};
 
 // Producer: loads one slot of rows and one of columns per stage.
-INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
+INLINE void produce(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Ring<ROWS> rows = {0, 0};
   Ring<RAWS> columns = {0, 0};
-  draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
+  claim_jobs(work, shared, LAYOUT.queue, [&](const TileIndex& job) {
     const bool narrow = RAGGED && job.row == work.blocks - 1;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 rows_full = base + ROWS_FULL + rows.slot * 8, full = base + RAWS_FULL + columns.slot * 8;
@@ -48,12 +48,12 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
 }
 
 // Unpacks the columns, two per thread, and sums their imaginary parts.
-INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
+INLINE void unpack(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Ring<RAWS> from = {0, 0};
   Ring<WIDES> to = {0, 0};
   Ring<2> sums = {0, 0};
   const bool lead = (thread & 31) == 0;
-  for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
+  for_each_job(work, shared, LAYOUT.queue, [&](const PublishedJob&) {
     i32 sum[2] = {0, 0};
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;
@@ -68,7 +68,7 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
 #pragma unroll
         for (u32 chunk = 0; chunk < 4; chunk++) {
           unsigned char* const at = wide + k * 64 * 128;
-          sum[k] = widen_samples(words[chunk], at + ((2 * chunk) ^ (thread & 7)) * 16, at + ((2 * chunk + 1) ^ (thread & 7)) * 16, sum[k]);
+          sum[k] = unpack_samples(words[chunk], at + ((2 * chunk) ^ (thread & 7)) * 16, at + ((2 * chunk + 1) ^ (thread & 7)) * 16, sum[k]);
         }
       }
       fence_async_shared();
@@ -145,32 +145,32 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
 }
 
 // Registers per thread of the first warpgroup, and of the consumer warpgroups.
-constexpr u32 FEW = 72, MANY = 216;
-static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
+constexpr u32 PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = 216;
+static_assert(PRODUCER_REGISTERS + 2 * CONSUMER_REGISTERS <= REGISTERS, "a block's registers");
 
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
-    u32 jobs, u32 halves, u32 add, u32* drawn) {
+    u32 jobs, u32 halves, u32 add, u32* claimed) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
-  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, drawn};
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, claimed};
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < ROWS; i++) barrier_init(base + ROWS_FULL + i * 8, 1), barrier_init(base + ROWS_FREE + i * 8, 8);
     for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
     for (u32 i = 0; i < WIDES; i++) barrier_init(base + WIDES_FULL + i * 8, 2), barrier_init(base + WIDES_FREE + i * 8, 8);
     for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
-    init_tickets(base + TICKETS_AT, 10);
+    init_queue(base + QUEUE_AT, 10);
     barrier_init_fence();
   }
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<FEW>();
-    if (threadIdx.x == 0) bring(work, map, last, shared, base);
-    else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
+    registers_fewer<PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce(work, map, last, shared, base);
+    else if (warp >= 2) unpack(work, shared, base, threadIdx.x - 64);
   } else {
-    registers_more<MANY>();
+    registers_more<CONSUMER_REGISTERS>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
     Places at = {{0, 0}, {0, 0}};

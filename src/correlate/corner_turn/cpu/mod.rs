@@ -3,21 +3,21 @@
 //! Invariant: tasks write disjoint parts of the packed block.
 #![allow(unsafe_code)]
 
-mod kernel;
 mod spectra;
 mod streams;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use spectra::{RUN, Spectra, ZEROS};
+use streams::Streams;
+use vector::LINE;
+
 use super::source::{Rows, Source};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::correlate::plan::{LANES, Plan};
 use crate::voltage::Voltages;
-use kernel::LINE;
-use spectra::{NOBODY, RUN, Spectra};
-use streams::Streams;
 
 /// Packed blocks of more bytes bypass the caches: their beginning would be evicted before the X-engine reads it.
 const MOST_CACHED: usize = 8 << 20;
@@ -64,7 +64,7 @@ impl Engine {
     fn rows(&mut self, rows: Rows<'_>, first: usize, times: usize, packed: &mut [u8]) {
         let Self { plan, level, threads, scratch, tasks } = self;
         let (size, panel_bytes) = (element_bytes(plan), plan.panel_bytes(times));
-        let span = NOBODY.len() / size;
+        let span = ZEROS.len() / size;
         let part = times_of_task(plan, times, plan.channels().div_ceil(span), threads.count());
         let parts = times.div_ceil(part);
         let streamed = is_streamed(packed, panel_bytes);

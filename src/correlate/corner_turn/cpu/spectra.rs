@@ -6,8 +6,7 @@
 //! time.
 #![allow(unsafe_code)]
 
-use super::kernel::{LINE, LINES, put};
-use super::vector::{Portable, Vector, levels};
+use super::vector::{LINE, LINES, Portable, Vector, levels, put};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::backend::simd::Level;
@@ -20,7 +19,7 @@ pub(super) const RUN: usize = 16;
 const AHEAD: usize = 256;
 
 /// Source of padding inputs and times: zeros, as long as the longest run of channels.
-pub(super) static NOBODY: [u8; 4096] = [0; 4096];
+pub(super) static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Spectra of a panel, for some channels and times.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +28,7 @@ pub(super) struct Spectra {
     pub(super) from: [*const u8; LANES],
     /// Bytes from one time to the next.
     pub(super) time_bytes: usize,
-    /// Channels; at most as many as [`NOBODY`] holds.
+    /// Channels; at most as many as [`ZEROS`] holds.
     pub(super) channels: usize,
     /// First time, a multiple of the times of a line.
     pub(super) first: usize,
@@ -71,7 +70,7 @@ unsafe fn turn_body<V: Vector>(element_bytes: usize, job: &Spectra) {
 #[inline(always)]
 unsafe fn turn_group<V: Vector, const TIMES: usize>(job: &Spectra) {
     let channels = 4 * V::LANES / size(TIMES);
-    let mut rows = [NOBODY.as_ptr(); RUN * LANES];
+    let mut rows = [ZEROS.as_ptr(); RUN * LANES];
     for time in (job.first..job.last).step_by(RUN) {
         job.rows(time, TIMES, &mut rows);
         let groups = RUN.min(job.last - time).div_ceil(TIMES);
@@ -113,9 +112,9 @@ impl Spectra {
         for (i, row) in rows.iter_mut().enumerate() {
             let (group, input) = (i / (of_group * LANES), i / of_group % LANES);
             let (time, from) = (first + group * of_group + i % of_group, self.from[input]);
-            let is_nobody = from.is_null() || time >= self.last;
+            let is_padding = from.is_null() || time >= self.last;
             let from = from.wrapping_add(time * self.time_bytes);
-            *row = if is_nobody { NOBODY.as_ptr() } else { from };
+            *row = if is_padding { ZEROS.as_ptr() } else { from };
         }
     }
 }
@@ -155,7 +154,7 @@ unsafe fn part<V: Vector, const TIMES: usize>(
     (channels, bytes): (usize, usize),
 ) {
     let (mut copies, mut lines) = ([0u8; LINES * LINE], [0u8; LINES * LINE]);
-    let mut copied = [NOBODY.as_ptr(); LINES];
+    let mut copied = [ZEROS.as_ptr(); LINES];
     // SAFETY: the caller upholds this function's contract; copies and lines hold the largest tile.
     unsafe {
         for (i, (row, copy)) in rows.iter().zip(&mut copied).enumerate() {
@@ -185,7 +184,7 @@ unsafe fn tile<V: Vector, const TIMES: usize>(rows: &[*const u8], columns: Colum
         for row in rows {
             V::prefetch(row.wrapping_add(columns.ahead));
         }
-        let mut tiles = [[V::load(NOBODY.as_ptr()); LANES]; TIMES];
+        let mut tiles = [[V::load(ZEROS.as_ptr()); LANES]; TIMES];
         for input in 0..LANES {
             let load =
                 |time: usize| V::load(rows[input * TIMES + time].wrapping_add(columns.start));

@@ -1,8 +1,7 @@
 //! Corner turn of streams of 16 inputs in one channel: loads words of times, stores lines of inputs.
 #![allow(unsafe_code)]
 
-use super::kernel::{LINE, put};
-use super::vector::{Portable, Vector, levels};
+use super::vector::{LINE, Portable, Vector, levels, put};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::backend::simd::Level;
@@ -12,7 +11,7 @@ use crate::correlate::plan::LANES;
 const AHEAD: usize = 1024;
 
 /// Zeros, read for padding inputs.
-static NOBODY: [u8; LINE] = [0; LINE];
+static ZEROS: [u8; LINE] = [0; LINE];
 
 /// Streams of a panel in one channel.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +45,8 @@ unsafe fn turn_body<V: Vector>(job: &Streams) {
         unsafe {
             let to = job.to.add(at);
             let at = |from: *const u8| from.wrapping_add(start);
-            let nobody = NOBODY.as_ptr();
-            let mut rows = job.from.map(|from| if from.is_null() { nobody } else { at(from) });
+            let zeros = ZEROS.as_ptr();
+            let mut rows = job.from.map(|from| if from.is_null() { zeros } else { at(from) });
             if bytes == step {
                 tile::<V>(job, &rows, to, job.streamed);
             } else {
@@ -77,7 +76,7 @@ unsafe fn turn_body<V: Vector>(job: &Streams) {
 unsafe fn tile<V: Vector>(job: &Streams, rows: &[*const u8; LANES], to: *mut u8, streamed: bool) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
-        let mut tile = [V::load(NOBODY.as_ptr()); LANES];
+        let mut tile = [V::load(ZEROS.as_ptr()); LANES];
         for (words, row) in tile.iter_mut().zip(rows) {
             V::prefetch(row.wrapping_add(AHEAD));
             *words = V::load(*row);

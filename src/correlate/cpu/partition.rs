@@ -1,14 +1,12 @@
-//! Division of a channel's sums into bands of rows, and their layout.
+//! Division of a channel into bands of rows and pieces of time, and the layout of its sums.
 //!
-//! Invariant: bands share nothing, so that each can be worked by a thread of its own.
+//! Invariant: bands share nothing, so that each can be worked by a thread of its own; integers are folded before they
+//! can overflow, floats after runs that are counted from the last reset, however the stream was split.
 
 use std::ops::Range;
 
-use super::super::plan::{LANES, Plan};
-use super::tile::{ROWS, SUMS, WIDTH};
-
-/// Most panels of rows in a band: 64 rows, whose prepared samples fit the second-level cache.
-pub(super) const BAND: usize = 4;
+use super::super::plan::{LANES, MAX_INTEGER_TIMES, Plan};
+use super::tile::{BAND, ROWS, SUMS, WIDTH};
 
 /// Sums of one row with a panel of columns: real ones, then imaginary ones.
 pub(super) const ROW_SUMS: usize = SUMS / size_of::<f32>();
@@ -96,4 +94,66 @@ pub(super) fn bands(plan: &Plan, threads: usize) -> Vec<Band> {
 /// Returns the panels of rows in each band but the last.
 pub(super) fn panels(bands: &[Band]) -> usize {
     bands[bands.len() - 1].panels.len()
+}
+
+/// Samples summed in single precision.
+pub(super) const RUN: usize = 256;
+
+/// Most times in a piece.
+pub(super) const MOST: usize = 512;
+
+/// State of a stream since the last reset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    float: bool,
+    /// Samples in the narrow sums.
+    pub(super) pending: usize,
+    /// Whether the wide sums hold samples.
+    pub(super) folded: bool,
+}
+
+/// Times of a block that are processed together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) first: usize,
+    pub(super) times: usize,
+    /// Whether the narrow sums start again with it.
+    pub(super) fresh: bool,
+    /// Whether the narrow sums are added to the wide ones after it.
+    pub(super) fold: bool,
+    /// Whether that overwrites the wide sums.
+    pub(super) replace: bool,
+}
+
+impl Clock {
+    pub(super) fn new(float: bool) -> Self {
+        Self { float, pending: 0, folded: false }
+    }
+
+    /// Returns the next piece, of at most `most` of the `left` times from `first` on. Pieces of integers begin at
+    /// even times: only the last of a block has an odd length.
+    #[inline(always)]
+    pub(super) fn take(&mut self, first: usize, left: usize, most: usize) -> Piece {
+        let mut times = left.min(most);
+        if self.float {
+            times = times.min(RUN - self.pending);
+        }
+        let fresh = self.pending == 0;
+        self.pending += times;
+        let fold =
+            if self.float { self.pending == RUN } else { self.pending + MOST > MAX_INTEGER_TIMES };
+        let replace = fold && !self.folded;
+        if fold {
+            (self.pending, self.folded) = (0, true);
+        }
+        Piece { first, times, fresh, fold, replace }
+    }
+
+    /// Advances over a block.
+    pub(super) fn pass(&mut self, times: usize, most: usize) {
+        let mut first = 0;
+        while first < times {
+            first += self.take(first, times - first, most).times;
+        }
+    }
 }

@@ -14,7 +14,7 @@ constexpr int LANES = 16, EACH = 16 / UNIT, STEPS = 64 * EACH / 4, PITCH = STEPS
 
 // grid: channels x panels x parts of the steps, the last fastest. Rows are `input_stride` bytes apart, a multiple of
 // 16.
-KERNEL __launch_bounds__(256) turn(const uint4* packed, u32 panels, u32 inputs, i64 steps, u32 parts, u8* output,
+KERNEL __launch_bounds__(256) corner_turn(const uint4* packed, u32 panels, u32 inputs, i64 steps, u32 parts, u8* output,
                                    i64 channel_stride, i64 input_stride) {
   __shared__ __align__(16) Unit rows[LANES][PITCH];
   const u32 part = blockIdx.x % parts, index = blockIdx.x / parts, panel = index % panels;
