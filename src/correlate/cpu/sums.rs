@@ -1,4 +1,5 @@
-//! Sums of a band: narrow ones in the layout of tiles, and the wide ones that they are added to.
+//! Sums of a band: narrow ones in the layout of tiles, the wide ones that they are added to, the counts of valid
+//! samples, and the read-out of all.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Transfer of blocks from host memory in pieces: the next piece is copied while the device processes one.
+//! Transfer of blocks from host memory in pieces, and their corner turn on the device: the next piece is copied while
+//! the device processes one.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Product kernels, and the selection of one for a device and a plan.
+//! Product kernels other than `wgmma`, and the selection of one for a device and a plan.
 
 use super::super::plan::Precision;
 use super::clock::Job;

@@ -11,7 +11,8 @@ constexpr u32 REGISTERS = 3 * (65536 / THREADS / 8 * 8);
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels per job: more than one if all inputs fit one small tile
 // EDGE_COLUMNS: registers allow 16 edge columns at most, and for 4 bits only next to a single whole block.
-constexpr bool SMALL = EDGE < 128, EDGE_COLUMNS = WIDTH == 16 && (SHIFT == 0 || SINGLE_TILE), RAGGED = !SMALL && WIDTH < 128 && !EDGE_COLUMNS;
+constexpr bool SMALL = EDGE < 128, EDGE_COLUMNS = WIDTH == 16 && (SHIFT == 0 || SINGLE_TILE);
+constexpr bool RAGGED = !SMALL && WIDTH < 128 && !EDGE_COLUMNS;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
 constexpr u32 EXTRA = EDGE_COLUMNS ? WIDTH : 0;   // edge columns in front of the columns of a diagonal tile
 constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most; also the number of column sums
@@ -291,7 +292,8 @@ template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
 
 // Stores the sums of a job with EDGE_COLUMNS. On a diagonal tile the first COUNT columns are edge columns; they go to the
 // last row of tiles.
-template <u32 COUNT> INLINE void store_with_edge_columns(const Products& of, const Work& work, const TileIndex& job, Target target, u32 lane) {
+template <u32 COUNT>
+INLINE void store_with_edge_columns(const Products& of, const Work& work, const TileIndex& job, Target target, u32 lane) {
   if (job.row != job.column) {
     target.columns += COUNT / 2;
     return store<0, 128>(of, target, 0, lane);

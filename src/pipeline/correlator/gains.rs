@@ -1,7 +1,7 @@
 //! Gains that scale an antenna's spectra before requantization: measured, or given by the user.
 //!
-//! Invariant: measured gains depend on the antenna's first valid spectra alone; given gains multiply the sky's voltages:
-//! in a lower sideband, whose voltages are their conjugates, the gains' conjugates do.
+//! Invariant: measured gains depend on the antenna's first valid spectra alone; given gains multiply the sky's
+//! voltages: in a lower sideband, whose voltages are their conjugates, the gains' conjugates do.
 
 use num_complex::Complex;
 

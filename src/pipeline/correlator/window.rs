@@ -1,4 +1,5 @@
-//! Window of a recording: a range of samples of all streams, held in memory, and the spectra that invalid samples spoil.
+//! Window of a recording: a range of samples of all streams, held in memory, and the spectra that flagged samples
+//! invalidate.
 //!
 //! Invariant: held samples are finite and independent of earlier requests; samples that were not finite are on a list.
 
@@ -112,8 +113,8 @@ pub(super) struct WindowedSource {
 }
 
 impl WindowedSource {
-    /// Builds a windowed source from one of `length` samples, of which those before `end` are used; reads `gulp` samples at
-    /// a time. `span` is the number of samples under a spectrum's window.
+    /// Builds a windowed source from a source of `length` samples, of which those before `end` are used; reads `gulp`
+    /// samples at a time. `span` is the number of samples under a spectrum's window.
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
         (length, end): (u64, u64),

@@ -4,14 +4,12 @@
 #![allow(unsafe_code)]
 
 mod spectra;
-mod streams;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use spectra::{RUN, Spectra, ZEROS};
-use streams::Streams;
-use vector::LINE;
+use vector::{LINE, Portable, Vector, levels, put};
 
 use super::source::{Rows, Source};
 use crate::backend::simd::Level;
@@ -114,7 +112,7 @@ impl Engine {
             };
             // SAFETY: the lengths of streams and block were checked against the plan; tasks differ in channel or
             // panel.
-            unsafe { streams::turn(*level, &job) }
+            unsafe { turn_streams(*level, &job) }
         };
         threads.for_each_chunk(scratch, tasks, 1, work);
     }
@@ -142,4 +140,90 @@ fn times_of_task(plan: &Plan, times: usize, spans: usize, threads: usize) -> usi
 fn is_streamed(packed: &[u8], panel_bytes: usize) -> bool {
     let aligned = packed.as_ptr().addr().is_multiple_of(LINE) && panel_bytes.is_multiple_of(LINE);
     packed.len() > MOST_CACHED && aligned
+}
+
+/// Prefetch distance in bytes of each stream.
+const AHEAD: usize = 1024;
+
+/// Streams of a panel in one channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streams {
+    /// Samples of each input; null for padding inputs.
+    from: [*const u8; LANES],
+    /// Bytes of each stream.
+    bytes: usize,
+    /// Destination panel.
+    to: *mut u8,
+    panel_bytes: usize,
+    /// Whether a word holds two pairs of times, to be split.
+    pairs: bool,
+    /// Whether stores bypass the caches.
+    streamed: bool,
+}
+
+levels!(turn_streams, turn_streams_body, (job: &Streams));
+
+/// Transposes the streams of one panel and channel.
+///
+/// # Safety
+/// The samples of the job are readable. Its panel is writable and not shared; a streamed panel is aligned to a cache
+/// line.
+#[inline(always)]
+unsafe fn turn_streams_body<V: Vector>(job: &Streams) {
+    let step = 4 * V::LANES;
+    for start in (0..job.bytes).step_by(step) {
+        let (bytes, at) = (step.min(job.bytes - start), start / 4 * LINE);
+        // SAFETY: the streams hold these bytes, and the panel these lines.
+        unsafe {
+            let to = job.to.add(at);
+            let at = |from: *const u8| from.wrapping_add(start);
+            let zeros = ZEROS.as_ptr();
+            let mut rows = job.from.map(|from| if from.is_null() { zeros } else { at(from) });
+            if bytes == step {
+                stream_tile::<V>(job, &rows, to, job.streamed);
+            } else {
+                let mut copies = [[0u8; LINE]; LANES];
+                let mut lines = [0u8; LANES * LINE];
+                for (row, copy) in rows.iter_mut().zip(&mut copies) {
+                    copy.as_mut_ptr().copy_from_nonoverlapping(*row, bytes);
+                    *row = copy.as_ptr();
+                }
+                stream_tile::<V>(job, &rows, lines.as_mut_ptr(), false);
+                let left = job.panel_bytes - start / 4 * LINE;
+                to.copy_from_nonoverlapping(lines.as_ptr(), left);
+            }
+        }
+    }
+    if job.streamed {
+        // SAFETY: the caller guarantees the instructions.
+        unsafe { V::fence() }
+    }
+}
+
+/// Transposes one register of each input.
+///
+/// # Safety
+/// Each row holds a register, and a line per word of it is writable.
+#[inline(always)]
+unsafe fn stream_tile<V: Vector>(
+    job: &Streams,
+    rows: &[*const u8; LANES],
+    to: *mut u8,
+    streamed: bool,
+) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe {
+        let mut tile = [V::load(ZEROS.as_ptr()); LANES];
+        for (words, row) in tile.iter_mut().zip(rows) {
+            V::prefetch(row.wrapping_add(AHEAD));
+            *words = V::load(*row);
+        }
+        V::transpose(&mut tile);
+        for line in 0..V::LANES {
+            if job.pairs {
+                V::split(&mut tile, line);
+            }
+            put::<V>(&tile, line, to.add(line * LINE), streamed);
+        }
+    }
 }
