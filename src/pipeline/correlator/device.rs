@@ -417,7 +417,7 @@ impl Group {
         let (voltages, _) = self.inbox.turn(work)?;
         let layout = DeviceVoltages { first_byte: 0, stride, times };
         let progress =
-            bank.channelizer.enqueue_at(voltages, layout, (&mut bank.spectra, row), work)?;
+            bank.channelizer.enqueue_at(voltages, layout, &mut bank.spectra, row, work)?;
         if (progress.consumed, progress.produced) != (times, spectra) {
             let (expected, actual) = (spectra, progress.produced);
             return Err(Error::Shape { what: "spectra of a segment", expected, actual });
