@@ -4,26 +4,27 @@ mod files;
 
 use std::fmt::Debug;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use files::{Files, Kept, Lengths};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::series::{self, SeriesReport};
+use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
-use crate::errors::{self, Exit};
-use crate::kept::{self, Identity, Keeper, Resume};
+use crate::errors::Exit;
+use crate::kept::{Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::provenance::{Product, Provenance, Run};
-use crate::rfi::{self, Rfi};
+use crate::rfi::Rfi;
 use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
-use crate::{gaps, json};
+use crate::{errors, gaps, json, kept, rfi};
 pub(crate) use files::Document;
-use files::{Files, Kept, Lengths};
+pub(crate) use files::Format;
 
 /// Write one time series per trial DM: exact sums over the channels.
 ///
@@ -59,17 +60,6 @@ pub(crate) struct Arguments {
     /// Mask channels with outlying statistics, as search does.
     #[arg(long, help_heading = "Channels and times")]
     auto_mask: bool,
-}
-
-/// Format of time series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// One NumPy array.
-    Npy,
-    /// PRESTO's .dat and .inf, one pair per trial.
-    Dat,
-    /// SIGPROC's .tim, one file per trial.
-    Tim,
 }
 
 /// Contents of a dedispersion's folder.

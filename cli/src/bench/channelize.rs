@@ -1,20 +1,18 @@
 //! `bench channelize`: input samples per second through the polyphase filter bank.
 
+mod arguments;
 mod cases;
 mod check;
 mod measure;
 
-use std::path::PathBuf;
-
-use clap::{Args, ValueEnum};
+use clap::ValueEnum as _;
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
-#[cfg(feature = "cuda")]
-use super::Quick;
 use super::Table;
 use crate::common::{Common, Device};
 use crate::output::Existing;
+pub(crate) use arguments::{Arguments, Name};
 
 const ABOUT: &str = "\
 10^6 samples a second, complex or real as they come in, of all streams together (LOFAR's tables: 10^9
@@ -24,70 +22,6 @@ stores, on as many threads (LOFAR's tables: the roofline, from that copy and fro
 Baseline: rustfft's transforms alone, out of place over complex floats in the same memory, on one thread (two
 cores: ours on one; --scipy: SciPy's rate). Roof, baseline and ours take turns. Outputs are compared with
 sums in double precision first.";
-
-/// Tables of benchmark cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Name {
-    /// 1024 channels with several tap counts, 8 bit, two cores.
-    Headline,
-    /// 64 to 65536 channels times 4 to 64 taps.
-    Sizes,
-    /// Every voltage encoding.
-    Types,
-    /// Channels x taps = 4096, 64 stations with two polarizations, 16 bit: the filter alone, and with the transform
-    /// (van der Veldt et al. 2012).
-    Lofar,
-    /// 65536 channels, two polarizations, 8 bit, 8 to 64 taps.
-    Vegas,
-    /// Tap counts at 1024 and at 512 channels.
-    Taps,
-    /// Channel counts at 8 and 16 taps, including 3072 channels.
-    Channels,
-    /// Detected and requantized spectra, oversampling, channel orders.
-    Forms,
-}
-
-/// Measure the polyphase filter bank.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Arguments {
-    /// Table to measure; may be given several times.
-    #[arg(long, value_enum, value_name = "NAME", default_value = "headline")]
-    table: Vec<Name>,
-    /// Measure all tables.
-    #[arg(long)]
-    all: bool,
-    /// Least number of seconds spent on each case.
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// Measure only cases whose name contains this text.
-    #[arg(long)]
-    pub(super) only: Option<String>,
-    /// Size of the input buffer and of the output buffer, as complex floats, in MiB each: more than the caches.
-    #[arg(long, default_value_t = 256, value_name = "MIB")]
-    working_set: usize,
-    /// Output file of benches/channelize_scipy.py on this machine: its rates become baselines.
-    #[arg(long, value_name = "FILE")]
-    scipy: Option<PathBuf>,
-    /// Also write the table to this CSV file.
-    #[arg(long, value_name = "FILE")]
-    pub(super) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
-    #[command(flatten)]
-    quick: Quick,
-    /// Measure scalloping loss and leakage of every window instead of rates, with figures (Adamek, Novotny & Armour
-    /// 2016, Figures 3 and 4).
-    #[arg(long)]
-    quality: bool,
-    /// Folder for the figures of --quality.
-    #[arg(
-        short,
-        long,
-        value_name = "DIR",
-        default_value = "sidereal-quality",
-        requires = "quality"
-    )]
-    output: PathBuf,
-}
 
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) -> Result<()> {

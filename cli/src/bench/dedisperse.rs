@@ -1,22 +1,20 @@
 //! `bench dedisperse`: additions per second; one addition per channel, trial and output sample.
 
-use std::path::PathBuf;
+mod cases;
+
 use std::time::Instant;
 
-use clap::Args;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
-use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
-use sidereal::sample::{Encoding, Samples};
-use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::dedisperse::{Dedisperser, Output, Plan};
+use sidereal::sample::Samples;
 use sidereal::view::PlaneMut;
 use sidereal::{Error, Result};
 
-#[cfg(feature = "cuda")]
-use super::Quick;
 use super::{Row, Table, best_and_median};
 use crate::common::{Common, Device};
+pub(crate) use cases::{Arguments, Case, cases, plan};
 
 /// Samples in each run; also the period of the data.
 const TIMES: usize = 4096;
@@ -32,88 +30,6 @@ const ABOUT: &str = "\
 vector of samples, in the first-level cache, on as many threads. Baseline: the plain loop over trials,
 channels and times with 16-bit sums (32-bit for 16-bit samples), as the compiler vectorizes it, on one
 thread. Roof, baseline and ours take turns.";
-
-/// Measure dedispersion.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Arguments {
-    /// Least number of seconds spent on each case.
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// Measure only cases whose name contains this text.
-    #[arg(long)]
-    pub(super) only: Option<String>,
-    /// Also write the table to this CSV file.
-    #[arg(long, value_name = "FILE")]
-    pub(super) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
-    #[command(flatten)]
-    pub(super) quick: Quick,
-}
-
-/// Frequency band and its DM trials.
-pub(super) struct Case {
-    pub(super) name: String,
-    centre_mhz: f64,
-    bandwidth_mhz: f64,
-    pub(super) channels: usize,
-    tsamp_s: f64,
-    pub(super) encoding: Encoding,
-    /// First trial, step and number of trials of each range.
-    pub(super) ranges: Vec<(f64, f64, usize)>,
-    threads: usize,
-}
-
-/// Returns the plan of the paper: DM 0 to 150 in steps of 0.1, to 300 by 0.2, to 500 by 0.25.
-fn plan_of_the_paper() -> Vec<(f64, f64, usize)> {
-    vec![(0.0, 0.1, 1500), (150.0, 0.2, 750), (300.0, 0.25, 800)]
-}
-
-/// Returns all cases.
-pub(super) fn cases(threads: usize) -> Vec<Case> {
-    let case = |name: String, channels, encoding, ranges| Case {
-        name,
-        centre_mhz: 1400.0,
-        bandwidth_mhz: 300.0,
-        channels,
-        tsamp_s: 64e-6,
-        encoding,
-        ranges,
-        threads,
-    };
-    let mut cases = Vec::new();
-    for threads in if threads > 1 { vec![1, threads] } else { vec![1] } {
-        let name = format!("500 trials, 1024 channels, 8 bit, {threads} threads");
-        let ranges = vec![(0.0, 0.1, 500)];
-        cases.push(Case { threads, ..case(name, 1024, Encoding::U8, ranges) });
-    }
-    let encodings = [Encoding::U8, Encoding::U4, Encoding::U2, Encoding::U1, Encoding::U16];
-    for encoding in encodings {
-        for channels in [512, 1024, 2048, 4096, 8192] {
-            let name = format!("paper's plan, {channels} channels, {} bit", encoding.bits());
-            cases.push(case(name, channels, encoding, plan_of_the_paper()));
-        }
-    }
-    cases.extend(bands().into_iter().map(|(name, centre_mhz, bandwidth_mhz, tsamp_s, step)| {
-        Case {
-            centre_mhz,
-            bandwidth_mhz,
-            tsamp_s,
-            ..case(name.to_owned(), 4096, Encoding::U8, vec![(0.0, step, 1000)])
-        }
-    }));
-    cases
-}
-
-/// Returns bands of our own choice at three frequencies: centre and width (MHz), sampling time (s) and step between
-/// trials. The steps of the last are far too wide for its band, so that neighbouring trials share few partial sums.
-fn bands() -> Vec<(&'static str, f64, f64, f64, f64)> {
-    vec![
-        ("high, 1400 +- 150 MHz, 64 us, step 0.1", 1400.0, 300.0, 64e-6, 0.1),
-        ("mid, 800 +- 100 MHz, 64 us, step 0.05", 800.0, 200.0, 64e-6, 0.05),
-        ("low, 400 +- 50 MHz, 256 us, step 0.05", 400.0, 100.0, 256e-6, 0.05),
-        ("low and coarse, 400 +- 100 MHz, 64 us, 0.1", 400.0, 200.0, 64e-6, 0.1),
-    ]
-}
 
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
@@ -199,25 +115,6 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
         ratio_to_baseline: rate / baseline,
         checked,
         median,
-    })
-}
-
-/// Returns the plan of one range of a case.
-///
-/// # Errors
-/// Those of the plan.
-pub(super) fn plan(case: &Case, (first, step, trials): (f64, f64, usize)) -> Result<Plan> {
-    let width = case.bandwidth_mhz / case.channels as f64;
-    let top = case.centre_mhz + 0.5 * (case.bandwidth_mhz - width);
-    Plan::new(Options {
-        band: Band::uniform(top, -width, case.channels)?,
-        tsamp_s: case.tsamp_s,
-        dms: (0..trials).map(|i| first + i as f64 * step).collect(),
-        downsample: 1,
-        encoding: case.encoding,
-        range: None,
-        masked: Vec::new(),
-        dm_constant: DM_CONSTANT,
     })
 }
 

@@ -1,83 +1,21 @@
 //! `sidereal bench injections`: injects binaries of known masses, sky positions and signal-to-noise ratios into
 //! simulated noise of two detectors, searches for them and compares the events with the truth.
 
+mod arguments;
 mod case;
 mod draw;
 mod figure;
 mod report;
 
-use std::path::PathBuf;
-
-use clap::{Args, ValueEnum};
+use case::{Outcome, Setup};
+use draw::Case;
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::plots::Png;
 use crate::provenance::Made;
-use case::{Outcome, Setup};
-use draw::Case;
-
-/// Inject binaries into noise of two detectors, search for them and compare the events with the truth.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Arguments {
-    /// Number of binaries.
-    #[arg(long, default_value_t = 200, value_name = "COUNT")]
-    injections: usize,
-    /// Seed of the binaries and the noise.
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-    seed: u64,
-    /// Sampling rate of the strain in Hz.
-    #[arg(long, default_value_t = 2048, value_name = "HZ")]
-    rate: u32,
-    /// Source of the power spectrum.
-    #[arg(long, value_enum, value_name = "WHICH", default_value = "design")]
-    psd: Spectrum,
-    /// Whitening method of the strain.
-    #[arg(long, value_enum, value_name = "WHICH", default_value = "overlap")]
-    whitening: Whitening,
-    /// Filters that halve and double the sampling rate.
-    #[arg(long, value_enum, value_name = "WHICH", default_value = "paper")]
-    resampling: Resampling,
-    /// Early warning: end the templates this many seconds before the merger.
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
-    before: f64,
-    /// Also write the table as Markdown.
-    #[arg(long, value_name = "FILE.md")]
-    pub(super) markdown: Option<PathBuf>,
-    /// Also plot recovered against injected values.
-    #[arg(long, value_name = "FILE.png")]
-    pub(super) plot: Option<PathBuf>,
-}
-
-/// Power spectra that whiten strain and templates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Spectrum {
-    /// Design curve that the noise was made with.
-    Design,
-    /// Welch estimate from each recording.
-    Welch,
-}
-
-/// Whitening methods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Whitening {
-    /// Overlap-add with zero phase.
-    Overlap,
-    /// Minimum phase.
-    MinimumPhase,
-}
-
-/// Resampling filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Resampling {
-    /// Linear phase, 384 and 32 taps.
-    Paper,
-    /// Filters with less delay.
-    LowLatency,
-    /// No resampling: one rate.
-    None,
-}
+pub(crate) use arguments::{Arguments, Resampling, Spectrum, Whitening};
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !(1..=100_000).contains(&arguments.injections) {

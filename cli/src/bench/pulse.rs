@@ -2,32 +2,20 @@
 //!
 //! All three run interleaved in one process on the same series; the best round counts.
 
-use std::path::PathBuf;
+mod cases;
+
 use std::time::Instant;
 
-use clap::Args;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::single_pulse::{Detector, Event, Input, Options, Plan, reference};
+use sidereal::single_pulse::{Detector, Event, Input, Plan, reference};
 use sidereal::view::Plane;
 
-#[cfg(feature = "cuda")]
-use super::Quick;
 use super::{Row, Table, best_and_median};
 use crate::common::Common;
-
-/// Measure the single-pulse search of one series per trial, beside a prefix sum and a plain loop.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Arguments {
-    /// Also write the rows to this CSV file.
-    #[arg(long, value_name = "FILE")]
-    pub(super) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
-    #[command(flatten)]
-    quick: Quick,
-}
+pub(crate) use cases::{Arguments, CASES, Case, SNR, TRIALS, WINDOWS, series};
 
 const ABOUT: &str = "Single-pulse search, all widths, in 10^9 samples a second; the roof is a prefix sum \
                      from memory to memory, the baseline a plain loop over widths.";
@@ -48,53 +36,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 const ROUNDS: usize = 20;
-const SNR: f64 = 6.0;
-
-/// Windows of the series in a round: together more than four times a large L2 cache.
-const WINDOWS: usize = 4;
-pub(super) const TRIALS: usize = 64;
-
-/// Parameters of one row of the table.
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    tsamp_s: f64,
-    max_width_s: f64,
-    baseline_s: f64,
-    mean: f64,
-    sigma: f64,
-    /// Bound of the integer sums; `None` for floats.
-    pub(super) bound: Option<(i64, i64)>,
-}
-
-pub(super) const CASES: [Case; 5] = [
-    Case::new("8-bit x 1024, 64 us, to 0.1 s", 64e-6, Some((0, 255 * 1024))),
-    Case::new("16-bit x 4096, 64 us, to 0.1 s", 64e-6, Some((0, 65535 * 4096))),
-    Case::new("f32 x 1024, 64 us, to 0.1 s", 64e-6, None),
-    Case::new("8-bit x 1024, 256 us, to 0.1 s", 256e-6, Some((0, 255 * 1024))),
-    Case::new("8-bit x 1024, 1 ms, to 0.1 s", 1e-3, Some((0, 255 * 1024))),
-];
-
-impl Case {
-    const fn new(name: &'static str, tsamp_s: f64, bound: Option<(i64, i64)>) -> Self {
-        let (max_width_s, baseline_s, mean, sigma) = (0.1, 2.0, 1e5, 500.0);
-        Self { name, tsamp_s, max_width_s, baseline_s, mean, sigma, bound }
-    }
-
-    /// Returns the search plan of `trials` trials.
-    ///
-    /// # Errors
-    /// Those of the plan.
-    pub(super) fn plan(&self, trials: usize) -> Result<Plan> {
-        Plan::new(Options {
-            dms: (0..trials).map(|dm| dm as f64).collect(),
-            tsamp_s: self.tsamp_s,
-            max_width_s: self.max_width_s,
-            baseline_s: self.baseline_s,
-            snr: SNR,
-            bound: self.bound,
-        })
-    }
-}
 
 fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
     let plan = case.plan(TRIALS)?;
@@ -135,26 +76,6 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
         checked: search.agrees(&plan, &whole[..times]),
         median,
     })
-}
-
-/// Makes integer noise with a few pulses in the first trial.
-pub(super) fn series(case: &Case, count: usize) -> Vec<i32> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut bits = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        f64::from((state >> 40) as u32) / f64::from(1u32 << 24) - 0.5
-    };
-    // The sum of four uniform deviates has a variance of 1/3.
-    let scale = case.sigma * 3f64.sqrt();
-    let mut noise: Vec<i32> = (0..count)
-        .map(|_| (case.mean + scale * (0..4).map(|_| bits()).sum::<f64>()) as i32)
-        .collect();
-    for pulse in 0..3 {
-        let height = (10.0 * case.sigma / f64::from(1 + 3 * pulse as u32).sqrt()) as i32;
-        noise[5000 * (pulse + 1)..][..1 + 3 * pulse].iter_mut().for_each(|y| *y += height);
-    }
-    noise
 }
 
 struct Search {

@@ -9,6 +9,7 @@ mod report;
 
 use std::path::PathBuf;
 
+use cell::{Cell, Outcome};
 use clap::Args;
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -19,7 +20,7 @@ use crate::common::Common;
 use crate::plots::Png;
 use crate::provenance::Made;
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
-use cell::{Band, Cell, Outcome};
+use cell::{BANDS, SNRS, WIDTHS_S};
 
 /// Inject bursts into noise, search for them and compare the candidates with the truth.
 #[derive(Args, Clone, Debug)]
@@ -53,37 +54,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.png")]
     pub(super) plot: Option<PathBuf>,
 }
-
-/// Bands of the campaign: low, middle, high frequency.
-const BANDS: [Band; 3] = [
-    Band {
-        name: "350 MHz",
-        centre_mhz: 350.0,
-        bandwidth_mhz: 100.0,
-        channels: 1024,
-        dm: [20.0, 60.0, 120.0],
-    },
-    Band {
-        name: "1400 MHz",
-        centre_mhz: 1400.0,
-        bandwidth_mhz: 300.0,
-        channels: 256,
-        dm: [60.0, 300.0, 900.0],
-    },
-    Band {
-        name: "3000 MHz",
-        centre_mhz: 3000.0,
-        bandwidth_mhz: 800.0,
-        channels: 256,
-        dm: [100.0, 600.0, 1500.0],
-    },
-];
-
-/// Full widths at half maximum, in seconds.
-const WIDTHS_S: [f64; 3] = [1e-3, 4e-3, 16e-3];
-
-/// Injected S/N.
-const SNRS: [f64; 3] = [10.0, 15.0, 30.0];
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if arguments.injections == 0 || arguments.injections > 100_000 {

@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         );
     }
     let piped = outputs.piped();
-    outputs.finish(&product)?;
+    outputs.finish(&product, &product.document.gap_list())?;
     if common.json {
         json::print(&product)?;
     } else if !(common.quiet || piped) {

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use serde::Serialize;
 use sidereal::{Error, Result};
 
-use super::document::Document;
 use crate::json;
 use crate::output::{Files, WritingFiles};
 use crate::provenance::Product;
@@ -110,10 +110,14 @@ impl Outputs {
     ///
     /// # Errors
     /// As [`Files::finish`].
-    pub(super) fn finish(self, product: &Product<Document>) -> Result<()> {
+    pub(super) fn finish(
+        self,
+        product: &Product<impl Serialize>,
+        gaps: &impl Serialize,
+    ) -> Result<()> {
         let Some(files) = self.files else { return Ok(()) };
         drop(self.reserve);
-        json::write(&files.beside(GAPS), &product.document.gap_list())?;
+        json::write(&files.beside(GAPS), gaps)?;
         json::write(&files.beside(DOCUMENT), product)?;
         files.finish()
     }

@@ -180,7 +180,7 @@ fn antenna(line: &Line<'_>, name: &str, antennas: &[String]) -> Result<usize> {
 }
 
 fn polarization(line: &Line<'_>, name: &str, axes: Axes<'_>) -> Result<usize> {
-    let names = super::feeds(axes.circular);
+    let names = feeds(axes.circular);
     let names = &names[..axes.polarizations];
     let place = names.iter().position(|known| known.eq_ignore_ascii_case(name));
     let number = name.parse::<usize>().ok().filter(|number| *number < axes.polarizations);
@@ -204,8 +204,13 @@ fn real(line: &Line<'_>, column: usize, word: &str) -> Result<f32> {
 fn name_of(axes: Axes<'_>, place: usize) -> String {
     let Axes { antennas, polarizations, channels, circular } = axes;
     let (row, channel) = (place / channels, place % channels);
-    let feed = super::feeds(circular)[row % polarizations];
+    let feed = feeds(circular)[row % polarizations];
     format!("antenna {}, polarization {feed}, channel {channel}", antennas[row / polarizations])
+}
+
+/// Returns the letters of the feeds.
+fn feeds(circular: bool) -> [&'static str; 2] {
+    if circular { ["R", "L"] } else { ["X", "Y"] }
 }
 
 #[cfg(test)]

@@ -13,42 +13,44 @@ mod silent;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arguments::MissingWord;
+use document::{Written, products};
+use inputs::{Given, Matched};
+use outputs::Outputs;
+use quicklook::{Quicklook, Shape};
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::window::Window;
 use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::correlator;
 use sidereal::pipeline::correlator::{
-    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
+    ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
     PhaseCentre, WriteReport, write_uvh5,
 };
 use sidereal::pipeline::ending::Ending;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
+use silent::Silent;
 
 use crate::common::{Common, Work, tell_notes};
-use crate::errors::{self, Exit};
+use crate::errors::Exit;
 use crate::output::{Existing, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
-use crate::provenance::{self, Made, Product, Provenance, Run};
+use crate::provenance::{Made, Product, Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{earth_orientation, interrupt, json, plots, say, space};
+use crate::{earth_orientation, errors, interrupt, json, plots, provenance, say, space};
 pub(crate) use arguments::Arguments;
-use arguments::MissingWord;
 #[cfg(feature = "cuda")]
 pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
-use document::{Written, products};
-use inputs::{Given, Matched};
-use outputs::Outputs;
-use quicklook::{Quicklook, Shape};
-use silent::Silent;
 
 /// Largest difference of equal positions, in degrees: rounding of the digits in headers.
 const SAME_PLACE_DEG: f64 = 1e-6;
+
 /// Name of a source without a name.
 const TARGET: &str = "target";
 
@@ -208,11 +210,6 @@ fn named(path: &Path) -> String {
 fn recorded_streams(header: &ArrayHeader) -> usize {
     let channels = header.frequencies_hz.len() * header.average_channels;
     header.polarizations * channels / header.bank.channels.max(1)
-}
-
-/// Returns the letters of the feeds.
-fn feeds(circular: bool) -> [&'static str; 2] {
-    if circular { ["R", "L"] } else { ["X", "Y"] }
 }
 
 /// Returns the sizes and names that the plots need.

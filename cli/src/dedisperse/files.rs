@@ -1,11 +1,14 @@
 //! Output files of `dedisperse`, written block by block.
 
+use std::fmt::Debug;
 use std::path::Path;
 
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::FilterbankHeader;
-use sidereal::io::npy::{self, Order};
+use sidereal::io::npy;
+use sidereal::io::npy::Order;
 use sidereal::io::presto::{Inf, SeriesWriter, good_length};
 use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
 use sidereal::pipeline::burst::Status;
@@ -15,10 +18,10 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay
 use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
-use super::Format;
 use crate::common::Common;
 use crate::errors;
-use crate::gaps::{self, Gap};
+use crate::gaps;
+use crate::gaps::Gap;
 use crate::geometry;
 use crate::interrupt;
 use crate::kept::Keeper;
@@ -475,6 +478,17 @@ fn decimals<'a>(dms: impl Iterator<Item = &'a f64>) -> usize {
     let closest = closest.fold(f64::INFINITY, f64::min);
     // A step of at least one unit of the last decimal keeps rounded names distinct.
     (2..9).find(|decimals| closest >= 0.999 * 10f64.powi(-*decimals)).unwrap_or(9) as usize
+}
+
+/// Format of time series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One NumPy array.
+    Npy,
+    /// PRESTO's .dat and .inf, one pair per trial.
+    Dat,
+    /// SIGPROC's .tim, one file per trial.
+    Tim,
 }
 
 #[cfg(test)]

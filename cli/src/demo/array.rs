@@ -11,7 +11,7 @@ use sidereal::math::window::Window;
 use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 use sidereal::{Error, Result};
 
-use super::page;
+use super::html;
 use crate::common::Common;
 use crate::correlate;
 use crate::output::{Folder, with_final_names};
@@ -164,21 +164,21 @@ impl Fringes {
         let picture = |name: &str, picture: &str| format!("{name}_plots/{picture}");
         self.story(html);
         let [drifting, tracked] = CORRELATIONS.map(|(name, _)| name);
-        page::figure(html, &picture(tracked, LAYOUT), "The array, seen from above.");
-        page::figure(
+        html::figure(html, &picture(tracked, LAYOUT), "The array, seen from above.");
+        html::figure(
             html,
             &picture(drifting, WATERFALLS),
             "Without tracking: the wave reaches one antenna later than the other, so the phase (below) \
              turns along the band, the faster the longer the baseline, and the Earth's rotation moves \
              the stripes.",
         );
-        page::figure(
+        html::figure(
             html,
             &picture(tracked, WATERFALLS),
             "With tracking: the delays are taken out as they change, and all phases are 0.",
         );
         self.verdict(html);
-        page::figure(
+        html::figure(
             html,
             &picture(tracked, FRINGES),
             "Amplitude and phase of three baselines, and their fringe against delay: it stands at 0 ns.",

@@ -2,53 +2,37 @@
 //! them.
 
 mod array;
+mod html;
+mod observation;
 mod page;
+mod parse;
 mod strain;
 mod sweep;
 mod truth;
 mod voltages;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, FromArgMatches};
+use array::Fringes;
+use clap::Args;
+use page::Page;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
-
-use crate::common::Common;
-use crate::output::{Contents, Existing, Folder, Writing, beside};
-use crate::provenance::Made;
-use crate::search::Found;
-use crate::{interrupt, json, search, simulate};
-use array::Fringes;
-use page::Page;
 use strain::Merger;
-use truth::{Truth, Verdict};
+use truth::Verdict;
 use voltages::Chapter;
 
-/// File name of the recording in the folder.
-const OBSERVATION: &str = "observation.fil";
+use crate::common::Common;
+use crate::output::{Contents, Existing, Folder, Writing};
+use crate::provenance::Made;
+use crate::{interrupt, json, search, simulate};
+pub(crate) use observation::{OBSERVATION, SEARCH, SIMULATION, Steps};
+pub(crate) use parse::{parse, parse_words};
+
 /// File name of the page, which identifies the folder of a demo.
 const PAGE: &str = "index.html";
-
-/// Options of the simulation: 60 s at 1.2 to 1.5 GHz. One bright, narrow burst; one with a steep spectrum; one
-/// scattered; one weak; one broad at a high DM; a pulsar; tones and impulses of interference.
-const SIMULATION: &[&str] = &[
-    "--fch1 1500 --foff -0.625 --channels 480 --tsamp 256e-6 --duration 60",
-    "--bandpass rippled --seed 1967",
-    "--burst dm=87.5,time=7.25,width=0.001,snr=45",
-    "--burst dm=348.8,time=18.4,width=0.004,snr=22,index=-1.5",
-    "--burst dm=565,time=27.1,width=0.002,snr=20,scatter=0.03",
-    "--burst dm=223.1,time=39.6,width=0.003,snr=9.5",
-    "--burst dm=812,time=48.2,width=0.012,snr=16",
-    "--pulsar period=2.85,dm=42.3,width=0.006,snr=11",
-    "--rfi-narrow 8 --rfi-broad 0.15 --rfi-broad-snr 25",
-];
-
-/// Options of the search.
-const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
 /// Simulate four recordings, process them, and write a page that explains the results.
 ///
@@ -170,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         made.run = made.run.took(begun.elapsed().as_secs_f64(), found.report.data_s);
         json::print(&made.product("demo", document))?;
     } else if !common.quiet {
-        json::say(&verdict.text((&chapter, &fringes, &merger), &document.page))?;
+        json::say(&page.text(&document.page))?;
     }
     if complete {
         Ok(())
@@ -196,49 +180,6 @@ fn tell(common: &Common, words: &str) -> Result<()> {
 fn quietly(common: &Common) -> Common {
     // The demo flushes the whole folder at its end.
     Common { json: false, quiet: common.quiet || common.json, no_sync: true, ..common.clone() }
-}
-
-/// The verbs that the demo calls, with the arguments that a user would type.
-struct Steps<'a> {
-    folder: &'a Folder,
-    place: &'a Path,
-    common: &'a Common,
-}
-
-impl Steps<'_> {
-    fn simulate(&self) -> Result<Truth> {
-        let path = self.folder.file(OBSERVATION);
-        simulate::run(
-            &parse::<simulate::Arguments>(&["burst"], &path, SIMULATION)?,
-            &Common { quiet: true, ..self.common.clone() },
-        )?;
-        interrupt::check()?;
-        Truth::read(&beside(&path, simulate::TRUTH), &self.place.join(OBSERVATION))
-    }
-
-    fn search(&self) -> Result<Found> {
-        let path = self.folder.file(OBSERVATION);
-        let arguments = parse::<search::Arguments>(&[], &path, &[SEARCH])?;
-        search::run_into(self.folder, &arguments, &self.place.join(OBSERVATION), self.common)
-    }
-}
-
-/// Parses a verb's arguments from a path and lines of words.
-fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str]) -> Result<A> {
-    let words = lines.iter().flat_map(|line| line.split(' ')).map(Into::into);
-    let before = std::iter::once("verb").chain(before.iter().copied()).map(Into::into);
-    let all: Vec<OsString> =
-        before.chain(std::iter::once(path.as_os_str().to_owned())).chain(words).collect();
-    parse_words(all)
-}
-
-/// Parses a verb's arguments from words, the first of which is the verb.
-fn parse_words<A: Args + FromArgMatches>(all: Vec<OsString>) -> Result<A> {
-    let command = A::augment_args(clap::Command::new("verb"));
-    let matches = command.try_get_matches_from(all);
-    matches
-        .and_then(|matches| A::from_arg_matches(&matches))
-        .map_err(|error| Error::Unavailable { what: "the demo".to_owned(), why: error.to_string() })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::strain::Merger;
 use super::truth::{Match, Truth, Verdict};
 use super::voltages::Chapter;
 use super::{OBSERVATION, SEARCH, SIMULATION, array, strain, sweep, voltages};
+use crate::demo::html::{escape, figure};
 use crate::plots::{duration, short};
 use crate::progress::multiple;
 use crate::search::{Found, OVERVIEW, stem};
@@ -28,6 +29,40 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
+    /// Formats the lines printed at the end of the demo.
+    pub(super) fn text(&self, page: &str) -> String {
+        let verdict = self.verdict;
+        let mut text = String::from("\n        put in                              found\n");
+        text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
+        for burst in &verdict.bursts {
+            let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
+            let _ = match burst.found {
+                Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
+                None => writeln!(text, "     not found"),
+            };
+        }
+        text.push_str("\nIn voltages, with the dispersion within channels removed:\n");
+        let burst = &self.chapter.put_in;
+        let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
+        let _ = match self.chapter.found {
+            Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
+            None => writeln!(text, "     not found"),
+        };
+        let _ = write!(text, "\nAn array's fringes: {}\n", self.fringes.text());
+        let _ = write!(text, "\nTwo black holes in strain: {}\n", self.merger.text());
+        let _ = write!(
+            text,
+            "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\
+             Open {page} in a browser.",
+            verdict.bursts.len() - verdict.missed(),
+            verdict.bursts.len(),
+            verdict.pulses_found,
+            verdict.pulses,
+            verdict.unexplained,
+        );
+        text
+    }
+
     pub(super) fn html(&self) -> String {
         let mut html = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n");
         html.push_str(
@@ -298,16 +333,4 @@ fn none_or(count: usize) -> String {
         1 => "1 is".to_owned(),
         many => format!("{many} are"),
     }
-}
-
-pub(super) fn figure(html: &mut String, file: &str, caption: &str) {
-    let _ = writeln!(
-        html,
-        "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{caption}\" loading=\"lazy\"></a>\
-         <figcaption>{caption}</figcaption></figure>"
-    );
-}
-
-fn escape(words: &str) -> String {
-    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
 
-use super::page;
+use super::html;
 use crate::common::Common;
 use crate::output::Folder;
 use crate::plots::short;
@@ -150,7 +150,7 @@ impl Merger {
             pictures(html);
         }
         self.verdict(loudest, html);
-        page::figure(
+        html::figure(
             html,
             &picture("background.png"),
             "What chance makes of the same data, by sliding the detectors against each other (bars), beside \
@@ -208,7 +208,7 @@ fn pictures(html: &mut String) {
         ("event1_map.png", "Time and frequency: the chirp rises as the holes spiral in."),
     ];
     for (name, words) in pictures {
-        page::figure(html, &picture(name), words);
+        html::figure(html, &picture(name), words);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Comparison of the search's candidates with the signals injected into the observation.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -9,9 +8,6 @@ use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::array::Fringes;
-use super::strain::Merger;
-use super::voltages::Chapter;
 use crate::search::Found;
 
 /// Fields of a truth file that the demo needs.
@@ -169,43 +165,6 @@ impl Verdict {
 
     pub(super) fn found_all(&self) -> bool {
         self.missed() == 0
-    }
-
-    /// Formats the lines printed at the end of the demo.
-    pub(super) fn text(
-        &self,
-        (chapter, fringes, merger): (&Chapter, &Fringes, &Merger),
-        page: &str,
-    ) -> String {
-        let mut text = String::from("\n        put in                              found\n");
-        text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
-        for burst in &self.bursts {
-            let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
-            let _ = match burst.found {
-                Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
-                None => writeln!(text, "     not found"),
-            };
-        }
-        text.push_str("\nIn voltages, with the dispersion within channels removed:\n");
-        let burst = &chapter.put_in;
-        let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
-        let _ = match chapter.found {
-            Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
-            None => writeln!(text, "     not found"),
-        };
-        let _ = write!(text, "\nAn array's fringes: {}\n", fringes.text());
-        let _ = write!(text, "\nTwo black holes in strain: {}\n", merger.text());
-        let _ = write!(
-            text,
-            "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\
-             Open {page} in a browser.",
-            self.bursts.len() - self.missed(),
-            self.bursts.len(),
-            self.pulses_found,
-            self.pulses,
-            self.unexplained,
-        );
-        text
     }
 }
 

@@ -9,7 +9,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use super::page;
+use super::html;
 use super::truth::{self, Discovery, Signal, Truth};
 use crate::common::Common;
 use crate::output::{Folder, beside};
@@ -100,7 +100,7 @@ impl Chapter {
         ];
         for (picture, caption) in self.pictures.iter().zip(captions) {
             if let Some(picture) = picture {
-                page::figure(html, picture, caption);
+                html::figure(html, picture, caption);
             }
         }
     }

@@ -12,7 +12,7 @@ use sidereal::{Error, Result};
 
 use super::contents::Contents;
 use super::draft::Locked;
-use super::files::{self, Mark, put_all};
+use super::publish::{self, Mark, put_all};
 use super::{JOURNAL, names, rename};
 
 /// Suffix of an unfinished file; those of an older version are beside the output.
@@ -47,7 +47,7 @@ pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec
         } else if marked(names::UNFINISHED) {
             if let Some(mark) = Mark::of(&path) {
                 complete(locked, &path, mark);
-            } else if files::is_kept(&path) {
+            } else if publish::is_kept(&path) {
                 publish(locked, &path);
             } else if path.join(JOURNAL).exists() {
                 kept.push(path);
@@ -117,7 +117,7 @@ fn complete(locked: &Locked, path: &Path, mark: Mark) {
 /// Publishes the file of a killed run that no run resumes.
 fn publish(locked: &Locked, path: &Path) {
     let place = &locked.place;
-    match files::publish(path, place) {
+    match publish::publish(path, place) {
         Ok(free) => locked.tell(&format!(
             "{}: what a killed run had written of it is {}, marked as not complete.",
             place.display(),

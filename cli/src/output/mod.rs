@@ -10,6 +10,7 @@ mod folder;
 mod leftovers;
 mod lock;
 mod names;
+mod publish;
 mod rename;
 
 use std::path::{Path, PathBuf};

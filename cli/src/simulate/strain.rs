@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use sidereal::geometry::{Interferometer, interferometer};
+use sidereal::geometry::Interferometer;
 use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY};
 use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
 use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
@@ -16,12 +16,12 @@ use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
 pub(crate) use self::truth::Document;
-use crate::approximant::ApproximantWord;
 use crate::common::Common;
-use crate::interrupt;
 use crate::output::{Existing, Files, WritingFiles, beside};
 use crate::progress::Progress;
-use crate::space;
+use crate::{interrupt, space};
+pub(crate) use noise::detector;
+pub(crate) use specs::Signals;
 
 /// Samples made at once.
 const GULP: usize = 1 << 16;
@@ -81,47 +81,6 @@ pub(super) struct Arguments {
     signals: Signals,
     #[command(flatten)]
     faults: Faults,
-}
-
-/// Options of injected signals.
-#[derive(Args, Clone, Debug)]
-struct Signals {
-    /// Inject a binary; may be repeated.
-    ///
-    /// m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and optionally
-    /// inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=.
-    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
-    inject: Vec<String>,
-    /// Inject the binaries of a table.
-    ///
-    /// The first line has the names as in --inject, then each line one binary.
-    #[arg(long, value_name = "CSV", help_heading = "Signals")]
-    injections: Option<PathBuf>,
-    /// Waveform for injections without masses (HDF5, plus and cross or complex, at the rate of the data).
-    #[arg(long, value_name = "FILE", help_heading = "Signals")]
-    waveform: Option<PathBuf>,
-    /// Start frequency of waveforms generated from masses, in Hz.
-    #[arg(
-        long,
-        value_name = "HZ",
-        default_value_t = 15.0,
-        allow_negative_numbers = true,
-        help_heading = "Signals"
-    )]
-    f_low: f64,
-    /// Approximant of waveforms generated from masses, with aligned spins.
-    ///
-    /// auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN)
-    /// below.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "NAME",
-        default_value = "auto",
-        ignore_case = true,
-        help_heading = "Signals"
-    )]
-    approximant: ApproximantWord,
 }
 
 /// Options of simulated faults.
@@ -294,19 +253,6 @@ impl Arguments {
     }
 }
 
-impl Signals {
-    fn add(&self, options: &mut StrainOptions) -> Result<()> {
-        let binaries = specs::Binaries::new(self, options.rate_hz)?;
-        for text in &self.inject {
-            options.injections.push(binaries.injection("--inject", text)?);
-        }
-        if let Some(path) = &self.injections {
-            options.injections.extend(binaries.table(path)?);
-        }
-        Ok(())
-    }
-}
-
 impl Faults {
     fn add(&self, options: &mut StrainOptions) -> Result<()> {
         for text in &self.glitch {
@@ -326,11 +272,4 @@ impl Faults {
         }
         Ok(())
     }
-}
-
-fn detector(option: &'static str, name: &str) -> Result<&'static Interferometer> {
-    interferometer::by_name(name.trim()).ok_or_else(|| {
-        let names: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
-        Error::parameter(option, name, format!("there are {}", names.join(", ")))
-    })
 }

@@ -1,5 +1,6 @@
 //! `sidereal tune`: finds the fastest tuning candidate of each kernel on this GPU for one plan.
 
+mod bench;
 mod channelize;
 mod correlate;
 mod dedisperse;
@@ -11,16 +12,14 @@ use std::fmt::Write as _;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{
-    self,
-    tune::{self, Measured, Tuned, Work},
-};
-use sidereal::backend::threads::Threads;
+use sidereal::backend::cuda::tune;
+use sidereal::backend::cuda::tune::{Measured, Tuned};
 use sidereal::{Error, Result};
 
-use crate::common::{Common, Device};
+use crate::common::Common;
+use crate::json;
 use crate::say::note;
-use crate::{interrupt, json};
+pub(crate) use bench::Bench;
 
 /// Measure the tuning candidates of a plan's GPU kernels, and cache the fastest for later runs.
 ///
@@ -64,14 +63,6 @@ struct Line {
     seconds: Option<f64>,
     median_s: Option<f64>,
     error: Option<String>,
-}
-
-/// Device and limits for the measurement of a plan.
-struct Bench {
-    backend: Backend,
-    device: cuda::Device,
-    /// Largest input of one run, in bytes.
-    input_bytes: usize,
 }
 
 /// Runs the verb.
@@ -120,58 +111,6 @@ fn keep(tuned: &Tuned) -> Result<()> {
         },
         other => other,
     })
-}
-
-impl Bench {
-    fn new(common: &Common, input_bytes: usize) -> Result<Self> {
-        let ordinal = match common.device {
-            Device::Cuda(ordinal) => ordinal,
-            Device::Auto => 0,
-            Device::Cpu | Device::Reference => {
-                let rule =
-                    "only kernels for GPUs are tuned: it must be cuda, cuda:1 and so on, or auto";
-                return Err(Error::parameter("--device", "another one", rule));
-            }
-        };
-        let device = cuda::Device::open(ordinal)?;
-        cuda::nvrtc()?;
-        let backend = Backend::Cuda(device.clone(), Threads::new(common.threads()?));
-        Ok(Self { backend, device, input_bytes })
-    }
-
-    /// Measures all candidates of what `build` makes, and reports each when it is done.
-    fn tune(
-        &self,
-        common: &Common,
-        build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
-    ) -> Result<Vec<Tuned>> {
-        tune::tune(&self.device, build, &mut |kernel, measured| {
-            if common.verbose && !common.quiet {
-                note!("{kernel}: {}", outcome(measured));
-            }
-            interrupt::check()
-        })
-    }
-
-    /// Uploads pseudorandom bytes, the same in every run.
-    fn noise(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
-        self.device.upload(&noise::bytes(bytes))
-    }
-
-    /// Uploads pseudorandom single-precision floats from -0.5 to 0.5.
-    fn floats(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
-        self.device.upload(&noise::floats(bytes))
-    }
-}
-
-fn outcome(measured: &Measured) -> String {
-    let name = &measured.choice.name;
-    match &measured.seconds {
-        Ok((best, median)) => {
-            format!("{name}: {:.4} ms, median {:.4} ms", 1e3 * best, 1e3 * median)
-        }
-        Err(why) => format!("{name}: can't be launched: {why}"),
-    }
 }
 
 fn document(tuned: &Tuned, backend: &Backend, stored: bool) -> Document {

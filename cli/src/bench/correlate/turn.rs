@@ -1,6 +1,7 @@
 //! Corner turn and alignment: rates beside a copy of the same number of bytes.
 
 mod align;
+mod measure;
 
 use std::time::Instant;
 
@@ -9,10 +10,11 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
-use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
+use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sidereal::voltage::Voltages;
 
-use super::super::{Row, best_and_median};
+use super::super::Row;
+pub(crate) use measure::{ROUNDS, encoding_name, random, row_of};
 
 pub(super) const ABOUT: &str = "\
 Corner turn: 10^9 bytes a second, read and written, from rows of spectra (or channelized streams) of antennas
@@ -23,9 +25,6 @@ there. Baseline: the same without vector instructions. Outputs are compared with
 
 /// Bytes of a block, larger than any cache.
 const BYTES: usize = 128 << 20;
-
-/// Least number of rounds.
-const ROUNDS: usize = 5;
 
 /// Source of the spectra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,26 +84,6 @@ fn cases(threads: usize) -> Vec<Case> {
     cases
 }
 
-/// Names an encoding: `4 bit`, `8 bit`, `f32`.
-fn encoding_name(encoding: VoltageEncoding) -> &'static str {
-    match encoding {
-        Complex4 => "4 bit",
-        Complex8 => "8 bit",
-        _ => "f32",
-    }
-}
-
-/// Returns a generator of pseudorandom numbers.
-fn random() -> impl FnMut() -> u64 {
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    }
-}
-
 /// Runs the corner turn on all spectra; returns the elapsed seconds.
 fn turn(case: &Case, turn: &mut CornerTurn, bytes: &[u8], buffer: &mut BlockBuffer) -> Result<f64> {
     let (plan, times) = (turn.plan().clone(), buffer.times());
@@ -149,29 +128,4 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
         rates.push(moved / turn(case, &mut ours, &bytes, &mut buffer)?);
     }
     Ok(row_of(&case.name, (&backend, "GB/s"), checked, [rates, roofs, baselines]))
-}
-
-/// Makes a case's row from rates, roofs and baselines.
-fn row_of(
-    name: &str,
-    (backend, unit): (&Backend, &'static str),
-    checked: bool,
-    [mut rates, mut roofs, mut baselines]: [Vec<f64>; 3],
-) -> Row {
-    let (rate, median) = best_and_median(&mut rates);
-    let (roof, baseline) = (best_and_median(&mut roofs).0, best_and_median(&mut baselines).0);
-    Row {
-        bench: "correlate",
-        case: name.to_owned(),
-        device: backend.name(),
-        rate,
-        unit,
-        roof,
-        roof_unit: unit,
-        fraction_of_roof: rate / roof,
-        baseline,
-        ratio_to_baseline: rate / baseline,
-        checked,
-        median,
-    }
 }

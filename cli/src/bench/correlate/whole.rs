@@ -5,6 +5,7 @@ mod noise;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use noise::Noise;
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::simd::Level;
@@ -19,7 +20,7 @@ use sidereal::simulate::array::Layout;
 
 use super::super::{Row, Table, best_and_median};
 use crate::common::Common;
-use noise::Noise;
+pub(crate) use noise::RATE_HZ;
 
 const ABOUT: &str = "\
 10^6 samples a second of each polarization of each antenna, from voltages in memory (8 bit, one channel recorded) to
@@ -33,6 +34,7 @@ const ANTENNAS: [usize; 4] = [8, 32, 64, 128];
 
 /// Channels, and rows of samples (taps) in the window.
 const CHANNELS: usize = 1024;
+
 const TAPS: usize = 8;
 
 /// Spectra of the recording, all in one integration.
@@ -44,14 +46,8 @@ const COMPARED: usize = 512;
 /// Least number of rounds.
 const ROUNDS: usize = 3;
 
-/// Samples per second of each polarization: 1.05 s in total.
-const RATE_HZ: f64 = 4e6;
-
 /// Diameter of the array in metres.
 const SPREAD_M: f64 = 2e3;
-
-/// Allowed relative difference between the mean power of all channels and that of the voltages.
-const POWER_TOLERANCE: f64 = 0.01;
 
 /// Bytes copied to measure the roof.
 const COPIED: usize = 64 << 20;

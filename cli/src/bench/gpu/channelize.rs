@@ -1,24 +1,18 @@
 //! `bench channelize` on a GPU: samples per second through the filter bank, data in device memory.
 
+mod case;
 mod check;
 mod whole;
 
 use sidereal::backend::cuda::{Buffer, Stream, measure};
-use sidereal::channelize::{
-    Channelizer, Detection, DeviceVoltages, Feed, Form, Options, Plan, Products,
-};
+use sidereal::channelize::{Channelizer, DeviceVoltages, Plan};
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
-use super::{Figure, Gpu, random, table};
+use super::{Figure, Gpu, table};
 use crate::bench::channelize::Arguments;
 use crate::common::Common;
-
-/// Samples in a call: input and output are several times any cache.
-const SAMPLES: usize = 1 << 27;
-
-/// Samples in a call of a quick run.
-const QUICK_SAMPLES: usize = 1 << 14;
+pub(crate) use case::{Case, Data, bytes_per_sample, no_data};
 
 const ENCODINGS: [VoltageEncoding; 3] =
     [VoltageEncoding::Complex8, VoltageEncoding::Complex16, VoltageEncoding::ComplexF32];
@@ -28,34 +22,6 @@ const ABOUT: &str = "\
 Roof: copying as many bytes as go in and come out, once, in the device's memory (of whole calls: the bus).
 Baseline: AstroAccelerate's filter bank on an H200 (driver 580, CUDA 13.0), the best peer; 0 where it was not
 measured. Outputs are compared with the processor's first.";
-
-/// Filter bank and its measurement settings.
-#[derive(Clone, Debug)]
-struct Case {
-    name: String,
-    options: Options,
-    /// Whether the case includes the copies from and to host memory.
-    whole: bool,
-}
-
-impl Case {
-    fn new(channels: usize, taps: usize, encoding: VoltageEncoding) -> Self {
-        let bits = match encoding {
-            VoltageEncoding::ComplexF32 => "f32".to_owned(),
-            _ => format!("{} bit", encoding.bits()),
-        };
-        let name = format!("{channels} channels, {taps} taps, {bits}");
-        Self { name, options: Options::new(channels, taps, encoding), whole: false }
-    }
-
-    /// Returns the case with detected powers, summed over `spectra` spectra.
-    fn detected(self, spectra: usize) -> Self {
-        let (products, feed) = (Products::I, Feed::Linear);
-        let detection = Detection { products, feed, spectra, channels: 1, interpolate_dc: false };
-        let options = Options { form: Form::Detected(detection), ..self.options };
-        Self { name: format!("{}, powers of {spectra}", self.name), options, ..self }
-    }
-}
 
 fn cases(quick: bool) -> Vec<Case> {
     let eight = VoltageEncoding::Complex8;
@@ -110,42 +76,6 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
             }
         },
     )
-}
-
-fn no_data() -> Error {
-    Error::Unavailable { what: "random voltages".to_owned(), why: "none were made".to_owned() }
-}
-
-/// Random voltages of one encoding, on host and device.
-struct Data {
-    encoding: VoltageEncoding,
-    host: Vec<u8>,
-    device: Buffer<u8>,
-}
-
-impl Data {
-    fn new(gpu: &Gpu, encoding: VoltageEncoding) -> Result<Self> {
-        let samples = if gpu.quick { QUICK_SAMPLES } else { SAMPLES };
-        let host = match encoding {
-            VoltageEncoding::ComplexF32 => random::floats(2 * samples),
-            _ => random::bytes(encoding.bytes(samples)),
-        };
-        let device = gpu.device.upload(&host)?;
-        Ok(Self { encoding, host, device })
-    }
-
-    /// Returns the samples in a call, a whole number of rows.
-    fn times(&self, plan: &Plan) -> Result<usize> {
-        let samples = self.host.len() * 8 / self.encoding.sample_bits();
-        let times = samples / plan.samples_per_row() * plan.samples_per_row();
-        if times > plan.span() { Ok(times) } else { Err(no_data()) }
-    }
-}
-
-/// Returns the bytes read and written per sample.
-fn bytes_per_sample(plan: &Plan) -> f64 {
-    let row = (plan.row_elements() * plan.element_bytes()) as f64;
-    plan.input().encoding.sample_bits() as f64 / 8.0 + row / plan.samples_per_row() as f64
 }
 
 fn kernels(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Figure> {

@@ -6,12 +6,13 @@ mod check;
 use std::path::Path;
 use std::time::Instant;
 
+use chain::Chain;
 use sidereal::backend::cuda::Inbox;
 use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, random, table};
 use crate::common::Common;
-use chain::Chain;
+pub(crate) use chain::Size;
 
 const ABOUT: &str = "\
 10^9 bytes a second of voltages (8 bit, two polarizations), from the host's page-locked memory to visibilities in the
@@ -21,6 +22,7 @@ device and nothing else, in the same run. Visibilities of a gulp are compared wi
 
 /// Antennas of the cases; antennas x channels equal `PRODUCT`.
 const ANTENNAS: [usize; 4] = [32, 64, 128, 256];
+
 const PRODUCT: usize = 65536;
 
 /// Spectra in a gulp.
@@ -28,28 +30,11 @@ const SPECTRA: usize = 1024;
 
 /// Number of gulps in host memory, and in an integration.
 const SLOTS: usize = 12;
+
 const GULPS: usize = 32;
 
 /// Integrations that count, after one warm-up.
 const RUNS: usize = 5;
-
-/// Sizes of a case.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    antennas: usize,
-    channels: usize,
-    /// Spectra in a gulp.
-    spectra: usize,
-    /// Gulps in an integration.
-    gulps: usize,
-}
-
-impl Size {
-    /// Returns the bytes of a gulp's voltages.
-    fn gulp_bytes(self) -> usize {
-        2 * 2 * self.antennas * self.channels * self.spectra
-    }
-}
 
 fn sizes(quick: bool) -> Vec<Size> {
     if quick {

@@ -6,7 +6,8 @@ use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::pipeline::burst::{SearchOptions, search};
 use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
 use sidereal::single_pulse::cluster::Candidate;
-use sidereal::units::{self, DM_CONSTANT};
+use sidereal::units;
+use sidereal::units::DM_CONSTANT;
 
 /// Sampling time of the campaign's recordings, in seconds.
 const TSAMP_S: f64 = 256e-6;
@@ -200,3 +201,34 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, count), x| (sum + x, count + 1));
     if count == 0 { f64::NAN } else { sum / count as f64 }
 }
+
+/// Bands of the campaign: low, middle, high frequency.
+pub(super) const BANDS: [Band; 3] = [
+    Band {
+        name: "350 MHz",
+        centre_mhz: 350.0,
+        bandwidth_mhz: 100.0,
+        channels: 1024,
+        dm: [20.0, 60.0, 120.0],
+    },
+    Band {
+        name: "1400 MHz",
+        centre_mhz: 1400.0,
+        bandwidth_mhz: 300.0,
+        channels: 256,
+        dm: [60.0, 300.0, 900.0],
+    },
+    Band {
+        name: "3000 MHz",
+        centre_mhz: 3000.0,
+        bandwidth_mhz: 800.0,
+        channels: 256,
+        dm: [100.0, 600.0, 1500.0],
+    },
+];
+
+/// Full widths at half maximum, in seconds.
+pub(super) const WIDTHS_S: [f64; 3] = [1e-3, 4e-3, 16e-3];
+
+/// Injected S/N.
+pub(super) const SNRS: [f64; 3] = [10.0, 15.0, 30.0];

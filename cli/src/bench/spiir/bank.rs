@@ -149,8 +149,10 @@ pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     Plan::new(options)
 }
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(feature = "cuda")]
+
     use super::*;
 
     #[test]

@@ -9,8 +9,10 @@ use serde_json::Value;
 use sidereal::simulate::burst::Burst;
 use sidereal::{Error, Result};
 
-use super::{DOWNSAMPLE_TOL, Observation};
 use crate::common::Common;
+
+/// Tolerance of the time binning: Heimdall's, as in the published rates.
+pub(super) const DOWNSAMPLE_TOL: f64 = 1.15;
 
 /// Interval between readings of the process's memory.
 const LOOK: Duration = Duration::from_millis(1);
@@ -59,7 +61,8 @@ impl Drop for Scratch {
 pub(super) fn search(
     recording: &Path,
     folder: &Path,
-    observation: &Observation,
+    dm_max: f64,
+    dm_tol: f64,
     rfi: &str,
     common: &Common,
 ) -> Result<Run> {
@@ -69,8 +72,8 @@ pub(super) fn search(
         .arg("search")
         .arg(recording)
         .args(["--no-plots", "--json", "--no-progress", "--dm-min", "0"])
-        .args(["--dm-max", &observation.dm_max().to_string()])
-        .args(["--dm-tol", &observation.dm_tol.to_string()])
+        .args(["--dm-max", &dm_max.to_string()])
+        .args(["--dm-tol", &dm_tol.to_string()])
         .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
         .args(["--threads", &common.threads.to_string()])
         // Excludes the truncated start and end of the recording, which the search processes once more.

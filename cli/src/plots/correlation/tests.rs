@@ -1,5 +1,8 @@
 use std::f32::consts::TAU;
 
+use num_complex::Complex;
+
+use super::data::length;
 use super::*;
 
 /// Makes `antennas` antennas on a spiral, `channels` channels of 10 kHz with a gap in them, and fringes of 60 ns.

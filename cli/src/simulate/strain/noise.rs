@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::geometry::Interferometer;
-use sidereal::io::psd::{self, Density};
+use sidereal::geometry::interferometer;
+use sidereal::io::psd;
+use sidereal::io::psd::Density;
 use sidereal::math::design_psd;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::simulate::strain::StrainOptions;
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
-
-use super::detector;
 
 /// Frequency spacing of the design curve, in Hz.
 const SPACING_HZ: f64 = 0.125;
@@ -120,4 +120,11 @@ fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
             None => psd::read(Path::new(which), Density::Power),
         },
     }
+}
+
+pub(crate) fn detector(option: &'static str, name: &str) -> Result<&'static Interferometer> {
+    interferometer::by_name(name.trim()).ok_or_else(|| {
+        let names: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
+        Error::parameter(option, name, format!("there are {}", names.join(", ")))
+    })
 }

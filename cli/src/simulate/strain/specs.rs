@@ -1,9 +1,12 @@
 //! Parsers of binaries, glitches and intervals from the command line and from tables.
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use sidereal::io::templates::{self, Templates};
+use clap::Args;
+use sidereal::io::templates;
+use sidereal::io::templates::Templates;
 use sidereal::simulate::strain::{
     DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions,
 };
@@ -12,7 +15,8 @@ use sidereal::units::Gps;
 use sidereal::waveform::{Approximant, InspiralOptions};
 use sidereal::{Error, Result};
 
-use super::{Signals, detector};
+use super::detector;
+use crate::approximant::ApproximantWord;
 use crate::fields::Fields;
 
 /// Names of a binary's fields.
@@ -44,6 +48,7 @@ const OTHER_NAMES: [(&str, &str); 8] = [
 ];
 
 const GLITCH_FREQUENCY_HZ: f64 = 150.0;
+
 const GLITCH_Q: f64 = 9.0;
 
 /// Settings common to all injections.
@@ -211,4 +216,58 @@ pub(super) fn of_detectors<'a>(
         wanted.is_none_or(|it| it.name == one.interferometer.name)
     };
     Ok(options.detectors.iter_mut().filter(is_wanted))
+}
+
+/// Options of injected signals.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Signals {
+    /// Inject a binary; may be repeated.
+    ///
+    /// m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and optionally
+    /// inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=.
+    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
+    pub(crate) inject: Vec<String>,
+    /// Inject the binaries of a table.
+    ///
+    /// The first line has the names as in --inject, then each line one binary.
+    #[arg(long, value_name = "CSV", help_heading = "Signals")]
+    pub(crate) injections: Option<PathBuf>,
+    /// Waveform for injections without masses (HDF5, plus and cross or complex, at the rate of the data).
+    #[arg(long, value_name = "FILE", help_heading = "Signals")]
+    pub(crate) waveform: Option<PathBuf>,
+    /// Start frequency of waveforms generated from masses, in Hz.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 15.0,
+        allow_negative_numbers = true,
+        help_heading = "Signals"
+    )]
+    pub(crate) f_low: f64,
+    /// Approximant of waveforms generated from masses, with aligned spins.
+    ///
+    /// auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN)
+    /// below.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        default_value = "auto",
+        ignore_case = true,
+        help_heading = "Signals"
+    )]
+    pub(crate) approximant: ApproximantWord,
+}
+
+impl Signals {
+    pub(crate) fn add(&self, options: &mut StrainOptions) -> Result<()> {
+        let binaries = crate::simulate::strain::specs::Binaries::new(self, options.rate_hz)?;
+        for text in &self.inject {
+            options.injections.push(binaries.injection("--inject", text)?);
+        }
+        if let Some(path) = &self.injections {
+            options.injections.extend(binaries.table(path)?);
+        }
+        Ok(())
+    }
 }

@@ -8,8 +8,6 @@ use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 
-use super::{POWER_TOLERANCE, RATE_HZ};
-
 /// Bytes held for all antennas: several times any cache.
 const BYTES: usize = 256 << 20;
 
@@ -91,3 +89,9 @@ impl VoltageSource for Noise {
         Ok(times as u64)
     }
 }
+
+/// Samples per second of each polarization: 1.05 s in total.
+pub(crate) const RATE_HZ: f64 = 4e6;
+
+/// Allowed relative difference between the mean power of all channels and that of the voltages.
+pub(crate) const POWER_TOLERANCE: f64 = 0.01;

@@ -3,14 +3,15 @@
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::cuda::{Buffer, Inbox, Stream};
-use sidereal::channelize::{self, Channelizer, DeviceVoltages, Order};
-use sidereal::correlate::{self, Correlator, DeviceSpectra, Output};
+use sidereal::channelize;
+use sidereal::channelize::{Channelizer, DeviceVoltages, Order};
+use sidereal::correlate;
+use sidereal::correlate::{Correlator, DeviceSpectra, Output};
 use sidereal::delay::{
     Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
 };
 use sidereal::voltage::VoltageEncoding;
 
-use super::Size;
 use crate::bench::gpu::Gpu;
 
 /// Taps: rows of samples in the filter bank's window.
@@ -18,6 +19,7 @@ const TAPS: usize = 8;
 
 /// Frequency of the recorded channel's centre, and its width.
 const SKY_HZ: f64 = 1.4e9;
+
 const WIDTH_HZ: f64 = 4e6;
 
 /// Chain of device calls from voltages to visibilities.
@@ -188,5 +190,23 @@ impl Chain {
             inbox.release(&self.work)?;
         }
         self.work.synchronize()
+    }
+}
+
+/// Sizes of a case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) antennas: usize,
+    pub(crate) channels: usize,
+    /// Spectra in a gulp.
+    pub(crate) spectra: usize,
+    /// Gulps in an integration.
+    pub(crate) gulps: usize,
+}
+
+impl Size {
+    /// Returns the bytes of a gulp's voltages.
+    pub(crate) fn gulp_bytes(self) -> usize {
+        2 * 2 * self.antennas * self.channels * self.spectra
     }
 }

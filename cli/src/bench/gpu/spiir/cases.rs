@@ -1,6 +1,7 @@
 //! Cases of each table on a GPU, and the peers' rates.
 
 use sidereal::spiir::Plan;
+use sidereal::spiir::{Branch, Template};
 use sidereal::{Error, Result};
 
 use crate::bench::gpu::peers;
@@ -152,4 +153,29 @@ fn length(seconds: f64, peer: f64) -> Case {
         peer,
         ..filters(4)
     }
+}
+
+/// Samples in a call: one second.
+pub(crate) const TIMES: usize = bank::RATE_HZ as usize;
+
+/// The same for a quick run.
+pub(crate) const QUICK_TIMES: usize = 256;
+
+/// Operations per filter and sample.
+pub(crate) const OPERATIONS: f64 = 12.0;
+
+/// Returns the longest delay of any filter, in samples of the full rate.
+pub(crate) fn longest_delay(plan: &Plan) -> usize {
+    let branches = plan.options().templates.iter().flat_map(|template| &template.branches);
+    let delay = |branch: &Branch| {
+        let longest = branch.filters.iter().map(|filter| filter.delay as usize).max();
+        longest.unwrap_or(0) << branch.halvings
+    };
+    branches.map(delay).max().unwrap_or(0)
+}
+
+/// Returns the operations per template and sample.
+pub(crate) fn operations(plan: &Plan) -> f64 {
+    let effective = plan.options().templates.iter().map(Template::effective_filters);
+    OPERATIONS * effective.sum::<f64>() / plan.templates() as f64
 }

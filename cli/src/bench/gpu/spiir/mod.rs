@@ -3,31 +3,23 @@
 mod cases;
 mod whole;
 
+use cases::{Case, Shown, cases};
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Buffer, Stream, measure};
-use sidereal::spiir::{Branch, Options, Plan, Spiir, Template};
+use sidereal::spiir::{Options, Plan, Spiir};
 use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, table};
 use crate::bench::Table;
-use crate::bench::spiir::bank::{self, noise};
+use crate::bench::spiir::bank::noise;
 use crate::bench::spiir::measure::{ERROR, error};
 use crate::bench::spiir::{Arguments, Name, accuracy};
 use crate::common::Common;
-use cases::{Case, Shown, cases};
-
-/// Samples in a call: one second.
-const TIMES: usize = bank::RATE_HZ as usize;
-
-/// The same for a quick run.
-const QUICK_TIMES: usize = 256;
+pub(crate) use cases::{QUICK_TIMES, TIMES, longest_delay, operations};
 
 /// Templates that are compared with the reference.
 const CHECKED: usize = 3;
-
-/// Operations per filter and sample.
-const OPERATIONS: f64 = 12.0;
 
 const ABOUT: &str = "\
 10^12 operations a second, 12 for each filter and sample of its own rate: kernels alone, a second of whitened strain in,
@@ -131,22 +123,6 @@ impl Resident {
         let output = (&mut self.output, 0, times);
         Ok(self.spiir.enqueue((&self.input, 0), times, output, stream)?.produced)
     }
-}
-
-/// Returns the longest delay of any filter, in samples of the full rate.
-fn longest_delay(plan: &Plan) -> usize {
-    let branches = plan.options().templates.iter().flat_map(|template| &template.branches);
-    let delay = |branch: &Branch| {
-        let longest = branch.filters.iter().map(|filter| filter.delay as usize).max();
-        longest.unwrap_or(0) << branch.halvings
-    };
-    branches.map(delay).max().unwrap_or(0)
-}
-
-/// Returns the operations per template and sample.
-fn operations(plan: &Plan) -> f64 {
-    let effective = plan.options().templates.iter().map(Template::effective_filters);
-    OPERATIONS * effective.sum::<f64>() / plan.templates() as f64
 }
 
 fn measure(gpu: &Gpu, case: &Case, one_rate: &mut Option<f64>) -> Result<Figure> {

@@ -24,7 +24,8 @@ use sidereal::strain::Binary;
 use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
 
-use super::{Gpu, TIMES, operations};
+use super::super::Gpu;
+use super::{TIMES, operations};
 use crate::bench::Row;
 use crate::bench::spiir::bank::{RATE_HZ, noise};
 
