@@ -1,12 +1,10 @@
 //! The verbs that take voltages: wrong use, bad files, full disks and interrupts leave nothing behind.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::voltages::recording;
-use common::{document, done, entries, fails, sidereal, stderr};
+use crate::common::voltages::recording;
+use crate::common::{document, done, entries, fails, sidereal, stderr};
 
 #[test]
 fn wrong_use_ends_with_2() {

@@ -1,13 +1,11 @@
 //! The binary as a user meets it: help, exit codes, documents, and what stays behind.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{
+use crate::common::{
     code, document, done, entries, fails, json, keys, program, recording, sidereal, stderr, stdout,
 };
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../../../README.md");
 
 /// The lines of the walk-through that call `sidereal`, continued lines joined, comments dropped.
 fn commands() -> Vec<Vec<String>> {

@@ -2,15 +2,13 @@
 #![cfg(target_os = "linux")]
 
 #[allow(unused)]
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{code, done, entries, fails, json, program, recording, sidereal, stderr};
+use crate::common::{code, done, entries, fails, json, program, recording, sidereal, stderr};
 
 /// A signal's bit in the masks of /proc/PID/status.
 const HANGUP: u64 = 1;

@@ -1,13 +1,11 @@
 //! `spiir search` and `spiir filter` that are interrupted: what was found stands, and `--resume` goes on with the bits of
 //! a run that was not interrupted.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::strain::{found, has_bytes, home, interrupt, start, unfinished};
-use common::{code, document, done, fails, on_full_disk, sidereal, stderr};
+use crate::common::strain::{found, has_bytes, home, interrupt, start, unfinished};
+use crate::common::{code, document, done, fails, on_full_disk, sidereal, stderr};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -75,7 +73,7 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
     let folder = home.path();
     done(folder, "spiir bank binaries.csv -o bank.h5 --rate 1024 --f-low 40 --lowest-rate 256 -q");
     let words = format!("spiir filter {STRAIN} --bank bank.h5 --reproducible");
-    let told = common::json(folder, &format!("{words} -o whole"));
+    let told = crate::common::json(folder, &format!("{words} -o whole"));
     let expected = fs::read(folder.join("whole")).unwrap();
     let words = format!("{words} -o out");
     let mut child = start(folder, &words);
@@ -87,7 +85,7 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
         assert!(unfinished(folder).is_some_and(|folder| has_bytes(&folder.join("checkpoint"))));
         let other = format!("{words} --resume --psd aligo");
         fails(&sidereal(folder, &other), 2, &["psd: \"aligo\""]);
-        let again = common::json(folder, &format!("{words} --resume"));
+        let again = crate::common::json(folder, &format!("{words} --resume"));
         assert_eq!(again["detectors"], told["detectors"]);
     } else {
         // A fast machine was done before the signal came.

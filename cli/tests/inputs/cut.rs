@@ -1,12 +1,10 @@
 //! Recordings that are cut short or odd: every verb that reads them says so once, and goes on.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{code, done, fails, json, program, recording, sidereal, stderr};
+use crate::common::{code, done, fails, json, program, recording, sidereal, stderr};
 use serde_json::Value;
 
 const SEARCH: &str = "--no-plots --dm-max 100 --dm-step 5 -t 1 --no-progress";

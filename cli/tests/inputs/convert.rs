@@ -1,11 +1,9 @@
 //! `sidereal convert`: strain between frames, HDF5 and .npy, and what is refused.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{code, document, done, entries, fails, json, sidereal, stderr};
+use crate::common::{code, document, done, entries, fails, json, sidereal, stderr};
 use sidereal::io::strain::{OpenOptions, Summary, open};
 use sidereal::units::Gps;
 

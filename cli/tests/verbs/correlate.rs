@@ -1,12 +1,10 @@
 //! `correlate`: from antennas' voltages to visibilities, and what its options change.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::array::{SOURCE, array, files};
-use common::{document, done, entries, json, sidereal, stderr};
+use crate::common::array::{SOURCE, array, files};
+use crate::common::{document, done, entries, json, sidereal, stderr};
 use serde_json::Value;
 
 const ALL: [&str; 4] = ["ant00", "ant01", "ant02", "ant03"];
@@ -92,8 +90,8 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
     for words in ["UVH5 visibilities", "Spot, ", "4 with data of 4: ant00, ant01", "XX YY XY YX"] {
         assert!(table.contains(words), "{words} is not in: {table}");
     }
-    common::fails(&sidereal(home.path(), "info a.uvh5 --pol 0"), 2, &["--pol"]);
-    common::fails(&sidereal(home.path(), "info a.uvh5 --freq 100"), 2, &["--freq is given"]);
+    crate::common::fails(&sidereal(home.path(), "info a.uvh5 --pol 0"), 2, &["--pol"]);
+    crate::common::fails(&sidereal(home.path(), "info a.uvh5 --freq 100"), 2, &["--freq is given"]);
 }
 
 #[test]

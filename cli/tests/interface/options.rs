@@ -1,13 +1,11 @@
 //! The options of every verb, with their defaults and values, are those of `options.txt`.
 //!
-//! A change of it is a change for users: `SIDEREAL_UPDATE=1 cargo test --test options` writes the file anew.
-
-mod common;
+//! A change of it is a change for users: `SIDEREAL_UPDATE=1 cargo test --test interface options` writes the file anew.
 
 use std::fs;
 use std::path::Path;
 
-use common::{sidereal, stdout};
+use crate::common::{sidereal, stdout};
 
 /// Lists a verb's options and its subcommands' below it: name, value, default and possible values, a line each.
 fn list(folder: &Path, verb: &str, lines: &mut Vec<String>) {

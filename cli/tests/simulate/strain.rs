@@ -1,10 +1,8 @@
 //! `sidereal simulate strain`: the files that it writes, read back; the truth file; faults.
 
-mod common;
-
 use std::path::Path;
 
-use common::{document, done, json, sidereal, stderr};
+use crate::common::{document, done, json, sidereal, stderr};
 use serde_json::Value;
 use sidereal::geometry::interferometer::by_name;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};

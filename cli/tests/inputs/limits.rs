@@ -1,13 +1,11 @@
 //! Sizes that a small input or an option asks for, free space, long gaps, and samples that are no measurements.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{code, document, done, fails, program, sidereal, stderr};
+use crate::common::{code, document, done, fails, program, sidereal, stderr};
 
 /// Runs the binary with so many KiB of address space.
 fn within(folder: &Path, kib: u64, words: &str) -> Output {
@@ -169,7 +167,12 @@ fn simulations_are_bounded_by_memory_and_disk() {
         let output = sidereal(home.path(), &words);
         fails(&output, 4, &["are needed", "are free"]);
     }
-    assert_eq!(common::entries(home.path()).len(), 2, "{:?}", common::entries(home.path()));
+    assert_eq!(
+        crate::common::entries(home.path()).len(),
+        2,
+        "{:?}",
+        crate::common::entries(home.path())
+    );
 }
 
 /// Sets a card of every header of a GUPPI raw file.
@@ -256,7 +259,7 @@ fn products_are_bounded_by_free_space() {
         [b"\x93NUMPY\x01\x00\x76\x00".as_slice(), format!("{text:<117}\n").as_bytes()].concat();
     (&strain).write_all(&header).unwrap();
     strain.set_len(header.len() as u64 + 4_000_000_000_000).unwrap();
-    let before = common::entries(folder);
+    let before = crate::common::entries(folder);
     for words in [
         format!("channelize {long} -o out.fil --channels 16 --stokes IQUV --allow-gaps"),
         format!("channelize {long} -o out.dada --channels 16 --allow-gaps"),
@@ -271,13 +274,13 @@ fn products_are_bounded_by_free_space() {
         let line = format!("trap '' XFSZ; ulimit -f 20000; exec {} {words}", program().display());
         let output = Command::new("sh").arg("-c").arg(line).current_dir(folder).output().unwrap();
         fails(&output, 4, &["are needed for it", "are free on its file system"]);
-        assert_eq!(common::entries(folder), before, "{words}");
+        assert_eq!(crate::common::entries(folder), before, "{words}");
     }
 }
 
 #[test]
 fn a_limit_on_memory_shortens_blocks_and_changes_nothing() {
-    let home = common::recording();
+    let home = crate::common::recording();
     let search = |out: &str, more: &str| {
         done(home.path(), &format!("search a.fil -o {out} --no-plots -q {more}"));
         fs::read(home.path().join(out).join("candidates.csv")).unwrap()
@@ -302,8 +305,8 @@ fn a_limit_on_memory_shortens_blocks_and_changes_nothing() {
 
 #[test]
 fn a_correlation_fits_a_limit_on_memory() {
-    let home = common::array::array("");
-    let files = common::array::files(&["ant00", "ant01", "ant02", "ant03"]);
+    let home = crate::common::array::array("");
+    let files = crate::common::array::files(&["ant00", "ant01", "ant02", "ant03"]);
     let correlate = |more: &str| {
         let rest = "--antennas array/antennas.csv --channels 32 --integration 0.05 --no-plots -q";
         sidereal(home.path(), &format!("correlate {files} {rest} {more}"))

@@ -1,12 +1,10 @@
 //! `--earth-orientation`: tables of UT1 and the pole, newer than the program's own.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{done, fails, json, sidereal, stderr};
+use crate::common::{done, fails, json, sidereal, stderr};
 
 const FIRST: i64 = 61_690;
 /// 2028-03-01 is MJD 61831, after the program's own table.

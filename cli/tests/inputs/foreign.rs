@@ -1,11 +1,11 @@
 //! Files of other kinds: the error says what a file is, and where there is a way to one that is read.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{code, done, entries, fails, json, recording, sidereal, stderr, stdout, voltages};
+use crate::common::{
+    code, done, entries, fails, json, recording, sidereal, stderr, stdout, voltages,
+};
 use serde_json::Value;
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) {
@@ -43,7 +43,7 @@ fn an_error_says_what_a_file_is() {
 
 #[test]
 fn a_measurement_set_is_refused_with_the_lines_that_convert_it() {
-    let home = common::array::array("");
+    let home = crate::common::array::array("");
     let folder = home.path();
     fs::create_dir_all(folder.join("vis.ms/ANTENNA")).unwrap();
     write(folder, "vis.ms/table.dat", b"");
@@ -51,7 +51,7 @@ fn a_measurement_set_is_refused_with_the_lines_that_convert_it() {
     for words in ["info vis.ms", "info vis.ms/", "search vis.ms -o out"] {
         fails(&sidereal(folder, words), 1, &["Measurement Set", lines]);
     }
-    let inputs = common::array::files(&["ant00", "ant01", "ant02", "ant03"]);
+    let inputs = crate::common::array::files(&["ant00", "ant01", "ant02", "ant03"]);
     let before = entries(folder);
     for name in ["new.ms", "NEW.MS", "new.ms/"] {
         let words = format!(

@@ -1,11 +1,9 @@
 //! `spiir`: banks, ratios and events from strain, and what is refused.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{document, done, entries, fails, json, sidereal, stderr, strain};
+use crate::common::{document, done, entries, fails, json, sidereal, stderr, strain};
 use serde_json::Value;
 use sidereal::io::npy;
 use sidereal::strain::Binary;

@@ -2,15 +2,15 @@
 //! left is settled.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{code, document, done, entries, fails, json, program, recording, sidereal, stderr};
+use crate::common::{
+    code, document, done, entries, fails, json, program, recording, sidereal, stderr,
+};
 
 /// A search that has begun its output and waits for the second half of its data.
 struct Waiting {

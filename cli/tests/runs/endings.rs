@@ -1,15 +1,13 @@
 //! `channelize` and `correlate` that end before their time: what was made before has its name, and says so.
 #![cfg(unix)]
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::array::{array, files};
-use common::voltages::recording;
-use common::{code, document, entries, json, on_full_disk, program, sidereal, stderr};
+use crate::common::array::{array, files};
+use crate::common::voltages::recording;
+use crate::common::{code, document, entries, json, on_full_disk, program, sidereal, stderr};
 
 /// Starts a verb.
 fn start(folder: &Path, words: &str) -> Child {

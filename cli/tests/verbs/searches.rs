@@ -1,12 +1,10 @@
 //! Searches and dedispersed series as a user meets them: documents, tables, parts, pipes.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{
+use crate::common::{
     code, document, done, entries, fails, json, keys, program, recording, sidereal, stderr,
 };
 use serde_json::Value;
@@ -328,7 +326,7 @@ fn the_burst_of_2018_april_17_is_found_in_both_formats() {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let data = std::env::var_os("SIDEREAL_DATA").map_or_else(default, PathBuf::from);
     if !data.join("frb").is_dir() {
-        return common::skip::skip("data", &format!("no recordings in {}", data.display()));
+        return crate::common::skip::skip("data", &format!("no recordings in {}", data.display()));
     }
     for (name, out) in [("FRB180417_askap_28.fil", "1"), ("FRB180417_askap_28.fits", "2")] {
         let home = tempfile::tempdir().unwrap();
@@ -392,7 +390,7 @@ fn a_source_that_repeats_is_told_with_its_period() {
     let words = "simulate burst p.fil -q --fch1 1500 --foff -8 --channels 32 --tsamp 1e-3 --duration 60 \
                  --seed 3 --pulsar period=0.714519,dm=60,width=0.006,snr=12 \
                  --burst dm=20,time=12.3,width=0.004,snr=14";
-    common::done(home.path(), words);
+    crate::common::done(home.path(), words);
     let summary = json(home.path(), "search p.fil -o out --dm-max 150 --no-plots");
     let sources = summary["sources"].as_array().unwrap();
     assert_eq!(sources.len(), 1, "{sources:?}");

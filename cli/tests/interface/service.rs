@@ -3,8 +3,6 @@
 #![cfg(target_os = "linux")]
 
 #[allow(unused)]
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
@@ -12,7 +10,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{code, document, done, entries, fails, json, program, recording, sidereal, stderr};
+use crate::common::{
+    code, document, done, entries, fails, json, program, recording, sidereal, stderr,
+};
 
 /// A filterbank like a.fil, whose source has another name.
 fn renamed(home: &Path, name: &str, source: &str) {

@@ -1,14 +1,12 @@
 //! Runs that are stopped, killed or cut, and those that continue them.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use common::{document, done, entries, fails, program, sidereal, stderr};
+use crate::common::{document, done, entries, fails, program, sidereal, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

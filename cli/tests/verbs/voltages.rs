@@ -1,11 +1,9 @@
 //! The verbs that take voltages, as a user meets them: on simulated recordings and on real ones.
 
-mod common;
-
 use std::fs;
 
-use common::voltages::{DM, TIME_S, recording};
-use common::{document, done, entries, fails, json, recordings, sidereal, stderr};
+use crate::common::voltages::{DM, TIME_S, recording};
+use crate::common::{document, done, entries, fails, json, recordings, sidereal, stderr};
 use serde_json::Value;
 
 /// The pulse has its time at the band's edge; a search's is that of the highest channel's centre.

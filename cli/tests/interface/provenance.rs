@@ -1,13 +1,11 @@
 //! Provenance in products, and `rerun`, which repeats a run by it.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{document, done, fails, json, program, recording, sidereal, strain};
+use crate::common::{document, done, fails, json, program, recording, sidereal, strain};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -16,7 +14,7 @@ fn dated(folder: &Path, words: &str) {
     let mut command = Command::new(program());
     let command = command.args(words.split_whitespace()).current_dir(folder);
     let output = command.env("SOURCE_DATE_EPOCH", "86400").output().unwrap();
-    assert!(output.status.success(), "{words}\n{}", common::stderr(&output));
+    assert!(output.status.success(), "{words}\n{}", crate::common::stderr(&output));
 }
 
 #[test]
@@ -69,7 +67,7 @@ fn reproducible_products_are_the_same_bytes() {
     }
     for (out, _) in &runs[1..] {
         for (folder, first) in [((*out).to_owned(), "s"), (format!("d{out}"), "ds")] {
-            for name in common::entries(&home.path().join(first)) {
+            for name in crate::common::entries(&home.path().join(first)) {
                 let read = |folder: &str| fs::read(home.path().join(folder).join(&name)).unwrap();
                 assert!(read(first) == read(&folder), "{folder}/{name}");
             }
@@ -93,7 +91,7 @@ fn a_product_can_be_made_again() {
         ),
     );
     done(path, &format!("rerun s -o again {same}"));
-    for name in common::entries(&path.join("s")) {
+    for name in crate::common::entries(&path.join("s")) {
         let read = |folder: &str| fs::read(path.join(folder).join(&name)).unwrap();
         assert!(read("s") == read("again"), "{name}");
     }
@@ -151,7 +149,8 @@ fn pictures_plans_and_candidates_for_fetch_tell_how_they_were_made() {
     done(path, &format!("search a.fil -o s --dm-max 100 --snr 7 --fetch {same}"));
     let told = &document(path, "s/summary.json")["provenance"];
     let of = |end: &str| {
-        let name = common::entries(&path.join("s")).into_iter().find(|name| name.ends_with(end));
+        let name =
+            crate::common::entries(&path.join("s")).into_iter().find(|name| name.ends_with(end));
         format!("s/{}", name.unwrap())
     };
     for picture in [of("overview.png"), of("s.png")] {
@@ -165,7 +164,7 @@ fn pictures_plans_and_candidates_for_fetch_tell_how_they_were_made() {
     assert!(candidate.windows(head.len()).any(|bytes| bytes == head.as_bytes()));
     for (product, out) in [(of("overview.png"), "p"), (of(".h5"), "h")] {
         done(path, &format!("rerun {product} -o {out} {same}"));
-        for name in common::entries(&path.join("s")) {
+        for name in crate::common::entries(&path.join("s")) {
             let read = |folder: &str| fs::read(path.join(folder).join(&name)).unwrap();
             assert!(read("s") == read(out), "{name} by {product}");
         }
@@ -221,11 +220,11 @@ fn printed_documents_tell_how_they_were_made() {
         let file = match kind {
             "voltages" => "v.raw".to_owned(),
             "series" => {
-                let names = common::entries(&path.join("d"));
+                let names = crate::common::entries(&path.join("d"));
                 format!("d/{}", names.iter().find(|name| name.ends_with(".tim")).unwrap())
             }
             _ => {
-                let names = common::entries(path);
+                let names = crate::common::entries(path);
                 names
                     .into_iter()
                     .find(|name| name.starts_with("n") && name.ends_with(".hdf5"))

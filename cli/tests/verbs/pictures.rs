@@ -1,11 +1,9 @@
 //! Pictures of candidates: rows as they were searched, and what was left out of them.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{document, done, entries, fails, json, sidereal};
+use crate::common::{document, done, entries, fails, json, sidereal};
 
 /// Place of the waterfall in a picture: left, top, right, bottom.
 const WATERFALL: [usize; 4] = [122, 342, 758, 913];
@@ -113,7 +111,7 @@ fn pictures_show_the_rows_as_they_were_searched() {
 
 #[test]
 fn the_beam_is_told() {
-    let home = common::recording();
+    let home = crate::common::recording();
     let path = home.path();
     let info = json(path, "info a.fil --header");
     assert!(info["beam"].is_null(), "one of one");

@@ -1,11 +1,9 @@
 //! `correlate`: wrong use, recordings that don't belong together, and interrupts leave nothing behind.
 
-mod common;
-
 use std::fs;
 
-use common::array::{array, files};
-use common::{done, entries, fails, sidereal, stderr};
+use crate::common::array::{array, files};
+use crate::common::{done, entries, fails, sidereal, stderr};
 use tempfile::TempDir;
 
 const ALL: [&str; 4] = ["ant00", "ant01", "ant02", "ant03"];

@@ -1,0 +1,9 @@
+//! Inputs of every kind: formats, truncated and foreign files, limits.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod convert;
+mod cut;
+mod earth_orientation;
+mod foreign;
+mod limits;

@@ -1,0 +1,12 @@
+//! The verbs that process data: searches, voltages, correlations and strain.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod correlate;
+mod correlate_faults;
+mod pictures;
+mod searches;
+mod spiir;
+mod spiir_resumed;
+mod voltages;
+mod voltages_faults;
