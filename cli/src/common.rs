@@ -8,7 +8,7 @@ use sidereal::backend::simd::{self, Level};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
-use crate::provenance::Asked;
+use crate::command_line::Asked;
 use crate::say::note;
 
 /// Value of `--device`.

@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let files = Files::begin(&out, &[DOCUMENT], &writing)?;
     space::check(&out, summary.times.saturating_mul(8), common)?;
     let (warnings, cut) = (source.warnings().to_vec(), source.cut().map(str::to_owned));
-    say::warn_of_recording(&warnings, cut.as_deref(), common);
+    say::warn_of_recording(&warnings, cut.as_deref(), common.quiet);
     // The source has been read to its end, so it is opened again.
     let mut source = open_all(&arguments.inputs, &options)?;
     write(source.as_mut(), &files.main(), &strain, common)?;

@@ -13,7 +13,7 @@ use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
-use crate::errors::Exit;
+use crate::exit::Exit;
 use crate::kept::{Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;

@@ -6,65 +6,15 @@ use std::process::ExitCode;
 
 use sidereal::Error;
 use sidereal::pipeline::ending::Ending;
-use tracing::Level;
 
-use crate::say::{self, fault, more};
-use crate::{interrupt, output};
-
-/// Exit code of the program, which scripts and services evaluate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Success, also for a truncated recording, which causes a warning.
-    Success = 0,
-    /// Any other failure.
-    Failed = 1,
-    /// Options or arguments are wrong; clap uses the same code.
-    WrongUse = 2,
-    /// An input violates its format.
-    Damaged = 3,
-    /// A disk, a quota or the largest file size is exceeded.
-    DiskFull = 4,
-    /// A GPU failed or was lost during the run.
-    DeviceLost = 5,
-    /// SIGINT, SIGTERM or SIGHUP stopped the run, whether its product was kept or not.
-    Interrupted = 130,
-}
-
-impl Exit {
-    /// Returns the exit code for an error.
-    pub(crate) fn after(error: &Error) -> Self {
-        match error {
-            _ if error.is_stop() => Self::Interrupted,
-            Error::Parameter { .. } => Self::WrongUse,
-            Error::Format { .. } => Self::Damaged,
-            Error::Device { .. } => Self::DeviceLost,
-            Error::Io { source, .. } if is_full(source.kind()) => Self::DiskFull,
-            Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
-            _ => Self::Failed,
-        }
-    }
-}
-
-impl From<()> for Exit {
-    fn from((): ()) -> Self {
-        Self::Success
-    }
-}
+use crate::exit::{Exit, is_full};
+use crate::say::{fault, more, named, sentence};
+use crate::{interrupt, say};
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
     }
-}
-
-/// Writes the exit code to the log as its last line.
-pub(crate) fn log_end(exit: Exit) {
-    say::log(Level::INFO, &format!("ended with exit code {}", exit as u8));
-}
-
-fn is_full(kind: ErrorKind) -> bool {
-    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Reports an error that left no product; returns the exit code.
@@ -134,24 +84,6 @@ fn tell(error: &Error, left: &str) {
 fn is_broken_pipe(error: &Error) -> bool {
     matches!(error, Error::Io { source, path }
         if source.kind() == ErrorKind::BrokenPipe && path.as_os_str() == "standard output")
-}
-
-/// Replaces internal names in a message: files get their final names, `-` becomes standard input.
-pub(crate) fn named(message: &str) -> String {
-    let message = output::with_final_names(message);
-    message
-        .strip_prefix("-: ")
-        .map_or_else(|| message.clone(), |rest| format!("standard input: {rest}"))
-}
-
-pub(crate) fn sentence(words: &str) -> String {
-    // Keeps lines that the user should type unchanged.
-    let is_typed = words.lines().last().is_some_and(|line| line.starts_with("    "));
-    if is_typed || words.ends_with(['.', '!', '?']) {
-        words.to_owned()
-    } else {
-        format!("{words}.")
-    }
 }
 
 fn hint(error: &Error) -> Option<&'static str> {

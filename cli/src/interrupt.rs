@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
-use crate::errors::{self, Exit};
+use crate::exit::{self, Exit};
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
 use crate::service;
@@ -162,7 +162,7 @@ fn end() -> ! {
                 fault!("stopped on request; results that were final are kept in {path}{resume}.");
             }
         }
-        errors::log_end(Exit::Interrupted);
+        exit::log_end(Exit::Interrupted);
         let _ = done.send(());
     });
     let _ = wait.recv_timeout(REMOVING);

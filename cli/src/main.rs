@@ -4,6 +4,7 @@ mod approximant;
 mod band;
 mod bench;
 mod channelize;
+mod command_line;
 mod common;
 mod convert;
 mod correlate;
@@ -15,6 +16,7 @@ mod dm_arguments;
 mod dm_plan_file;
 mod earth_orientation;
 mod errors;
+mod exit;
 mod fields;
 mod gaps;
 mod geometry;
@@ -49,9 +51,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use command_line::Asked;
 use common::Common;
-use errors::Exit;
-use provenance::Asked;
+use exit::Exit;
 use sidereal::Result;
 use sidereal::io::printable;
 use tracing::Level;
@@ -158,7 +160,7 @@ fn main() -> ExitCode {
         Err(_) => errors::after_panic(),
     };
     service::stopping();
-    errors::log_end(exit);
+    exit::log_end(exit);
     exit.into()
 }
 

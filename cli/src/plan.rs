@@ -122,7 +122,7 @@ impl Arguments {
             return Err(Error::parameter("FILE", file.display(), rule));
         }
         let source = sidereal::io::open(std::slice::from_ref(file), &OpenOptions::default())?;
-        say::warn_of_recording(source.warnings(), source.cut(), common);
+        say::warn_of_recording(source.warnings(), source.cut(), common.quiet);
         let header = source.header();
         Ok(Setup { band: header.band.clone(), tsamp_s: header.tsamp_s, telescope: None })
     }

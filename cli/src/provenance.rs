@@ -10,8 +10,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +17,7 @@ use sha2::{Digest, Sha256};
 use sidereal::backend::Backend;
 use sidereal::{Error, Result};
 
+use crate::command_line::Asked;
 use crate::common::Common;
 use crate::json;
 use crate::output::with_final_names;
@@ -29,95 +28,6 @@ const HEAD: u64 = 1 << 20;
 /// Environment variable with seconds since 1970 that replace the date:
 /// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const FIXED_DATE: &str = "SOURCE_DATE_EPOCH";
-
-/// Options that change location, speed and messages of a run, but not its results.
-const OF_THE_RUN: [&str; 17] = [
-    "device",
-    "threads",
-    "memory",
-    "simd",
-    "gulp",
-    "log_file",
-    "json",
-    "verbose",
-    "quiet",
-    "no_progress",
-    "no_sync",
-    "reproducible",
-    "out",
-    "output",
-    "toml",
-    "overwrite",
-    "resume",
-];
-
-/// Command line as given.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
-    /// Verb: `spiir search`.
-    verb: String,
-    /// Every option and argument of the verb that has a value, by its long name; an argument by the name of its
-    /// position.
-    options: BTreeMap<String, Value>,
-    /// Names of those that are not defaults.
-    given: Vec<String>,
-    /// All words of the command line.
-    words: Vec<String>,
-}
-
-impl Asked {
-    /// Collects the values of a parsed command line.
-    pub(crate) fn new(command: &Command, matches: &ArgMatches, words: Vec<String>) -> Self {
-        let (mut command, mut matches) = (command, matches);
-        let mut verb = Vec::new();
-        while let Some((name, inner)) = matches.subcommand() {
-            let Some(found) = command.find_subcommand(name) else { break };
-            (command, matches) = (found, inner);
-            verb.push(name);
-        }
-        let (mut options, mut given) = (BTreeMap::new(), Vec::new());
-        for argument in command.get_arguments() {
-            let id = argument.get_id().as_str();
-            let is_known = matches.try_contains_id(id).unwrap_or(false);
-            if !is_known || OF_THE_RUN.contains(&id) || ["help", "version"].contains(&id) {
-                continue;
-            }
-            let Some(raw) = matches.get_raw(id) else { continue };
-            let mut values: Vec<Value> =
-                raw.map(|value| value_of(&value.to_string_lossy())).collect();
-            let is_list = argument.get_num_args().is_some_and(|count| count.max_values() > 1)
-                || matches!(argument.get_action(), clap::ArgAction::Append);
-            let value = match values.len() {
-                1 if !is_list => values.remove(0),
-                _ => Value::Array(values),
-            };
-            let name = argument.get_long().unwrap_or(id).to_owned();
-            if matches.value_source(id) == Some(ValueSource::CommandLine) {
-                given.push(name.clone());
-            }
-            options.insert(name, value);
-        }
-        Self { verb: verb.join(" "), options, given, words }
-    }
-
-    /// Returns all words of the command line.
-    pub(crate) fn words(&self) -> &[String] {
-        &self.words
-    }
-
-    /// Returns every option and argument of the verb that has a value.
-    pub(crate) fn options(&self) -> &BTreeMap<String, Value> {
-        &self.options
-    }
-}
-
-/// Converts a value to JSON: numbers and booleans keep their types.
-fn value_of(word: &str) -> Value {
-    match serde_json::from_str(word) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-        _ => Value::String(word.to_owned()),
-    }
-}
 
 /// Input file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -368,14 +278,5 @@ mod tests {
         assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(date(1_795_408_206), "2026-11-23T04:30:06Z");
         assert_eq!(date(4_107_542_400), "2100-03-01T00:00:00Z");
-    }
-
-    #[test]
-    fn values_keep_their_kind() {
-        assert_eq!(value_of("6.5"), serde_json::json!(6.5));
-        assert_eq!(value_of("true"), Value::Bool(true));
-        for word in ["10:20", "", "null", "[1]", "1e400", "nan"] {
-            assert_eq!(value_of(word), Value::String(word.to_owned()), "{word}");
-        }
     }
 }

@@ -8,9 +8,10 @@ use serde_json::Value;
 use sidereal::io::fetch_h5;
 use sidereal::{Error, Result};
 
+use crate::command_line::Asked;
 use crate::common::Common;
 use crate::numbers;
-use crate::provenance::{Asked, Input, Provenance, Run};
+use crate::provenance::{Input, Provenance, Run};
 use crate::say::{note, warning};
 use crate::{dm_plan_file, plots};
 

@@ -13,8 +13,7 @@ use sidereal::io::printable;
 use sidereal::{Error, Result};
 use tracing::Level;
 
-use crate::common::Common;
-use crate::errors;
+use crate::output::with_final_names;
 
 /// Prints information for the user: `sidereal: WORDS`.
 macro_rules! note {
@@ -55,9 +54,9 @@ pub(crate) fn warn(quiet: bool, words: fmt::Arguments<'_>) {
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Prints a recording's warnings, and the missing part if it is truncated.
-pub(crate) fn warn_of_recording(warnings: &[String], cut: Option<&str>, common: &Common) {
+pub(crate) fn warn_of_recording(warnings: &[String], cut: Option<&str>, quiet: bool) {
     for warning in warnings.iter().map(String::as_str).chain(cut) {
-        warn_once(warning, common.quiet);
+        warn_once(warning, quiet);
     }
 }
 
@@ -65,7 +64,7 @@ pub(crate) fn warn_of_recording(warnings: &[String], cut: Option<&str>, common: 
 pub(crate) fn warn_once(warning: &str, quiet: bool) {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.iter().any(|one| one == warning) {
-        warning!(quiet: quiet, "{}", errors::sentence(&errors::named(warning)));
+        warning!(quiet: quiet, "{}", sentence(&named(warning)));
         said.push(warning.to_owned());
     }
 }
@@ -127,4 +126,22 @@ fn is_date(bytes: &[u8]) -> bool {
         form => byte == form,
     };
     bytes.len() == 11 && bytes.iter().zip(b"0000-00-00T").all(fits)
+}
+
+/// Replaces internal names in a message: files get their final names, `-` becomes standard input.
+pub(crate) fn named(message: &str) -> String {
+    let message = with_final_names(message);
+    message
+        .strip_prefix("-: ")
+        .map_or_else(|| message.clone(), |rest| format!("standard input: {rest}"))
+}
+
+pub(crate) fn sentence(words: &str) -> String {
+    // Keeps lines that the user should type unchanged.
+    let is_typed = words.lines().last().is_some_and(|line| line.starts_with("    "));
+    if is_typed || words.ends_with(['.', '!', '?']) {
+        words.to_owned()
+    } else {
+        format!("{words}.")
+    }
 }

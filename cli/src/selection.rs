@@ -229,7 +229,7 @@ impl Recording {
 
     /// Prints the recording's warnings, and warns if four products are summed as if they were polarizations.
     pub(crate) fn warn(&self, source: &dyn FilterbankSource, common: &Common) {
-        say::warn_of_recording(source.warnings(), source.cut(), common);
+        say::warn_of_recording(source.warnings(), source.cut(), common.quiet);
         let header = source.header();
         if self.pol.is_none()
             && header.format.contains("SIGPROC")

@@ -16,7 +16,8 @@ use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::check_constant;
-use crate::errors::{self, Exit};
+use crate::errors;
+use crate::exit::Exit;
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
@@ -153,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let recorded = arguments.voltages.lacking.open(&arguments.inputs, arguments.allow_gaps)?;
     let mut options = arguments.options(recorded.header())?;
     options.memory = common.memory;
-    say::warn_of_recording(recorded.warnings(), recorded.cut(), common);
+    say::warn_of_recording(recorded.warnings(), recorded.cut(), common.quiet);
     let points = points(recorded.header(), options.channels);
     let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;

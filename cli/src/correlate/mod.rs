@@ -32,7 +32,7 @@ use sidereal::{Error, Result};
 use silent::Silent;
 
 use crate::common::{Common, Work, tell_notes};
-use crate::errors::Exit;
+use crate::exit::Exit;
 use crate::output::{Existing, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
@@ -97,7 +97,7 @@ pub(crate) fn make(
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
     for input in &inputs {
-        say::warn_of_recording(input.source.warnings(), input.source.cut(), common);
+        say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
     }
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let mut options = arguments.options(&positions, &headers)?;

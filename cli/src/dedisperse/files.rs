@@ -19,7 +19,6 @@ use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::errors;
 use crate::gaps;
 use crate::gaps::Gap;
 use crate::geometry;
@@ -77,7 +76,7 @@ impl<'a> Document<'a> {
             times,
             numout: lengths.of(range, report.rows),
             complete: report.ending.is_complete(),
-            reason: report.ending.reason().map(|why| errors::named(&why)),
+            reason: report.ending.reason().map(|why| crate::say::named(&why)),
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),

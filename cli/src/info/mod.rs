@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let made = Made::new(common, &arguments.inputs)?;
     for (index, input) in arguments.inputs.iter().enumerate() {
         let document = examine(input, arguments, common)?;
-        say::warn_of_recording(&document.warnings, document.reason.as_deref(), common);
+        say::warn_of_recording(&document.warnings, document.reason.as_deref(), common.quiet);
         if common.json {
             documents.push(made.product("info", document));
         } else {

@@ -1,9 +1,8 @@
 //! Unfinished folder of one output, and its lock.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use sidereal::{Error, Result};
 
@@ -11,6 +10,7 @@ use super::lock::Lock;
 use super::{JOURNAL, names, rename};
 use crate::common::Common;
 use crate::interrupt::Unfinished;
+use crate::output::final_names::forget_final_name;
 use crate::say::{note, warning};
 
 /// Largest number of attempts to create an output's folder while another run removes it.
@@ -184,27 +184,4 @@ fn make_parents(parent: &Path) -> Result<Vec<PathBuf>> {
     }
     fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
     Ok(made)
-}
-
-/// Names of unfinished folders, each with its replacement in messages.
-static FINAL_NAMES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// Makes messages contain `final_name` instead of an unfinished folder's name.
-pub(super) fn remember_final_name(path: &Path, final_name: &str, end: &str) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned() + end;
-    let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    all.push((name, final_name.to_owned()));
-}
-
-/// Makes messages contain an unfinished folder's own name, because it stays.
-fn forget_final_name(path: &Path) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(unfinished, _)| unfinished.trim_end_matches('/') != name);
-}
-
-/// Replaces the names in a message by the final names of the files.
-pub(crate) fn with_final_names(message: &str) -> String {
-    let all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().fold(message.to_owned(), |text, (name, final_name)| text.replace(name, final_name))
 }

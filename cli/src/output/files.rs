@@ -12,7 +12,8 @@ use std::{fs, io};
 use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
-use super::draft::{Draft, Locked, remember_final_name};
+use super::draft::{Draft, Locked};
+use super::final_names::remember_final_name;
 use super::folder::Folder;
 use super::publish::{KEPT, Mark, put_all};
 use super::{Existing, JOURNAL, check_new, check_not_read, leftovers, names, rename};

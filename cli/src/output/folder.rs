@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use sidereal::{Error, Result};
 
 use super::contents::Contents;
-use super::draft::{Draft, Locked, remember_final_name};
+use super::draft::{Draft, Locked};
+use super::final_names::remember_final_name;
 use super::{EXISTS, Existing, JOURNAL, check_replaceable, leftovers, names, rename};
 use crate::common::Common;
 use crate::interrupt;

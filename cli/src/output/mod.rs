@@ -6,12 +6,15 @@
 mod contents;
 mod draft;
 mod files;
+mod final_names;
 mod folder;
 mod leftovers;
 mod lock;
 mod names;
 mod publish;
 mod rename;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 
@@ -21,15 +24,10 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::selection::Recording;
 pub(crate) use contents::Contents;
-pub(crate) use draft::with_final_names;
 pub(crate) use files::{Files, WritingFiles, is_same};
+pub(crate) use final_names::with_final_names;
 pub(crate) use folder::{Folder, Writing};
-pub(crate) use names::beside;
-
-/// File in an unfinished folder that declares results in it final.
-pub(crate) const JOURNAL: &str = "journal";
-/// Prefix of checkpoint files.
-pub(crate) const CHECKPOINT: &str = "checkpoint";
+pub(crate) use names::{CHECKPOINT, JOURNAL, beside};
 
 /// Options of the output folder.
 #[derive(Args, Clone, Debug)]
@@ -155,6 +153,3 @@ fn check_replaceable(place: &Path, inputs: &[PathBuf]) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,20 +1,24 @@
 //! Names beside an output: its lock, its unfinished folder, its side files, and free names.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use sidereal::io::atomic::{LONGEST_NAME, hidden_name, short_name};
 
 /// Suffix of an unfinished folder, before its random letters.
 pub(super) const UNFINISHED: &str = ".unfinished-";
+
 /// The same of the replaced output.
 pub(super) const FORMER: &str = ".former-";
+
 /// Suffix of a lock file.
 const LOCK: &str = ".lock";
 
 /// Number of random letters in a name.
 const RANDOM_LETTERS: usize = 6;
+
 /// Bytes that every hidden name reserves for its suffix.
 const MORE: usize = UNFINISHED.len() + RANDOM_LETTERS;
 
@@ -99,6 +103,12 @@ pub(super) fn behind<'a>(name: &'a OsStr, place: &Path) -> Option<&'a str> {
 pub(super) fn is_random(letters: &str) -> bool {
     !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
+
+/// File in an unfinished folder that declares results in it final.
+pub(crate) const JOURNAL: &str = "journal";
+
+/// Prefix of checkpoint files.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,6 @@ use sidereal::single_pulse::cluster;
 use sidereal::single_pulse::repeats::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
-use crate::errors;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::plots::duration;
@@ -239,7 +238,7 @@ impl Summary {
             flagged_samples: report.flagged_samples,
             geometry: found.geometry.clone(),
             complete: report.ending.is_complete(),
-            reason: report.ending.reason().map(|why| errors::named(&why)),
+            reason: report.ending.reason().map(|why| crate::say::named(&why)),
             candidates: candidates.collect(),
             sources: found.sources.iter().map(|source| Source::new(source, found)).collect(),
         }

@@ -22,7 +22,7 @@ use super::inputs;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
-use crate::errors::Exit;
+use crate::exit::Exit;
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};

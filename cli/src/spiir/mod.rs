@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use sidereal::Result;
 
 use crate::common::Common;
-use crate::errors::Exit;
+use crate::exit::Exit;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use filter::Document as FilterDocument;
 pub(crate) use search::{

@@ -2,8 +2,7 @@
 
 use sidereal::Result;
 
-use super::cell::{Band, Outcome};
-use super::{SNRS, WIDTHS_S};
+use super::cell::{Band, Outcome, SNRS, WIDTHS_S};
 use crate::plots::Png;
 use crate::plots::colour::{self, FAINT, GREY, INK};
 use crate::plots::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};

@@ -26,7 +26,7 @@ use super::inputs;
 use super::placement::{self, Placement};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
-use crate::errors::Exit;
+use crate::exit::Exit;
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
