@@ -29,7 +29,7 @@ const OF_THE_RUN: [&str; 17] = [
 
 /// Command line as given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct CommandLine {
     /// Verb: `spiir search`.
     pub(crate) verb: String,
     /// Every option and argument of the verb that has a value, by its long name; an argument by the name of its
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     pub(crate) words: Vec<String>,
 }
 
-impl Asked {
+impl CommandLine {
     /// Collects the values of a parsed command line.
     pub(crate) fn new(command: &Command, matches: &ArgMatches, words: Vec<String>) -> Self {
         let (mut command, mut matches) = (command, matches);

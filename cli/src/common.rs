@@ -8,7 +8,7 @@ use sidereal::backend::simd::{self, Level};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
-use crate::command_line::Asked;
+use crate::command_line::CommandLine;
 use crate::say::note;
 
 /// Value of `--device`.
@@ -147,7 +147,7 @@ pub(crate) struct Common {
     pub(crate) reproducible: bool,
     /// Command line as given, recorded in products.
     #[arg(skip)]
-    pub(crate) asked: Asked,
+    pub(crate) command_line: CommandLine,
 }
 
 impl Common {

@@ -14,15 +14,15 @@ use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::exit::Exit;
-use crate::kept::{Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::provenance::{Product, Provenance, Run};
+use crate::resume::{Identity, Resume, RunJournal};
 use crate::rfi::Rfi;
 use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
-use crate::{errors, gaps, json, kept, rfi};
+use crate::{errors, gaps, json, resume, rfi};
 pub(crate) use files::Document;
 pub(crate) use files::Format;
 
@@ -97,11 +97,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let own: [(&str, &dyn Debug); 2] =
         [("--format", &arguments.format), ("--numout", &arguments.numout)];
     let run = Identity::new("dedisperse", &files, &own, &backend)?;
-    let mut keeper = Keeper::new(folder.file(""), run.with(recording, &options));
+    let mut keeper = RunJournal::new(folder.file(""), run.with(recording, &options));
     let left = if is_resumed { keeper.resume(folder.place())? } else { None };
     let resumed = left.map(|left| Kept::read(left.state())).transpose()?;
     if let Some(from) = &resumed {
-        kept::tell(from.checkpoint.rows, common);
+        resume::tell(from.checkpoint.rows, common);
     }
     let rows = rows(&header, &options);
     let mut files = Files {
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         rows,
         common,
         keeper,
-        has_checkpoints: kept::can_be_read_again(&arguments.recording),
+        has_checkpoints: resume::can_be_read_again(&arguments.recording),
         resumed: resumed.clone(),
         writers: Vec::new(),
         lengths,
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let report = series::dedisperse_from(source, &options, &backend, from, &mut files);
     if report.is_err() && !is_resumed {
         // No trial fits, so there is nothing to resume.
-        kept::clear(&folder.file(""))?;
+        resume::clear(&folder.file(""))?;
     }
     let report = report?;
     files.finish(&report)?;
@@ -139,9 +139,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }
     if report.ending.is_read() || !files.has_checkpoints {
-        kept::clear(&folder.file(""))?;
+        resume::clear(&folder.file(""))?;
     } else {
-        kept::mark(&folder.file(""))?;
+        resume::mark(&folder.file(""))?;
     }
     let place = folder.place().to_path_buf();
     folder.finish()?;

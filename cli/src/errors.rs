@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::ExitCode;
 
 use sidereal::Error;
 use sidereal::pipeline::ending::Ending;
@@ -10,12 +9,6 @@ use sidereal::pipeline::ending::Ending;
 use crate::exit::{Exit, is_full};
 use crate::say::{fault, more, named, sentence};
 use crate::{interrupt, say};
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}
 
 /// Reports an error that left no product; returns the exit code.
 pub(crate) fn report(error: &Error) -> Exit {

@@ -1,6 +1,7 @@
 //! Exit codes of the program.
 
 use std::io::ErrorKind;
+use std::process::ExitCode;
 
 use sidereal::Error;
 use tracing::Level;
@@ -38,6 +39,12 @@ impl Exit {
             Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
             _ => Self::Failed,
         }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
     }
 }
 

@@ -23,7 +23,6 @@ mod geometry;
 mod info;
 mod interrupt;
 mod json;
-mod kept;
 mod numbers;
 mod output;
 mod pipe;
@@ -34,6 +33,7 @@ mod progress;
 mod provenance;
 mod replot;
 mod rerun;
+mod resume;
 mod rfi;
 mod say;
 mod schema;
@@ -51,7 +51,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use command_line::Asked;
+use command_line::CommandLine;
 use common::Common;
 use exit::Exit;
 use sidereal::Result;
@@ -113,15 +113,15 @@ enum Verb {
 
 impl Verb {
     /// Returns the verb's name if it has no GPU kernels.
-    fn of_the_host(&self) -> Option<&'static str> {
+    fn cpu_only_name(&self) -> Option<&'static str> {
         match self {
             Self::Info(_) => Some("info"),
             Self::Schema(_) => Some("schema"),
             Self::Plan(_) => Some("plan"),
             Self::Convert(_) => Some("convert"),
             Self::Simulate(_) => Some("simulate"),
-            Self::Spiir(arguments) => arguments.of_the_host(),
-            Self::Bench(arguments) => arguments.of_the_host(),
+            Self::Spiir(arguments) => arguments.cpu_only_name(),
+            Self::Bench(arguments) => arguments.cpu_only_name(),
             Self::Demo(_)
             | Self::Rerun(_)
             | Self::Search(_)
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    arguments.common.asked = Asked::new(&command, &matches, words.clone());
+    arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
     let version = env!("CARGO_PKG_VERSION");
     say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
     service::ready();
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<Exit> {
     let common = &arguments.common;
-    if let Some(verb) = arguments.verb.of_the_host() {
+    if let Some(verb) = arguments.verb.cpu_only_name() {
         common.on_host_only(verb)?;
     }
     match &arguments.verb {

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use sidereal::backend::Backend;
 use sidereal::{Error, Result};
 
-use crate::command_line::Asked;
+use crate::command_line::CommandLine;
 use crate::common::Common;
 use crate::json;
 use crate::output::with_final_names;
@@ -89,7 +89,7 @@ impl Provenance {
     /// # Errors
     /// As [`Input::of`].
     pub(crate) fn new(common: &Common, inputs: &[PathBuf]) -> Result<Self> {
-        let Asked { verb, options, given, .. } = common.asked.clone();
+        let CommandLine { verb, options, given, .. } = common.command_line.clone();
         Ok(Self {
             program: "sidereal".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -144,7 +144,7 @@ impl Run {
         Self {
             date: date(now),
             host: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
-            command: Some(common.asked.words.clone()),
+            command: Some(common.command_line.words.clone()),
             ..Self::default()
         }
     }
@@ -156,13 +156,13 @@ impl Run {
     }
 
     /// Returns whether the description contains more than the date.
-    fn is_told(&self) -> bool {
+    fn is_recorded(&self) -> bool {
         self.command.is_some()
     }
 
     /// Adds the device, the SIMD level and the threads of a backend.
     pub(crate) fn on(self, backend: &Backend) -> Self {
-        if !self.is_told() {
+        if !self.is_recorded() {
             return self;
         }
         let simd = backend.simd().map(str::to_owned);
@@ -176,7 +176,7 @@ impl Run {
 
     /// Adds the elapsed time, and the real-time factor for `data_s` seconds of data.
     pub(crate) fn took(self, elapsed_s: f64, data_s: f64) -> Self {
-        if !self.is_told() {
+        if !self.is_recorded() {
             return self;
         }
         let realtime_factor = Some(data_s / elapsed_s.max(1e-9));
@@ -185,7 +185,7 @@ impl Run {
 
     /// Adds the seconds of each step.
     pub(crate) fn steps(self, steps_s: &[(&str, f64)]) -> Self {
-        if !self.is_told() {
+        if !self.is_recorded() {
             return self;
         }
         let steps_s = steps_s.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sidereal::io::fetch_h5;
 use sidereal::{Error, Result};
 
-use crate::command_line::Asked;
+use crate::command_line::CommandLine;
 use crate::common::Common;
 use crate::numbers;
 use crate::provenance::{Input, Provenance, Run};
@@ -51,13 +51,13 @@ pub(crate) struct Arguments {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Lines {
-    Many(Vec<Told>),
-    One(Box<Told>),
+    Many(Vec<Recorded>),
+    One(Box<Recorded>),
 }
 
 /// Part of a document that records how its product was made.
 #[derive(Deserialize)]
-struct Told {
+struct Recorded {
     provenance: Provenance,
     #[serde(default)]
     run: Run,
@@ -68,8 +68,8 @@ struct Told {
 /// # Errors
 /// [`Error::Parameter`] for a product without provenance, or inputs that differ from those of the run; [`Error::Io`].
 pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<crate::Arguments> {
-    let Source { document, place, told } = source(&arguments.product)?;
-    let Provenance { verb, inputs, options, given, .. } = &told.provenance;
+    let Source { document, place, recorded } = source(&arguments.product)?;
+    let Provenance { verb, inputs, options, given, .. } = &recorded.provenance;
     inputs.iter().try_for_each(check)?;
     let mut command = numbers::bounded(crate::Arguments::command());
     let mut words: Vec<String> =
@@ -127,10 +127,10 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
         .map_err(|error| refused(&document, &error.to_string()))?;
     let mut again = crate::Arguments::from_arg_matches(&matches)
         .map_err(|error| refused(&document, &error.to_string()))?;
-    let asked = Asked::new(&command, &matches, words);
-    tell(&told, &asked, common.quiet);
-    let simd = common.simd.clone().or(told.run.simd);
-    again.common = Common { asked, simd, ..common.clone() };
+    let command_line = CommandLine::new(&command, &matches, words);
+    tell(&recorded, &command_line, common.quiet);
+    let simd = common.simd.clone().or(recorded.run.simd);
+    again.common = Common { command_line, simd, ..common.clone() };
     Ok(again)
 }
 
@@ -140,17 +140,17 @@ fn refused(document: &Path, why: &str) -> Error {
 }
 
 /// Reports the repeated command, and what this version does differently.
-fn tell(told: &Told, asked: &Asked, is_quiet: bool) {
+fn tell(recorded: &Recorded, command_line: &CommandLine, is_quiet: bool) {
     if !is_quiet {
-        note!("repeats: {}", asked.words().join(" "));
+        note!("repeats: {}", command_line.words().join(" "));
     }
-    let version = &told.provenance.version;
+    let version = &recorded.provenance.version;
     let own = env!("CARGO_PKG_VERSION");
     if version != own {
         warning!(quiet: is_quiet, "version {version} made it, and this is {own}.");
     }
-    for (name, before) in &told.provenance.options {
-        let now = asked.options().get(name);
+    for (name, before) in &recorded.provenance.options {
+        let now = command_line.options().get(name);
         if now.is_some_and(|now| now != before) {
             let now = now.map_or_else(String::new, Value::to_string);
             warning!(quiet: is_quiet, "--{name} was {before}, and is {now} by default in this version.");
@@ -164,7 +164,7 @@ struct Source {
     document: PathBuf,
     /// Path of the product itself, if known.
     place: Option<PathBuf>,
-    told: Told,
+    recorded: Recorded,
 }
 
 /// Kind of a verb's output.
@@ -202,8 +202,8 @@ fn source(product: &Path) -> Result<Source> {
     };
     let Some([provenance, run]) = own.filter(|[provenance, _]| !provenance.is_empty()) else {
         let (document, place) = document(product)?;
-        let told = read(&document)?;
-        return Ok(Source { document, place: Some(place), told });
+        let recorded = read(&document)?;
+        return Ok(Source { document, place: Some(place), recorded });
     };
     let fault = |error: serde_json::Error| unclear(product, &error);
     let provenance: Provenance = serde_json::from_str(&provenance).map_err(fault)?;
@@ -213,7 +213,7 @@ fn source(product: &Path) -> Result<Source> {
         verb if OF_FOLDERS.contains(&verb) => product.parent().map(Path::to_path_buf),
         _ => None,
     };
-    Ok(Source { document: product.to_path_buf(), place, told: Told { provenance, run } })
+    Ok(Source { document: product.to_path_buf(), place, recorded: Recorded { provenance, run } })
 }
 
 fn unclear(document: &Path, error: &serde_json::Error) -> Error {
@@ -246,11 +246,11 @@ fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((found, product.to_path_buf()))
 }
 
-fn read(document: &Path) -> Result<Told> {
+fn read(document: &Path) -> Result<Recorded> {
     let text = std::fs::read_to_string(document).map_err(|error| Error::io(document, error))?;
-    let told: Lines = serde_json::from_str(&text).map_err(|error| unclear(document, &error))?;
-    match told {
-        Lines::One(told) => Ok(*told),
+    let recorded: Lines = serde_json::from_str(&text).map_err(|error| unclear(document, &error))?;
+    match recorded {
+        Lines::One(recorded) => Ok(*recorded),
         // All lines of a run have the same provenance.
         Lines::Many(lines) => lines
             .into_iter()

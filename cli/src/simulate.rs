@@ -18,11 +18,11 @@ pub(crate) use product::{TRUTH, conclude, product};
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum Command {
     Array(Box<array::Arguments>),
     Burst(Box<burst::Arguments>),
     Strain(Box<strain::Arguments>),
@@ -30,10 +30,10 @@ enum What {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    match &arguments.what {
-        What::Array(arguments) => array::run(arguments, common),
-        What::Burst(arguments) => burst::run(arguments, common),
-        What::Strain(arguments) => strain::run(arguments, common),
-        What::Voltages(arguments) => voltages::run(arguments, common),
+    match &arguments.command {
+        Command::Array(arguments) => array::run(arguments, common),
+        Command::Burst(arguments) => burst::run(arguments, common),
+        Command::Strain(arguments) => strain::run(arguments, common),
+        Command::Voltages(arguments) => voltages::run(arguments, common),
     }
 }

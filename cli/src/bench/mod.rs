@@ -35,14 +35,14 @@ pub(crate) use table::{Line, Row, Table, best_and_median, print};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: Command,
     /// Replace files and folders that exist.
     #[arg(long, global = true)]
     overwrite: bool,
 }
 
 #[derive(Subcommand, Clone, Debug)]
-enum What {
+enum Command {
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
@@ -59,24 +59,24 @@ enum What {
 
 impl Arguments {
     /// Returns the benchmark's name if it has no GPU kernels.
-    pub(crate) fn of_the_host(&self) -> Option<&'static str> {
-        match &self.what {
-            What::Correlate(arguments) => arguments.of_the_host(),
-            What::Recovery(_) => Some("bench recovery"),
-            What::Injections(_) => Some("bench injections"),
+    pub(crate) fn cpu_only_name(&self) -> Option<&'static str> {
+        match &self.command {
+            Command::Correlate(arguments) => arguments.cpu_only_name(),
+            Command::Recovery(_) => Some("bench recovery"),
+            Command::Injections(_) => Some("bench injections"),
             #[cfg(feature = "cuda")]
-            What::Device(_) => None,
-            What::Channelize(_)
-            | What::Dedisperse(_)
-            | What::Pulse(_)
-            | What::Spiir(_)
-            | What::Telescopes(_)
-            | What::Plane(_) => None,
+            Command::Device(_) => None,
+            Command::Channelize(_)
+            | Command::Dedisperse(_)
+            | Command::Pulse(_)
+            | Command::Spiir(_)
+            | Command::Telescopes(_)
+            | Command::Plane(_) => None,
         }
     }
 }
 
-impl What {
+impl Command {
     /// Returns the paths of the output files.
     fn outputs(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let (one, other) = match self {
@@ -101,16 +101,16 @@ impl What {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "FILE", existing, inputs: &[], common };
-    let mut what = arguments.what.clone();
+    let mut command = arguments.command.clone();
     let mut outputs = Vec::new();
-    for place in what.outputs() {
-        let is_picture = place.extension().is_some_and(|end| end == "png");
+    for path in command.outputs() {
+        let is_picture = path.extension().is_some_and(|end| end == "png");
         let ends: &[&str] = if is_picture { &[] } else { &[BESIDE] };
-        let files = Files::begin(place, ends, &writing)?;
-        outputs.push((files, (!is_picture).then(|| place.display().to_string())));
-        *place = outputs.last().map_or_else(PathBuf::new, |(files, _)| files.main());
+        let files = Files::begin(path, ends, &writing)?;
+        outputs.push((files, (!is_picture).then(|| path.display().to_string())));
+        *path = outputs.last().map_or_else(PathBuf::new, |(files, _)| files.main());
     }
-    let done = measure(&what, existing, common);
+    let done = measure(&command, existing, common);
     let finish = |(files, table): (Files, Option<String>)| {
         if let Some(file) = table {
             let made = Made::new(common, &[])?;
@@ -135,18 +135,18 @@ pub(crate) struct TableDocument {
     file: String,
 }
 
-fn measure(what: &What, existing: Existing, common: &Common) -> Result<()> {
-    match what {
-        What::Channelize(arguments) => channelize::run(arguments, existing, common),
-        What::Correlate(arguments) => correlate::run(arguments, common),
-        What::Dedisperse(arguments) => dedisperse::run(arguments, common),
+fn measure(command: &Command, existing: Existing, common: &Common) -> Result<()> {
+    match command {
+        Command::Channelize(arguments) => channelize::run(arguments, existing, common),
+        Command::Correlate(arguments) => correlate::run(arguments, common),
+        Command::Dedisperse(arguments) => dedisperse::run(arguments, common),
         #[cfg(feature = "cuda")]
-        What::Device(arguments) => gpu::device::run(arguments, common),
-        What::Pulse(arguments) => pulse::run(arguments, common),
-        What::Telescopes(arguments) => telescopes::run(arguments, common),
-        What::Recovery(arguments) => recovery::run(arguments, common),
-        What::Injections(arguments) => injections::run(arguments, common),
-        What::Plane(arguments) => plane::run(arguments, common),
-        What::Spiir(arguments) => spiir::run(arguments, common),
+        Command::Device(arguments) => gpu::device::run(arguments, common),
+        Command::Pulse(arguments) => pulse::run(arguments, common),
+        Command::Telescopes(arguments) => telescopes::run(arguments, common),
+        Command::Recovery(arguments) => recovery::run(arguments, common),
+        Command::Injections(arguments) => injections::run(arguments, common),
+        Command::Plane(arguments) => plane::run(arguments, common),
+        Command::Spiir(arguments) => spiir::run(arguments, common),
     }
 }

@@ -34,7 +34,7 @@ use silent::Silent;
 use crate::common::{Common, Work, tell_notes};
 use crate::exit::Exit;
 use crate::output::{Existing, with_final_names};
-use crate::plots::correlation::Station;
+use crate::plots::correlation::Antenna;
 use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
@@ -218,7 +218,7 @@ fn shape(header: &ArrayHeader, arguments: &Arguments) -> Shape {
     let places = (0..array.antennas.len()).map(|index| array.enu_m(index).unwrap_or_default());
     let places: Vec<[f64; 3]> = places.collect();
     let station = |(antenna, [east_m, north_m, _]): (&sidereal::geometry::Antenna, &[f64; 3])| {
-        Station { name: antenna.name.clone(), east_m: *east_m, north_m: *north_m }
+        Antenna { name: antenna.name.clone(), east_m: *east_m, north_m: *north_m }
     };
     let parallel = products(header.circular, header.polarizations);
     Shape {

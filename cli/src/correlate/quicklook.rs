@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::units::HZ_PER_MHZ;
 
 use super::lags::Lags;
-use crate::plots::correlation::{Correlation, Fringes, Station};
+use crate::plots::correlation::{Antenna, Correlation, Fringes};
 
 /// Most baselines shown by default, and from a list.
 const SHOWN: usize = 3;
@@ -18,7 +18,7 @@ const COLUMNS: usize = 1024;
 /// Sizes and labels of a correlation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
-    pub(super) antennas: Vec<Station>,
+    pub(super) antennas: Vec<Antenna>,
     /// Heights, for the lengths of baselines.
     pub(super) up_m: Vec<f64>,
     /// Whether an antenna has any data.
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     fn shape(channels: usize, integrations: usize) -> Shape {
-        let station = |index: usize| Station {
+        let station = |index: usize| Antenna {
             name: format!("a{index}"),
             east_m: 10.0 * (index * index) as f64,
             north_m: 0.0,

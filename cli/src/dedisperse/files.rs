@@ -23,10 +23,10 @@ use crate::gaps;
 use crate::gaps::Gap;
 use crate::geometry;
 use crate::interrupt;
-use crate::kept::Keeper;
 use crate::output::Folder;
 use crate::progress::Progress;
 use crate::provenance::Run;
+use crate::resume::RunJournal;
 use crate::selection::{Observation, Opened};
 use crate::space;
 
@@ -207,7 +207,7 @@ pub(super) struct Files<'a> {
     /// Number of rows to come, if known.
     pub(super) rows: Option<u64>,
     pub(super) common: &'a Common,
-    pub(super) keeper: Keeper,
+    pub(super) keeper: RunJournal,
     /// Whether the recording can be read again: otherwise checkpoints are useless.
     pub(super) has_checkpoints: bool,
     /// Checkpoint of the earlier run that this one resumes.

@@ -6,8 +6,8 @@ use sidereal::single_pulse::cluster::{Absorbed, Candidate};
 use sidereal::{Error, Result};
 
 use super::report::tidy;
-use crate::kept::Keeper;
 use crate::output::JOURNAL;
+use crate::resume::RunJournal;
 
 /// Line of the journal.
 #[derive(Serialize, Deserialize)]
@@ -27,7 +27,7 @@ struct Line {
 
 /// Observer of a search that records its candidates.
 pub(super) struct Journal<'a> {
-    pub(super) keeper: Keeper,
+    pub(super) keeper: RunJournal,
     /// Seconds from the recording's first sample to the first spectrum's start.
     pub(super) delay_s: f64,
     /// Whether the recording can be read again: otherwise checkpoints are useless.
@@ -39,10 +39,10 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Wraps a keeper. `delay_s` counts from the recording's first sample to the first spectrum's start;
+    /// Wraps a run journal. `delay_s` counts from the recording's first sample to the first spectrum's start;
     /// `has_checkpoints` states whether the recording can be read again.
     pub(super) fn new(
-        (keeper, delay_s, has_checkpoints): (Keeper, f64, bool),
+        (keeper, delay_s, has_checkpoints): (RunJournal, f64, bool),
         observe: &'a mut dyn FnMut(&Status) -> bool,
     ) -> Self {
         let (members, read) = (Vec::new(), Vec::new());

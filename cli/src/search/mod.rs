@@ -27,10 +27,10 @@ use crate::dm_arguments::DmArguments;
 use crate::earth_orientation::{self, EarthOrientation};
 use crate::errors;
 use crate::exit::Exit;
-use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
+use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
@@ -281,7 +281,7 @@ impl<'a> Work<'a> {
         };
         if report.is_err() && keep == Keep::Anew {
             // The run found nothing worth resuming.
-            kept::clear(&folder.file(""))?;
+            resume::clear(&folder.file(""))?;
         }
         let report = report?;
         progress.finish();
@@ -323,8 +323,12 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Creates the keeper that stores candidates during the search, and the checkpoint to continue from.
-    fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
+    /// Creates the run journal that stores candidates during the search, and the checkpoint to continue from.
+    fn keeper(
+        &self,
+        folder: &Folder,
+        is_resumed: bool,
+    ) -> Result<(RunJournal, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
         let own: [(&str, &dyn Debug); 6] = [
             ("--snr", &options.snr),
@@ -336,7 +340,7 @@ impl<'a> Work<'a> {
         ];
         let run =
             Identity::new("search", &self.inputs(), &own, &self.backend)?.with(recording, options);
-        let mut keeper = Keeper::new(folder.file(""), run);
+        let mut keeper = RunJournal::new(folder.file(""), run);
         if !is_resumed {
             return Ok((keeper, None));
         }
@@ -345,7 +349,7 @@ impl<'a> Work<'a> {
         };
         pictures::remove(folder)?;
         let checkpoint = Checkpoint::from_bytes(left.state())?;
-        kept::tell(checkpoint.times, self.common);
+        resume::tell(checkpoint.times, self.common);
         Ok((keeper, Some(checkpoint)))
     }
 
@@ -356,7 +360,7 @@ impl<'a> Work<'a> {
 
     /// Returns whether a later run can resume this one if it is interrupted.
     fn has_checkpoints(&self) -> bool {
-        kept::can_be_read_again(&self.arguments.recording)
+        resume::can_be_read_again(&self.arguments.recording)
     }
 
     /// With --verbose, reports the filter bank, the device and the trials of the search.
@@ -426,9 +430,9 @@ impl<'a> Work<'a> {
             }
         }
         if found.report.ending.is_read() || !self.has_checkpoints() {
-            return kept::clear(&folder.file(""));
+            return resume::clear(&folder.file(""));
         }
-        kept::mark(&folder.file(""))
+        resume::mark(&folder.file(""))
     }
 
     fn write_summary(&self, folder: &Folder, found: &Found) -> Result<()> {

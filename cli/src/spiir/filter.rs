@@ -23,11 +23,11 @@ use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
 use crate::exit::Exit;
-use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::provenance::{self, Product, Provenance};
+use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::{errors, interrupt, json, space};
 
 /// File name of the series during the run.
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         ("whitening", &arguments.whitening),
     ];
     let run = Identity::new("spiir filter", &inputs, &options, &backend)?;
-    let keeper = Keeper::new(files.folder().to_path_buf(), run);
+    let keeper = RunJournal::new(files.folder().to_path_buf(), run);
     if is_resumed {
         keeper.check(place)?;
     }
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     files.finish()?;
     if is_done {
-        kept::clear(&folder)?;
+        resume::clear(&folder)?;
         std::fs::remove_dir(&folder).map_err(|error| Error::io(&folder, error))?;
     }
     let document = Document { file: place.display().to_string(), ..document };
@@ -174,7 +174,7 @@ fn comment(provenance: &Provenance, told: &provenance::Run) -> Result<String> {
 struct Run {
     detectors: Vec<One>,
     writer: Writer,
-    keeper: Keeper,
+    keeper: RunJournal,
     /// Path of the series during the run.
     path: PathBuf,
 }
@@ -185,7 +185,7 @@ impl Run {
         mut detectors: Vec<One>,
         folder: &Path,
         comment: String,
-        (mut keeper, left): (Keeper, Option<&Path>),
+        (mut keeper, left): (RunJournal, Option<&Path>),
     ) -> Result<Self> {
         let header = SeriesFile { comment, detectors: detectors.iter().map(One::header).collect() };
         let path = folder.join(SERIES);

@@ -24,11 +24,11 @@ pub(crate) use search::{
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum Command {
     Bank(Box<bank::Arguments>),
     Filter(Box<filter::Arguments>),
     Search(Box<search::Arguments>),
@@ -36,19 +36,19 @@ enum What {
 
 impl Arguments {
     /// Returns the verb's name if it has no GPU kernels.
-    pub(crate) fn of_the_host(&self) -> Option<&'static str> {
-        match self.what {
-            What::Bank(_) => Some("spiir bank"),
-            What::Filter(_) | What::Search(_) => None,
+    pub(crate) fn cpu_only_name(&self) -> Option<&'static str> {
+        match self.command {
+            Command::Bank(_) => Some("spiir bank"),
+            Command::Filter(_) | Command::Search(_) => None,
         }
     }
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    match &arguments.what {
-        What::Bank(arguments) => bank::run(arguments, common).map(Exit::from),
-        What::Filter(arguments) => filter::run(arguments, common),
-        What::Search(arguments) => search::run(arguments, common),
+    match &arguments.command {
+        Command::Bank(arguments) => bank::run(arguments, common).map(Exit::from),
+        Command::Filter(arguments) => filter::run(arguments, common),
+        Command::Search(arguments) => search::run(arguments, common),
     }
 }

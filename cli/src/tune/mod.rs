@@ -28,7 +28,7 @@ pub(crate) use bench::Bench;
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: Command,
     /// Measure, but cache nothing.
     #[arg(long, global = true)]
     dry_run: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum Command {
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
     Dedisperse(Box<dedisperse::Arguments>),
@@ -75,11 +75,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         ));
     }
     let bench = Bench::new(common, arguments.working_set << 20)?;
-    let tuned = match &arguments.what {
-        What::Channelize(options) => options.tune(&bench, common)?,
-        What::Correlate(options) => options.tune(&bench, common)?,
-        What::Dedisperse(options) => options.tune(&bench, common)?,
-        What::Spiir(options) => options.tune(&bench, common)?,
+    let tuned = match &arguments.command {
+        Command::Channelize(options) => options.tune(&bench, common)?,
+        Command::Correlate(options) => options.tune(&bench, common)?,
+        Command::Dedisperse(options) => options.tune(&bench, common)?,
+        Command::Spiir(options) => options.tune(&bench, common)?,
     };
     let (mut documents, mut kept) = (Vec::new(), Ok(()));
     for tuned in &tuned {

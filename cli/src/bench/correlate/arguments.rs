@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns the benchmark's name if it has no GPU kernels.
-    pub(crate) fn of_the_host(&self) -> Option<&'static str> {
+    pub(crate) fn cpu_only_name(&self) -> Option<&'static str> {
         self.turn.then_some("bench correlate --turn")
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Correlation {
     pub(crate) frequencies_mhz: Vec<f64>,
     /// Names of the products.
     pub(crate) products: Vec<String>,
-    pub(crate) antennas: Vec<Station>,
+    pub(crate) antennas: Vec<Antenna>,
     /// Powers; axes product, antenna, channel; NaN where nothing is valid.
     pub(crate) powers: Vec<f32>,
     /// Number of waterfall columns, into which channels are grouped in order.
@@ -37,7 +37,7 @@ pub(crate) struct Correlation {
 
 /// Antenna on the map.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Station {
+pub(crate) struct Antenna {
     pub(crate) name: String,
     pub(crate) east_m: f64,
     pub(crate) north_m: f64,

@@ -53,7 +53,7 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
 
 /// Returns axes of equal scale around all antennas, and the number of metres per axis unit.
 fn frame(about: &Correlation) -> (Frame, f64) {
-    let ends = |value: fn(&super::Station) -> f64| {
+    let ends = |value: fn(&super::Antenna) -> f64| {
         let values = about.antennas.iter().map(value).filter(|value| value.is_finite());
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
     };

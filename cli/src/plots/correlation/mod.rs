@@ -14,7 +14,7 @@ use sidereal::Result;
 
 use super::png::Png;
 use crate::provenance::Made;
-pub(crate) use data::{Correlation, Fringes, Station, product_colour, scale};
+pub(crate) use data::{Antenna, Correlation, Fringes, product_colour, scale};
 
 /// File names of the plots.
 pub(crate) const POWERS: &str = "autocorrelations.png";

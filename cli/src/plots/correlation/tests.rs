@@ -13,7 +13,7 @@ fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
         (0..channels).map(|channel| 1400.0 + 0.01 * channel as f64 + hole(channel)).collect();
     let station = |index: usize| {
         let (turn, radius) = (2.4 * index as f64, 30.0 * (index as f64).sqrt());
-        Station {
+        Antenna {
             name: format!("a{index:02}"),
             east_m: radius * turn.cos(),
             north_m: radius * turn.sin(),

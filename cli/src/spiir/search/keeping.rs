@@ -10,9 +10,9 @@ use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};
 
 use crate::interrupt;
-use crate::kept::Keeper;
 use crate::output::JOURNAL;
 use crate::progress::Progress;
+use crate::resume::RunJournal;
 
 /// Journal line of a trigger. Floats are written so that they are read back bit for bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Line {
 
 /// Observer that stores a search's triggers and states, shows its progress, and stops it when the user asks.
 pub(super) struct Keeping<'a> {
-    keeper: Option<Keeper>,
+    keeper: Option<RunJournal>,
     names: Vec<String>,
     progress: &'a Progress,
 }
@@ -68,7 +68,7 @@ impl<'a> Keeping<'a> {
     pub(super) fn begin(
         search: &mut ChirpSearch,
         folder: &Path,
-        (mut keeper, left): (Option<Keeper>, Option<&Path>),
+        (mut keeper, left): (Option<RunJournal>, Option<&Path>),
         progress: &'a Progress,
     ) -> Result<Self> {
         let names: Vec<String> = search.banks().map(|(name, _)| name.to_owned()).collect();
@@ -101,7 +101,7 @@ impl cbc::SearchObserver for Keeping<'_> {
     }
 
     fn is_due(&mut self) -> bool {
-        self.keeper.as_ref().is_some_and(Keeper::is_due)
+        self.keeper.as_ref().is_some_and(RunJournal::is_due)
     }
 
     fn save(&mut self, state: Vec<u8>) -> Result<()> {

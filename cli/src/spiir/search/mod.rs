@@ -27,10 +27,10 @@ use super::placement::{self, Placement};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
 use crate::exit::Exit;
-use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
+use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::say::note;
 use crate::space::Reserve;
 use crate::{errors, interrupt, json};
@@ -254,7 +254,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     folder.finish()?;
     // Not earlier: a run killed while files are written to disk can be resumed.
     if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
-        kept::clear(&place)?;
+        resume::clear(&place)?;
     }
     if common.json {
         json::print(&product)?;
@@ -317,7 +317,8 @@ impl<'a> Work<'a> {
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
         if let Some(folder) = before {
-            Keeper::new(folder.file(""), arguments.identity(&backend)?).check(folder.place())?;
+            RunJournal::new(folder.file(""), arguments.identity(&backend)?)
+                .check(folder.place())?;
         }
         let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
@@ -337,7 +338,7 @@ impl<'a> Work<'a> {
         let reserve = Reserve::new(&folder.file("events.json"));
         let keeper = match keep {
             Keep::Nothing => None,
-            _ => Some(Keeper::new(path.clone(), self.arguments.identity(&self.backend)?)),
+            _ => Some(RunJournal::new(path.clone(), self.arguments.identity(&self.backend)?)),
         };
         let kept = (keeper, (keep == Keep::FromBefore).then(|| folder.place()));
         let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
@@ -348,7 +349,7 @@ impl<'a> Work<'a> {
             Ok(report) => report,
             Err(error) => {
                 // The run has nothing to resume.
-                kept::clear(&path)?;
+                resume::clear(&path)?;
                 return Err(error);
             }
         };
@@ -372,7 +373,7 @@ impl<'a> Work<'a> {
             product = place.write_events(&report)?;
         }
         if keep == Keep::Nothing {
-            kept::clear(&path)?;
+            resume::clear(&path)?;
         }
         Ok(Done { product, report })
     }

@@ -49,12 +49,12 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Aligner and its output.
-struct Ours {
+struct Subject {
     aligner: Aligner,
     bytes: Vec<u8>,
 }
 
-impl Ours {
+impl Subject {
     fn new(plan: &Plan, backend: &Backend) -> Self {
         let bytes = vec![0; TIMES * plan.row_elements() * plan.element_bytes()];
         Self { aligner: Aligner::new(plan.clone(), backend), bytes }
@@ -80,9 +80,9 @@ pub(super) fn measure(case: &Case, seconds: f64) -> Result<Row> {
     let slopes = vec![case.slope; TIMES * case.options.coarse_channels];
     let backend = Backend::Cpu(Level::best(), sidereal::backend::threads::Threads::new(1));
     let plain = Backend::Cpu(Level::Portable, sidereal::backend::threads::Threads::new(1));
-    let mut ours = Ours::new(&plan, &backend);
-    let mut other = Ours::new(&plan, &plain);
-    let mut reference = Ours::new(&plan, &Backend::Reference);
+    let mut ours = Subject::new(&plan, &backend);
+    let mut other = Subject::new(&plan, &plain);
+    let mut reference = Subject::new(&plan, &Backend::Reference);
     ours.run(&spectra, &slopes)?;
     reference.run(&spectra, &slopes)?;
     let checked = are_alike(case.options.encoding, &ours.bytes, &reference.bytes);

@@ -84,7 +84,7 @@ struct Head {
 
 /// Journal and checkpoint of a running run.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct RunJournal {
     folder: PathBuf,
     head: Head,
     journal: Option<File>,
@@ -94,14 +94,14 @@ pub(crate) struct Keeper {
 
 /// Checkpoint of an interrupted run.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct SavedCheckpoint {
     path: PathBuf,
     /// Byte offset of the state.
     origin: usize,
     bytes: Vec<u8>,
 }
 
-impl Left {
+impl SavedCheckpoint {
     /// Reads the checkpoint of a folder, and checks its checksum and its run's settings; `None` if there is none.
     /// `place` is the user's name for the folder.
     fn read(folder: &Path, run: &Identity, place: &Path) -> Result<Option<(Head, Self)>> {
@@ -135,8 +135,8 @@ impl Left {
     }
 }
 
-impl Keeper {
-    /// Creates a keeper that writes to `folder`; nothing is written yet.
+impl RunJournal {
+    /// Creates a run journal that writes to `folder`; nothing is written yet.
     pub(crate) fn new(folder: PathBuf, run: Identity) -> Self {
         Self { folder, head: Head { run, journal: 0 }, journal: None, written: None }
     }
@@ -144,9 +144,9 @@ impl Keeper {
     /// Fails if another run left the folder, naming the difference.
     ///
     /// # Errors
-    /// As [`Keeper::resume`].
+    /// As [`RunJournal::resume`].
     pub(crate) fn check(&self, place: &Path) -> Result<()> {
-        Left::read(&self.folder, &self.head.run, place).map(|_| ())
+        SavedCheckpoint::read(&self.folder, &self.head.run, place).map(|_| ())
     }
 
     /// Resumes an interrupted run and returns its checkpoint; `None` if there is none. Keeps the journal lines that
@@ -154,9 +154,9 @@ impl Keeper {
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the difference if it was another run's; [`Error::Format`] when a file is damaged.
-    pub(crate) fn resume(&mut self, place: &Path) -> Result<Option<Left>> {
+    pub(crate) fn resume(&mut self, place: &Path) -> Result<Option<SavedCheckpoint>> {
         let path = self.folder.join(JOURNAL);
-        let Some((head, left)) = Left::read(&self.folder, &self.head.run, place)? else {
+        let Some((head, left)) = SavedCheckpoint::read(&self.folder, &self.head.run, place)? else {
             let _ = fs::remove_file(path);
             return Ok(None);
         };
@@ -290,10 +290,10 @@ mod tests {
         }
     }
 
-    fn keeper(folder: &Path, file: &Path, options: &dyn Debug) -> Keeper {
+    fn keeper(folder: &Path, file: &Path, options: &dyn Debug) -> RunJournal {
         let files = [file.to_path_buf()];
         let run = Identity::new("a verb", &files, &[("--snr", options)], &Backend::Reference);
-        Keeper::new(folder.to_path_buf(), run.unwrap())
+        RunJournal::new(folder.to_path_buf(), run.unwrap())
     }
 
     #[test]
