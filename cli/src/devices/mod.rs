@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(not(feature = "cuda"))]
-#[path = "devices/without_cuda.rs"]
+#[path = "without_cuda.rs"]
 mod cuda;
 
 use std::fmt::Write as _;
