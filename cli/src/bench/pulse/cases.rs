@@ -24,7 +24,6 @@ pub(crate) const SNR: f64 = 6.0;
 
 /// Windows of the series in a round: together more than four times a large L2 cache.
 pub(crate) const WINDOWS: usize = 4;
-
 pub(crate) const TRIALS: usize = 64;
 
 /// Parameters of one row of the table.

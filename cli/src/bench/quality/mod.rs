@@ -3,21 +3,20 @@
 
 mod bank;
 mod figure;
-mod report;
 
+use std::io::Write as _;
 use std::path::Path;
 
+pub(crate) use bank::{Bank, CENTRE, CHANNELS, cases, measure, powers_db};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
 use crate::plots::Png;
 use crate::provenance::Made;
-pub(crate) use bank::{Bank, CENTRE, CHANNELS, cases, measure, powers_db};
 
 /// File names of the two figures.
 const SCALLOPING: &str = "scalloping.png";
-
 const LEAKAGE: &str = "leakage.png";
 
 /// Contents of the output folder.
@@ -39,7 +38,7 @@ pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<(
     for (window, taps) in cases() {
         banks.push(measure(window, taps, &backend)?);
     }
-    report::print(&banks, common)?;
+    print(&banks, common)?;
     let made = Made::new(common, &[])?;
     figure::scalloping(&Png::new(folder.file(SCALLOPING), &made), &banks, &backend)?;
     figure::leakage(&Png::new(folder.file(LEAKAGE), &made), &banks, &backend)?;
@@ -54,4 +53,64 @@ pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<(
             ),
         }),
     }
+}
+
+/// Prints the measurements.
+pub(super) fn print(banks: &[Bank], common: &Common) -> Result<()> {
+    let text = if common.json {
+        return crate::bench::print(&objects(banks), common);
+    } else if common.quiet {
+        return Ok(());
+    } else {
+        table(banks)
+    };
+    writeln!(std::io::stdout(), "{text}").map_err(|source| Error::io("standard output", source))
+}
+
+pub(super) fn objects(banks: &[Bank]) -> Vec<serde_json::Value> {
+    let object = |bank: &Bank| {
+        serde_json::json!({
+            "bench": "channelize quality", "window": bank.window.name(), "taps": bank.taps,
+            "channels": CHANNELS, "scalloping_loss_db": bank.summary.scalloping_loss_db,
+            "measured_scalloping_loss_db": bank.scalloping_db, "within_1_db": bank.within_1_db,
+            "adjacent_db": bank.summary.adjacent_db, "leakage_db": bank.summary.leakage_db,
+            "measured_leakage_db": bank.leakage_db, "leakage_offset": bank.summary.leakage_offset,
+            "noise_bandwidth": bank.summary.noise_bandwidth, "checked": bank.agrees(),
+        })
+    };
+    banks.iter().map(object).collect()
+}
+
+pub(super) fn table(banks: &[Bank]) -> String {
+    let head = ["scalloping", "measured", "< 1 dB", "next", "leakage", "measured", "at", "noise"];
+    let units = ["dB", "dB", "of band", "dB", "dB", "dB", "channels", "channels"];
+    let mut lines = vec![
+        format!("{CHANNELS} channels; levels in dB of a tone at a channel's centre"),
+        line("filter", &head.map(str::to_owned)),
+        line("", &units.map(str::to_owned)),
+    ];
+    lines.extend(banks.iter().map(|bank| {
+        let all = &bank.summary;
+        let cells = [
+            format!("{:.3}", all.scalloping_loss_db),
+            format!("{:.3}", bank.scalloping_db),
+            format!("{:.0} %", 100.0 * bank.within_1_db),
+            if all.adjacent_db < -300.0 {
+                "none".into()
+            } else {
+                format!("{:.1}", all.adjacent_db)
+            },
+            format!("{:.2}", all.leakage_db),
+            format!("{:.2}", bank.leakage_db),
+            format!("{:.2}", all.leakage_offset),
+            format!("{:.3}", all.noise_bandwidth),
+        ];
+        line(&bank.name(), &cells)
+    }));
+    lines.join("\n")
+}
+
+pub(super) fn line(name: &str, cells: &[String; 8]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>11}")).collect();
+    format!("{name:<28}{cells}")
 }

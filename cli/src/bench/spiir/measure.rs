@@ -7,12 +7,13 @@ use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
+use sidereal::spiir::Filter;
 use sidereal::spiir::{Plan, Spiir, Template};
 
 use super::super::{Row, best_and_median};
-use super::bank::{self, Random};
+use super::bank;
+use super::bank::Random;
 use super::cases::{Baseline, Case};
-use super::plain::Plain;
 
 /// Least number of rounds.
 const ROUNDS: usize = 5;
@@ -185,6 +186,36 @@ pub(in crate::bench) fn error(found: &[Complex<f32>], expected: &[Complex<f32>])
 /// Returns the greater of two; NaN persists, so that every bound fails.
 pub(super) fn greater(worst: f64, x: f64) -> f64 {
     if x > worst || x.is_nan() { x } else { worst }
+}
+
+/// A template's filters in plain loops, with persistent states.
+#[derive(Debug)]
+pub(super) struct Plain {
+    pub(super) filters: Vec<Filter>,
+    pub(super) states: Vec<Complex<f32>>,
+}
+
+impl Plain {
+    pub(super) fn new(filters: &[Filter]) -> Self {
+        Self { filters: filters.to_vec(), states: vec![Complex::default(); filters.len()] }
+    }
+
+    /// Writes the sum of all filters to `output`; its first sample corresponds to `x[begin]`.
+    pub(super) fn run(&mut self, x: &[f32], begin: usize, output: &mut [Complex<f32>]) {
+        output.fill(Complex::default());
+        for (filter, state) in self.filters.iter().zip(&mut self.states) {
+            let x = &x[begin - filter.delay as usize..][..output.len()];
+            let (a, b, mut y) = (filter.a, filter.b, *state);
+            for (z, x) in output.iter_mut().zip(x) {
+                y = Complex::new(
+                    a.re * y.re - a.im * y.im + b.re * x,
+                    a.re * y.im + a.im * y.re + b.im * x,
+                );
+                *z += y;
+            }
+            *state = y;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ pub(crate) mod bank;
 mod cases;
 mod fourier;
 pub(super) mod measure;
-mod plain;
 mod whole;
 
 use clap::ValueEnum as _;

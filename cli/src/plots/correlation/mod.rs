@@ -18,11 +18,8 @@ pub(crate) use data::{Antenna, Correlation, Fringes, product_colour, scale};
 
 /// File names of the plots.
 pub(crate) const POWERS: &str = "autocorrelations.png";
-
 pub(crate) const FRINGES: &str = "baselines.png";
-
 pub(crate) const WATERFALLS: &str = "waterfalls.png";
-
 pub(crate) const LAYOUT: &str = "array.png";
 
 /// Draws all plots into a folder; returns their names.

@@ -48,7 +48,6 @@ const OTHER_NAMES: [(&str, &str); 8] = [
 ];
 
 const GLITCH_FREQUENCY_HZ: f64 = 150.0;
-
 const GLITCH_Q: f64 = 9.0;
 
 /// Settings common to all injections.

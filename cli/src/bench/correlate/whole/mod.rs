@@ -1,26 +1,26 @@
 //! Measures all of `correlate`, from voltages to a visibility file, and the share of each step.
 
-mod noise;
-
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use noise::Noise;
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::geometry::{Array, Dut1, Location, Sky};
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, WriteReport,
     write_uvh5,
 };
 use sidereal::simulate::array::Layout;
+use sidereal::units::Epoch;
+use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 
 use super::super::{Row, Table, best_and_median};
 use crate::common::Common;
-pub(crate) use noise::RATE_HZ;
 
 const ABOUT: &str = "\
 10^6 samples a second of each polarization of each antenna, from voltages in memory (8 bit, one channel recorded) to
@@ -34,7 +34,6 @@ const ANTENNAS: [usize; 4] = [8, 32, 64, 128];
 
 /// Channels, and rows of samples (taps) in the window.
 const CHANNELS: usize = 1024;
-
 const TAPS: usize = 8;
 
 /// Spectra of the recording, all in one integration.
@@ -110,7 +109,7 @@ impl Case {
         let array = Array::from_enu("bench", &places, place)?;
         let times = (SPECTRA + TAPS - 1) * CHANNELS;
         let voltages: Vec<Noise> = (0..antennas).map(|k| Noise::new(k, antennas, times)).collect();
-        let start = noise::header(times).start;
+        let start = header(times).start;
         let lst = Sky::new(&array, Dut1::Table)?.local_sidereal_time_rad(start)?;
         let mut options = CorrelateOptions::new(CHANNELS);
         options.taps = TAPS;
@@ -256,3 +255,91 @@ fn power(integration: &Integration, antenna: usize) -> [f64; 2] {
     [0, 3]
         .map(|pair| means.iter().skip(pair).step_by(4).map(|z| z.re).sum::<f64>() / CHANNELS as f64)
 }
+
+/// Bytes held for all antennas: several times any cache.
+pub(super) const BYTES: usize = 256 << 20;
+
+/// Bytes of a complex sample.
+pub(super) const SAMPLE: usize = 2;
+
+/// Two polarizations of one recorded channel.
+#[derive(Clone)]
+pub(super) struct Noise {
+    pub(super) header: VoltageHeader,
+    /// Bytes of the first polarization, then of the second.
+    pub(super) bytes: Arc<Vec<u8>>,
+    /// Index of the next sample.
+    pub(super) next: usize,
+    /// Samples of each polarization.
+    pub(super) times: usize,
+}
+
+/// Returns the header of a recording of `times` samples.
+pub(super) fn header(times: usize) -> VoltageHeader {
+    let mut header = VoltageHeader::new(vec![1.4e9], 1.0 / RATE_HZ, VoltageEncoding::Complex8);
+    header.path = PathBuf::from("noise");
+    header.polarizations = 2;
+    header.circular = Some(false);
+    header.start = Epoch::new(60_000, 0.0);
+    header.times = Some(times as u64);
+    header
+}
+
+impl Noise {
+    /// Makes the noise of antenna `antenna` of `antennas`.
+    pub(super) fn new(antenna: usize, antennas: usize, times: usize) -> Self {
+        let held = (BYTES / (2 * SAMPLE * antennas)).min(times);
+        let mut state = 0x2545_f491_4f6c_dd1d ^ (antenna as u64 + 1).wrapping_mul(0x9e37_79b9);
+        let mut bytes = vec![0u8; 2 * SAMPLE * held];
+        for bytes in bytes.chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.copy_from_slice(&state.to_le_bytes()[..bytes.len()]);
+        }
+        Self { header: header(times), bytes: Arc::new(bytes), next: 0, times }
+    }
+
+    /// Returns whether both polarizations' powers equal those of the voltages.
+    pub(super) fn agrees(&self, powers: [f64; 2]) -> bool {
+        let rows = self.bytes.chunks_exact(self.bytes.len() / 2);
+        let square = |byte: &u8| f64::from(*byte as i8).powi(2);
+        let means =
+            rows.map(|row| SAMPLE as f64 * row.iter().map(square).sum::<f64>() / row.len() as f64);
+        means.zip(powers).all(|(mean, found)| (found / mean - 1.0).abs() < POWER_TOLERANCE)
+    }
+}
+
+impl VoltageSource for Noise {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let times = block.capacity().min(self.times - self.next);
+        let held = self.bytes.len() / 2;
+        for (row, from) in block.rows_mut().zip(self.bytes.chunks_exact(held)) {
+            let (mut at, mut row) = (self.next * SAMPLE % held, &mut row[..times * SAMPLE]);
+            while !row.is_empty() {
+                let (part, rest) = row.split_at_mut(row.len().min(held - at));
+                part.copy_from_slice(&from[at..at + part.len()]);
+                (row, at) = (rest, 0);
+            }
+        }
+        block.set_times(times)?;
+        self.next += times;
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let times = (times as usize).min(self.times - self.next);
+        self.next += times;
+        Ok(times as u64)
+    }
+}
+
+/// Samples per second of each polarization: 1.05 s in total.
+pub(super) const RATE_HZ: f64 = 4e6;
+
+/// Allowed relative difference between the mean power of all channels and that of the voltages.
+pub(super) const POWER_TOLERANCE: f64 = 0.01;

@@ -19,7 +19,6 @@ const TAPS: usize = 8;
 
 /// Frequency of the recorded channel's centre, and its width.
 const SKY_HZ: f64 = 1.4e9;
-
 const WIDTH_HZ: f64 = 4e6;
 
 /// Chain of device calls from voltages to visibilities.

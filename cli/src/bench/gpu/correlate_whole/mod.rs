@@ -22,7 +22,6 @@ device and nothing else, in the same run. Visibilities of a gulp are compared wi
 
 /// Antennas of the cases; antennas x channels equal `PRODUCT`.
 const ANTENNAS: [usize; 4] = [32, 64, 128, 256];
-
 const PRODUCT: usize = 65536;
 
 /// Spectra in a gulp.
@@ -30,7 +29,6 @@ const SPECTRA: usize = 1024;
 
 /// Number of gulps in host memory, and in an integration.
 const SLOTS: usize = 12;
-
 const GULPS: usize = 32;
 
 /// Integrations that count, after one warm-up.
