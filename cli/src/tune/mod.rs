@@ -4,7 +4,6 @@ mod bench;
 mod channelize;
 mod correlate;
 mod dedisperse;
-mod noise;
 mod spiir;
 
 use std::fmt::Write as _;
