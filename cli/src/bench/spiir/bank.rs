@@ -149,10 +149,9 @@ pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     Plan::new(options)
 }
 
+#[cfg(feature = "cuda")]
 #[cfg(test)]
 mod tests {
-    #![cfg(feature = "cuda")]
-
     use super::*;
 
     #[test]
