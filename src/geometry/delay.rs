@@ -1,8 +1,7 @@
 //! Antenna delays over an observation, as piecewise polynomials of time.
 
-use super::frame::Direction;
 use super::orientation::Dut1;
-use super::sky::Sky;
+use super::sky::{PhaseCentre, Sky};
 use super::time::{Tai, tai_utc_s};
 use crate::error::{Error, Result};
 use crate::units::Epoch;
@@ -26,17 +25,6 @@ const LONGEST_S: f64 = 8.64e6;
 
 /// Maximum bytes of all antennas' pieces: twenty days of 4096 antennas.
 const MOST_BYTES: usize = 1 << 30;
-
-/// Reference direction of the delays.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PhaseCentre {
-    /// A tracked direction on the sky.
-    Source(Direction),
-    /// The zenith of the reference point: constant delays.
-    Zenith,
-    /// No geometric delays, only cable delays.
-    Unphased,
-}
 
 /// Delay of one antenna over an interval.
 ///

@@ -16,10 +16,10 @@ mod vector;
 
 pub use array::{Antenna, Array, Location};
 pub use barycentre::barycentric_mjd;
-pub use delay::{DelayModel, DelayPolynomial, PhaseCentre};
+pub use delay::{DelayModel, DelayPolynomial};
 pub use frame::{Direction, Frame};
 pub use interferometer::Interferometer;
 pub use orientation::{Dut1, OrientationDay, OrientationTable, orientation_table};
 pub use sites::site_itrf_m;
-pub use sky::{Apparent, Sky};
+pub use sky::{Apparent, PhaseCentre, Sky};
 pub use time::{day_length_s, elapsed_s, plus_elapsed_s, tai_utc_s};

@@ -1,13 +1,23 @@
 //! Directions, delays and u, v, w over an array.
 
 use super::array::{Array, Location};
-use super::delay::PhaseCentre;
 use super::frame::{Direction, Frame};
 use super::orientation::Dut1;
 use super::time::{Tai, plus_elapsed_s};
 use super::vector::{Matrix, Vector, dot, rotate};
 use crate::error::{Error, Result};
 use crate::units::{Epoch, SPEED_OF_LIGHT_M_S};
+
+/// Reference direction of the delays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PhaseCentre {
+    /// A tracked direction on the sky.
+    Source(Direction),
+    /// The zenith of the reference point: constant delays.
+    Zenith,
+    /// No geometric delays, only cable delays.
+    Unphased,
+}
 
 /// Source geometry of an array. It has no mutable state: every result depends only on the given time.
 ///

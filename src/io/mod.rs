@@ -25,6 +25,7 @@ pub mod psd;
 pub mod psrfits;
 pub mod rfifind;
 mod rows;
+mod seekable;
 pub mod series_h5;
 mod sexagesimal;
 pub mod sigproc;
@@ -38,8 +39,9 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 pub use observation::join;
-pub(crate) use open::check_seekable;
-pub use open::{OpenOptions, is_stream, open, open_with};
+pub use open::{OpenOptions, open, open_with};
+pub(crate) use seekable::check_seekable;
+pub use seekable::is_stream;
 
 use crate::error::Result;
 use crate::sample::Encoding;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
+use super::seekable::is_stream;
 use super::{FilterbankSource, Polarizations, fbh5, foreign, observation, psrfits, sigproc};
 use crate::error::{Error, Result};
 
@@ -36,24 +37,6 @@ const MAGIC: &[(&[u8], Format)] = &[
 
 /// Length of the longest of [`MAGIC`].
 const LONGEST_MAGIC: u64 = 16;
-
-/// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device.
-pub fn is_stream(path: &Path) -> bool {
-    let is_special = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
-    path == Path::new("-") || std::fs::metadata(path).is_ok_and(is_special)
-}
-
-/// Rejects a stream for a reader that seeks.
-///
-/// # Errors
-/// [`Error::Io`] of kind `NotSeekable`.
-pub(crate) fn check_seekable(path: &Path) -> Result<()> {
-    if !is_stream(path) {
-        return Ok(());
-    }
-    let why = "a pipe can't be sought, and this format needs that; give a file";
-    Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)))
-}
 
 /// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) must be SIGPROC
 /// filterbanks, because readers of the other formats seek.

@@ -2,9 +2,46 @@
 
 use std::path::Path;
 
-use super::{AntennaRow, NS_PER_S, Place, PositionFrame};
 use crate::error::{Error, Result};
 use crate::io::csv::{Line, shown};
+
+/// Nanoseconds in a second.
+pub(super) const NS_PER_S: f64 = 1e9;
+
+/// Coordinate frame of the antenna positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionFrame {
+    /// Geocentric x, y, z (ITRF).
+    Itrf,
+    /// Metres east, north and up of the table's location.
+    EastNorthUp,
+}
+
+/// A position on the WGS84 ellipsoid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Longitude, east positive.
+    pub longitude_deg: f64,
+    /// Geodetic latitude.
+    pub latitude_deg: f64,
+    /// Height above the ellipsoid.
+    pub height_m: f64,
+}
+
+/// An antenna.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AntennaRow {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: i64,
+    /// Its position, in the table's frame.
+    pub position_m: [f64; 3],
+    /// Diameter of the dish, when known.
+    pub diameter_m: Option<f64>,
+    /// Its cable delay in seconds.
+    pub delay_s: f64,
+}
 
 /// Known columns.
 const COLUMNS: [&str; 10] =

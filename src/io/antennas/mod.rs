@@ -24,48 +24,11 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use self::columns::Columns;
+pub use self::columns::{AntennaRow, Place, PositionFrame};
+use self::columns::{Columns, Comments, NS_PER_S};
 use super::atomic;
 use super::csv::{self, Line};
 use crate::error::{Error, Result};
-
-/// Nanoseconds in a second.
-const NS_PER_S: f64 = 1e9;
-
-/// Coordinate frame of the antenna positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PositionFrame {
-    /// Geocentric x, y, z (ITRF).
-    Itrf,
-    /// Metres east, north and up of the table's location.
-    EastNorthUp,
-}
-
-/// A position on the WGS84 ellipsoid.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
-    /// Longitude, east positive.
-    pub longitude_deg: f64,
-    /// Geodetic latitude.
-    pub latitude_deg: f64,
-    /// Height above the ellipsoid.
-    pub height_m: f64,
-}
-
-/// An antenna.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AntennaRow {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub number: i64,
-    /// Its position, in the table's frame.
-    pub position_m: [f64; 3],
-    /// Diameter of the dish, when known.
-    pub diameter_m: Option<f64>,
-    /// Its cable delay in seconds.
-    pub delay_s: f64,
-}
 
 /// The antennas of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +67,7 @@ pub fn read(path: &Path) -> Result<AntennaTable> {
 /// # Errors
 /// [`Error::Format`] naming line and column.
 pub fn parse(text: &str, path: &Path) -> Result<AntennaTable> {
-    let mut comments = columns::Comments::default();
+    let mut comments = Comments::default();
     let mut columns: Option<Columns> = None;
     let mut rows = Vec::new();
     for line in csv::lines(text, path) {

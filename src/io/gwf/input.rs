@@ -9,6 +9,8 @@ use std::sync::Arc;
 use super::checksum::Checksum;
 use crate::error::{Error, Result};
 
+/// Bytes before the first structure.
+pub(super) const HEADER_BYTES: usize = 40;
 /// Bytes per read.
 pub(super) const PIECE_BYTES: usize = 1 << 16;
 
@@ -46,7 +48,7 @@ impl Input {
         let io = |error| Error::io(path, error);
         let file = File::open(path).map_err(io)?;
         let bytes = file.metadata().map_err(io)?.len();
-        let mut head = [0; super::HEADER_BYTES];
+        let mut head = [0; HEADER_BYTES];
         let fault = |field: &str, offset, why: String| Error::format(path, field, offset, why);
         if bytes < head.len() as u64 {
             let why = format!("{bytes} bytes found, expected a header of {}", head.len());

@@ -20,21 +20,24 @@ use std::path::Path;
 pub use vector::Encoding;
 pub use write::{GwfHeader, GwfWriter};
 
-use self::contents::{End, Frame, Place};
-use self::input::Input;
-use self::structure::{Dictionary, Head, Record};
+use self::contents::{
+    ChannelKind, ChannelLocation, END_OF_FILE, End, FRAME, FRAME_EDGES, Frame, TABLE,
+};
+use self::input::{HEADER_BYTES, Input};
+use self::structure::{Dictionary, HEAD_BYTES, Head, Record, VECTOR};
 use self::vector::{Samples, Vector};
 use crate::error::{Error, Result};
 use crate::units::Gps;
 
-/// Bytes before the first structure.
-const HEADER_BYTES: usize = 40;
-/// Class of structures with samples.
-const VECTOR: &str = "FrVect";
 /// Field of an FrAdcData, and name of its auxiliary vector, that mark samples as valid.
 const FLAGS: &str = "dataValid";
 /// Maximum number of flags of a channel in one frame.
 const MOST_FLAGS: u64 = 1 << 25;
+
+/// Bytes before the table of contents that are searched for its definition, which takes about 3000.
+const DEFINITION_BYTES: u64 = 1 << 15;
+/// Latest accepted time: the year 2140.
+const LATEST_GPS_S: u64 = 5_000_000_000;
 
 /// Returns whether a file begins with the magic bytes of frame files.
 pub fn is_gwf(path: &Path) -> bool {
@@ -51,7 +54,7 @@ pub struct Gwf {
     dictionary: Dictionary,
     frames: Vec<Frame>,
     /// Locations of each channel's structures, by channel name.
-    channels: BTreeMap<String, Vec<Place>>,
+    channels: BTreeMap<String, Vec<ChannelLocation>>,
     end: Option<End>,
     cut: Option<String>,
 }
@@ -226,7 +229,7 @@ impl Gwf {
         self.input.fault(name, 0, why)
     }
 
-    fn places(&self, name: &str) -> Result<&[Place]> {
+    fn places(&self, name: &str) -> Result<&[ChannelLocation]> {
         match self.channels.get(name) {
             Some(places) => Ok(places),
             None => {
@@ -238,7 +241,7 @@ impl Gwf {
     }
 
     /// Reads a channel's structure and vector; `None` if the file ends before them.
-    fn piece(&self, place: &Place) -> Result<Option<Piece>> {
+    fn piece(&self, place: &ChannelLocation) -> Result<Option<Piece>> {
         let Some(head) = Head::read(&self.input, place.offset)? else {
             let why = "a structure longer than the file found, expected a channel";
             return if self.cut.is_some() {
@@ -335,12 +338,149 @@ impl Gwf {
             if (head.class, head.instance) == (wanted.class, wanted.instance) && name == VECTOR {
                 return self.dictionary.read(&self.input, &head).map(Some);
             }
-            if contents::FRAME_EDGES.contains(&name) {
+            if FRAME_EDGES.contains(&name) {
                 let why = format!("instance {} is not in its frame", wanted.instance);
                 return Err(channel.fault(field, why));
             }
             offset = head.end();
         }
+    }
+}
+
+impl Gwf {
+    /// Reads frames and channels from the table of contents; returns whether there is a readable one.
+    fn read_table(&mut self) -> Result<bool> {
+        let Some(place) = self.end.and_then(|end| end.table) else { return Ok(false) };
+        let Some(definition) = self.table_definition(place)? else { return Ok(false) };
+        let Some(head) = Head::read(&self.input, place)? else { return Ok(false) };
+        if definition.name(head.class) != TABLE {
+            return Ok(false);
+        }
+        let table = definition.read(&self.input, &head)?;
+        self.frames = frames_of(&table)?;
+        for kind in ChannelKind::ALL {
+            self.add_channels(&table, kind)?;
+        }
+        self.learn_classes(place)?;
+        Ok(true)
+    }
+
+    /// Finds the definition of the table of contents, which directly precedes it.
+    fn table_definition(&self, table: u64) -> Result<Option<Dictionary>> {
+        let start = table.saturating_sub(DEFINITION_BYTES).max(HEADER_BYTES as u64);
+        let mut bytes = vec![0; table.saturating_sub(start) as usize];
+        self.input.read_at(&mut bytes, start)?;
+        let name = format!("{TABLE}\0");
+        let found = bytes.windows(name.len()).rposition(|window| window == name.as_bytes());
+        // The structure's head and two bytes of the name's length precede the name.
+        let first = found.and_then(|found| (start + found as u64).checked_sub(HEAD_BYTES + 2));
+        let Some(mut offset) = first.filter(|first| *first >= start) else { return Ok(None) };
+        let mut dictionary = Dictionary::default();
+        while offset < table {
+            let Ok(Some(head)) = Head::read(&self.input, offset) else { return Ok(None) };
+            if !dictionary.learn(&self.input, &head).unwrap_or(false) {
+                return Ok(None);
+            }
+            offset = head.end();
+        }
+        Ok((offset == table).then_some(dictionary))
+    }
+
+    fn add_channels(&mut self, table: &Record, kind: ChannelKind) -> Result<()> {
+        let [names, places] = kind.columns();
+        let (names, places) = (table.texts(names)?, table.wholes(places)?);
+        let frames = self.frames.len();
+        for (name, places) in names.iter().zip(places.chunks(frames)) {
+            for (frame, offset) in places.iter().copied().enumerate() {
+                // Offset 0 marks a channel that is absent from the frame.
+                if offset == 0 {
+                    continue;
+                }
+                if offset < HEADER_BYTES as u64 || offset >= self.input.bytes {
+                    let why = format!("{name} at byte {offset}, in a file of {}", self.input.bytes);
+                    return Err(table.fault(kind.columns()[1], why));
+                }
+                add(&mut self.channels, name, ChannelLocation { frame, kind, offset });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads definitions from the file's start until the classes of all channels are known.
+    fn learn_classes(&mut self, until: u64) -> Result<()> {
+        let kinds = ChannelKind::ALL
+            .into_iter()
+            .filter(|kind| self.channels.values().flatten().any(|place| place.kind == *kind));
+        let needed: Vec<&str> = kinds.map(ChannelKind::class).chain([VECTOR]).collect();
+        let mut offset = HEADER_BYTES as u64;
+        while offset < until {
+            let Some(head) = Head::read(&self.input, offset)? else { break };
+            let is_other = !self.dictionary.learn(&self.input, &head)?;
+            // A class is complete once a structure that is not a definition follows.
+            if is_other && needed.iter().all(|name| self.dictionary.has(name)) {
+                break;
+            }
+            offset = head.end();
+        }
+        Ok(())
+    }
+
+    /// Walks all structures.
+    fn walk(&mut self) -> Result<()> {
+        let mut offset = HEADER_BYTES as u64;
+        let mut is_ended = false;
+        while !is_ended {
+            let Some(head) = Head::read(&self.input, offset)? else {
+                self.cut = Some(self.cut_at(offset));
+                return Ok(());
+            };
+            if self.dictionary.learn(&self.input, &head)? {
+                offset = head.end();
+                continue;
+            }
+            let class = self.dictionary.name(head.class);
+            if class == FRAME {
+                let record = self.dictionary.read(&self.input, &head)?;
+                let (seconds, ns) = (record.count("GTimeS")?, record.count("GTimeN")?);
+                let start = time(seconds, ns).ok_or_else(|| {
+                    record.fault("GTimeS", format!("{seconds} s and {ns} ns found"))
+                })?;
+                self.frames.push(Frame { start });
+            } else if let Some(kind) =
+                ChannelKind::ALL.into_iter().find(|kind| kind.class() == class)
+            {
+                let record = self.dictionary.read(&self.input, &head)?;
+                let Some(frame) = self.frames.len().checked_sub(1) else {
+                    return Err(record.fault("name", "it comes before the first frame"));
+                };
+                let name = record.text("name")?.to_owned();
+                add(&mut self.channels, &name, ChannelLocation { frame, kind, offset });
+            } else if class.is_empty() {
+                let why = format!("class {} found, which the file does not define", head.class);
+                return Err(self.input.fault("structure", offset, why));
+            }
+            is_ended = self.dictionary.name(head.class) == END_OF_FILE;
+            offset = head.end();
+        }
+        match self.end {
+            Some(end) if end.frames != self.frames.len() as u64 => {
+                let why = format!("{} frames found, expected {}", self.frames.len(), end.frames);
+                Err(self.input.fault(END_OF_FILE, end.head.offset, why))
+            }
+            _ if offset != self.input.bytes => {
+                let why = format!("{} bytes found, expected {offset}", self.input.bytes);
+                Err(self.input.fault("file", offset, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Describes where the file is truncated.
+    fn cut_at(&self, offset: u64) -> String {
+        let (path, bytes) = (self.input.path.display(), self.input.bytes);
+        format!(
+            "{path}: it ends at byte {bytes}, within the structure that begins at byte {offset}"
+        )
     }
 }
 
@@ -364,6 +504,32 @@ impl Series {
     pub fn skip(&mut self, samples: u64) -> Result<()> {
         self.samples.skip(samples)
     }
+}
+
+/// Adds a channel's location; if two kinds share a name, keeps the first kind.
+fn add(channels: &mut BTreeMap<String, Vec<ChannelLocation>>, name: &str, place: ChannelLocation) {
+    let places = channels.entry(name.to_owned()).or_default();
+    if places.first().is_none_or(|first| first.kind == place.kind) {
+        places.push(place);
+    }
+}
+
+fn frames_of(table: &Record) -> Result<Vec<Frame>> {
+    let (seconds, ns) = (table.wholes("GTimeS")?, table.wholes("GTimeN")?);
+    let frame = |(seconds, ns): (&u64, &u64)| {
+        let start = time(*seconds, *ns)
+            .ok_or_else(|| table.fault("GTimeS", format!("{seconds} s and {ns} ns found")))?;
+        Ok(Frame { start })
+    };
+    if seconds.is_empty() {
+        return Err(table.fault("nFrame", "0 found, expected 1 at least"));
+    }
+    seconds.iter().zip(ns).map(frame).collect()
+}
+
+fn time(seconds: u64, ns: u64) -> Option<Gps> {
+    let is_possible = seconds <= LATEST_GPS_S && ns < 1_000_000_000;
+    is_possible.then(|| Gps { ns: (seconds * 1_000_000_000 + ns) as i64 })
 }
 
 /// Lists names for an error message, abbreviated if there are many.

@@ -9,6 +9,8 @@ use std::io::{BufRead, BufReader, Read};
 use super::input::{Input, Section};
 use crate::error::{Error, Result};
 
+/// Class of structures with samples.
+pub(super) const VECTOR: &str = "FrVect";
 /// Bytes of a structure before its first field.
 pub(super) const HEAD_BYTES: u64 = 14;
 /// Classes of structures that begin a definition (FrSH) and that define a field (FrSE).
@@ -243,7 +245,7 @@ impl Dictionary {
             let why = format!("class {} found, which the file does not define", head.class);
             return Err(input.fault("structure", head.offset, why));
         };
-        if class.name != super::VECTOR {
+        if class.name != VECTOR {
             head.verify(input, &class.name)?;
         }
         let mut record = Record {
@@ -279,7 +281,7 @@ impl<'a> Reader<'a> {
     fn new(input: &'a Input, head: &Head, class: &'a str) -> Result<Self> {
         let next = head.offset + HEAD_BYTES;
         let left = head.length - HEAD_BYTES;
-        if class != super::VECTOR && head.length > MOST_BYTES {
+        if class != VECTOR && head.length > MOST_BYTES {
             let why = format!("{} bytes found, expected {MOST_BYTES} at most", head.length);
             return Err(input.fault(class, head.offset, why));
         }

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use flate2::read::ZlibDecoder;
 
 use super::input::{Input, Order, PIECE_BYTES, Section};
-use super::structure::{Head, Record};
+use super::structure::{Head, Record, VECTOR};
 use crate::error::{Error, Result};
 use crate::io::inflate::most_streamed_bytes;
 
@@ -162,7 +162,7 @@ impl Vector {
 
     /// Verifies the checksum and opens the samples for reading.
     pub(super) fn open(&self, input: &Input) -> Result<Samples> {
-        self.head.verify(input, super::VECTOR)?;
+        self.head.verify(input, VECTOR)?;
         let section = input.section(self.place, self.bytes);
         let buffered = |section| BufReader::with_capacity(PIECE_BYTES, section);
         let (width, order) = (self.encoding.bytes(), self.order);
@@ -262,7 +262,7 @@ impl Samples {
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData => {
                 let why = format!("its samples are damaged: {error}, {} are missing", self.left);
-                self.input.fault(super::VECTOR, self.offset, why)
+                self.input.fault(VECTOR, self.offset, why)
             }
             kind => Error::io(&self.input.path, io::Error::new(kind, error.to_string())),
         }

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use super::gwosc_writer::{INJECTION_BITS, QUALITY_BITS};
-use super::open::OpenOptions;
-use super::quality::LONGEST_MASK;
+use super::header::OpenOptions;
+use super::quality::{LONGEST_MASK, whole_second};
 use super::series::Input;
 use super::{gwf, hdf5};
 use crate::error::Result;
@@ -70,16 +70,6 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
         quality: mask("simple", "DQ", &QUALITY_BITS)?,
         injections: mask("injections", "Inj", &INJECTION_BITS)?,
     })
-}
-
-/// Returns the first second of a mask.
-pub(super) fn whole_second(spacing_s: f64, first_s: f64) -> std::result::Result<i64, String> {
-    if spacing_s != 1.0 || first_s.fract() != 0.0 || !(0.0..5e9).contains(&first_s) {
-        return Err(format!(
-            "steps of {spacing_s} s from GPS {first_s} on, expected whole seconds of 1 s"
-        ));
-    }
-    Ok(first_s as i64)
 }
 
 impl Bits {

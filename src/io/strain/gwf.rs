@@ -9,11 +9,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bits::whole_second;
 use super::gwosc_writer::{INJECTION_BITS, QUALITY_BITS};
+use super::header::{OpenOptions, Said, ask_for_channel, finish_header};
 use super::join::join;
-use super::open::{OpenOptions, Said, finish_header};
-use super::quality::{DEFAULT_BITS, LONGEST_MASK, Mask, place};
+use super::quality::{DEFAULT_BITS, LONGEST_MASK, Mask, place, whole_second};
 use super::{StrainHeader, StrainSource};
 use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
@@ -83,7 +82,7 @@ pub(super) fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<S
         ([only], _) | (_, [only]) => Ok((*only).to_owned()),
         _ => {
             let names: Vec<&str> = file.names().collect();
-            Err(super::open::ask_for_channel(path, &names))
+            Err(ask_for_channel(path, &names))
         }
     }
 }

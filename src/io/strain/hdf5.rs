@@ -7,12 +7,11 @@
 
 use std::path::Path;
 
-use super::open::{OpenOptions, Said, ask_for_channel, finish_header};
+use super::header::{OpenOptions, Said, ask_for_channel, finish_header};
 use super::quality::{self, Mask};
 use super::series::{Input, Series};
 use super::{StrainHeader, StrainSource};
 use crate::error::Result;
-use crate::units::Gps;
 use crate::view::check_length;
 
 pub(super) const STRAIN: &str = "strain/Strain";
@@ -209,10 +208,4 @@ impl StrainSource for Source {
     fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
-}
-
-/// Converts a file's start time; `None` if out of range.
-pub(super) fn start(start_s: f64) -> Option<Gps> {
-    // Up to the year 2140.
-    (0.0..5e9).contains(&start_s).then(|| Gps::from_s(start_s))
 }

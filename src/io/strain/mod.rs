@@ -7,6 +7,7 @@ mod bits;
 mod gwf;
 pub mod gwosc_writer;
 mod hdf5;
+mod header;
 mod join;
 mod npy;
 mod open;
@@ -16,8 +17,9 @@ mod summary;
 mod writer;
 
 pub use bits::{Bits, bits};
+pub use header::OpenOptions;
 pub use join::join;
-pub use open::{OpenOptions, channel_of, channels, is_strain, open, open_all};
+pub use open::{channel_of, channels, is_strain, open, open_all};
 pub use summary::Summary;
 pub use writer::{NewStrain, StrainWriter};
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::open::{OpenOptions, Said, finish_header};
+use super::header::{OpenOptions, Said, finish_header};
 use super::{StrainHeader, StrainSource};
 use crate::error::{Error, Result};
 use crate::io::npy::{Header, Kind};

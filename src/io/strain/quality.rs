@@ -7,7 +7,7 @@
 //! named by `DQShortnames` and `InjShortnames`; a set bit means that the test is passed.
 
 use super::StrainHeader;
-use super::open::OpenOptions;
+use super::header::OpenOptions;
 use super::series::Input;
 use crate::error::Result;
 
@@ -123,4 +123,14 @@ pub(super) fn place(
         ));
     }
     Ok([samples as u64, offset as u64])
+}
+
+/// Returns the first second of a mask.
+pub(super) fn whole_second(spacing_s: f64, first_s: f64) -> std::result::Result<i64, String> {
+    if spacing_s != 1.0 || first_s.fract() != 0.0 || !(0.0..5e9).contains(&first_s) {
+        return Err(format!(
+            "steps of {spacing_s} s from GPS {first_s} on, expected whole seconds of 1 s"
+        ));
+    }
+    Ok(first_s as i64)
 }

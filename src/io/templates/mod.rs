@@ -13,10 +13,8 @@
 //!
 //! The content of a file determines its kind, not its name.
 
-mod arrays;
 mod bank;
 mod binaries;
-mod complex;
 mod hdf5;
 mod series;
 mod text;
@@ -24,6 +22,8 @@ mod text;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+
+pub use series::TemplateOptions;
 
 use super::ligolw;
 use crate::error::{Error, Result};
@@ -51,15 +51,6 @@ impl Templates {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-/// Values for properties that a file does not store.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TemplateOptions {
-    /// Sampling rate of series without one.
-    pub rate_hz: Option<u32>,
-    /// Source distance in Mpc of series without one; 1 by default.
-    pub distance_mpc: Option<f64>,
 }
 
 /// Reads a template file of any kind.

@@ -3,12 +3,19 @@
 use num_complex::Complex64;
 use rustfft::FftPlanner;
 
-use super::TemplateOptions;
-use super::arrays::{Array, Numbers};
 use super::binaries;
-use super::hdf5::Input;
+use super::hdf5::{Array, Input, Numbers};
 use crate::error::{Error, Result};
 use crate::strain::{Binary, Waveform};
+
+/// Values for properties that a file does not store.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TemplateOptions {
+    /// Sampling rate of series without one.
+    pub rate_hz: Option<u32>,
+    /// Source distance in Mpc of series without one; 1 by default.
+    pub distance_mpc: Option<f64>,
+}
 
 /// Names of the two polarizations, ignoring case.
 const PAIRS: [[&str; 2]; 5] =

@@ -1,16 +1,35 @@
 //! Contents of a UVH5 file's group `Header`, except its row data.
 
-use hdf5_pure::GroupBuilder;
+use hdf5_pure::{
+    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FormatError, GroupBuilder, make_f32_type,
+    make_f64_type, make_i8_type, make_i32_type,
+};
 
 use super::header::{Header, Keyword, PhaseCentre};
 use super::rows::{Element, Rows};
-use super::skeleton::{Built, Counts, add_rows, datatype};
 
 /// Rotation of the Earth, in degrees per day of UT1: 1.00273781191135448 turns of the Earth rotation angle.
 ///
 /// # Source
 /// IERS Conventions (2010), eq. 5.15.
 const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_5;
+
+/// Result of hdf5-pure's builders.
+pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;
+
+/// Counts known only at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub(super) integrations: usize,
+    pub(super) rows: u64,
+}
+
+impl Counts {
+    pub(super) fn new(header: &Header, integrations: usize) -> Self {
+        let rows = integrations as u64 * header.baselines.len() as u64;
+        Self { integrations, rows }
+    }
+}
 
 /// Fills the group `Header`.
 pub(super) fn fill(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
@@ -173,4 +192,27 @@ fn add_bool(group: &mut GroupBuilder, name: &str, value: bool) -> Built {
     let kind = datatype(Element::Bool)?;
     group.create_dataset(name).with_raw_data(kind, vec![u8::from(value)], 1).with_shape(&[]);
     Ok(())
+}
+
+/// Adds a row data set with one placeholder element.
+pub(super) fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
+    let zeros = vec![0; rows.element().bytes()];
+    group
+        .create_dataset(rows.name())
+        .with_raw_data(datatype(rows.element())?, zeros, 1)
+        .with_shape(&vec![1; rows.rank()]);
+    Ok(())
+}
+
+fn datatype(element: Element) -> Built<Datatype> {
+    Ok(match element {
+        Element::I32 => make_i32_type(),
+        Element::F32 => make_f32_type(),
+        Element::F64 => make_f64_type(),
+        Element::Complex => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
+        Element::Bool => {
+            let byte = EnumTypeBuilder::with_base(make_i8_type());
+            byte.value("FALSE", 0).value("TRUE", 1).build()?
+        }
+    })
 }

@@ -3,36 +3,16 @@
 
 use std::path::Path;
 
-use hdf5_pure::{
-    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder, Layout,
-    make_f32_type, make_f64_type, make_i8_type, make_i32_type,
-};
+use hdf5_pure::{FileBuilder, Layout};
 
-use super::contents;
+use super::contents::{self, Built, Counts, add_rows};
 use super::header::Header;
-use super::rows::{Element, Rows};
+use super::rows::Rows;
 use crate::error::{Error, Result};
 use crate::io::hdf5_patch::{Place, patch};
 
-/// Result of hdf5-pure's builders.
-pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;
-
 /// Alignment of each row data set, in bytes.
 const ALIGNMENT: u64 = 4096;
-
-/// Counts known only at the end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
-    pub(super) integrations: usize,
-    pub(super) rows: u64,
-}
-
-impl Counts {
-    pub(super) fn new(header: &Header, integrations: usize) -> Self {
-        let rows = integrations as u64 * header.baselines.len() as u64;
-        Self { integrations, rows }
-    }
-}
 
 /// File layout.
 #[derive(Clone, Debug)]
@@ -130,27 +110,4 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     }
     builder.add_group(group.finish());
     Ok(builder)
-}
-
-/// Adds a row data set with one placeholder element.
-pub(super) fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
-    let zeros = vec![0; rows.element().bytes()];
-    group
-        .create_dataset(rows.name())
-        .with_raw_data(datatype(rows.element())?, zeros, 1)
-        .with_shape(&vec![1; rows.rank()]);
-    Ok(())
-}
-
-pub(super) fn datatype(element: Element) -> Built<Datatype> {
-    Ok(match element {
-        Element::I32 => make_i32_type(),
-        Element::F32 => make_f32_type(),
-        Element::F64 => make_f64_type(),
-        Element::Complex => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
-        Element::Bool => {
-            let byte = EnumTypeBuilder::with_base(make_i8_type());
-            byte.value("FALSE", 0).value("TRUE", 1).build()?
-        }
-    })
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use num_complex::Complex;
 
 use super::MJD_ZERO;
+use super::contents::Counts;
 use super::header::Header;
 use super::rows::{Row, Rows};
-use super::skeleton::{Counts, Skeleton};
+use super::skeleton::Skeleton;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::units::{Epoch, SECONDS_PER_DAY};

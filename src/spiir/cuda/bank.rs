@@ -5,15 +5,13 @@ use num_complex::Complex;
 use super::super::plan::Plan;
 use super::kernels;
 use super::levels::{Levels, Past};
-use super::pack::{Limits, Packed};
-use super::ways;
+use super::pack::Packed;
+use super::passes::Limits;
+use super::tuning::{self, PIECE};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
-
-/// Most full-rate samples in one launch of any filter bank.
-pub(super) const PIECE: usize = 4096;
 
 /// Threads of a `take_input` block, which computes a quarter as many samples of a lower rate: in a grid of many
 /// blocks, and in a grid of one.
@@ -100,7 +98,7 @@ impl Bank {
         };
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
-        let piece = ways::piece(&packed, device);
+        let piece = tuning::piece(&packed, device);
         let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
         let resample = device.module(&kernels::resample())?;
         let is_one = plan.levels() == 1;

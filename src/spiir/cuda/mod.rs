@@ -17,7 +17,7 @@ mod shape;
 mod staging;
 #[cfg(test)]
 mod tables;
-mod ways;
+mod tuning;
 
 use num_complex::Complex;
 

@@ -2,7 +2,7 @@
 
 use super::super::plan::{Branch, Filter, Plan};
 use super::group::Groups;
-use super::passes::{Pass, Tap, near_counts, passes, share_windows};
+use super::passes::{Limits, Pass, Tap, near_counts, passes, share_windows};
 use super::scaled;
 use super::shape::{LANES, Shape};
 use crate::backend::threads::Threads;
@@ -14,17 +14,6 @@ const MOST_PARTS: f64 = 8.0;
 const SWEEP: usize = 1 << 22;
 /// Swap partners tried per template within a unit.
 const UNIT_PARTNERS: usize = 8;
-
-/// Limits of the device and of a launch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Multiprocessors of the device.
-    pub(super) multiprocessors: usize,
-    /// Bytes of a block's shared memory.
-    pub(super) shared_bytes: usize,
-    /// Most full-rate samples in one launch.
-    pub(super) piece: usize,
-}
 
 /// Filters of one template at one rate: short memories before long ones, each in order of delay.
 #[derive(Debug)]

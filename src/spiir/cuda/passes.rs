@@ -3,7 +3,6 @@
 use super::super::plan::Filter;
 use super::assign::{Place, Warp};
 use super::matching::BANKS;
-use super::pack::Limits;
 use super::scaled::{self, Scaled};
 use super::shape::Shape;
 
@@ -20,6 +19,17 @@ const PITCHES: usize = 32;
 const PITCH: usize = 12;
 /// Estimated instructions per sample that a pass costs in addition to its filters.
 const PASS: f64 = 6.0;
+
+/// Limits of the device and of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Multiprocessors of the device.
+    pub(super) multiprocessors: usize,
+    /// Bytes of a block's shared memory.
+    pub(super) shared_bytes: usize,
+    /// Most full-rate samples in one launch.
+    pub(super) piece: usize,
+}
 
 /// Filter, and how many samples back its input lies.
 #[derive(Clone, Copy, Debug)]

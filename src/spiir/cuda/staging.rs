@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 
-use super::bank::PIECE;
+use super::tuning::PIECE;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;

@@ -4,7 +4,8 @@ use num_complex::Complex;
 
 use super::super::plan::resample::Resampler;
 use super::super::plan::{Branch, Filter, Options, Plan, Template};
-use super::pack::{Limits, Packed};
+use super::pack::Packed;
+use super::passes::Limits;
 use super::shape::Shape;
 use crate::backend::threads::Threads;
 

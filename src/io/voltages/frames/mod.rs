@@ -9,7 +9,6 @@
 mod files;
 mod gaps;
 mod index;
-mod jumps;
 mod layout;
 mod source;
 mod streams;

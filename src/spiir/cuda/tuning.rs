@@ -1,11 +1,12 @@
 //! Tuning candidates for the launch length of a filter bank; all give the same bits.
 
-use super::bank::PIECE;
 use super::kernels;
 use super::pack::Packed;
 use crate::backend::cuda::Device;
 use crate::backend::cuda::tune::{self, Choice};
 
+/// Most full-rate samples in one launch of any filter bank.
+pub(super) const PIECE: usize = 4096;
 /// Samples of a launch whose sums stay in the device's level-2 cache: 32 MiB for 4096 templates.
 const CACHED_PIECE: usize = 1024;
 
