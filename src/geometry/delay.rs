@@ -84,8 +84,8 @@ impl DelayModel {
     ) -> Result<Self> {
         check(sky, (&start, length_s), cables_s)?;
         let origin = Tai::from_utc(&start)?;
-        let stretches = stretches(&origin, length_s)?;
-        let bytes = stretches.len() * sky.antennas() * size_of::<DelayPolynomial>();
+        let intervals = intervals(&origin, length_s)?;
+        let bytes = intervals.len() * sky.antennas() * size_of::<DelayPolynomial>();
         if bytes > MOST_BYTES {
             let rule = format!(
                 "the delays of {} antennas would take {bytes} bytes, and {MOST_BYTES} are the most",
@@ -93,11 +93,11 @@ impl DelayModel {
             );
             return Err(Error::parameter("observation's length (s)", length_s, rule));
         }
-        let mut pieces = vec![Vec::with_capacity(stretches.len()); sky.antennas()];
-        for stretch in &stretches {
-            let from = origin.plus_s(stretch.start_s);
-            let (start, length_s) = (from.utc()?, stretch.length_s);
-            let fitted = fit_piece(sky, &centre, &from, stretch.fit_s)?;
+        let mut pieces = vec![Vec::with_capacity(intervals.len()); sky.antennas()];
+        for interval in &intervals {
+            let from = origin.plus_s(interval.start_s);
+            let (start, length_s) = (from.utc()?, interval.length_s);
+            let fitted = fit_piece(sky, &centre, &from, interval.fit_s)?;
             for (row, coefficients) in pieces.iter_mut().zip(fitted) {
                 row.push(DelayPolynomial { start, length_s, coefficients });
             }
@@ -105,7 +105,7 @@ impl DelayModel {
         for (row, cable) in pieces.iter_mut().zip(cables_s) {
             row.iter_mut().for_each(|piece| piece.coefficients[0] += cable);
         }
-        let starts_s = stretches.iter().map(|stretch| stretch.start_s).collect();
+        let starts_s = intervals.iter().map(|interval| interval.start_s).collect();
         Ok(Self { start, length_s, starts_s, pieces })
     }
 
@@ -150,7 +150,7 @@ impl DelayModel {
 }
 
 /// Time interval of a piece, in seconds of elapsed time.
-struct Stretch {
+struct Interval {
     /// Start, since the observation's start.
     start_s: f64,
     length_s: f64,
@@ -159,8 +159,8 @@ struct Stretch {
 }
 
 /// Divides an observation into pieces.
-fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
-    let mut stretches = Vec::new();
+fn intervals(origin: &Tai, length_s: f64) -> Result<Vec<Interval>> {
+    let mut intervals = Vec::new();
     let (mut at_s, mut day) = (0.0, origin.utc()?.day);
     while at_s < length_s {
         let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
@@ -178,11 +178,11 @@ fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
             let middle_s = start_s + 0.5 * (piece_s - fit_s);
             let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - start_s;
             let fit_s = (first_s, first_s + fit_s);
-            stretches.push(Stretch { start_s, length_s: piece_s, fit_s });
+            intervals.push(Interval { start_s, length_s: piece_s, fit_s });
         }
         at_s = end_s;
     }
-    Ok(stretches)
+    Ok(intervals)
 }
 
 fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Result<()> {
@@ -224,12 +224,12 @@ fn fit_piece(
     for node in nodes {
         delays.push(sky.delays_at(centre, &from.plus_s(node))?);
     }
-    let antenna = |antenna| through(&nodes, std::array::from_fn(|node| delays[node][antenna]));
+    let antenna = |antenna| interpolate(&nodes, std::array::from_fn(|node| delays[node][antenna]));
     Ok((0..sky.antennas()).map(antenna).collect())
 }
 
 /// Interpolates values at nodes by Newton's divided differences, converted to powers.
-fn through(nodes: &[f64; TERMS], values: [f64; TERMS]) -> [f64; TERMS] {
+fn interpolate(nodes: &[f64; TERMS], values: [f64; TERMS]) -> [f64; TERMS] {
     let mut differences = values;
     for order in 1..TERMS {
         for node in (order..TERMS).rev() {

@@ -9,9 +9,9 @@
 
 /// A data set to be patched.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DatasetPatch {
     /// Address of its placeholder in the small file, which is unique.
-    pub(super) stand_in: u64,
+    pub(super) placeholder: u64,
     /// Its axes; the rank must be that in the small file.
     pub(super) axes: Vec<u64>,
     /// Address of its first row.
@@ -26,7 +26,7 @@ const DATA_LAYOUT: u8 = 8;
 
 /// Patches `file`, whose rows will end at byte `end`. Returns false, with the bytes modified, unless each data set
 /// was found exactly once.
-pub(super) fn patch(file: &mut [u8], places: &[Place], end: u64) -> bool {
+pub(super) fn patch(file: &mut [u8], places: &[DatasetPatch], end: u64) -> bool {
     let mut found = vec![0; places.len()];
     let mut at = 0;
     while let Some(step) = find(&file[at..], b"OHDR") {
@@ -98,12 +98,12 @@ impl ObjectHeader {
     }
 
     /// Patches the header if it belongs to the data set.
-    fn give(&self, bytes: &mut [u8], place: &Place) -> bool {
+    fn give(&self, bytes: &mut [u8], place: &DatasetPatch) -> bool {
         let (start, length) = self.layout;
         let layout = &mut bytes[start..start + length];
         // Version 3 or 4, contiguous: an address and a size.
         let is_contiguous = length == 18 && matches!(layout[0], 3 | 4) && layout[1] == 1;
-        if !is_contiguous || layout[2..10] != place.stand_in.to_le_bytes() {
+        if !is_contiguous || layout[2..10] != place.placeholder.to_le_bytes() {
             return false;
         }
         layout[2..10].copy_from_slice(&place.start.to_le_bytes());

@@ -9,7 +9,7 @@
 //! blimpy 2.1 (`io/hdf_writer.py`, `io/hdf_reader.py`): attribute names, and src_raj in hours.
 
 pub mod bitshuffle;
-mod place;
+mod layout;
 mod storage;
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::io::sigproc::telescopes;
 use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
-use place::{Axes, Place};
+use layout::{Axes, DataLayout};
 use storage::Storage;
 
 /// Maximum plausible number of feeds.
@@ -85,7 +85,7 @@ fn open_file<R: Read + Seek + Send + 'static>(
     let mut header = read_header(&attributes, axes, recorded, chosen)?;
     let file_bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
     let element_bytes = recorded.bits() / 8;
-    let place = Place { path: path.to_path_buf(), file_bytes, axes, element_bytes, cut: None };
+    let place = DataLayout { path: path.to_path_buf(), file_bytes, axes, element_bytes, cut: None };
     let storage = Storage::new(input, place, dataset)?;
     header.times = Some(storage.times());
     let mut source = Source::new(storage, header, recorded, chosen);

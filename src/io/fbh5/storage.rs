@@ -9,13 +9,13 @@ use std::io::{Read, Seek, SeekFrom};
 use hdf5_pure::{Chunk, Dataset};
 
 use super::bitshuffle;
-use super::place::{Axes, Kind, Packing, Place};
+use super::layout::{Axes, DataLayout, Kind, Packing};
 use crate::error::{Error, Result};
 
 /// Samples of a file.
 pub(super) struct Storage<R> {
     input: R,
-    place: Place,
+    place: DataLayout,
     kind: Kind,
     band_times: u64,
     packed: Vec<u8>,
@@ -32,7 +32,7 @@ struct Band<'a> {
 
 impl<R: Read + Seek> Storage<R> {
     /// Opens the samples of a data set; `input` is the same file.
-    pub(super) fn new(input: R, mut place: Place, dataset: Dataset) -> Result<Self> {
+    pub(super) fn new(input: R, mut place: DataLayout, dataset: Dataset) -> Result<Self> {
         let (kind, band_times) = place.bind(dataset)?;
         Ok(Self { input, place, kind, band_times, packed: Vec::new(), decoded: Vec::new() })
     }
@@ -91,7 +91,7 @@ impl<R: Read + Seek> Storage<R> {
 }
 
 /// Reads a band through the HDF5 library.
-fn read_rows(place: &Place, dataset: &Dataset, band: &mut Band<'_>) -> Result<()> {
+fn read_rows(place: &DataLayout, dataset: &Dataset, band: &mut Band<'_>) -> Result<()> {
     let rows = dataset.read_raw_rows(band.start, band.times as u64);
     let rows = rows.map_err(|error| place.library_fault(&error))?;
     let line = place.axes[2] as usize * place.element_bytes;
@@ -130,7 +130,7 @@ fn decode(
 
 impl Band<'_> {
     /// Copies a decoded chunk's samples into the band.
-    fn take(&mut self, place: &Place, chunk: (&Chunk, &Axes), decoded: &[u8]) {
+    fn take(&mut self, place: &DataLayout, chunk: (&Chunk, &Axes), decoded: &[u8]) {
         let (chunk, axes) = chunk;
         let element = place.element_bytes;
         let [_, chunk_feeds, chunk_channels] = axes.map(|length| length as usize);

@@ -10,7 +10,7 @@ use hdf5_pure::{
 
 use super::{DetectorSeries, SeriesFile};
 use crate::error::{Error, Result};
-use crate::io::hdf5_patch::{Place, patch};
+use crate::io::hdf5_patch::{DatasetPatch, patch};
 
 type Built<T = ()> = std::result::Result<T, FormatError>;
 
@@ -148,18 +148,18 @@ impl Skeleton {
         length: impl Fn(Series) -> u64,
     ) -> Result<Vec<u8>> {
         let mut bytes = build(path, (file, is_complete), &self.series)?;
-        let stand_ins = self.stand_ins(file, &bytes).map_err(|error| fault(path, &error))?;
-        let place = |((each, start), stand_ins): ((&Series, &u64), Vec<u64>)| {
+        let placeholders = self.placeholders(file, &bytes).map_err(|error| fault(path, &error))?;
+        let place = |((each, start), placeholders): ((&Series, &u64), Vec<u64>)| {
             let (samples, bytes, start) = (length(*each), length(*each) * each.width(), *start);
-            stand_ins.into_iter().map(move |stand_in| Place {
-                stand_in,
+            placeholders.into_iter().map(move |placeholder| DatasetPatch {
+                placeholder,
                 axes: vec![samples],
                 start,
                 bytes,
             })
         };
-        let places: Vec<Place> =
-            self.series.iter().zip(&self.starts).zip(stand_ins).flat_map(place).collect();
+        let places: Vec<DatasetPatch> =
+            self.series.iter().zip(&self.starts).zip(placeholders).flat_map(place).collect();
         let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
         let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
         if !is_whole {
@@ -170,7 +170,7 @@ impl Skeleton {
     }
 
     /// Finds the addresses of the placeholder elements that hdf5-pure wrote for each series.
-    fn stand_ins(
+    fn placeholders(
         &self,
         file: &SeriesFile,
         bytes: &[u8],

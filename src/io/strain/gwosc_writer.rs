@@ -15,7 +15,7 @@ use sofars::ts::dat;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5_patch::{Place, patch};
+use crate::io::hdf5_patch::{DatasetPatch, patch};
 use crate::units::SECONDS_PER_DAY;
 
 /// Bits of `DQmask`, least significant first: name and meaning.
@@ -153,10 +153,10 @@ fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
     let builder = fill(header, &utc_start(header.start_s)?);
     let builder = builder.map_err(|error| fault(hdf5_pure::Error::Format(error)))?;
     let mut bytes = builder.finish().map_err(fault)?;
-    let stand_in = stand_in(&bytes).map_err(fault)?;
+    let placeholder = placeholder(&bytes).map_err(fault)?;
     let samples = header.samples();
     let start = (bytes.len() as u64).next_multiple_of(ALIGNMENT);
-    let place = Place { stand_in, axes: vec![samples], start, bytes: samples * 8 };
+    let place = DatasetPatch { placeholder, axes: vec![samples], start, bytes: samples * 8 };
     if !patch(&mut bytes, &[place], start + samples * 8) {
         let why = "the HDF5 library laid the file out in an unknown way".to_string();
         return Err(Error::Unavailable { what: path.display().to_string(), why });
@@ -166,7 +166,7 @@ fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
 }
 
 /// Finds the address of the placeholder sample that hdf5-pure wrote.
-fn stand_in(bytes: &[u8]) -> std::result::Result<u64, hdf5_pure::Error> {
+fn placeholder(bytes: &[u8]) -> std::result::Result<u64, hdf5_pure::Error> {
     let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
     let layout = small.dataset(STRAIN)?.layout()?;
     // Address 0 is the superblock's, so it marks a data set without a contiguous address.

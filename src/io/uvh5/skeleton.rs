@@ -9,7 +9,7 @@ use super::contents::{self, Built, Counts, add_rows};
 use super::header::Header;
 use super::rows::Rows;
 use crate::error::{Error, Result};
-use crate::io::hdf5_patch::{Place, patch};
+use crate::io::hdf5_patch::{DatasetPatch, patch};
 
 /// Alignment of each row data set, in bytes.
 const ALIGNMENT: u64 = 4096;
@@ -59,13 +59,13 @@ impl Skeleton {
     /// Returns the start of the file, with the counts of the rows written.
     pub(super) fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
         let mut bytes = build(path, header, counts)?;
-        let stand_ins = stand_ins(&bytes).map_err(|error| fault(path, &error))?;
-        let places: Vec<Place> = Rows::ALL
+        let placeholders = placeholders(&bytes).map_err(|error| fault(path, &error))?;
+        let places: Vec<DatasetPatch> = Rows::ALL
             .iter()
-            .zip(self.places.iter().zip(stand_ins))
-            .map(|(rows, (&(start, row_bytes), stand_in))| {
+            .zip(self.places.iter().zip(placeholders))
+            .map(|(rows, (&(start, row_bytes), placeholder))| {
                 let axes = [counts.rows].into_iter().chain(rows.row_axes(header)).collect();
-                Place { stand_in, axes, start, bytes: counts.rows * row_bytes }
+                DatasetPatch { placeholder, axes, start, bytes: counts.rows * row_bytes }
             })
             .collect();
         let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
@@ -79,7 +79,7 @@ impl Skeleton {
 }
 
 /// Finds the addresses of the placeholder elements that hdf5-pure wrote for [`Rows::ALL`].
-fn stand_ins(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
+fn placeholders(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
     let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
     let find = |rows: Rows| {
         let layout = file.dataset(&rows.path())?.layout()?;

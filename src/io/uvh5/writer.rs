@@ -19,7 +19,7 @@ use crate::view::check_length;
 const BATCH_BYTES: usize = 1 << 22;
 
 /// Interval between updates of the counts at the file's start.
-const NAMED_EVERY: Duration = Duration::from_secs(1);
+const UPDATED_EVERY: Duration = Duration::from_secs(1);
 
 /// Phase centre at the middle of an integration, in apparent coordinates of that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +111,7 @@ pub struct Writer {
     /// Julian date of the last integration.
     last: Option<f64>,
     /// Time of the last update of the file's start.
-    named: Instant,
+    updated: Instant,
 }
 
 impl Writer {
@@ -126,17 +126,17 @@ impl Writer {
         let skeleton = Skeleton::new(path, &header)?;
         let rows = header.baselines.iter().map(|pair| Row::new(&header.antennas, *pair)).collect();
         let file = AtomicFile::create(path)?;
-        let named = Instant::now();
-        let mut writer = Self { header, file, skeleton, rows, written: 0, last: None, named };
-        writer.name_rows()?;
+        let updated = Instant::now();
+        let mut writer = Self { header, file, skeleton, rows, written: 0, last: None, updated };
+        writer.update_counts()?;
         Ok(writer)
     }
 
     /// Writes the file's start with the count of the integrations written so far.
-    fn name_rows(&mut self) -> Result<()> {
+    fn update_counts(&mut self) -> Result<()> {
         let counts = Counts::new(&self.header, self.written);
         let start = self.skeleton.finish(self.file.path(), &self.header, counts)?;
-        self.named = Instant::now();
+        self.updated = Instant::now();
         self.file.put_at(0, &start)
     }
 
@@ -166,8 +166,8 @@ impl Writer {
         self.write_data(&integration)?;
         self.last = Some(integration.julian_date());
         self.written += 1;
-        if self.written == 1 || self.named.elapsed() >= NAMED_EVERY {
-            self.name_rows()?;
+        if self.written == 1 || self.updated.elapsed() >= UPDATED_EVERY {
+            self.update_counts()?;
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Writer {
             let rule = "a file of visibilities has at least one";
             return Err(Error::parameter("integrations", 0, rule));
         }
-        self.name_rows()?;
+        self.update_counts()?;
         self.file.commit()
     }
 

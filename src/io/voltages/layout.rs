@@ -157,7 +157,7 @@ impl Layout {
     }
 
     /// Distributes one run's bytes to its streams' rows, starting at sample `at`.
-    pub(super) fn deal(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
+    pub(super) fn scatter(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let bytes = self.sample_bytes;
         let mut row = |place: usize, time: usize, from: &[u8], pick: fn(&[u8], &mut [u8])| {
@@ -208,7 +208,7 @@ impl Layout {
 }
 
 /// Edge of the square tile of the transposition, in streams and in samples.
-const SQUARE: usize = 32;
+const TRANSPOSE_TILE: usize = 32;
 
 /// Transposes frames of `streams` samples into row segments, each passed to `put(stream, time, segment)`.
 fn to_rows<const BYTES: usize>(
@@ -217,18 +217,18 @@ fn to_rows<const BYTES: usize>(
     mut put: impl FnMut(usize, usize, &[u8]),
 ) {
     let (samples, _) = source.as_chunks::<BYTES>();
-    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
-    for (times, frames) in samples.chunks(SQUARE * streams).enumerate() {
+    let mut square = [[[0; BYTES]; TRANSPOSE_TILE]; TRANSPOSE_TILE];
+    for (times, frames) in samples.chunks(TRANSPOSE_TILE * streams).enumerate() {
         let count = frames.len() / streams;
-        for place in (0..streams).step_by(SQUARE) {
-            let places = SQUARE.min(streams - place);
+        for place in (0..streams).step_by(TRANSPOSE_TILE) {
+            let places = TRANSPOSE_TILE.min(streams - place);
             for (time, frame) in frames.chunks_exact(streams).enumerate() {
                 for (line, sample) in square.iter_mut().zip(&frame[place..place + places]) {
                     line[time] = *sample;
                 }
             }
             for (number, line) in square[..places].iter().enumerate() {
-                put(place + number, times * SQUARE, line[..count].as_flattened());
+                put(place + number, times * TRANSPOSE_TILE, line[..count].as_flattened());
             }
         }
     }
@@ -241,13 +241,13 @@ fn from_rows<'a, const BYTES: usize>(
     row: impl Fn(usize, usize, usize) -> &'a [u8],
 ) {
     let (samples, _) = bytes.as_chunks_mut::<BYTES>();
-    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
-    for (times, frames) in samples.chunks_mut(SQUARE * streams).enumerate() {
+    let mut square = [[[0; BYTES]; TRANSPOSE_TILE]; TRANSPOSE_TILE];
+    for (times, frames) in samples.chunks_mut(TRANSPOSE_TILE * streams).enumerate() {
         let count = frames.len() / streams;
-        for place in (0..streams).step_by(SQUARE) {
-            let places = SQUARE.min(streams - place);
+        for place in (0..streams).step_by(TRANSPOSE_TILE) {
+            let places = TRANSPOSE_TILE.min(streams - place);
             for (number, line) in square[..places].iter_mut().enumerate() {
-                let row = row(place + number, times * SQUARE, count * BYTES);
+                let row = row(place + number, times * TRANSPOSE_TILE, count * BYTES);
                 line.as_flattened_mut()[..row.len()].copy_from_slice(row);
             }
             for (time, frame) in frames.chunks_exact_mut(streams).enumerate() {
@@ -302,7 +302,7 @@ mod tests {
                     for time in 0..10 {
                         let from = layout.offset(run, time) as usize;
                         let run_bytes = &source[from..][..layout.run_bytes(1) as usize];
-                        layout.deal(run, run_bytes, &mut block, time as usize);
+                        layout.scatter(run, run_bytes, &mut block, time as usize);
                         let mut again = vec![0; run_bytes.len()];
                         layout.gather(run, block.voltages(), time as usize, &mut again);
                         assert_eq!(again, run_bytes);
@@ -333,7 +333,7 @@ mod tests {
             let layout = Layout::new(order, counts, 1, bytes);
             let source: Vec<u8> = (0..streams * bytes * 75).map(|i| (i * 7 % 253) as u8).collect();
             let mut block = VoltageBlock::new(encoding, streams, 80);
-            layout.deal(0, &source, &mut block, 5);
+            layout.scatter(0, &source, &mut block, 5);
             block.set_times(80).unwrap();
             for (stream, time) in (0..streams * 75).map(|i| (i / 75, i % 75)) {
                 let found = &block.voltages().row(stream)[(time + 5) * bytes..][..bytes];

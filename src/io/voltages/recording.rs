@@ -140,7 +140,7 @@ impl Recording {
                 };
                 let ahead = ahead.start..ahead.end.min(end);
                 let source = self.window.fetch(segment.file, from..from + bytes, ahead)?;
-                layout.deal(run, source, block, at + start);
+                layout.scatter(run, source, block, at + start);
             }
         }
         Ok(())

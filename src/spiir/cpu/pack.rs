@@ -12,7 +12,7 @@ use crate::state::{Saved, Saving};
 const LONG_MEMORY: f64 = 5000.0;
 
 /// Marks an unused slot.
-pub(super) const NOBODY: usize = usize::MAX;
+pub(super) const UNUSED: usize = usize::MAX;
 
 /// 16 floats, aligned to a cache line.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl Bundle {
                 templates.get(slot / share).map_or(Vec::new(), |t| hand(t.1, slot % share, share))
             })
             .collect();
-        let owner = |slot: usize| templates.get(slot / share).map_or(NOBODY, |t| t.0);
+        let owner = |slot: usize| templates.get(slot / share).map_or(UNUSED, |t| t.0);
         let level = templates[0].1.halvings as usize;
         let groups = hands.iter().map(|hand| hand.len().div_ceil(4)).max().unwrap_or(0);
         let lane = |group: usize, lane: usize| hands[lane / 4].get(group * 4 + lane % 4);

@@ -8,7 +8,7 @@ use num_complex::Complex;
 use super::super::plan::{Branch, Plan, Template};
 use super::input::{Inputs, PIECE};
 use super::kernel::{SCRATCH, SLOTS, TILES, Work, filter};
-use super::pack::{Bundle, Line, NOBODY};
+use super::pack::{Bundle, Line, UNUSED};
 use super::resample::{Doubling, Phases, double};
 use super::vector::TILE;
 use crate::backend::simd::Level;
@@ -215,7 +215,7 @@ impl Unit {
         let rows = worker.rows.as_mut_ptr();
         for bundle in &mut self.rates[level].bundles {
             let row = |slot: usize| match bundle.slots.get(slot) {
-                Some(&template) if template != NOBODY => rows.wrapping_add(template * ROW),
+                Some(&template) if template != UNUSED => rows.wrapping_add(template * ROW),
                 _ => std::ptr::null_mut(),
             };
             let rows: [_; SLOTS] = std::array::from_fn(row);

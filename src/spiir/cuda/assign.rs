@@ -1,13 +1,13 @@
 //! Assigns filters to the threads of a warp so that threads that load at once read different shared-memory bank
 //! groups.
 
-use super::matching::{BANKS, Counts, TEMPLATES, matching};
+use super::matching::{BANK_GROUPS, Counts, TEMPLATES, matching};
 
 /// Position of a filter's input in the window's copies, in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub(super) u32);
+pub(super) struct WindowOffset(pub(super) u32);
 
-impl Place {
+impl WindowOffset {
     /// Position of an input that begins `offset` samples after the window's start. The copy shifted by `offset % 4`
     /// has it at a multiple of 4.
     pub(super) fn new(offset: usize, pitch: usize) -> Self {
@@ -15,7 +15,7 @@ impl Place {
     }
 
     pub(super) fn bank(self) -> usize {
-        self.0 as usize / 4 % BANKS
+        self.0 as usize / 4 % BANK_GROUPS
     }
 }
 
@@ -24,7 +24,7 @@ impl Place {
 pub(super) struct Slot {
     pub(super) filter: usize,
     pub(super) lane: usize,
-    pub(super) place: Place,
+    pub(super) place: WindowOffset,
     pub(super) of: Option<(usize, usize)>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Slot {
 pub(super) struct Warp<'a> {
     filters: usize,
     lanes: usize,
-    places: &'a [Vec<Place>],
+    places: &'a [Vec<WindowOffset>],
     /// Unassigned filters of each template by bank group.
-    left: Vec<[Vec<usize>; BANKS]>,
+    left: Vec<[Vec<usize>; BANK_GROUPS]>,
     /// Slots of each template that remain empty.
     idle: Vec<usize>,
     slots: Vec<Slot>,
@@ -43,9 +43,9 @@ pub(super) struct Warp<'a> {
 
 impl<'a> Warp<'a> {
     /// Starts with `places`: the positions of each template's filters, at most `filters * lanes`.
-    pub(super) fn new(filters: usize, lanes: usize, places: &'a [Vec<Place>]) -> Self {
-        let of = |places: &Vec<Place>| {
-            let mut banks: [Vec<usize>; BANKS] = Default::default();
+    pub(super) fn new(filters: usize, lanes: usize, places: &'a [Vec<WindowOffset>]) -> Self {
+        let of = |places: &Vec<WindowOffset>| {
+            let mut banks: [Vec<usize>; BANK_GROUPS] = Default::default();
             places.iter().enumerate().for_each(|(index, place)| banks[place.bank()].push(index));
             banks
         };
@@ -67,7 +67,7 @@ impl<'a> Warp<'a> {
 
     /// Returns the filters that the next eight lanes take.
     fn next(&self) -> Counts {
-        let (mut left, mut needed) = ([[0; BANKS]; TEMPLATES], [0; TEMPLATES]);
+        let (mut left, mut needed) = ([[0; BANK_GROUPS]; TEMPLATES], [0; TEMPLATES]);
         for (template, banks) in self.left.iter().enumerate() {
             left[template] = banks.each_ref().map(Vec::len);
             needed[template] = (self.lanes / 4).saturating_sub(self.idle[template]);
@@ -80,12 +80,12 @@ impl<'a> Warp<'a> {
         let begin = self.slots.len();
         for (template, taken) in taken.iter().enumerate().take(self.places.len()) {
             let of_bank = |bank: usize| std::iter::repeat_n(bank, taken[bank]);
-            let mut banks = (0..BANKS).flat_map(of_bank);
+            let mut banks = (0..BANK_GROUPS).flat_map(of_bank);
             for part in first..first + self.lanes / 4 {
                 let lane = template + 32 / self.lanes * part;
                 let index = banks.next().and_then(|bank| self.left[template][bank].pop());
                 let of = index.map(|index| (template, index));
-                let place = index.map_or(Place(0), |index| self.places[template][index]);
+                let place = index.map_or(WindowOffset(0), |index| self.places[template][index]);
                 self.idle[template] -= usize::from(index.is_none());
                 self.slots.push(Slot { filter, lane, place, of });
             }
@@ -93,7 +93,7 @@ impl<'a> Warp<'a> {
         let octet = &mut self.slots[begin..];
         let shared = octet.iter().find(|slot| slot.of.is_some()).map(|slot| slot.place);
         let idle = octet.iter_mut().filter(|slot| slot.of.is_none());
-        idle.for_each(|slot| slot.place = shared.unwrap_or(Place(0)));
+        idle.for_each(|slot| slot.place = shared.unwrap_or(WindowOffset(0)));
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     /// Returns the wavefronts of all loads, after checking that each filter is assigned to one thread of its
     /// template.
-    fn turns(filters: usize, lanes: usize, places: &[Vec<Place>]) -> usize {
+    fn wavefronts(filters: usize, lanes: usize, places: &[Vec<WindowOffset>]) -> usize {
         let slots = Warp::new(filters, lanes, places).assign();
         let templates = 32 / lanes;
         let mut seen: Vec<Vec<bool>> = places.iter().map(|p| vec![false; p.len()]).collect();
@@ -131,17 +131,17 @@ mod tests {
                 .map(|slot| (slot.filter, slot.lane))
                 .eq((0..filters * 32).map(|at| (at / 32, at % 32)))
         );
-        let turns = |octet: &[&Slot]| {
+        let wavefronts = |octet: &[&Slot]| {
             let of = |bank: usize| {
                 let mut places: Vec<u32> = octet.iter().map(|slot| slot.place.0).collect();
-                places.retain(|place| *place as usize / 4 % BANKS == bank);
+                places.retain(|place| *place as usize / 4 % BANK_GROUPS == bank);
                 places.sort_unstable();
                 places.dedup();
                 places.len()
             };
-            (0..BANKS).map(of).max().unwrap_or(0)
+            (0..BANK_GROUPS).map(of).max().unwrap_or(0)
         };
-        all.chunks(8).map(turns).sum()
+        all.chunks(8).map(wavefronts).sum()
     }
 
     #[test]
@@ -150,17 +150,17 @@ mod tests {
         for (filters, lanes) in [(1, 4), (1, 8), (2, 16), (2, 32), (4, 8), (16, 8), (16, 4)] {
             for left_out in [0, 3, 16 * filters] {
                 // Equally many filters of each bank group, dealt to random templates, with some removed.
-                let mut deck: Vec<Place> = (0..filters * 32)
-                    .map(|at| Place((4 * (at % BANKS) + 32 * at) as u32))
+                let mut deck: Vec<WindowOffset> = (0..filters * 32)
+                    .map(|at| WindowOffset((4 * (at % BANK_GROUPS) + 32 * at) as u32))
                     .collect();
                 (1..deck.len()).rev().for_each(|at| deck.swap(at, random.below(at + 1)));
-                let mut places: Vec<Vec<Place>> =
-                    deck.chunks(filters * lanes).map(<[Place]>::to_vec).collect();
+                let mut places: Vec<Vec<WindowOffset>> =
+                    deck.chunks(filters * lanes).map(<[WindowOffset]>::to_vec).collect();
                 for _ in 0..left_out {
                     let template = random.below(places.len());
                     places[template].pop();
                 }
-                let found = turns(filters, lanes, &places);
+                let found = wavefronts(filters, lanes, &places);
                 assert_eq!(found, 4 * filters, "{filters} filters, {lanes} lanes, less {left_out}");
             }
         }
@@ -171,17 +171,17 @@ mod tests {
         let mut random = Random(9);
         for (filters, lanes) in [(1, 4), (1, 8), (4, 8), (16, 16), (2, 32), (16, 4)] {
             for _ in 0..20 {
-                let mut place = |_| Place(4 * random.below(2000) as u32);
-                let places: Vec<Vec<Place>> = (0..32 / lanes)
+                let mut place = |_| WindowOffset(4 * random.below(2000) as u32);
+                let places: Vec<Vec<WindowOffset>> = (0..32 / lanes)
                     .map(|_| (0..filters * lanes).map(&mut place).collect())
                     .collect();
-                let mut banks = [0; BANKS];
+                let mut banks = [0; BANK_GROUPS];
                 places.iter().flatten().for_each(|place| banks[place.bank()] += 1);
                 let octets = 4 * filters;
                 let (least, most) = (banks.iter().min(), banks.iter().max());
                 let asked = most.max(Some(&octets)).copied().unwrap_or(0);
                 let asked = asked.max(2 * octets - least.copied().unwrap_or(0).min(octets));
-                let found = turns(filters, lanes, &places);
+                let found = wavefronts(filters, lanes, &places);
                 assert!(found <= asked + octets.div_ceil(4), "{found} for {asked}: {banks:?}");
             }
         }

@@ -13,7 +13,7 @@ use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 
-/// Threads of a `take_input` block, which computes a quarter as many samples of a lower rate: in a grid of many
+/// Threads of a `downsample_input` block, which computes a quarter as many samples of a lower rate: in a grid of many
 /// blocks, and in a grid of one.
 const TAKEN: usize = 256;
 const ALONE: usize = 1024;
@@ -43,7 +43,7 @@ impl Job {
     }
 }
 
-/// Returns the most sums of a rate that a `bring_up` block holds: those of a launch and those the taps reach.
+/// Returns the most sums of a rate that an `upsample` block holds: those of a launch and those the taps reach.
 fn held_sums(level: usize, reach: usize) -> usize {
     (PIECE >> level) + reach + 4
 }
@@ -52,8 +52,8 @@ fn held_sums(level: usize, reach: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Bank {
     filter: Function,
-    take_input: Function,
-    bring_up: Function,
+    downsample_input: Function,
+    upsample: Function,
     /// Most full-rate samples in one launch of this filter bank.
     piece: usize,
     threads: usize,
@@ -107,8 +107,8 @@ impl Bank {
         let brought = if is_one { 0 } else { 8 * (up.len() + held) };
         Ok(Self {
             filter: filters.function("filter_all", packed.shared_bytes)?,
-            take_input: resample.function("take_input", taken)?,
-            bring_up: resample.function("bring_up", brought)?,
+            downsample_input: resample.function("downsample_input", taken)?,
+            upsample: resample.function("upsample", brought)?,
             piece,
             threads: packed.threads,
             blocks: packed.units.len(),
@@ -199,14 +199,14 @@ impl Bank {
 
     /// Queues the kernels for new samples.
     pub(super) fn launch(&mut self, job: &Job, stream: &Stream) -> Result<()> {
-        self.take_input(job, stream)?;
+        self.downsample_input(job, stream)?;
         self.filter(job, stream)?;
         self.states.swap(0, 1);
-        if self.deep.is_empty() { Ok(()) } else { self.bring_up(job, stream) }
+        if self.deep.is_empty() { Ok(()) } else { self.upsample(job, stream) }
     }
 
     /// Launches rates 0 and 1 together, then one launch per rate; one block computes all rates that have few samples.
-    fn take_input(&self, job: &Job, stream: &Stream) -> Result<()> {
+    fn downsample_input(&self, job: &Job, stream: &Stream) -> Result<()> {
         let last = self.levels - 1;
         let outputs = |level: usize| (job.times >> level) + 1;
         let copied = job.times.div_ceil(TAKEN).max(1);
@@ -242,7 +242,9 @@ impl Bank {
             .with(self.down_reach as u32);
         // SAFETY: the arguments match the kernel's parameters; each ring holds the new samples in addition to its
         // history.
-        unsafe { stream.launch(&self.take_input, [blocks, 1, 1], [threads, 1, 1], &arguments) }
+        unsafe {
+            stream.launch(&self.downsample_input, [blocks, 1, 1], [threads, 1, 1], &arguments)
+        }
     }
 
     fn filter(&self, job: &Job, stream: &Stream) -> Result<()> {
@@ -269,7 +271,7 @@ impl Bank {
         }
     }
 
-    fn bring_up(&self, job: &Job, stream: &Stream) -> Result<()> {
+    fn upsample(&self, job: &Job, stream: &Stream) -> Result<()> {
         let arguments = Arguments::new()
             .with(self.deep.address())
             .with(self.deep_rows.address())
@@ -287,7 +289,7 @@ impl Bank {
             .with(self.reach as u32)
             .with(held_sums(1, self.reach) as u32);
         // SAFETY: as above; the rings of sums and shared memory hold what the taps reach in addition to the new sums.
-        unsafe { stream.launch(&self.bring_up, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
+        unsafe { stream.launch(&self.upsample, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
     }
 }
 

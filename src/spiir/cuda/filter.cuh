@@ -19,7 +19,7 @@ struct Filter {
   float a, c1, c2, re, im;
 };
 // Matrix that advances a state by a tile: three distinct elements, each a float and its rounding residual.
-struct Turn {
+struct TileMatrix {
   float m, down, up, m_rest, down_rest, up_rest;
 };
 
@@ -99,7 +99,7 @@ INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) 
 }
 
 // Filters of a thread: coefficients, states, and the shared-memory address of each one's next input.
-template <int R> struct Held {
+template <int R> struct ThreadFilters {
   Filter filter[R];
   float u[R], v[R];
   u32 x[R];
@@ -113,13 +113,13 @@ INLINE void step_four(const Filter& f, float& u, float& v, const float4& x, floa
   step(f, u, v, x.w, sums[6], sums[7]);
 }
 
-template <int R> INLINE void advance(Held<R>& held, int samples) {
+template <int R> INLINE void advance(ThreadFilters<R>& held, int samples) {
 #pragma unroll
   for (int r = 0; r < R; r++) held.x[r] += 4 * samples;
 }
 
 // Sums a tile over a thread's filters. `next` holds the prefetched inputs of the first D filters.
-template <int R, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D], float (&sums)[2 * TILE]) {
+template <int R, int D> INLINE void sum_filters(ThreadFilters<R>& held, float4 (&next)[D], float (&sums)[2 * TILE]) {
 #pragma unroll
   for (int i = 0; i < 2 * TILE; i++) sums[i] = 0;
 #pragma unroll
@@ -139,7 +139,7 @@ template <int R, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D]
 }
 
 // Advances the states by a tile without computing sums.
-template <int R> INLINE void skip_tile(Held<R>& held) {
+template <int R> INLINE void skip_tile(ThreadFilters<R>& held) {
 #pragma unroll
   for (int q = 0; q < TILE; q += 4)
 #pragma unroll
@@ -155,7 +155,7 @@ INLINE float settled(float state) { return fabsf(state) < __int_as_float(0x7f800
 // Interval of that check in tiles, counted from the stream's start so that any split of the stream gives the same
 // bits.
 constexpr u32 SETTLED = 64;
-template <int R> INLINE void settle(Held<R>& held, u32 tile) {
+template <int R> INLINE void clear_nonfinite(ThreadFilters<R>& held, u32 tile) {
   if (tile % SETTLED != 0) return;
 #pragma unroll
   for (int r = 0; r < R; r++) held.u[r] = settled(held.u[r]), held.v[r] = settled(held.v[r]);
@@ -163,7 +163,7 @@ template <int R> INLINE void settle(Held<R>& held, u32 tile) {
 
 // Advances the filters by a tile, from the state before the tile and the response to the tile's inputs alone
 // (`left`).
-template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const float (&before)[R][2], const float (&left)[R][2]) {
+template <int R> INLINE void advance_tile(ThreadFilters<R>& held, const TileMatrix (&by)[R], const float (&before)[R][2], const float (&left)[R][2]) {
 #pragma unroll
   for (int r = 0; r < R; r++) {
     float u = before[r][0], v = before[r][1];
@@ -173,7 +173,7 @@ template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const floa
   }
 }
 
-template <int R> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
+template <int R> INLINE void load(ThreadFilters<R>& held, const float* values, const float2* states, const float* window, int count) {
 #pragma unroll
   for (int r = 0; r < R; r++) {
     const float* own = values + r * count * THREADS;
@@ -184,7 +184,7 @@ template <int R> INLINE void load(Held<R>& held, const float* values, const floa
   }
 }
 
-template <int R> INLINE void save(const Held<R>& held, float2* states) {
+template <int R> INLINE void save(const ThreadFilters<R>& held, float2* states) {
 #pragma unroll
   for (int r = 0; r < R; r++) states[r * THREADS] = make_float2(held.u[r], held.v[r]);
 }
@@ -201,7 +201,7 @@ INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first
 template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
   u64 slot = (u64)pass.states * THREADS + threadIdx.x;
-  Held<R> held;
+  ThreadFilters<R> held;
   load<R>(held, work.values + (u64)pass.values * THREADS + threadIdx.x, work.states + slot, work.window, 6);
   Sums<R, G> stored;
   float4 next[D];
@@ -214,7 +214,7 @@ template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& 
     next_chunk(pass, work, to.origin, first);
 #pragma unroll 1
     for (; tile < smaller(end, work.start); tile++) {
-      settle<R>(held, work.number + tile);
+      clear_nonfinite<R>(held, work.number + tile);
       skip_tile<R>(held);
     }
 #pragma unroll
@@ -222,7 +222,7 @@ template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& 
 #pragma unroll 1
     for (; tile < end; tile++) {
       if (tile == work.complete) save<R>(held, work.next_states + slot);
-      settle<R>(held, work.number + tile);
+      clear_nonfinite<R>(held, work.number + tile);
       float sums[2 * TILE];
       if (PIPED) stored.send(to, last, last_at, lane, part);
       stored.expect(to, tile * TILE, part);
@@ -243,10 +243,10 @@ template <int R, int G> INLINE void filter_long(const Pass& pass, const Work& wo
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
   u64 slot = (u64)pass.states * THREADS + threadIdx.x;
   const float* values = work.values + (u64)pass.values * THREADS + threadIdx.x;
-  Held<R> held;
+  ThreadFilters<R> held;
   load<R>(held, values, work.states + slot, work.window, 12);
   Sums<R, G> stored;
-  Turn by[R];
+  TileMatrix by[R];
 #pragma unroll
   for (int r = 0; r < R; r++) {
     const float* own = values + (r * 12 + 5) * THREADS;
@@ -258,7 +258,7 @@ template <int R, int G> INLINE void filter_long(const Pass& pass, const Work& wo
 #pragma unroll 1
     for (int tile = first; tile < end; tile++) {
       if (tile == work.complete) save<R>(held, work.next_states + slot);
-      settle<R>(held, work.number + tile);
+      clear_nonfinite<R>(held, work.number + tile);
       float before[R][2], left[R][2];
 #pragma unroll
       for (int r = 0; r < R; r++) before[r][0] = held.u[r], before[r][1] = held.v[r], left[r][0] = left[r][1] = 0;
@@ -277,7 +277,7 @@ template <int R, int G> INLINE void filter_long(const Pass& pass, const Work& wo
         }
       advance<R>(held, TILE);
       if (tile >= work.start) stored.send(to, sums, tile * TILE, lane, part);
-      turn<R>(held, by, before, left);
+      advance_tile<R>(held, by, before, left);
     }
     advance<R>(held, (first - end) * TILE);
   }

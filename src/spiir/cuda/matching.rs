@@ -7,12 +7,12 @@
 //! matchings as its largest degree).
 
 /// Bank groups of shared memory, 16 bytes each.
-pub(super) const BANKS: usize = 8;
+pub(super) const BANK_GROUPS: usize = 8;
 /// Most templates of a warp.
 pub(super) const TEMPLATES: usize = 8;
 
 /// Filters of each template in each bank group.
-pub(super) type Counts = [[usize; BANKS]; TEMPLATES];
+pub(super) type Counts = [[usize; BANK_GROUPS]; TEMPLATES];
 
 /// Matching under construction for eight lanes.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ struct Matching<'a> {
     most: usize,
     taken: Counts,
     of_template: [usize; TEMPLATES],
-    of_bank: [usize; BANKS],
+    of_bank: [usize; BANK_GROUPS],
 }
 
 /// Returns the filters that the next eight lanes take: at least `needed` and at most `each` of each template.
 pub(super) fn matching(left: &Counts, needed: &[usize; TEMPLATES], each: usize) -> Counts {
-    let (taken, of_template) = ([[0; BANKS]; TEMPLATES], [0; TEMPLATES]);
+    let (taken, of_template) = ([[0; BANK_GROUPS]; TEMPLATES], [0; TEMPLATES]);
     let mut matching =
-        Matching { left, needed, each, most: 1, taken, of_template, of_bank: [0; BANKS] };
+        Matching { left, needed, each, most: 1, taken, of_template, of_bank: [0; BANK_GROUPS] };
     while !matching.fill() {
         matching.most += 1;
     }
@@ -43,7 +43,7 @@ impl Matching<'_> {
     /// Extends the matching with at most `most` filters per bank group, fullest bank groups first. Returns whether
     /// every template has its needed lanes.
     fn fill(&mut self) -> bool {
-        let mut banks: Vec<(usize, usize)> = (0..BANKS)
+        let mut banks: Vec<(usize, usize)> = (0..BANK_GROUPS)
             .map(|bank| (self.left.iter().map(|left| left[bank]).sum::<usize>(), bank))
             .collect();
         banks.sort_unstable_by(|a, b| b.cmp(a));
@@ -82,7 +82,7 @@ impl Matching<'_> {
             if !self.has(template, bank) {
                 continue;
             }
-            for other in 0..BANKS {
+            for other in 0..BANK_GROUPS {
                 if self.taken[template][other] == 0 || *seen >> other & 1 == 1 {
                     continue;
                 }
@@ -99,7 +99,7 @@ impl Matching<'_> {
     /// Takes one more filter of a template in the same way; a template that has more than it needs may release one.
     fn add_of_template(&mut self, template: usize, seen: &mut u32) -> bool {
         *seen |= 1 << template;
-        for bank in 0..BANKS {
+        for bank in 0..BANK_GROUPS {
             if !self.has(template, bank) {
                 continue;
             }

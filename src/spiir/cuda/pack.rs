@@ -62,7 +62,7 @@ impl Packed {
         let levels: Vec<Vec<Row<'_>>> =
             (0..plan.levels()).map(|level| rows(plan, level, limits, row)).collect();
         let warps = warps(&levels);
-        let parts = (busy(limits) / 2.0 / warps).floor().clamp(1.0, MOST_PARTS) as usize;
+        let parts = (busy_warps(limits) / 2.0 / warps).floor().clamp(1.0, MOST_PARTS) as usize;
         let block = block(warps * parts as f64, limits);
         let mut units = Vec::new();
         for (level, mut rows) in levels.into_iter().enumerate() {
@@ -78,7 +78,7 @@ impl Packed {
     }
 
     /// Returns the properties that a tuning choice depends on.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn tuning_key(&self) -> String {
         let filters = self.states / self.threads.max(1);
         let (units, passes, shared) = (self.units.len(), self.passes.len(), self.shared_bytes);
         format!(
@@ -157,10 +157,10 @@ fn rows<'a>(
 
 /// Returns the number of lanes that finishes first if the device runs `templates` templates like this one.
 fn lanes(row: &Row<'_>, templates: usize, limits: &Limits) -> usize {
-    let busy = busy(limits);
+    let busy_warps = busy_warps(limits);
     let time = |lanes: usize| {
         let each: f64 = passes(&[&row.taps], lanes, 0, limits).iter().map(Pass::cost).sum();
-        each * ((templates * lanes) as f64 / 32.0 / busy).max(1.0)
+        each * ((templates * lanes) as f64 / 32.0 / busy_warps).max(1.0)
     };
     let times = LANES.map(|lanes| (lanes, time(lanes)));
     let best = times.iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -174,7 +174,7 @@ fn warps(levels: &[Vec<Row<'_>>]) -> f64 {
 }
 
 /// Returns the number of warps that keep the device busy.
-fn busy(limits: &Limits) -> f64 {
+fn busy_warps(limits: &Limits) -> f64 {
     (limits.multiprocessors * 8) as f64
 }
 

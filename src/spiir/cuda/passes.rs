@@ -1,8 +1,8 @@
 //! Packs the filters of a unit's templates into passes. The filters of one pass share a window of input.
 
 use super::super::plan::Filter;
-use super::assign::{Place, Warp};
-use super::matching::BANKS;
+use super::assign::{Warp, WindowOffset};
+use super::matching::BANK_GROUPS;
 use super::scaled::{self, Scaled};
 use super::shape::Shape;
 
@@ -126,7 +126,7 @@ pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
             let (own, rest) = left.split_at(shape.slots().min(left.len()));
             // Any reach that is a multiple of the span of all banks gives the same bank groups.
             let farthest = own.last().map_or(0, |tap| tap.back);
-            counts.extend(counted(own, farthest.next_multiple_of(4 * BANKS), PITCH));
+            counts.extend(counted(own, farthest.next_multiple_of(4 * BANK_GROUPS), PITCH));
             left = rest;
         }
     }
@@ -134,9 +134,9 @@ pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
 }
 
 /// Counts a template's filters in each bank group.
-fn counted(taps: &[Tap<'_>], reach: usize, pitch: usize) -> [i32; BANKS] {
-    let mut counts = [0; BANKS];
-    taps.iter().for_each(|tap| counts[Place::new(reach - tap.back, pitch).bank()] += 1);
+fn counted(taps: &[Tap<'_>], reach: usize, pitch: usize) -> [i32; BANK_GROUPS] {
+    let mut counts = [0; BANK_GROUPS];
+    taps.iter().for_each(|tap| counts[WindowOffset::new(reach - tap.back, pitch).bank()] += 1);
     counts
 }
 
@@ -226,7 +226,7 @@ impl Pass<'_> {
     }
 
     /// Counts a template's filters in each bank group.
-    pub(super) fn counts(&self, template: usize) -> [i32; BANKS] {
+    pub(super) fn counts(&self, template: usize) -> [i32; BANK_GROUPS] {
         counted(&self.taps[template], self.reach, self.pitch)
     }
 
@@ -241,10 +241,10 @@ impl Pass<'_> {
         let count = self.count();
         let mut values = vec![0.0; shape.filters * count * block];
         let templates = 32 / shape.lanes;
-        let place = |tap: &Tap<'_>| Place::new(reach - tap.back, pitch);
+        let place = |tap: &Tap<'_>| WindowOffset::new(reach - tap.back, pitch);
         for warp in 0..block / 32 {
             let own = |template: usize| self.taps.get(warp * templates + template);
-            let places: Vec<Vec<Place>> = (0..templates)
+            let places: Vec<Vec<WindowOffset>> = (0..templates)
                 .map(|template| {
                     own(template).map_or(Vec::new(), |taps| taps.iter().map(place).collect())
                 })

@@ -1,8 +1,8 @@
 // Resampling before and after the filters: downsamples the input to all rates and upsamples the sums of the lower
 // rates.
 //
-// take_input: copies new full-rate samples into their ring and computes each lower rate from the rate above it.
-// bring_up: one block per template that has lower rates. From the lowest rate up, upsamples the sums by 2 and adds
+// downsample_input: copies new full-rate samples into their ring and computes each lower rate from the rate above it.
+// upsample: one block per template that has lower rates. From the lowest rate up, upsamples the sums by 2 and adds
 // them to those of the next rate.
 #include "device.cuh"
 
@@ -62,7 +62,7 @@ INLINE void halve(const Window& window, const float* ring, u32 ring_mask, const 
 // Computes rates first .. last, each from the one above. The grid has no barrier between rates, so either first is 0
 // and last is 0 or 1, or first equals last, or the grid has one block. reach: samples that the taps reach back.
 KERNEL __launch_bounds__(1024, 1)
-    take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count, u32 reach) {
+    downsample_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count, u32 reach) {
   SHARED_MEMORY(shared);
   Window window = {(float*)((Tap*)shared + count), (Tap*)shared, count, reach};
   if (last > 0)
@@ -126,7 +126,7 @@ INLINE void doubled(float2 (&even)[PLACES], float2 (&odd)[PLACES], const Held& l
 
 // Computes the sums of a rate plus the upsampled sums of the lower rate into shared memory. Sums that the next
 // launch's taps reach are also written to the ring. `reach`: samples of the lower rate that the taps reach back.
-INLINE void raise(const Held& own, const Held& lower, float2* ring, u32 mask, bool add, u32 reach, const Taps& taps) {
+INLINE void upsample_level(const Held& own, const Held& lower, float2* ring, u32 mask, bool add, u32 reach, const Taps& taps) {
   for (i64 k = own.first + threadIdx.x; k < own.begin; k += blockDim.x) own.sums[k - own.first] = ring[(u32)k & mask];
   // Sample indices below count from an even sample.
   i64 origin = own.begin / 2 * 2;
@@ -184,7 +184,7 @@ INLINE void finish(float2* row, i64 origin, int from, int till, const Held& lowe
 // samples are aligned. reach: samples of the lower rate that the taps reach back. room: shared memory for the sums of
 // one rate, in elements; consecutive rates alternate between two such buffers, starting with rate 1.
 KERNEL __launch_bounds__(256, 4)
-    bring_up(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end, u64 known, i64 stride,
+    upsample(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end, u64 known, i64 stride,
              u32 wide, const Tap* all_taps, u32 evens, u32 odds, u32 reach, u32 room) {
   SHARED_MEMORY(shared);
   float2* held_sums = (float2*)((Tap*)shared + evens + odds);
@@ -204,7 +204,7 @@ KERNEL __launch_bounds__(256, 4)
   for (int level = (int)deep.depth - 1; level > 0; level--) {
     __syncthreads();
     Held own = held(level);
-    raise(own, lower, ring(level), levels[level].sums_mask, deep.own >> level & 1, reach, taps);
+    upsample_level(own, lower, ring(level), levels[level].sums_mask, deep.own >> level & 1, reach, taps);
     lower = own;
   }
   __syncthreads();

@@ -64,7 +64,7 @@ fn packed(plan: &Plan, threads: usize) -> Packed {
 
 /// Returns the wavefronts per load of a warp (4 at least), with less weight for lower rates. Lanes that read the same
 /// address share a wavefront.
-fn turns(plan: &Plan) -> f64 {
+fn wavefronts(plan: &Plan) -> f64 {
     let (mut all, mut loads) = (0.0, 0.0);
     for octet in slots(&packed(plan, 2)).chunks(8) {
         let mut places: Vec<u32> = octet.iter().map(|slot| slot.place).collect();
@@ -146,11 +146,11 @@ fn loads_take_few_turns() {
         (64, 1, 5.5, 4.4),
         (128, 8, 7.3, 4.6),
     ] {
-        let found = turns(&near(4096, filters, rates));
+        let found = wavefronts(&near(4096, filters, rates));
         assert!(found < most, "{filters} filters, {rates} rates: {found:.2}, once {before}");
     }
     for (filters, rates, before, most) in [(84, 4, 4.7, 4.45), (256, 1, 5.6, 5.1)] {
-        let found = turns(&chirps(2048, filters, rates));
+        let found = wavefronts(&chirps(2048, filters, rates));
         assert!(
             found < most,
             "chirps, {filters} filters, {rates} rates: {found:.2}, once {before}"

@@ -24,7 +24,7 @@ pub(super) fn piece(packed: &Packed, device: &Device) -> usize {
         values: vec![*piece as u32],
     };
     let candidates: Vec<Choice> = pieces.iter().map(candidate).collect();
-    let choice = tune::choice(device, &kernels::sources(), &packed.words(), &candidates);
+    let choice = tune::choice(device, &kernels::sources(), &packed.tuning_key(), &candidates);
     let chosen = pieces.iter().find(|piece| choice.values == [**piece as u32]);
     *chosen.unwrap_or(&pieces[0])
 }

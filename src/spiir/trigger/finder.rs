@@ -2,12 +2,12 @@
 
 use num_complex::Complex;
 
-use super::found::Trigger;
 use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::series::{Series, power};
 use super::shape::{Measure, Peak};
 use super::sizes::Sizes;
+use super::triggers::Trigger;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::{check_length, check_memory};

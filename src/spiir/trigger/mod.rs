@@ -3,16 +3,16 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 mod finder;
-mod found;
 mod gate;
 mod interpolate;
 mod options;
 mod series;
 mod shape;
 mod sizes;
+mod triggers;
 
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceFinder, kernels};
 pub use finder::Finder;
-pub use found::{Trigger, reweighted};
 pub use options::{Autocorrelation, TriggerOptions};
+pub use triggers::{Trigger, reweighted};

@@ -9,10 +9,10 @@ mod tables;
 
 use num_complex::Complex;
 
-use super::found::Trigger;
 use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::sizes::Sizes;
+use super::triggers::Trigger;
 use crate::backend::cuda::{
     Arguments, Buffer, Device, Event, Extent, Function, Source, Stream, Variant,
 };
@@ -81,7 +81,7 @@ pub struct DeviceFinder {
     /// Samples received, samples decided on the device, and samples whose triggers are on the host.
     known: u64,
     decided: u64,
-    told: u64,
+    collected: u64,
     slots: [Slot; 2],
     next: usize,
     /// Last queued work, on any stream.
@@ -147,7 +147,7 @@ impl DeviceFinder {
             first: 0,
             known: 0,
             decided: 0,
-            told: 0,
+            collected: 0,
             slots: [Slot::new(device, room)?, Slot::new(device, room)?],
             next: 0,
             last: device.event()?,
@@ -207,7 +207,7 @@ impl DeviceFinder {
         self.keep(block, (until.saturating_sub(back), known), stream)?;
         stream.record(&self.last)?;
         self.known = known;
-        self.hand_out(triggers);
+        self.emit(triggers);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl DeviceFinder {
             self.take_next()?;
             self.next = (self.next + 1) % self.slots.len();
         }
-        self.hand_out(triggers);
+        self.emit(triggers);
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl DeviceFinder {
     /// # Errors
     /// [`Error::Unavailable`] while a launch is in flight; [`Error::Device`] if earlier work failed.
     pub fn save(&self, to: &mut Saving) -> Result<()> {
-        if self.told < self.decided {
+        if self.collected < self.decided {
             return Err(Error::Unavailable {
                 what: "the state of a search for peaks".to_owned(),
                 why: "triggers are on their way, and must be collected first".to_owned(),
@@ -315,7 +315,7 @@ impl DeviceFinder {
             self.waiting.push(Trigger { template, sample, offset, z: Complex::new(re, im), xi2 });
         }
         self.tails[self.present].upload(&tails)?;
-        (self.known, self.decided, self.told) = (known, decided, decided);
+        (self.known, self.decided, self.collected) = (known, decided, decided);
         (self.kept, self.first) = (kept, first);
         Ok(())
     }
@@ -323,23 +323,23 @@ impl DeviceFinder {
     fn forget(&mut self) {
         self.gate.reset();
         self.waiting.clear();
-        (self.known, self.decided, self.told, self.kept, self.first) = (0, 0, 0, 0, 0);
+        (self.known, self.decided, self.collected, self.kept, self.first) = (0, 0, 0, 0, 0);
     }
 
     /// Collects the triggers of the slot to be used next.
     fn take_next(&mut self) -> Result<()> {
         let taken = self.slots[self.next].take(&self.copies, &mut self.waiting)?;
-        self.told = taken.unwrap_or(self.told);
+        self.collected = taken.unwrap_or(self.collected);
         Ok(())
     }
 
     /// Appends the triggers that are decided and have no gate within the pad.
-    fn hand_out(&mut self, triggers: &mut Vec<Trigger>) {
+    fn emit(&mut self, triggers: &mut Vec<Trigger>) {
         let certain = self.gate.decided();
         let count = self.waiting.partition_point(|trigger| trigger.sample < certain);
         let gate = &self.gate;
         triggers.extend(self.waiting.drain(..count).filter(|one| gate.is_open(one.sample)));
-        self.gate.forget(certain.min(self.told));
+        self.gate.forget(certain.min(self.collected));
     }
 
     /// Returns the leading arguments of all kernels: the tail and the block.

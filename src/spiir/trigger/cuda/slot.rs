@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 
-use super::super::found::Trigger;
+use super::super::triggers::Trigger;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::error::Result;
 

@@ -1,6 +1,6 @@
 //! Storage layout of an FBH5 file's samples: axes, chunks and filters, validated against the file's size.
 //!
-//! Invariant: no buffer that follows from a [`Place`] is larger than [`most_bytes`] allows for the file.
+//! Invariant: no buffer that follows from a [`DataLayout`] is larger than [`most_bytes`] allows for the file.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) type Axes = [u64; 3];
 
 /// Shape of a data set, and its file.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct DataLayout {
     pub(super) path: PathBuf,
     pub(super) file_bytes: u64,
     pub(super) axes: Axes,
@@ -45,7 +45,7 @@ pub(super) enum Packing {
     Bare { block_elements: usize },
 }
 
-impl Place {
+impl DataLayout {
     /// Determines the storage of a data set, and the number of times to read together; drops the times truncated by
     /// the file's end.
     pub(super) fn bind(&mut self, dataset: Dataset) -> Result<(Kind, u64)> {
