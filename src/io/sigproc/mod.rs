@@ -15,7 +15,6 @@
 mod encoder;
 mod filterbank;
 mod header;
-mod ifs;
 mod reader;
 mod series;
 pub mod telescopes;

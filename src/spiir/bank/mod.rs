@@ -2,7 +2,6 @@
 
 mod assign;
 mod chain;
-mod check;
 mod design;
 mod gram;
 mod placement;

@@ -1,5 +1,7 @@
 //! Sets of triggers of one template that are consistent with light travel times.
 
+use std::cmp::Ordering;
+
 use super::MAX_DETECTORS;
 use super::table::Hit;
 
@@ -105,5 +107,28 @@ impl Combiner<'_> {
             }
         }
         Coincidence { square, ns: best.1, template: self.template, members }
+    }
+}
+
+/// Orders coincidences best first; of equals the earlier, then the lower template.
+pub(super) fn rank_order(a: &Coincidence, b: &Coincidence) -> Ordering {
+    let same = || a.ns.cmp(&b.ns).then(a.template.cmp(&b.template)).then(a.members.cmp(&b.members));
+    b.square.total_cmp(&a.square).then_with(same)
+}
+
+/// Calls `keep` in order of time for each coincidence that is the best within `window_ns` before and after it.
+pub(super) fn best_of_windows(
+    coincidences: &mut [Coincidence],
+    window_ns: i64,
+    mut keep: impl FnMut(&Coincidence),
+) {
+    coincidences.sort_unstable_by(|a, b| a.ns.cmp(&b.ns).then_with(|| rank_order(a, b)));
+    for (place, own) in coincidences.iter().enumerate() {
+        let near = |other: &&Coincidence| (other.ns - own.ns).abs() <= window_ns;
+        let worse = |other: &Coincidence| rank_order(own, other) == Ordering::Less;
+        let before = coincidences[..place].iter().rev().take_while(near).all(worse);
+        if before && coincidences[place + 1..].iter().take_while(near).all(worse) {
+            keep(own);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Coincidences: triggers of one template in several detectors, with false-alarm rates from time slides.
 
 mod background;
-mod cluster;
 mod combine;
 mod found;
 mod search;

@@ -1,8 +1,7 @@
 //! Search for coincident events and their false-alarm rates.
 
 use super::background::Background;
-use super::cluster;
-use super::combine::{Coincidence, Combiner, NONE};
+use super::combine::{Coincidence, Combiner, NONE, best_of_windows, rank_order};
 use super::found::{Event, Found, Single};
 use super::segments::Segments;
 use super::slides::Slides;
@@ -117,8 +116,8 @@ fn zero_lag(
     }
     let mut events = Vec::new();
     let window = nanoseconds(options.cluster_s);
-    cluster::best(&mut coincidences, window, |event| events.push(*event));
-    events.sort_unstable_by(cluster::order);
+    best_of_windows(&mut coincidences, window, |event| events.push(*event));
+    events.sort_unstable_by(rank_order);
     events
 }
 
@@ -255,7 +254,7 @@ fn singles(detectors: &[Detector<'_>], options: &Options, events: &[Coincidence]
                 members: [index as u32, NONE, NONE, NONE],
             })
             .collect();
-        cluster::best(&mut alone, window, |best| {
+        best_of_windows(&mut alone, window, |best| {
             let trigger = of.triggers[best.members[0] as usize];
             singles.push((best.square, Single { detector, trigger }));
         });

@@ -1,8 +1,7 @@
 //! Time slides: cyclic shifts of the detectors against each other within their common time.
 
 use super::background::Background;
-use super::cluster;
-use super::combine::{Coincidence, Combiner};
+use super::combine::{Coincidence, Combiner, best_of_windows};
 use super::segments::Segments;
 use super::table::{Hit, Table};
 use crate::backend::threads::Threads;
@@ -68,7 +67,7 @@ impl Slides<'_> {
     fn make(&self, made: &mut Made, scratch: &mut Scratch) {
         scratch.found.clear();
         self.slide(made.slide, &mut scratch.moved, &mut scratch.found);
-        cluster::best(&mut scratch.found, self.cluster_ns, |event| {
+        best_of_windows(&mut scratch.found, self.cluster_ns, |event| {
             made.rankings.push(event.square.sqrt());
         });
         made.time_s = self.time_s(made.slide);

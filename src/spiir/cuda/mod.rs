@@ -8,7 +8,6 @@ mod assign;
 mod bank;
 mod group;
 mod kernels;
-mod levels;
 mod matching;
 mod pack;
 mod passes;

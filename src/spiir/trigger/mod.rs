@@ -8,7 +8,6 @@ mod interpolate;
 mod options;
 mod series;
 mod shape;
-mod sizes;
 mod triggers;
 
 #[cfg(feature = "cuda")]

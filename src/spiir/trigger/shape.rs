@@ -3,8 +3,9 @@
 use num_complex::Complex;
 
 use super::interpolate::{HALF, Interpolator, TAPS, apply, apply_all};
-use super::options::{Autocorrelation, norm};
+use super::options::{Autocorrelation, TriggerOptions, norm};
 use super::series::Series;
+use crate::error::{Error, Result};
 
 /// Largest distance of an autocorrelation's peak from its middle, in samples.
 const FARTHEST: usize = 8;
@@ -101,4 +102,43 @@ fn xi2(
     };
     // With almost no samples the test is void, and 1 is neutral.
     if norm > 0.0 { (left / f64::from(norm)).min(f64::from(f32::MAX)) as f32 } else { 1.0 }
+}
+
+/// Sizes derived from the options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Half-length of the longest autocorrelation.
+    pub(super) half: usize,
+    /// Samples on either side within which a trigger is the maximum.
+    pub(super) window: usize,
+    /// Samples by which a gate is extended.
+    pub(super) pad: usize,
+    /// Samples before and after a sample that its detection and measurement read.
+    pub(super) back: usize,
+    /// Samples that must follow before a sample can be decided.
+    pub(super) latency: usize,
+}
+
+impl Sizes {
+    /// Checks the options and derives the sizes.
+    ///
+    /// # Errors
+    /// As `Finder::new`.
+    pub(super) fn new(
+        options: &TriggerOptions,
+        autocorrelations: &[Autocorrelation],
+    ) -> Result<Self> {
+        options.check()?;
+        if autocorrelations.is_empty() || u32::try_from(autocorrelations.len()).is_err() {
+            let rule = "there must be 1 to 2^32 - 1";
+            return Err(Error::parameter("templates", autocorrelations.len(), rule));
+        }
+        for (template, autocorrelation) in autocorrelations.iter().enumerate() {
+            autocorrelation.check(template)?;
+        }
+        let half = autocorrelations.iter().map(Autocorrelation::half).max().unwrap_or(0);
+        let (window, pad) = (options.window(), options.gate_pad());
+        let back = window.max(reach(half));
+        Ok(Self { half, window, pad, back, latency: back.max(pad) })
+    }
 }

@@ -11,7 +11,7 @@ use num_complex::Complex;
 
 use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
-use super::sizes::Sizes;
+use super::shape::Sizes;
 use super::triggers::Trigger;
 use crate::backend::cuda::{
     Arguments, Buffer, Device, Event, Extent, Function, Source, Stream, Variant,
