@@ -221,8 +221,8 @@ impl Series {
 
 impl SeriesSink for Series {
     fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()> {
-        let shape = (ranges[0].dms.len(), Order::Fortran);
-        self.writer = Some(Writer::in_place(&self.path, shape, self.written)?);
+        let dms = ranges[0].dms.len();
+        self.writer = Some(Writer::in_place(&self.path, dms, Order::Fortran, self.written)?);
         Ok(())
     }
 

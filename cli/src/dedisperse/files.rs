@@ -285,8 +285,8 @@ impl<'a> Files<'a> {
         Ok(match self.format {
             Format::Npy => {
                 let path = self.folder.file(numbered("dedispersed", index, "npy"));
-                let shape = (range.dms.len(), Order::Fortran);
-                Writer::Npy(npy::Writer::in_place(&path, shape, written)?)
+                let dms = range.dms.len();
+                Writer::Npy(npy::Writer::in_place(&path, dms, Order::Fortran, written)?)
             }
             Format::Dat => {
                 let written = written.min(self.lengths.most(range));

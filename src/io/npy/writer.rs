@@ -47,7 +47,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::create`]; [`crate::Error::Format`] if the file has fewer.
-    pub fn in_place(path: &Path, (fixed, order): (usize, Order), written: u64) -> Result<Self> {
+    pub fn in_place(path: &Path, fixed: usize, order: Order, written: u64) -> Result<Self> {
         if fixed == 0 {
             return Err(crate::Error::parameter("array axis", fixed, "it must have elements"));
         }
@@ -183,14 +183,13 @@ mod tests {
     fn an_array_goes_on_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
-        let shape = (2, Order::Fortran);
         let data: Vec<f32> = (0..20).map(|k| k as f32).collect();
-        let mut writer = Writer::in_place(&path, shape, 0).unwrap();
+        let mut writer = Writer::in_place(&path, 2, Order::Fortran, 0).unwrap();
         writer.write(&data[..12]).unwrap();
         writer.release().unwrap();
         drop(writer);
-        assert!(Writer::in_place(&path, shape, 7).is_err());
-        let mut writer = Writer::in_place(&path, shape, 4).unwrap();
+        assert!(Writer::in_place(&path, 2, Order::Fortran, 7).is_err());
+        let mut writer = Writer::in_place(&path, 2, Order::Fortran, 4).unwrap();
         writer.write(&data).unwrap();
         writer.cut(4).unwrap();
         writer.write(&data[8..]).unwrap();

@@ -23,7 +23,8 @@ pub(super) type Pass<'a> = dyn FnMut(&mut dyn FnMut(&[f64])) -> Result<usize> + 
 /// Those of `pass`; [`crate::Error::Unavailable`] without memory.
 pub(super) fn of_each(
     pass: &mut Pass<'_>,
-    (bins, most): (usize, u64),
+    bins: usize,
+    most: u64,
     bytes: usize,
 ) -> Result<(Vec<f64>, usize)> {
     let room = (bytes / 8 / bins).max(FEW);
@@ -204,9 +205,9 @@ mod tests {
                 rows.iter().for_each(|row| take(row));
                 Ok(segments)
             };
-            let whole = of_each(&mut pass, (8, segments as u64), 1 << 20).expect("held");
+            let whole = of_each(&mut pass, 8, segments as u64, 1 << 20).expect("held");
             for bytes in [1, 2000, 20_000] {
-                let found = of_each(&mut pass, (8, segments as u64), bytes).expect("counted");
+                let found = of_each(&mut pass, 8, segments as u64, bytes).expect("counted");
                 let bits = |(medians, count): &(Vec<f64>, usize)| {
                     (medians.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), *count)
                 };

@@ -150,7 +150,7 @@ pub fn welch_of(
         }
         Average::Median => {
             let most = (times - 2 * skip) / (length as u64 / 2);
-            let (medians, good) = medians::of_each(&mut each, (bins, most), options.memory_bytes)?;
+            let (medians, good) = medians::of_each(&mut each, bins, most, options.memory_bytes)?;
             let bias = median_bias(good);
             medians.iter().map(|median| median / bias).collect()
         }

@@ -379,7 +379,7 @@ impl DeviceFinder {
                 stream.launch(&self.screen, grid, [THREADS, 1, 1], &screen)?;
                 stream.launch(&self.measure, [measuring, 1, 1], [THREADS, 1, 1], &measure)?;
             }
-            slot.send((self.first, end), stream)?;
+            slot.send(self.first, end, stream)?;
             self.next = (self.next + 1) % self.slots.len();
             self.decided = end;
         }

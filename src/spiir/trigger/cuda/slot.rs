@@ -57,7 +57,7 @@ impl Slot {
     }
 
     /// Queues the copy of a launch's triggers to the host.
-    pub(super) fn send(&mut self, (first, until): (u64, u64), stream: &Stream) -> Result<()> {
+    pub(super) fn send(&mut self, first: u64, until: u64, stream: &Stream) -> Result<()> {
         let words = HEADER + WORDS * self.room.min(USUAL);
         self.under_way = Some((first, until));
         // SAFETY: the host reads its copy only in `take`, after `copied`.
