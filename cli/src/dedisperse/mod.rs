@@ -9,7 +9,7 @@ use files::{Files, Kept, Lengths};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
+use sidereal::pipeline::series::{self, SeriesReport};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
