@@ -6,12 +6,12 @@
 #
 # OUT          where logs and tables go (default FOLDER/out); at most 8 files
 # ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S, DEMO_S
-#              seconds for each part (default 150, 120, 200, 90, 120), of which one test or bench may take half;
-#              what takes longer is ended, and said
+#              seconds for each part (default 150, 120, 200, 90, 120); one test or bench may use half of them. The
+#              script stops and reports anything longer
 # TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
-# BENCHES      which (default "device channelize dedisperse telescopes pulse correlate spiir")
+# BENCHES      names (default "device channelize dedisperse telescopes pulse correlate spiir")
 # BENCH_OPTIONS, TUNE_COMMANDS
-#              more options for every bench; what to tune, one command a line
+#              more options for every bench; commands to tune, one per line
 set -uo pipefail
 
 folder=$(cd "${1:?usage: on_gpu.sh FOLDER [PART...]}" && pwd)
@@ -26,7 +26,7 @@ tar -C "$work" -xzf "$folder/binaries.tar.gz" || exit 1
 sidereal=$work/sidereal
 rows=()
 failed=0
-# What is tuned: also what has ways that models don't choose.
+# Commands to tune, including those with candidates that models never choose.
 TUNED='channelize --channels 1024 --taps 8
 dedisperse --fch1 1550 --foff -0.29296875 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1
 correlate --antennas 70 --channels 936
@@ -35,7 +35,7 @@ spiir --filters 512
 spiir --filters 512 --chirps
 spiir --filters 386 --rates 4 --chirps'
 
-# Where CUDA's libraries lie on machines that have them from PyPI or from the toolkit.
+# Folders of the CUDA libraries from PyPI or from the toolkit.
 libraries() {
     local place
     for place in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
@@ -174,7 +174,7 @@ demo() {
     row demo "same on both" "$(outcome $status) $(tail -n 1 "$work/log")" 0
 }
 
-# Two JSON documents, without what says how long it took and where it ran.
+# Compares two JSON documents without their times and machines.
 same_documents() {
     python3 - "$@" <<'END'
 import json, sys

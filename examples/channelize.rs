@@ -21,7 +21,7 @@ use sidereal::channelize::{
 use sidereal::io::window_file;
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
-/// Samples given at a time.
+/// Samples per block of input.
 const GULP: usize = 1 << 16;
 
 /// `key=value` words of the command line.
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the words ask for.
+/// Settings from the command line.
 fn options(words: &Words) -> Result<Options, Box<dyn Error>> {
     let encoding = words.one_of("encoding", "complex8", &VoltageEncoding::ALL)?;
     let (channels, taps) = (words.count("channels", "64")?, words.count("taps", "8")?);

@@ -1,4 +1,4 @@
-//! Compiles kernels for GPUs without a GPU, and tells what each needs; fails when one has problems.
+//! Compiles kernels for GPUs without a GPU, and prints the resources of each; fails if one has problems.
 //!
 //!     cargo run --example compile_kernels -- [--only WORD] [--arch sm_90a]... [--cubins FOLDER]
 //!     cargo run --example compile_kernels -- FILE.cu [-DNAME=VALUE]... [--arch sm_90a]... [--cubin OUT]
@@ -23,7 +23,7 @@ use sidereal::{Error, Result};
 
 /// The most cubins of the table, unless all combinations are asked for.
 const MOST_CUBINS: usize = 240;
-/// The most seconds that they may take to compile, one after the other.
+/// Limit of the total compile time in seconds, one kernel after the other.
 const MOST_SECONDS: f64 = 600.0;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ struct Arguments {
     defines: Vec<(&'static str, String)>,
     architectures: Vec<&'static str>,
     cubin: Option<PathBuf>,
-    /// Where every cubin goes, by its number.
+    /// Folder of the cubins, named by number.
     cubins: Option<PathBuf>,
     only: String,
 }
@@ -73,7 +73,7 @@ impl Arguments {
         Ok(found)
     }
 
-    /// What is to be compiled.
+    /// Kernels to compile.
     fn table(&self) -> Result<Vec<(&'static str, Variant)>> {
         let Some(file) = &self.file else {
             let all = std::env::var_os("SIDEREAL_ALL_KERNELS").is_some_and(|word| word != "0");
@@ -97,7 +97,7 @@ fn define(text: &str) -> (&'static str, String) {
     (name.to_owned().leak(), value.to_owned())
 }
 
-/// A file as a source, with what lies beside it.
+/// Reads a file as a source, with the files of its folder as includes.
 fn source(file: &Path, defines: &[(&'static str, String)]) -> Result<Source> {
     let read = |path: &Path| -> Result<&'static str> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
@@ -132,7 +132,7 @@ struct Work<'a> {
     architecture: &'static str,
 }
 
-/// What became of all.
+/// Prints the results of all kernels.
 #[derive(Default)]
 struct Sum {
     cubins: usize,

@@ -3,9 +3,8 @@
 //!
 //!     cargo run --release --example correlate -- SPECTRA OUTPUT antennas=64 polarizations=2 channels=12
 //!
-//! OUTPUT gets the sums, axes channel, baseline, polarization pair, as (real, imaginary) of 64 bits each:
-//! integers, or floats for `encoding=complexf32`; behind them the counts, axes channel, baseline, of 64
-//! bits.
+//! OUTPUT receives the sums, axes channel, baseline, polarization pair, as (real, imaginary) of 64 bits each
+//! (integers, or floats for `encoding=complexf32`), then the counts, axes channel, baseline, of 64 bits.
 //!
 //! Words that may follow: `encoding=complex8` (or `complex4`, `complexf32`), `order=rows` (axes antenna,
 //! polarization, time, channel; `streams`: antenna, channel, polarization, time; `packed`: one packed block
@@ -128,7 +127,7 @@ fn correlate(input: &str, output: &str, words: &Words) -> Result<(), Box<dyn Err
     write(&mut correlator, output)
 }
 
-/// Spectra in a file of so many bytes.
+/// Returns the number of spectra in a file of the given number of bytes.
 fn times(plan: &Plan, bytes: usize, words: &Words) -> Result<usize, Box<dyn Error>> {
     if words.text("order", "rows") != "packed" {
         let size = plan.encoding().sample_bits() / 8;

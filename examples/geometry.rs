@@ -1,4 +1,4 @@
-//! Prints what the geometry room makes of sources, moments and places.
+//! Prints results of the geometry module for sources, times and positions.
 //!
 //!     cargo run --release --example geometry -- CASES
 //!

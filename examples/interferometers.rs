@@ -1,4 +1,4 @@
-//! Prints how interferometers answer to waves.
+//! Prints the responses of interferometers to gravitational waves.
 //!
 //!     cargo run --release --example interferometers -- CASES
 //!

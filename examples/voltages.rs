@@ -18,7 +18,7 @@ use sidereal::io::voltages::{self, VoltageOptions, VoltageSource, dada, guppi};
 use sidereal::voltage::{Voltages, voltage};
 use sidereal::{Error, Result};
 
-/// What the command line asks for.
+/// Settings from the command line.
 struct Arguments {
     inputs: Vec<PathBuf>,
     samples: Option<u64>,
@@ -86,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Copies a recording into a format; zeros stand where it has gaps.
+/// Copies a recording into a format, with zeros in its gaps.
 fn copy(
     source: &mut dyn VoltageSource,
     arguments: &Arguments,

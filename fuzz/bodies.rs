@@ -1,7 +1,7 @@
-//! What each fuzz target does with its bytes; the test of the seeds does the same.
+//! Bodies of the fuzz targets, shared with the test of the seeds.
 //!
-//! A body may fail only by a panic, by asking for memory without end, or by not coming back. It reads its input to the
-//! end and takes it a little way through the pipeline that it is for.
+//! A body may fail only by a panic, by unbounded memory, or by not returning. It reads its input to the end and runs
+//! a short stretch of the pipeline for it.
 
 #[path = "bodies/arrays.rs"]
 mod arrays;
@@ -23,7 +23,7 @@ mod voltages;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-/// How far an input was read.
+/// Extent to which an input was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// To its end, and it is whole.
@@ -34,10 +34,10 @@ pub enum Read {
     Part,
 }
 
-/// How far an input was read, or why it was refused.
+/// Extent to which an input was read, or the reason why it was refused.
 pub type Outcome = sidereal::Result<Read>;
 
-/// What a target does with its bytes.
+/// Body of a fuzz target.
 pub type Body = fn(&[u8]) -> Outcome;
 
 /// All targets by name.

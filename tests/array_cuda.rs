@@ -1,7 +1,7 @@
-//! An array correlated on a GPU: the processor's visibilities, whatever is recorded, flagged and tracked, for any gulp.
+//! A correlation on a GPU gives the CPU's visibilities, for any recording, flags, tracking and gulp.
 //!
-//! Voltages that are multiplied as they were recorded give the same sums. All others may be rounded otherwise where a value
-//! lies at the middle between two integers, or by what single precision leaves.
+//! Voltages that are multiplied as recorded give equal sums. All others may round differently for values half way
+//! between two integers, or differ by the error of single precision.
 
 use std::sync::RwLock;
 
@@ -36,7 +36,7 @@ const ANTENNAS: usize = 3;
 /// Channels of a recorded channel.
 const CHANNELS: usize = 16;
 
-/// What is recorded, and how it is correlated.
+/// Case: a recording and the settings of its correlation.
 struct Scene {
     recordings: Vec<Memory>,
     /// None: no delays.
@@ -164,7 +164,7 @@ impl Scene {
     }
 }
 
-/// What is recorded as channels, and neither delayed nor weighed, is multiplied as it is: the same sums.
+/// Channelized recordings without delays or gains are multiplied unchanged and give equal sums.
 #[test]
 fn fixed_subset_recorded_integers_are_exact() {
     let Some(device) = cuda::device() else { return };
@@ -254,7 +254,7 @@ fn a_tracked_source_is_the_processors() {
     scene.check(&device, "tracked", false);
 }
 
-/// Without room for spectra on the device, the host makes them and the GPU multiplies.
+/// If the device has no memory for spectra, the host computes them and the GPU multiplies.
 #[test]
 fn without_room_on_the_device_the_host_makes_spectra() {
     let Some(device) = cuda::device() else { return };
@@ -268,7 +268,7 @@ fn without_room_on_the_device_the_host_makes_spectra() {
     let gpu = Backend::Cuda(device.clone(), Threads::new(2));
     let array = array::array(ANTENNAS);
     let room = device.free_bytes().unwrap();
-    // What is left is enough for the X-engine's sums.
+    // The remaining memory suffices for the sums of the X-engine.
     let taken: Buffer<u8> = device.buffer(room - (24 << 20)).unwrap();
     let inputs = inputs(&scene.recordings);
     let mut correlator = ArrayCorrelator::new(&array, inputs, &scene.options, &gpu).unwrap();

@@ -128,7 +128,7 @@ fn many_points_give_the_same_bits_in_any_pieces() {
     }
 }
 
-/// What a plan's engine is tuned on.
+/// Input on which the engine of a plan is tuned.
 struct Noise {
     bench: Bench,
     input: Buffer<u8>,
@@ -174,7 +174,7 @@ fn every_choice_of_a_fused_plan_gives_the_same_bits() {
     }
 }
 
-/// Blocks from the host and from the device, in turns, make one stream.
+/// Alternating blocks from the host and from the device form one stream.
 #[test]
 fn run_and_enqueue_go_on_from_each_other() {
     let mut random = Random::new(22);

@@ -1,5 +1,5 @@
-//! The search for gravitational waves on a GPU finds what the processor finds: peaks, chains, events; on whatever device is
-//! there: a real one, or the emulator of `tests/cuda_on_host`.
+//! A gravitational-wave search on a GPU finds the results of the CPU: peaks, chains, events. The device is a real one
+//! or the emulator of `tests/cuda_on_host`.
 //!
 //! Verification method: test against the processor, whose results have published and simulated truths of their own
 //! (`cbc/science.rs`, `cbc/science_events.rs`, `cbc/triggers.rs`).
@@ -43,7 +43,7 @@ fn assert_same(found: &[Trigger], expected: &[Trigger], what: &str) {
     }
 }
 
-/// Noise whose neighbours resemble each other, with shapes of several lengths, one of which peaks beside its middle.
+/// Returns correlated noise with shapes of several lengths, one of which peaks off its middle.
 fn noise(rows: usize, times: usize) -> (Vec<Complex<f32>>, Vec<Autocorrelation>) {
     let mut random = Random::new(1);
     let mut z = Vec::with_capacity(rows * times);
@@ -267,7 +267,7 @@ fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
     let whole = begun(0).run(&mut |_| true).expect("searched");
     assert!(whole.ending.is_complete() && whole.detectors[0].triggers.len() > 10);
     let expected = bits(&whole);
-    // Blocks of a round count against the time of both detectors; triggers are always on their way.
+    // The blocks of a round count against the time of both detectors; some triggers are always in flight.
     for (stop_at, block, is_killed) in
         [(1, 100, false), (9000, 777, false), (20_000, 31, true), (30_000, 333, true)]
     {

@@ -49,7 +49,7 @@ fn spectra_in_the_device_s_memory_give_the_same_sums() {
     }
 }
 
-/// Any pieces, from the host and from the device in turns, give the bits of one block.
+/// Any split, alternating between host and device, gives the bits of one block.
 #[test]
 fn run_and_enqueue_go_on_from_each_other() {
     let mut random = Random::new(32);

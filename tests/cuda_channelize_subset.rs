@@ -49,7 +49,7 @@ fn fixed_subset_long() {
         Form::Detected(Detection { products, feed, spectra, channels, interpolate_dc: false })
     };
     check_all([
-        // Transforms in the output, and behind them one that is copied there.
+        // Transforms in place in the output, then one that is copied there.
         (1000, 3, Complex8, 270, Form::Spectra),
         (1002, 18, Complex16, 17, detected(Products::Power, 4)),
         // Long transforms, in two kernels.
@@ -70,7 +70,7 @@ fn fixed_subset_clusters() {
     ]);
 }
 
-/// Compares filter banks of so many channels, taps and spectra with the reference.
+/// Compares filter banks of the given channels, taps and spectra with the reference.
 fn check_all<const N: usize>(banks: [(usize, usize, VoltageEncoding, usize, Form); N]) {
     let mut random = Random::new(11);
     for (index, (channels, taps, encoding, spectra, form)) in banks.into_iter().enumerate() {

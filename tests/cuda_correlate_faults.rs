@@ -1,4 +1,4 @@
-//! What goes wrong with an X-engine on a GPU, and what is said of it, each in a process of its own.
+//! Faults of an X-engine on a GPU and their messages, each in its own process.
 #![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]
@@ -21,7 +21,7 @@ use sums::{read, truth, whole};
 /// Names the test that runs in a process of its own.
 const CHILD: &str = "SIDEREAL_TEST_CHILD";
 
-/// The emulated device, as this process was told to have it; elsewhere none.
+/// The emulated device, as configured for this process; elsewhere none.
 fn emulated() -> Option<Backend> {
     let mut all = Backend::available(2).into_iter();
     all.find(|backend| backend.is_gpu() && backend.name().contains("Emulated"))

@@ -54,7 +54,7 @@ fn fixed_subset_correlate_4_bit() {
     check_all(Complex4);
 }
 
-/// Twice as many tiles for each multiprocessor as blocks draw from, in several calls.
+/// Twice as many tiles per multiprocessor as the dynamic tile scheduler has blocks, in several calls.
 #[test]
 fn fixed_subset_correlate_tiles_that_are_drawn() {
     let mut random = Random::new(43);

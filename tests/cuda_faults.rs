@@ -1,4 +1,4 @@
-//! What goes wrong with a CUDA device, and what is said of it. Some of it spoils a process, so it happens in another one.
+//! Faults of a CUDA device and their messages. Some faults spoil the process, so they run in another one.
 #![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What kernels are built from does the same on every CUDA device, real or emulated: barriers, warps, copies in the
-//! background, matrix instructions.
+//! The building blocks of kernels behave alike on every CUDA device, real or emulated: barriers, warps, asynchronous
+//! copies, matrix instructions.
 #![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 
@@ -19,12 +19,12 @@ fn run(device: &Device, kernel: &str, threads: usize, shared_bytes: usize, argum
     let module = device.module(&kernels).unwrap();
     let function = module.function(kernel, shared_bytes).unwrap();
     let stream = device.stream().unwrap();
-    // SAFETY: every caller gives the kernel's own arguments, with room for what it reads and writes.
+    // SAFETY: every caller passes the arguments of the kernel, with buffers for all that it reads and writes.
     unsafe { stream.launch(&function, [1, 1, 1], [threads, 1, 1], arguments) }.unwrap();
     stream.synchronize().unwrap();
 }
 
-/// What a kernel of one block writes, from the inputs that it is given.
+/// Returns the output of a one-block kernel for the given inputs.
 fn output<T: Pod>(
     device: &Device,
     (kernel, threads, shared_bytes): (&str, usize, usize),

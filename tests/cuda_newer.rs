@@ -1,4 +1,4 @@
-//! Devices that NVRTC does not know: newer ones have their kernels through PTX, older ones are told.
+//! Devices unknown to NVRTC: newer ones compile their kernels through PTX, older ones give an error.
 #![cfg(feature = "cuda")]
 
 #[path = "common/skip.rs"]

@@ -76,7 +76,7 @@ fn assert_close(found: &[Complex<f32>], expected: &[Complex<f32>], name: &str) {
     let size = (power / expected.len() as f64).sqrt();
     assert_eq!(found.len(), expected.len());
     for error in found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm())) {
-        // What is no number is within no bound.
+        // NaN lies within no bound.
         assert!(error < 1e-5 * size, "{:.1e} on {name}", error / size);
     }
 }
@@ -130,7 +130,8 @@ fn fixed_subset_rates_in_long_blocks() {
     }
 }
 
-/// Short memories of 8 and 16 filters a thread whatever the threads of a template, long ones, and two rates.
+/// Short memories of 8 and 16 filters per thread for any number of threads per template, long memories, and two
+/// rates.
 #[test]
 fn fixed_subset_splits_resets_and_what_is_not_finite() {
     let mut random = Random::new(29);

@@ -1,4 +1,4 @@
-//! Tuning on a device: all candidates are measured, bits are compared, and what can't be launched is told.
+//! Tuning on a device: all candidates are measured, their bits are compared, and launch failures are reported.
 #![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
@@ -15,7 +15,7 @@ use sidereal::dedisperse::{Dedisperser, Options, Plan};
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
 
-/// Writes numbers by as many threads as are chosen; `EXTRA` is added to each.
+/// Writes numbers with the chosen number of threads; `EXTRA` is added to each.
 const TEXT: &str = r#"
 #include "device.cuh"
 KERNEL number(u32* to, u32 count) {

@@ -1,4 +1,4 @@
-//! What the kernels that bring antennas' samples into the X-engine's order refuse.
+//! Rejected inputs of the corner-turn kernels.
 #![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
@@ -14,7 +14,7 @@ use random::Random;
 use sidereal::delay::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
 use sidereal::voltage::VoltageEncoding::{self, Complex8};
 
-/// What does not fit is said, and nothing is launched.
+/// A mismatch gives an error, and nothing is launched.
 #[test]
 fn faults_name_what_does_not_fit() {
     let Some(device) = cuda::device() else { return };

@@ -1,4 +1,4 @@
-//! Samples, gains and delays that are not finite, on their way into the X-engine's order on a device.
+//! Non-finite samples, gains and delays in the corner-turn kernels of a device.
 #![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
@@ -40,7 +40,7 @@ fn fixed_subset_not_finite() {
             let at = case.at.first_byte + time * case.at.stride + 8 * element;
             case.samples[at..at + 8].copy_from_slice(bytemuck::bytes_of(&value));
             let index = element * 70 + time;
-            // What overflows once it is weighed is as good as infinite; what does not is limited.
+            // A value that overflows after weighting counts as infinite; any other large value is clipped.
             case.values[index] =
                 if value.is_finite() { Complex64::new(f64::NAN, 0.0) } else { wide(value) };
         }

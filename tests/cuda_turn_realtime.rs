@@ -1,4 +1,4 @@
-//! The kernels that bring antennas' samples into the X-engine's order are queued without a request for memory.
+//! The corner-turn kernels are queued without memory allocation.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 

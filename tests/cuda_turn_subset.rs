@@ -1,8 +1,7 @@
-//! Every part of the kernels that bring antennas' samples into the X-engine's order: few samples, for tools that slow
-//! kernels down.
+//! Every part of the corner-turn kernels on few samples, for tools that slow kernels down.
 //!
-//! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is what a number so far from `v` rounds
-//! to.
+//! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is the rounding of a number within
+//! that distance of `v`.
 #![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
@@ -60,7 +59,7 @@ impl Case {
         assert_eq!(saturated, counts, "{name}: in parts");
     }
 
-    /// How many samples of an input may count as limited.
+    /// Upper bound of the number of clipped samples of an input.
     fn check_input(
         &self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! What must hold of positions, directions, delays and u, v, w whatever the numbers are.
+//! Invariants of positions, directions, delays and u, v, w for any input.
 
 #[path = "common/random.rs"]
 mod random;
@@ -62,7 +62,7 @@ fn a_baseline_keeps_its_length_and_w_is_its_delay() {
             for (uvw, delay) in uvw.iter().zip(&delays) {
                 assert!((uvw[2] / SPEED_OF_LIGHT_M_S + delay).abs() < 1e-19);
             }
-            // u, v, w turn the way that east, north and up do.
+            // u, v, w rotate as east, north and up do.
             let turn = |v: &[[f64; 3]]| {
                 let [a, b, c] = [v[0], v[1], v[2]];
                 dot(
@@ -151,7 +151,7 @@ fn a_source_culminates_at_its_right_ascension() {
             assert!((altitude.to_radians().sin() - sine).abs() < 1e-12);
             // West of the meridian after culmination.
             assert_eq!(azimuth > 180.0, hour_angle.sin() > 0.0, "{azimuth} {hour_angle}");
-            // The axes of the file's convention: u, v from the apparent place turned by the angle.
+            // Axes of the file's convention: u, v of the apparent position, rotated by the angle.
             let uvw = sky.uvw_m(direction, epoch).unwrap();
             let expected = by_the_book(&sky, site, (&apparent, sidereal));
             for (found, expected) in uvw.iter().zip(&expected) {
@@ -161,7 +161,7 @@ fn a_source_culminates_at_its_right_ascension() {
     }
 }
 
-/// u, v, w as Thompson, Moran & Swenson (2017), section 4.1, write them, turned to the ICRS's north.
+/// u, v, w as in Thompson, Moran & Swenson (2017), section 4.1, rotated to the ICRS north.
 fn by_the_book(
     sky: &Sky,
     site: &(f64, f64, f64),
@@ -191,7 +191,7 @@ fn leap_seconds_pass_as_any_second() {
         let before = Epoch::new(day, 86_398.5);
         let at =
             |seconds: f64| sky.itrf(equator, plus_elapsed_s(&before, seconds).unwrap()).unwrap();
-        // Half-second steps over the leap second and the midnight behind it.
+        // Steps of half a second over the leap second and the following midnight.
         for step in 0..8 {
             let (from, to) = (at(0.5 * f64::from(step)), at(0.5 * f64::from(step + 1)));
             let turned = distance(&from, &to) / 0.5;

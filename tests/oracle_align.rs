@@ -17,7 +17,7 @@ use sidereal::voltage::{VoltageEncoding, voltage};
 
 type Complex64 = Complex<f64>;
 
-/// What outputs hold beforehand, and behind them for ever.
+/// Value of outputs before a call, and of the guard elements after them at all times.
 const DIRT: u8 = 0xa5;
 
 /// The largest error of a value, as a part of its magnitude.
@@ -122,7 +122,7 @@ fn exact(plan: &Plan, input: &Input, time: usize, element: usize) -> Complex64 {
     value * wide(plan.gain(element)) * Complex64::cis(TAU * turns.fract())
 }
 
-/// Whether an integer is what a number close to `value` is rounded and limited to.
+/// Tests whether an integer is the rounded and clipped value of a number close to `value`.
 fn is_rounded(found: f64, value: f64, off: f64, most: f64) -> bool {
     let limit = |x: f64| x.round_ties_even().clamp(-most - 1.0, most);
     (limit(value - off)..=limit(value + off)).contains(&found)
@@ -221,7 +221,7 @@ fn samples_that_are_not_finite_become_zero_and_touch_no_other() {
     }
 }
 
-/// One sample, turned by nothing.
+/// One sample with zero phase rotation.
 fn one(backend: &Backend, encoding: VoltageEncoding, value: Complex<f32>) -> (Complex64, u64) {
     let gains = vec![Complex::ONE];
     let options = Options { polarizations: 1, coarse_channels: 1, channels: 1, encoding, gains };

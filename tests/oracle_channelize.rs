@@ -172,7 +172,7 @@ fn ties_go_to_even_and_extremes_are_limited() {
     }
 }
 
-/// What is not finite spoils the spectra that have it under their window, and no others.
+/// A non-finite sample spoils the spectra whose window covers it, and no others.
 #[test]
 fn a_bad_sample_stays_in_its_own_spectra() {
     let mut random = Random::new(9);

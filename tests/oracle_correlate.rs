@@ -140,7 +140,7 @@ fn long_blocks() {
     }
 }
 
-/// What every sample of two inputs is, and what its products are.
+/// Values of the samples of two inputs, and of their products.
 #[derive(Clone, Copy, Debug)]
 struct Constant {
     encoding: VoltageEncoding,
@@ -176,7 +176,7 @@ fn constant_block(
     recording
 }
 
-/// Runs a block of constants many times, and holds every sum against the product times the count.
+/// Runs a block of constants many times, and compares every sum with the product times the count.
 fn accumulate(
     constant: Constant,
     antennas: usize,
@@ -255,7 +255,7 @@ fn floats_for_long() {
     check(&mut Random::new(1), &recording, false);
 }
 
-/// What is not a number spoils its own input's visibilities in its channel, and no others.
+/// NaN spoils the visibilities of its own input in its channel, and no others.
 #[test]
 fn a_sample_that_is_not_finite_spoils_its_own_input_only() {
     let mut random = Random::new(3);

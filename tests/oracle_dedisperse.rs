@@ -18,7 +18,7 @@ use sidereal::view::{PlaneMut, Progress};
 
 const GUARD: u32 = 0xa5a5_a5a5;
 
-/// A plan and how much data it is given.
+/// A plan and the length of its data.
 struct Case {
     options: Options,
     times: usize,
@@ -77,7 +77,7 @@ fn with_output(
     done
 }
 
-/// Streams a case through the host's memory, cut into gulps and outputs of at most so many times.
+/// Streams a case through host memory, in gulps and outputs of at most the given number of times.
 fn stream(
     case: &Case,
     plan: &Plan,
@@ -106,7 +106,7 @@ fn stream(
     }
 }
 
-/// Streams a case that lies on the device into a plane on the device.
+/// Streams a case in device memory into a plane on the device.
 fn enqueued(case: &Case, plan: &Plan, device: &Device, gulp: usize) -> Vec<Vec<u32>> {
     let skipped = 3;
     let mut padded = vec![0xff; skipped];
@@ -144,8 +144,8 @@ fn enqueued(case: &Case, plan: &Plan, device: &Device, gulp: usize) -> Vec<Vec<u
     }
 }
 
-/// Checks a case on every GPU: integers have the reference's bits, floats stay within the bound, and every way
-/// to stream has the same bits.
+/// Checks a case on every GPU: integers equal the reference's bits, floats stay within the bound, and all methods of
+/// streaming give the same bits.
 fn check(case: &Case) {
     let devices = cuda::devices(2);
     if devices.is_empty() {

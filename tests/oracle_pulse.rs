@@ -186,7 +186,7 @@ fn floats_wider_than_a_tile_are_found() {
     check_floats(10, 40_000, 2100);
 }
 
-/// Where windows begin, a sample that is no number takes the mean of the window before.
+/// At the start of a window, a NaN sample takes the mean of the previous window.
 #[test]
 fn floats_that_are_no_numbers_may_lie_anywhere() {
     let mut random = Random::new(11);
@@ -222,7 +222,7 @@ fn floats_may_be_of_any_size() {
         }
         rows.push(row);
     }
-    // The reference sums each boxcar by itself: it does not lose what lies behind a spike.
+    // The reference sums each boxcar separately: it loses no precision after a spike.
     let found = same_floats(&mut random, &rows, &[times as u64; 3], 60);
     assert!(found.len() > 3, "{}", found.len());
 }

@@ -7,7 +7,7 @@ use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template}
 /// Largest error, over the root mean square of a template's ratios.
 const ERROR: f64 = 1e-5;
 
-/// What a guarded output holds where nothing may be written.
+/// Value of the guard elements of an output.
 const GUARD: Complex<f32> = Complex::new(-7e30, 3e-30);
 
 /// Numbers that look random.

@@ -10,10 +10,10 @@ use sidereal::correlate::plan::LANES;
 use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
 use sidereal::voltage::{VoltageEncoding, Voltages, voltage};
 
-/// What outputs hold beforehand.
+/// Value of outputs before a call.
 const DIRT: u8 = 0xa5;
 
-/// Where a sample is, in bytes, and how many those are.
+/// Byte offset and size of a sample.
 trait Source {
     fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8];
 }
@@ -84,7 +84,7 @@ impl Source for Streams {
     }
 }
 
-/// A block of `times` spectra with dirt in all its bytes, and behind them.
+/// A block of `times` spectra with garbage in all its bytes and after them.
 fn dirty(plan: &Plan, times: usize) -> BlockBuffer {
     let mut buffer = BlockBuffer::new(plan, times + 3);
     buffer.set_times(times + 3).unwrap();
@@ -93,7 +93,7 @@ fn dirty(plan: &Plan, times: usize) -> BlockBuffer {
     buffer
 }
 
-/// Compares every sample, nobody's inputs and times, and the bytes behind the block.
+/// Compares every sample, the unused inputs and times, and the bytes after the block.
 fn check(name: &str, source: &dyn Source, mut buffer: BlockBuffer) {
     let (plan, times) = (buffer.plan().clone(), buffer.times());
     let block = buffer.block();

@@ -1,4 +1,4 @@
-//! What a filter bank does to impulses, tones, sums, delays and powers, on every backend.
+//! Response of a filter bank to impulses, tones, sums, delays and powers, on every backend.
 
 #[path = "common/channelize.rs"]
 mod channelize;
@@ -223,7 +223,7 @@ fn energy_is_kept() {
     }
 }
 
-/// A stream that starts one hop later gives the later spectra, turned by that hop's phase.
+/// A stream that starts one hop later gives the later spectra, phase-rotated by that hop.
 #[test]
 fn a_delay_of_one_hop_is_a_shift_by_one_spectrum() {
     let mut random = Random::new(9);

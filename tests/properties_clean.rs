@@ -1,4 +1,4 @@
-//! What cleaning takes away, and what the automatic mask finds.
+//! Effects of cleaning, and channels found by the automatic mask.
 
 #[path = "common/random.rs"]
 mod random;

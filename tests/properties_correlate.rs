@@ -1,5 +1,4 @@
-//! What an X-engine does to exchanged, added, delayed and missing signals: the reference and every other
-//! backend.
+//! Response of an X-engine to exchanged, added, delayed and missing signals: the reference and every other backend.
 
 #[path = "common/correlate.rs"]
 mod correlate;
@@ -17,7 +16,7 @@ use sidereal::correlate::{Correlator, Options, Plan};
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sums::{Sums, backends, whole};
 
-/// What rounding of samples and of products does, relative to the power.
+/// Tolerance for the rounding of samples and products, relative to the power.
 const CLOSE: f64 = 1e-5;
 
 /// Sums of one recording on every backend.
@@ -27,7 +26,7 @@ fn on_all(recording: &Recording, mut check: impl FnMut(&Sums, &str)) {
     }
 }
 
-/// Where an element lies: channel, antennas, polarizations.
+/// Index of an element: channel, antennas, polarizations.
 fn places(plan: &Plan) -> impl Iterator<Item = (usize, [usize; 2], [usize; 2])> + '_ {
     let (antennas, polarizations) = (plan.antennas(), plan.polarizations());
     (0..plan.channels()).flat_map(move |channel| {
@@ -140,7 +139,7 @@ fn visibilities_are_linear() {
         let mut mixed = one.clone();
         let inputs = plan.inputs();
         let (a, b) = (Complex64::new(1.0, 1.0), Complex64::new(0.0, -1.0));
-        // Antenna 2 sees both, turned; the other antennas see what they did.
+        // Antenna 2 sees both, phase-rotated; the other antennas are unchanged.
         let mut second = one.clone();
         for row in (0..plan.channels() * inputs).filter(|row| row % inputs / 2 == 2) {
             for at in row * 150..(row + 1) * 150 {
@@ -231,7 +230,7 @@ fn counts_normalize() {
     }
 }
 
-/// A tone that reaches antennas later by delays: `V_ij` turns by `-2 pi f (delay_i - delay_j)`.
+/// A tone with antenna delays: the phase of `V_ij` is `-2 pi f (delay_i - delay_j)`.
 #[test]
 fn a_delayed_tone_turns_by_the_difference_of_delays() {
     let (times, frequencies) = (400, [0.11, -0.23, 0.4]);

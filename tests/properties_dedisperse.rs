@@ -57,7 +57,7 @@ fn make(
     };
     let band = band.unwrap();
     let dms: Vec<f64> = (0..dms).map(|i| dm_min + i as f64 * dm_step).collect();
-    // The longest delay is brought to so many output samples.
+    // Scales the longest delay to the given number of output samples.
     let longest = [0.0, 3.0, 70.0, 700.0, 3000.0][random.below(5)] + 0.3;
     let most = dms[dms.len() - 1].max(1.0);
     let delay = dispersion_delay_s(most, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
@@ -141,7 +141,7 @@ fn stream(plan: &Plan, backend: &Backend, samples: Samples<'_>, seed: u64) -> Ve
     let mut random = Random(seed);
     let mut dedisperser = Dedisperser::new(plan.clone(), backend).unwrap();
     if random.below(4) == 0 && samples.times() > 3 {
-        // A stream before this one leaves nothing behind.
+        // A previous stream leaves no state.
         run(&mut dedisperser, samples.slice(0, samples.times() / 3), &mut random, &mut []);
         dedisperser.reset();
     }

@@ -1,4 +1,4 @@
-//! What a single-pulse search must find, and what it must not.
+//! Detections that a single-pulse search must make, and false ones that it must not.
 
 #[path = "common/random.rs"]
 mod random;
@@ -29,7 +29,7 @@ fn noise(random: &mut Random, times: usize) -> Vec<i32> {
     (0..times).map(|_| (MEAN + SIGMA * random.gaussian()).round() as i32).collect()
 }
 
-/// Adds a boxcar whose sum stands `snr` deviations out.
+/// Adds a boxcar whose sum is `snr` deviations above the mean.
 fn inject(row: &mut [i32], time: usize, width: usize, snr: f64) {
     let height = snr * SIGMA / (width as f64).sqrt();
     row[time..time + width].iter_mut().for_each(|y| *y += height.round() as i32);

@@ -47,7 +47,7 @@ fn check_align(backend: &Backend, encoding: VoltageEncoding, (coarse, channels):
     let name = format!("aligning {coarse} x {channels} {encoding:?} on {}", backend.name());
     let plan = delay::Plan::new(options).unwrap();
     let times = 5;
-    // Every other sample has to be limited, or is not a number.
+    // Every other sample is clipped or is NaN.
     let value = |i: usize| Complex::new(i as f32, [1.0, f32::NAN][i % 2]);
     let spectra: Vec<_> = (0..times * plan.row_elements()).map(value).collect();
     let slopes: Vec<_> = (0..times * coarse)

@@ -1,5 +1,5 @@
-//! A search on a GPU, rows kept there, finds what the processor finds; on whatever device is there: a real one,
-//! or the emulator of `tests/cuda_on_host`.
+//! A search on a GPU, with its rows in GPU memory, finds the candidates of the CPU. The device is a real one or the
+//! emulator of `tests/cuda_on_host`.
 //!
 //! Verification method: test against the same search on the processor, whose results have published and
 //! simulated truths of their own (`search/science.rs`).

@@ -87,7 +87,7 @@ fn options() -> SearchOptions {
     options
 }
 
-/// A search that is made in three ways.
+/// A search run by three methods.
 struct Case {
     what: &'static str,
     source: Memory,
@@ -238,7 +238,7 @@ fn gaps_are_filled_as_on_the_host() {
             assert!(!found.gaps.is_empty(), "{what}");
         }
     }
-    // The search begins between gaps, within one, and behind all.
+    // The search begins between gaps, within one, and after all.
     for from in [0.0101, 0.0339, 0.0385] {
         let mut case = Case::new("a part with gaps", plain(), channels(8, 2));
         silent(&mut case, many);

@@ -183,7 +183,8 @@ impl Work for Resident {
     }
 }
 
-/// Templates of so many filters at the full rate, whose delays are this far apart; every third remembers long.
+/// Templates of the given number of filters at the full rate, with this spacing of delays; every third has long
+/// memory.
 fn spread(filters: &[usize], apart: u32) -> Plan {
     let filter = |index: usize| Filter {
         a: Complex::from_polar(

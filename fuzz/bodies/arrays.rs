@@ -1,4 +1,4 @@
-//! What belongs to an array: its antennas, its visibilities.
+//! Inputs of an array: antennas and visibilities.
 
 use std::path::Path;
 

@@ -60,7 +60,7 @@ fn drain(source: &mut dyn FilterbankSource) -> Outcome {
     Ok(Read::Part)
 }
 
-/// A chunk of bitshuffle and LZ4, behind a byte that says how wide its elements are.
+/// Decodes a bitshuffle-LZ4 chunk, preceded by a byte with the width of its elements.
 pub(super) fn bitshuffle(bytes: &[u8]) -> Outcome {
     let Some((width, chunk)) = bytes.split_first() else { return Ok(Read::Part) };
     let width = usize::from(*width);

@@ -124,7 +124,7 @@ fn options(zero_dm: bool) -> Result<SearchOptions> {
     })
 }
 
-/// Keeps candidates, and where the search stands after each gulp.
+/// Saves candidates, and the state of the search after each gulp.
 #[derive(Default)]
 struct Journal {
     found: Vec<Candidate>,
@@ -174,7 +174,7 @@ fn searched(zero_dm: bool) -> Result<Searched> {
     Ok(Searched { states, candidates: format!("{:?}", report.candidates) })
 }
 
-/// The checkpoint and the journal of a search: a byte says which, the others damage them.
+/// Damages the checkpoint or the journal of a search: the first byte selects the file, the others damage it.
 pub(super) fn saved_search(bytes: &[u8]) -> Outcome {
     static SEARCHES: OnceLock<[Searched; 2]> = OnceLock::new();
     let searches =
@@ -199,7 +199,7 @@ pub(super) fn saved_search(bytes: &[u8]) -> Outcome {
     Ok(Read::Whole)
 }
 
-/// Writes the first range of a dedispersion to a file, and keeps where it stands after each gulp.
+/// Writes the first range of a dedispersion to a file, and saves its state after each gulp.
 struct Series {
     path: PathBuf,
     written: u64,
@@ -258,7 +258,8 @@ fn dedispersed(
     })
 }
 
-/// The checkpoint and the series of a dedispersion: a byte says which, the others damage the checkpoint.
+/// Damages the checkpoint or the series of a dedispersion: the first byte selects the case, the others damage the
+/// checkpoint.
 pub(super) fn saved_series(input: &[u8]) -> Outcome {
     static SERIES: OnceLock<[(Vec<u8>, Vec<series::Checkpoint>); 2]> = OnceLock::new();
     let made = |zero_dm| dedispersed(None, (zero_dm, &[])).expect("series");
@@ -273,7 +274,7 @@ pub(super) fn saved_series(input: &[u8]) -> Outcome {
     let words = words(&state);
     let [rows, flagged, times @ ..] = &words[..] else { return Err(lie("checkpoint")) };
     let from = series::Checkpoint { rows: *rows, flagged: *flagged, times: times.to_vec() };
-    // The file is that of the whole run: what lies behind the checkpoint is made again.
+    // The file equals that of the whole run: rows after the checkpoint are recomputed.
     let (again, _) = dedispersed(Some(&from), (zero_dm, file))?;
     if state == whole {
         assert!(again == *file, "the series of a run that was interrupted at row {rows} differ");

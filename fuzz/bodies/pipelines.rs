@@ -94,7 +94,7 @@ pub(super) fn voltages(open: impl Fn() -> Result<Box<dyn VoltageSource>>) -> Res
     Ok(())
 }
 
-/// Correlates recordings whose antennas stand some metres apart.
+/// Correlates recordings of antennas some metres apart.
 fn integrations(
     sources: Vec<Box<dyn VoltageSource>>,
     options: &CorrelateOptions,

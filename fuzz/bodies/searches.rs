@@ -1,4 +1,4 @@
-//! What searches are told and leave behind: series, masks, candidates, trials.
+//! Inputs and products of searches: series, masks, candidates, trials.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ pub(super) fn dm_plan(bytes: &[u8]) -> Outcome {
     refused.map_or(Ok(Read::Whole), Err)
 }
 
-/// Holds a plan that was made to what it says of itself.
+/// Checks a plan against its own properties.
 fn check(plan: &DmPlan, band: &Band, tsamp_s: f64) {
     plan.check().expect("a plan that is made passes its own check");
     assert!(plan.trials() > 0);

@@ -27,7 +27,7 @@ pub(super) fn strain(bytes: &[u8]) -> Outcome {
     };
     let injections = vec!["NO_CBC_HW_INJ".to_string()];
     let strict = OpenOptions { required_injections: injections, ..OpenOptions::default() };
-    // A raw series says neither its rate nor its start.
+    // A raw series states neither its rate nor its start.
     let usual = if bytes.starts_with(b"\x93NUMPY") { &raw } else { &OpenOptions::default() };
     with_file(bytes, |path| {
         for options in [&raw, &strict] {
@@ -90,7 +90,7 @@ pub(super) fn ligolw(bytes: &[u8]) -> Outcome {
         let is_one = io::ligolw::is_ligolw(path);
         let _ = io::ligolw::read_table(path, "process");
         let table = io::ligolw::read_table(path, "sngl_inspiral")?;
-        // The document's own element may come late, behind a comment.
+        // The root element of the document may follow a comment.
         assert!(is_one || bytes.len() > 4096);
         for column in &table.columns {
             let cells = match &column.values {

@@ -25,7 +25,7 @@ pub(super) fn dada(bytes: &[u8]) -> Outcome {
     recording(bytes, voltages::dada::open, &[VoltageOptions::default(), told])
 }
 
-/// VDIF: headers and data, at a rate that is given and at the one that the file shows.
+/// VDIF: headers and data, at a given rate and at the rate that the file shows.
 pub(super) fn vdif(bytes: &[u8]) -> Outcome {
     let known = VoltageOptions { centre_hz: CENTRE_HZ, ..VoltageOptions::default() };
     let given = VoltageOptions { sample_rate_hz: Some(1_024_000.0), ..known.clone() };

@@ -78,7 +78,7 @@ impl Scene {
         1.0 + 0.3 * ((coarse * 7 + tone) as f64).sin()
     }
 
-    /// What an antenna records, `scale` counts a unit.
+    /// Returns the samples that an antenna records, at `scale` counts per unit.
     fn recording(&self, antenna: usize, scale: f64) -> Memory {
         let lower = self.header.lower_sideband;
         let real = !self.header.encoding.is_complex();
@@ -102,7 +102,7 @@ impl Scene {
         })
     }
 
-    /// What all antennas record.
+    /// Returns the samples of all antennas.
     pub(crate) fn recordings(&self, scale: f64) -> Vec<Memory> {
         (0..self.delays.len()).map(|antenna| self.recording(antenna, scale)).collect()
     }

@@ -16,7 +16,8 @@ fn spectrum() -> PowerSpectrum {
     advanced_ligo(0.125, 8193).expect("a spectrum")
 }
 
-/// The same with far more noise below 80 Hz, as a short recording tells it: the mean of so many segments, with a line.
+/// Like the above with far more noise below 80 Hz and a line, as estimated from a short recording: the mean of few
+/// segments.
 fn rough(segments: usize) -> PowerSpectrum {
     let mut state = 1_u64;
     let mut uniform = || {
@@ -226,7 +227,7 @@ fn a_finer_tolerance_is_taken_where_the_match_asks_for_it() {
     assert!(coarse.fit < 0.97 && coarse.epsilon == 0.2, "{}", coarse.fit);
     let fine = &bank(&waveform, &Options { epsilon: 0.2, ..options(20.0) }).templates[0];
     assert!(fine.fit >= 0.97, "{} at {}", fine.fit, fine.epsilon);
-    // Where added filters alone don't reach it.
+    // Added filters alone do not reach the match.
     let finer = Options { epsilon: 0.2, minimum_match: 0.996, ..options(20.0) };
     let finer = &bank(&waveform, &finer).templates[0];
     assert!(finer.fit >= 0.996 && finer.epsilon < 0.2, "{} at {}", finer.fit, finer.epsilon);
@@ -248,7 +249,7 @@ fn what_can_not_be_made_is_refused_with_its_reason() {
         matches!(error, Error::Unavailable { .. })
             && error.to_string().contains("the best match is 0.99")
     );
-    // Above the floor it is kept.
+    // A template above the floor is used.
     let kept = Options { match_floor: 0.9, ..nearly_whole };
     let fit = bank(&waveform, &kept).templates[0].fit;
     assert!((0.99..0.99999).contains(&fit), "{fit}");

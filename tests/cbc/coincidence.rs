@@ -327,7 +327,8 @@ fn signals_do_not_raise_their_own_rates_without_the_foreground() {
     let seconds = 400.0;
     let mut triggers: Vec<Vec<TimedTrigger>> =
         (0..2).map(|_| poisson(&mut random, 30.0, seconds, 10)).collect();
-    // Each signal is loud in one detector: with a trigger of noise in the other it is about as loud as the event.
+    // Each signal is loud in one detector: its coincidence with a noise trigger of the other is about as loud as the
+    // event.
     let signals = [(50.0, 19.0, 6.0), (130.0, 5.8, 15.0), (210.0, 12.0, 5.8), (300.0, 7.0, 7.5)];
     for (template, (time, first, second)) in signals.into_iter().enumerate() {
         triggers[0].push(trigger(template as u32, time, first));

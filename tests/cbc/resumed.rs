@@ -1,5 +1,5 @@
-//! A search for binaries that is stopped and goes on gives the bits of one that was not stopped; what ends it leaves what
-//! was found.
+//! A search for binaries that is stopped and resumed gives the bits of an uninterrupted one; a stopped search saves
+//! its results so far.
 
 use crate::support::coincident;
 use std::path::Path;
@@ -66,13 +66,13 @@ fn a_damaged_state_is_refused_and_never_panics() {
     while let (Some(place), Some(value)) = (random.next(), random.next()) {
         // Behind a checksum that fits.
         let mut damaged = state[..state.len() - 8].to_vec();
-        // Numbers stand at the beginning and here and there: both are hit.
+        // Numbers occur at the beginning and at scattered offsets: the damage hits both.
         let place = place as usize % if refused % 2 == 0 { 400 } else { damaged.len() };
         damaged[place] = damaged[place].wrapping_add(1 + value as u8 % 255);
         let damaged = Saving::sealed(damaged);
         let mut again = search(spoilt(), &asked);
         let mut saved = Saved::new(path, 0, &damaged).expect("sealed");
-        // Whitened strain of the first search was not kept: a state that passes fails there.
+        // The whitened strain of the first search was not saved, so a state that passes the check fails there.
         let error = again.resume(folder.path(), &mut saved, triggers.clone()).expect_err("damaged");
         assert!(matches!(error, Error::Format { .. }), "{error}");
         refused += 1;

@@ -27,7 +27,7 @@ const ENDS_S: usize = 12;
 const THRESHOLD: f32 = 3.5;
 const WINDOW_S: f64 = 0.05;
 
-/// What the chain makes of the noise.
+/// Output of the chain for noise.
 struct Run {
     bank: Bank,
     whitened: Vec<f32>,

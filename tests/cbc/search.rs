@@ -1,4 +1,4 @@
-//! The chain from strain to events: any split gives the same bits, gates hold, nonsense is refused.
+//! The chain from strain to events: invariance to the split of the stream, gates, rejection of invalid options.
 
 use crate::support::coincident;
 use coincident::{RATE_HZ, SIGMA, bits, chirp, noise, recording, white};
@@ -92,7 +92,7 @@ fn nothing_that_is_not_finite_passes_its_gate() {
     one.samples[200] = f64::INFINITY;
     let (whitened, triggers) = run(&one, Method::Overlap { fft_s: 1.0 }, 777);
     assert!(whitened.iter().all(|x| f32::from_bits(*x).is_finite()));
-    // The chirp lies in the gate.
+    // The chirp lies inside the gate.
     assert!(triggers.iter().all(|trigger| trigger.snr() < 12.0), "{triggers:?}");
 }
 

@@ -63,7 +63,7 @@ fn random_binaries_match_a_template_by_direct_sums() {
     let seen = coverage(&bank.binaries, &options, &design(), 100, &Threads::new(2));
     let seen = seen.expect("coverage");
     assert!(seen.above() >= 97, "{} of {}", seen.above(), seen.matches.len());
-    // What is said of three of them, by sums that share nothing with the placement but the waveform.
+    // Checks the reported properties of three templates with sums that share only the waveform with the placement.
     for (binary, said) in &seen.matches[..3] {
         let mut near: Vec<&Binary> = bank.binaries.iter().collect();
         let far = |other: &&Binary| (other.chirp_mass_msun() / binary.chirp_mass_msun()).ln().abs();

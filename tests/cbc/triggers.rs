@@ -1,4 +1,4 @@
-//! Triggers: what they are, whatever the split; their times, amplitudes and phases; xi-squared.
+//! Triggers: definition, invariance to the split of the stream, times, amplitudes, phases, xi-squared.
 
 use crate::support::chirps;
 use crate::support::random;
@@ -163,7 +163,7 @@ fn unusable_options_are_refused() {
 struct Injection {
     /// When its last sample comes, in samples.
     end: f64,
-    /// What `z` would be at its peak with filters that match.
+    /// Returns `z` at its peak for filters with a perfect match.
     z: Complex64,
 }
 

@@ -289,7 +289,7 @@ fn a_running_spectrum_whitens_once_it_has_settled() {
             }
             assert!((ratio - 1.0).abs() < 0.05, "{low} Hz: {ratio}");
         }
-        // What is known beforehand is trusted from the start.
+        // A spectrum known in advance is valid from the start.
         let initial = Some(spectrum(RATE, 4));
         let running = RunningOptions { initial, ..RunningOptions::default() };
         let options = Options { psd: Psd::Running(running), ..options };
@@ -351,7 +351,7 @@ fn the_first_detection_comes_out_white() {
             assert!((rms - 1.0).abs() < 0.05, "{site}1 {:?}: rms {rms}", options.method);
             let loudest = off.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
             assert!(loudest < 6.0, "{loudest}");
-            // The signal, between 35 and 350 Hz, stands out where it should: power over 25 ms.
+            // The signal, between 35 and 350 Hz, has excess power over 25 ms at the expected time.
             let power = |centre: f64| {
                 let from = ((centre - 0.0125) * 4096.0) as usize;
                 variance(&output[from..from + 102])

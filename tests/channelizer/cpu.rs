@@ -1,4 +1,4 @@
-//! The fast filter bank gives what the reference gives: random plans, every level, every form.
+//! The fast filter bank equals the reference: random plans, every SIMD level, every output form.
 
 use crate::support::random;
 use num_complex::Complex;
@@ -15,7 +15,7 @@ fn on_host(threads: usize) -> Vec<Backend> {
     Backend::available(threads).into_iter().filter(|backend| !backend.is_gpu()).collect()
 }
 
-/// Bytes of so many samples of each stream; floats are between -1 and 1.
+/// Returns bytes for the given number of samples of each stream; floats are between -1 and 1.
 fn noise(encoding: VoltageEncoding, streams: usize, times: usize, random: &mut Random) -> Vec<u8> {
     let count = streams * encoding.bytes(times);
     if matches!(encoding, VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32) {
@@ -25,7 +25,7 @@ fn noise(encoding: VoltageEncoding, streams: usize, times: usize, random: &mut R
     (0..count).map(|_| random.bits() as u8).collect()
 }
 
-/// The output of a whole stream as numbers, taken in blocks whose lengths `next` gives.
+/// Returns the output of a whole stream as numbers, read in blocks of the lengths that `next` returns.
 fn channelize(
     plan: &Plan,
     backend: &Backend,
@@ -86,7 +86,7 @@ fn largest(encoding: VoltageEncoding) -> f64 {
     }
 }
 
-/// What the documented bound gives for the spectra of a plan.
+/// Returns the documented error bound for the spectra of a plan.
 fn bound(plan: &Plan) -> f64 {
     let input = plan.input();
     let largest = largest(input.encoding) * input.scale.abs() * 2f64.sqrt();
@@ -169,7 +169,7 @@ fn compare(plan: &Plan, found: &[f32], truth: &[f32], saturated: (&[u64], &[u64]
     let peak = truth.iter().fold(0f64, |most, x| most.max(f64::from(x.abs())));
     match &plan.options().form {
         Form::Requantized { gains, .. } => {
-            // A rounding may fall to the other side where the value is as near to a half.
+            // Values this close to a half may round either way.
             let steps = gains.iter().fold(0f64, |a, g| a.max(f64::from(g.abs()))) * bound;
             let most = if steps < 0.5 { 1.0 } else { steps + 1.0 };
             let differ = found.iter().zip(truth).filter(|(a, b)| a != b).count();

@@ -39,7 +39,8 @@ fn windows() -> Vec<(Window, usize)> {
     ]
 }
 
-/// Power in every channel, in dB of a tone at a channel's centre, of a tone so many channels up.
+/// Returns the power in every channel, in dB relative to a tone at a channel's centre, for a tone offset by a number
+/// of channels.
 fn tone_db(plan: &Plan, backend: &Backend, channel: f64) -> Vec<f64> {
     let turns = |n: usize| (channel * n as f64 / CHANNELS as f64).fract();
     let tone = (0..plan.span() + 2 * plan.hop()).map(|n| Complex64::cis(TAU * turns(n)));
@@ -50,8 +51,8 @@ fn tone_db(plan: &Plan, backend: &Backend, channel: f64) -> Vec<f64> {
     last.iter().map(|y| 10.0 * (y.norm_sqr() / (gain * gain)).log10()).collect()
 }
 
-/// Verification method: a tone is swept over three channels; the power in each of the three, at every
-/// step, is held against the frequency response of the window by its definition.
+/// Verification method: a tone is swept over three channels, and the power in each of the three is compared at every
+/// step with the frequency response of the window by its definition.
 #[test]
 fn a_tone_swept_over_three_channels_follows_the_response() {
     for (window, taps) in windows() {

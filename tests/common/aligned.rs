@@ -14,7 +14,7 @@ use sidereal::voltage::voltage;
 
 use super::random::Random;
 
-/// What outputs hold beforehand.
+/// Value of outputs before a call.
 pub(crate) const DIRT: u8 = 0xa5;
 
 /// Antennas, their samples, and what is asked.
@@ -84,7 +84,7 @@ impl Case {
         self.options.coarse_channels * self.options.channels
     }
 
-    /// Random samples, with dirt before, between and behind them.
+    /// Returns random samples, with garbage before, between and after them.
     fn fill(&mut self, random: &mut Random) {
         let (times, channels) = (self.at.times, self.channels());
         let (polarizations, encoding) = (self.options.polarizations, self.options.encoding);

@@ -8,7 +8,7 @@ use sidereal::voltage::VoltageEncoding;
 use super::channelize::{Recording, Truth};
 use super::random::Random;
 
-/// Any window that so many points can have.
+/// Returns any window valid for the given number of points.
 pub fn window(random: &mut Random, taps: usize, points: usize) -> Window {
     match random.below(7) {
         0 => Window::Hann,

@@ -1,4 +1,4 @@
-//! What a filter bank must give, element by element, and how far single precision may be from it.
+//! Expected output of a filter bank, element by element, and the tolerance for single precision.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use sidereal::channelize::{Feed, Form, Plan, Products};
@@ -39,7 +39,7 @@ impl<'a> Spectrum<'a> {
         (self.truth.bin(sums, plan.bin(channel)), bound)
     }
 
-    /// What is detected of a channel: products, their bound, and the power that was summed.
+    /// Detected value of a channel: products, their bound, and the power summed.
     pub fn detected(&self, at: (usize, usize), channel: usize) -> (Vec<f64>, f64, f64) {
         let Form::Detected(detection) = &self.plan.options().form else { unreachable!() };
         let polarizations = self.plan.input().polarizations;

@@ -24,7 +24,7 @@ pub(crate) struct SearchFile {
     pub(crate) bits: usize,
     /// The DATA column's TFORM letter.
     pub(crate) letter: char,
-    /// Cards of the SUBINT header beyond the usual ones; a key given here replaces the usual card.
+    /// Cards of the SUBINT header beyond the usual ones; a key here replaces the usual card.
     pub(crate) cards: Vec<(&'static str, String)>,
     pub(crate) first_mhz: f64,
     pub(crate) step_mhz: f64,
@@ -64,7 +64,7 @@ impl SearchFile {
         }
     }
 
-    /// Adds a row with factors 1, 0 and 1, in time behind the last one.
+    /// Adds a row with factors 1, 0 and 1, following the last one in time.
     pub(crate) fn push(&mut self, samples: Vec<f64>) -> &mut Row {
         assert_eq!(samples.len(), self.block_times * self.polarizations * self.channels);
         let products = self.polarizations * self.channels;

@@ -84,7 +84,7 @@ impl Keys for Raw {
     }
 }
 
-/// What stands at a byte of the block with a packet index.
+/// Returns the value at a byte of the block with a packet index.
 pub fn payload(packet: u64, at: usize) -> u8 {
     ((packet % 1000) as usize * 31 + at * 7 + at / 251) as u8
 }

@@ -1,4 +1,4 @@
-//! What the test binaries share.
+//! Helpers shared by the test binaries.
 
 #[allow(clippy::duplicate_mod)]
 mod skip;

@@ -1,4 +1,4 @@
-//! Spectra in natural order in a GPU's memory, with rubbish where there is nothing, and every way to correlate them.
+//! Spectra in natural order in GPU memory, with garbage in the gaps, and all methods to correlate them.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub fn sample_bytes(encoding: VoltageEncoding) -> usize {
     encoding.sample_bits() / 8
 }
 
-/// Strides that hold so many times: tight ones, or odd multiples of 16 with room between.
+/// Strides for the given number of times: tight, or odd multiples of 16 with gaps.
 pub fn layout(recording: &Recording, times: usize, random: &mut Random) -> DeviceSpectra {
     let plan = &recording.plan;
     let row = (times * sample_bytes(plan.encoding())).next_multiple_of(16).max(16);
@@ -154,7 +154,7 @@ impl Work for Resident {
     }
 }
 
-/// Correlates a recording in every way that the device has; how many there are.
+/// Correlates a recording by every method of the device; returns the number of methods.
 pub fn every_way(
     recording: &Recording,
     (backend, device): (&Backend, &Device),

@@ -264,7 +264,7 @@ fn root(word: &str, here: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// The name of the inline module whose brace stands at `at`.
+/// Returns the name of the inline module whose brace is at `at`.
 fn inline_module(tokens: &[(Token, usize)], at: usize) -> Option<String> {
     match (at.checked_sub(2).map(|k| &tokens[k].0)?, &tokens[at - 1].0) {
         (Token::Word(keyword), Token::Word(name)) if keyword == "mod" => Some(name.clone()),

@@ -14,7 +14,7 @@ use super::random::Random;
 /// Unit roundoff of single precision.
 pub const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// What stands in outputs beforehand, and round them for ever.
+/// Value of outputs before a call, and of the guard elements around them at all times.
 const DIRT: i64 = -0x5a5a_5a5a_5a5a;
 
 /// The host's backends with all their variants, and GPUs.
@@ -52,7 +52,7 @@ impl Sums {
         }
     }
 
-    /// What lies in some channels of sums of all.
+    /// Selects the sums of some channels from those of all.
     pub fn channels(&self, plan: &Plan, channels: Range<usize>) -> Self {
         let row = plan.row_elements();
         let part = channels.start * row..channels.end * row;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// What every frame begins with.
+/// First bytes of every frame.
 const SYNC: u32 = 0xdec0_de5c;
 
 /// Frames of this kind.
@@ -12,7 +12,7 @@ const KIND: u8 = 8;
 /// Bytes of a frame before its samples: seven big-endian fields.
 const HEADER: usize = 28;
 
-/// Some channels of all stands at one time.
+/// Samples of some channels of all stands at one time.
 ///
 /// | field         | bytes | value                                     |
 /// |---------------|-------|-------------------------------------------|
@@ -37,7 +37,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A channel's samples, axes stand, polarization.
+    /// Samples of a channel, axes stand, polarization.
     pub fn channel(&self, channel: usize) -> &[u8] {
         &self.samples[channel * 2 * self.stands..][..2 * self.stands]
     }

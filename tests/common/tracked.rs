@@ -1,4 +1,4 @@
-//! An array of some hundred kilometres that watches one source, recorded in many ways.
+//! An array with baselines of some hundred kilometres that tracks one source, recorded in many formats.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use num_complex::Complex;
@@ -103,7 +103,8 @@ impl Case {
         options.start = start();
         options.sources = vec![PointSource::new("target", target(), self.flux_jy)];
         options.seed = 3;
-        // Cables too: their delays are known, and the last antenna's whole delay changes on the way.
+        // Cable delays are included: they are known, and the whole delay of the last antenna changes during the
+        // recording.
         let cables = self.cables();
         options.receivers.iter_mut().zip(cables).for_each(|(own, delay)| own.fixed_delay_s = delay);
         options
@@ -153,7 +154,7 @@ pub fn correlate(
     correlate_late(simulator, options, [0; ANTENNAS])
 }
 
-/// The recordings without so many samples of their beginnings.
+/// Returns the recordings without the given numbers of first samples.
 pub fn correlate_late(
     simulator: &ArraySimulator,
     options: &CorrelateOptions,

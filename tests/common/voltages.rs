@@ -9,7 +9,7 @@ use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource}
 
 /// A header of text in the making.
 pub(crate) trait Keys: Sized {
-    /// What stands under each key, in order.
+    /// Values of each key, in order.
     fn lines(&mut self) -> &mut Vec<(&'static str, String)>;
 
     fn set(self, key: &'static str, value: impl ToString) -> Self {
@@ -40,7 +40,7 @@ pub(crate) fn told() -> VoltageOptions {
     }
 }
 
-/// Opens files with nothing told.
+/// Opens files without options.
 pub(crate) fn open(paths: &[PathBuf]) -> Box<dyn VoltageSource> {
     voltages::open(paths, &VoltageOptions::default()).unwrap()
 }
@@ -79,7 +79,7 @@ pub(crate) fn drain(source: &mut dyn VoltageSource, gulp: usize) -> Vec<Vec<u8>>
     rows
 }
 
-/// Everything of a recording, whatever the gulp.
+/// Reads all of a recording, for any gulp.
 pub(crate) fn read_all(paths: &[PathBuf]) -> (VoltageHeader, Vec<Vec<u8>>) {
     let mut source = open(paths);
     let rows = drain(source.as_mut(), 1 << 16);

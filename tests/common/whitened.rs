@@ -2,7 +2,7 @@
 
 use sidereal::spiir::whiten::{Options, Whitener};
 
-/// A whole stream through a whitener, in blocks of the lengths that `next` gives.
+/// Passes a whole stream through a whitener, in blocks of the lengths that `next` returns.
 pub(crate) fn whiten(
     whitener: &mut Whitener,
     strain: &[f64],

@@ -32,7 +32,7 @@ pub(crate) fn in_pieces(
     }
 }
 
-/// What each stream holds.
+/// Contents of each stream.
 pub(crate) fn rows(block: &VoltageBlock) -> Vec<Vec<u8>> {
     (0..block.streams()).map(|stream| block.voltages().row(stream).to_vec()).collect()
 }

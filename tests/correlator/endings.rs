@@ -1,4 +1,4 @@
-//! Correlations that end before their time: what was summed before is kept, with the bits of a whole run.
+//! Correlations that end early: the sums so far are saved, with the bits of a whole run.
 
 use crate::support::array;
 use crate::support::memory;
@@ -118,7 +118,8 @@ fn a_stop_within_an_integration_keeps_its_spectra() {
         let each = found.len() / 4;
         assert_eq!(found[..3 * each], expected[..3 * each]);
     }
-    // Counts of the last say how little of it there is: single precision, so many spectra of an integration's.
+    // The counts of the last integration show its fraction: number of spectra out of a full integration, in single
+    // precision.
     let counts: Vec<f32> = bytemuck::pod_collect_to_vec(&contents(&part)[1]);
     assert!(counts[3 * counts.len() / 4..].iter().all(|count| *count == 225.0 / SPECTRA as f32));
     let report = write(&mut bind(&recordings(), &options), &part, &mut |own| own.number < 1);
@@ -157,7 +158,7 @@ fn a_recording_that_is_cut_short_ends_all_of_them() {
     let why = report.ending.reason().unwrap();
     assert!(matches!(report.ending, Ending::Cut(_)), "{:?}", report.ending);
     assert!(why.contains("A1.dada") && why.contains("3 of 8 bytes"), "{why}");
-    // What was asked for is all there before the cut.
+    // All requested integrations lie before the cut.
     let options = CorrelateOptions { time_range: Some((0.0, 0.04)), ..options() };
     let report = write(&mut bind(&all, &options), &path, &mut |_| true).unwrap();
     assert!(report.ending.is_complete(), "{:?}", report.ending);

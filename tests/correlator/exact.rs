@@ -187,7 +187,7 @@ fn several_antennas_of_one_file_and_missing_ones() {
     assert_eq!(correlator.header().present, [true, false, true, false, true]);
     let found = drain(&mut correlator);
     assert_eq!(correlator.summary().missing, ["A1", "A3"]);
-    // Where each antenna of the file stands in the array.
+    // Index in the array of each antenna of the file.
     let places = [Some(1), None, Some(2), None, Some(0)];
     for (integration, other) in found.iter().zip(&separate) {
         for (row, (i, j)) in correlator.header().baselines.iter().enumerate() {

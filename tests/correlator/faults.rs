@@ -45,7 +45,7 @@ fn holds(error: sidereal::Error, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "{text}: {words:?}");
 }
 
-/// What is said of a second recording that was changed.
+/// Message for a second recording that was changed.
 fn second(change: impl Fn(&mut VoltageHeader), words: &[&str]) {
     let mut both = recordings(2);
     change(&mut both[1].header);

@@ -15,7 +15,7 @@ const CHANNELS: usize = 8;
 
 const TIMES: usize = 6000;
 
-/// What is lost of an antenna: streams, first sample, samples.
+/// Lost data of an antenna: streams, first sample, samples.
 fn lost(antenna: usize) -> Vec<Flag> {
     let flag = |streams, start, times| Flag { streams, start, times };
     match antenna {

@@ -1,5 +1,5 @@
-//! What an observer would check of an array's correlation: a source far off zenith is where it was put,
-//! and as strong; what is missing changes how much was measured, and nothing else.
+//! End-to-end checks of an array's correlation: a source far off zenith appears at its true position and flux;
+//! missing data change the amount of data, and nothing else.
 
 use crate::support::tracked;
 use sidereal::geometry::{Dut1, Sky};
@@ -91,8 +91,8 @@ fn a_tracked_source_has_no_phase_in_few_bits() {
     is_flat(Case { encoding: Real2, nbits: 8, coarse: 2, average: 8, flux_jy: 200.0, ..PLAIN });
 }
 
-/// Verification method: the same source in recordings that begin at different samples, and in a part of
-/// their time: phases are as flat, whatever is made at once.
+/// Verification method: the same source in recordings that begin at different samples, and in a fraction of their
+/// time. Phases are equally flat, for any batch size.
 #[test]
 fn a_tracked_source_has_no_phase_in_parts_of_recordings() {
     for case in [PLAIN, Case { encoding: Real8, lower: true, ..PLAIN }] {
@@ -115,8 +115,8 @@ fn a_tracked_source_has_no_phase_in_parts_of_recordings() {
     }
 }
 
-/// Verification method: the same recordings, tracked to the mirrored position (as far on the other side of
-/// the reference's zenith), to a place a tenth of a degree away, and not at all: phases wind.
+/// Verification method: the same recordings, tracked to the mirrored position (on the other side of the reference's
+/// zenith), to a position a tenth of a degree away, and not at all: phases wind.
 #[test]
 fn elsewhere_phases_are_not_flat() {
     let simulator = ArraySimulator::new(PLAIN.simulation()).unwrap();

@@ -48,7 +48,7 @@ fn inputs(simulator: &ArraySimulator) -> Vec<ArrayInput> {
     (0..simulator.antennas()).map(input).collect()
 }
 
-/// What a correlator is asked for that looks so many degrees beside the source.
+/// Settings of a correlation that points the given number of degrees off the source.
 fn asked(options: &ArrayOptions, beside_deg: f64) -> CorrelateOptions {
     let Direction { ra_deg, dec_deg } = options.sources[0].direction;
     let phase_centre =
@@ -120,7 +120,7 @@ fn a_tracked_source_is_flat_and_as_strong_as_it_is() {
         let altitude = truth.sources[0].altitude_deg.unwrap();
         assert!((summary.altitudes_deg.unwrap().0 - altitude).abs() < 0.01);
         assert!(altitude < 60.0, "{altitude}");
-        // What the filter bank lets through of white noise.
+        // Gain of the filter bank for white noise.
         let plan = Plan::new(Options::new(CHANNELS, 8, encoding)).unwrap();
         let through: f64 = plan.coefficients().iter().map(|b| b * b).sum();
         let amplitudes = &truth.sources[0].amplitudes;
@@ -139,7 +139,7 @@ fn a_tracked_source_is_flat_and_as_strong_as_it_is() {
                 baseline += 1;
             }
         }
-        // An eighth of a degree beside it, fringes are not flat.
+        // Fringes an eighth of a degree off the source are not flat.
         let (_, beside) = correlate(&simulator, &asked(&options, 0.137));
         let off = [1, 3, 4, 6, 7, 8].map(|own| spread(&beside, own, lower));
         assert!(off.iter().filter(|off| **off > 10.0).count() >= 5, "{off:?}");

@@ -22,7 +22,7 @@ fn nibbles(byte: u8) -> Complex64 {
     Complex64::new(part(byte >> 4), part(byte & 15))
 }
 
-/// Puts frames in their places: `place` says which channels and time a frame has.
+/// Puts frames in order: `place` returns the channels and time of a frame.
 fn recording(
     frames: &[Frame],
     plan: &Plan,

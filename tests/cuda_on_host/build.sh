@@ -35,7 +35,7 @@ if [[ "${2:-}" == --test ]]; then
     SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/selftest" "$here" >/dev/null
     g++ -std=c++17 -O1 -w ../selftest/transforms.cc -o "$to/transforms" -L"$to" -lcufft -lpthread
     "$to/transforms"
-    # What must be found: a kernel, and the words that say what it did.
+    # Required strings: a kernel, and the words that report its result.
     found() {
         local words
         words=$("$to/selftest" "$here" "$1" 2>&1 || true)
@@ -54,19 +54,19 @@ if [[ "${2:-}" == --test ]]; then
     found forgotten_wait '7 7'
     SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
     found host_pointer "not the device's memory"
-    # What nobody wrote is found where it is copied, and only there.
+    # A copy of unwritten memory is detected, and no other access.
     "$here/initialized.sh" "$to/selftest" "$here" written
     if words=$("$here/initialized.sh" "$to/selftest" "$here" unwritten) || [[ "$words" != *'8 bytes at byte 0 of an allocation of 8 bytes'* ]]; then
         echo "FAILED: memory that nobody wrote was not found: $words"
         exit 1
     fi
     echo "ok     memory that nobody wrote is found"
-    # What was compiled is kept, but for what is too much.
+    # Compiled objects are cached, up to a size limit.
     kept=$(mktemp -d)
     for mebibytes in 64 0; do
         TMPDIR=$kept SIDEREAL_EMULATED_CACHE_MIB=$mebibytes "$to/selftest" "$here" >/dev/null
         left[mebibytes]=$(find "$kept" -name '*.so' | wc -l)
-        # The next one is compiled, since what was kept is no longer what it is looked for by.
+        # The next kernel is compiled, since its cache entry no longer matches its key.
         find "$kept" -name '*.log' -delete
     done
     rm -r "$kept"

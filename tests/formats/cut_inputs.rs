@@ -9,7 +9,7 @@ use sidereal::io::voltages::{self, VoltageOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, Polarizations, open, sigproc, strain};
 use sidereal::units::Gps;
 
-/// What was read of a file.
+/// Data read from a file.
 #[derive(Debug, PartialEq)]
 struct Contents {
     /// Samples in all, as promised once the file was opened.
@@ -19,7 +19,7 @@ struct Contents {
     cut: Option<String>,
 }
 
-/// A format: its seeds, how it is read, and at which lengths of a file of so many bytes nothing shows that it is cut.
+/// A format: its seeds, its reader, and the lengths of a file at which truncation is undetectable.
 struct Format {
     seeds: &'static [&'static str],
     read: fn(&Path) -> Result<Contents>,
@@ -162,7 +162,7 @@ fn seed(name: &str) -> Vec<u8> {
     fs::read(path).expect("a seed")
 }
 
-/// Whether the streams of one are the beginnings of the other's.
+/// Tests whether the streams of one are prefixes of those of the other.
 fn begins(cut: &Contents, whole: &Contents) -> bool {
     let pairs = cut.streams.iter().zip(&whole.streams);
     cut.streams.len() == whole.streams.len() && { pairs }.all(|(a, b)| b.starts_with(a))

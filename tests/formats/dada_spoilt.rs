@@ -1,4 +1,4 @@
-//! PSRDADA: spoilt files are told, with the key and the byte.
+//! PSRDADA: damaged files give errors with the key and the byte.
 
 use crate::support::dada;
 use crate::support::voltages;

@@ -81,7 +81,8 @@ fn contiguous_files_are_read() {
     assert_eq!(read_all(open(Polarizations::Total).as_mut()), sum);
 }
 
-/// A filterbank of zeros with one feed and 4096 channels, in chunks of so many times; a few kB, whatever its length.
+/// Returns a filterbank of zeros with one feed and 4096 channels, in chunks of the given number of times; a few kB
+/// for any length.
 fn zeros(times: usize, chunk: u64) -> Vec<u8> {
     let mut builder = hdf5_pure::FileBuilder::new();
     builder.set_attr("CLASS", AttrValue::AsciiString("FILTERBANK".into()));

@@ -147,7 +147,7 @@ fn presto_and_sigproc_series_are_of_the_same_pulsar() {
     assert_eq!((inf.telescope.as_str(), tim_header.telescope.as_str()), ("GBT", "GBT"));
     assert_eq!((inf.channels, inf.lowest_mhz, inf.bandwidth_mhz), (256, 720.78125, 200.0));
     assert!(inf.notes.starts_with("Project ID unset"));
-    // What we write of it is what PRESTO wrote, but for digits beyond a float's.
+    // Our file equals PRESTO's, except for digits beyond the precision of a float.
     let theirs = fs::read_to_string(data.join("pulsar/GBT_J1807-0847.inf")).unwrap();
     for (ours, theirs) in inf.to_string().lines().zip(theirs.lines()).take(20) {
         if !ours.contains("Epoch") {
@@ -298,7 +298,7 @@ fn truncated_recordings_say_where_they_end() {
             }
             (found, _) => panic!("{length}: {:?}", found.map(|source| source.header().times)),
         }
-        // A pipe tells only when it ends.
+        // The end of a pipe is known only when it ends.
         let pipe = Box::new(Cursor::new(whole[..length].to_vec()));
         let source =
             sigproc::FilterbankReader::from_pipe(pipe, Path::new("-"), Polarizations::Total);

@@ -77,7 +77,7 @@ fn signed_and_shifted_integers_keep_their_sign() {
         assert_eq!(source.header().encoding, encoding, "{bits}");
         assert_eq!(read_all(source.as_mut()), product(&file, 0), "{bits} bits in {letter}");
     }
-    // FITS's own way of the other sign: stored values are the true ones less TZERO.
+    // FITS stores unsigned values as signed ones: the stored values are the true ones minus TZERO.
     for (bits, range, zero, encoding) in
         [(8, (-128, 127), -128.0, Encoding::I8), (16, (0, 65535), 32768.0, Encoding::U16)]
     {
@@ -190,7 +190,7 @@ fn headers_say_what_the_file_says() {
     // Four rows of 10 samples of 1 ms come before.
     assert!((header.tstart_mjd - (58000.5 + 0.54 / 86400.0)).abs() < 1e-11);
     assert_eq!(read_all(source.as_mut()), product(&file, 0)[..27 * 6]);
-    // A total that is no part of the last row says nothing of it.
+    // A total that ends outside the last row gives no length for it.
     for total in ["0", "20", "31", "99999999", "'*'"] {
         file.cards[0].1 = total.into();
         assert_eq!(open(&file, Polarizations::Total).unwrap().header().times, Some(30), "{total}");

@@ -139,7 +139,7 @@ fn missing_blocks_are_flagged_and_do_not_shift_time() {
             assert_eq!(found, expected, "{stream} {time}");
         }
     }
-    // Passing over samples and then reading gives the rest.
+    // Skipping samples and then reading gives the remaining samples.
     for skipped in [0, 5, 20, 25, 39, 40, 79, 80] {
         let mut source = open(std::slice::from_ref(&path));
         assert_eq!(source.skip(skipped).unwrap(), skipped);
@@ -186,7 +186,7 @@ fn direct_input_and_output_fills_headers_and_blocks() {
         (raw.directio, raw.filled) = (true, filled);
         let path = raw.save(folder.path(), "x.raw");
         assert_eq!(read_all(&[path]).1, expected, "blocks filled: {filled}");
-        // The filling behind the last block may be missing.
+        // The padding after the last block may be missing.
         let mut bytes = raw.bytes();
         if filled {
             bytes.truncate(bytes.len() - 100);
@@ -216,7 +216,7 @@ fn files_of_a_sequence_come_in_any_order() {
     let stem = folder.path().join("obs");
     assert!(is_voltages(&stem).unwrap());
     assert_eq!(read_all(&[stem]).1, expected);
-    // A file that is not given is a gap.
+    // A missing file is a gap.
     let source = open(&[paths[2].clone(), paths[0].clone()]);
     assert_eq!(source.flags(), [Flag { streams: 0..6, start: 20, times: 30 }]);
     let (field, _, message) = fault(&[paths[0].clone(), paths[0].clone()]);
@@ -255,7 +255,7 @@ fn packets_are_counted_as_the_header_has_it() {
     assert_eq!(source.flags(), [Flag { streams: 0..6, start: 20, times: 10 }]);
     // Two blocks of 20 after PKTSTART: 20 samples.
     assert!((source.header().start.seconds - 3_600.250_02).abs() < 1e-10);
-    // A PKTSIZE that makes no sense gives way to the smallest rise.
+    // An invalid PKTSIZE is replaced by the smallest increment.
     let raw = Raw::new(&[0, 3, 6, 12]).set("PKTSIZE", 7);
     let source = open(&[raw.save(folder.path(), "x.raw")]);
     assert_eq!(source.flags(), [Flag { streams: 0..6, start: 30, times: 10 }]);

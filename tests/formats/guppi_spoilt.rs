@@ -1,4 +1,4 @@
-//! GUPPI raw: spoilt files are told, with the card and the byte.
+//! GUPPI raw: damaged files give errors with the card and the byte.
 
 use crate::support::guppi;
 use crate::support::voltages;
@@ -103,7 +103,7 @@ fn cards_that_make_no_sense_are_named() {
         let found = fault(&[Raw::new(&[0]).without(key).save(folder.path(), "x.raw")]);
         assert!(found.0 == key && found.2.contains("missing"), "{}", found.2);
     }
-    // What is not known is not made up.
+    // Unknown values are not invented.
     let raw =
         Raw::new(&[0]).without("OBSFREQ").without("STT_IMJD").without("OBSBW").without("FD_POLN");
     let source = open(&[raw.save(folder.path(), "x.raw")]);

@@ -104,7 +104,7 @@ fn a_sequence_appears_as_a_whole() {
     assert_eq!(visible(), ["obs.0000.raw", "obs.0001.raw", "obs.0002.raw"]);
     let (found, read) = read_all(&[folder.path().join("obs")]);
     assert_eq!((found.times, read), (Some(100), rows(&block)));
-    // A writer that is given up leaves nothing.
+    // A dropped writer leaves no file.
     let writer = Writer::create(&folder.path().join("gone.raw"), &header, &options).unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);

@@ -10,7 +10,7 @@ use sidereal::units::Gps;
 const RATE: usize = 64;
 const START: i64 = 1_126_259_446;
 
-/// What a small file in GWOSC's layout holds.
+/// Contents of a small file in GWOSC's layout.
 #[derive(Clone)]
 struct Spec {
     start: i64,

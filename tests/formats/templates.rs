@@ -15,7 +15,7 @@ fn series() -> (Vec<f64>, Vec<f64>) {
     (vec![0.0, 1.0, -4.0, 0.5, 0.0, 0.0], vec![0.0, 0.25, 2.0, -0.5, 0.0, 0.0])
 }
 
-/// What is expected of [`series`].
+/// Expected results of [`series`].
 fn samples() -> Vec<Complex64> {
     let (plus, cross) = series();
     let all = plus.iter().zip(&cross).map(|(plus, cross)| Complex64::new(*plus, -cross));
@@ -82,7 +82,8 @@ fn rows_and_columns_of_one_data_set() {
     }
 }
 
-/// What `TimeSeries.save` of PyCBC writes of `h_plus` and of `h_plus - i h_cross`: one data set with `delta_t`.
+/// Layout that PyCBC's `TimeSeries.save` writes for `h_plus` and for `h_plus - i h_cross`: one data set with
+/// `delta_t`.
 #[test]
 fn series_of_pycbc_real_and_complex() {
     let folder = tempfile::tempdir().unwrap();
@@ -223,7 +224,7 @@ fn tables_and_text_are_told_by_their_content() {
     let csv = "mass1,mass2,spin2z,name\n5,1.4,-0.5,12\n";
     let expected = Binary { spin2z: -0.5, ..Binary::of_masses(5.0, 1.4) };
     for text in [table, csv] {
-        // The name says nothing.
+        // The name carries no information.
         let path = folder.path().join("bank.dat");
         std::fs::write(&path, text).unwrap();
         assert_eq!(binaries(&path), [("12".to_string(), expected)]);
@@ -249,7 +250,8 @@ fn the_template_of_the_first_event() {
     let expected = Binary { mass1_msun: 41.743, mass2_msun: 29.237, spin1z: 0.355, spin2z: -0.769 };
     assert_eq!(wave.binary, Some(expected));
     assert!((wave.samples[wave.peak].norm() / 8.3387e-19 - 1.0).abs() < 1e-4);
-    // It is of 1 Mpc: early on, an inspiral of its masses is as loud and turns the same way.
+    // Its distance is 1 Mpc: early in the inspiral, a waveform of its masses has the same amplitude and phase
+    // direction.
     let options = InspiralOptions { f_low_hz: 10.0, ..InspiralOptions::default() };
     let made = inspiral(&expected, &options).unwrap();
     let turn = |h: &[Complex64]| (h[1] / h[0]).arg();

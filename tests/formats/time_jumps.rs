@@ -75,7 +75,7 @@ fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSo
     voltages::open(paths, options)
 }
 
-/// A recording with one bad piece: it is flagged, counted and told, and nothing else is lost.
+/// A recording with one bad block: the block is flagged, counted and reported, and nothing else is lost.
 fn assert_flagged(source: &mut dyn VoltageSource, recording: &Recording, what: &str) {
     let times = recording.times;
     let header = source.header().clone();

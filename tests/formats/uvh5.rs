@@ -97,7 +97,7 @@ fn every_number_is_where_it_belongs() {
     assert_eq!(second[6..], [7, 7, 4, 9, 9, 9]);
     let visibilities = floats(&file, "Data/visdata");
     assert_eq!(visibilities.len(), 2 * 6 * CHANNELS * 4 * 2);
-    // Baseline (1, 0) is turned round, since antenna 1 has the lower number.
+    // Baseline (1, 0) is reversed, since antenna 1 has the lower number.
     let orders = [[0, 3, 2, 1], [0, 3, 1, 2]];
     for (at, pair) in visibilities.chunks_exact(2).enumerate() {
         let (baseline, channel, place) = (at / 4 / CHANNELS % 6, at / 4 % CHANNELS, at % 4);

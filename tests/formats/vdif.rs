@@ -14,7 +14,7 @@ fn flag(streams: std::ops::Range<usize>, start: u64, times: u64) -> Flag {
     Flag { streams, start, times }
 }
 
-/// What a stream should hold: one channel of frames one after another, zeros where there is none.
+/// Expected contents of a stream: consecutive frames of one channel, zeros for missing ones.
 fn truth(frames: &[Option<Vdif>], channel: usize, times: usize) -> Vec<(f64, f64)> {
     let zeros = || vec![(0.0, 0.0); times];
     frames

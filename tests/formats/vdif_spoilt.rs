@@ -1,4 +1,4 @@
-//! VDIF: spoilt frames are told, with the field and the byte.
+//! VDIF: damaged frames give errors with the field and the byte.
 
 use crate::support::random;
 use crate::support::vdif_files;

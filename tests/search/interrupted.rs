@@ -70,7 +70,7 @@ impl FilterbankSource for Recording {
     }
 }
 
-/// Stops at a row, and keeps what it is given.
+/// Stops at a row, and stores the rows that it receives.
 struct Keeper {
     stop: u64,
     found: Vec<Candidate>,

@@ -47,7 +47,7 @@ fn mitigated(
     mitigated_by(&Backend::best(threads), threads, (bytes, encoding), steps)
 }
 
-/// Mitigates on a backend, so many blocks at a time.
+/// Mitigates on a backend, the given number of blocks at a time.
 fn mitigated_by(
     backend: &Backend,
     together: usize,

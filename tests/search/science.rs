@@ -1,4 +1,4 @@
-//! What an observer would check: bursts of known place are found there, whatever the gulp.
+//! End-to-end checks of a search: bursts of known time and DM are found there, for any gulp.
 //!
 //! Verification method: test against published values of a real recording, and against the truth of
 //! simulations.

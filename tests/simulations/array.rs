@@ -26,7 +26,7 @@ fn second(delay_s: impl Fn(f64) -> f64 + Send + Sync + 'static) -> Vec<Delay> {
     vec![Box::new(move |antenna, t| if antenna == 1 { delay_s(t) } else { 0.0 })]
 }
 
-/// Plain transform of as many points as there are values, at one frequency in cycles a sample.
+/// Plain transform of all values at one frequency in cycles per sample.
 fn spectrum(x: &[Complex<f64>], cycles: f64) -> Complex<f64> {
     let points = x.len() as f64;
     let term = |(n, x): (usize, &Complex<f64>)| {
@@ -143,7 +143,7 @@ fn every_sample_has_its_own_delay() {
     let options = quiet(40_000);
     let (tsamp, frequency) = (options.tsamp_s(), options.centres_hz[0]);
     let antennas = streams(&ArraySimulator::with_delays(options, second(delay)).unwrap(), 0);
-    // Borders of blocks of 6144, and what lies between.
+    // Borders of blocks of 6144, and samples between them.
     for n in (6100..6200).step_by(9).chain((12_000..37_000).step_by(211)) {
         let seconds = (n as f64 + 0.5) * tsamp;
         let place = n as f64 - delay(seconds) / tsamp;
@@ -159,7 +159,7 @@ fn every_sample_has_its_own_delay() {
     }
 }
 
-/// Rows of bytes read in blocks of the given lengths, over and over; 0 passes 4 samples over.
+/// Rows of bytes read in blocks of the given lengths, cyclically; 0 skips 4 samples.
 fn bytes_in_blocks(mut antenna: ArrayAntenna, lengths: &[usize]) -> Vec<Vec<u8>> {
     let header = antenna.header().clone();
     let mut rows = vec![Vec::new(); header.streams()];

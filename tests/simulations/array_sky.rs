@@ -26,14 +26,14 @@ fn powers_are_those_of_the_truth() {
         options.sources = vec![source(2.0), source(1.0)];
         options.sources[1].polarization =
             Polarization { linear: 0.6, angle_rad: 0.3, circular: 0.5 };
-        // Whole turns at the frequency that real samples record as 0.
+        // Full cycles at the frequency that real samples record as 0.
         let (tsamp, shifts) = (options.tsamp_s(), [-4i64, 500]);
         let delay =
             |shift: i64| -> Delay { Box::new(move |i, _| (shift * i as i64) as f64 * tsamp) };
         let delays = shifts.map(delay).into_iter().collect();
         let simulator = ArraySimulator::with_delays(options, delays).unwrap();
         let truth = simulator.truth();
-        // The noise of a mean, with room, in units of the total power.
+        // Tolerance for the noise of a mean, in units of the total power.
         let limit = 5.0 / (times as f64).sqrt();
         for polarization in 0..2 {
             let antennas = streams(&simulator, polarization);
@@ -121,7 +121,7 @@ fn the_sky_gives_the_delays() {
     let expected = sky.delays_s(off, options.start).unwrap();
     assert!((high.delays_s[0] - expected[0]).abs() < 1e-12);
     assert!((high.delays_s[1] - expected[1] - 40e-9).abs() < 1e-12);
-    // What lies below the horizon takes no part of the power: 3 of 4 Jy are the source's.
+    // A source below the horizon adds no power: 3 of 4 Jy are the source's.
     let antennas = streams(&simulator, 0);
     let middle = options.start.plus_s(0.5 * times as f64 * options.tsamp_s());
     let delays = sky.delays_s(off, middle).unwrap();

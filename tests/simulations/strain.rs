@@ -1,4 +1,4 @@
-//! Simulated strain: its noise's spectrum, its injections, and that any split gives the same samples.
+//! Simulated strain: noise spectrum, injections, and invariance to the split of the stream.
 
 use std::f64::consts::{PI, TAU};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn whole(options: &StrainOptions, detector: usize) -> Vec<f64> {
     read(&mut simulation.detectors[detector], |_| 1 << 16).0
 }
 
-/// A short packet `exp(-(t / tau)^2) exp(-2 pi i f t)`, whose peak lies at its middle sample.
+/// A short packet `exp(-(t / tau)^2) exp(-2 pi i f t)` that peaks at its middle sample.
 fn packet(t: f64) -> Complex64 {
     1e-21 * (-(t / 0.02).powi(2)).exp() * Complex64::cis(-TAU * 150.0 * t)
 }
@@ -128,7 +128,7 @@ fn detectors_are_independent_and_keep_their_noise() {
     let (h1, l1) = (whole(&both, 0), whole(&both, 1));
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() * 1e46;
     let samples = h1.len() as f64;
-    // Less what lies below the lowest frequency: 6 Hz of 128, and half of 4 Hz.
+    // Without the power below the lowest frequency: 6 Hz of 128, and half of 4 Hz.
     assert!((dot(&h1, &h1) / samples - 0.953).abs() < 0.02, "{}", dot(&h1, &h1) / samples);
     assert!((dot(&h1, &l1) / samples).abs() < 4.5 / samples.sqrt());
     assert_eq!(whole(&options(&["L1"], &psd, 256, 400), 0), l1);
@@ -195,7 +195,7 @@ fn an_injection_arrives_when_and_as_strong_as_the_geometry_says() {
         assert!((detector.snr / snr - 1.0).abs() < 1e-6, "{} {snr}", detector.snr);
         let distance = 25.0 / along_plus.hypot(along_cross);
         assert!((detector.effective_distance_mpc / distance - 1.0).abs() < 1e-12);
-        // Against h+ alone a wave turned by theta is found at the phase -theta.
+        // A filter with h+ finds a wave phase-rotated by theta at the phase -theta.
         let theta = along_cross.atan2(along_plus) - 0.8;
         let off = (detector.phase_rad + theta).rem_euclid(TAU);
         assert!(off.min(TAU - off) < 1e-6, "{off}");

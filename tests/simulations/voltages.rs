@@ -24,7 +24,7 @@ fn stream(block: &VoltageBlock, stream: usize) -> Vec<Complex<f64>> {
     (0..voltages.times()).map(|n| voltages.value(stream, n)).collect()
 }
 
-/// Rows of bytes read in blocks of the given lengths, over and over; 0 passes 4 samples over.
+/// Rows of bytes read in blocks of the given lengths, cyclically; 0 skips 4 samples.
 fn bytes_in_blocks(options: &Options, lengths: &[usize], threads: usize) -> Vec<Vec<u8>> {
     let mut simulator = VoltageSimulator::new(options.clone()).unwrap();
     simulator = simulator.with_threads(Threads::new(threads));

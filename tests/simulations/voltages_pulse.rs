@@ -49,7 +49,7 @@ fn dispersion_cycles(dm: f64, frequency_hz: f64, reference_hz: f64) -> f64 {
 /// The dedispersed analytic signal of one stream at the stream's sampling rate, as the sky has it.
 fn dedispersed(options: &Options, channel: usize, x: &Series, dm: f64) -> Series {
     let (length, complex) = (x.len(), options.encoding.is_complex());
-    // Plans are kept from call to call.
+    // Plans are cached between calls.
     thread_local!(static PLANNER: RefCell<FftPlanner<f64>> = RefCell::new(FftPlanner::new()));
     let (forward, inverse) = PLANNER.with_borrow_mut(|planner| {
         (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
@@ -210,7 +210,7 @@ fn the_channels_of_an_impulse_are_in_phase() {
             let z = dedispersed(&options, stream / 2, x, dm);
             let (top, value) =
                 z.iter().enumerate().max_by(|a, b| a.1.norm().total_cmp(&b.1.norm())).unwrap();
-            // A real channel's analytic signal turns a quarter a sample around its middle.
+            // The analytic signal of a real channel rotates by a quarter turn per sample around its middle.
             let half = 0.5 * options.channel_width_hz;
             let zero = options.centres_hz[stream / 2]
                 + if encoding.is_complex() {

@@ -17,7 +17,7 @@ pub(crate) struct Memory {
     pub(crate) flags: Vec<Flag>,
     /// The first sample that can't be read.
     pub(crate) broken_from: Option<usize>,
-    /// What the recording says that it lacks.
+    /// Samples that the recording lists as missing.
     pub(crate) cut: Option<String>,
     at: usize,
 }

@@ -141,7 +141,7 @@ fn automatic_gains_are_those_of_spectra_that_are_not_flagged() {
     let mut source = Memory::new(header, TIMES, |stream, time| {
         noise(stream, time) * if time < 9000 { 0.0 } else { 10.0 }
     });
-    // The filter bank measures the first 8248 samples, or those behind what all streams lack.
+    // The filter bank measures the first 8248 samples, or those after the samples that all streams lack.
     source.flags = vec![Flag { streams: 0..2, start: 0, times: 9000 }];
     let options = ChannelizeOptions::new(8);
     let mut voltages = open(&source, &options, &automatic(8));
@@ -161,7 +161,7 @@ fn automatic_gains_are_those_of_spectra_that_are_not_flagged() {
         let rest = read_all(&mut voltages, 77);
         assert!(rest.iter().zip(&streams).all(|(rest, all)| *rest == all[first as usize..]));
     }
-    // One recorded channel alone has the other's median.
+    // A recorded channel without valid data takes the median of the other.
     source.flags = vec![Flag { streams: 0..1, start: 0, times: 9000 }];
     source.streams[1] = source.streams[1][8 * 9000..].repeat(4);
     let gains = open(&source, &options, &automatic(8)).gains().to_vec();

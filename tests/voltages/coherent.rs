@@ -83,7 +83,7 @@ fn profile(rows: &[f32], channels: usize, channel: usize) -> Vec<f64> {
     normalized(powers.collect())
 }
 
-/// What an impulse at a sample (a part of one, too) gives in a channel: the window's square.
+/// Returns the response of a channel to an impulse at a (fractional) sample: the square of the window.
 fn ideal(plan: &Plan, sample: f64, rows: usize) -> Vec<f64> {
     let window = plan.coefficients();
     let value = |at: f64| {
@@ -127,7 +127,7 @@ fn a_dispersed_impulse_is_restored_at_its_channels_delay() {
             assert_eq!(smeared.len(), restored.len());
             let step = header.channel_width_hz() * average as f64 / channels as f64;
             for (channel, centre) in centres.iter().enumerate() {
-                // The channel at a recorded band's edge has half of its power from the other edge.
+                // Half of the power of the channel at the edge of a recorded band comes from the other edge.
                 let at_edge = header.centres_hz.iter().any(|coarse| {
                     ((centre - coarse).abs() - 0.5 * header.channel_width_hz()).abs() < 0.6 * step
                 });

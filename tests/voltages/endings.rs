@@ -1,4 +1,4 @@
-//! Runs over voltages that end before their time: what was made before is kept, with the bits of a whole run.
+//! Runs over voltages that end early: their output so far is saved, with the bits of a whole run.
 
 use crate::support::memory;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn voltages(
     write_voltages(&mut made, path, format, &mut |status| go_on(status.times))
 }
 
-/// All rows of a filterbank's IF, as bytes; the file says how many there are.
+/// All rows of a filterbank's IF, as bytes; the file determines their number.
 fn rows(path: &Path, number: usize) -> Vec<u8> {
     let mut reader = sigproc::open(path, Polarizations::One(number)).unwrap();
     let times = reader.header().times.unwrap() as usize;

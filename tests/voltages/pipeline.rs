@@ -66,7 +66,7 @@ fn a_tone_lands_in_the_channel_whose_centre_is_nearest() {
                     (sign * header.centres_hz[*a]).total_cmp(&(sign * header.centres_hz[*b]))
                 });
                 let coarse = coarse[channel / (8 / average)];
-                // The channel at a recorded band's edge has its other half from the other edge.
+                // Half of the power of the channel at the edge of a recorded band comes from the other edge.
                 let inwards = (header.centres_hz[coarse] - centre).signum();
                 let voltage_hz = in_voltages(&header, coarse, centre + 0.2 * step * inwards);
                 let tone = |stream: usize, time: usize| {

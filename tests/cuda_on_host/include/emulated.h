@@ -1,4 +1,4 @@
-// What kernels and the emulated driver share: the thread that runs, the block it belongs to, and how it waits.
+// State shared by kernels and the emulated driver: the running thread, its block, and its waits.
 #pragma once
 typedef __SIZE_TYPE__ size_t;
 
@@ -20,16 +20,16 @@ struct Fiber {
   const char* waits_for;
   const void* key;
   unsigned long long detail;
-  // What it brings to an instruction that several threads execute together, and what it takes from it.
+  // Inputs and outputs of this thread in an instruction that several threads execute together.
   unsigned long long value, result;
   unsigned operand;
   void* pointers[4];
 };
 
-// What threads execute together, once all of `lanes` have come; `first` is lane 0 of them.
+// Instruction executed jointly once all of `lanes` have arrived; `first` is their lane 0.
 typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 
-// What runs in the background, in queues of a thread, a warpgroup or a barrier.
+// Asynchronous work, in queues of a thread, a warpgroup or a barrier.
 enum Background { Copies, Stores, Loads, Products };
 
 // The block of the running thread. `suspend` returns when `wake` was called with the same key.
@@ -47,8 +47,8 @@ struct Machine {
   unsigned char* (*cluster_shared)(unsigned rank);
   void (*meet_warp)(unsigned mask, Work work, const char* what);
   void (*meet_warpgroup)(Work work, const char* what);
-  // Work that a kernel waits for: at once, or as late as the kernel allows. It runs with a copy of what it is given.
-  // `finish` runs all of a queue but the last `left` groups; all of it for All.
+  // Asynchronous work: runs at once, or as late as the kernel allows, with a copy of its arguments. `finish` runs all
+  // of a queue but the last `left` groups, or all of it for All.
   bool late;
   void (*later)(Background kind, const void* owner, void (*work)(const void*), const void* data, size_t bytes);
   void (*commit)(Background kind, const void* owner);
@@ -59,9 +59,9 @@ struct Machine {
 
 constexpr unsigned All = ~0u;
 
-// What cuTensorMapEncodeTiled writes into the 128 bytes of a tensor map: elements of `element` bytes, extents of the
-// dimensions (the one of neighbouring elements first), bytes from one to the next in all but the first, and the box that a
-// copy brings. Chunks of 16 bytes change places within 16 << swizzle bytes.
+// Contents of the 128 bytes of a tensor map, as cuTensorMapEncodeTiled writes them: elements of `element` bytes,
+// extents of the dimensions (innermost first), byte strides of all dimensions but the first, and the box of a copy.
+// Chunks of 16 bytes are swizzled within 16 << swizzle bytes.
 struct Tensor {
   static constexpr unsigned Magic = 0x7e45032a;
   unsigned magic;
@@ -72,7 +72,7 @@ struct Tensor {
 };
 static_assert(sizeof(Tensor) <= 128, "a tensor map has 128 bytes");
 
-// What a compiled module says of a kernel.
+// Properties of a kernel in a compiled module.
 struct Kernel {
   const char* name;
   void (*call)(void** arguments);

@@ -1,4 +1,4 @@
-// Matrix instructions: the threads bring pointers to their registers, and the last one computes for all.
+// Matrix instructions: each thread passes pointers to its registers, and the last thread to arrive computes for all.
 #pragma once
 
 namespace emulated {
@@ -47,7 +47,7 @@ static inline void multiply_halves(Fiber* warp, const bool* present, unsigned la
       c = (float)sum;
     }
 }
-// What tensor cores read of a float: the upper 19 bits.
+// Tensor cores read the upper 19 bits of a float.
 // The nearest number of 16 bits, ties to even.
 static inline u32 half_of(float value) {
   u32 sign = same_bits<u32>(value) >> 16 & 0x8000;
@@ -77,7 +77,7 @@ static inline void multiply_tf32(Fiber* warp, const bool* present, unsigned lane
 static inline void multiply_signed(Fiber* f, const bool* p, unsigned n) { multiply_bytes<signed char>(f, p, n); }
 static inline void multiply_unsigned(Fiber* f, const bool* p, unsigned n) { multiply_bytes<unsigned char>(f, p, n); }
 
-// Four 8 x 8 matrices of 16 bits; lane l brings the address of row l % 8 of matrix l / 8.
+// Loads four 8 x 8 matrices of 16 bits; lane l passes the address of row l % 8 of matrix l / 8.
 template <bool Transposed> static inline void load_rows(Fiber* warp, const bool* present, unsigned lanes) {
   all_there(present, lanes, 32, "load_matrix_x4");
   for (u32 lane = 0; lane < 32; lane++)

@@ -1,4 +1,4 @@
-// What NVRTC knows without any header, for g++; included before every kernel file.
+// Built-ins that NVRTC has without any header, for g++; included before every kernel file.
 #pragma once
 #include "emulated.h"
 

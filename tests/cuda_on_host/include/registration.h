@@ -1,4 +1,4 @@
-// How the driver calls a kernel: arguments are unpacked by the types that the kernel declares.
+// Kernel calls by the driver: arguments are unpacked by the parameter types of the kernel.
 #pragma once
 
 namespace emulated {

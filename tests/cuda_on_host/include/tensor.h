@@ -1,10 +1,10 @@
-// Copies of boxes of a tensor into shared memory: what lies outside of the tensor is zero.
+// Copies of boxes of a tensor into shared memory: elements outside the tensor read as zero.
 #pragma once
 
 struct __align__(64) TensorMap { u64 words[16]; };
 
 namespace emulated {
-// Where byte `offset` of a box at `to` goes.
+// Returns the destination of byte `offset` of a box at `to`.
 INLINE u8* swizzled(u32 to, u32 offset, u32 swizzle) {
   u32 address = to + offset, mask = ((1u << swizzle) - 1) << 4;
   return (u8*)shared_pointer(address ^ ((address >> 3) & mask));

@@ -1,4 +1,4 @@
-// What the threads of a warp or of a block do together.
+// Collective operations of the threads of a warp or of a block.
 #pragma once
 
 static inline void __syncthreads() { emulated_machine->barrier(0, 0, true); }
@@ -141,7 +141,7 @@ EMULATED_REDUCTION(or, unsigned, bits_or)
 EMULATED_REDUCTION(xor, unsigned, bits_xor)
 #undef EMULATED_REDUCTION
 
-// How many, all or any of the block's threads say yes.
+// Votes of the block's threads: their number, any, or all.
 static inline int __syncthreads_count(int vote) {
   static int votes[2], turn;
   __syncthreads();

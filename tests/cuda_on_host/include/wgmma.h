@@ -1,4 +1,5 @@
-// Hopper's matrix instructions: 128 threads bring registers and a descriptor, and the last one computes for all.
+// Hopper's matrix instructions: 128 threads pass registers and a descriptor, and the last thread to arrive computes
+// for all.
 #pragma once
 
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -24,7 +25,7 @@ struct Matrix {
     return (const u8*)(address ^ ((address >> 3) & mask));
   }
 };
-// One product of a warpgroup, with the registers that the threads brought.
+// Computes one product of a warpgroup, with the registers of its threads.
 struct Product {
   i32* c[128];
   u32 a[128][4];

@@ -1,4 +1,4 @@
-// One kernel for each thing that the emulator promises.
+// One kernel for each feature of the emulator.
 #include "device.cuh"
 
 KERNEL saxpy(float a, u64 x, u64 y, u32 n) {
@@ -37,7 +37,7 @@ KERNEL warp_words(u32* out) {
 }
 
 #if __CUDA_ARCH__ >= 900
-// One warp loads through the copy engine, three use what it brought, over barriers with phases.
+// One warp loads through the copy engine, three consume the data, synchronized by barriers with phases.
 KERNEL pipeline(const u8* in, u32* out, u32 rounds) {
   SHARED_MEMORY(bytes);
   __shared__ u64 barriers[2];
@@ -133,7 +133,7 @@ KERNEL take_box(const __grid_constant__ TensorMap map, i32 x, i32 y, i32 z, u8* 
 #endif
 
 #if HAS_WGMMA
-// c (64 x 48) = a (64 x 128, in registers) times b, 48 rows of 128 bytes that a tensor copy brings with their swizzle.
+// c (64 x 48) = a (64 x 128, in registers) times b, 48 rows of 128 bytes loaded by a tensor copy with swizzle.
 KERNEL __launch_bounds__(128) signed_product(const __grid_constant__ TensorMap map, const u8* a, i32* c) {
   SHARED_MEMORY(bytes);
   __shared__ u64 barrier;
@@ -168,7 +168,7 @@ KERNEL aligned_arguments(u8 one, const __grid_constant__ Sixty sixty, u32 four, 
   if ((u64)&sixty % 64 || (u64)&hundred % 128) __trap();
 }
 
-// Adds one to a number after it was doubled, or the other way round: the order of streams shows.
+// Doubles a number. With a kernel that adds one, the result shows the order of the streams.
 KERNEL twice(u32* x) { x[0] *= 2; }
 KERNEL one_more(u32* x) { x[0] += 1; }
 

@@ -1,4 +1,4 @@
-// What runs in the background of a block: copies and products that the kernel waits for.
+// Asynchronous work of a block: copies and products that the kernel waits for.
 #pragma once
 #include "../include/emulated.h"
 

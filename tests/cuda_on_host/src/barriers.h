@@ -1,10 +1,10 @@
-// Where threads of a block wait for each other.
+// Barriers at which the threads of a block wait for each other.
 #pragma once
 #include "../include/emulated.h"
 
 namespace emulated {
 
-// For blocks of so many threads.
+// Barrier for blocks of the given number of threads.
 void start_barriers(unsigned blocks, unsigned threads);
 void barrier(unsigned id, unsigned threads, bool wait);
 void cluster_arrive();

@@ -11,9 +11,9 @@ struct Launch {
   void** arguments;
 };
 
-// What fresh memory holds in every byte: 0xCB, or what SIDEREAL_EMULATED_FRESH says.
+// Fill byte of fresh memory: 0xCB, or that of SIDEREAL_EMULATED_FRESH.
 extern const unsigned char fresh;
-// What all kernels see of the block that runs.
+// State of the running block that all kernels see.
 extern Machine machine;
 // Prints where the emulated device is, and ends the process.
 [[noreturn]] void die(const char* format, ...);
@@ -23,7 +23,7 @@ bool run(const Launch& launch);
 void enter_block(unsigned rank);
 // The launch that runs, if any, and the number of the thread in its block.
 const Launch* running();
-// Whether an address lies in the guard of a thread's stack.
+// Tests whether an address lies in the guard page of a thread's stack.
 bool is_stack_guard(const void* address);
 constexpr unsigned MOST_SHARED = 227 * 1024;
 

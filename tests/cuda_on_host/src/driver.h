@@ -1,4 +1,4 @@
-// What the files of the emulated driver share.
+// Declarations shared by the files of the emulated driver.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 
 namespace emulated {
 
-// The driver's answers that are given here, by the numbers of cuda.h.
+// Return codes of the emulated driver, with the numbers of cuda.h.
 enum Result : int {
   SUCCESS = 0,
   INVALID_VALUE = 1,
@@ -32,7 +32,7 @@ enum Result : int {
 
 // One call at a time.
 extern std::recursive_mutex calls;
-// What every later call answers, once work on the device has failed.
+// Return code of every later call, once work on the device has failed.
 extern Result sticky;
 // Whether this call fails because SIDEREAL_EMULATED_FAIL asks for it, or because of an earlier failure.
 Result begin(const char* name);
@@ -50,7 +50,7 @@ const Settings& settings();
 void expect_device(const char* call, uint64_t address, size_t bytes);
 // The same when the host's pointer is one of the device's.
 void expect_host(const char* call, const void* pointer);
-// What an address belongs to, in words.
+// Describes the allocation of an address.
 std::string describe_address(uint64_t address);
 
 // --- what leaves the device (SIDEREAL_EMULATED_COPIES)

@@ -9,7 +9,7 @@ constexpr unsigned long STACK_BYTES = 128 * 1024;
 // Of a cluster, block after block.
 extern Fiber fibers[MOST_FIBERS];
 
-// Maps so many stacks.
+// Maps the given number of stacks.
 void make_stacks(unsigned threads);
 // Lets fibers 0 to threads - 1 run `body` until all have ended or none can go on.
 void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*));

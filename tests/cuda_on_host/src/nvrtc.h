@@ -16,7 +16,7 @@ struct Program {
   std::vector<std::string> defines;
 };
 
-// Compiles into `image`, or says in `log` why not.
+// Compiles into `image`, or writes the reason of the failure to `log`.
 bool build(Program& program);
 
 // A kernel that a preprocessed source declares: its name, and the words between the brackets of its bounds.
@@ -24,7 +24,7 @@ struct Declared {
   std::string name, bounds, cluster;
 };
 std::vector<Declared> declared_kernels(const std::string& source);
-// What is put behind the source so that the driver finds its kernels.
+// Source appended so that the driver finds the kernels.
 std::string registration(const std::vector<Declared>& kernels, const std::string& architecture);
 
 }  // namespace emulated
