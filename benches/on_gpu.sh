@@ -51,7 +51,7 @@ END
 }
 found=$(libraries | sort -u | paste -sd: -)
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found"
-# Kernels are compiled once for all parts, and the user's own cache is left alone.
+# Compiles kernels once for all parts, and leaves the user's cache alone.
 export SIDEREAL_CACHE_DIR="$work/cache"
 export SIDEREAL_REQUIRE=cuda
 # Tests of the command line run this binary; real recordings are packed only where they were there.
@@ -86,7 +86,7 @@ machine() {
     timeout 60 "$sidereal" devices --measure 2>&1
 }
 
-# Runs a command into $work/log within what is left of its part, and within half of the part.
+# Runs a command into $work/log within the rest of its part's time, and within half of the part.
 limited() { # end, the part's seconds, command...
     local left=$(($1 - SECONDS)) most=$((($2 + 1) / 2))
     if ((left <= 0)); then return 125; fi
@@ -157,7 +157,7 @@ tune() {
     done <<<"$commands"
 }
 
-# The demo on the GPU and on the host: what they found must be the same, but for rounding.
+# Compares the demo on the GPU and on the host: the detections must agree except for rounding.
 demo() {
     local most=${DEMO_S:-120} end=$((SECONDS + ${DEMO_S:-120})) device begun status
     for device in cpu cuda; do

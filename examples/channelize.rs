@@ -2,10 +2,9 @@
 //!
 //!     cargo run --release --example channelize -- VOLTAGES OUTPUT encoding=complex8 channels=64 taps=8
 //!
-//! Words that may follow: `window=hann` (or `hamming`, `blackman`, `kaiser:DB`, `rectangular`, a file's
-//! name), `oversample=P/Q`, `order=ascending` (or `natural`, `descending`), `polarizations=2` (one whole
-//! polarization behind the other), `products=power` (or `I`, `IQUV`, `AABBCRCI`), `feed=circular`,
-//! `integrate=SPECTRA`, `threads=N`.
+//! Further words: `window=hann` (or `hamming`, `blackman`, `kaiser:DB`, `rectangular`, the name of a file),
+//! `oversample=P/Q`, `order=ascending` (or `natural`, `descending`), `polarizations=2` (all of one polarization, then
+//! the other), `products=power` (or `I`, `IQUV`, `AABBCRCI`), `feed=circular`, `integrate=SPECTRA`, `threads=N`.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -38,7 +37,7 @@ impl Words {
         value.parse().map_err(|_| format!("{key}={value} is not a whole number"))
     }
 
-    /// The one of `all` whose name in the library, in any case, is the value.
+    /// Returns the element of `all` whose name in the library, ignoring case, is the value.
     fn one_of<T: Copy + std::fmt::Debug>(
         &self,
         key: &str,
@@ -123,7 +122,7 @@ fn channelize(
     let mut file = BufWriter::new(File::create(output)?);
     let mut floats = vec![0.0f32; if detects { elements } else { 0 }];
     let mut spectra = vec![Complex::<f32>::ZERO; if detects { 0 } else { elements }];
-    // The filter's memory is carried from one gulp to the next.
+    // The state of the filter is carried from one gulp to the next.
     for start in (0..times).step_by(GULP) {
         let gulp = voltages.slice(start, GULP.min(times - start))?;
         if detects {

@@ -3,9 +3,9 @@
 //!     cargo run --example compile_kernels -- [--only WORD] [--arch sm_90a]... [--cubins FOLDER]
 //!     cargo run --example compile_kernels -- FILE.cu [-DNAME=VALUE]... [--arch sm_90a]... [--cubin OUT]
 //!
-//! Without a file: the table of all kernels, each value of each axis at least once; every combination with
-//! SIDEREAL_ALL_KERNELS=1. With one: that file alone, with the files beside it as what it may include. NVRTC
-//! must be on the library path. Problems are spilled registers, a stack frame, local memory, `wgmma` that the
+//! Without a file, compiles the table of all kernels with each value of each axis at least once, or with every
+//! combination if SIDEREAL_ALL_KERNELS=1. With a file, compiles that file alone; it may include files of its folder.
+//! NVRTC must be on the library path. Problems are spilled registers, a stack frame, local memory, `wgmma` that the
 //! assembler serializes, and warnings.
 
 use std::io::Write;
@@ -21,7 +21,7 @@ use sidereal::backend::cuda::{
 use sidereal::pipeline::kernels;
 use sidereal::{Error, Result};
 
-/// The most cubins of the table, unless all combinations are asked for.
+/// Limit of the number of cubins of the table, unless all combinations are requested.
 const MOST_CUBINS: usize = 240;
 /// Limit of the total compile time in seconds, one kernel after the other.
 const MOST_SECONDS: f64 = 600.0;
@@ -141,7 +141,7 @@ struct Sum {
     seconds: f64,
 }
 
-/// Compiles all that is asked for; whether none has problems.
+/// Compiles all requested kernels; returns whether none has problems.
 fn run(arguments: &Arguments) -> Result<bool> {
     let table = arguments.table()?;
     let mut works: Vec<Work<'_>> = Vec::new();
@@ -188,7 +188,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 impl Sum {
-    /// Tells one line a kernel of what was compiled, and keeps the problems for the end.
+    /// Prints one line per compiled kernel, and collects the problems for the end.
     fn add(
         &mut self,
         work: &Work<'_>,

@@ -6,11 +6,10 @@
 //! OUTPUT receives the sums, axes channel, baseline, polarization pair, as (real, imaginary) of 64 bits each
 //! (integers, or floats for `encoding=complexf32`), then the counts, axes channel, baseline, of 64 bits.
 //!
-//! Words that may follow: `encoding=complex8` (or `complex4`, `complexf32`), `order=rows` (axes antenna,
-//! polarization, time, channel; `streams`: antenna, channel, polarization, time; `packed`: one packed block
-//! behind another), `block=TIMES` (spectra in a block), `mask=FILE` (bytes, 0 where a sample is missing;
-//! axes channel, antenna, time), `repeat=N` (the whole file so many times), `threads=N`, `level=avx2` (or
-//! another of those that `correlate levels` prints).
+//! Further words: `encoding=complex8` (or `complex4`, `complexf32`), `order=rows` (axes antenna, polarization, time,
+//! channel; `streams`: antenna, channel, polarization, time; `packed`: consecutive packed blocks), `block=TIMES`
+//! (spectra per block), `mask=FILE` (bytes, 0 for a missing sample; axes channel, antenna, time), `repeat=N` (repeats
+//! the whole file), `threads=N`, `level=avx2` (or another level that `correlate levels` prints).
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -45,7 +44,7 @@ impl Words {
         found.ok_or_else(|| format!("encoding={value}: there are {:?}", VoltageEncoding::ALL))
     }
 
-    /// The backend of a level, or the best one.
+    /// Returns the backend of a level, or the best one.
     fn backend(&self) -> Result<Backend, Box<dyn Error>> {
         let (level, threads) = (self.text("level", ""), self.count("threads", "0")?);
         if level.is_empty() {
@@ -57,7 +56,7 @@ impl Words {
     }
 }
 
-/// A backend's level.
+/// Returns the level of a backend.
 fn name(backend: &Backend) -> String {
     let name = backend.name();
     name.split(' ').nth(1).unwrap_or(&name).to_owned()
@@ -171,7 +170,7 @@ impl Filler<'_> {
                 let blocks = first / self.buffer.capacity();
                 let start = blocks * plan.packed_bytes(self.buffer.capacity());
                 let bytes = &self.bytes[start..start + plan.packed_bytes(times)];
-                // What a block may be borrowed from is checked as it is here.
+                // The layout of a borrowed block is checked as here.
                 Block::new(plan, bytes, times, None)?;
                 self.buffer.bytes_mut().copy_from_slice(bytes);
             }

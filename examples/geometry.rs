@@ -22,7 +22,7 @@ use sidereal::io::earth_orientation;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
-/// Seconds that the polynomials begin before a case's moment, and how long they last.
+/// Seconds by which the polynomials begin before the time of a case, and their duration.
 const POLYNOMIAL_S: (f64, f64) = (700.0, 1500.0);
 
 fn main() -> ExitCode {
@@ -94,7 +94,7 @@ fn case(line: &str) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-/// The delay from a polynomial of an observation around the moment.
+/// Delay from the polynomial of an observation around the time of the case.
 fn polynomial(sky: &Sky, direction: Direction, epoch: Epoch) -> Result<f64> {
     let (before_s, length_s) = POLYNOMIAL_S;
     let start = sidereal::geometry::plus_elapsed_s(&epoch, -before_s)?;

@@ -1,4 +1,4 @@
-//! Writes events and series that a text describes, and prints tables of LIGO_LW files.
+//! Writes events and series from a text description, and prints tables of LIGO_LW files.
 //!
 //!     cargo run --release --example gravitational -- events DESCRIPTION OUTPUT.xml
 //!     cargo run --release --example gravitational -- series DESCRIPTION OUTPUT.h5
@@ -200,7 +200,7 @@ fn series(description: &str, output: &Path) -> Outcome {
     }
     let mut writer = Writer::create(output, file)?;
     for (detector, (strain, ratios)) in samples.iter().enumerate() {
-        // In blocks, as a stream comes.
+        // Writes in blocks, like a stream.
         for block in strain.chunks(1000) {
             writer.whitened(detector, block, &vec![true; block.len()])?;
         }

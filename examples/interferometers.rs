@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --example interferometers -- CASES
 //!
-//! Each line of CASES has a detector's name, and right ascension, declination and polarization in radians and
-//! the time in GPS seconds. Each line out has F+, Fx and the delay behind the Earth's centre in s.
+//! Each line of CASES has the name of a detector, right ascension, declination and polarization in radians, and the
+//! time in GPS seconds. Each output line has F+, Fx and the delay after the Earth's centre in s.
 
 use std::io::Write as _;
 use std::process::ExitCode;

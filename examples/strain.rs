@@ -1,4 +1,4 @@
-//! Reads recorded strain, and takes its spectrum or whitens it, for comparison with other programs.
+//! Reads recorded strain and writes it, its spectrum or the whitened strain, for comparison with other programs.
 //!
 //!     cargo run --release --example strain -- read INPUT OUTPUT [BITS [CHANNEL]]
 //!     cargo run --release --example strain -- welch INPUT OUTPUT

@@ -1,4 +1,4 @@
-//! Prints what a file of templates or of a power spectrum holds, as JSON: one object a line.
+//! Prints the contents of a file of templates or of a power spectrum as JSON, one object per line.
 //!
 //!     cargo run --release --example templates -- FILE [RATE_HZ]
 //!     cargo run --release --example templates -- --psd|--asd FILE

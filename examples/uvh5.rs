@@ -1,4 +1,4 @@
-//! Writes visibilities that a text describes as UVH5.
+//! Writes visibilities from a text description as UVH5.
 //!
 //!     cargo run --release --example uvh5 -- DESCRIPTION SUMS OUTPUT
 //!

@@ -1,14 +1,14 @@
-//! Prints what recorded voltages say of themselves, writes their samples, or copies them.
+//! Prints the headers of recorded voltages, writes their samples, or copies them.
 //!
 //!     cargo run --release --example voltages -- INPUT...
 //!     cargo run --release --example voltages -- INPUT... --samples N > SAMPLES
 //!     cargo run --release --example voltages -- INPUT... --write guppi|dada OUTPUT
 //!
-//! The header and the flags come as JSON. `--samples N` writes the first N samples of every stream to
-//! standard output (0: all): axes stream, time; complex64 for complex samples, f32 for real ones,
-//! little endian. More options: `--skip N` samples first, `--gulp N` samples at a time; for what a
-//! recording does not say of itself `--rate HZ`, `--centre HZ`, `--mark5b CHANNELS BITS MJD`; and for
-//! GUPPI raw `--block TIMES`, `--overlap TIMES`, `--directio`, `--per-file BLOCKS`.
+//! The header and the flags are printed as JSON. `--samples N` writes the first N samples of every stream to standard
+//! output (0: all): axes stream, time; complex64 for complex samples, f32 for real ones, little endian. More options:
+//! `--skip N` skips samples first, `--gulp N` reads N samples at a time; `--rate HZ`, `--centre HZ` and `--mark5b
+//! CHANNELS BITS MJD` supply values that a recording lacks; for GUPPI raw `--block TIMES`, `--overlap TIMES`,
+//! `--directio`, `--per-file BLOCKS`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ fn copy(
     }
 }
 
-/// Calls `take` with gulp after gulp.
+/// Calls `take` with each gulp.
 fn each_gulp(
     source: &mut dyn VoltageSource,
     gulp: usize,

@@ -74,7 +74,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("window_file", voltages::window_file),
 ];
 
-/// Gives `work` a file that holds `bytes`; each thread has its own.
+/// Calls `work` with a file that holds `bytes`; each thread has its own file.
 fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };

@@ -27,7 +27,7 @@ use VoltageEncoding::{Complex8, Complex16, ComplexF32, Real8};
 use array::{drain, inputs, polynomial, recording};
 use memory::{Memory, noise};
 
-/// The device's memory: one test takes nearly all of it.
+/// Serializes the tests, since one fills nearly all device memory.
 static DEVICE: RwLock<()> = RwLock::new(());
 
 /// Antennas.
@@ -45,7 +45,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Noise that antennas share in part, of two recorded channels.
+    /// Noise partly common to all antennas, of two recorded channels.
     fn new(encoding: VoltageEncoding, polarizations: usize, times: usize) -> Self {
         let header = VoltageHeader { polarizations, ..memory::header(&[21.0, 20.0], encoding) };
         let own = |antenna| {
@@ -70,7 +70,7 @@ impl Scene {
         Self { delays: Some(delays), ..self }
     }
 
-    /// The start of one antenna, a part of one polarization of another.
+    /// Marks the start of one antenna and a part of one polarization of another as missing.
     fn flagged(mut self) -> Self {
         let last = self.recordings[0].header.streams();
         self.recordings[1].flags = vec![
@@ -100,7 +100,7 @@ impl Scene {
         (all, correlator.summary())
     }
 
-    /// Compares the GPU's visibilities with the processor's, and those of other gulps with its own.
+    /// Compares the visibilities of the GPU with those of the CPU, and those of other gulps with its own.
     fn check(&self, device: &Device, name: &str, is_exact: bool) {
         let gpu = Backend::Cuda(device.clone(), Threads::new(2));
         let (expected, host) = self.run(&Backend::best(2), 0);
@@ -120,14 +120,14 @@ impl Scene {
             let off = (a.saturated - b.saturated).abs();
             assert!(off <= 2e-5 + 1e-3 * a.saturated, "{name}: {a:?} {b:?}");
         }
-        // Single spectra only where they are made without a filter bank: an emulated one takes its time.
+        // Single spectra only without a filter bank: an emulated GPU is slow.
         for gulp in if is_exact { [1, 50, 333] } else { [13, 50, 333] } {
             let (other, _) = self.run(&gpu, gulp);
             assert!(other == found, "{name}: gulp {gulp}");
         }
     }
 
-    /// Few samples are another integer by one, and none is farther off.
+    /// A few samples differ by one, and none by more.
     fn compare(&self, a: &Integration, b: &Integration, name: &str) {
         let pairs = a.sums.len() / a.counts.len();
         let channels = a.counts.len() / (ANTENNAS * (ANTENNAS + 1) / 2);
@@ -227,7 +227,7 @@ fn channelized_voltages_that_are_delayed_are_the_processors() {
     }
 }
 
-/// Antennas of unlike encoding have filter banks of their own; gains of a table stay.
+/// Antennas of different encodings have separate filter banks; gains of a table are kept.
 #[test]
 fn antennas_of_unlike_encoding_share_the_device() {
     let Some(device) = cuda::device() else { return };

@@ -1,4 +1,4 @@
-//! Invariants of positions, directions, delays and u, v, w for any input.
+//! Properties of positions, directions, delays and u, v, w that hold for any input.
 
 #[path = "common/random.rs"]
 mod random;

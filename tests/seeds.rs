@@ -1,8 +1,7 @@
 //! Every seed of the fuzz targets runs through the body of its target, without the fuzzer.
 //!
 //! The name of a seed states its expected outcome: `valid_*` is read to its end, `cut_*` to its last whole unit,
-//! `broken_*` is
-//! refused with an error; `found_*` was a finding once.
+//! `broken_*` is refused with an error; `found_*` was a finding once.
 
 // There it is a library of its own, so its functions are public.
 #[allow(unreachable_pub)]

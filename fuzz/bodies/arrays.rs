@@ -7,7 +7,7 @@ use sidereal::pipeline;
 
 use super::{Outcome, Read, with_file};
 
-/// UVH5: all but the visibilities.
+/// UVH5: everything but the visibilities.
 pub(super) fn uvh5(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
         let is_one = io::uvh5::is_uvh5(path);
@@ -18,7 +18,7 @@ pub(super) fn uvh5(bytes: &[u8]) -> Outcome {
     })
 }
 
-/// Antennas' positions: what can be read can be written and read again.
+/// Antenna positions: a readable table can be written and read again.
 pub(super) fn antennas(bytes: &[u8]) -> Outcome {
     let text = String::from_utf8_lossy(bytes);
     let table = io::antennas::parse(&text, Path::new("fuzz.csv"))?;

@@ -6,7 +6,7 @@ use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
 use super::pipelines::burst;
 use super::{Outcome, Read, with_file};
 
-/// Longest row, in bytes, that is read at all: a header may promise more than there is memory.
+/// Longest row in bytes to read: a header may declare more than the available memory.
 const LONGEST_ROW: usize = 1 << 20;
 
 /// A SIGPROC filterbank: header and data.
@@ -38,7 +38,7 @@ fn filterbank(bytes: &[u8]) -> Outcome {
     })
 }
 
-/// Reads a source to its end, and holds it to what it promised.
+/// Reads a source to its end, and checks its declared properties.
 fn drain(source: &mut dyn FilterbankSource) -> Outcome {
     let header = source.header().clone();
     let row = header.row_bytes();

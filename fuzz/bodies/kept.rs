@@ -1,7 +1,7 @@
-//! Damaged checkpoints of interrupted runs: four bytes of the input choose each damage's place, kind and value.
+//! Damaged checkpoints of interrupted runs: four bytes of the input choose the offset, kind and value of each damage.
 //!
-//! A run that takes such a state goes on to its end; one that takes an undamaged state ends as one that was never
-//! interrupted.
+//! A run that accepts such a state continues to its end. A run that accepts an undamaged state ends like an
+//! uninterrupted one.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ use super::memory::Rows;
 use super::pipelines::{SIGMA, detector, header};
 use super::{Outcome, Read, with_file};
 
-/// Rows of the recording that is searched and dedispersed.
+/// Rows of the recording.
 const ROWS: usize = 6000;
 
 /// Its channels.
@@ -32,7 +32,7 @@ const CHANNELS: usize = 8;
 /// Words of a candidate.
 const CANDIDATE: usize = 14;
 
-/// A state with the changes that an input asks for.
+/// A state with the damage that an input describes.
 fn damaged(state: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut state = state.to_vec();
     for change in changes.chunks_exact(4).take(64) {
@@ -51,7 +51,7 @@ fn damaged(state: &[u8], changes: &[u8]) -> Vec<u8> {
     state
 }
 
-/// The numbers that whole words of a state hold.
+/// Values that the words of a state take.
 fn words(state: &[u8]) -> Vec<u64> {
     state.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
@@ -60,7 +60,7 @@ fn bytes(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// The saved state of a filter. A chain that takes it goes on.
+/// Saved state of a filter. A chain that accepts it continues.
 pub(super) fn saved_state(bytes: &[u8]) -> Outcome {
     static STATE: OnceLock<(Vec<f64>, Vec<u8>)> = OnceLock::new();
     let method = Method::Overlap { fft_s: 1.0 };
@@ -71,7 +71,7 @@ pub(super) fn saved_state(bytes: &[u8]) -> Outcome {
         let mut saving = Saving::default();
         assert!(before.save(&mut saving).expect("saved"));
         let mut state = saving.finish();
-        // Saving::sealed puts the checksum of what is read in the place of this one.
+        // Saving::sealed replaces this checksum with that of the bytes read.
         state.truncate(state.len() - 8);
         (strain, state)
     });
@@ -155,7 +155,7 @@ impl Observer for Journal {
     }
 }
 
-/// A search that was never interrupted: checkpoints, the candidates before each, and all of them as text.
+/// An uninterrupted search: checkpoints, the candidates before each, and all of them as text.
 struct Searched {
     states: Vec<(Vec<u8>, Vec<u8>)>,
     candidates: String,
@@ -243,7 +243,7 @@ impl SeriesSink for Series {
     }
 }
 
-/// Dedisperses from a checkpoint, with `file` as the series that was written before; returns what is written then.
+/// Dedisperses from a checkpoint, with `file` as the series written before; returns the output.
 fn dedispersed(
     from: Option<&series::Checkpoint>,
     (zero_dm, file): (bool, &[u8]),

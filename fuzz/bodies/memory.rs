@@ -1,11 +1,11 @@
-//! Rows and voltages from memory, and the numbers at the front of an input that say what is done with them.
+//! Rows and voltages from memory, and the numbers at the front of an input that select the options.
 
 use sidereal::Result;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::voltage::VoltageBlock;
 
-/// Most bytes of data that pipelines take.
+/// Limit of the data that pipelines read, in bytes.
 pub(super) const LARGEST: usize = 1 << 13;
 
 /// Numbers taken from the front of an input; zeros once it is used up.
@@ -33,7 +33,7 @@ impl<'a> Numbers<'a> {
         choices[self.below(choices.len())]
     }
 
-    /// Returns what is left, as far as pipelines take it.
+    /// Returns the remaining bytes up to that limit.
     pub(super) fn data(self) -> &'a [u8] {
         &self.0[..self.0.len().min(LARGEST)]
     }
@@ -67,7 +67,7 @@ impl FilterbankSource for Rows<'_> {
     }
 }
 
-/// Voltages in memory: one row of bytes a stream.
+/// Voltages in memory: one row of bytes per stream.
 #[derive(Clone)]
 pub(super) struct Recording {
     header: VoltageHeader,
@@ -77,7 +77,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Deals bytes out to the streams of a header, one piece a stream; a second byte in 16 flags some samples.
+    /// Splits bytes into the streams of a header, one segment per stream; a second byte in 16 flags some samples.
     pub(super) fn new(header: VoltageHeader, bytes: &[u8]) -> Option<Self> {
         let encoding = header.encoding;
         let unit = encoding.bytes(encoding.samples_per_byte());

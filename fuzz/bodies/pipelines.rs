@@ -69,7 +69,7 @@ pub(super) fn burst(open: impl Fn() -> Result<Box<dyn FilterbankSource>>) -> Res
     Ok(())
 }
 
-/// Makes a filterbank of a small recording of voltages, and correlates its first antenna with itself.
+/// Makes a filterbank of a small voltage recording, and correlates its first antenna with itself.
 pub(super) fn voltages(open: impl Fn() -> Result<Box<dyn VoltageSource>>) -> Result<()> {
     let source = open()?;
     let header = source.header();
@@ -152,19 +152,19 @@ pub(super) fn search(bytes: &[u8]) -> Outcome {
     let found = |header: &FilterbankHeader, options: &SearchOptions| {
         let mut source = Rows { header: header.clone(), bytes: rows, next: 0 };
         let report = burst::search(&mut source, options, &Backend::best(1), &mut |_| true)?;
-        // As text, so that what is not a number equals itself.
+        // Text, so that NaN equals itself.
         Ok::<String, sidereal::Error>(format!("{:?}", report.candidates))
     };
     let first = found(&known, &options)?;
     assert_eq!(first, found(&known, &SearchOptions { gulp: 0, ..options.clone() })?);
-    // Rows from a pipe, whose number is not known.
+    // Rows from a pipe, whose number is unknown.
     let _ = found(&header, &options);
     let mut source = Rows { header: known, bytes: rows, next: 0 };
     series::dedisperse(&mut source, &options, &Backend::best(1), &mut Nowhere)?;
     Ok(Read::Whole)
 }
 
-/// A header of voltages and what its options are taken from.
+/// A header of voltages and the source of its options.
 fn recorded(numbers: &mut Numbers<'_>) -> VoltageHeader {
     let encoding = numbers.one_of(&VoltageEncoding::ALL);
     let coarse = 1 + numbers.below(3);
@@ -273,7 +273,7 @@ pub(super) fn correlate(bytes: &[u8]) -> Outcome {
 /// Samples a second of the strain that is filtered.
 pub(super) const RATE_HZ: u32 = 256;
 
-/// A deviation of the strain's noise.
+/// Standard deviation of the strain noise.
 pub(super) const SIGMA: f64 = 1e-21;
 
 /// White noise's power spectrum.

@@ -55,7 +55,7 @@ pub(super) fn cand(bytes: &[u8]) -> Outcome {
     Ok(Read::Whole)
 }
 
-/// DM plans from any numbers, and what they say of themselves.
+/// DM plans from arbitrary numbers, and their properties.
 pub(super) fn dm_plan(bytes: &[u8]) -> Outcome {
     let mut numbers = [0.0; 9];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -47,7 +47,7 @@ pub(super) fn gwf(bytes: &[u8]) -> Outcome {
         let file = Gwf::open(path)?;
         let verified = file.verify();
         let mut read = if file.cut().is_some() { Read::Cut } else { Read::Whole };
-        // Files of very many channels take long.
+        // Files with very many channels take long.
         for name in file.names().take(100) {
             assert_eq!(file.channel(name)?.name, name);
             let options = OpenOptions { channel: Some(name.to_owned()), ..OpenOptions::default() };
@@ -59,7 +59,7 @@ pub(super) fn gwf(bytes: &[u8]) -> Outcome {
     })
 }
 
-/// Reads strain to its end, if that is near, and holds it to what it promised.
+/// Reads strain to its end, if that is near, and checks its declared properties.
 fn drain(source: &mut dyn StrainSource) -> Outcome {
     let promised = source.header().times.expect("a file's length is known");
     let rate_hz = source.header().rate_hz;
@@ -105,7 +105,7 @@ pub(super) fn ligolw(bytes: &[u8]) -> Outcome {
     })
 }
 
-/// Filter banks: what can be read can be written and read again, and small ones filter.
+/// Filter banks: a readable bank can be written and read again, and a small one filters.
 pub(super) fn bank_h5(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
         let bank = io::bank_h5::read(path)?;
@@ -153,7 +153,7 @@ pub(super) fn templates(bytes: &[u8]) -> Outcome {
                 binaries.truncate(3);
             }
         }
-        // Masses may have no inspiral in the band.
+        // The masses may have no inspiral in the band.
         for wave in waveforms(templates, &inspirals, None).unwrap_or_default() {
             assert!(wave.peak < wave.samples.len() && wave.rate_hz > 0);
             assert!(wave.samples.iter().all(|h| h.is_finite()));
@@ -172,7 +172,7 @@ pub(super) fn psd(bytes: &[u8]) -> Outcome {
         let method = Method::Overlap { fft_s: 1.0 };
         let options =
             whiten::Options { method, ..whiten::Options::new(RATE_HZ, Psd::Fixed(spectrum)) };
-        // It may not reach the frequencies that are whitened.
+        // The spectrum may not cover the frequencies to whiten.
         if let Ok(mut whitener) = Whitener::new(options) {
             let strain: Vec<f64> = (0..1024).map(|k| f64::from(k % 17) * 1e-22).collect();
             let (mut white, mut valid) = (vec![0.0; 1024], vec![false; 1024]);

@@ -13,7 +13,7 @@ const LONGEST_BLOCK: usize = 1 << 22;
 /// Sky frequency for recordings that have none.
 const CENTRE_HZ: Option<f64> = Some(1.4e9);
 
-/// GUPPI raw: headers, blocks and their places in time.
+/// GUPPI raw: headers, blocks and their times.
 pub(super) fn guppi(bytes: &[u8]) -> Outcome {
     let told = VoltageOptions { sample_rate_hz: Some(1e6), ..VoltageOptions::default() };
     recording(bytes, voltages::guppi::open, &[VoltageOptions::default(), told])
@@ -55,7 +55,7 @@ pub(super) fn mark5b(bytes: &[u8]) -> Outcome {
 /// Opens the files of a recording of voltages.
 type OpenVoltages = fn(&[PathBuf], &VoltageOptions) -> sidereal::Result<Box<dyn VoltageSource>>;
 
-/// Reads a recording as each of the options say, and takes it through the pipelines as the first that fits does.
+/// Reads a recording with each of the options, and runs the pipelines with the first that fits.
 fn recording(bytes: &[u8], open: OpenVoltages, options: &[VoltageOptions]) -> Outcome {
     with_file(bytes, |path| {
         let _ = voltages::is_voltages(path);
@@ -69,7 +69,7 @@ fn recording(bytes: &[u8], open: OpenVoltages, options: &[VoltageOptions]) -> Ou
     })
 }
 
-/// Reads a source to its end, if that is near, and holds it and its flags to what they promised.
+/// Reads a source to its end, if that is near, and checks its declared properties and flags.
 fn drain(source: &mut dyn VoltageSource) -> Outcome {
     let header = source.header().clone();
     let times = header.times.expect("a file's length is known");

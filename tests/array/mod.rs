@@ -11,7 +11,7 @@ use sidereal::units::Epoch;
 
 use super::memory::Memory;
 
-/// So many antennas, some metres apart, at latitude 37.
+/// Returns antennas some metres apart, at latitude 37.
 pub(crate) fn array(antennas: usize) -> Array {
     let antenna = |i: usize| {
         let (east, north) = (13.0 * (i * i) as f64, 29.0 * i as f64 - 5.0);
@@ -72,14 +72,14 @@ pub(crate) fn correlate(
     (correlator, all)
 }
 
-/// A polynomial from the recordings' start on.
+/// Returns a polynomial that begins at the start of the recordings.
 pub(crate) fn polynomial(start: Epoch, coefficients: &[f64]) -> DelayPolynomial {
     let mut all = [0.0; 6];
     all[..coefficients.len()].copy_from_slice(coefficients);
     DelayPolynomial { start, length_s: 1e9, coefficients: all }
 }
 
-/// Degrees between two complex numbers' directions.
+/// Angle between two complex numbers in degrees.
 pub(crate) fn degrees(a: Complex<f64>, b: Complex<f64>) -> f64 {
     (a * b.conj()).arg().to_degrees()
 }

@@ -33,13 +33,13 @@ fn delays(start: Epoch, hop: usize, tsamp_s: f64) -> Vec<DelayPolynomial> {
     ]
 }
 
-/// A recording whose channels each have a tone in their middle, of an amplitude of its own.
+/// A recording with one tone in the middle of each channel, each of its own amplitude.
 pub(crate) struct Scene {
     pub(crate) header: VoltageHeader,
     /// Each recorded channel's tones: voltage frequency and sky frequency.
     tones: Vec<Vec<(f64, f64)>>,
     pub(crate) delays: Vec<DelayPolynomial>,
-    /// Parts of a sample by which each antenna's are taken late.
+    /// Sub-sample delays of the antennas.
     pub(crate) late: [f64; 3],
     pub(crate) times: usize,
 }
@@ -91,7 +91,7 @@ impl Scene {
             // A sample is of the middle of its time.
             let delay = self.delays[antenna].at(t + 0.5 * self.header.tsamp_s);
             let tone = |(index, (voltage, sky)): (usize, &(f64, f64))| {
-                // The sky's phase falls with the delay, and in a lower sideband all is conjugate.
+                // The sky phase falls with the delay; in a lower sideband everything is conjugate.
                 let late = if lower { sky * delay } else { -sky * delay };
                 let start = 0.37 * (index * index) as f64 + stream as f64;
                 let turns = (voltage * t).fract() + late.fract() + start;
@@ -107,7 +107,7 @@ impl Scene {
         (0..self.delays.len()).map(|antenna| self.recording(antenna, scale)).collect()
     }
 
-    /// A correlator that follows the delays.
+    /// A correlator that tracks the delays.
     pub(crate) fn correlator(
         &self,
         recordings: &[Memory],

@@ -1,4 +1,4 @@
-//! Filter banks made from waveforms: how many filters, how good, and whether the filters do what is promised.
+//! Filter banks from waveforms: number of filters, match, and properties of the filters.
 
 use num_complex::{Complex, Complex64};
 use sidereal::Error;
@@ -102,7 +102,7 @@ fn filters_are_as_many_and_as_good_as_published_placements() {
 
 #[test]
 fn low_frequencies_keep_their_filters() {
-    // Placements that skip where the phase is nearly linear lose all filters of a long template's beginning.
+    // Placements that skip intervals of nearly linear phase lose all filters of the beginning of a long template.
     let template = &bank(&wave(10.0, 10.0, 15.0), &options(15.0)).templates[0];
     let deepest = template.filters.branches.last().expect("a branch");
     assert!(deepest.halvings >= 5 && deepest.filters.len() > 20, "{:?}", template.filters);
@@ -134,7 +134,7 @@ fn the_engine_reaches_the_stated_match_at_all_phases_of_its_rates() {
             let (z, end) = answer(template, &plan, shift);
             // Both norms are 2: a whole match is 2, at phase 0.
             let (found, phase) = (z[end].norm() / 2.0, z[end].arg());
-            // The match is the phases' mean: what aliases goes up and down with the phase.
+            // The match is the mean over phases: aliasing rises and falls with the phase.
             assert!((found - template.fit).abs() < 5e-3, "{found} against {}", template.fit);
             assert!(phase.abs() < 5e-3, "{phase}");
             let half = template.autocorrelation.len() / 2;
@@ -160,7 +160,7 @@ fn inspirals_that_end_abruptly_in_band_reach_the_match_with_few_filters() {
             assert!(template.fit >= 0.97, "{}: {}", template.name, template.fit);
             assert!(filters <= 40, "{}: {filters} filters", template.name);
         }
-        // And the engine reaches it, with the filters that follow no phase.
+        // The engine reaches it as well, with the filters that track no phase.
         let alone = Bank { templates: made.templates[..1].to_vec(), ..made };
         let (template, plan) = (&alone.templates[0], alone.plan().expect("a plan"));
         for shift in [512, 515, 526, 543] {

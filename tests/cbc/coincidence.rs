@@ -84,7 +84,7 @@ fn windows_templates_and_clusters_are_kept() {
     let options = Options { singles: true, slides: 0, ..options(2) };
     let found = found(&[first, second], &[valid(0.0, 60.0), valid(5.0, 60.0)], &options);
     let events: Vec<(u32, Gps)> = found.events.iter().map(|one| (one.template, one.gps)).collect();
-    // Out of the window, of another template, worse than another in the cluster: none of these.
+    // Outside the window, of another template, or weaker than another in the cluster: none is an event.
     let expected = [(6, gps(40.1)), (1, gps(10.0099)), (7, gps(50.004))];
     assert_eq!(events, expected);
     assert!((found.events[0].network_snr - 130_f64.sqrt()).abs() < 1e-6);
@@ -224,7 +224,7 @@ fn slides_count_their_coincident_time_and_events() {
     // Valid for 40 s and 30 s, 20 s of them together, in which a gate of 2 s is.
     let gated = Segments::new(vec![(gps(20.0), gps(30.0)), (gps(32.0), gps(50.0))]).expect("two");
     let spans = [valid(0.0, 40.0), gated];
-    // One trigger each: they meet in the slide of 25 intervals, and nowhere else.
+    // One trigger each: they coincide only in the slide of 25 intervals.
     let triggers = [vec![trigger(0, 36.0, 7.0)], vec![trigger(0, 33.5, 6.0)]];
     let wide = Options { slides: 60, ..options(2) };
     let result = found(&triggers, &spans, &wide);
@@ -301,7 +301,7 @@ fn a_loud_event_has_the_lowest_rate_and_can_be_left_out_of_the_background() {
     assert!((far - 1.0 / inclusive.background.time_s).abs() < 1e-15 && far == sigma);
     let probability = event.false_alarm_probability.expect("a probability");
     assert!((probability - (1.0 - (-far * 200.0_f64).exp())).abs() < 1e-12);
-    // Its own triggers, with those of noise, are the loudest of the background.
+    // The event's own triggers, paired with noise triggers, are the loudest of the background.
     assert!(inclusive.background.rankings[0] > 19.0);
 
     let without = Options { background: Sample::Below(15.0), ..options(2) };
@@ -345,7 +345,7 @@ fn signals_do_not_raise_their_own_rates_without_the_foreground() {
     let (before, after): (Vec<usize>, Vec<usize>) = (louder(&inclusive), louder(&exclusive));
     assert!(before[1] > 0 && before[3] > 100, "{before:?}");
     assert_eq!(after, [0; 4]);
-    // The rates of what is noise stay what they are.
+    // The rates of noise events do not change.
     let quiet = |found: &Found| found.events[20].far_hz.expect("a rate");
     let ratio = quiet(&exclusive) / quiet(&inclusive);
     assert!((0.7..1.0).contains(&ratio), "{ratio}");
@@ -388,7 +388,7 @@ fn what_can_not_be_searched_is_refused_clearly() {
         let bad = TimedTrigger { xi2, ..trigger(0, 1.0, snr) };
         refusal(&[vec![bad], Vec::new()], &spans, &fine);
     }
-    // Nothing to find is no fault.
+    // An empty result is not an error.
     let quiet = found(&none(), &spans, &fine);
     assert!(quiet.events.is_empty() && quiet.background.rankings.is_empty());
     assert_eq!((quiet.livetime_s, quiet.background.slides), (10.0, 99));

@@ -64,7 +64,7 @@ fn a_damaged_state_is_refused_and_never_panics() {
     let mut random = noise(3, 60).into_iter().map(|x| (x.abs() * 1e9) as u64);
     let mut refused = 0;
     while let (Some(place), Some(value)) = (random.next(), random.next()) {
-        // Behind a checksum that fits.
+        // The damaged state has a valid checksum.
         let mut damaged = state[..state.len() - 8].to_vec();
         // Numbers occur at the beginning and at scattered offsets: the damage hits both.
         let place = place as usize % if refused % 2 == 0 { 400 } else { damaged.len() };
@@ -78,7 +78,7 @@ fn a_damaged_state_is_refused_and_never_panics() {
         refused += 1;
     }
     assert_eq!(refused, 30);
-    // The state of another bank's search, or without its triggers.
+    // The state of a search with another filter bank, or without its triggers.
     let mut other = search(spoilt(), &options(Method::MinimumPhase { taps_s: 1.0 }, false));
     let mut saved = Saved::new(path, 0, &state).expect("whole");
     assert!(other.resume(folder.path(), &mut saved, triggers).is_err());

@@ -109,7 +109,7 @@ fn check(report: &Report, name: &str) {
     assert!(loudest < 9.0, "{name}: another event of {loudest}");
 }
 
-/// Of masses alone, an inspiral without merger would have network ratios of 13 to 16.
+/// For masses, an inspiral without merger would have network SNRs of 13 to 16.
 #[test]
 fn gw150914_is_found_from_its_masses_as_with_the_published_template() {
     let Some(folder) = common::data_dir() else { return };
@@ -171,7 +171,7 @@ fn gw150914_by_the_filters_is_what_a_matched_filter_finds() {
     }
 }
 
-/// The overlap of the filters' ratios and a matched filter's over the recording's inner 24 s.
+/// Overlap of the filters' SNR with a matched filter's over the inner 24 s of the recording.
 fn overlap(detector: &DetectorReport, truth: &[Complex<f32>]) -> f64 {
     let offset_s = detector.bank.templates[0].peak_offset_s;
     let middle = detector.start.plus_s(16.0 + offset_s);

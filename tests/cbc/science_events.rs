@@ -1,5 +1,5 @@
-//! Binaries in simulated strain of two detectors, from strain to events: their ratios, times and phases, however the
-//! strain is whitened and filtered, wherever the recordings begin, and what is wrong elsewhere in them.
+//! Binaries in simulated strain of two detectors, from strain to events: SNRs, times and phases for every whitener
+//! and resampler, any start of the recordings, and faults elsewhere in them.
 
 use crate::support::binaries;
 use binaries::{Scene, bank_options, errors, record, search, search_options, truth};
@@ -13,7 +13,7 @@ const RATE_HZ: u32 = 2048;
 const OVERLAP: Method = Method::Overlap { fft_s: 4.0 };
 const MINIMUM_PHASE: Method = Method::MinimumPhase { taps_s: 4.0 };
 
-/// The loudest event is the injection in both detectors, with ratio, time and phase within 4.5 sigma; no other is loud.
+/// The loudest event is the injection in both detectors, with SNR, time and phase within 4.5 sigma; no other is loud.
 fn check(name: &str, report: &Report, truths: &[DetectorTruth]) {
     let event = report.found.events.first().unwrap_or_else(|| panic!("{name}: no event"));
     for ((detector, found), truth) in report.detectors.iter().zip(&event.detectors).zip(truths) {
@@ -153,7 +153,7 @@ fn holes_bad_seconds_and_glitches_stay_where_they_are() {
             let loudest = whitened.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
             eprintln!("{name}: {} whitened up to {loudest:.1}", detector.name);
         }
-        // The loud glitch is gated; the quiet one makes triggers that xi-squared knows.
+        // The loud glitch is gated; the quiet one makes triggers that xi-squared rejects.
         let seconds =
             |one: &sidereal::spiir::coincidence::TimedTrigger| one.gps.seconds_since(start);
         for one in &report.detectors[0].triggers {

@@ -1,5 +1,4 @@
-//! Simulated noise through the whole chain, from strain to signal-to-noise ratios: their law, and how often chance
-//! alone makes a trigger.
+//! Simulated noise through the whole chain, from strain to SNR: its distribution, and the rate of chance triggers.
 //!
 //! Verification method: quadratures of unit variance and Rayleigh's law; peaks of a matched filter by Fourier
 //! transforms; the rate at which a narrow-band envelope
@@ -100,7 +99,7 @@ fn distance_from_rayleigh(z: &[Complex<f32>], step: usize) -> f64 {
     sizes.iter().enumerate().map(part).fold(0.0, f64::max)
 }
 
-/// Samples above the threshold that are the greatest within a window to each side.
+/// Samples above the threshold that are the maximum within a window on either side.
 fn peaks(z: &[Complex<f32>], window: usize) -> usize {
     let is_peak = |at: &usize| {
         let around = &z[at.saturating_sub(window)..(at + window + 1).min(z.len())];
@@ -123,14 +122,15 @@ fn check(method: Method) {
             (row.iter().map(|z| f64::from(of(z)).powi(2)).sum::<f64>() / count).sqrt()
         };
         let quadratures = [rms(|z| z.re), rms(|z| z.im)];
-        // 50 ms apart samples are hardly related: 5500 of them, whose distance exceeds 0.022 once in a hundred times.
+        // Samples 50 ms apart are nearly independent: the distance of 5500 of them exceeds 0.022 once in a hundred
+        // times.
         let distance = distance_from_rayleigh(row, RATE_HZ as usize / 20);
         let next = template.autocorrelation[template.autocorrelation.len() / 2 + 1];
         let spread = (1.0 - f64::from(next.norm_sqr())).sqrt() * f64::from(RATE_HZ);
         let level = f64::from(THRESHOLD);
         let crossings =
             spread / std::f64::consts::TAU.sqrt() * level * (-0.5 * level * level).exp();
-        // Of crossings closer than the window only the greatest stays.
+        // Of crossings closer than the window only the greatest counts.
         let crowd = 2.0 * WINDOW_S * crossings;
         let expected = crossings * (1.0 - (-crowd).exp()) / crowd * count / f64::from(RATE_HZ);
         let ends =
@@ -145,7 +145,7 @@ fn check(method: Method) {
              overlap {overlap:.4} for a match of {:.4}",
             template.name, quadratures[0], quadratures[1], template.fit
         );
-        // A short template's ratio has some 25 independent values a second: 1 % of scatter in 300 s.
+        // The SNR of a short template has some 25 independent values per second: 1 % of scatter in 300 s.
         for rms in quadratures {
             assert!((rms - 1.0).abs() < 0.03, "{}: {rms}", template.name);
         }

@@ -16,7 +16,7 @@ fn finder(options: &TriggerOptions, autocorrelations: &[Autocorrelation]) -> Fin
     Finder::new(options, autocorrelations).expect("a finder")
 }
 
-/// All triggers of rows of `times` samples, in blocks that `next` sizes.
+/// Returns all triggers of rows of `times` samples, in blocks of lengths that `next` returns.
 fn in_blocks(
     finder: &mut Finder,
     z: &[Complex<f32>],
@@ -45,7 +45,7 @@ fn whole(finder: &mut Finder, z: &[Complex<f32>], valid: &[bool]) -> Vec<Trigger
     in_blocks(finder, z, valid, || valid.len())
 }
 
-/// Noise whose neighbours resemble each other, with an autocorrelation that is about right.
+/// Correlated noise, with an approximate autocorrelation.
 fn smooth_noise(rows: usize, times: usize, seed: u64) -> (Vec<Complex<f32>>, Vec<Autocorrelation>) {
     let mut random = Random::new(seed);
     let mut z = Vec::with_capacity(rows * times);
@@ -66,7 +66,7 @@ fn smooth_noise(rows: usize, times: usize, seed: u64) -> (Vec<Complex<f32>>, Vec
 fn triggers_are_what_their_definition_says_and_do_not_depend_on_splits() {
     let (rows, times) = (3, 9000);
     let (mut z, shapes) = smooth_noise(rows, times, 1);
-    // Equal neighbours, values that are not finite, and gates.
+    // Equal adjacent samples, non-finite values, and gates.
     z[700..704].fill(Complex::new(0.0, 6.0));
     z[times + 50] = Complex::new(f32::NAN, 1.0);
     z[times + 4000] = Complex::new(f32::INFINITY, 1.0);
@@ -159,15 +159,15 @@ fn unusable_options_are_refused() {
     assert!(Finder::new(&fine, &[Autocorrelation { values: spoilt, norm: 1.0 }]).is_err());
 }
 
-/// A signal put into the noise.
+/// An injected signal.
 struct Injection {
-    /// When its last sample comes, in samples.
+    /// Time of its last sample, in samples.
     end: f64,
     /// Returns `z` at its peak for filters with a perfect match.
     z: Complex64,
 }
 
-/// White noise with a chirp each second and a half, at any moment between samples and of any phase.
+/// White noise with a chirp every second and a half, at any sub-sample time and of any phase.
 fn campaign(chirp: &Chirp, count: usize, seed: u64) -> (Vec<f32>, Vec<Injection>) {
     let step = 3 * RATE_HZ as usize / 2;
     let mut random = Random::new(seed);
@@ -195,8 +195,8 @@ fn mean(values: &[f64]) -> (f64, f64) {
     (mean, (variance / count).sqrt())
 }
 
-/// Verification method: 200 chirps of signal-to-noise ratio 8 to 40 in white noise, through filters of match 0.98 or
-/// so; each must give the loudest trigger of its time, and the means over all of them must be what theory says.
+/// Verification method: 200 chirps of SNR 8 to 40 in white noise, through filters of match about 0.98. Each must give
+/// the loudest trigger of its time, and the means over all of them must agree with theory.
 #[test]
 fn two_hundred_injections_are_measured_as_they_were_made() {
     let chirp = Chirp::new(30.0);
@@ -225,7 +225,7 @@ fn two_hundred_injections_are_measured_as_they_were_made() {
         let best = near.max_by(|a, b| a.snr().total_cmp(&b.snr())).expect("a trigger");
         let expected = z * fit;
         snr.push(f64::from(best.snr()) - expected.norm());
-        // Time and amplitude that noise moves, in units of what it should move them by.
+        // Errors of time and amplitude in units of their expected deviation in noise.
         time.push(lag(best) * expected.norm() * width);
         let turned = f64::from(best.phase()) - expected.arg() - turn * lag(best);
         phase.push(turned.sin() * expected.norm());
@@ -252,13 +252,13 @@ fn two_hundred_injections_are_measured_as_they_were_made() {
         );
     }
     assert!(mean(&snr).0.abs() < 0.25 && (rms(&snr) - 1.0).abs() < 0.15);
-    // The unit is the bound for filters that match; these pass noise that the chirp's spectrum does not reach.
+    // The unit is the bound for matching filters; these pass noise outside the spectrum of the chirp.
     assert!(mean(&time).0.abs() < 0.3 && rms(&time) > 0.85 && rms(&time) < 1.4);
     assert!(mean(&phase).0.abs() < 0.25 && (rms(&phase) - 1.0).abs() < 0.15);
     assert!((mean(&xi2).0 - 1.0).abs() < 0.05);
 }
 
-/// Verification method: where nothing is chosen (at a signal's true time, and anywhere in noise), the mean of
+/// Verification method: without selection (at the true time of a signal, and at any time in noise), the mean of
 /// `sum_m |z[t + m] - z[t] A[m]|^2 / sum_m (2 - 2 |A[m]|^2)` is 1.
 #[test]
 fn xi_squared_is_1_in_the_mean_for_signals_and_for_noise() {
@@ -287,7 +287,7 @@ fn xi_squared_is_1_in_the_mean_for_signals_and_for_noise() {
         };
         mean(&(1..=count).map(xi2).collect::<Vec<_>>())
     };
-    // A loud signal leaves what its negative frequencies make, too.
+    // A loud signal also leaves a residual of its negative frequencies.
     for snr in [0.0, 8.0, 20.0, 100.0] {
         let (mean, sigma) = mean_of(snr);
         eprintln!("snr {snr}: xi2 {mean:.4} +- {sigma:.4}");
@@ -295,8 +295,8 @@ fn xi_squared_is_1_in_the_mean_for_signals_and_for_noise() {
     }
 }
 
-/// The other ways to write the autocorrelation: conjugated and turned round (which, for filters that match well, is
-/// nearly the conjugate). Only the right one leaves noise.
+/// The other forms of the autocorrelation: conjugated and reversed (which, for filters that match well, is nearly the
+/// conjugate). Only the right one leaves noise.
 #[test]
 fn xi_squared_tells_the_orientation_of_the_autocorrelation() {
     let chirp = Chirp::new(30.0);
@@ -337,10 +337,10 @@ fn noise_alone_and_loud_signals_have_the_shape_too_and_a_glitch_does_not() {
     let noise = whole(&mut finder, &filtered(vec![template.clone()], &x), &valid);
     let xi2: Vec<f64> = noise.iter().map(|one| f64::from(one.xi2)).collect();
     eprintln!("{} triggers of noise, xi2 {:?}", xi2.len(), mean(&xi2));
-    // Below 1: what is chosen for being a peak falls off to both sides.
+    // Below 1: a sample selected as a peak falls off to both sides.
     assert!(xi2.len() > 200 && mean(&xi2).0 > 0.75 && mean(&xi2).0 < 1.0);
 
-    // A signal a hundred times its noise between two samples, and a click as strong.
+    // A signal of a hundred times the noise between two samples, and a click of the same strength.
     for t in 0..LENGTH {
         x[10_000 + t] += (100.0 * chirp.at(t as f64 - 0.5)).re as f32;
     }

@@ -155,7 +155,7 @@ fn gaps_stay_where_they_are() {
         let mut spoilt = strain.clone();
         let mut valid = vec![true; strain.len()];
         for sample in gap.clone() {
-            // Bad by its flag, not a number, infinite, beyond all strain.
+            // Invalid by its flag, NaN, infinite, beyond all strain.
             match sample % 4 {
                 0 => valid[sample] = false,
                 1 => spoilt[sample] = f64::NAN,
@@ -174,7 +174,7 @@ fn gaps_stay_where_they_are() {
         let loudest = output.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
         assert!(output[gap.clone()].iter().all(|sample| *sample == 0.0));
         assert!(loudest < 6.5, "{:?}: {loudest}", options.method);
-        // Beyond the kernel's reach nothing is changed.
+        // Samples beyond the reach of the kernel are unchanged.
         let reach = 4 * RATE as usize + second;
         for sample in (0..gap.start - reach).chain(gap.end + reach..strain.len()) {
             assert!((output[sample] - clean.0[sample]).abs() < 1e-5, "sample {sample}");
@@ -358,7 +358,7 @@ fn the_first_detection_comes_out_white() {
             };
             let event = power(peak_s);
             assert!(event > 1.2, "{site}1 {:?}: {event}", options.method);
-            // A hole makes no more than the noise, for all the lines that it cuts.
+            // A hole adds no more than noise, for all the lines that it cuts.
             let mut spoilt = strain.clone();
             spoilt[40_000] = f64::NAN;
             let (output, _) = whole(options.clone(), &spoilt, &valid);

@@ -1,5 +1,5 @@
 //! Antennas' samples and what becomes of them on their way into the X-engine's order, by the equation and on a device.
-// Each test binary that takes this file in uses a part of it.
+// Each test binary that includes this file uses a part of it.
 #![allow(dead_code)]
 
 use std::f64::consts::TAU;

@@ -1,5 +1,5 @@
 //! The CUDA device that tests run on, real or emulated.
-// Each test binary that takes this file in uses a part of it.
+// Each test binary that includes this file uses a part of it.
 #![allow(dead_code)]
 
 #[path = "skip.rs"]

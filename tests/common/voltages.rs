@@ -1,5 +1,5 @@
-//! What the tests of voltage formats share.
-// Each test binary that takes this file in uses a part of it.
+//! Helpers of the tests of voltage formats.
+// Each test binary that includes this file uses a part of it.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
