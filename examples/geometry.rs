@@ -2,13 +2,12 @@
 //!
 //!     cargo run --release --example geometry -- CASES
 //!
-//! Each line of CASES has eleven numbers: the day (MJD, UTC) and its second, UT1 - UTC in s (or `table`, or the
-//! absolute path of a finals2000A.all),
-//! right ascension and declination in degrees, and in metres (ITRF) the reference point and an antenna.
-//! Each line out has: UT1 - UTC; the apparent direction (ITRF, three numbers); altitude and azimuth in
-//! degrees; the antenna's delay in s, and the same from a polynomial; its u, v, w in m; the local apparent
-//! sidereal time in radians; the zenith's right ascension and declination in degrees; and the source's
-//! apparent right ascension, declination and position angle in degrees.
+//! Each line of CASES has eleven numbers: the day (MJD, UTC) and its second; UT1 - UTC in s (or `table`, or the
+//! absolute path of a finals2000A.all); right ascension and declination in degrees; and the reference point and an
+//! antenna in metres (ITRF). Each output line has: UT1 - UTC; the apparent direction (ITRF, three numbers); altitude
+//! and azimuth in degrees; the delay of the antenna in s, exact and from a polynomial; its u, v, w in m; the local
+//! apparent sidereal time in radians; right ascension and declination of the zenith in degrees; and apparent right
+//! ascension, declination and position angle of the source in degrees.
 
 use std::io::Write as _;
 use std::path::Path;

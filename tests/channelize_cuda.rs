@@ -1,4 +1,4 @@
-//! The filter bank on data that lie in a GPU's memory: the bits of the same data from the host's.
+//! The filter bank on data in GPU memory: the bits of the same data from host memory.
 #![cfg(feature = "cuda")]
 
 #[path = "common/banks.rs"]
@@ -39,7 +39,7 @@ impl Bench {
         }
     }
 
-    /// One block from a buffer of its own, its rows appended; how many samples were taken.
+    /// Channelizes one block from its own buffer and appends its rows; returns the number of samples consumed.
     fn step(
         &mut self,
         block: Voltages<'_>,
@@ -94,7 +94,7 @@ fn data_in_the_device_s_memory_give_the_same_bits() {
     }
 }
 
-/// The fused kernels whose columns share taps, and those of blocks that work together.
+/// Fused kernels whose columns share taps, and those with clusters of blocks.
 #[test]
 fn many_points_give_the_same_bits_in_any_pieces() {
     use VoltageEncoding::{Complex8, Complex16, ComplexF32};

@@ -27,7 +27,7 @@ use sidereal::pipeline::cbc::{
 use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
 use sidereal::state::{Saved, Saving};
 
-/// The same samples and templates, and the same measures but for the order of sums.
+/// Same samples and templates, and same statistics except for the order of sums.
 fn assert_same(found: &[Trigger], expected: &[Trigger], what: &str) {
     assert!(!expected.is_empty(), "{what}: the processor finds nothing");
     let places = |list: &[Trigger]| -> Vec<(u64, u32)> {
@@ -100,7 +100,7 @@ fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
     let Some(device) = cuda::device() else { return };
     let (rows, times) = (3, 5000);
     let (mut z, shapes) = noise(rows, times);
-    // Equal neighbours, values that are not finite, peaks at both ends, and gates.
+    // Equal adjacent samples, non-finite values, peaks at both ends, and gates.
     z[700..704].fill(Complex::new(0.0, 6.0));
     z[0] = Complex::new(0.0, 7.0);
     z[times - 1] = Complex::new(5.0, 5.0);
@@ -149,7 +149,7 @@ fn nonsense_is_refused_by_name() {
     assert!(none.expect_err("refused").to_string().contains("templates"));
 }
 
-/// Triggers of a recording, and the number of whitened samples that an observer was shown.
+/// Triggers of a recording, and the number of whitened samples passed to the observer.
 fn run(backend: &Backend, block: usize) -> (Vec<Trigger>, usize) {
     let mut one = recording("H1", 7, 9000);
     one.samples[3000] = f64::NAN;

@@ -1,4 +1,4 @@
-//! The X-engine on spectra that lie in a GPU's memory: the sums of the same spectra from the host's.
+//! The X-engine on spectra in GPU memory: the sums of the same spectra from host memory.
 #![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]
@@ -87,7 +87,7 @@ fn run_and_enqueue_go_on_from_each_other() {
     }
 }
 
-/// Floats that a GPU may round err by as much as is promised, in pieces of any length.
+/// The error of floats that a GPU may round is within the documented bound, in pieces of any length.
 #[test]
 fn rounded_floats_are_as_good_as_promised() {
     let mut random = Random::new(35);
@@ -155,7 +155,7 @@ fn extremes_for_longer_than_32_bits_hold() {
     }
 }
 
-/// Those that were measured to be the fastest are rarely the ones that tests take.
+/// The candidates measured as fastest are rarely those that tests choose.
 #[test]
 fn every_way_to_multiply_integers_gives_the_same_sums() {
     let mut random = Random::new(36);
@@ -171,7 +171,7 @@ fn every_way_to_multiply_integers_gives_the_same_sums() {
     }
 }
 
-/// A mask makes exactly the samples zero that it leaves out.
+/// A mask zeroes exactly the masked samples.
 #[test]
 fn what_is_not_valid_becomes_zero_in_place() {
     let mut random = Random::new(33);
@@ -208,7 +208,7 @@ fn what_is_not_valid_becomes_zero_in_place() {
     }
 }
 
-/// More sums than a part of a reading has, by ranges of channels.
+/// More sums than one segment of a read holds, by ranges of channels.
 #[test]
 fn many_sums_are_read_by_ranges() {
     let mut random = Random::new(34);

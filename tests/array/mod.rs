@@ -1,5 +1,5 @@
 //! Arrays in memory for the tests of correlation.
-// Each test binary that takes this file in uses a part of it.
+// Each test binary that includes this file uses a part of it.
 #![allow(dead_code)]
 
 use num_complex::Complex;

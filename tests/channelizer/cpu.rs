@@ -77,7 +77,7 @@ fn channelize(
     (values, saturated)
 }
 
-/// The largest magnitude of a sample's part.
+/// The largest magnitude of a real or imaginary part.
 fn largest(encoding: VoltageEncoding) -> f64 {
     match encoding.bits() {
         32 => 1.0,
@@ -186,7 +186,7 @@ fn compare(plan: &Plan, found: &[f32], truth: &[f32], saturated: (&[u64], &[u64]
         }
         form => {
             let bound = match form {
-                // A power of z errs by 2 |z| dz, at most; sums add up.
+                // The error of the power of z is at most 2 |z| dz; errors of sums add up.
                 Form::Detected(detection) => {
                     let sum: f64 = plan.coefficients().iter().map(|b| b.abs()).sum();
                     let input = plan.input();
@@ -214,7 +214,7 @@ fn random_plans_equal_the_reference() {
     let mut worst = vec![0f64; 4];
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        // A window of so few points that it is 0 everywhere is refused.
+        // A window of so few points that all are 0 is rejected.
         let Ok(plan) = Plan::new(random_options(&mut random)) else { continue };
         let input = *plan.input();
         let spectra = 1 + random.below(if plan.points() > 200 { 6 } else { 40 });
@@ -358,7 +358,7 @@ fn one_sample_at_a_time_gives_the_same() {
     }
 }
 
-/// Long outputs are written past the caches, wherever they begin.
+/// Long outputs bypass the caches, at any alignment.
 #[test]
 fn long_outputs_equal_short_ones() {
     let times = 600_000;

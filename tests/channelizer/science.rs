@@ -1,5 +1,5 @@
-//! What an observer would check of a filter bank: tones and noise come out as its response says, and
-//! pulses when they were.
+//! End-to-end checks of a filter bank: tones and noise have the power of its frequency response, and pulses their
+//! true times.
 
 use crate::support::channelize;
 use crate::support::random;
@@ -14,7 +14,7 @@ use sidereal::voltage::VoltageEncoding;
 
 const CHANNELS: usize = 64;
 
-/// The channel that tones are placed round.
+/// The channel around which tones are placed.
 const CENTRE: usize = 20;
 
 fn plan(window: &Window, taps: usize, oversampling: (usize, usize)) -> Plan {
@@ -24,7 +24,7 @@ fn plan(window: &Window, taps: usize, oversampling: (usize, usize)) -> Plan {
     Plan::new(options).unwrap()
 }
 
-/// Every window, with the taps that it is tested with.
+/// Every window, with the taps for its test.
 fn windows() -> Vec<(Window, usize)> {
     let own = (0..CHANNELS * 3).map(|n| (0.05 * n as f64).sin().abs() * 0.01).collect();
     vec![
@@ -66,7 +66,7 @@ fn a_tone_swept_over_three_channels_follows_the_response() {
                     for channel in [CENTRE - 1, CENTRE, CENTRE + 1] {
                         let off = CENTRE as f64 + offset - channel as f64;
                         let expected = plan.response().db(off);
-                        // Below, what is left of a main lobe is no more than rounding errors.
+                        // Below this level, the residual of a main lobe is rounding error.
                         if off.abs() <= 1.0 && expected > -60.0 {
                             worst = worst.max((found[channel] - expected).abs());
                             compared += 1;
@@ -81,8 +81,8 @@ fn a_tone_swept_over_three_channels_follows_the_response() {
     }
 }
 
-/// Verification method: scalloping loss and leakage are measured with tones, where the response says
-/// that they are worst and everywhere else in the band, and held against its summary.
+/// Verification method: scalloping loss and leakage are measured with tones, at the frequencies where the response is
+/// worst and everywhere else in the band, and compared with its summary.
 #[test]
 fn scalloping_and_leakage_are_as_the_plan_says() {
     for (window, taps) in windows() {
@@ -134,8 +134,8 @@ fn white_noise_has_the_noise_bandwidth_s_power() {
     }
 }
 
-/// Verification method: a carrier under a symmetric envelope of known centre is detected; the centroid
-/// of its rows, timed by the plan's delay, is where it was put.
+/// Verification method: a carrier under a symmetric envelope of known centre is detected; the centroid of its rows,
+/// timed with the plan's delay, is the true centre.
 #[test]
 fn a_pulse_keeps_its_time() {
     let centre = 7003.5;

@@ -1,4 +1,4 @@
-//! Antennas' samples and what becomes of them on their way into the X-engine's order, by the equation and on a device.
+//! Antenna samples and their conversion to the X-engine's order, by the equation and on a device.
 // Each test binary that includes this file uses a part of it.
 #![allow(dead_code)]
 
@@ -17,10 +17,10 @@ use super::random::Random;
 /// Value of outputs before a call.
 pub(crate) const DIRT: u8 = 0xa5;
 
-/// Antennas, their samples, and what is asked.
+/// Antennas, their samples, and the requested output.
 pub(crate) struct Case {
     pub(crate) options: DeviceOptions,
-    /// The bytes as the form has them, and where they lie.
+    /// The bytes in the layout, and their offsets.
     pub(crate) samples: Vec<u8>,
     pub(crate) at: DeviceSamples,
     /// Values; axes antenna, polarization, channel, time.
@@ -29,11 +29,11 @@ pub(crate) struct Case {
     pub(crate) delays: Vec<Vec<Delay>>,
 }
 
-/// Inputs out: those of the antennas and a few that are not theirs.
+/// Output inputs: those of the antennas and a few unused ones.
 pub(crate) const INPUTS: usize = 11;
 
 impl Case {
-    /// Of antennas whose first inputs are 6, 0 and 3.
+    /// Antennas whose first inputs are 6, 0 and 3.
     pub(crate) fn new(
         (form, encoding): (Form, VoltageEncoding),
         (polarizations, coarse_channels, channels): (usize, usize, usize),
@@ -124,7 +124,7 @@ impl Case {
         }
     }
 
-    /// Place among the values' (antenna, polarization, channel) of each stream (antenna, channel, polarization).
+    /// Index among the values (antenna, polarization, channel) of each stream (antenna, channel, polarization).
     fn streams(&self) -> Vec<usize> {
         let (polarizations, coarse) = (self.options.polarizations, self.options.coarse_channels);
         let place = |stream: usize| {
@@ -172,7 +172,7 @@ impl Case {
         value * Complex64::cis(TAU * turns.fract())
     }
 
-    /// What comes out in calls of at most `most` times, with the layout, and counts of limited samples.
+    /// Output of calls of at most `most` times, with the layout, and counts of clipped samples.
     pub(crate) fn run(&self, device: &Device, most: usize) -> (Vec<u8>, Natural, Vec<u64>) {
         let times = self.at.times;
         let input_stride = self.options.encoding.bytes(times).next_multiple_of(16) + 32;

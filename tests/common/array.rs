@@ -1,4 +1,4 @@
-//! A small array and one source, and what tests ask of its streams.
+//! A small array and one source, with statistics of its streams for tests.
 
 use num_complex::Complex;
 use sidereal::geometry::{Antenna, Array, Direction};

@@ -1,4 +1,4 @@
-//! Random filter banks, and what is recorded for them.
+//! Random filter banks, and recordings for them.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use sidereal::channelize::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
@@ -40,7 +40,7 @@ fn detection(random: &mut Random, channels: usize, polarizations: usize) -> Dete
     }
 }
 
-/// Gains that fill the range of `bits`, and now and then leave it.
+/// Gains that fill the range of `bits`, and sometimes exceed it.
 fn gains(random: &mut Random, options: &Options, bits: usize, loudness: f64) -> Vec<f32> {
     let most = f64::from(1 << (bits - 1));
     let all = options.channels * options.input.coarse_channels;
@@ -52,7 +52,7 @@ fn gains(random: &mut Random, options: &Options, bits: usize, loudness: f64) -> 
     (0..count).map(gain).collect()
 }
 
-/// A random plan of so many channels and taps, and what is recorded for it.
+/// A random plan with the given channels and taps, and a recording for it.
 pub fn case(random: &mut Random, index: usize, channels: usize, taps: usize) -> (Plan, Recording) {
     let encoding = VoltageEncoding::ALL[index % 11];
     let points = if encoding.is_complex() { channels } else { 2 * channels };
@@ -73,7 +73,7 @@ pub fn case(random: &mut Random, index: usize, channels: usize, taps: usize) -> 
     options.oversampling = oversampling(random, points);
     options.order = [Order::Natural, Order::Ascending, Order::Descending][random.below(3)];
     options.reverse_coarse = random.below(2) == 0;
-    // Long streams fill any batches and tiles more than once; the slow truth must keep up.
+    // Long streams fill any batches and tiles more than once, within the time of the slow reference.
     let long = points <= 64 && random.below(6) == 0;
     let work = options.input.streams() * points * (taps + 24);
     let most = (12_000_000 / work).clamp(4, if long { 1500 } else { 40 });

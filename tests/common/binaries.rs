@@ -1,4 +1,4 @@
-//! Simulated strain of binaries in two detectors, searched, and each detector's trigger beside the truth.
+//! Simulated strain of binaries in two detectors, searched, with each detector's trigger and the truth.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use sidereal::backend::Backend;
@@ -85,7 +85,7 @@ impl Scene {
         Source { waveforms: vec![inspiral(&binary, &inspirals).expect("a wave")], options }
     }
 
-    /// Each detector's simulation options, as strong as asked for.
+    /// Simulation options of each detector at the requested strength.
     pub fn simulations(&self) -> Vec<StrainOptions> {
         let wave = self.source(bank_options()).waveforms.remove(0);
         let injection = Injection {
@@ -134,8 +134,8 @@ pub fn search(recordings: Vec<Recording>, source: &Source, asked: &SearchOptions
     search.run(&mut |_| true).expect("searched")
 }
 
-/// The standard deviations that noise alone gives a trigger's time and phase at this ratio, from the
-/// autocorrelation's slope and bend.
+/// Standard deviations of a trigger's time and phase in noise alone at this SNR, from the slope and curvature of the
+/// autocorrelation.
 pub fn sigmas(detector: &DetectorReport, snr: f64) -> (f64, f64) {
     let template = &detector.bank.templates[0];
     let next = template.autocorrelation[template.autocorrelation.len() / 2 + 1];
@@ -144,7 +144,7 @@ pub fn sigmas(detector: &DetectorReport, snr: f64) -> (f64, f64) {
     (1.0 / (snr * spread), (1.0 + (mean / spread).powi(2)).sqrt() / snr)
 }
 
-/// Errors of a trigger's ratio, time and phase in units of what noise makes, and the time's in seconds.
+/// Errors of a trigger's SNR, time and phase in units of those of noise, and that of the time in seconds.
 pub fn errors(
     detector: &DetectorReport,
     found: &TimedTrigger,

@@ -1,4 +1,4 @@
-//! Voltages to divide, a filter bank run in pieces, and the filter bank's equation in f64.
+//! Test voltages, a filter bank run in pieces, and the filter bank's equation in f64.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::f64::consts::TAU;
@@ -13,7 +13,7 @@ use super::random::Random;
 
 pub type Complex64 = Complex<f64>;
 
-/// What stands in outputs beforehand, and behind them for ever.
+/// Value of outputs before a call, and of the guard elements after them at all times.
 const GUARD: u8 = 0xa5;
 
 /// Bytes of many streams, rows further apart than they are long, at an odd address.
@@ -27,7 +27,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Random voltages; some streams hold nothing but the most extreme values.
+    /// Random voltages; some streams hold only the most extreme values.
     pub fn random(
         random: &mut Random,
         encoding: VoltageEncoding,
@@ -71,7 +71,7 @@ impl Recording {
         Voltages::new(&self.bytes[1..], encoding, streams, stride, times).unwrap()
     }
 
-    /// Puts a float in the place of a sample (of its real part).
+    /// Stores a float as a sample (its real part).
     pub fn spoil(&mut self, stream: usize, time: usize, value: f32) {
         let at = 1 + stream * self.stride + self.encoding.bytes(time);
         self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -90,14 +90,14 @@ fn row(random: &mut Random, encoding: VoltageEncoding, times: usize) -> Vec<u8> 
         return (0..bytes / 4).flat_map(float).collect();
     }
     match random.below(4) {
-        // -128, -32640, -8 or the like throughout.
+        // Voltages of -128, -32640, -8 or the like throughout.
         0 => vec![[0x80, 0x88, 0x00, 0x7f][random.below(4)]; bytes],
         1 => (0..bytes).map(|_| [0x80, 0x7f, 0x88, 0x77, 0x00, 0xff][random.below(6)]).collect(),
         _ => (0..bytes).map(|_| random.bits() as u8).collect(),
     }
 }
 
-/// All rows that a stream gives, and the counts of limited samples.
+/// All rows of a stream, and the counts of clipped samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub bytes: Vec<u8>,
@@ -135,7 +135,7 @@ pub fn whole(plan: &Plan, backend: &Backend, recording: &Recording) -> Run {
     Run { bytes, saturated: channelizer.saturated() }
 }
 
-/// Random gulps into outputs of random room, on a channelizer that has seen another stream before.
+/// Random gulps into outputs of random capacity, on a channelizer that has processed another stream before.
 pub fn split(plan: &Plan, backend: &Backend, recording: &Recording, random: &mut Random) -> Run {
     let mut channelizer = Channelizer::new(plan.clone(), backend).unwrap();
     let voltages = recording.voltages();
@@ -150,18 +150,18 @@ pub fn split(plan: &Plan, backend: &Backend, recording: &Recording, random: &mut
     Run { bytes, saturated: channelizer.saturated() }
 }
 
-/// The rows of a stream that is offered in random pieces.
+/// The rows of a stream read in random pieces.
 fn pieces(channelizer: &mut Channelizer, voltages: Voltages<'_>, random: &mut Random) -> Vec<u8> {
     let plan = channelizer.plan().clone();
     let unit = voltages.encoding().samples_per_byte();
     let largest = [unit, plan.hop(), 3 * plan.span(), voltages.times()][random.below(4)];
-    // A stream of many samples one by one would take for ever.
+    // Long streams are not read one sample at a time, which would take for ever.
     let largest = largest.max(voltages.times() / 300);
     let (mut bytes, mut taken) = (Vec::new(), 0);
     while taken < voltages.times() {
         let left = voltages.times() - taken;
         let gulp = (1 + random.below(largest)).next_multiple_of(unit).min(left);
-        // Room for fewer rows than the rows of one byte might never move on.
+        // A capacity below the rows of one byte might make no progress.
         let (least, most) = (plan.max_rows(unit), plan.max_rows(gulp));
         let room = if random.below(2) == 0 { most } else { least + random.below(most + 3) };
         let offered = voltages.slice(taken, gulp).unwrap();
@@ -178,7 +178,7 @@ fn pieces(channelizer: &mut Channelizer, voltages: Voltages<'_>, random: &mut Ra
     bytes
 }
 
-/// One call into a dirty output between guards; what is produced is appended to `bytes`.
+/// Calls once with a dirty output between guards; appends the output to `bytes`.
 pub fn step(
     channelizer: &mut Channelizer,
     input: Voltages<'_>,
@@ -214,7 +214,7 @@ pub struct Truth<'a> {
     phases: Vec<Complex64>,
 }
 
-/// The windowed sums of one spectrum, and what bounds the rounding errors of a single-precision one.
+/// The windowed sums of one spectrum, and bounds of their rounding errors in single precision.
 pub struct Sums {
     pub y: Vec<Complex64>,
     /// The same sums of magnitudes.

@@ -1,4 +1,4 @@
-//! A whitened chirp as a function of time, the filters that stand for it, and what they make of each other.
+//! A whitened chirp as a function of time, its filters, and their responses.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::f64::consts::{PI, TAU};
@@ -28,7 +28,7 @@ impl Chirp {
         Self { low_hz, scale: (2.0 / norm).sqrt() }
     }
 
-    /// `h_plus - i h_cross` at a sample, whole or not.
+    /// `h_plus - i h_cross` at an integer or fractional sample.
     pub fn at(&self, j: f64) -> Complex64 {
         Complex64::from_polar(self.amplitude(j), -self.phase(j))
     }
@@ -111,8 +111,8 @@ pub fn overlap(template: &Template, chirp: &Chirp, half: usize) -> Vec<Complex64
     (-(half as i64)..=half as i64).map(at).collect()
 }
 
-/// What the filters make of a chirp of amplitude 1 (the match, with a phase of their own), and the autocorrelation as
-/// the convention has it.
+/// Response of the filters to a chirp of amplitude 1 (the match, with a phase of its own), and the autocorrelation in
+/// the documented convention.
 pub fn autocorrelation(
     template: &Template,
     chirp: &Chirp,

@@ -1,4 +1,4 @@
-//! Searches of two detectors, simulated and recorded, on any backend.
+//! Searches of two detectors on any backend, with simulated and real strain.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use sidereal::waveform::InspiralOptions;
 pub const RATE_HZ: u32 = 1024;
 pub const SIGMA: f64 = 1e-21;
 
-/// A chirp of half a second, from 40 Hz to 200 Hz (0) or less far.
+/// A chirp of half a second, from 40 Hz to 200 Hz (0) or a lower frequency.
 pub fn chirp(which: u32) -> Waveform {
     let sample = |k: usize| {
         let t = k as f64 / f64::from(RATE_HZ);
@@ -88,14 +88,14 @@ pub fn pair() -> Vec<Recording> {
     vec![recording("H1", 1, 9000), recording("L1", 2, 9004)]
 }
 
-/// Keeps triggers and states, and stops at a sample.
+/// Stores triggers and states, and stops at a sample.
 #[derive(Default)]
 pub struct Kept {
     pub stop_at: Option<u64>,
-    /// True if a state is wanted as often as can be.
+    /// True if a state is requested at every opportunity.
     pub is_always_due: bool,
     pub triggers: Vec<Vec<Trigger>>,
-    /// States, each with the triggers that were told before.
+    /// States, each with the triggers reported before it.
     pub states: Vec<(Vec<u8>, Vec<Vec<Trigger>>)>,
 }
 
@@ -120,7 +120,7 @@ impl SearchObserver for Kept {
     }
 }
 
-/// Strain with a gap, a number that is none, and a glitch for the gate.
+/// Strain with a gap, a NaN, and a glitch for the gate.
 pub fn spoilt() -> Vec<Recording> {
     let mut both = pair();
     both[0].samples[3000] = f64::NAN;
@@ -140,7 +140,7 @@ pub fn bits(report: &Report) -> impl PartialEq + use<> {
     (report.detectors.iter().map(of).collect::<Vec<_>>(), report.found.clone())
 }
 
-/// Stops a search at a sample, and goes on with another one: where it stopped, or was in the middle of that (`is_killed`).
+/// Stops a search at a sample and resumes it, from the stop or from the last state before it (`is_killed`).
 pub fn interrupted(
     mut first: ChirpSearch,
     stop_at: u64,

@@ -1,4 +1,4 @@
-//! Gaussian noise of a known spectrum: steep at low frequencies, with a line, as a detector's.
+//! Gaussian noise with the known spectrum of a detector: steep at low frequencies, with a line.
 
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;

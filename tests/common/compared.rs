@@ -1,4 +1,4 @@
-//! Rows against the filter bank's equation, within the bounds of single precision.
+//! Comparison of rows with the filter bank's equation, within the bounds of single precision.
 //!
 //! With `u = 2^-24`, `x` the largest sample under a spectrum's window and `B` the sum of the
 //! coefficients' magnitudes, a windowed sum is off by at most `u (taps + 2)` times the sum of its terms'
@@ -21,10 +21,10 @@ use super::channelize::{Recording, Run, Truth, split};
 use super::expected::{Spectrum, UNIT};
 use super::random::Random;
 
-/// Channels of a row that are compared where a row is long.
+/// Number of channels compared in a long row.
 const PROBES: usize = 24;
 
-/// Compares one row element by element (some of them, where there are many).
+/// Compares one row element by element (only some elements of a long row).
 struct Comparison<'a> {
     plan: &'a Plan,
     recording: &'a Recording,
@@ -51,7 +51,7 @@ impl Comparison<'_> {
         assert_eq!(run.saturated.len(), self.plan.row_elements());
     }
 
-    /// Antenna, place and polarization of every spectrum of a row.
+    /// Antenna, index and polarization of every spectrum of a row.
     fn places(&self) -> Vec<(usize, usize, usize)> {
         let Input { antennas, coarse_channels, polarizations, .. } = *self.plan.input();
         let streams = 0..antennas * coarse_channels * polarizations;
@@ -80,7 +80,7 @@ impl Comparison<'_> {
                 }
                 let norm: f64 = sums.magnitudes.iter().map(|y| y * y).sum::<f64>().sqrt();
                 let steps = (plan.taps() as f64).sqrt() + (2.0 * plan.points() as f64).log2();
-                // Where only some channels are compared, a tone's may be among them.
+                // If only some channels are compared, that of a tone may be among them.
                 let own = (power / self.probes.len() as f64).sqrt();
                 let bound = UNIT * (4.0 + steps) * norm.max(own);
                 let error = (squares / self.probes.len() as f64).sqrt();
@@ -165,10 +165,10 @@ impl Comparison<'_> {
     }
 }
 
-/// Cases of which an emulated GPU, thousands of times slower than a real one, takes one.
+/// Of this many cases, an emulated GPU, thousands of times slower than a real one, runs one.
 const EMULATED: usize = 5;
 
-/// Whether a backend takes a case: the reference where it is fast enough, an emulated GPU some of them.
+/// Whether a backend runs a case: the reference if it is fast enough, an emulated GPU some of them.
 fn takes(backend: &Backend, plan: &Plan, index: usize) -> bool {
     if backend.name().contains("Emulated")
         && (!index.is_multiple_of(EMULATED) || plan.points() > 1 << 16)
@@ -187,7 +187,7 @@ pub fn check(random: &mut Random, plan: &Plan, recording: &Recording, index: usi
     let mut probes: Vec<usize> = if count <= probes {
         (0..count).collect()
     } else {
-        // Ends, middle and every place of a vector, besides any others.
+        // Ends, middle and every lane of a vector, besides any others.
         let fixed = [0, 1, count / 2 - 1, count / 2, count / 2 + 1, count - 2, count - 1];
         let others = (fixed.len()..probes).map(|_| random.below(count));
         fixed.into_iter().chain(others).collect()

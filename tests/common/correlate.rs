@@ -1,4 +1,4 @@
-//! Spectra to correlate, packed by hand, with rubbish where there is nobody.
+//! Spectra to correlate, packed by hand, with garbage in unused elements.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::ops::Range;
@@ -23,19 +23,19 @@ pub fn plan(
     Plan::new(Options { antennas, polarizations, channels, encoding }).unwrap()
 }
 
-/// Which samples are missing.
+/// Selection of missing samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// None, and no mask is given.
+    /// None, without a mask.
     Nothing,
     Everything,
     /// One in some twenty.
     Some,
     /// Every other one.
     Half,
-    /// Some antennas altogether, in some channels only.
+    /// Some antennas completely, in some channels only.
     Antennas,
-    /// All from some time on, or until then.
+    /// All samples after some time, or before it.
     Tails,
 }
 
@@ -51,7 +51,7 @@ pub const MISSING: [Missing; 6] = [
 /// The kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// All that the encoding has; Gaussian floats of one scale for each input.
+    /// All values of the encoding; Gaussian floats of one scale per input.
     Any,
     /// The most extreme ones only.
     Extremes,
@@ -59,7 +59,7 @@ pub enum Values {
     Integers,
 }
 
-/// One value and one mark for every channel, input and time.
+/// One value and one mask bit for every channel, input and time.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub plan: Plan,
@@ -131,7 +131,7 @@ impl Recording {
         self.valid[at] = valid;
     }
 
-    /// Some spectra in the packed order, as its table says, at an address that few things like.
+    /// Spectra in the packed order, as its table says, at an odd address.
     ///
     /// Inputs that are nobody's, the second time of an odd last pair, samples that are not valid and bits
     /// of the mask that are beyond the last time hold rubbish: no numbers at all where they are floats.
@@ -163,7 +163,7 @@ impl Recording {
         packed
     }
 
-    /// A mask; none, sometimes, where there is nothing to mask.
+    /// A mask; sometimes none, if no sample is masked.
     fn mask(&self, times: Range<usize>, random: &mut Random, packed: &mut Packed) {
         let rows = self.valid.chunks_exact(self.times.max(1));
         let own = |row: &[bool]| row.iter().skip(times.start).take(times.len()).all(|valid| *valid);

@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests of what may not allocate.
+//! A counting allocator, for tests of code that must not allocate.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -29,22 +29,22 @@ fn is_of_the_harness() -> bool {
     false
 }
 
-// SAFETY: every request is handed on to the system's allocator unchanged.
+// SAFETY: every request is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn requests_during(work: impl FnOnce()) -> usize {
     REQUESTS.load(Ordering::SeqCst)
 }
 
-/// Fails if `work` asks for memory after `warm_up` rounds, in the `rounds` that follow.
+/// Fails if `work` allocates in the `rounds` that follow `warm_up` rounds.
 pub(crate) fn assert_quiet(name: &str, warm_up: usize, rounds: usize, mut work: impl FnMut()) {
     for _ in 0..warm_up {
         work();

@@ -1,11 +1,11 @@
-//! PSRDADA in the making, byte by byte, without our writer.
+//! PSRDADA files written byte by byte, without our writer.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::{Path, PathBuf};
 
 use super::voltages::{Keys, save};
 
-/// A header in the making.
+/// A header under construction.
 #[derive(Clone)]
 pub struct Dada {
     pub lines: Vec<(&'static str, String)>,
@@ -59,12 +59,12 @@ impl Keys for Dada {
     }
 }
 
-/// What stands at a byte of the observation's samples.
+/// Returns the value at a byte of the observation's samples.
 pub fn payload(at: usize) -> u8 {
     (at * 7 + at / 251) as u8
 }
 
-/// Holds rows to samples of `bytes` bytes whose place (in samples) a rule gives by stream and time.
+/// Compares rows with samples of `bytes` bytes whose index (in samples) is a function of stream and time.
 pub fn check(rows: &[Vec<u8>], bytes: usize, place: impl Fn(usize, usize) -> usize) {
     for (stream, row) in rows.iter().enumerate() {
         for (time, found) in row.chunks(bytes).enumerate() {

@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) centre_s: f64,
 }
 
-/// A file in the making.
+/// A file under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchFile {
     pub(crate) channels: usize,

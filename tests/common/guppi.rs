@@ -1,11 +1,11 @@
-//! GUPPI raw in the making, byte by byte, without our writer.
+//! GUPPI raw files written byte by byte, without our writer.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::{Path, PathBuf};
 
 use super::voltages::{Keys, save};
 
-/// A file in the making: cards, and each block's PKTIDX.
+/// A file under construction: cards, and the PKTIDX of each block.
 #[derive(Clone)]
 pub struct Raw {
     pub cards: Vec<(&'static str, String)>,

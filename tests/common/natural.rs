@@ -25,7 +25,7 @@ pub fn layout(recording: &Recording, times: usize, random: &mut Random) -> Devic
     let row = (times * sample_bytes(plan.encoding())).next_multiple_of(16).max(16);
     let input_stride = row + 16 * random.below(4);
     let first_byte = 16 * random.below(5);
-    // Channels within inputs, sometimes.
+    // Sometimes channels within inputs.
     if random.below(4) == 0 {
         let input_stride = plan.channels() * input_stride + 16 * random.below(3);
         return DeviceSpectra {
@@ -90,7 +90,7 @@ fn put(to: &mut [u8], encoding: VoltageEncoding, value: Complex64) {
     }
 }
 
-/// Holds sums against those of a recording by the plainest loop; those of floats are compared with care.
+/// Compares sums with those of a recording by a plain loop; those of floats within tolerance.
 pub fn check(found: &Sums, recording: &Recording, name: &str) {
     let (sums, magnitudes, counts) = truth(recording);
     assert_eq!(found.counts, counts, "{name}: counts");
@@ -130,7 +130,7 @@ pub fn resident(
     read(&mut correlator, 0..plan.channels())
 }
 
-/// A recording in a device's memory, to be correlated once more at each call.
+/// A recording in device memory, correlated anew at each call.
 struct Resident {
     recording: Recording,
     correlator: Correlator,

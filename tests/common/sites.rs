@@ -1,4 +1,4 @@
-//! Sites all over the Earth, with antennas, directions and moments by chance.
+//! Sites all over the Earth, with random antennas, directions and times.
 
 use sidereal::geometry::{Array, Direction, Dut1, Location, Sky};
 use sidereal::units::Epoch;
@@ -16,7 +16,7 @@ pub(crate) const SITES: [(f64, f64, f64); 7] = [
     (-0.001, 0.001, -50.0),
 ];
 
-/// The place of one of [`SITES`].
+/// Position of one of [`SITES`].
 pub(crate) fn location((longitude_deg, latitude_deg, height_m): (f64, f64, f64)) -> Location {
     Location { longitude_deg, latitude_deg, height_m }
 }
@@ -31,13 +31,13 @@ pub(crate) fn random_enu(
     (0..antennas).map(|index| (format!("a{index}"), enu(random))).collect()
 }
 
-/// Equally likely everywhere on the sky.
+/// Uniform over the sky.
 pub(crate) fn random_direction(random: &mut Random) -> Direction {
     let sine: f64 = 2.0 * random.uniform() - 1.0;
     Direction::new(360.0 * random.uniform(), sine.asin().to_degrees()).unwrap()
 }
 
-/// Within the years that UT1 is known of.
+/// Within the years of the UT1 table.
 pub(crate) fn random_epoch(random: &mut Random) -> Epoch {
     Epoch::new(41_400 + random.below(20_000) as i64, 86_400.0 * random.uniform())
 }

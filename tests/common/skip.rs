@@ -1,4 +1,4 @@
-//! Skips a test aloud, or fails it where it may not be skipped.
+//! Skips a test with a message, or fails it if skipping is forbidden.
 
 /// Reports on the standard error that a test cannot run here, and why.
 ///

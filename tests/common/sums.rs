@@ -1,4 +1,4 @@
-//! An X-engine run whole and in pieces, and the sums that it should have made.
+//! An X-engine run whole and in pieces, and its expected sums.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Sums as numbers that can be compared bit by bit, or not at all.
+    /// Sums as numbers to compare bit by bit, or not at all.
     pub fn bits(&self) -> Vec<[u64; 2]> {
         let floats = self.floats.iter().map(|sum| [sum.re.to_bits(), sum.im.to_bits()]);
         let integers = self.integers.iter().map(|sum| [sum.re as u64, sum.im as u64]);
@@ -93,7 +93,7 @@ pub fn read(correlator: &mut Correlator, channels: Range<usize>) -> Sums {
     read
 }
 
-/// One block, one thread's worth of surprises.
+/// Runs one block on one thread.
 pub fn whole(recording: &Recording, backend: &Backend, random: &mut Random) -> Sums {
     let mut correlator = Correlator::new(recording.plan.clone(), backend).unwrap();
     let packed = recording.pack(0..recording.times, random);
@@ -102,7 +102,7 @@ pub fn whole(recording: &Recording, backend: &Backend, random: &mut Random) -> S
     read(&mut correlator, 0..recording.plan.channels())
 }
 
-/// Random blocks, on an X-engine that has seen others before, with reads in between.
+/// Random blocks, on an X-engine that has processed others before, with reads in between.
 pub fn split(recording: &Recording, backend: &Backend, random: &mut Random) -> Sums {
     let plan = &recording.plan;
     let mut correlator = Correlator::new(plan.clone(), backend).unwrap();

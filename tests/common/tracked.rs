@@ -53,7 +53,7 @@ pub fn target() -> Direction {
     Direction { ra_deg: (zenith.ra_deg + 33.0) % 360.0, dec_deg: zenith.dec_deg + 25.0 }
 }
 
-/// One observation: what was recorded, and of what.
+/// One observation: its recordings and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub encoding: VoltageEncoding,
@@ -114,7 +114,7 @@ impl Case {
         if self.encoding.is_complex() { 0.5e-6 } else { 0.25e-6 }
     }
 
-    /// Such that the last antenna but one is half a sample from its whole delay in the middle.
+    /// Chosen so that the last antenna but one is half a sample from an integer delay in the middle.
     pub fn cables(&self) -> Vec<f64> {
         let middle = start().plus_s(0.5 * self.times() as f64 * self.tsamp_s());
         let delays = Sky::new(&array(), Dut1::Table).unwrap().delays_s(target(), middle).unwrap();

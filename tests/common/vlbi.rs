@@ -1,4 +1,4 @@
-//! VDIF and Mark 5B frames of our own making, written bit by bit.
+//! VDIF and Mark 5B frames written bit by bit.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::PathBuf;
@@ -113,7 +113,7 @@ impl Vdif {
     }
 }
 
-/// The value of an offset binary code, as VLBI software has it.
+/// The value of an offset binary code, as in VLBI software.
 pub fn level(code: u32, bits: u32) -> f64 {
     let high = f64::from(TWO_BIT_HIGH);
     match bits {
@@ -135,7 +135,7 @@ pub fn mark5b(day: u32, second: u32, number: u32, fraction: u32, payload: &[u8])
     [words.map(u32::to_le_bytes).concat(), payload.to_vec()].concat()
 }
 
-/// Files in a folder that vanishes.
+/// Files in a temporary folder.
 pub struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -173,7 +173,7 @@ pub fn read_all(source: &mut dyn VoltageSource, gulp: usize) -> Vec<Vec<(f64, f6
     }
 }
 
-/// Whether samples agree but for rounding.
+/// Whether samples agree within rounding.
 pub fn agree(found: &[(f64, f64)], expected: &[(f64, f64)]) -> bool {
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs();
     found.len() == expected.len()

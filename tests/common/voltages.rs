@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sidereal::Error;
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 
-/// A header of text in the making.
+/// A text header under construction.
 pub(crate) trait Keys: Sized {
     /// Values of each key, in order.
     fn lines(&mut self) -> &mut Vec<(&'static str, String)>;
@@ -30,7 +30,7 @@ pub(crate) fn save(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Another rate, middle and sideband than any file's.
+/// Rate, centre and sideband that differ from those of any file.
 pub(crate) fn told() -> VoltageOptions {
     VoltageOptions {
         sample_rate_hz: Some(2e6),
@@ -45,7 +45,7 @@ pub(crate) fn open(paths: &[PathBuf]) -> Box<dyn VoltageSource> {
     voltages::open(paths, &VoltageOptions::default()).unwrap()
 }
 
-/// Why files can't be opened: field, byte and message.
+/// Expected errors of opening files: field, byte and message.
 pub(crate) fn fault(paths: &[PathBuf]) -> (String, u64, String) {
     match voltages::open(paths, &VoltageOptions::default()) {
         Ok(_) => panic!("{paths:?} opened"),
@@ -59,7 +59,7 @@ pub(crate) fn fault(paths: &[PathBuf]) -> (String, u64, String) {
     }
 }
 
-/// Reads a source to its end, and holds it to its promised length.
+/// Reads a source to its end, and checks its declared length.
 pub(crate) fn drain(source: &mut dyn VoltageSource, gulp: usize) -> Vec<Vec<u8>> {
     let mut block = source.header().block(gulp);
     let mut rows = vec![Vec::new(); source.header().streams()];

@@ -1,4 +1,4 @@
-//! Samples to write, and how they are written.
+//! Samples to write, and their writer.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(crate) fn noise(header: &VoltageHeader, times: usize) -> VoltageBlock<'stati
     block
 }
 
-/// Gives samples to a writer in three pieces of different lengths; no file may show by then.
+/// Passes samples to a writer in three pieces of different lengths; no file may appear before the end.
 pub(crate) fn in_pieces(
     path: &Path,
     block: &VoltageBlock,

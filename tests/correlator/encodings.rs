@@ -1,4 +1,4 @@
-//! Samples of any encoding, and antennas that differ in it, give the same visibilities of the same numbers.
+//! Samples of any encoding, and antennas of different encodings, give the same visibilities for the same numbers.
 
 use crate::support::array;
 use crate::support::memory;
@@ -153,7 +153,7 @@ fn numbers_that_are_not_finite_are_counted() {
 
 #[test]
 fn antennas_of_one_file_far_apart_keep_their_samples_in_small_gulps() {
-    // The second antenna comes into the recording when the first has long been there.
+    // The second antenna joins the recording long after the first.
     let header = VoltageHeader {
         antennas: 2,
         path: "A0.dada".into(),

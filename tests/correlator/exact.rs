@@ -223,7 +223,7 @@ fn starts_that_lie_whole_samples_apart_are_aligned() {
         &CorrelateOptions { time_range: Some((40e-6, 640e-6)), ..options() },
         1,
     );
-    // The second starts 40 samples later, and both end at the same time.
+    // The second recording starts 40 samples later, and both end at the same time.
     let mut late = recordings.clone();
     late[1].streams.iter_mut().for_each(|row| drop(row.drain(..80)));
     late[1].header.times = Some(TIMES as u64 - 40);

@@ -1,4 +1,4 @@
-//! Recordings and options that can't be correlated: one clear error each.
+//! Recordings and options that cannot be correlated: one clear error each.
 
 use crate::support::array;
 use crate::support::memory;
@@ -39,7 +39,7 @@ fn bind(
     ArrayCorrelator::new(&array, inputs(recordings), &options, &Backend::best(1))
 }
 
-/// Holds an error to words that it must have.
+/// Checks that an error contains the expected words.
 fn holds(error: sidereal::Error, words: &[&str]) {
     let text = error.to_string();
     assert!(words.iter().all(|word| text.contains(word)), "{text}: {words:?}");

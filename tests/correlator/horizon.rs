@@ -1,4 +1,4 @@
-//! A source's altitude is looked at throughout an observation.
+//! The altitude of a source is checked throughout an observation.
 
 use crate::support::array;
 use crate::support::memory;

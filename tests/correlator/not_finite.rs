@@ -1,4 +1,4 @@
-//! Samples that are not finite are not valid: they change counts, and not scale.
+//! Non-finite samples are invalid: they change counts, and not the scale.
 
 use crate::support::array;
 use crate::support::memory;
@@ -19,15 +19,15 @@ const TIMES: usize = 6000;
 fn lost(antenna: usize) -> Vec<Flag> {
     let flag = |streams, start, times| Flag { streams, start, times };
     match antenna {
-        // One polarization of one recorded channel, again and again.
+        // One polarization of one recorded channel, repeatedly.
         0 => (0..TIMES as u64 / 600).map(|k| flag(2..3, 600 * k + 77, 1 + k)).collect(),
-        // All of the beginning, more than gains are measured with.
+        // All of the beginning, for longer than the gain measurement.
         1 => vec![flag(0..4, 0, 2500), flag(1..2, 2600, 1), flag(1..2, 2610, 1)],
         _ => Vec::new(),
     }
 }
 
-/// Recordings with something else where samples are lost, and whether they say so.
+/// Recordings with other values in place of lost samples, flagged or not.
 fn recordings(encoding: VoltageEncoding, value: f64, is_said: bool) -> Vec<Memory> {
     let known = memory::header(&[1400.0, 1401.0], encoding);
     let header = VoltageHeader { polarizations: 2, ..known };

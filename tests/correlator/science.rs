@@ -18,7 +18,7 @@ fn means(integration: &Integration) -> Vec<Complex64> {
     integration.means().collect()
 }
 
-/// Whether a channel that comes out holds no edge of a recorded channel, where the band folds over.
+/// Whether an output channel holds no edge of a recorded channel, where the band aliases.
 fn is_inner(channel: usize, case: &Case) -> bool {
     let whole = CHANNELS / case.average;
     (1..whole - 1).contains(&(channel % whole))
@@ -42,7 +42,7 @@ fn phase_rms(header: &ArrayHeader, all: &[Integration], case: &Case, place: (usi
     f64::sqrt(squares / count)
 }
 
-/// Tracks the source, and holds every baseline's phase to a degree.
+/// Tracks the source, and checks that every baseline's phase is within a degree.
 fn is_flat(case: Case) {
     let simulator = ArraySimulator::new(case.simulation()).unwrap();
     let (header, all) = correlate(&simulator, &case.options());
@@ -84,7 +84,7 @@ fn a_tracked_source_has_no_phase_in_real_samples() {
     is_flat(Case { encoding: Real8, lower: true, coarse: 2, polarizations: 2, ..PLAIN });
 }
 
-/// As [`a_tracked_source_has_no_phase`], in few bits: rounding is noise too.
+/// As [`a_tracked_source_has_no_phase`], with few bits: rounding adds noise.
 #[test]
 fn a_tracked_source_has_no_phase_in_few_bits() {
     is_flat(Case { encoding: Complex4, nbits: 4, average: 4, flux_jy: 200.0, ..PLAIN });
@@ -135,7 +135,7 @@ fn elsewhere_phases_are_not_flat() {
         };
         let options = CorrelateOptions { phase_centre, ..PLAIN.options() };
         let (header, all) = correlate(&simulator, &options);
-        // The short baseline of antennas 0 and 4 sees little of a tenth of a degree.
+        // The short baseline of antennas 0 and 4 hardly resolves a tenth of a degree.
         for (baseline, (i, j)) in header.baselines.iter().enumerate() {
             if i != j && (*i, *j) != (4, 0) {
                 let rms = phase_rms(&header, &all, &PLAIN, (baseline, 0));
@@ -214,7 +214,7 @@ fn amplitudes_are_the_simulated_ones() {
                     _ => 0.0,
                 };
                 let off = (found[baseline * header.pairs() + pair] / gain - expected) / power;
-                // Noise; half a percent for gains by few spectra and for the band's folded edges.
+                // Noise, plus half a percent for gains from few spectra and for the aliased band edges.
                 let bound = 5.0 * noise + 5e-3;
                 let name = format!("{case:?}: {i}-{j} pair {pair}");
                 assert!(off.norm() < bound, "{name}: off by {off} of the power, at most {bound}");
@@ -232,10 +232,10 @@ fn missing_samples_change_counts_and_not_the_scale() {
     let mut simulation = case.simulation();
     let whole = ArraySimulator::new(simulation.clone()).unwrap();
     let (hop, span) = (case.bank().hop() as u64, case.bank().span() as u64);
-    // Sixty times 480 samples, at places that favour no spectrum.
+    // Sixty gaps of 480 samples, at offsets that favour no spectrum.
     simulation.receivers[2].gaps = (0..60).map(|n| (3200 + n * 4724, 480)).collect();
     let holed = ArraySimulator::new(simulation).unwrap();
-    // One gain for all, so that measured ones don't differ.
+    // One gain for all, since measured gains would differ.
     let options = CorrelateOptions { gains: Gains::Fixed(8.0), ..case.options() };
     let (header, before) = correlate(&whole, &options);
     let (_, after) = correlate(&holed, &options);
@@ -251,7 +251,7 @@ fn missing_samples_change_counts_and_not_the_scale() {
             assert_eq!((lost, full[baseline]), (0, holes[baseline]), "{i}-{j}");
             continue;
         }
-        // A gap spoils the spectra whose windows it touches.
+        // A gap spoils the spectra whose windows overlap it.
         let expected = 60.0 * (480 + span - 1) as f64 / hop as f64 * channels as f64;
         let ratio = lost as f64 / expected;
         assert!((ratio - 1.0).abs() < 0.02, "{i}-{j}: lost {lost}, expected {expected}");
@@ -264,7 +264,7 @@ fn missing_samples_change_counts_and_not_the_scale() {
     }
 }
 
-/// The place of an antenna's autocorrelation.
+/// Index of an antenna's autocorrelation.
 fn auto(antenna: usize) -> usize {
     antenna * (antenna + 1) / 2 + antenna
 }
