@@ -1,4 +1,4 @@
-//! The fewest plans that go through every part of a GPU's kernels, for tools that slow them down.
+//! The fewest plans that run every part of a GPU's kernels, for tools that slow them down.
 
 #[path = "common/banks.rs"]
 mod banks;
@@ -40,7 +40,7 @@ fn fixed_subset_channelize() {
     check_all(banks);
 }
 
-/// The same for transforms in the output, and for long ones in two kernels.
+/// The same for transforms in place in the output, and for long ones in two kernels.
 #[test]
 fn fixed_subset_long() {
     use VoltageEncoding::{Complex8, Complex16, ComplexF32};
@@ -60,7 +60,7 @@ fn fixed_subset_long() {
     ]);
 }
 
-/// The same for kernels whose blocks work together.
+/// The same for kernels with clusters of blocks.
 #[test]
 fn fixed_subset_clusters() {
     use VoltageEncoding::{Complex8, Complex16};
@@ -88,7 +88,7 @@ fn check_all<const N: usize>(banks: [(usize, usize, VoltageEncoding, usize, Form
         let times = plan.span() + (spectra - 1) * plan.hop() + 3;
         let streams = plan.input().streams();
         let recording = Recording::random(&mut random, encoding, streams, times);
-        // An emulated GPU takes them all.
+        // An emulated GPU runs them all.
         check(&mut random, &plan, &recording, 0);
     }
 }

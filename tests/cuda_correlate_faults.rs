@@ -18,7 +18,7 @@ use sidereal::correlate::Correlator;
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sums::{read, truth, whole};
 
-/// Names the test that runs in a process of its own.
+/// Names the test that runs in its own process.
 const CHILD: &str = "SIDEREAL_TEST_CHILD";
 
 /// The emulated device, as configured for this process; elsewhere none.
@@ -27,7 +27,8 @@ fn emulated() -> Option<Backend> {
     all.find(|backend| backend.is_gpu() && backend.name().contains("Emulated"))
 }
 
-/// Runs a test of this file in another process, with an emulated device of other properties; whether this is it.
+/// Runs a test of this file in another process, with an emulated device of other properties; returns whether this is
+/// that process.
 fn is_within(test: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -73,7 +74,7 @@ fn memory_that_is_short_is_told_before_and_behind() {
     let fault = Correlator::new(plan(33, 1, 6000, Complex8), &backend).unwrap_err();
     let text = fault.to_string();
     assert!(matches!(fault, Error::Unavailable { .. }) && text.contains("sums of all"), "{text}");
-    // 32 bits of each sum fit, and 64 do not: an integration goes on as far as it can.
+    // 32 bits of each sum fit in memory, and 64 do not: an integration continues up to that limit.
     let plan = plan(1024, 1, 10, Complex8);
     let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
     let recording = Recording::random(&mut random, &plan, 2, Values::Any, Missing::Nothing);

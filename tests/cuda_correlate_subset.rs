@@ -1,4 +1,4 @@
-//! The fewest plans that go through every part of the X-engine's kernels, for tools that slow them down.
+//! The fewest plans that run every part of the X-engine's kernels, for tools that slow them down.
 #![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]

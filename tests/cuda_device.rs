@@ -1,4 +1,4 @@
-//! The device layer on whatever CUDA device is there: memory, streams, events, kernels' arguments.
+//! The device layer on the available CUDA device: memory, streams, events, kernel arguments.
 #![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 
@@ -39,9 +39,9 @@ fn module(device: &Device) -> Module {
     device.module(&source("device_test.cu", KERNELS)).expect("kernels compile")
 }
 
-/// Queues a kernel whose arguments the caller knows to be right.
+/// Queues a kernel with arguments that the caller guarantees.
 fn launch(stream: &Stream, function: &Function, grid: usize, block: usize, arguments: &Arguments) {
-    // SAFETY: every caller gives the kernel's own arguments, and buffers that it stays within.
+    // SAFETY: every caller passes the arguments of the kernel, and buffers large enough for its accesses.
     unsafe { stream.launch(function, [grid, 1, 1], [block, 1, 1], arguments) }.expect("a launch");
 }
 

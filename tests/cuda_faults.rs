@@ -18,14 +18,14 @@ KERNEL fill(u64 values) { ((u32*)values)[threadIdx.x] = threadIdx.x; }
 KERNEL give_up(u64 values) { if (((u32*)values)[threadIdx.x] == 5) __trap(); }
 "#;
 
-/// Names the test that runs in a process of its own.
+/// Names the test that runs in its own process.
 const CHILD: &str = "SIDEREAL_TEST_CHILD";
 
 fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs a test of this file in another process, where it finds `is_child`.
+/// Runs a test of this file in another process, in which it detects `is_child`.
 fn in_another_process(test: &str, variables: &[(&str, &str)]) -> Output {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
@@ -42,7 +42,7 @@ fn is_emulated(device: &Device) -> bool {
     device.properties().name.starts_with("Emulated")
 }
 
-/// The folder that the emulator's libraries were found in.
+/// Folder of the emulator's libraries.
 fn emulator() -> PathBuf {
     let folders = std::env::var_os("LD_LIBRARY_PATH").expect("the emulator is on the library path");
     let mut folders = std::env::split_paths(&folders);
@@ -227,7 +227,7 @@ fn without_a_driver_the_library_that_is_missing_is_named() {
     }
 }
 
-/// A folder with one of the emulator's libraries, under the names that are looked for.
+/// A folder with one of the emulator's libraries, under the names that the loader tries.
 fn only_the_driver(folder: &Path) {
     for name in ["libcuda.so", "libcuda.so.1"] {
         std::os::unix::fs::symlink(emulator().join("libcuda.so.1"), folder.join(name)).unwrap();

@@ -135,7 +135,7 @@ fn small_matrices_are_turned() {
     }
 }
 
-/// Rows of a box with 128 bytes, as a copy leaves them: chunks of 16 bytes change places within eight rows.
+/// Rows of a box with 128 bytes, as a copy leaves them: chunks of 16 bytes are swizzled within eight rows.
 fn swizzled(byte: usize) -> usize {
     byte ^ (byte / 128 % 8 * 16)
 }
@@ -147,7 +147,7 @@ fn boxes_of_arrays_are_brought_and_added() {
         eprintln!("skipped: the CUDA device has no copy engine for boxes");
         return;
     }
-    // Five planes of nine rows of 300 bytes, with something between them.
+    // Five planes of nine rows of 300 bytes, with padding between them.
     let (extents, strides, size) = ([300, 9, 5], [304, 2752], [128, 4, 2]);
     let bytes = noise(5 * 2752, 8);
     let input = device.upload(&bytes).unwrap();
@@ -209,7 +209,7 @@ fn warps_multiply_floats_of_nineteen_bits() {
     let value = |k: usize| ((k * 37) % 23) as f32 - 11.0;
     let mut a: Vec<f32> = (0..128).map(value).collect();
     let b: Vec<f32> = (0..64).map(|k| value(k + 5)).collect();
-    // One more bit than counts.
+    // One bit more than the count uses.
     a[3] += 1.0 / 4096.0;
     let bytes = |floats: &[f32]| bytemuck::cast_slice::<f32, u8>(floats).to_vec();
     let got = output::<f32>(&device, ("float_product", 32, 0), &[&bytes(&a), &bytes(&b)], 128);

@@ -19,10 +19,10 @@ use sidereal::voltage::VoltageEncoding;
 
 const KERNEL: &str = "#include \"device.cuh\"\nKERNEL f(u64 to) { *(u32*)to = __CUDA_ARCH__; }";
 
-/// Names the test that runs in a process of its own.
+/// Names the test that runs in its own process.
 const CHILD: &str = "SIDEREAL_TEST_CHILD";
 
-/// Whether this is the process with another device; runs the test in one if it is not, on the emulator.
+/// Returns whether this is the process with another device; if not, runs the test in one, on the emulator.
 fn is_with(capability: &str, test: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
@@ -33,7 +33,7 @@ fn is_with(capability: &str, test: &str) -> bool {
         return false;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    // Of the second process the kernels come from the disk.
+    // In the second process the kernels come from the disk cache.
     for _ in 0..2 {
         let program = std::env::current_exe().expect("this program");
         let output = Command::new(program)
@@ -81,7 +81,7 @@ fn a_device_newer_than_the_compiler_has_its_kernels_through_ptx() {
     correlates(&device);
 }
 
-/// Sums of a few samples on the device, by the instructions of warps, are the processor's.
+/// Sums of a few samples on the device, by warp instructions, equal those of the CPU.
 fn correlates(device: &Device) {
     let encoding = VoltageEncoding::Complex8;
     let plan =

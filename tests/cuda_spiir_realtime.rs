@@ -1,4 +1,4 @@
-//! The filters and the search for peaks on a GPU are queued without a request for memory.
+//! The filters and the peak search on a GPU are queued without memory allocation.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 #![cfg(feature = "cuda")]

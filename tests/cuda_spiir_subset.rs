@@ -1,4 +1,4 @@
-//! The fewest banks that go through every part of a GPU's filters, for tools that slow them down.
+//! The fewest filter banks that run every part of a GPU's filters, for tools that slow them down.
 #![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
@@ -19,7 +19,7 @@ fn filter(random: &mut Random, memory: f64, longest: u64) -> Filter {
     Filter { a: single(a), b: single(b), delay: (random.bits() % longest) as u32 }
 }
 
-/// Templates of these numbers of filters at each rate.
+/// Templates with these numbers of filters at each rate.
 fn templates(
     random: &mut Random,
     sizes: &[(usize, u32)],
@@ -40,7 +40,7 @@ fn plan(templates: Vec<Template>) -> Plan {
     Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
 }
 
-/// Blocks of these lengths in turn, all the same for every backend.
+/// Blocks of these lengths in turn, equal for every backend.
 fn filtered(plan: &Plan, backend: &Backend, input: &[f32], blocks: &[usize]) -> Vec<Complex<f32>> {
     collect(&mut Spiir::new(plan.clone(), backend).expect("bound"), input, blocks)
 }
@@ -64,7 +64,7 @@ fn noise(random: &mut Random, samples: usize) -> Vec<f32> {
     (0..samples).map(|_| (random.bits() % 2001) as f32 / 1000.0 - 1.0).collect()
 }
 
-/// Noise, so much longer than what it takes to know anything, and what the reference makes of it.
+/// Noise, longer than the memory of the filters, and the reference output.
 fn reference(random: &mut Random, plan: &Plan, samples: usize) -> (Vec<f32>, Vec<Complex<f32>>) {
     let input = noise(random, plan.latency() + samples);
     let expected = filtered(plan, &Backend::Reference, &input, &[input.len()]);
@@ -106,7 +106,8 @@ fn fixed_subset_rates() {
     check(&[(6, 3), (2, 1), (17, 2)], 300.0, 200);
 }
 
-/// Launches so long that several blocks take a lower rate's input, down to rates of few samples; and rates without filters.
+/// Launches so long that several blocks share the input of a lower rate, down to rates of few samples; and rates
+/// without filters.
 #[test]
 fn fixed_subset_rates_in_long_blocks() {
     let mut random = Random::new(41);

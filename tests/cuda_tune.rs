@@ -30,7 +30,7 @@ fn source(threads: u32, extra: u32) -> Source {
     Source { defines, ..cuda_device::source("number.cu", TEXT) }
 }
 
-/// Threads, what is added, bytes of shared memory.
+/// Threads, the added number, bytes of shared memory.
 fn choice(threads: u32, extra: u32, shared_bytes: u32) -> Choice {
     let values = vec![threads, extra, shared_bytes];
     Choice { name: format!("{threads} threads"), values }
@@ -108,7 +108,7 @@ fn candidates_with_other_bits_are_an_error() {
     let Some(device) = cuda_device::device() else { return };
     let error = tuned(&device, &[choice(32, 0, 0), choice(64, 1, 0)]).expect_err("other bits");
     assert!(error.to_string().contains("other bits"), "{error}");
-    // The device is not left in the middle of tuning: a plan takes the first choice again.
+    // The device does not remain in tuning mode: a plan uses the first candidate again.
     let mut numbers = Numbers::new(&device, &[choice(32, 7, 0)]).expect("it can be launched");
     let stream = device.stream().expect("a stream");
     numbers.enqueue(&stream).expect("it can be launched");
@@ -132,7 +132,7 @@ fn who_observes_may_end_the_tuning() {
     assert_eq!(told, 1);
 }
 
-/// Two kernels, of which the first one's choice decides what the second is asked.
+/// Two kernels: the choice of the first determines the key of the second.
 struct Chained(Numbers);
 
 impl Work for Chained {
@@ -163,7 +163,7 @@ fn what_a_choice_leaves_to_another_kernel_is_measured_then() {
     assert_eq!(tuned[1].shape(), format!("after={}", best.values[0]));
 }
 
-/// 64 trials of 32 channels, on data that are all there.
+/// 64 trials of 32 channels, with all data present.
 struct Dedispersion {
     dedisperser: Dedisperser,
     input: Buffer<u8>,
@@ -239,7 +239,7 @@ fn a_stored_choice_that_can_not_be_launched_is_an_error() {
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
         return;
     }
-    // The only one that is measured, in four builds, so it is the best.
+    // The only measured candidate, in four builds, so it is the best.
     let large = choice(64, 0, 60 << 10);
     let tuned = tuned(&device, std::slice::from_ref(&large)).expect("it can be launched");
     tune::store(&tuned[0]).expect("the folder is ours");

@@ -19,7 +19,7 @@ use sidereal::voltage::voltage;
 /// The largest error of a value, as a part of its magnitude.
 const BOUND: f64 = 1.0 / (1 << 20) as f64;
 
-/// Samples, gains' products and delays that are not finite make zeros, and touch nothing else.
+/// Non-finite samples, gain products and delays make zeros, and affect nothing else.
 #[test]
 fn fixed_subset_not_finite() {
     let Some(device) = cuda::device() else { return };
@@ -57,8 +57,8 @@ fn fixed_subset_not_finite() {
 }
 
 impl Case {
-    /// Compares what comes out with the equation where some values are not finite: zeros, or limited where the largest
-    /// float was.
+    /// Compares the output with the equation if some values are not finite: zeros, or clipped values for the largest
+    /// float.
     fn check_not_finite(&self, device: &Device, name: &str) {
         let (bytes, to, _) = self.run(device, self.at.times);
         let encoding = self.options.encoding;

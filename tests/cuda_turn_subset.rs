@@ -25,7 +25,7 @@ use sidereal::voltage::voltage;
 const BOUND: f64 = 1.0 / (1 << 20) as f64;
 
 impl Case {
-    /// Compares what comes out with the equation, and calls of different length with each other.
+    /// Compares the output with the equation, and calls of different lengths with each other.
     fn check(&self, device: &Device, name: &str) {
         let (bytes, to, saturated) = self.run(device, self.at.times);
         let mut touched = [false; INPUTS];
@@ -103,7 +103,7 @@ impl Case {
     }
 }
 
-/// Whole tiles and parts of them, lanes without a channel, several recorded channels, every encoding out.
+/// Whole and partial tiles, lanes without a channel, several recorded channels, every output encoding.
 #[test]
 fn fixed_subset_spectra() {
     let Some(device) = cuda::device() else { return };
@@ -122,7 +122,7 @@ fn fixed_subset_spectra() {
     }
 }
 
-/// The same of voltages that are channelized already, of every encoding.
+/// The same for channelized voltages of every encoding.
 #[test]
 fn fixed_subset_streams() {
     let Some(device) = cuda::device() else { return };
@@ -142,7 +142,7 @@ fn fixed_subset_streams() {
     }
 }
 
-/// Voltages that stay as they are.
+/// Voltages that are copied unchanged.
 #[test]
 fn fixed_subset_recorded() {
     let Some(device) = cuda::device() else { return };

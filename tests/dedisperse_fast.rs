@@ -1,5 +1,5 @@
-//! Dedispersion of bytes on a GPU, where neighbouring trials shift neighbouring channels nearly alike: plans that fill
-//! a tile of trials, of times and of channels, and leave a remainder of each.
+//! Dedispersion of bytes on a GPU with small differences between the shifts of adjacent trials and channels: plans
+//! that fill a tile of trials, of times and of channels, and leave a remainder of each.
 
 #![cfg(feature = "cuda")]
 
@@ -40,7 +40,7 @@ fn bytes(len: usize, brightest: bool) -> Vec<u8> {
     (0..len).map(|_| if brightest { 0xff } else { (random.bits() >> 13) as u8 }).collect()
 }
 
-/// All sums of a stream that is taken in gulps.
+/// All sums of a stream read in gulps.
 fn sums(plan: &Plan, backend: &Backend, bytes: &[u8], gulp: usize) -> Vec<Vec<i32>> {
     let times = bytes.len() * 8 / (plan.channels() * plan.encoding().bits());
     let samples = Samples::new(bytes, plan.encoding(), times, plan.channels()).unwrap();

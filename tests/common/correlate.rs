@@ -133,8 +133,8 @@ impl Recording {
 
     /// Spectra in the packed order, as its table says, at an odd address.
     ///
-    /// Inputs that are nobody's, the second time of an odd last pair, samples that are not valid and bits
-    /// of the mask that are beyond the last time hold rubbish: no numbers at all where they are floats.
+    /// Unused inputs, the second time of an odd last pair, invalid samples and mask bits beyond the last time hold
+    /// garbage: NaN for floats.
     pub fn pack(&self, times: Range<usize>, random: &mut Random) -> Packed {
         let (plan, count) = (&self.plan, times.len());
         let float = plan.encoding() == VoltageEncoding::ComplexF32;

@@ -163,8 +163,8 @@ fn averages(header: &ArrayHeader, all: &[Integration], case: &Case) -> Vec<Compl
     sums.iter().map(|sum| sum / count).collect()
 }
 
-/// What rounding to so many bits, at the deviation that is aimed at, makes of a Gaussian number's mean
-/// square, and of its correlation with what it was: by summing over its density.
+/// Mean square of a Gaussian number rounded to `nbits` at the target deviation, and its correlation with the unrounded
+/// number, by summing over the density.
 fn rounded(nbits: usize) -> (f64, f64) {
     let (deviation, most) = match nbits {
         4 => (2.8, 7.0),
@@ -183,10 +183,10 @@ fn rounded(nbits: usize) -> (f64, f64) {
     (power, kept)
 }
 
-/// Verification method: powers and the source's part of them are known of the simulation; white noise of
-/// power P has `P sum b^2` in every channel of a filter bank of coefficients b. Autocorrelations and, in
-/// the parallel hands, cross-correlations are held to that within 5 times their noise, and the crossed
-/// hands of an unpolarized source to zero.
+/// Verification method: the simulation's powers and the source's share are known; white noise of power P has
+/// `P sum b^2` in every channel of a filter bank of coefficients b. Autocorrelations and, in the parallel hands,
+/// cross-correlations must agree with that within 5 times their noise, and the cross hands of an unpolarized source
+/// must be zero.
 #[test]
 fn amplitudes_are_the_simulated_ones() {
     for case in [

@@ -1,4 +1,4 @@
-//! A simulated source off the zenith: tracked, its fringes are flat, and strengths are the truth's.
+//! A simulated source off the zenith: tracked, its fringes are flat, and amplitudes are those of the truth.
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
@@ -70,7 +70,7 @@ fn correlate(
     (correlator, all)
 }
 
-/// Channels that hold one edge of a recorded channel's band: its first holds both, or zero frequency.
+/// Channels that hold an edge of a recorded channel's band: the first holds both, or zero frequency.
 fn is_inside(channel: usize, lower: bool) -> bool {
     let place = channel % CHANNELS;
     place != if lower { CHANNELS - 1 } else { 0 }

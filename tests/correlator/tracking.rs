@@ -1,4 +1,4 @@
-//! Delays that change: after tracking, a source's phase is zero in every channel at every time.
+//! Changing delays: after tracking, the phase of a source is zero in every channel at every time.
 
 use crate::support::array;
 use crate::support::memory;
@@ -28,7 +28,7 @@ fn options(header: &VoltageHeader) -> CorrelateOptions {
     }
 }
 
-/// The largest phase in degrees, and how far amplitudes are off at most.
+/// The largest phase in degrees, and the largest error of amplitudes.
 fn worst(all: &[Integration], expected: &[Option<f64>]) -> (f64, f64) {
     let mut worst = (0.0_f64, 0.0_f64);
     for integration in all {
@@ -119,7 +119,7 @@ fn spectra_that_a_delay_moves_over_an_end_are_missing_from_counts() {
 #[test]
 fn eight_and_four_bits_keep_scale() {
     let scene = Scene::new(&[20.0], VoltageEncoding::Complex8, false);
-    // Noise that all share, and as much of each antenna's own.
+    // Noise common to all antennas, plus as much independent noise of each.
     let noisy = |antenna: usize| {
         recording(&scene.header, antenna, scene.times, |_, time| {
             (noise(50, time) + noise(antenna, time)) * 20.0

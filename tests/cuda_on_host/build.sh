@@ -12,7 +12,7 @@ build() { # library, its name with a version, sources...
     local sources=("${@:3}")
     for source in ./*.h ../include/* "${sources[@]}"; do
         if [[ ! "$library" -nt "$source" ]]; then
-            # Beside it first, so that a process never loads half of it.
+            # Written to a temporary name first, so that no process loads half of it.
             g++ "${flags[@]}" -Wl,-soname,"$2" "${sources[@]}" -o "$library.$$" -ldl -lpthread
             mv "$library.$$" "$library"
             break

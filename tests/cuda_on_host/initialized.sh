@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs a command on the emulated device twice, with other bytes in fresh memory, and compares what comes to the host:
+# Runs a command on the emulated device twice, with different bytes in fresh memory, and compares the copies to the
+# host:
 # initialized.sh COMMAND...
 #
-# A difference comes from memory that nobody wrote, whether it was copied or something was made of it.
+# A difference comes from unwritten memory that was copied or used in a computation.
 set -euo pipefail
 
 folder=$(mktemp -d)

@@ -1,4 +1,4 @@
-//! Recordings that are cut short anywhere are read to their last whole piece, and say what is missing.
+//! Recordings truncated anywhere are read to their last whole unit, and report the missing part.
 
 use std::fs;
 use std::io::Cursor;
@@ -12,7 +12,7 @@ use sidereal::units::Gps;
 /// Data read from a file.
 #[derive(Debug, PartialEq)]
 struct Contents {
-    /// Samples in all, as promised once the file was opened.
+    /// Total number of samples, as declared when the file was opened.
     times: u64,
     /// The bytes of each stream.
     streams: Vec<Vec<u8>>,
@@ -25,7 +25,7 @@ struct Format {
     read: fn(&Path) -> Result<Contents>,
     /// The least length at which a file must be readable, and the length of a piece.
     least: usize,
-    /// Bytes before and of pieces at whose end a file may stop unnoticed.
+    /// Lengths before and between units at which a truncation is undetectable.
     pieces: Option<(usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! PSRDADA: what good files hold. They are made here byte by byte, without our writer.
+//! PSRDADA: contents of valid files, made byte by byte, without our writer.
 
 use crate::support::common;
 use crate::support::dada;
@@ -28,7 +28,7 @@ fn headers_say_what_there_is() {
     assert_eq!(header.centres_hz, [1401e6, 1400e6, 1399e6]);
     assert!(header.lower_sideband);
     assert_eq!(header.encoding, VoltageEncoding::Complex8);
-    // Three bytes of an eleventh sample are passed over.
+    // Three bytes of an eleventh sample are skipped.
     assert_eq!((header.antennas, header.polarizations, header.times), (1, 2, Some(10)));
     check(&rows, 2, |stream, time| time * 6 + stream);
     assert_eq!(first_header(&path).unwrap().text("UTC_START"), Some("2023-02-25-01:00:00"));
@@ -47,7 +47,7 @@ fn headers_need_no_marks() {
     let data: Vec<u8> = (0..120).map(payload).collect();
     let path = save(folder.path(), "x.dada", &[padded.as_bytes(), &data].concat());
     assert_eq!(read_all(&[path]).1, expected);
-    // A long header, and one that leaves its size to the format.
+    // A long header, and one that leaves its size to the format's default.
     for (dada, size) in
         [(Dada::new().set("HDR_SIZE", 8192), 8192), (Dada::new().without("HDR_SIZE"), 4096)]
     {
@@ -106,7 +106,7 @@ fn axes_come_in_the_order_that_the_header_names() {
     let array = |order| one(order, 60).set("NANT", 2).set("NPOL", 1);
     check(&read(&array("TFAP")), 2, |stream, time| time * 6 + stream % 3 * 2 + stream / 3);
     check(&read(&array("TAFT")), 2, |stream, time| heap(time) + stream * 5 + time % 5);
-    // An axis of one has no place: FTP of one channel is TP.
+    // An axis of length one may be absent: FTP of one channel is TP.
     let dada = one("FTP", 1).set("NCHAN", 1);
     check(&read(&dada), 2, |stream, time| time * 2 + stream);
 }
@@ -116,7 +116,7 @@ fn meerkat_heaps_have_256_samples() {
     let folder = tempfile::tempdir().unwrap();
     let heap = 256 * 12;
     let dada = Dada::new().without("HEADER").set("INSTRUMENT", "MKBF").set("RESOLUTION", heap);
-    // Half a heap at the end is passed over.
+    // Half a heap at the end is skipped.
     let (header, rows) = read_all(&[dada.save(folder.path(), "x.dada", 0, 2 * heap + heap / 2)]);
     assert_eq!(header.times, Some(512));
     check(&rows, 2, |stream, time| {
@@ -204,7 +204,7 @@ fn starts_are_as_exact_as_they_are_written() {
         open(&[path]).header().start
     };
     let with = |utc: &str, mjd: &str| Dada::new().set("UTC_START", utc).set("MJD_START", mjd);
-    // The same moment: the whole second is exact.
+    // Same time: the whole second is exact.
     let found = start(with("2013-07-02-01:37:40", "56475.06782407407"));
     assert_eq!(found, Epoch::new(56475, 5860.0));
     // The MJD has a fraction that UTC_START leaves out.

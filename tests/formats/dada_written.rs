@@ -1,4 +1,4 @@
-//! PSRDADA: what we write is read again, and what the format cannot hold is refused.
+//! PSRDADA: files that we write are read again, and values that the format cannot hold are rejected.
 
 use crate::support::voltages;
 use crate::support::written;

@@ -100,7 +100,7 @@ fn a_small_file_of_much_data_is_refused() {
     let open = |bytes: Vec<u8>| {
         fbh5::from_bytes(bytes, Path::new("x.h5"), Polarizations::Total).map(|_| ())
     };
-    // 8 MiB are taken; a chunk of 36 MiB is above 32 MiB and 32 times the file.
+    // 8 MiB are accepted; a chunk of 36 MiB exceeds 32 MiB and 32 times the file.
     assert!(open(zeros(2 << 10, 512)).is_ok());
     let bytes = zeros(9 << 10, 9 << 10);
     assert!(bytes.len() < 100_000, "{}", bytes.len());

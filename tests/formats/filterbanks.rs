@@ -50,7 +50,7 @@ fn parkes_at_every_depth_is_the_same_sky() {
     {
         let coarse = read(name);
         assert!(coarse.iter().all(|value| *value < f64::from(1 << bits)));
-        // Were the order of samples within a byte wrong, nothing would be left of this.
+        // With the wrong order of samples within a byte, the sums would differ completely.
         let found = correlation(&eight, &coarse);
         assert!(found > least && found < last, "{name}: {found}");
         last = found;
@@ -129,7 +129,7 @@ fn presto_and_sigproc_series_are_of_the_same_pulsar() {
     let (inf, dat, _) = presto::read(&data.join("pulsar/GBT_J1807-0847.dat")).unwrap();
     let (tim_header, tim, _) =
         sigproc::read_series(&data.join("pulsar/GBT_J1807-0847.tim")).unwrap();
-    // The .tim was dedispersed on its own: other length, baseline removed, one sample later.
+    // The .tim was dedispersed separately: other length, baseline removed, one sample later.
     assert_eq!((dat.len(), tim.len()), (131_072, 131_130));
     let stretch = |series: &[f32], start: usize| -> Vec<f64> {
         series[start..start + 4000].iter().map(|value| f64::from(*value)).collect()
@@ -329,7 +329,7 @@ fn tim_and_dat_written_by_us_are_equal() {
     assert!(array.values.iter().zip(&rows).all(|(a, b)| *a == f64::from(*b)));
 }
 
-/// A good SIGPROC header, to be spoilt.
+/// A good SIGPROC header to damage.
 fn sigproc_header() -> Vec<u8> {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let make = || {

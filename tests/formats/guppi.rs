@@ -1,4 +1,4 @@
-//! GUPPI raw: what good files hold. They are made here byte by byte, without our writer.
+//! GUPPI raw: contents of valid files, made byte by byte, without our writer.
 
 use crate::support::common;
 use crate::support::guppi;
@@ -158,7 +158,7 @@ fn samples_of_an_overlap_come_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = Raw::new(&[0, 7, 14, 28]).set("OVERLAP", 3).save(folder.path(), "x.raw");
     let source = open(std::slice::from_ref(&path));
-    // The block of packet 21 is missing, but the one before holds its first three samples.
+    // The block of packet 21 is missing, but the previous one holds its first three samples.
     assert_eq!(source.flags(), [Flag { streams: 0..6, start: 24, times: 4 }]);
     let (header, rows) = read_all(&[path]);
     assert_eq!(header.times, Some(38));
@@ -245,7 +245,7 @@ fn without_packet_indices_blocks_follow_one_another() {
 #[test]
 fn packets_are_counted_as_the_header_has_it() {
     let folder = tempfile::tempdir().unwrap();
-    // PIPERBLK goes before PKTSIZE; SYNCTIME makes STT_* the time of PKTSTART.
+    // PIPERBLK takes precedence over PKTSIZE; SYNCTIME makes STT_* the time of PKTSTART.
     let raw = Raw::new(&[1000, 1020, 1060])
         .set("PIPERBLK", 20)
         .set("SYNCTIME", 1_677_283_200)

@@ -1,4 +1,4 @@
-//! GUPPI raw: what we write is read again, and what the format cannot hold is refused.
+//! GUPPI raw: files that we write are read again, and values that the format cannot hold are rejected.
 
 use crate::support::voltages;
 use crate::support::written;
@@ -11,7 +11,7 @@ use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use voltages::{drain, open, read_all};
 use written::{in_pieces, noise, rows};
 
-/// A header to be written, of 2 antennas, 3 channels and 2 polarizations.
+/// A header of 2 antennas, 3 channels and 2 polarizations.
 fn written(encoding: VoltageEncoding) -> VoltageHeader {
     VoltageHeader {
         source_name: "O'Neil's \"pulsar\"".into(),

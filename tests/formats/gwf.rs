@@ -1,4 +1,4 @@
-//! Frame files (GWF): versions, orders of bytes, compressions, masks, gaps, and what is refused.
+//! Frame files (GWF): versions, byte orders, compressions, masks, gaps, and rejected files.
 //!
 //! The files are seeds of the fuzz target, which fuzz/seed_files/gwf.py writes.
 
@@ -136,7 +136,7 @@ fn converters_are_calibrated_and_say_when_they_are_bad() {
 fn flags_beside_a_converters_samples_are_honoured() {
     let (samples, valid) = read(&seed("valid_flags"), &of_channel(STRAIN), 64);
     assert_eq!(samples.len(), 192);
-    // Eight flags of 64 samples, of which the third and the seventh are not 0; another vector's are no flags.
+    // Eight flags of 64 samples, of which the third and the seventh are not 0; those of another vector are not flags.
     let expected: Vec<bool> =
         (0..192).map(|n| !(16..24).contains(&n) && !(48..56).contains(&n)).collect();
     assert_eq!(valid, expected);
@@ -167,7 +167,7 @@ fn masks_of_gwosc_are_honoured() {
     assert!(error.contains("no channel of such bits beside H1:TEST_STRAIN"), "{error}");
     let error = refusal(&seed("broken_mask_short"), &OpenOptions::default());
     assert!(error.contains("2 steps found, expected 4"), "{error}");
-    // Asked for by name, a mask is a series as any other.
+    // Requested by name, a mask is an ordinary series.
     let (samples, _) = read(&path, &of_channel("H1:TEST_DQMASK"), 8);
     assert_eq!(samples, [3.0, 3.0, 1.0, 2.0]);
 }

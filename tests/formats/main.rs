@@ -1,4 +1,4 @@
-//! Formats in and out: valid, cut and damaged files, and what other programs write.
+//! Input and output formats: valid, truncated and damaged files, and files of other programs.
 
 mod cut_inputs;
 mod dada;

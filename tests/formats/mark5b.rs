@@ -1,4 +1,4 @@
-//! Mark 5B: frames of our own making read back to their samples, gaps and faults among them.
+//! Mark 5B: frames made here and read back to their samples, including gaps and faults.
 
 use crate::support::random;
 use crate::support::vlbi;
@@ -100,7 +100,7 @@ fn what_is_missing_or_filled_is_flagged_and_shifts_nothing() {
     assert_eq!(found[1][10_000..20_000], samples(&frame(7, 2)[16..], 4, 2, 1));
     assert_eq!(found[1][20_000..40_000].iter().map(|sample| sample.0).sum::<f64>(), 0.0);
     assert_eq!(found[1][40_000..], samples(&nearly, 4, 2, 1));
-    // Whole, the frame after the stray bytes is found again.
+    // The frame after the stray bytes is found again, complete.
     let path = [folder.file("late", &bytes)];
     let mut source = open(&path, &options(4, 2, 4));
     assert_eq!(source.header().times, Some(5 * 10_000));

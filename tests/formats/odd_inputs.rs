@@ -1,4 +1,4 @@
-//! Files that lack what their format asks for, or say what can't be, are refused or read with a warning.
+//! Files that lack required fields, or have impossible values, are rejected or read with a warning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn seed(name: &str) -> Vec<u8> {
     fs::read(path).expect("a seed")
 }
 
-/// The bytes with every `from` replaced by `to`, which is as long.
+/// The bytes with every `from` replaced by `to` of equal length.
 fn renamed(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = bytes.to_vec();
@@ -87,7 +87,7 @@ fn visibilities_beyond_the_file_s_end_are_refused() {
         fs::write(&path, &bytes[..length]).expect("room");
         match uvh5::summary(&path) {
             Err(Error::Format { field, .. }) => assert!(!field.is_empty()),
-            // Nothing but filling may be gone.
+            // Only padding may be missing.
             Ok(_) => assert!(bytes[length..].iter().all(|byte| *byte == 0), "{length}"),
             Err(other) => panic!("{other}"),
         }

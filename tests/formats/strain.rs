@@ -1,4 +1,4 @@
-//! Recorded strain: GWOSC's and gwpy's HDF5, raw series, joined files, and what is refused.
+//! Recorded strain: HDF5 of GWOSC and gwpy, raw series, joined files, and rejected files.
 
 use crate::support::common;
 use std::path::{Path, PathBuf};
@@ -170,7 +170,7 @@ fn damaged_and_wrong_files_are_refused_by_name() {
     let error =
         refusal(&path, &OpenOptions { detector: Some("L1".into()), ..OpenOptions::default() });
     assert!(error.contains("H1") && error.contains("L1"), "{error}");
-    // Truncated anywhere: refused, or all that is read is as it was.
+    // Truncated anywhere, a file is rejected, or all samples read are unchanged.
     let bytes = std::fs::read(&path).expect("its bytes");
     for part in 1..40 {
         std::fs::write(&path, &bytes[..bytes.len() * part / 40]).expect("written");

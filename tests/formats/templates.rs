@@ -1,4 +1,4 @@
-//! Templates in files: each layout that is read, and what is refused.
+//! Templates in files: each supported layout, and rejected files.
 
 use crate::support::common;
 use std::path::{Path, PathBuf};

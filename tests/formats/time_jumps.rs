@@ -1,4 +1,4 @@
-//! One damaged time in a recording of voltages is a bad frame, and not a day of gap.
+//! One damaged time in a voltage recording is a bad frame, not a gap of a day.
 
 use crate::support::vlbi;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ struct Recording {
     pieces: Vec<Vec<u8>>,
     times: u64,
     streams: usize,
-    /// Bytes and bits of each piece that say its time.
+    /// Bytes and bits of each unit that hold its time.
     time_bits: Vec<(usize, u32)>,
     options: VoltageOptions,
 }
@@ -134,7 +134,7 @@ fn packet_indices_that_jump_cost_their_block_alone() {
     }
 }
 
-/// A file name, the files of a recording with a short gap and with a long one, and how they are read.
+/// A file name, the files of a recording with a short gap and with a long one, and their reader.
 type Case<'a> = (&'a str, Vec<Vec<u8>>, Vec<Vec<u8>>, &'a VoltageOptions);
 
 #[test]

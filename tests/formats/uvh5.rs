@@ -1,4 +1,4 @@
-//! UVH5 as it is written, read back without any client, and what is refused.
+//! UVH5 files as written, read back without any client, and rejected visibilities.
 
 use std::path::Path;
 

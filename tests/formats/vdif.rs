@@ -1,4 +1,4 @@
-//! VDIF: frames of our own making, every version and depth, read back to their samples.
+//! VDIF: frames made here, of every version and depth, read back to their samples.
 
 use crate::support::random;
 use crate::support::vdif_files;
@@ -146,7 +146,7 @@ fn what_is_missing_or_invalid_is_flagged_and_shifts_nothing() {
     let folder = Folder::new();
     let frame = Vdif { bits: 8, ..PLAIN };
     let times = frame.times() as u64;
-    // Threads 0, 4, 9 over 12 frames: a gap of all, of one, one that begins late and ends early.
+    // Threads 0, 4, 9 over 12 frames: gaps in all threads, in one, and a thread that begins late and ends early.
     let mut frames: Vec<Vec<Option<Vdif>>> = Vec::new();
     for thread in [0, 4, 9] {
         let frame =
@@ -231,7 +231,7 @@ fn two_threads_are_polarizations() {
 #[test]
 fn long_recordings_are_read_piece_by_piece() {
     let folder = Folder::new();
-    // More than is read at once, in one frame and in several.
+    // More than one read holds, in one frame and in several.
     for (payload, frames) in [(20_000, 40), (1 << 21, 1)] {
         for (bits, channels_log2, complex) in [(8, 2, true), (4, 0, true)] {
             let frame = Vdif { bits, channels_log2, complex, payload, ..PLAIN };

@@ -2,7 +2,7 @@
 #pragma once
 
 namespace emulated {
-// The device's conversions saturate; what is no number is 0.
+// The device's conversions saturate; NaN becomes 0.
 template <class To, class From> static inline To saturated(From rounded) {
   constexpr bool is_signed = (To)-1 < (To)0;
   constexpr int bits = 8 * sizeof(To) - is_signed;
@@ -74,7 +74,7 @@ static inline unsigned long long __brevll(unsigned long long x) {
   return ((unsigned long long)__brev((unsigned)x) << 32) | __brev((unsigned)(x >> 32));
 }
 namespace emulated {
-// One byte a selector's nibble; its high bit asks for the sign alone.
+// Each nibble of the selector chooses one byte; its high bit selects the sign alone.
 static inline unsigned permute(unsigned a, unsigned b, unsigned selector) {
   unsigned long long bytes = ((unsigned long long)b << 32) | a;
   unsigned result = 0;

@@ -13,10 +13,10 @@ struct Fiber {
   void* stack_pointer;
   Uint3 thread;
   unsigned linear, lane;
-  // The number of its block in the cluster, and the phase of the cluster's barrier that it has arrived at.
+  // Rank of its block in the cluster, and the phase of the cluster barrier at which it has arrived.
   unsigned rank, cluster_phase;
   bool ended;
-  // Why it waits: a word for messages, and what wakes it; null while it runs or is ready to.
+  // Reason of its wait, for messages, and the key that wakes it; null while it runs or is ready.
   const char* waits_for;
   const void* key;
   unsigned long long detail;

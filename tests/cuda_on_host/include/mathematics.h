@@ -108,7 +108,7 @@ static inline long long llabs(long long a) { return a < 0 ? -a : a; }
 static inline float abs(float a) { return __builtin_fabsf(a); }
 static inline double abs(double a) { return __builtin_fabs(a); }
 
-// --- one rounding, and no fusing with what follows
+// --- one rounding, and no fusing with the next operation
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fmul_rn(float a, float b) { return a * b; }

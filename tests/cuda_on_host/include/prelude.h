@@ -4,7 +4,7 @@
 
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
-// A first look at the source leaves these words in place, to find the kernels by.
+// A first scan of the source leaves these words in place, to find the kernels.
 #ifndef EMULATED_SCAN
 #define __global__
 #define __launch_bounds__(...)

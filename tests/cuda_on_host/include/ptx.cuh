@@ -33,7 +33,7 @@ INLINE float4 shared_quad(u32 address) {
   return *(const float4*)emulated::shared_pointer(address);
 }
 
-// --- copies in the background
+// --- asynchronous copies
 namespace emulated {
 struct Copy {
   void* to;
@@ -73,7 +73,7 @@ namespace emulated {
 #if __CUDA_ARCH__ >= 900
 INLINE void from_sm_90() {}
 #else
-// A call that is left in the kernel ends its compilation, as ptxas would.
+// A remaining call in the kernel stops its compilation, as ptxas would.
 void from_sm_90() __attribute__((error("an instruction that needs sm_90")));
 #endif
 struct Barrier {
@@ -164,7 +164,7 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::Barrier& barrier = emulated::barrier_at(address);
   emulated::Load load = {{emulated::shared_pointer(to), from, bytes, bytes}, &barrier};
   emulated_machine->later(emulated::Loads, &barrier, emulated::run_load, &load, sizeof load);
-  // Those that wait already let it run.
+  // Threads that already wait let it run.
   if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
@@ -192,7 +192,7 @@ template <int Left> INLINE void bulk_wait_read() {
 INLINE void fence_async_shared() {}
 #include "tensor.h"
 
-// --- barriers of a part of the block
+// --- barriers of some warps of the block
 INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, threads, true); }
 INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
 

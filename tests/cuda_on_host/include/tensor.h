@@ -16,7 +16,7 @@ struct TensorLoad {
   u32 to;
   Barrier* barrier;
 };
-// The row of a box that begins at these coordinates, of which `first` is the one within the row; null outside.
+// Returns the row of a box that begins at these coordinates, with `first` the one within the row; null outside.
 INLINE const u8* row_of(const TensorLoad& load, const u32* row) {
   const Tensor& tensor = load.tensor;
   const u8* source = tensor.base;

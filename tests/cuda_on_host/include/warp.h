@@ -12,7 +12,7 @@ static inline int clock() { return (int)clock64(); }
 namespace emulated {
 typedef unsigned long long Word;
 
-// Executes `work` once all threads of the mask have come with their value and operand.
+// Executes `work` once all threads of the mask have arrived with their value and operand.
 static inline Word together(unsigned mask, Word value, unsigned operand, Work work, const char* what) {
   Machine* machine = emulated_machine;
   Fiber* self = machine->current;
@@ -21,7 +21,7 @@ static inline Word together(unsigned mask, Word value, unsigned operand, Work wo
   return self->result;
 }
 
-// The operand of a shuffle: the lane, and the width of the parts that the warp is split into.
+// Operand of a shuffle: the lane, and the width of the segments of the warp.
 static inline void take(Fiber* first, const bool* present, unsigned lanes, unsigned (*source)(unsigned lane, unsigned by, unsigned begin, unsigned end)) {
   for (unsigned lane = 0; lane < lanes; lane++) {
     if (!present[lane]) continue;

@@ -5,8 +5,8 @@
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
 namespace emulated {
-// The right side (32 bytes of each of n columns) by its descriptor: cells of 8 columns by 16 bytes, which lie where the
-// strides say, or, with a swizzle, in 8 rows of 128, 64 or 32 bytes whose chunks of 16 change places.
+// The right-hand operand (32 bytes of each of n columns) by its descriptor: cells of 8 columns by 16 bytes at the
+// given strides, or, with a swizzle, in 8 rows of 128, 64 or 32 bytes with permuted chunks of 16.
 struct Matrix {
   const u8* base;
   u64 along_k, along_n, row_bytes, mask;

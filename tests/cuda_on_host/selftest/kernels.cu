@@ -64,7 +64,7 @@ KERNEL pipeline(const u8* in, u32* out, u32 rounds) {
 #endif
 
 #if __CUDA_ARCH__ >= 900
-// Each block of a cluster sends 16 bytes a thread to the next one, and its own number round again through all.
+// Each block of a cluster sends 16 bytes per thread to the next one, and its own number around the ring of all.
 KERNEL CLUSTER_OF(4) __launch_bounds__(128) send_on(const float4* in, float4* out) {
   SHARED_MEMORY(bytes);
   float4* mine = (float4*)bytes;
@@ -111,7 +111,7 @@ KERNEL wgmma_product(const u8* a, const u8* b, i32* c) {
 #endif
 
 #if __CUDA_ARCH__ >= 900
-// A box of an array of three axes, as it lies in shared memory; its words are then added to those of `sums` twice.
+// Stores a box of a three-axis array as it lies in shared memory; then adds its words to those of `sums` twice.
 KERNEL take_box(const __grid_constant__ TensorMap map, i32 x, i32 y, i32 z, u8* out, u32* sums, u32 bytes) {
   SHARED_MEMORY(box);
   __shared__ u64 barrier;
@@ -200,7 +200,7 @@ KERNEL mma_product(const u8* a, const u8* b, i32* c) {
   }
 }
 
-// A transposed load of four matrices, and the store that puts them back where they were.
+// A transposed load of four matrices, and the store that writes them back.
 KERNEL transposed(const u16* in, u16* out) {
   SHARED_MEMORY(bytes);
   u16* halves = (u16*)bytes;
@@ -220,7 +220,7 @@ KERNEL transposed(const u16* in, u16* out) {
 #endif
 }
 
-// Copies in two groups, and waits for the first alone.
+// Copies in two groups, and waits for the first only.
 KERNEL forgotten_wait(const u32* in, u32* out) {
   SHARED_MEMORY(bytes);
   for (u32 i = 0; i < 2; i++) copy_async_16(shared_address(bytes) + 16 * i, in + 4 * i), copy_async_commit();

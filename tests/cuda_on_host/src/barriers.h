@@ -11,7 +11,7 @@ void cluster_arrive();
 void cluster_wait();
 void meet_warp(unsigned mask, Work work, const char* what);
 void meet_warpgroup(Work work, const char* what);
-// A thread that ends is not waited for any more.
+// Removes a thread that ends from the barriers.
 void leave_barriers(Fiber* fiber);
 
 }  // namespace emulated

@@ -15,13 +15,13 @@ struct Launch {
 extern const unsigned char fresh;
 // State of the running block that all kernels see.
 extern Machine machine;
-// Prints where the emulated device is, and ends the process.
+// Prints the position of the emulated device, and ends the process.
 [[noreturn]] void die(const char* format, ...);
 // False when a kernel trapped.
 bool run(const Launch& launch);
-// Makes a block of the cluster the one that kernels see.
+// Selects the block of the cluster that kernels see.
 void enter_block(unsigned rank);
-// The launch that runs, if any, and the number of the thread in its block.
+// The running launch, if any, and the index of the thread in its block.
 const Launch* running();
 // Tests whether an address lies in the guard page of a thread's stack.
 bool is_stack_guard(const void* address);

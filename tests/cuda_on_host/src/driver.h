@@ -30,7 +30,7 @@ enum Result : int {
   NOT_SUPPORTED = 801,
 };
 
-// One call at a time.
+// Serializes calls.
 extern std::recursive_mutex calls;
 // Return code of every later call, once work on the device has failed.
 extern Result sticky;
@@ -67,12 +67,12 @@ Result finish_all();
 
 // --- faults
 void catch_faults();
-// Once for each thread that runs kernels.
+// Called once for each thread that runs kernels.
 void make_fault_stack();
 
 }  // namespace emulated
 
-// Begins a function of the driver: takes the lock, and answers at once when it has to fail.
+// Begins a driver function: takes the lock, and returns at once if the call must fail.
 #define EMULATED_CALL                                             \
   std::lock_guard<std::recursive_mutex> emulated_lock(emulated::calls); \
   if (emulated::Result emulated_result = emulated::begin(__func__)) return emulated_result

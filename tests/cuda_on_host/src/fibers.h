@@ -11,11 +11,11 @@ extern Fiber fibers[MOST_FIBERS];
 
 // Maps the given number of stacks.
 void make_stacks(unsigned threads);
-// Lets fibers 0 to threads - 1 run `body` until all have ended or none can go on.
+// Runs `body` in fibers 0 to threads - 1 until all have ended or none can continue.
 void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*));
-// Leaves all fibers where they are; called from one of them.
+// Abandons all fibers; called from one of them.
 [[noreturn]] void abandon_fibers();
-// Whether a fiber ended for lack of anything to do: the number of those that still wait.
+// Whether a fiber stopped because none could continue: the number of those that still wait.
 unsigned waiting_fibers();
 void suspend(const char* what, const void* key, unsigned long long detail);
 void make_ready(Fiber* fiber);

@@ -1,4 +1,4 @@
-// A program that is compiled, and how.
+// A program to compile, and its options.
 #pragma once
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ struct Program {
 // Compiles into `image`, or writes the reason of the failure to `log`.
 bool build(Program& program);
 
-// A kernel that a preprocessed source declares: its name, and the words between the brackets of its bounds.
+// A kernel in a preprocessed source: its name, and the contents of the brackets of its bounds.
 struct Declared {
   std::string name, bounds, cluster;
 };
