@@ -1,4 +1,4 @@
-//! No kernel is left out of the table that is compiled without a GPU.
+//! Every kernel is in the table that is compiled without a GPU.
 #![cfg(feature = "cuda")]
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::path::Path;
 use sidereal::backend::cuda::{Extent, Variant};
 use sidereal::pipeline::kernels::table;
 
-/// The most cubins that `./check` compiles.
+/// Limit of the number of cubins that `./check` compiles.
 const MOST_CUBINS: usize = 240;
 
 /// The names of files below `folder` that end with `end`.

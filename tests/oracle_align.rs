@@ -1,7 +1,7 @@
-//! Every backend's aligned spectra are the equation, within the bound that the stage states.
+//! Every backend's aligned spectra equal the equation, within the documented bound of the stage.
 //!
-//! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is what a number so far
-//! from `v` rounds to.
+//! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is the rounding of a number within
+//! that distance of `v`.
 
 #[path = "common/random.rs"]
 mod random;
@@ -43,7 +43,7 @@ struct Case {
 fn cases() -> impl Strategy<Value = Case> {
     use VoltageEncoding::{Complex4, Complex8, ComplexF32};
     let encoding = prop_oneof![Just(Complex4), Just(Complex8), Just(ComplexF32)];
-    // Phasors one by one; of anchors and offsets; several runs of either.
+    // Phasors one by one; from anchors and offsets; several runs of either.
     let channels = prop_oneof![
         (1usize..40, 1usize..9),
         (250usize..400, 1usize..4),
@@ -89,7 +89,7 @@ fn input(plan: &Plan, times: usize, random: &mut Random) -> Input {
     Input { spectra, slopes, times }
 }
 
-/// All rows and counts of a stream that comes in pieces of at most `most` spectra.
+/// All rows and counts of a stream read in blocks of at most `most` spectra.
 fn run(plan: &Plan, backend: &Backend, input: &Input, most: usize) -> (Vec<u8>, Vec<u64>) {
     let mut aligner = Aligner::new(plan.clone(), backend);
     let coarse = plan.options().coarse_channels;

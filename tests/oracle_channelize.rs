@@ -110,7 +110,7 @@ fn long_integrations() {
     }
 }
 
-/// The reference in f64, before its rows are narrowed, against this file's own sums.
+/// The reference in f64, before its rows are rounded, against the sums of this file.
 #[test]
 fn the_reference_is_the_equation_to_double_precision() {
     let mut random = Random::new(8);

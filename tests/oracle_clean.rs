@@ -1,4 +1,4 @@
-//! Every backend cleans as the reference does.
+//! Every backend cleans like the reference.
 
 #[path = "common/random.rs"]
 mod random;
@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// Few cases for slow checkers of a device's memory: whole warps of rows and channels, and a remainder of each.
+/// A few cases for slow checkers of device memory: whole warps of rows and channels, and a remainder of each.
 #[test]
 fn fixed_subset_clean() {
     for which in [0, 3, 6, 7] {

@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// Few inputs and few times, where everything is an edge.
+/// Few inputs and few times: edge tiles only.
 #[test]
 fn small_ones_of_every_shape() {
     let mut seed = 1;
@@ -114,7 +114,7 @@ fn small_ones_of_every_shape() {
     }
 }
 
-/// More panels than a tile of the cache has, and panels that are full to the brim or all but empty.
+/// More panels than a cache tile, with panels that are full or nearly empty.
 #[test]
 fn many_antennas() {
     for (index, (antennas, polarizations, times)) in
@@ -129,7 +129,7 @@ fn many_antennas() {
     }
 }
 
-/// More times than a tile of the cache has.
+/// More times than a cache tile.
 #[test]
 fn long_blocks() {
     for (index, times) in [1023, 2048, 4097, 9999, 16_385].into_iter().enumerate() {
@@ -157,7 +157,7 @@ fn constants(encoding: VoltageEncoding) -> Vec<Constant> {
     pairs.map(|(x, y)| Constant { encoding, x: part(x), y: part(y) }).collect()
 }
 
-/// Antennas of one polarization, even ones `x` and odd ones `y`; some are only sometimes valid.
+/// Antennas of one polarization, even ones `x` and odd ones `y`; some are valid only at some times.
 fn constant_block(
     constant: Constant,
     antennas: usize,
@@ -210,7 +210,7 @@ fn accumulate(
 fn extremes_for_longer_than_32_bits_hold() {
     for backend in fast_backends(2).into_iter().skip(1) {
         for (index, constant) in constants(Complex8).into_iter().enumerate() {
-            // About 100 000 samples, in blocks of several lengths, odd ones too.
+            // About 100 000 samples, in blocks of several lengths, odd lengths included.
             let times = [33_000, 9_999, 65_536, 1_001][index % 4];
             let repeats = (100_000 / times + 1) as u64;
             accumulate(constant, 4, (times, repeats), index % 3 == 0, &backend);
@@ -238,7 +238,7 @@ fn four_bit_extremes_for_longer_than_32_bits_hold() {
     }
 }
 
-/// A long sum of floats does not lose the small in the large: it is as good as its runs are.
+/// A long sum of floats keeps small terms next to large ones: its precision is that of its runs.
 #[test]
 fn floats_for_long() {
     let times = 50_000;
@@ -296,7 +296,7 @@ fn a_sample_that_is_not_finite_spoils_its_own_input_only() {
                     assert!(!sum.re.is_finite() || !sum.im.is_finite(), "{name}: {sum}");
                 }
             }
-            // It is forgotten with the rest.
+            // A reset clears it as well.
             let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
             correlator.run(recording.pack(0..times, &mut random).block(&plan)).unwrap();
             correlator.reset();

@@ -1,4 +1,4 @@
-//! Dedispersion on a GPU against the equation: plans of all encodings, streams cut anyhow, dirty outputs.
+//! Dedispersion on a GPU against the equation: plans of all encodings, arbitrary splits of the stream, dirty outputs.
 
 #![cfg(feature = "cuda")]
 
@@ -25,7 +25,7 @@ struct Case {
     seed: u64,
 }
 
-/// A band of `channels` whose longest delay at the highest of `dms` trials is `longest` samples.
+/// A band of `channels` with a delay of `longest` samples at the highest of `dms` trials.
 fn case(encoding: Encoding, (channels, dms): (usize, usize), longest: f64, times: usize) -> Case {
     let band = Band::uniform(1400.0, -280.0 / channels as f64, channels).unwrap();
     let dms: Vec<f64> = (0..dms).map(|i| 3.0 + 0.7 * i as f64).collect();
@@ -55,7 +55,7 @@ fn bytes(case: &Case) -> Vec<u8> {
     (0..len).map(|_| (random.bits() >> 13) as u8).collect()
 }
 
-/// Calls `work` with a dirty output between guard words, and appends what it produced.
+/// Calls `work` with a dirty output between guard words, and appends its output.
 fn with_output(
     (dms, width, is_integer): (usize, usize, bool),
     rows: &mut [Vec<u32>],

@@ -1,4 +1,4 @@
-//! Every backend's events are the reference's.
+//! Every backend's events equal the reference's.
 
 #[path = "common/random.rs"]
 mod random;
@@ -168,7 +168,7 @@ fn the_widest_integers_do_not_overflow() {
     }
 }
 
-/// Few cases for slow checkers of a device's memory: whole tiles and windows, and a remainder of each.
+/// A few cases for slow checkers of device memory: whole tiles and windows, and a remainder of each.
 #[test]
 fn fixed_subset_pulse() {
     check_integers(6, 5000, 100, 18);
@@ -207,7 +207,7 @@ fn floats_that_are_no_numbers_may_lie_anywhere() {
     compare_floats(&mut random, &rows, &[times as u64; 3], 40);
 }
 
-/// Sums in single precision say nothing about these.
+/// Sums in single precision are too coarse for these.
 #[test]
 fn floats_may_be_of_any_size() {
     let mut random = Random::new(12);

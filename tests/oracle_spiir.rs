@@ -4,13 +4,13 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
 
-/// Largest error, over the root mean square of a template's ratios.
+/// Largest error relative to the rms of a template's SNR series.
 const ERROR: f64 = 1e-5;
 
 /// Value of the guard elements of an output.
 const GUARD: Complex<f32> = Complex::new(-7e30, 3e-30);
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -29,13 +29,13 @@ impl Random {
         self.next() as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, variance 1.
+    /// Approximately normal, variance 1.
     fn normal(&mut self) -> f32 {
         ((0..12).map(|_| self.unit()).sum::<f64>() - 6.0) as f32
     }
 }
 
-/// A filter of this memory in samples.
+/// A filter with this memory in samples.
 fn filter(random: &mut Random, memory: f64, longest: u64) -> Filter {
     let a = Complex::from_polar((-1.0 / memory).exp(), 3.0 * (random.unit() - 0.5));
     let size = 0.1 / memory.sqrt();
@@ -83,7 +83,7 @@ fn plan(random: &mut Random, most: u64, deepest: u64, memory: f64) -> Plan {
     Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
 }
 
-/// Blocks of these lengths in turn, then the flush; outputs are dirty before, and guarded.
+/// Blocks of these lengths in turn, then the flush; outputs start dirty, with guards.
 fn filtered(
     plan: &Plan,
     backend: &Backend,
@@ -127,12 +127,12 @@ fn noise(random: &mut Random, samples: usize) -> Vec<f32> {
     (0..samples).map(|_| random.normal()).collect()
 }
 
-/// The greater of two; what is no number stays, so that no bound holds it.
+/// The greater of two; NaN is kept, so that no bound holds for it.
 fn greater(worst: f64, x: f64) -> f64 {
     if x > worst || x.is_nan() { x } else { worst }
 }
 
-/// The largest error over the root mean square of a template's ratios, of all templates.
+/// The largest error of all templates, relative to the rms of a template's SNR series.
 fn error(found: &[Vec<Complex<f32>>], expected: &[Vec<Complex<f32>>]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let of_one = |(found, expected): (&Vec<Complex<f32>>, &Vec<Complex<f32>>)| {
@@ -141,7 +141,7 @@ fn error(found: &[Vec<Complex<f32>>], expected: &[Vec<Complex<f32>>]) -> f64 {
         let size = (power / expected.len() as f64).sqrt();
         let worst = found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm()));
         let worst = worst.fold(0.0, greater);
-        // Delays longer than the data leave zeros, of which any error is too large.
+        // Delays longer than the data leave zeros, for which any error is too large.
         if worst == 0.0 { 0.0 } else { worst / size }
     };
     found.iter().zip(expected).map(of_one).fold(0.0, greater)

@@ -1,4 +1,4 @@
-//! Every backend's corner turn puts each sample where the packed order has it, and zeros where nobody's are.
+//! Every backend's corner turn puts each sample at its index of the packed order, and zeros in unused elements.
 
 #[path = "common/random.rs"]
 mod random;
@@ -18,7 +18,7 @@ trait Source {
     fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8];
 }
 
-/// Spectra of all inputs, at an odd address, with more times than are taken.
+/// Spectra of all inputs, at an odd address, with more times than the call reads.
 struct Spectra {
     bytes: Vec<u8>,
     plan: Plan,

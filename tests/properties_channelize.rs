@@ -121,7 +121,7 @@ fn a_tone_at_a_channel_s_centre_has_unit_gain_and_constant_phase() {
     }
 }
 
-/// A real tone `2 cos` of `m` channels is unity in channel `m`; at frequency 0 both halves fall together.
+/// A real tone `2 cos` of `m` channels has unit amplitude in channel `m`; at frequency 0 both halves coincide.
 #[test]
 fn real_tones_stand_in_their_channel() {
     for (channels, oversampling) in [(8, (1, 1)), (8, (4, 3)), (6, (12, 11)), (32, (2, 1))] {
@@ -135,7 +135,7 @@ fn real_tones_stand_in_their_channel() {
                 let place = if flipped { channels - 1 - frequency } else { frequency };
                 on_all(&plan, &Recording::real(&[tone]), |found, name| {
                     for spectrum in found.chunks_exact(channels) {
-                        // The tone's other half leaks in from four channels away at least.
+                        // The image of the tone leaks in from at least four channels away.
                         let error = (spectrum[place] - Complex64::cis(0.4)).norm();
                         assert!(error < 1e-4, "{name}: {channels} {order:?} {frequency}: {error}");
                     }
@@ -145,8 +145,8 @@ fn real_tones_stand_in_their_channel() {
     }
 }
 
-/// Real voltages as complex ones with no imaginary part: conjugate-symmetric spectra, whose half
-/// without the Nyquist channel is what real input gives.
+/// Real voltages as complex ones with zero imaginary part: conjugate-symmetric spectra, whose half without the
+/// Nyquist channel equals that of real input.
 #[test]
 fn real_input_is_half_of_a_symmetric_spectrum() {
     let mut random = Random::new(6);
@@ -195,8 +195,8 @@ fn a_sum_of_voltages_gives_the_sum_of_spectra() {
     }
 }
 
-/// Each spectrum holds `N` times the energy of its windowed sums; those of a plain transform are its
-/// samples over `N`, so at critical sampling all energy is kept.
+/// Each spectrum holds `N` times the energy of its windowed sums. Those of a plain transform are its samples over
+/// `N`, so critical sampling preserves all energy.
 #[test]
 fn energy_is_kept() {
     let mut random = Random::new(8);
@@ -297,8 +297,8 @@ fn detection_keeps_its_identities() {
     }
 }
 
-/// Integrations and sums over channels are sums of what comes out without them, and an integrated
-/// spectrum is polarized at most fully.
+/// Integrations and sums over channels equal sums of the output without them, and an integrated spectrum is at most
+/// fully polarized.
 #[test]
 fn integrations_are_sums() {
     let mut random = Random::new(11);

@@ -1,4 +1,4 @@
-//! Streams of voltages: any split, any number of threads and any stream before give the same bits.
+//! Streams of voltages: any split, any number of threads and any previous stream give the same bits.
 
 #[path = "common/banks.rs"]
 mod banks;
@@ -46,7 +46,7 @@ fn any_split_and_any_threads_give_the_same_bits() {
     }
 }
 
-/// Blocks of many megabytes, which may be written past the caches, and the same in small pieces.
+/// Blocks of many megabytes, which may bypass the caches, and the same in small pieces.
 #[test]
 fn large_blocks_have_the_bits_of_small_ones() {
     let mut random = Random::new(13);

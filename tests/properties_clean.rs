@@ -12,7 +12,7 @@ const CHANNELS: usize = 256;
 const TIMES: usize = 8192;
 const THRESHOLD: f64 = 6.0;
 
-/// Deviations of a unit Gaussian, times a bandpass that falls off at its edges.
+/// Deviates of a unit Gaussian, times a bandpass that falls off at its edges.
 fn band(random: &mut Random) -> Vec<f64> {
     let gain = |channel: usize| {
         let x = (channel as f64 + 0.5) / CHANNELS as f64;

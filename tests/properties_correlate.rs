@@ -54,11 +54,11 @@ fn drawn(seed: u64, polarizations: usize, times: usize, missing: Missing) -> Rec
     let mut random = Random::new(seed);
     let encoding = [Complex4, Complex8, ComplexF32][seed as usize % 3];
     let plan = plan(6, polarizations, 3, encoding);
-    // Integers, also where they are floats: sums are exact.
+    // Integers, also stored as floats: sums are exact.
     Recording::random(&mut random, &plan, times, Values::Integers, missing)
 }
 
-/// Antennas in the opposite order: every baseline is conjugated, XY and YX change places.
+/// Antennas in the opposite order: every baseline is conjugated, XY and YX are exchanged.
 #[test]
 fn visibilities_are_hermitian() {
     for seed in 0..12 {
@@ -96,8 +96,8 @@ fn visibilities_are_hermitian() {
     }
 }
 
-/// Autocorrelations of a polarization are the energy of its valid samples: real, and none below zero; no
-/// cross-correlation of antennas that are valid together is larger than they allow.
+/// Autocorrelations of a polarization are the energy of its valid samples: real and not negative. No
+/// cross-correlation of antennas that are valid together exceeds the bound that they imply.
 #[test]
 fn autocorrelations_are_energies() {
     for seed in 0..12 {
@@ -119,8 +119,8 @@ fn autocorrelations_are_energies() {
     }
 }
 
-/// A sum of two signals in one antenna has the sum of their visibilities; a factor's conjugate comes out
-/// of the second antenna.
+/// A sum of two signals in one antenna gives the sum of their visibilities; a factor of the second antenna appears
+/// conjugated.
 #[test]
 fn visibilities_are_linear() {
     let mut random = Random::new(5);
@@ -205,7 +205,7 @@ fn weighted_sums_have_the_beam_s_energy() {
     }
 }
 
-/// Visibilities divided by their counts don't depend on what is missing, where the signal is constant.
+/// Visibilities divided by their counts do not depend on missing samples if the signal is constant.
 #[test]
 fn counts_normalize() {
     let mut random = Random::new(7);
@@ -257,8 +257,8 @@ fn a_delayed_tone_turns_by_the_difference_of_delays() {
     });
 }
 
-/// Noise that is delayed by whole samples, as the channels of a Fourier transform: the cross-spectrum's
-/// phase is a line over the channels, and all channels' power is all samples' (Parseval).
+/// Noise delayed by whole samples, as the channels of a Fourier transform: the phase of the cross-spectrum is linear
+/// in the channel, and the power of all channels equals that of all samples (Parseval).
 #[test]
 fn delayed_noise_has_a_phase_slope_and_keeps_its_energy() {
     let (points, spectra) = (16, 40);
@@ -273,7 +273,7 @@ fn delayed_noise_has_a_phase_slope_and_keeps_its_energy() {
         energy += noise.iter().map(|x| x.norm_sqr()).sum::<f64>();
         for (antenna, delay) in delays.iter().enumerate() {
             for channel in 0..points {
-                // Delayed within its circle of samples, so that the transform's theorem is exact.
+                // Delayed circularly, so that the theorem of the transform is exact.
                 let term = |n: usize| {
                     let turns = (n * channel % points) as f64 / points as f64;
                     noise[(n + points - delay) % points] * Complex64::cis(-TAU * turns)

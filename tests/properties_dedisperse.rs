@@ -11,7 +11,7 @@ use sidereal::view::PlaneMut;
 
 const GUARD: i32 = -0x5a5a_5a5a;
 
-/// A small generator of our own, so that data do not depend on a library's version.
+/// A small generator of our own, so that data do not depend on the version of a library.
 struct Random(u64);
 
 impl Random {
@@ -178,7 +178,7 @@ fn run(
     }
 }
 
-/// Calls `work` with a dirty output between guard words, and appends what it produced.
+/// Calls `work` with a dirty output between guard words, and appends its output.
 fn with_output(
     dedisperser: &mut Dedisperser,
     width: usize,
@@ -212,7 +212,7 @@ fn is_fast_enough(case: &Case, backend: &Backend) -> bool {
 
 fn check(case: &Case) {
     let Ok(plan) = Plan::new(case.options.clone()) else {
-        // 16-bit values of many channels and a large bin may leave 32 bits: refused, not wrapped.
+        // 16-bit values of many channels and a large bin may exceed 32 bits: rejected, not wrapped.
         assert!(case.options.encoding.bits() == 16);
         return;
     };

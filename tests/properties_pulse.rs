@@ -63,7 +63,7 @@ fn significances_of_noise_follow_the_gaussian_tail() {
     for threshold in [3.3, 3.6, 4.0, 4.4] {
         let found = events.iter().filter(|e| f64::from(e.snr) >= threshold).count() as f64;
         let expected = times as f64 * tail(threshold);
-        // An event hides what follows within 4 samples of its best.
+        // An event suppresses events within 4 samples of its maximum.
         let merged = expected * 5.0 * tail(least);
         let bound = 4.0 * expected.sqrt() + merged + 0.01 * expected;
         assert!((found - expected).abs() < bound, "{threshold}: {found} of {expected}");
@@ -72,8 +72,8 @@ fn significances_of_noise_follow_the_gaussian_tail() {
 
 #[test]
 fn noise_is_estimated_without_bias() {
-    // A pulse of known height in each window: its significance tells mean and deviation. Rounding
-    // to whole counts adds a twelfth to the variance.
+    // A pulse of known height in each window: its significance gives mean and deviation. Rounding to whole counts
+    // adds a twelfth to the variance.
     let mut random = Random::new(5);
     let window = 4096;
     for sigma in [300.0f64, 4.0, 1.0] {
@@ -170,7 +170,7 @@ fn a_pulse_in_the_last_samples_is_found() {
 const EDGES: BandEdges =
     BandEdges { lowest_hz: 1250e6, highest_hz: 1550e6, dm_constant: DM_CONSTANT };
 
-/// The series of all trials with boxcar bursts (dm, time, width, snr) smeared by the wrong trial.
+/// The series of all trials with boxcar bursts (dm, time, width, snr), smeared by the DM error of each trial.
 fn bow_ties(
     random: &mut Random,
     dms: &[f64],

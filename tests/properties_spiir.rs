@@ -1,4 +1,4 @@
-//! The filter bank's own equation: impulses, tones, splits.
+//! Equation of the filter bank: impulses, tones, splits of the stream.
 
 use num_complex::{Complex, Complex64};
 use sidereal::backend::Backend;

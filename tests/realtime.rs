@@ -1,4 +1,4 @@
-//! A stage's `run` asks for no memory once it is warm, on one thread and on two.
+//! A stage's `run` does not allocate after warm-up, on one thread and on two.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -53,7 +53,7 @@ fn the_pool(count: usize) {
     });
 }
 
-/// Bytes without a pattern that a stage could follow; as floats they are finite.
+/// Bytes without a simple pattern; as floats they are finite.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {

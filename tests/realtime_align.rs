@@ -1,4 +1,4 @@
-//! Alignment and the corner turn ask for no memory, on one thread and on three.
+//! Phase rotation and corner turn do not allocate, on one thread and on three.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -33,7 +33,7 @@ fn alignment_and_corner_turn_ask_for_no_memory() {
     }
 }
 
-/// A thread that only just starts asks for memory: a call ends when all have worked.
+/// A thread that is still starting allocates: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
     let Backend::Cpu(_, threads) = backend else { return };
     let mut scratch = vec![(); threads.count()];

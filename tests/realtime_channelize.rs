@@ -1,4 +1,4 @@
-//! The filter bank's `run` asks for no memory, on one thread and on three.
+//! The filter bank's `run` does not allocate, on one thread and on three.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -37,7 +37,7 @@ fn the_filter_bank_asks_for_no_memory() {
     for threads in [1, 3] {
         for backend in Backend::available(threads).into_iter().skip(1) {
             start_threads(&backend);
-            // After a minute the test's own harness asks for memory, and an emulated GPU is slow.
+            // After a minute the test harness itself allocates, and an emulated GPU is slow.
             let is_emulated = backend.name().contains("Emulated");
             let encodings = [Complex8, Real2, ComplexF32, Real8];
             let encodings = &encodings[..if is_emulated { 2 } else { 4 }];
@@ -61,7 +61,7 @@ fn the_filter_bank_asks_for_no_memory() {
     }
 }
 
-/// A thread that only just starts asks for memory: a call ends when all have worked.
+/// A thread that is still starting allocates: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
     let threads = match backend {
         Backend::Reference => return,

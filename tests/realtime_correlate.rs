@@ -1,4 +1,4 @@
-//! The X-engine, with the corner turn before it, asks for no memory, on one thread and on three.
+//! The X-engine, with the corner turn before it, does not allocate, on one thread and on three.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -25,7 +25,7 @@ fn correlation_asks_for_no_memory() {
     for threads in [1, 3] {
         // An emulator's own work allocates.
         let is_real = |backend: &Backend| backend.is_gpu() && !backend.name().contains("Emulated");
-        // Collected, so that no thread of the others is left that only just starts.
+        // Collected, so that no thread of the other backends is still starting.
         let gpus: Vec<Backend> = Backend::available(threads).into_iter().filter(is_real).collect();
         for backend in Backend::variants(threads).into_iter().skip(1).chain(gpus) {
             start_threads(&backend);
@@ -39,7 +39,7 @@ fn correlation_asks_for_no_memory() {
     }
 }
 
-/// A thread that only just starts asks for memory: a call ends when all have worked.
+/// A thread that is still starting allocates: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
     let threads = match backend {
         Backend::Cpu(_, threads) => threads,
@@ -51,7 +51,7 @@ fn start_threads(backend: &Backend) {
     threads.for_each_chunk(&mut scratch, &mut [0u8; 64], 1, |(), _, part| part[0] = 1);
 }
 
-/// Blocks of all lengths, with and without a mask, and all that is done with them.
+/// Blocks of all lengths, with and without a mask, and all operations on them.
 fn correlate(backend: &Backend, plan: &Plan) {
     let name = format!("{:?} on {}", plan.options(), backend.name());
     let bytes = vec![0x3d; plan.inputs() * TIMES * plan.channels() * plan.encoding().bytes(1)];

@@ -15,7 +15,7 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 /// The system's allocator, counting.
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ static COUNTING: Counting = Counting;
 fn run_and_flush_allocate_nothing() {
     for (encoding, downsample) in [(Encoding::U8, 1), (Encoding::U2, 3), (Encoding::F32, 4)] {
         for threads in [1, 3] {
-            // Threads that only just start allocate; those that work have started by the warm-up.
+            // Threads that are still starting allocate; the warm-up starts all that work.
             let unused = if threads > 1 { 1 } else { 0 };
             let all = Backend::available(threads).into_iter().skip(unused);
             // An emulator's own work allocates.

@@ -1,4 +1,4 @@
-//! The filter bank asks for no memory, on one thread and on three.
+//! The filter bank does not allocate, on one thread and on three.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -28,7 +28,7 @@ fn filtering_asks_for_no_memory() {
     }
 }
 
-/// A thread that only just starts asks for memory: a call ends when all have worked.
+/// A thread that is still starting allocates: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
     let Backend::Cpu(_, threads) = backend else { return };
     let mut scratch = vec![(); threads.count()];

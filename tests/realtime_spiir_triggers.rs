@@ -1,4 +1,4 @@
-//! The search for triggers asks for no memory once it has seen its longest block.
+//! The trigger search does not allocate after its longest block.
 
 #[path = "common/counting.rs"]
 mod counting;
@@ -29,7 +29,7 @@ fn a_warm_search_asks_for_no_memory() {
     valid[5] = false;
     let mut triggers = Vec::with_capacity(10_000);
     let mut found = 0;
-    // A long warm-up: the thread that started this test asks for memory meanwhile.
+    // A long warm-up: the thread that started this test allocates meanwhile.
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert_quiet("search for triggers", 300, 30, || {
         triggers.clear();

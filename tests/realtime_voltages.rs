@@ -50,7 +50,7 @@ fn reading_allocates_nothing() {
             ChannelizedVoltages::new(source.boxed(), &options, &requantization, &backend).unwrap();
         let mut block = voltages.header().block(100);
         let read = || assert_eq!(voltages.read(&mut block).unwrap(), 100);
-        // The first spectra, which the gains were made from, come in a block of their own.
+        // The first spectra, from which the gains were measured, come in a separate block.
         counting::assert_quiet(&format!("voltages {coherent_dm:?}"), 15, 14, read);
     }
 }

@@ -1,4 +1,4 @@
-//! Whitening asks for no memory, by both methods, with a spectrum that follows and a gate.
+//! Whitening does not allocate, with both methods, a running spectrum and a gate.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 

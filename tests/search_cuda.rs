@@ -136,7 +136,7 @@ fn a_resident_recording_can_be_searched_again() {
     assert!(refused.unwrap_err().to_string().contains("GPU"));
 }
 
-/// Stops at a row, with a checkpoint there, and keeps what is final.
+/// Stops at a row, with a checkpoint there, and stores the final candidates.
 struct Keeper {
     stop: u64,
     found: Vec<Candidate>,

@@ -1,4 +1,4 @@
-//! The filter bank on a GPU, with data that stays there.
+//! The filter bank on a GPU, with its data in device memory.
 #![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
@@ -67,7 +67,7 @@ fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
     }
 }
 
-/// Filters samples in blocks of at most 700, and appends each template's ratios as bits.
+/// Filters samples in blocks of at most 700, and appends the SNR of each template as bits.
 fn filter(spiir: &mut Spiir, input: &[f32], rows: &mut [Vec<[u32; 2]>]) {
     const STRIDE: usize = 701;
     let mut z = vec![Complex::default(); rows.len() * STRIDE];
@@ -85,7 +85,7 @@ fn filter(spiir: &mut Spiir, input: &[f32], rows: &mut [Vec<[u32; 2]>]) {
 #[test]
 fn fixed_subset_filters_that_were_saved_go_on_with_the_same_bits() {
     for (backend, _) in cuda::devices(1) {
-        // Several rates, and long memories in several passes; longer than their rings.
+        // Several rates, and long memories in several passes, longer than their rings.
         for (plan, times) in [(plan(5), 10_500), (spread(&[20, 9], 90), 5000)] {
             let sample = |k: usize| ((k * k) as f32 * 0.0011).sin() + (k as f32 * 0.013).cos();
             let input: Vec<f32> = (0..times).map(sample).collect();
@@ -108,7 +108,7 @@ fn fixed_subset_filters_that_were_saved_go_on_with_the_same_bits() {
                 saved.end().expect("all of it");
                 filter(&mut after, &input[at..], &mut found);
                 assert!(found == expected, "saved behind {at} samples of {times}");
-                // The processor's are others, and so are another bank's.
+                // The SNRs of the CPU differ, and so do those of another filter bank.
                 let others = [
                     Spiir::new(plan.clone(), &Backend::best(1)).expect("bound"),
                     Spiir::new(spread(&[3], 7), &backend).expect("bound"),
@@ -146,7 +146,7 @@ fn buffers_that_are_too_short_are_refused() {
     }
 }
 
-/// A bank that takes a piece of a stream in odd blocks, again and again.
+/// A filter bank that processes one segment of a stream in odd blocks, repeatedly.
 struct Resident {
     spiir: Spiir,
     input: Buffer<f32>,
@@ -206,7 +206,7 @@ fn spread(filters: &[usize], apart: u32) -> Plan {
 #[test]
 fn all_ways_to_filter_are_measured_and_give_the_same_bits() {
     for (_, device) in cuda::devices(1) {
-        // One pass over the filters, which leaves nothing to choose, and several.
+        // A single pass over the filters, without tuning candidates, and several passes.
         for (plan, ways) in [(spread(&[1, 1], 3), 1), (spread(&[20, 9], 3977), 2)] {
             let mut build =
                 || -> Result<Box<dyn Work>> { Ok(Box::new(Resident::new(&plan, &device)?)) };

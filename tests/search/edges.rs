@@ -1,4 +1,4 @@
-//! Bursts whose sweep the recording's start or end cuts off are found in the channels that have it.
+//! Bursts whose sweep is truncated by the recording's start or end are found in the recorded channels.
 //!
 //! Verification method: test against the truth of simulations.
 
@@ -24,7 +24,7 @@ fn sweep_s(dm: f64) -> f64 {
     dispersion_delay_s(dm, band().lowest_hz(), band().highest_hz(), DM_CONSTANT)
 }
 
-/// The part of the channels that a burst has in the recording.
+/// Fraction of the channels in which the recording holds a burst.
 fn band_fraction(burst: &Burst, length_s: f64) -> f64 {
     let band = band();
     let centres = band.centres_hz();
@@ -57,7 +57,7 @@ fn near<'a>(report: &'a Report, burst: &Burst) -> Option<&'a Candidate> {
     })
 }
 
-/// Bursts that lose half of their sweep at either edge, and one that is whole.
+/// Bursts that lose half of their sweep at either edge, and one that is complete.
 fn cut_bursts(length_s: f64, snr: f64) -> Vec<Burst> {
     vec![
         Burst::new(300.0, -0.4 * sweep_s(300.0), 4e-3, snr),
@@ -75,11 +75,11 @@ fn a_burst_cut_by_the_start_or_the_end_is_found_with_the_ratio_of_its_channels()
         (Encoding::F32, 60_000, false),
         (Encoding::U2, 60_000, false),
         (Encoding::U8, 60_000, true),
-        // So short that start and end are searched together.
+        // Short enough that start and end are searched together.
         (Encoding::U8, 9000, false),
     ] {
         let length_s = times as f64 * TSAMP_S;
-        // Two bits hold no brighter ones.
+        // Two bits cannot hold brighter bursts.
         let snr = if encoding == Encoding::U2 { 30.0 } else { 60.0 };
         let mut source = simulation(encoding, times, cut_bursts(length_s, snr));
         let mut options = SearchOptions { zero_dm, ..options() };

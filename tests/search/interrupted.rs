@@ -1,4 +1,4 @@
-//! Searches and dedispersions that end before their recording, and those that go on from there.
+//! Searches and dedispersions that end before their recording, and their continuations.
 
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
@@ -82,7 +82,7 @@ impl Keeper {
         Self { stop, found: Vec::new(), checkpoints: Vec::new() }
     }
 
-    /// One of its checkpoints, and what another process takes over with it.
+    /// One of its checkpoints, and the files that another process needs with it.
     fn resumed(&self, which: usize, stop: u64) -> (Checkpoint, Self) {
         let checkpoint = Checkpoint::from_bytes(&self.checkpoints[which]).unwrap();
         let found = self.found[..checkpoint.candidates as usize].to_vec();
@@ -114,7 +114,7 @@ impl Observer for Keeper {
     }
 }
 
-/// Two binnings, noise above the threshold, and gulps of no round number.
+/// Two binning factors, noise above the threshold, and gulps of odd sizes.
 fn options() -> SearchOptions {
     let second = DmRange { downsample: 3, ..DmRange::new(60.0, 100.0, 4.0) };
     let plan = DmPlan::from_ranges(vec![DmRange::new(0.0, 60.0, 2.0), second]).unwrap();
@@ -165,7 +165,7 @@ fn what_was_searched_before_a_fault_a_stop_or_a_cut_is_reported() {
     assert!(search(&mut nothing, &options, &Backend::best(2), &mut |_| true).is_err());
 }
 
-/// Rows that are read together for the automatic mask.
+/// Rows read together for the automatic mask.
 const PIECE: u64 = 256;
 
 #[test]
@@ -198,7 +198,7 @@ fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_ma
     assert!(matches!(report.ending, Ending::Stopped));
     same(&report, &whole);
 
-    // A search that goes on has the whole mask, or ends as it began.
+    // A resumed search has the whole mask, or ends like the original.
     let mut first = Keeper::new(9000);
     let mut recording = Recording::new(Encoding::U8, TIMES);
     search_from(&mut recording, &options, &Backend::best(2), None, &mut first).unwrap();

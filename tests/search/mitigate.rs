@@ -69,7 +69,7 @@ fn mitigated_by(
     (output, own.mitigated())
 }
 
-/// The sum over channels of each row, about its mean over all and in units of the noise of such sums.
+/// The sum over channels of each row, relative to its mean over all rows, in units of the noise of such sums.
 fn series(bytes: &[u8], encoding: Encoding) -> Vec<f64> {
     let samples = Samples::new(bytes, encoding, TIMES, CHANNELS).unwrap();
     let sum = |time: usize| (0..CHANNELS).map(|c| samples.value(time, c)).sum::<f64>();
@@ -138,7 +138,7 @@ fn dropouts_are_replaced_and_steps_followed() {
     assert!(largest(&series) < 7.0, "{}", largest(&series));
     assert_eq!((found.lost_rows, found.lost_runs), (800, 2));
     assert!((found.largest_change - 0.2).abs() < 0.02, "{found:?}");
-    // Neither the level nor the noise of either part is another.
+    // Neither the level nor the noise of either part changes.
     for part in [3000..3100, 4000..5000, 5000..6000, 7000..7700, 8000..9000] {
         let own = &series[part.clone()];
         let mean = own.iter().sum::<f64>() / own.len() as f64;
@@ -159,13 +159,13 @@ fn long_faint_broadband_signals_leave_nothing_between_their_rows() {
 
 #[test]
 fn a_wide_pulse_of_little_dispersion_stays() {
-    // The sweep over the band is as long as the pulse, so that all channels have it in its middle.
+    // The sweep over the band is as long as the pulse, so that at its middle it is in all channels.
     let pulse = |time: usize, channel: usize| {
         let arrival = 500.0 + 1000.0 * (time / 1000) as f64 + 100.0 * channel as f64 / 128.0;
         0.25 * (-2.77 * ((time as f64 - arrival) / 100.0).powi(2)).exp()
     };
     let bytes = rows(9, Encoding::U8, |_| 1.0, pulse);
-    // The running level is part of another step.
+    // The running level belongs to another step.
     let (_, found) = mitigated(&bytes, Encoding::U8, Steps { time: false, ..ALL }, 2);
     // Twelve pulses of more than 100 rows.
     assert!(found.broadband_rows < 64, "{found:?}");
@@ -176,7 +176,7 @@ fn a_dropout_is_recognized_among_steady_tones() {
     let tone = |channel: usize| if channel % 12 == 5 { 40.0 } else { 0.0 };
     let dropout = 5700..8900;
     let gain = |time: usize| if dropout.contains(&time) { 0.2 } else { 1.0 };
-    // A tone adds to what comes through the receiver.
+    // A tone adds to the signal of the receiver.
     let signal = |time: usize, channel: usize| {
         let lasts = if time < 5000 { 0.0 } else { tone(channel) };
         lasts / (SIGMA * slope(channel) * gain(time))

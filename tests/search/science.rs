@@ -43,8 +43,8 @@ fn frb180417_is_the_best_candidate_of_its_recording() {
     }
 }
 
-/// A mean over channels that is rounded to whole counts would leave steps of a count in all channels
-/// at once, which at low DM are taken for pulses.
+/// Rounding a mean over channels to whole counts would leave steps of a count in all channels at once, which look
+/// like pulses at low DM.
 #[test]
 fn zero_dm_leaves_no_steps_at_any_depth() {
     for encoding in [Encoding::U1, Encoding::U2, Encoding::U4, Encoding::U8, Encoding::U16] {
@@ -123,7 +123,7 @@ fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     assert!(message.contains("no trial fits"), "{message}");
 }
 
-/// Returns whether a candidate is this burst: as near in time, and in DM as smears it by twice its width.
+/// Returns whether a candidate is this burst: close in time, and in DM within smearing by twice its width.
 fn is_found(report: &Report, band: &Band, burst: &Burst) -> bool {
     let smear_per_dm = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
     report.candidates.iter().any(|c| {
@@ -158,12 +158,12 @@ fn a_burst_in_the_wing_of_a_brighter_one_is_found() {
         for burst in &bursts {
             assert!(is_found(&report, &band, burst), "{burst:?}: {:#?}", report.candidates);
         }
-        // One peak of the noise may be above the threshold.
+        // One noise peak may exceed the threshold.
         assert!(report.candidates.len() <= 3, "{pair:?}: {:#?}", report.candidates);
     }
 }
 
-/// Bursts of DM 350 to 2000 among a radar's pulses without dispersion, each 0.9 s: how many there are and are found.
+/// Bursts of DM 350 to 2000 among zero-DM radar pulses each 0.9 s: the numbers injected and found.
 fn bursts_among_radar(count: usize, channels: usize) -> (usize, usize) {
     let band = Band::uniform(1500.0, -300.0 / channels as f64, channels).unwrap();
     let spacing_s = 4.0;
@@ -200,11 +200,11 @@ fn bursts_among_radar(count: usize, channels: usize) -> (usize, usize) {
 fn bursts_among_a_radars_pulses_are_found() {
     let (found, candidates) = bursts_among_radar(12, 96);
     assert!(found >= 10, "{found}");
-    // 56 pulses of the radar, and what is left of them.
+    // 56 radar pulses, and their remnants.
     assert!(candidates < 12 + 56 + 4, "{candidates}");
 }
 
-/// A fill has no noise: the windows round it must not seem quieter than they are.
+/// A fill has no noise: it must not lower the noise estimate of the windows around it.
 #[test]
 fn a_filled_gap_makes_no_candidates() {
     let tsamp_s = 256e-6;

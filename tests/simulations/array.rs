@@ -76,7 +76,8 @@ fn the_correlation_peaks_at_the_delay() {
     }
 }
 
-/// Off from the phase that the delay demands, in degrees, and from amplitude 1, over the central 90 %.
+/// Error of the phase in degrees relative to that of the delay, and of the amplitude relative to 1, over the central
+/// 90 %.
 fn worst(options: ArrayOptions, delay: fn(f64) -> f64) -> (f64, f64) {
     const POINTS: usize = 2048;
     let (tsamp, complex) = (options.tsamp_s(), options.encoding.is_complex());

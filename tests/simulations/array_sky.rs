@@ -1,4 +1,4 @@
-//! Simulated voltages of an array: strengths as the truth has them, and delays as the sky has them.
+//! Simulated voltages of an array: amplitudes of the truth, and delays of the sky.
 
 use crate::support::array;
 use std::f64::consts::{PI, TAU};

@@ -1,4 +1,4 @@
-//! Simulated recordings hold what they promise.
+//! Simulated recordings agree with their truth.
 
 mod array;
 mod array_sky;

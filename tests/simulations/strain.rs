@@ -117,7 +117,7 @@ fn the_noise_has_the_spectrum_that_was_asked_for() {
         assert!((mean - 1.0).abs() < 0.03, "{low} to {high} Hz: {mean}");
         low = high;
     }
-    // Nothing is left far below the lowest frequency.
+    // No power remains far below the lowest frequency.
     assert!(found[2..8].iter().all(|power| *power < 1e-3 * density(8.0)));
 }
 
@@ -221,7 +221,7 @@ fn an_inspiral_ends_at_its_arrival_and_is_cut_at_the_data_s_beginning() {
     for (number, detector) in event.detectors.iter().enumerate() {
         let arrival = detector.gps.seconds_since(START) * 4096.0;
         let samples = whole(&options, number);
-        // Behind its peak there is nothing but the sinc's tail.
+        // After its peak only the tail of the sinc remains.
         let greatest =
             (0..samples.len()).max_by(|a, b| samples[*a].abs().total_cmp(&samples[*b].abs()));
         assert!((greatest.unwrap() as f64 - arrival).abs() < 8.0, "{greatest:?} {arrival}");

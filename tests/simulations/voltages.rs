@@ -1,4 +1,4 @@
-//! Simulated voltages: the same bytes however they are asked for, noise, tones, gaps and faults.
+//! Simulated voltages: the same bytes for any split of reads; noise, tones, gaps and faults.
 
 use std::f64::consts::TAU;
 

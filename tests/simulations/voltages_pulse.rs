@@ -117,7 +117,7 @@ fn a_pulse_of_noise_is_restored_to_its_time_width_and_strength() {
         for (stream, x) in streams.iter().enumerate() {
             let z = dedispersed(&options, stream / 2, x, dm);
             let power = power(&options, &z);
-            // All but what the sharp edges of the band spread far.
+            // All but the wide spread of the band's sharp edges.
             let lit = power[29_000..31_000].iter().sum::<f64>() / power.iter().sum::<f64>();
             assert!(lit > 0.9995, "{encoding:?} {stream} {lit}");
             // 400 samples of noise: the moments are as good as that allows.
@@ -272,7 +272,7 @@ fn the_delay_between_channels_follows_the_delay_law() {
             }
             for (bin, row) in rows.iter().enumerate() {
                 let signed = if bin < FINE / 2 { bin as f64 } else { bin as f64 - FINE as f64 };
-                // At a recorded channel's edge the bin folds over.
+                // At the edge of a recorded channel the bin aliases.
                 if signed.abs() > FINE as f64 / 2.0 - 3.0 {
                     continue;
                 }
