@@ -141,7 +141,7 @@ impl Scene {
             for j in 0..=i {
                 for channel in 0..channels {
                     let cell = row * channels + channel;
-                    // One of so many samples, by one of some counts of deviation.
+                    // One sample of the count may differ by one count of the quantizer.
                     let part = match self.options.nbits {
                         32 => 2e-6,
                         _ => 4.0 / a.counts[cell].max(1) as f64,

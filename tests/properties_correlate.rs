@@ -163,7 +163,7 @@ fn visibilities_are_linear() {
 }
 
 /// `sum_ij conj(w_i) V_ij w_j` is the energy of the sum of all inputs under those weights (Parseval), with
-/// the lower triangle's conjugates above; what an antenna misses is nobody's energy.
+/// the lower triangle's conjugates above; missing samples of an antenna add no energy.
 #[test]
 fn weighted_sums_have_the_beam_s_energy() {
     for seed in 0..9 {

@@ -3,7 +3,7 @@
 /// Reports on the standard error that a test cannot run here, and why.
 ///
 /// # Panics
-/// Where the environment variable `SIDEREAL_REQUIRE`, a list separated by commas, names `what`.
+/// If the environment variable `SIDEREAL_REQUIRE`, a comma-separated list, names `what`.
 pub(crate) fn skip(what: &str, why: &str) {
     let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
     assert!(

@@ -54,7 +54,7 @@ const FORMATS: &[Format] = &[
     },
     Format {
         seeds: &["fbh5/valid_gzip.h5", "fbh5/valid_bitshuffle.h5"],
-        read: filterbank, // What describes the data may lie behind them.
+        read: filterbank, // Its metadata may follow the data.
         least: usize::MAX,
         pieces: None,
     },
