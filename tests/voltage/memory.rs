@@ -9,13 +9,13 @@ use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use sidereal::{Error, Result};
 
-/// A recording in memory: one row of bytes a stream.
+/// A recording in memory: one row of bytes per stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     pub(crate) header: VoltageHeader,
     pub(crate) streams: Vec<Vec<u8>>,
     pub(crate) flags: Vec<Flag>,
-    /// The first sample that can't be read.
+    /// The first unreadable sample.
     pub(crate) broken_from: Option<usize>,
     /// Samples that the recording lists as missing.
     pub(crate) cut: Option<String>,
@@ -115,7 +115,7 @@ impl VoltageSource for Memory {
     }
 }
 
-/// Uniform noise from -1 to 1 in both parts, the same for the same place.
+/// Uniform noise from -1 to 1 in both parts, a function of the index.
 pub(crate) fn noise(stream: usize, time: usize) -> Complex<f64> {
     let part = |k: u64| {
         let mut x = (stream as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (time as u64 * 2 + k);

@@ -1,5 +1,5 @@
-//! Channelized voltages as integers: they have the power, frequencies, times and flags of the rows
-//! that a filterbank of the same recording has.
+//! Channelized voltages as integers have the power, frequencies, times and flags of the rows of a filterbank of the
+//! same recording.
 
 use crate::support::memory;
 use num_complex::Complex;
@@ -191,7 +191,7 @@ fn limiting_is_counted_for_each_stream() {
     assert!(made.unwrap_err().to_string().contains("gains"));
 }
 
-/// The deviation, in counts, at which requantized Gaussian noise is nearest to its own.
+/// Deviation, in counts, at which requantized Gaussian noise is closest to the original.
 #[test]
 fn four_bits_lose_least_near_a_deviation_of_2_8() {
     let error = |deviation: f64| {
@@ -222,7 +222,7 @@ fn flags_carry_over_and_flagged_samples_are_zero() {
     source.flags = vec![flag(0..12, 0, 100), flag(8..9, 4000, 80), flag(8..9, 4080, 8)];
     let options = ChannelizeOptions { taps: 4, ..ChannelizeOptions::new(8) };
     let mut voltages = open(&source, &options, &automatic(8));
-    // A lower sideband's channels fall: the middle one of the second antenna stays the middle one.
+    // The channels of a lower sideband descend: the middle one of the second antenna stays the middle one.
     let streams = 2 * 24 + 16..2 * 24 + 32;
     let expected = [flag(0..96, 0, 13), flag(streams.clone(), 497, 14)];
     assert_eq!(voltages.flags(), expected);

@@ -1,5 +1,5 @@
-//! Coherent dedispersion: an impulse that was dispersed analytically becomes an impulse again in each
-//! channel, at the delay of the channel's centre.
+//! Coherent dedispersion: an impulse that was dispersed analytically becomes an impulse again in each channel, at the
+//! delay of the channel's centre.
 
 use crate::support::memory;
 use crate::support::rows;
@@ -22,7 +22,7 @@ use rows::{open, read_all};
 
 const TIMES: usize = 1 << 15;
 const DM: f64 = 800.0;
-/// When the impulse arrives at the reference frequency, in samples.
+/// Arrival time of the impulse at the reference frequency, in samples.
 const ARRIVAL: f64 = 5000.0;
 const REFERENCE_HZ: f64 = 1402e6;
 
@@ -77,7 +77,7 @@ fn recordings() -> Vec<VoltageHeader> {
     headers
 }
 
-/// One channel's power in each row, as a part of all of it.
+/// Fraction of the power of one channel in each row.
 fn profile(rows: &[f32], channels: usize, channel: usize) -> Vec<f64> {
     let powers = rows.iter().skip(channel).step_by(channels).map(|x| f64::from(*x));
     normalized(powers.collect())
@@ -109,7 +109,7 @@ fn a_dispersed_impulse_is_restored_at_its_channels_delay() {
     for header in recordings() {
         let source = impulse(&header);
         let mut worst = 0.0f64;
-        // As wide for real samples, which have half the band.
+        // The width is the same for real samples, which have half the band.
         let channels = if header.encoding.is_complex() { 16 } else { 8 };
         for average in [1, 2] {
             let plain =

@@ -18,7 +18,7 @@ use sidereal::voltage::VoltageEncoding;
 /// Samples of the recording.
 const TIMES: usize = 80_000;
 
-/// Samples that are read at once.
+/// Samples per read.
 const GULP: usize = 1000;
 
 fn recording() -> Memory {
@@ -89,7 +89,7 @@ fn a_filterbank_keeps_the_rows_before_a_read_error() {
         (None, Depth::F32, 31_000),
         (None, Depth::F32, 30_100),
         (Some(1.0), Depth::F32, 50_000),
-        // Behind the rows that the scaling is taken from.
+        // After the rows that determine the scaling.
         (None, Depth::U8, 60_000),
     ];
     for (coherent_dm, depth, first) in cases {
@@ -100,10 +100,10 @@ fn a_filterbank_keeps_the_rows_before_a_read_error() {
         source.broken_from = Some(first);
         let report = filterbank(&source, &options, (&part, depth), &mut |_| true).unwrap();
         assert!(is_broken(&report.ending), "{:?}", report.ending);
-        // All but what the last reads held, of the source and of the dedispersion.
+        // All but the rows of the last reads, of the source and of the dedispersion.
         let held = if coherent_dm.is_some() { 20_000 } else { GULP + 128 };
         let least = (first - held) as u64 / 8;
-        // Of a gap, no sample is read.
+        // Gaps are not read.
         let most = if first == 30_100 { 30_500 } else { first } as u64 / 8;
         assert!((least..=most).contains(&report.rows), "{first}: {}", report.rows);
         for number in 0..4 {
@@ -129,7 +129,7 @@ fn a_filterbank_keeps_the_rows_before_a_stop() {
     assert!((4000..9000).contains(&report.rows), "{}", report.rows);
     assert!(report.gaps.iter().all(|gap| gap.start_time + gap.times <= report.rows));
     assert!(expected.starts_with(&rows(&part, 0)));
-    // A stop between two blocks of voltages, which a long row has many of.
+    // A stop between two of the many blocks of voltages of a long row.
     let options = ChannelizeOptions { integrate: 500, ..options() };
     let mut bank = VoltageFilterbank::new(source.boxed(), &options, &Backend::best(2)).unwrap();
     let mut blocks = 0;
@@ -142,7 +142,7 @@ fn a_filterbank_keeps_the_rows_before_a_stop() {
     assert!(matches!(report.ending, Ending::Stopped));
     assert_eq!(report.rows, 30 * GULP as u64 / 4000);
     assert_eq!(rows(&part, 0).len() as u64, report.rows * 16 * 4);
-    // Before the first row there is nothing to keep, and nothing is lost.
+    // Before the first row there is nothing to save, and nothing is lost.
     let gone = folder.path().join("gone.fil");
     let mut bank = VoltageFilterbank::new(source.boxed(), &options, &Backend::best(2)).unwrap();
     bank.watched_by(Box::new(|| false));
@@ -206,7 +206,7 @@ fn what_a_cut_recording_lacks_is_passed_on() {
     }
     let report = voltages(&source, (&path, VoltageFormat::Dada), &mut |_| true).unwrap();
     assert!(cut(&report.ending));
-    // A part of it that ends before the cut is whole.
+    // A segment that ends before the cut is complete.
     let options = ChannelizeOptions { time_range: Some((0.0, 0.05)), ..options() };
     let report = filterbank(&source, &options, (&path, Depth::F32), &mut |_| true).unwrap();
     assert!(report.ending.is_complete());

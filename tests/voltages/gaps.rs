@@ -1,4 +1,4 @@
-//! Gaps in voltages: what fills them is nothing that a search could find, or a row that was not there.
+//! Gaps in voltages: their fill contains nothing that a search could detect, and adds no row.
 
 use crate::support::memory;
 use num_complex::Complex;

@@ -1,4 +1,4 @@
-//! From voltages to rows: frequencies, times, gaps, and the same bits however rows are asked for.
+//! From voltages to rows: frequencies, times, gaps, and the same bits for any split of reads.
 
 use crate::support::memory;
 use crate::support::rows;
@@ -22,7 +22,7 @@ fn loudest(row: &[f32]) -> usize {
     (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap()
 }
 
-/// The frequency that a sky frequency has in the voltages of a recorded channel.
+/// The voltage frequency of a sky frequency in a recorded channel.
 fn in_voltages(header: &VoltageHeader, coarse: usize, sky_hz: f64) -> f64 {
     let sign = if header.lower_sideband { -1.0 } else { 1.0 };
     let edge = if header.encoding.is_complex() { 0.0 } else { 0.5 * header.channel_width_hz() };
@@ -111,7 +111,7 @@ fn a_click_is_in_the_row_whose_time_covers_it() {
                 assert!((start - header.start.plus_s(delay_s).mjd()).abs() < 1e-11);
                 let time_s = (click as f64 + 0.5) * header.tsamp_s - delay_s;
                 let row = (time_s / filterbank.header().tsamp_s) as usize;
-                // At a row's very edge, its neighbour has as much.
+                // At the exact edge of a row, the adjacent row has the same power.
                 assert!(power[row] >= 0.999 * power[loudest(&power)], "{taps} {click}");
             }
         }
@@ -180,7 +180,7 @@ fn gaps_have_their_rows_and_are_filled() {
     assert_eq!(filterbank.gaps(), expected);
     assert_eq!(filterbank.header().times, Some(1997));
     let rows = read_all(&mut filterbank, 31);
-    // The mean of 16 parts' means, of which none is far off.
+    // The mean of the means of 16 segments, without outliers.
     let level = |first: usize, times: usize, channel: usize| {
         let part = |k: usize| (k * times).div_ceil(16)..((k + 1) * times).div_ceil(16);
         let value = |t: usize| f64::from(rows[8 * (first + t) + channel]);
