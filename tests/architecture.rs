@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use source::{Reference, Token, imports, references, tokens};
 
 /// Import circles between files: of the library, of the command line.
-const MOST_CIRCLES: [usize; 2] = [27, 11];
+const MOST_CIRCLES: [usize; 2] = [7, 0];
 /// Parameters of functions that are tuples: of public functions of the library, and all others.
-const MOST_TUPLES: [usize; 2] = [26, 299];
+const MOST_TUPLES: [usize; 2] = [14, 298];
 /// Uses of words that the field does not use, in comments, documents and names of files.
-const MOST_WORDS: usize = 554;
+const MOST_WORDS: usize = 42;
 /// Comments that begin with a question word as a noun phrase.
-const MOST_QUESTIONS: usize = 1409;
+const MOST_QUESTIONS: usize = 10;
 
 const BASE: &[&str] = &["error", "view", "sample", "voltage", "state", "strain", "units", "math"];
 const STAGES: &[&str] =
