@@ -12,32 +12,51 @@ fn list(folder: &Path, verb: &str, lines: &mut Vec<String>) {
     let help = stdout(&sidereal(folder, &format!("{verb} --help")));
     let mut section = "";
     let mut verbs = Vec::new();
-    for line in help.lines() {
+    // The text of the last option, as wrapped lines joined.
+    let mut described = String::new();
+    for line in help.lines().chain([""]) {
         let text = line.trim();
-        if !line.starts_with(' ') && line.ends_with(':') {
+        let is_option = text.starts_with('-') && !text.starts_with("- ");
+        let is_argument = section == "Arguments:" && text.starts_with(['<', '[']);
+        let is_name =
+            is_option && line.find('-') <= Some(6) || is_argument && line.find(text) == Some(2);
+        let is_section = !line.starts_with(' ') && line.ends_with(':');
+        if is_name || is_section || line.is_empty() && section == "Commands:" {
+            report(&described, lines);
+            described.clear();
+        }
+        if is_section {
             section = line;
         } else if section == "Commands:" {
-            let is_name = line.starts_with("  ") && !line.starts_with("   ");
-            verbs.extend(text.split(' ').next().filter(|name| is_name && *name != "help"));
-        } else if text.starts_with('-') && line.find('-') <= Some(6)
-            || section == "Arguments:" && text.starts_with(['<', '[']) && !text.contains(": ")
-        {
+            let is_verb = line.starts_with("  ") && !line.starts_with("   ");
+            verbs.extend(text.split(' ').next().filter(|name| is_verb && *name != "help"));
+        } else if is_name {
             // The top level's help has descriptions on the same line.
-            let name = text.split("  ").next().unwrap_or(text);
+            let (name, rest) = text.split_once("  ").unwrap_or((text, ""));
             lines.push(format!("{verb} {name}").trim().to_owned());
-        } else if text.starts_with("[default: ")
-            || text.starts_with("[possible values: ")
-            || text.starts_with("[env: ")
-        {
-            lines.push(format!("    {text}"));
+            described.push_str(rest);
         } else if text.starts_with("- ") && text.contains(':') {
             // A value with a description of its own.
             let value = text.trim_start_matches("- ").split(':').next().unwrap_or_default();
             lines.push(format!("    value {value}"));
+        } else {
+            described.push(' ');
+            described.push_str(text);
         }
     }
+    report(&described, lines);
     for name in verbs {
         list(folder, format!("{verb} {name}").trim(), lines);
+    }
+}
+
+/// Adds the defaults and values that an option's text names.
+fn report(described: &str, lines: &mut Vec<String>) {
+    for mark in ["[default: ", "[possible values: ", "[env: "] {
+        for part in described.split(mark).skip(1) {
+            let value = part.split(']').next().unwrap_or_default();
+            lines.push(format!("    {mark}{value}]"));
+        }
     }
 }
 
