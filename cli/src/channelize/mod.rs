@@ -78,10 +78,10 @@ pub(crate) struct Arguments {
 /// Output options.
 #[derive(Args, Clone, Debug)]
 struct Writing {
-    /// File to write; `-` is a filterbank on standard output, without the files beside it.
+    /// File to write; `-` is a filterbank on standard output, without side files.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     output: PathBuf,
-    /// Replace OUT and the files beside it if they exist.
+    /// Replace OUT and its side files if they exist.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
     /// Format of OUT [default: guppi if it ends in .raw, dada if in .dada, else fil].

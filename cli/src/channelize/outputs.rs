@@ -1,4 +1,4 @@
-//! Output files of one call: OUT, and the files beside it.
+//! Output files of one call: OUT and its side files.
 //!
 //! Invariant: a call that fails leaves none of its files; one that was there before goes only when its
 //! successor is whole.
@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// OUT and the files beside it.
+/// OUT and its side files.
 pub(super) struct Outputs {
     format: Format,
     place: PathBuf,

@@ -208,7 +208,7 @@ pub(super) struct Writing {
     /// File to write.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(super) output: PathBuf,
-    /// Replace OUT and the files beside it if they exist.
+    /// Replace OUT and its side files if they exist.
     #[arg(long, help_heading = "Output")]
     pub(super) overwrite: bool,
     /// Integration time of a visibility in seconds, rounded to whole spectra.

@@ -1,4 +1,4 @@
-//! Output files of one call: OUT, the document beside it, and the folder of plots.
+//! Output files of one call: OUT, its JSON document, and the folder of plots.
 //!
 //! Invariant: a call that fails leaves none of its files; what was there before goes only when its
 //! successor is whole.

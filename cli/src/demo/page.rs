@@ -1,4 +1,4 @@
-//! Page about the demo: one plain HTML file, with the plots beside it.
+//! Page about the demo: one plain HTML file, with the plots in the same folder.
 
 use std::fmt::Write as _;
 use std::path::Path;

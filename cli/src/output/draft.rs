@@ -144,7 +144,7 @@ impl Draft {
             .map_err(|error| Error::io(self.place(), error))
     }
 
-    /// Renames the finished draft, whose final name was taken meanwhile, to a free name beside it; returns an error
+    /// Renames the finished draft, whose final name was taken meanwhile, to a free name in the same folder; returns an error
     /// that names it, or that states that it stays at its hidden name.
     pub(super) fn put_beside(&mut self, why: &str) -> Error {
         self.done = true;

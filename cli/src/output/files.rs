@@ -1,4 +1,4 @@
-//! Output that is a file, or several that belong together: written in a hidden folder beside it, and renamed when all
+//! Output that is a file, or several that belong together: written in a hidden folder of the same parent, and renamed when all
 //! are complete.
 //!
 //! Invariant: the files get their names together, or none does. A run killed between two renames leaves the others in
@@ -52,7 +52,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Begins a file at `place` and, for each suffix in `ends`, one beside it whose name is the file's whole name
+    /// Begins a file at `place` and, for each suffix in `ends`, a side file whose name is the file's whole name
     /// plus the suffix (`.json`). For a symbolic link the target is written, and the link stays.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Files {
         self.file(&self.place)
     }
 
-    /// Returns the current path of a file beside it.
+    /// Returns the current path of a side file.
     pub(crate) fn beside(&self, end: &str) -> PathBuf {
         self.file(&names::beside(&self.place, end))
     }
@@ -167,7 +167,7 @@ impl Files {
     /// Renames all files to their final names once they are on disk, the main one last.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files then get a free name beside it,
+    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files then get a free name in the same folder,
     /// in a folder `NAME.1` if there are several, which the error names.
     pub(crate) fn finish(self) -> Result<()> {
         self.finish_with(None)

@@ -150,7 +150,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`Error::Io`] when the disk is full, or the name was taken by something that may not be replaced; the folder
-    /// then gets a free name beside it (`NAME.1`), which the error names.
+    /// then gets a free name in the same folder (`NAME.1`), which the error names.
     pub(crate) fn finish(mut self) -> Result<()> {
         let Some(own) = &mut self.own else { return Ok(()) };
         interrupt::finishing();

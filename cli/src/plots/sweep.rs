@@ -25,7 +25,7 @@ pub(crate) struct Sweep<'a> {
 const SIZE: (u32, u32) = (1600, 760);
 const PLANE: Rect = Rect { left: 130.0, top: 90.0, right: 1560.0, bottom: 670.0 };
 
-/// Draws a burst and, beside it, the expected dispersion curve.
+/// Draws a burst with the expected dispersion curve offset to both sides.
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file cannot be written.
