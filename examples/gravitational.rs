@@ -30,7 +30,7 @@ use sidereal::io::ligolw::{
     write_events,
 };
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use num_complex::Complex64;
 use sidereal::io::npy;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::spiir::matched::{Band, matched_filter};
 use sidereal::strain::Waveform;
 

@@ -13,8 +13,7 @@ use std::process::ExitCode;
 
 use sidereal::io::psd::{self, Density};
 use sidereal::io::templates::{self, TemplateOptions, Templates};
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::{Error, Result};
 
 fn main() -> ExitCode {

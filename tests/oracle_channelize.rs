@@ -18,7 +18,7 @@ use random::Random;
 use sidereal::backend::Backend;
 use sidereal::channelize::reference;
 use sidereal::channelize::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::voltage::VoltageEncoding;
 
 fn sweep(seed: u64, cases: usize, channels: &[usize], taps: &[usize]) {

@@ -11,7 +11,7 @@ use channelize::{Complex64, Recording, whole};
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::channelize::{Detection, Feed, Form, Options, Order, Plan, Products};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::voltage::VoltageEncoding;
 
 /// Rounding errors of single precision, relative to the largest value.

@@ -6,7 +6,7 @@
 mod counting;
 
 use counting::{Counting, assert_quiet};
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::spiir::whiten::{GateOptions, Options, Psd, RunningOptions, Whitener};
 
 #[global_allocator]

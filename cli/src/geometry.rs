@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
-use sidereal::math::response::{Response, Summary};
+use sidereal::math::{Response, ResponseSummary};
 use sidereal::pipeline::voltage::{ChannelizeOptions, Geometry};
 
 /// Most coefficients for which the response is computed by default.
@@ -109,14 +109,14 @@ impl ResponseDocument {
 /// Computes the response of a filter bank of `points` points.
 ///
 /// # Errors
-/// As [`sidereal::math::window::Window::coefficients`].
-pub(crate) fn response(options: &ChannelizeOptions, points: usize) -> Result<Summary> {
+/// As [`sidereal::math::Window::coefficients`].
+pub(crate) fn response(options: &ChannelizeOptions, points: usize) -> Result<ResponseSummary> {
     let coefficients = options.window.coefficients(options.taps, points)?;
     Ok(Response::new(&coefficients, points)?.summary())
 }
 
-impl From<Summary> for ResponseDocument {
-    fn from(summary: Summary) -> Self {
+impl From<ResponseSummary> for ResponseDocument {
+    fn from(summary: ResponseSummary) -> Self {
         Self {
             scalloping_loss_db: summary.scalloping_loss_db,
             adjacent_db: summary.adjacent_db,

@@ -14,8 +14,7 @@ use sidereal::geometry::{Array, Location};
 use sidereal::io::rfifind::Mask;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
-use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::math::window::Window;
+use sidereal::math::{PowerSpectrum, Window};
 use sidereal::pipeline::burst::{self, SearchOptions, Status};
 use sidereal::pipeline::cbc::{ChirpDetector, DetectorOptions, Piece, Source, design};
 use sidereal::pipeline::correlator::{

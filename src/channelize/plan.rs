@@ -5,8 +5,7 @@
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
-use crate::math::response::Response;
-use crate::math::window::Window;
+use crate::math::{Response, Window};
 use crate::voltage::VoltageEncoding;
 
 /// Maximum number of channels per recorded channel.

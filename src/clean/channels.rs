@@ -3,7 +3,7 @@
 //! Invariant: a channel is judged by what it does most of the time, so that a bright pulse, which
 //! passes through every channel once, masks none.
 
-use crate::math::statistics::{SIGMA_PER_MAD, median, median_and_sigma};
+use crate::math::{SIGMA_PER_MAD, median, median_and_sigma};
 use crate::sample::{Samples, unpack_f32};
 
 /// Number of stream segments that vote.

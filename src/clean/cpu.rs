@@ -6,7 +6,7 @@
 use super::plan::{Plan, rounded_mean};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
-use crate::math::running_median::RunningMedian;
+use crate::math::RunningMedian;
 use crate::sample::{Encoding, Samples, set_value, unpack_f32_inline, value};
 
 /// Rows per thread task.

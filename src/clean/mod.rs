@@ -20,7 +20,7 @@ pub use plan::{Options, Plan, TimeMask};
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
-use crate::math::running_median::RunningMedian;
+use crate::math::RunningMedian;
 use crate::sample::Samples;
 use crate::view::{Progress, check_length};
 

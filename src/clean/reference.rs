@@ -3,7 +3,7 @@
 //! Invariant: reads samples one by one, whatever their encoding.
 
 use super::plan::Plan;
-use crate::math::running_median::RunningMedian;
+use crate::math::RunningMedian;
 use crate::sample::{Samples, set_value};
 
 /// Cleans rows from absolute time `start` on: see [`super::Cleaner`].

@@ -5,7 +5,7 @@
 
 use super::{FilterbankHeader, FilterbankSource, Gap};
 use crate::error::{Error, Result};
-use crate::math::running_median::RunningMedian;
+use crate::math::RunningMedian;
 use crate::units::SECONDS_PER_DAY;
 
 /// Joins consecutively recorded files, given in any order.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::{atomic, npy};
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 
 /// Quantity of a file's densities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

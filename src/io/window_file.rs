@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::npy;
 use crate::error::{Error, Result};
-use crate::math::window::Window;
+use crate::math::Window;
 
 /// Magic bytes of `.npy`.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";

@@ -2,10 +2,15 @@
 //!
 //! Invariant: pure functions of their arguments.
 
-pub mod design_psd;
 pub mod normal;
-pub mod power_spectrum;
-pub mod response;
-pub mod running_median;
-pub mod statistics;
-pub mod window;
+mod running_median;
+mod spectrum;
+mod statistics;
+mod window;
+
+pub use running_median::RunningMedian;
+pub use spectrum::{PowerSpectrum, advanced_ligo};
+pub use statistics::{
+    SIGMA_PER_MAD, median, median_and_sigma, truncated_variance, untruncated_sigma,
+};
+pub use window::{Response, ResponseSummary, Window, bessel_i0, kaiser_beta, sinc};

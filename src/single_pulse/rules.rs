@@ -3,7 +3,7 @@
 //! Invariant: given equal moments and equal sums, every backend finds equal events.
 
 use super::plan::Plan;
-use crate::math::statistics::{median_and_sigma, untruncated_sigma};
+use crate::math::{median_and_sigma, untruncated_sigma};
 
 /// Largest number of samples for the first guess of a window's noise.
 pub(super) const GUESS: usize = 512;

@@ -11,7 +11,7 @@ use num_complex::{Complex, Complex64};
 use rustfft::{Fft, FftPlanner};
 
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
 use crate::view::check_length;
 

@@ -3,8 +3,7 @@
 use num_complex::{Complex, Complex64};
 use sidereal::Error;
 use sidereal::backend::Backend;
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::spiir::bank::{Bank, BankTemplate, Options, Rates, design};
 use sidereal::spiir::{Plan, Resampler, Spiir};
 use sidereal::strain::{Binary, Waveform};

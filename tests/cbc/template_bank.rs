@@ -2,8 +2,7 @@
 
 use sidereal::Error;
 use sidereal::backend::threads::Threads;
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::placement::{
     PlaceOptions, Placed, Space, coverage, harmonic_mean, place,
 };

@@ -6,7 +6,7 @@ use crate::support::whitened;
 use coloured::{band_mean, coloured_noise, density, gaussian, spectrum};
 use sidereal::Error;
 use sidereal::io::strain::{OpenOptions, open};
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::spiir::whiten::{
     Average, GateOptions, Method, Options, Psd, RunningOptions, RunningPsd, Taper, WelchOptions,
     Whitener, welch,

@@ -7,7 +7,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{
     Channelizer, Detection, Feed, Form, Input, Options, Order, Output, Plan, Products,
 };
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 /// Every backend but GPUs, slowest first.

@@ -9,7 +9,7 @@ use channelize::{Complex64, Recording, whole};
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::channelize::{Detection, Feed, Form, Options, Order, Plan, Products};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::voltage::VoltageEncoding;
 
 const CHANNELS: usize = 64;

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use sidereal::channelize::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::voltage::VoltageEncoding;
 
 use super::channelize::{Recording, Truth};

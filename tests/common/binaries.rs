@@ -3,8 +3,7 @@
 
 use sidereal::backend::Backend;
 use sidereal::geometry::interferometer::by_name;
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorReport, Input, Recording, Report, SearchOptions, Source, Spectrum,
     Whitening,

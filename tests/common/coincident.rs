@@ -9,7 +9,7 @@ use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorOptions, DetectorReport, Input, Recording, Report, SearchObserver,
     SearchOptions, Source, Spectrum, Status, Whitening, design, waveforms,

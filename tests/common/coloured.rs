@@ -2,7 +2,7 @@
 
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 
 /// Standard normal numbers.
 pub(crate) fn gaussian(seed: u64) -> impl FnMut() -> f64 {

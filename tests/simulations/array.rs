@@ -9,7 +9,7 @@ use num_complex::Complex;
 use sidereal::Error;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, VoltageSource};
-use sidereal::math::window::{bessel_i0, kaiser_beta, sinc};
+use sidereal::math::{bessel_i0, kaiser_beta, sinc};
 use sidereal::simulate::array::{ArrayAntenna, ArrayOptions, ArraySimulator, Delay};
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 

@@ -7,7 +7,7 @@ use num_complex::Complex64;
 use rustfft::FftPlanner;
 use sidereal::geometry::interferometer::by_name;
 use sidereal::io::strain::StrainSource;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::simulate::strain::{
     Flagged, Glitch, Injection, Quality, Simulation, Source, StrainOptions, StrainSimulator,
 };

@@ -89,7 +89,7 @@ fn a_click_is_in_the_row_whose_time_covers_it() {
     for encoding in [VoltageEncoding::ComplexF32, VoltageEncoding::RealF32] {
         for (taps, integrate, oversampling) in [(1, 1, (1, 1)), (8, 1, (1, 1)), (4, 3, (4, 3))] {
             let taps_window = match taps {
-                1 => sidereal::math::window::Window::Rectangular,
+                1 => sidereal::math::Window::Rectangular,
                 _ => Default::default(),
             };
             let options = ChannelizeOptions {

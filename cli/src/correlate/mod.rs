@@ -19,7 +19,7 @@ use inputs::{Given, Matched};
 use outputs::Outputs;
 use quicklook::{Quicklook, Shape};
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::correlator;
 use sidereal::pipeline::correlator::{

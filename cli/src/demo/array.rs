@@ -7,7 +7,7 @@ use std::path::Path;
 use num_complex::Complex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 use sidereal::{Error, Result};
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::Templates;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::PowerSpectrum;
 use sidereal::pipeline::cbc::placement::{Coverage, PlaceOptions, Placed, Space, coverage, place};
 use sidereal::strain::Binary;
 use sidereal::{Error, Result};

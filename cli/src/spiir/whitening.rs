@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sidereal::io::psd::{self, Density};
-use sidereal::math::design_psd;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{Spectrum, Strain, Whitening};
 use sidereal::spiir::whiten::{Average, GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::{Error, Result};
@@ -204,7 +203,7 @@ pub(super) fn spectrum_file(word: &str) -> Option<PathBuf> {
 pub(super) fn spectrum(word: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     let nyquist_hz = f64::from(rate_hz) / 2.0;
     if word == "aligo" {
-        return design_psd::advanced_ligo(SPACING_HZ, (nyquist_hz / SPACING_HZ) as usize + 1);
+        return advanced_ligo(SPACING_HZ, (nyquist_hz / SPACING_HZ) as usize + 1);
     }
     let path = PathBuf::from(word);
     if !Path::new(&path).exists() {

@@ -7,7 +7,7 @@ use sidereal::channelize::Feed;
 use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::{is_stream, window_file};
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};

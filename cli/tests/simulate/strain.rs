@@ -6,7 +6,7 @@ use crate::common::{document, done, json, sidereal, stderr};
 use serde_json::Value;
 use sidereal::geometry::interferometer::by_name;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};
-use sidereal::math::design_psd::advanced_ligo;
+use sidereal::math::advanced_ligo;
 use sidereal::simulate::strain::{Simulation, StrainOptions};
 use sidereal::units::Gps;
 

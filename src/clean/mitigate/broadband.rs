@@ -9,7 +9,7 @@ use super::profile::{BANDS, LEAST_GAIN, Terms};
 use super::rows::{self, Amplitudes};
 use super::statistics::median;
 use crate::backend::simd::Level;
-use crate::math::statistics::SIGMA_PER_MAD;
+use crate::math::SIGMA_PER_MAD;
 
 /// Amplitude of a boxcar, in deviations, at which a broadband signal counts as interference.
 const OUTLIER: f32 = 6.0;

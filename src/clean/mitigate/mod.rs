@@ -15,7 +15,7 @@ use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
-use crate::math::statistics::median_and_sigma;
+use crate::math::median_and_sigma;
 use crate::sample::{Encoding, Samples, set_value, unpack_f32};
 use broadband::{Adjacent, Decisions, Fate, Memory, Series, Wanted, Window};
 pub use iqrm::iqrm_mask;

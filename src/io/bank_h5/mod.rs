@@ -24,7 +24,7 @@ mod write;
 
 use num_complex::Complex;
 
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 
 pub use read::{is_bank, read};

@@ -11,7 +11,7 @@ use super::{
     BankFile, FORMAT, FilterRecord, LeftOutRecord, ResamplerRecord, TemplateRecord, VERSION,
 };
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 
 /// Maximum bytes of all names.

@@ -3,7 +3,7 @@
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 use crate::units::Gps;
 

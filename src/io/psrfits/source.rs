@@ -11,7 +11,7 @@ use super::scale::{Factors, Scaling};
 use super::table::Table;
 use crate::error::Result;
 use crate::io::{self, FilterbankHeader, FilterbankSource};
-use crate::math::running_median::RunningMedian;
+use crate::math::RunningMedian;
 use crate::sample::Encoding;
 
 /// Raw bytes per read, unless a single spectrum is longer.

@@ -221,7 +221,7 @@ fn band_of_table(header: &Header, path: &Path, table: &[f64]) -> Result<Band> {
     }
     let mut steps: Vec<f64> = table.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let given = header.float("foff").map(f64::abs).filter(|step| *step > 0.0);
-    let step = crate::math::statistics::median(&mut steps).filter(|step| *step > 0.0);
+    let step = crate::math::median(&mut steps).filter(|step| *step > 0.0);
     let width = step.or(given).unwrap_or(1.0);
     let centres = table.iter().map(|mhz| mhz * HZ_PER_MHZ).collect();
     Band::from_centres(centres, width * HZ_PER_MHZ)

@@ -10,7 +10,7 @@ use super::strain::Strain;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::templates::Templates;
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::spiir::bank::{self, Bank, BankTemplate, Designer, LeftOut};
 use crate::spiir::whiten::{Method, Options, Psd, Whitener};
 use crate::strain::Waveform;

@@ -197,7 +197,7 @@ impl ChirpDetector {
     }
 
     /// Returns the spectrum in use for whitening, once it is known.
-    pub fn psd(&self) -> Option<crate::math::power_spectrum::PowerSpectrum> {
+    pub fn psd(&self) -> Option<crate::math::PowerSpectrum> {
         self.whitener.psd()
     }
 

@@ -10,7 +10,7 @@ use super::whitened::Whitened;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::error::Result;
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::TimedTrigger;
 use crate::spiir::trigger::Trigger;

@@ -2,7 +2,7 @@
 
 use super::detector::Latency;
 use super::whitened::Whitened;
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::pipeline::ending::Ending;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};

@@ -2,7 +2,7 @@
 
 use super::strain::Strain;
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::spiir::whiten::{self, GateOptions, Method, Psd, RunningOptions, WelchOptions};
 
 /// Source of the power spectrum.

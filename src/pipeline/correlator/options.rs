@@ -7,7 +7,7 @@ use num_complex::Complex;
 use crate::backend::Backend;
 use crate::correlate::Precision;
 use crate::geometry::{Array, DelayPolynomial, Dut1};
-use crate::math::window::Window;
+use crate::math::Window;
 
 /// Options of an array's correlation.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use super::Cutout;
 use super::grid::Grid;
 use super::options::Options;
-use crate::math::statistics::{median, median_and_sigma};
+use crate::math::{median, median_and_sigma};
 use crate::units::{HZ_PER_MHZ, dispersion_delay_s};
 
 impl Grid {

@@ -12,7 +12,7 @@ use super::{PlaneBuffer, RangeSearch};
 use crate::backend::Backend;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
-use crate::math::statistics::median;
+use crate::math::median;
 use crate::sample::{Samples, unpack_f32};
 use crate::single_pulse::cluster::Clusterer;
 use crate::single_pulse::partial::{Coverage, Expected, PartialDetector, Span};

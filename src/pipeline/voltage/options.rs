@@ -3,7 +3,7 @@
 //! Invariant: options say nothing of a recording; what does not fit one is found when they are bound.
 
 use crate::channelize::{Feed, Products};
-use crate::math::window::Window;
+use crate::math::Window;
 use crate::units::DM_CONSTANT;
 
 /// Options of a filterbank computed from voltages.

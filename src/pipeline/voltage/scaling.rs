@@ -1,6 +1,6 @@
 //! Scaling of powers to 8-bit counts, each channel of each product by its own mean and standard deviation.
 
-use crate::math::statistics::median_and_sigma;
+use crate::math::median_and_sigma;
 
 /// Count of a channel's mean.
 const MEAN: f32 = 64.0;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use num_complex::{Complex, Complex32};
 use rustfft::{Fft, FftPlanner};
 
-use crate::math::window::{bessel_i0, kaiser_beta, sinc};
+use crate::math::{bessel_i0, kaiser_beta, sinc};
 
 /// Points of a transform.
 pub(super) const POINTS: usize = 8192;

@@ -1,6 +1,6 @@
 //! Sub-sample placement of signals with a long sinc and a Kaiser window.
 
-use crate::math::window::{bessel_i0, sinc};
+use crate::math::{bessel_i0, sinc};
 use crate::units::Gps;
 
 /// Taps of the sinc on either side.

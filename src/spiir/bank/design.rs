@@ -16,7 +16,7 @@ use super::transforms::Transforms;
 use super::whitened::Whitened;
 use super::{BankTemplate, Options, Rates};
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
 
 /// Longest autocorrelation in samples, equal to the limit of the peak search.

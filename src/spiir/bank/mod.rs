@@ -17,7 +17,7 @@ use num_complex::Complex;
 use super::plan::resample::Resampler;
 use super::plan::{self, Filter, Plan, Template};
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::{Binary, Waveform};
 pub use design::{Designer, LeftOut, design};
 

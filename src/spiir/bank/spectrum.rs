@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_PI_2;
 
 use super::Options;
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 
 /// Bins of the smoothed spectrum per smoothing width.
 const BINS_A_WIDTH: f64 = 32.0;

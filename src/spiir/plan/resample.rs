@@ -9,7 +9,7 @@ use num_complex::Complex64;
 use rustfft::FftPlanner;
 
 use crate::error::{Error, Result};
-use crate::math::window::{bessel_i0, kaiser_beta, sinc};
+use crate::math::{bessel_i0, kaiser_beta, sinc};
 
 /// Gain below which the minimum-phase design treats a response as 0.
 const LEAST_GAIN: f64 = 1e-9;

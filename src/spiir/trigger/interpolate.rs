@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 
-use crate::math::window::{bessel_i0, sinc};
+use crate::math::{bessel_i0, sinc};
 
 /// Taps on either side of a sample.
 pub(super) const HALF: usize = 8;

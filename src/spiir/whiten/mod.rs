@@ -17,7 +17,7 @@ use num_complex::Complex;
 use rustfft::FftPlanner;
 
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::state::{Saved, Saving};
 use crate::view::{Progress, check_length};
 use fade::{Edges, Fade};

@@ -3,7 +3,7 @@
 //! Invariant: options are plain data; they are checked when a whitener is made.
 
 use super::running::RunningOptions;
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 
 /// Source of the power spectrum.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::welch::{Periodogram, even_samples};
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::state::{Saved, Saving};
 
 /// Options of a running spectrum.

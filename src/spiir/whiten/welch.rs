@@ -11,7 +11,7 @@ use rustfft::{Fft, FftPlanner};
 
 use super::medians;
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::view::check_length;
 
 /// Average over the segments' spectra.

@@ -6,8 +6,7 @@ use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer;
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{self, ChirpSearch, Input, Recording, Report, SearchOptions, Source};
 use sidereal::simulate::strain::{
     DetectorTruth, Injection, Simulation, Source as Wave, StrainOptions,

@@ -4,8 +4,7 @@ use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::channelize::{Channelizer, Options, Order, Output, Plan};
-use sidereal::math::response::Summary;
-use sidereal::math::window::Window;
+use sidereal::math::{ResponseSummary, Window};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 /// Channels of every measured filter bank.
@@ -25,7 +24,7 @@ pub(crate) struct Bank {
     pub(crate) window: Window,
     pub(crate) taps: usize,
     pub(crate) plan: Plan,
-    pub(crate) summary: Summary,
+    pub(crate) summary: ResponseSummary,
     /// Fraction of the band in which a tone loses less than 1 dB.
     pub(crate) within_1_db: f64,
     /// Loss of a tone half way between two channels, in dB.

@@ -3,7 +3,7 @@
 use plotters::style::RGBColor;
 use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::math::window::Window;
+use sidereal::math::Window;
 
 use super::{Bank, CENTRE, CHANNELS, powers_db};
 use crate::plots::Png;

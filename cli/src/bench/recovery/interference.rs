@@ -146,7 +146,7 @@ fn score(
         case,
         injected: counts[0][0],
         found: counts[0][1],
-        snr_ratio: sidereal::math::statistics::median(&mut ratios).unwrap_or(f64::NAN),
+        snr_ratio: sidereal::math::median(&mut ratios).unwrap_or(f64::NAN),
         lost: counts[1][0],
         lost_found: counts[1][1],
         repeated: taken.saturating_sub(found),

@@ -9,7 +9,7 @@ use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
-use sidereal::math::design_psd::advanced_ligo;
+use sidereal::math::advanced_ligo;
 use sidereal::spiir::bank::{Bank, Options, Rates};
 use sidereal::spiir::matched::MatchedFilter;
 use sidereal::spiir::{Resampler, Spiir};

@@ -7,8 +7,7 @@ use sidereal::geometry::Interferometer;
 use sidereal::geometry::interferometer;
 use sidereal::io::psd;
 use sidereal::io::psd::Density;
-use sidereal::math::design_psd;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::simulate::strain::StrainOptions;
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
@@ -108,7 +107,7 @@ fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     match which {
         "aligo" => {
             let bins = (nyquist_hz / SPACING_HZ).ceil() as usize + 1;
-            design_psd::advanced_ligo(SPACING_HZ, bins)
+            advanced_ligo(SPACING_HZ, bins)
         }
         "white" => white(WHITE),
         _ => match which.strip_prefix("white:").map(str::parse) {

@@ -2,7 +2,7 @@ use num_complex::Complex;
 
 use super::super::{PsdRow, SnrSeries, TemplateRow, Values, is_ligolw, read_table};
 use super::*;
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 
 fn detector(ifo: &str, ns: i64) -> DetectorRow {

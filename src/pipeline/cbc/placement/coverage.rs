@@ -5,7 +5,7 @@ use super::space::Draws;
 use super::{APART, PlaceOptions, Range, sample};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 
 /// Frequencies in the match integrals.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 use overlap::{Frame, NODES, Nodes, Shape, Wave};
 use space::Draws;

@@ -5,7 +5,7 @@
 //! frequencies, whatever the waveforms' length.
 
 use crate::error::{Error, Result};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 use crate::waveform::PhenomD;
 

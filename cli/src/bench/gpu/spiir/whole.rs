@@ -8,8 +8,7 @@ use sidereal::Result;
 use sidereal::backend::cuda::measure;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer::{self, Interferometer};
-use sidereal::math::design_psd::advanced_ligo;
-use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Recording, Report, SearchOptions, Source,
     Spectrum, Whitening, design,
