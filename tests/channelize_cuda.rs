@@ -1,5 +1,4 @@
 //! The filter bank on data in GPU memory: the bits of the same data from host memory.
-#![cfg(feature = "cuda")]
 
 #[path = "common/banks.rs"]
 mod banks;

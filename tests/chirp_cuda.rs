@@ -3,7 +3,6 @@
 //!
 //! Verification method: test against the processor, whose results have published and simulated truths of their own
 //! (`cbc/science.rs`, `cbc/science_events.rs`, `cbc/triggers.rs`).
-#![cfg(feature = "cuda")]
 
 #[path = "common/coincident.rs"]
 mod coincident;

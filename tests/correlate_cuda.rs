@@ -1,5 +1,4 @@
 //! The X-engine on spectra in GPU memory: the sums of the same spectra from host memory.
-#![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]
 mod correlate;

@@ -1,5 +1,4 @@
 //! Faults of an X-engine on a GPU and their messages, each in its own process.
-#![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]
 mod correlate;

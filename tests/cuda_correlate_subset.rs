@@ -1,5 +1,4 @@
 //! The fewest plans that run every part of the X-engine's kernels, for tools that slow them down.
-#![cfg(feature = "cuda")]
 
 #[path = "common/correlate.rs"]
 mod correlate;

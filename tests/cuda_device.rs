@@ -1,5 +1,4 @@
 //! The device layer on the available CUDA device: memory, streams, events, kernel arguments.
-#![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 
 #[path = "common/cuda.rs"]

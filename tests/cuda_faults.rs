@@ -1,5 +1,4 @@
 //! Faults of a CUDA device and their messages. Some faults spoil the process, so they run in another one.
-#![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 
 #[path = "common/cuda.rs"]

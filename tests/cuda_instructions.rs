@@ -1,6 +1,5 @@
 //! The building blocks of kernels behave alike on every CUDA device, real or emulated: barriers, warps, asynchronous
 //! copies, matrix instructions.
-#![cfg(feature = "cuda")]
 #![allow(unsafe_code)]
 
 #[path = "common/cuda.rs"]

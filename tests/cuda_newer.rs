@@ -1,5 +1,4 @@
 //! Devices unknown to NVRTC: newer ones compile their kernels through PTX, older ones give an error.
-#![cfg(feature = "cuda")]
 
 #[path = "common/skip.rs"]
 mod skip;

@@ -1,7 +1,6 @@
 //! The filters and the peak search on a GPU are queued without memory allocation.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
-#![cfg(feature = "cuda")]
 
 #[path = "common/counting.rs"]
 mod counting;

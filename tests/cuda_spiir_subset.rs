@@ -1,5 +1,4 @@
 //! The fewest filter banks that run every part of a GPU's filters, for tools that slow them down.
-#![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
 mod cuda;

@@ -1,5 +1,4 @@
 //! Tuning on a device: all candidates are measured, their bits are compared, and launch failures are reported.
-#![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
 mod cuda_device;

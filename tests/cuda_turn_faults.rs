@@ -1,5 +1,4 @@
 //! Rejected inputs of the corner-turn kernels.
-#![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
 mod aligned;

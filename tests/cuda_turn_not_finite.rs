@@ -1,5 +1,4 @@
 //! Non-finite samples, gains and delays in the corner-turn kernels of a device.
-#![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
 mod aligned;

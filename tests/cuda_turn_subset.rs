@@ -2,7 +2,6 @@
 //!
 //! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is the rounding of a number within
 //! that distance of `v`.
-#![cfg(feature = "cuda")]
 
 #[path = "common/aligned.rs"]
 mod aligned;

@@ -1,8 +1,6 @@
 //! Dedispersion of bytes on a GPU with small differences between the shifts of adjacent trials and channels: plans
 //! that fill a tile of trials, of times and of channels, and leave a remainder of each.
 
-#![cfg(feature = "cuda")]
-
 #[path = "common/cuda.rs"]
 mod cuda;
 #[path = "common/random.rs"]

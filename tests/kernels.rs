@@ -1,5 +1,4 @@
 //! Every kernel is in the table that is compiled without a GPU.
-#![cfg(feature = "cuda")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

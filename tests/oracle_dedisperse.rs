@@ -1,7 +1,5 @@
 //! Dedispersion on a GPU against the equation: plans of all encodings, arbitrary splits of the stream, dirty outputs.
 
-#![cfg(feature = "cuda")]
-
 #[path = "common/cuda.rs"]
 mod cuda;
 #[path = "common/random.rs"]

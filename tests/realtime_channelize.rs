@@ -66,7 +66,6 @@ fn start_threads(backend: &Backend) {
     let threads = match backend {
         Backend::Reference => return,
         Backend::Cpu(_, threads) => threads,
-        #[cfg(feature = "cuda")]
         Backend::Cuda(_, threads) => threads,
     };
     let mut scratch = vec![(); threads.count()];

@@ -43,7 +43,6 @@ fn correlation_asks_for_no_memory() {
 fn start_threads(backend: &Backend) {
     let threads = match backend {
         Backend::Cpu(_, threads) => threads,
-        #[cfg(feature = "cuda")]
         Backend::Cuda(_, threads) => threads,
         Backend::Reference => return,
     };

@@ -3,7 +3,6 @@
 //!
 //! Verification method: test against the same search on the processor, whose results have published and
 //! simulated truths of their own (`search/science.rs`).
-#![cfg(feature = "cuda")]
 
 mod common;
 #[path = "common/cuda.rs"]

@@ -4,7 +4,6 @@
 //! Verification method: test against the same search by way of the host, on the same device, whose candidates must
 //! be the same in every bit, and against the search on the processor, whose rows differ by the rounding of another
 //! Fourier transform.
-#![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
 mod cuda;

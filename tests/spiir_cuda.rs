@@ -1,5 +1,4 @@
 //! The filter bank on a GPU, with its data in device memory.
-#![cfg(feature = "cuda")]
 
 #[path = "common/cuda.rs"]
 mod cuda;

@@ -217,7 +217,6 @@ impl Common {
 
     /// Returns the backend with its GPU limited to `--memory`.
     fn limited(&self, backend: Backend) -> Backend {
-        #[cfg(feature = "cuda")]
         if let (Backend::Cuda(device, _), Some(bytes)) = (&backend, self.memory) {
             device.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
@@ -254,7 +253,6 @@ impl Common {
 
 /// Reports the backend's notes on the run: outdated tuned choices, kernels compiled for an earlier device.
 pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
-    #[cfg(feature = "cuda")]
     if let Backend::Cuda(device, _) = backend
         && !common.quiet
     {
@@ -262,8 +260,6 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
             note!("{note}");
         }
     }
-    #[cfg(not(feature = "cuda"))]
-    let _ = (backend, common);
 }
 
 /// Parses a size from the command line: a number with K, M, G or T, each 1024 times the previous one.
@@ -293,7 +289,6 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
 }
 
 /// Opens a GPU that has precompiled kernels or for which some can be compiled.
-#[cfg(feature = "cuda")]
 fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     use sidereal::backend::cuda;
     let device = cuda::Device::open(ordinal)?.with_host_level(level);
@@ -302,34 +297,14 @@ fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
 }
 
 /// Opens the first GPU, if every kernel can be compiled for it.
-#[cfg(feature = "cuda")]
 fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
     let backend = gpu(0, threads, level)?;
     sidereal::backend::cuda::nvrtc()?;
     Ok(backend)
 }
 
-#[cfg(feature = "cuda")]
 fn has_gpu() -> bool {
     sidereal::backend::cuda::Device::count().is_ok_and(|count| count > 0)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu(ordinal: usize, _: usize, _: Level) -> Result<Backend> {
-    Err(Error::Unavailable {
-        what: format!("CUDA device {ordinal}"),
-        why: "this program was built without the feature `cuda`".to_owned(),
-    })
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
-    gpu(0, threads, level)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn has_gpu() -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -43,7 +43,6 @@ mod service;
 mod simulate;
 mod space;
 mod spiir;
-#[cfg(feature = "cuda")]
 mod tune;
 mod voltage_arguments;
 
@@ -107,7 +106,6 @@ enum Verb {
     Schema(schema::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
-    #[cfg(feature = "cuda")]
     Tune(tune::Arguments),
 }
 
@@ -130,7 +128,6 @@ impl Verb {
             | Self::Channelize(_)
             | Self::Correlate(_)
             | Self::Devices(_) => None,
-            #[cfg(feature = "cuda")]
             Self::Tune(_) => None,
         }
     }
@@ -178,7 +175,6 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common).map(Exit::from),
-        #[cfg(feature = "cuda")]
         Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
         Verb::Spiir(arguments) => spiir::run(arguments, common),

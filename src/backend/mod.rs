@@ -2,7 +2,6 @@
 //!
 //! Invariant: a backend is chosen once, when a plan is bound; it is never global.
 
-#[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod roof;
 pub mod simd;
@@ -20,7 +19,6 @@ pub enum Backend {
     /// Vector instructions of one SIMD level on a thread pool.
     Cpu(Level, Threads),
     /// NVIDIA GPU, and a thread pool for the accompanying host work.
-    #[cfg(feature = "cuda")]
     Cuda(cuda::Device, Threads),
 }
 
@@ -55,7 +53,6 @@ impl Backend {
         match self {
             Self::Reference => Host::Reference,
             Self::Cpu(level, threads) => Host::Cpu(*level, threads.clone()),
-            #[cfg(feature = "cuda")]
             Self::Cuda(device, threads) => Host::Cpu(device.host_level(), threads.clone()),
         }
     }
@@ -68,16 +65,10 @@ impl Backend {
         }
     }
 
-    #[cfg(feature = "cuda")]
     fn with_devices(mut backends: Vec<Self>, threads: usize) -> Vec<Self> {
         let devices = cuda::Device::all();
         backends
             .extend(devices.into_iter().map(|device| Self::Cuda(device, Threads::new(threads))));
-        backends
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn with_devices(backends: Vec<Self>, _: usize) -> Vec<Self> {
         backends
     }
 
@@ -105,7 +96,6 @@ impl Backend {
         match self {
             Self::Reference => 1,
             Self::Cpu(_, threads) => threads.count(),
-            #[cfg(feature = "cuda")]
             Self::Cuda(_, threads) => threads.count(),
         }
     }
@@ -134,7 +124,6 @@ impl Backend {
         match self {
             Self::Reference => "reference".to_owned(),
             Self::Cpu(level, threads) => format!("cpu {} x{}", level.name(), threads.count()),
-            #[cfg(feature = "cuda")]
             Self::Cuda(device, _) => {
                 format!("cuda:{} {}", device.ordinal(), device.properties().name)
             }

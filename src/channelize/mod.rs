@@ -3,7 +3,6 @@
 //! Invariant: any split of a stream gives what one block gives, bit for bit.
 
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 pub mod plan;
 pub mod reference;
@@ -14,7 +13,6 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
-#[cfg(feature = "cuda")]
 pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
 pub use plan::{Detection, Feed, Form, Input, Options, Order, Output, Plan, Products};
 
@@ -22,7 +20,6 @@ pub use plan::{Detection, Feed, Form, Input, Options, Order, Output, Plan, Produ
 enum Engine {
     Reference(Box<reference::Engine>, Vec<Complex<f64>>),
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
@@ -71,7 +68,6 @@ impl Channelizer {
     /// [`Error::Parameter`] if samples and rows need over 2^44 bytes; on a GPU, [`Error::Unavailable`] without the
     /// memory, NVRTC or cuFFT that the plan needs, and [`Error::Device`] if the driver fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
             let engine = Engine::Cuda(Box::new(cuda::Engine::new(&plan, device, threads)?));
             return Ok(Self { plan, engine, times: 0, rows: 0 });
@@ -113,7 +109,6 @@ impl Channelizer {
                 write_reference(rows, output, self.plan.element_bytes());
             }
             Engine::Cpu(engine) => engine.run(input, output.front(elements, &self.plan)),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.run(input, output.front(elements, &self.plan))?,
         }
         self.times = total;
@@ -128,7 +123,6 @@ impl Channelizer {
     /// # Errors
     /// [`Error::Unavailable`] if the plan is not bound to a GPU; [`Error::Parameter`] if the buffers belong to
     /// another GPU; [`Error::Shape`] if the voltages exceed `input`; [`Error::Device`] if the driver fails.
-    #[cfg(feature = "cuda")]
     pub fn enqueue(
         &mut self,
         input: &crate::backend::cuda::Buffer<u8>,
@@ -143,7 +137,6 @@ impl Channelizer {
     ///
     /// # Errors
     /// Same as for [`enqueue`](Self::enqueue), and [`Error::Shape`] if the output ends before row `first_row`.
-    #[cfg(feature = "cuda")]
     pub fn enqueue_at(
         &mut self,
         input: &crate::backend::cuda::Buffer<u8>,
@@ -177,7 +170,6 @@ impl Channelizer {
     }
 
     /// Returns the GPU that the plan is bound to, if any.
-    #[cfg(feature = "cuda")]
     pub fn device(&self) -> Option<&crate::backend::cuda::Device> {
         match &self.engine {
             Engine::Cuda(engine) => Some(engine.device()),
@@ -196,7 +188,6 @@ impl Channelizer {
         match &self.engine {
             Engine::Reference(engine, _) => engine.saturated().to_vec(),
             Engine::Cpu(engine) => engine.saturated(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.saturated(),
         }
     }
@@ -206,7 +197,6 @@ impl Channelizer {
         match &mut self.engine {
             Engine::Reference(engine, _) => **engine = reference::Engine::new(&self.plan),
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
         self.times = 0;

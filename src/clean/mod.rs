@@ -4,19 +4,16 @@
 
 mod channels;
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 mod mitigate;
 mod plan;
 pub mod reference;
 
 pub use channels::channel_mask;
-#[cfg(feature = "cuda")]
 pub use cuda::{GapFiller, kernels};
 pub use mitigate::{Bandpass, Mitigated, Mitigator, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
@@ -49,12 +46,8 @@ pub struct Cleaner {
 
 #[derive(Debug)]
 enum Engine {
-    Reference {
-        medians: RunningMedian,
-        time: u64,
-    },
+    Reference { medians: RunningMedian, time: u64 },
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
@@ -69,7 +62,6 @@ impl Cleaner {
     }
 
     fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, _) = backend {
             return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device)?)));
         }
@@ -109,7 +101,6 @@ impl Cleaner {
                 *time += times as u64;
             }
             Engine::Cpu(engine) => engine.run(&self.plan, input, output),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.run(&self.plan, input.bytes(), output)?,
         }
         Ok(Progress { consumed: times, produced: times })
@@ -120,7 +111,6 @@ impl Cleaner {
     /// # Errors
     /// [`Error::Shape`] when a buffer is too short; [`Error::Unavailable`] on another backend,
     /// [`Error::Device`] when the device fails.
-    #[cfg(feature = "cuda")]
     pub fn enqueue(
         &mut self,
         input: &Buffer<u8>,
@@ -153,7 +143,6 @@ impl Cleaner {
                 *time = 0;
             }
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
     }

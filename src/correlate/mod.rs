@@ -6,14 +6,12 @@
 mod block;
 mod corner_turn;
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 pub mod plan;
 pub mod reference;
 
 use std::ops::Range;
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
@@ -21,7 +19,6 @@ use crate::view::{check_length, check_memory};
 use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer, Output};
 pub use corner_turn::{CornerTurn, Rows};
-#[cfg(feature = "cuda")]
 pub use cuda::{DeviceSpectra, kernels};
 pub use plan::{Options, Plan, Precision};
 
@@ -29,13 +26,11 @@ pub use plan::{Options, Plan, Precision};
 enum Engine {
     Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
 impl Engine {
     fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
             return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
         }
@@ -94,7 +89,6 @@ impl Correlator {
     /// Returns the bytes of the sums and counts of all channels and baselines, or none on overflow. On a GPU they are
     /// device memory.
     pub fn bytes(plan: &Plan, backend: &Backend) -> Option<usize> {
-        #[cfg(feature = "cuda")]
         if backend.is_gpu() {
             return cuda::bytes(plan);
         }
@@ -115,7 +109,6 @@ impl Correlator {
     /// [`Error::Unavailable`] when the GPU lacks memory; [`Error::Device`] when the driver fails.
     pub fn reserve(&mut self, spectra: u64) -> Result<()> {
         match &mut self.engine {
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reserve(spectra),
             _ => {
                 let _ = spectra;
@@ -150,7 +143,6 @@ impl Correlator {
         match &mut self.engine {
             Engine::Reference(engine) => engine.run(block),
             Engine::Cpu(engine) => engine.run(block),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.run(block)?,
         }
         self.times += block.times() as u64;
@@ -185,7 +177,6 @@ impl Correlator {
         match &mut self.engine {
             Engine::Reference(engine) => engine.read(channels, output, counts),
             Engine::Cpu(engine) => engine.read(channels, output, counts),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.read(channels, output, counts)?,
         }
         Ok(())
@@ -196,7 +187,6 @@ impl Correlator {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
         self.times = 0;
@@ -204,7 +194,6 @@ impl Correlator {
 }
 
 /// Correlation of spectra in device memory.
-#[cfg(feature = "cuda")]
 impl Correlator {
     /// Like [`run`](Self::run), for spectra in device memory, in the order of `stream`. Returns when the work is
     /// queued. Sets invalid samples to zero in place. Blocks may go through either function.

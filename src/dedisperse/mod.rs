@@ -4,19 +4,16 @@
 //! every backend.
 
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 pub mod dm_plan;
 pub mod plan;
 pub mod reference;
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
 use crate::view::{PlaneMut, Progress, check_length};
-#[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use plan::{Options, Plan};
 
@@ -57,13 +54,11 @@ impl Output<'_> {
 enum Engine {
     Reference(reference::Engine),
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
 impl Engine {
     fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
             return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
         }
@@ -80,7 +75,6 @@ impl Engine {
         match self {
             Self::Reference(engine) => engine.block_times(),
             Self::Cpu(engine) => engine.block_times(),
-            #[cfg(feature = "cuda")]
             Self::Cuda(engine) => engine.block_times(),
         }
     }
@@ -246,7 +240,6 @@ impl Dedisperser {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
     }
@@ -255,7 +248,6 @@ impl Dedisperser {
         match &mut self.engine {
             Engine::Reference(engine) => engine.load(&self.plan, input),
             Engine::Cpu(engine) => engine.load(input, self.rows),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.load(input)?,
         }
         Ok(())
@@ -274,9 +266,7 @@ impl Dedisperser {
             }
             (Engine::Cpu(engine), Output::I32(plane)) => engine.emit(span, plane, column),
             (Engine::Cpu(engine), Output::F32(plane)) => engine.emit(span, plane, column),
-            #[cfg(feature = "cuda")]
             (Engine::Cuda(engine), Output::I32(plane)) => engine.emit(times, plane, column)?,
-            #[cfg(feature = "cuda")]
             (Engine::Cuda(engine), Output::F32(plane)) => engine.emit(times, plane, column)?,
         }
         Ok(())
@@ -301,9 +291,7 @@ impl Dedisperser {
     /// Waits for pending transfers to the output.
     fn finish(&mut self, output: &mut Output<'_>) -> Result<()> {
         match (&mut self.engine, output) {
-            #[cfg(feature = "cuda")]
             (Engine::Cuda(engine), Output::I32(plane)) => engine.finish(plane),
-            #[cfg(feature = "cuda")]
             (Engine::Cuda(engine), Output::F32(plane)) => engine.finish(plane),
             _ => Ok(()),
         }
@@ -342,7 +330,6 @@ impl Dedisperser {
 }
 
 /// Operation on device memory.
-#[cfg(feature = "cuda")]
 impl Dedisperser {
     /// Like [`run`](Self::run), for `times` input rows from a byte offset of a device buffer on, and a plane on the
     /// same device. Both are used in the order of `stream`; the call returns once the work is queued. A stream may

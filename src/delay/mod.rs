@@ -3,7 +3,6 @@
 //! Invariant: each spectrum is treated by itself; any split of a stream gives the same bits.
 
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 pub mod plan;
 pub mod reference;
@@ -13,7 +12,6 @@ use num_complex::Complex;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
 use crate::view::check_length;
-#[cfg(feature = "cuda")]
 pub use cuda::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural, kernels};
 pub use plan::{Band, Delay, Options, Plan, Rows, Slope};
 

@@ -296,14 +296,12 @@ impl Cleaning {
 
 impl Reader {
     /// Returns whether rows, or the error after them, are still to be returned.
-    #[cfg(feature = "cuda")]
     pub(super) fn holds_rows(&self) -> bool {
         let is_ahead = self.ahead_used < self.ahead.len() || self.ahead_fault.is_some();
         is_ahead || self.used < self.prefix.len() || self.fault.is_some()
     }
 
     /// Returns the maximum number of rows left to read.
-    #[cfg(feature = "cuda")]
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -380,7 +378,6 @@ impl Reader {
 }
 
 /// Access for processing on a device.
-#[cfg(feature = "cuda")]
 impl Cleaning {
     /// Returns the bytes of a cleaned row; none without cleaning.
     pub(super) fn cleaned_row_bytes(&self) -> Option<usize> {

@@ -13,7 +13,6 @@ pub mod cutout;
 pub mod ending;
 mod filled;
 mod flagged;
-#[cfg(feature = "cuda")]
 pub mod kernels;
 mod mitigated;
 mod options;

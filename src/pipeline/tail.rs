@@ -1,6 +1,5 @@
 //! Buffer of a stream's latest rows, as input of the first stage.
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::error::Result;
 use crate::view::check_memory;
@@ -51,7 +50,6 @@ impl Tail {
 }
 
 /// Ring buffer of the latest rows on a device.
-#[cfg(feature = "cuda")]
 #[derive(Debug)]
 pub(super) struct DeviceTail {
     bytes: Buffer<u8>,
@@ -59,7 +57,6 @@ pub(super) struct DeviceTail {
     at: usize,
 }
 
-#[cfg(feature = "cuda")]
 impl DeviceTail {
     /// Allocates a ring of `most` bytes.
     pub(super) fn new(device: &Device, most: usize) -> Result<Self> {

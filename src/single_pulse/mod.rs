@@ -5,7 +5,6 @@
 mod carried;
 pub mod cluster;
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 mod input;
 pub mod partial;
@@ -15,13 +14,11 @@ pub mod repeats;
 mod rules;
 
 pub use carried::Carried;
-#[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use input::Input;
 pub use plan::{Options, Plan};
 pub use rules::Event;
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Plane, Stream};
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
@@ -57,7 +54,6 @@ enum Engine {
     /// Stores whole series and searches them at the end.
     Reference(Vec<Vec<f64>>),
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
@@ -73,7 +69,6 @@ impl Detector {
     }
 
     fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
             return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device, threads.clone())?)));
         }
@@ -103,7 +98,6 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(series) => append(series, input),
             Engine::Cpu(engine) => engine.run(&self.plan, input, events),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.run(input, events)?,
         }
         Ok(Progress { consumed: input.times(), produced: 0 })
@@ -114,7 +108,6 @@ impl Detector {
     ///
     /// # Errors
     /// See [`Detector`]; [`Error::Unavailable`] on another backend, [`Error::Device`] when the device fails.
-    #[cfg(feature = "cuda")]
     pub fn enqueue(
         &mut self,
         plane: &Plane,
@@ -138,7 +131,6 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(_) => {}
             Engine::Cpu(engine) => engine.end_at(valid_times),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.end_at(valid_times),
         }
     }
@@ -166,7 +158,6 @@ impl Detector {
                 engine.end_at(valid_times);
                 engine.flush(&self.plan, events)?;
             }
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => {
                 engine.end_at(valid_times);
                 engine.flush(events)?;
@@ -184,7 +175,6 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(_) => Ok(0),
             Engine::Cpu(engine) => Ok(engine.settle(&self.plan, events)),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.settle(events),
         }
     }
@@ -198,7 +188,6 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(_) => Ok(Carried::nothing(self.plan.dms())),
             Engine::Cpu(engine) => Ok(engine.carried()),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.carried(),
         }
     }
@@ -223,7 +212,6 @@ impl Detector {
                 engine.restore(&self.plan, carried);
                 Ok(())
             }
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.restore(carried),
         }
     }
@@ -233,7 +221,6 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(series) => series.iter_mut().for_each(Vec::clear),
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
     }

@@ -5,7 +5,6 @@
 pub mod bank;
 pub mod coincidence;
 mod cpu;
-#[cfg(feature = "cuda")]
 mod cuda;
 pub mod matched;
 pub mod plan;
@@ -15,13 +14,11 @@ pub mod whiten;
 
 use num_complex::Complex;
 
-#[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::Progress;
-#[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use plan::resample::{self, Resampler};
 pub use plan::{Branch, Filter, Options, Plan, Template};
@@ -30,13 +27,11 @@ pub use plan::{Branch, Filter, Options, Plan, Template};
 enum Engine {
     Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
-    #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),
 }
 
 impl Engine {
     fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
             return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
         }
@@ -96,7 +91,6 @@ impl Spiir {
         match &self.engine {
             Engine::Reference(_) => (plan, 0),
             Engine::Cpu(engine) => (plan + engine.held_bytes(), 0),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => (plan, engine.staged_bytes()),
         }
     }
@@ -104,7 +98,6 @@ impl Spiir {
     /// Limits blocks copied to a GPU to `samples` samples. Must be called before the first block.
     pub fn limit(&mut self, samples: usize) {
         match &mut self.engine {
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.limit(samples),
             _ => {
                 let _ = samples;
@@ -128,7 +121,6 @@ impl Spiir {
         let produced = match &mut self.engine {
             Engine::Reference(engine) => engine.run(input, output, stride),
             Engine::Cpu(engine) => engine.run(input, output, stride),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.run(input, output, stride)?,
         };
         self.consumed += input.len() as u64;
@@ -158,7 +150,6 @@ impl Spiir {
         match &mut self.engine {
             Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
             Engine::Cpu(engine) => engine.reset(),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
         (self.consumed, self.produced, self.end) = (0, 0, None);
@@ -176,7 +167,6 @@ impl Spiir {
         match &self.engine {
             Engine::Reference(_) => return Ok(false),
             Engine::Cpu(engine) => engine.save(to),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.save(to)?,
         }
         Ok(true)
@@ -199,7 +189,6 @@ impl Spiir {
                 why: "those of the reference can't be continued".to_owned(),
             }),
             Engine::Cpu(engine) => engine.load(from, self.consumed),
-            #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.load(from, self.consumed),
         }
     }
@@ -224,7 +213,6 @@ impl Spiir {
 }
 
 /// Filtering of device memory.
-#[cfg(feature = "cuda")]
 impl Spiir {
     /// Like [`run`](Self::run), for `times` samples from element `first` of a device buffer, with output rows of
     /// `stride` elements from element `at` of another. Both are used in the order of `stream`; the call returns when

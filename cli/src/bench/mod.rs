@@ -3,7 +3,6 @@
 mod channelize;
 mod correlate;
 mod dedisperse;
-#[cfg(feature = "cuda")]
 mod gpu;
 mod injections;
 mod plane;
@@ -25,9 +24,7 @@ use crate::common::Common;
 use crate::json;
 use crate::output::{Existing, Files, WritingFiles};
 use crate::provenance::Made;
-#[cfg(feature = "cuda")]
 pub(crate) use spiir::bank as spiir_bank;
-#[cfg(feature = "cuda")]
 pub(crate) use table::Quick;
 pub(crate) use table::{Line, Row, Table, best_and_median, print};
 
@@ -47,7 +44,6 @@ enum Command {
     Correlate(correlate::Arguments),
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
-    #[cfg(feature = "cuda")]
     Device(gpu::device::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
@@ -64,7 +60,6 @@ impl Arguments {
             Command::Correlate(arguments) => arguments.cpu_only_name(),
             Command::Recovery(_) => Some("bench recovery"),
             Command::Injections(_) => Some("bench injections"),
-            #[cfg(feature = "cuda")]
             Command::Device(_) => None,
             Command::Channelize(_)
             | Command::Dedisperse(_)
@@ -83,7 +78,6 @@ impl Command {
             Self::Channelize(one) => (&mut one.csv, None),
             Self::Correlate(one) => (&mut one.csv, None),
             Self::Dedisperse(one) => (&mut one.csv, None),
-            #[cfg(feature = "cuda")]
             Self::Device(one) => (&mut one.csv, None),
             Self::Pulse(one) => (&mut one.csv, None),
             Self::Telescopes(one) => (&mut one.csv, None),
@@ -140,7 +134,6 @@ fn measure(command: &Command, existing: Existing, common: &Common) -> Result<()>
         Command::Channelize(arguments) => channelize::run(arguments, existing, common),
         Command::Correlate(arguments) => correlate::run(arguments, common),
         Command::Dedisperse(arguments) => dedisperse::run(arguments, common),
-        #[cfg(feature = "cuda")]
         Command::Device(arguments) => gpu::device::run(arguments, common),
         Command::Pulse(arguments) => pulse::run(arguments, common),
         Command::Telescopes(arguments) => telescopes::run(arguments, common),

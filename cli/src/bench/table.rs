@@ -37,7 +37,6 @@ pub(crate) fn print<T: Serialize + Clone>(lines: &[T], common: &Common) -> Resul
 }
 
 /// Option for a short functional run.
-#[cfg(feature = "cuda")]
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Quick {
     /// On a GPU: few cases on small data, to test that everything works; the rates mean nothing.

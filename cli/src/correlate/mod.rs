@@ -44,7 +44,6 @@ use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
 use crate::{earth_orientation, errors, interrupt, json, plots, provenance, say, space};
 pub(crate) use arguments::Arguments;
-#[cfg(feature = "cuda")]
 pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
 

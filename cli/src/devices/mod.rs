@@ -1,9 +1,5 @@
 //! `sidereal devices`: lists the devices of this machine.
 
-#[cfg(feature = "cuda")]
-mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "without_cuda.rs"]
 mod cuda;
 
 use std::fmt::Write as _;
@@ -82,7 +78,6 @@ fn device(backend: &Backend, measure: bool) -> Result<Device> {
     let (kind, level, threads) = match backend {
         Backend::Reference => ("reference", None, Threads::new(1)),
         Backend::Cpu(level, threads) => ("cpu", Some(*level), threads.clone()),
-        #[cfg(feature = "cuda")]
         Backend::Cuda(_, threads) => ("cuda", None, threads.clone()),
     };
     let adds = |threads: &Threads| level.map(|level| roof::byte_adds(level, threads, SECONDS));

@@ -4,13 +4,10 @@
 //! the search was interrupted and resumed. What was found is reported, whatever ends a search.
 
 mod checkpoint;
-#[cfg(feature = "cuda")]
 mod device;
 mod observer;
-#[cfg(feature = "cuda")]
 mod resident;
 mod step;
-#[cfg(feature = "cuda")]
 mod voltages;
 
 use std::collections::HashMap;
@@ -32,7 +29,6 @@ use crate::single_pulse::cluster::{Absorbed, Candidate, Clusterer};
 pub use checkpoint::Checkpoint;
 use observer::MemoryObserver;
 pub use observer::{Observer, Status};
-#[cfg(feature = "cuda")]
 pub use resident::Resident;
 use step::{HostWork, Step};
 
@@ -376,7 +372,6 @@ impl Setup {
         RangeSearch::clusterer(&self.ranges, &self.header, &self.options)
     }
 
-    #[cfg(feature = "cuda")]
     fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
         let Backend::Cuda(device, _) = backend else { return self.host_work() };
         let parts = (&self.cleaning, self.part);
@@ -389,11 +384,6 @@ impl Setup {
             return Ok(Box::new(work));
         }
         Ok(Box::new(device::DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn work(&self, _: &mut dyn FilterbankSource, _: &Backend) -> Result<Box<dyn Step>> {
-        self.host_work()
     }
 
     fn host_work(&self) -> Result<Box<dyn Step>> {
@@ -410,7 +400,6 @@ impl Setup {
     }
 
     /// Resets the state for another stream of the same rows.
-    #[cfg(feature = "cuda")]
     fn reset(&mut self) {
         self.cleaning.reset();
         self.ranges.iter_mut().for_each(RangeSearch::reset);

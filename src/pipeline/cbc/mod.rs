@@ -6,7 +6,6 @@ mod bank;
 mod bank_file;
 mod concurrent;
 mod detector;
-#[cfg(feature = "cuda")]
 mod device;
 mod need;
 mod options;

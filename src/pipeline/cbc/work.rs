@@ -2,7 +2,6 @@
 
 use num_complex::Complex;
 
-#[cfg(feature = "cuda")]
 use super::device::DeviceWork;
 use super::need::Need;
 use crate::backend::Backend;
@@ -23,7 +22,6 @@ pub(super) enum Work {
     /// Ratios are copied to the host.
     Host(Box<HostWork>),
     /// Ratios stay on a GPU.
-    #[cfg(feature = "cuda")]
     Device(Box<DeviceWork>),
 }
 
@@ -55,15 +53,12 @@ impl Work {
         backend: &Backend,
         shown: bool,
     ) -> Result<Self> {
-        #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, _) = backend
             && !shown
         {
             let work = DeviceWork::new(plan, search, (device, backend))?;
             return Ok(Self::Device(Box::new(work)));
         }
-        #[cfg(not(feature = "cuda"))]
-        let _ = shown;
         Ok(Self::Host(Box::new(HostWork::new(plan, search, backend)?)))
     }
 
@@ -71,7 +66,6 @@ impl Work {
     pub(super) fn piece(&self) -> usize {
         match self {
             Self::Host(work) => work.piece,
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.piece(),
         }
     }
@@ -84,7 +78,6 @@ impl Work {
                 let ratios = work.spiir.plan().templates() * size_of::<Complex<f32>>();
                 Need { held: held + work.finder.held_bytes(), sample: ratios + staged }
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => Need { held: work.held_bytes(), sample: 0 },
         }
     }
@@ -98,7 +91,6 @@ impl Work {
                 work.z.shrink_to_fit();
                 work.spiir.limit(work.piece);
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.limit(samples),
         }
     }
@@ -107,7 +99,6 @@ impl Work {
     pub(super) fn latencies(&self) -> (usize, usize) {
         match self {
             Self::Host(work) => (work.spiir.plan().latency(), work.finder.latency()),
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.latencies(),
         }
     }
@@ -116,7 +107,6 @@ impl Work {
     pub(super) fn filter(&mut self, samples: &[f32]) -> Result<usize> {
         match self {
             Self::Host(work) => Ok(work.spiir.run(samples, &mut work.z, work.piece)?.produced),
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.filter(samples),
         }
     }
@@ -125,7 +115,6 @@ impl Work {
     pub(super) fn filter_end(&mut self) -> Result<usize> {
         match self {
             Self::Host(work) => work.spiir.flush(&mut work.z, work.piece),
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.filter_end(),
         }
     }
@@ -134,7 +123,6 @@ impl Work {
     pub(super) fn ratios(&self) -> Option<Ratios<'_>> {
         match self {
             Self::Host(work) => Some(Ratios { z: &work.z, stride: work.piece }),
-            #[cfg(feature = "cuda")]
             Self::Device(_) => None,
         }
     }
@@ -146,7 +134,6 @@ impl Work {
                 let HostWork { finder, z, piece, .. } = &mut **work;
                 finder.run(z, *piece, valid.len(), valid, triggers)
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.find(valid, triggers),
         }
     }
@@ -158,7 +145,6 @@ impl Work {
                 let _ = triggers;
                 Ok(())
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.settle(triggers),
         }
     }
@@ -172,7 +158,6 @@ impl Work {
                 work.finder.save(to);
                 Ok(is_whole)
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.save(to),
         }
     }
@@ -189,7 +174,6 @@ impl Work {
                 work.finder.load(from)?;
                 (work.spiir.consumed(), work.finder.known())
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.load(from)?,
         };
         if found == (whitened, filtered) {
@@ -206,7 +190,6 @@ impl Work {
                 work.finder.flush(triggers);
                 Ok(())
             }
-            #[cfg(feature = "cuda")]
             Self::Device(work) => work.finish(triggers),
         }
     }

@@ -110,7 +110,6 @@ impl AntennaInput {
     }
 
     /// Returns the prepared spectra, grouped by shift.
-    #[cfg(feature = "cuda")]
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -125,7 +124,6 @@ impl AntennaInput {
     }
 
     /// Whether gains are known.
-    #[cfg(feature = "cuda")]
     pub(super) fn is_settled(&self) -> bool {
         self.aligner.is_some()
     }
@@ -282,7 +280,6 @@ impl AntennaInput {
 
 impl AntennaInput {
     /// Measures gains if the measurement is due with the window's samples.
-    #[cfg(feature = "cuda")]
     pub(super) fn settle(&mut self, window: &Window, scratch: &mut Scratch) {
         self.outcome = self.measure_due(window, scratch);
     }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch};
-#[cfg(feature = "cuda")]
 use super::device::{Held, OnDevice, Pool};
 use super::inputs::Channels;
 use super::tracking::Delays;
@@ -50,7 +49,6 @@ pub(super) enum Spectra {
     /// Recorded voltages; axes antenna, channel, polarization, time.
     Streams(VoltageBlock<'static>),
     /// Spectra in the memory of the GPU that multiplies them.
-    #[cfg(feature = "cuda")]
     Device(Box<OnDevice>),
 }
 
@@ -105,7 +103,6 @@ impl FEngine {
     /// Whether an X-engine call must start at the first available spectrum, so that gulps end with integrations.
     pub(super) fn ends_with_integrations(&self) -> bool {
         match &self.spectra {
-            #[cfg(feature = "cuda")]
             Spectra::Device(device) => device.is_recorded(),
             _ => false,
         }
@@ -120,7 +117,6 @@ impl FEngine {
     pub(super) fn saturated(&self) -> Vec<u64> {
         let stations = &self.parts.stations;
         match &self.spectra {
-            #[cfg(feature = "cuda")]
             Spectra::Device(device) => device.saturated(stations.len()),
             _ => stations.iter().map(AntennaInput::saturated).collect(),
         }
@@ -229,7 +225,6 @@ impl FEngine {
         Ok(pairs.all(|(source, times)| times.as_ref().is_none_or(|times| source.holds(times))))
     }
 
-    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "a device asks for it"))]
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
         let Parts { sources, stations, delays, .. } = &mut self.parts;
         let windows: Vec<&Window> = sources.iter().map(WindowedSource::window).collect();
@@ -246,7 +241,6 @@ impl FEngine {
                 });
             }
             Spectra::Streams(block) => gather(stations, &windows, block)?,
-            #[cfg(feature = "cuda")]
             Spectra::Device(device) => {
                 let mut pool = Pool { threads: &self.threads, scratches: &mut self.scratches };
                 let held = Held { stations, windows: &windows, delays };
@@ -277,7 +271,6 @@ impl FEngine {
             Spectra::Streams(block) => {
                 turn.streams(block.voltages().slice(skipped, buffer.times())?, buffer)?;
             }
-            #[cfg(feature = "cuda")]
             Spectra::Device(_) => {}
         }
         let times = first..first + buffer.times() as u64;
@@ -291,7 +284,6 @@ impl FEngine {
     ///
     /// # Errors
     /// Errors of the alignment and of the X-engine.
-    #[cfg(feature = "cuda")]
     pub(super) fn correlate(
         &mut self,
         first: u64,
@@ -303,12 +295,6 @@ impl FEngine {
         let mask = |mask: &mut [u64]| parts.mask(&range, mask);
         let is_masked = parts.is_masked(&range);
         device.correlate((first, times), is_masked.then_some(&mask), correlator)
-    }
-
-    /// Does nothing: without CUDA no spectra are on a device.
-    #[cfg(not(feature = "cuda"))]
-    pub(super) fn correlate(&mut self, _: u64, _: usize, _: &mut Correlator) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -110,7 +110,6 @@ impl GainControl {
     }
 
     /// Returns the gains of the spectra: one for all, or one per element.
-    #[cfg(feature = "cuda")]
     pub(super) fn gains(&self) -> &[Complex<f32>] {
         &self.gains
     }

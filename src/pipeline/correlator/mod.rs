@@ -4,7 +4,6 @@
 //! GPU may round floats.
 
 mod antenna;
-#[cfg(feature = "cuda")]
 mod device;
 mod f_engine;
 mod fx;

@@ -3,7 +3,6 @@
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
 use super::antenna::{AntennaInput, Bank, SampleLocation};
-#[cfg(feature = "cuda")]
 use super::device::{Kind, OnDevice, Wanted};
 use super::f_engine::{FEngine, Parts, Spectra};
 use super::gains::{self, GainControl, Table, encoding};
@@ -245,13 +244,10 @@ impl Shape {
         recorded: (&[Box<dyn VoltageSource>], &[usize]),
         capacity: usize,
     ) -> Result<Room> {
-        #[cfg(feature = "cuda")]
         let not_on_device = match self.room_on_device(asked, plan, recorded)? {
             Ok(room) => return Ok(room),
             Err(why) => why,
         };
-        #[cfg(not(feature = "cuda"))]
-        let (not_on_device, _) = (None, (asked, recorded));
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
@@ -390,7 +386,6 @@ impl Shape {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl Shape {
     /// Allocates the F-engine on the GPU and returns it with the number of spectra per call. If memory or the filter
     /// bank's library is missing, returns the reason, and the host computes the spectra. Without a GPU backend there
@@ -425,7 +420,6 @@ impl Shape {
 }
 
 /// Returns the sample format of each antenna, by ascending array number.
-#[cfg(feature = "cuda")]
 fn kinds(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<Kind> {
     let kinds = sources.iter().flat_map(|source| {
         let header = source.header();
@@ -454,16 +448,13 @@ const MOST_BYTES: usize = 4 << 30;
 const READ_BYTES: usize = 1 << 20;
 
 /// Bytes of a device's filter-bank output per gulp.
-#[cfg(feature = "cuda")]
 const DEVICE_BYTES: usize = 1 << 30;
 
 /// Largest number of spectra per gulp on a device, unless more are requested.
-#[cfg(feature = "cuda")]
 const DEVICE_MOST: usize = 1 << 14;
 
 /// Upper bound on a device: with 32-bit spectra each block of a launch covers 32 spectra, and a launch has at most
 /// 65535.
-#[cfg(feature = "cuda")]
 const LAUNCH_MOST: usize = 65_535 * 32;
 
 /// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number.
@@ -477,7 +468,6 @@ fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
 }
 
 /// Like [`gulp_capacity`], for a device, which holds spectra in single precision before requantization.
-#[cfg(feature = "cuda")]
 fn gulp_capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = 8 * plan.inputs() * plan.channels();
     let chosen = (DEVICE_BYTES / row).clamp(16, DEVICE_MOST);
@@ -493,7 +483,6 @@ fn most_gulp_capacity(
     backend: &Backend,
 ) -> usize {
     let host = gulp_capacity(plan, spectra, gulp);
-    #[cfg(feature = "cuda")]
     if backend.is_gpu() {
         return host.max(gulp_capacity_on_device(plan, spectra, gulp));
     }

@@ -29,7 +29,6 @@ pub(super) struct Window {
 
 impl Window {
     /// Returns the encoding of the samples.
-    #[cfg(feature = "cuda")]
     pub(super) fn encoding(&self) -> VoltageEncoding {
         self.encoding
     }

@@ -8,7 +8,6 @@ use super::filled::Filled;
 use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
 use crate::backend::Backend;
-#[cfg(feature = "cuda")]
 use crate::backend::cuda;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
@@ -16,13 +15,11 @@ use crate::io::FilterbankHeader;
 use crate::sample::Samples;
 use crate::single_pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
 use crate::single_pulse::{self, Detector, Event, Input};
-#[cfg(feature = "cuda")]
 use crate::view::check_length;
 use crate::view::{Plane, PlaneMut, Progress};
 pub(super) use edge::Edge;
 
 /// Alignment in words of a device plane's rows: 128 bytes.
-#[cfg(feature = "cuda")]
 const ALIGNED: usize = 32;
 
 /// Dedisperser and detector of a range, with the plane between them.
@@ -153,20 +150,17 @@ impl RangeSearch {
     }
 
     /// Returns the words of the plane that a gulp of `times` rows, or a flush, fills.
-    #[cfg(feature = "cuda")]
     pub(super) fn plane_words(&self, times: usize) -> usize {
         let plan = self.dedisperser.plan();
         plan.dms().len() * plan.max_output(times).max(1).next_multiple_of(ALIGNED)
     }
 
     /// Whether the plane holds integers.
-    #[cfg(feature = "cuda")]
     pub(super) fn is_integer(&self) -> bool {
         matches!(self.plane, PlaneBuffer::I32(_))
     }
 
     /// Resets the state for another stream.
-    #[cfg(feature = "cuda")]
     pub(super) fn reset(&mut self) {
         self.dedisperser.reset();
         self.detector.reset();
@@ -175,7 +169,6 @@ impl RangeSearch {
     }
 
     /// Dedisperses and searches a gulp on a device, in a plane of at least [`Self::plane_words`].
-    #[cfg(feature = "cuda")]
     pub(super) fn enqueue(
         &mut self,
         (rows, times): (&cuda::Buffer<u8>, usize),
@@ -198,7 +191,6 @@ impl RangeSearch {
     }
 
     /// Like [`Self::finish`], on a device.
-    #[cfg(feature = "cuda")]
     pub(super) fn enqueue_finish(
         &mut self,
         times: u64,
@@ -224,7 +216,6 @@ impl RangeSearch {
     }
 
     /// Sets the shape of the plane, which all ranges share, for this range.
-    #[cfg(feature = "cuda")]
     fn shape(&self, plane: &mut cuda::Plane) {
         plane.dms = self.dedisperser.plan().dms().len();
         plane.stride = plane.words.len() / plane.dms / ALIGNED * ALIGNED;

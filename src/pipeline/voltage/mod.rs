@@ -5,7 +5,6 @@
 
 mod channelized;
 mod coherent;
-#[cfg(feature = "cuda")]
 mod device;
 mod filled;
 mod filterbank;
@@ -23,7 +22,6 @@ mod write_voltages;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
-#[cfg(feature = "cuda")]
 pub(super) use device::DeviceRows;
 pub(super) use filled::Level;
 pub use filterbank::VoltageFilterbank;
@@ -31,7 +29,6 @@ pub(super) use finite::blank;
 pub use geometry::Geometry;
 pub use options::ChannelizeOptions;
 pub use scaling::Scaling;
-#[cfg(feature = "cuda")]
 pub(super) use spectra::Unread;
 pub use spectra::Watch;
 pub use write::{Depth, Destination, WriteReport, write_filterbank};

@@ -1,10 +1,8 @@
 //! Filter-bank rows with antennas summed and recorded channels ordered; gaps are not filled.
 
-#[cfg(feature = "cuda")]
 use super::spectra::{Bank, Unread};
 use super::spectra::{Spectra, Watch};
 use crate::backend::Backend;
-#[cfg(feature = "cuda")]
 use crate::channelize::{Channelizer, Joining};
 use crate::channelize::{Feed, Form, Plan, Products};
 use crate::error::{Error, Result};
@@ -112,7 +110,6 @@ impl Rows {
 }
 
 /// Access for rows that a device computes.
-#[cfg(feature = "cuda")]
 impl Rows {
     /// Returns the filter bank.
     pub(super) fn channelizer(&self) -> &Channelizer {

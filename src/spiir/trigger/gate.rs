@@ -41,7 +41,6 @@ impl Gate {
     }
 
     /// Returns the number of decided samples.
-    #[cfg(feature = "cuda")]
     pub(super) fn decided(&self) -> u64 {
         self.first + self.open.len() as u64
     }

@@ -31,7 +31,6 @@ impl Interpolator {
     }
 
     /// Returns the filters in the order of their trial positions.
-    #[cfg(feature = "cuda")]
     pub(super) fn rows(&self) -> &[[f32; TAPS]; ROWS] {
         &self.rows
     }

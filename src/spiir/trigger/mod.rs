@@ -1,6 +1,5 @@
 //! Triggers: peaks of each template's signal-to-noise ratio, interpolated in time, with a signal-consistency test.
 
-#[cfg(feature = "cuda")]
 mod cuda;
 mod finder;
 mod gate;
@@ -10,7 +9,6 @@ mod series;
 mod shape;
 mod triggers;
 
-#[cfg(feature = "cuda")]
 pub use cuda::{DeviceFinder, kernels};
 pub use finder::Finder;
 pub use options::{Autocorrelation, TriggerOptions};

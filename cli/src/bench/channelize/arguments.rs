@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-#[cfg(feature = "cuda")]
 use crate::bench::Quick;
 
 /// Tables of benchmark cases.
@@ -53,7 +52,6 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(crate) quick: Quick,
     /// Measure scalloping loss and leakage of every window instead of rates, with figures (Adamek, Novotny & Armour

@@ -43,7 +43,6 @@ pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) ->
             "it must be 16 to 65536 MiB",
         ));
     }
-    #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
         return super::gpu::channelize::run(&gpu, arguments, common);
     }

@@ -41,13 +41,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return table.finish();
     }
     if arguments.whole {
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
             return super::gpu::correlate_whole::run(&gpu, arguments.csv.as_deref(), common);
         }
         return whole::run(common, (arguments.csv.clone(), arguments.seconds));
     }
-    #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
         return super::gpu::correlate::run(&gpu, arguments, common);
     }

@@ -8,7 +8,6 @@ use sidereal::dedisperse::{Options, Plan};
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
 
-#[cfg(feature = "cuda")]
 use crate::bench::Quick;
 
 /// Measure dedispersion.
@@ -23,7 +22,6 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(crate) quick: Quick,
 }

@@ -41,7 +41,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
     }
-    #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
         return super::gpu::dedisperse::run(&gpu, arguments, common);
     }

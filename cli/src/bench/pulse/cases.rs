@@ -6,7 +6,6 @@ use clap::Args;
 use sidereal::Result;
 use sidereal::single_pulse::{Options, Plan};
 
-#[cfg(feature = "cuda")]
 use crate::bench::Quick;
 
 /// Measure the single-pulse search of one series per trial, beside a prefix sum and a plain loop.
@@ -15,7 +14,6 @@ pub(crate) struct Arguments {
     /// Also write the rows to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(crate) quick: Quick,
 }

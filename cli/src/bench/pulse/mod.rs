@@ -21,7 +21,6 @@ const ABOUT: &str = "Single-pulse search, all widths, in 10^9 samples a second; 
                      from memory to memory, the baseline a plain loop over widths.";
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
         return super::gpu::pulse::run(&gpu, arguments, common);
     }

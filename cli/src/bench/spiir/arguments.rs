@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-#[cfg(feature = "cuda")]
 use crate::bench::Quick;
 
 /// Tables of benchmark cases.
@@ -54,14 +53,12 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(crate) quick: Quick,
 }
 
 impl Arguments {
     /// Returns the requested tables; `--all` selects those that a GPU has.
-    #[cfg(feature = "cuda")]
     pub(crate) fn names(&self) -> Vec<Name> {
         let on_gpu = [Name::Filters, Name::Rates, Name::Fourier, Name::Accuracy, Name::Whole];
         if self.all { on_gpu.to_vec() } else { self.table.clone() }

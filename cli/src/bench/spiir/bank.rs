@@ -4,7 +4,6 @@ use std::f64::consts::TAU;
 
 use num_complex::Complex;
 use sidereal::Result;
-#[cfg(feature = "cuda")]
 use sidereal::spiir::plan::MAX_DELAY;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
@@ -75,7 +74,6 @@ pub(in crate::bench) fn plan(templates: usize, filters: usize, rates: u32) -> Re
 }
 
 /// Makes noise in place of whitened strain.
-#[cfg(feature = "cuda")]
 pub(crate) fn noise(times: usize) -> Vec<f32> {
     let mut random = Random(99);
     (0..times).map(|_| random.normal()).collect()
@@ -83,7 +81,6 @@ pub(crate) fn noise(times: usize) -> Vec<f32> {
 
 /// Makes a plan of filters within two seconds, split equally among the rates, as in the recorded GPU measurements:
 /// delays below 8192 samples, memories of 20 to 420 samples.
-#[cfg(feature = "cuda")]
 pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut filter = |halvings: u32| {
@@ -107,7 +104,6 @@ pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan>
 
 /// Makes a plan of chirps with `filters` filters, each filter at the lowest of the rates that represents its
 /// frequency.
-#[cfg(feature = "cuda")]
 pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let most = rates - 1;
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -127,13 +123,11 @@ pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Pla
 }
 
 /// Returns the most filters whose chirp does not exceed a filter's largest delay.
-#[cfg(feature = "cuda")]
 pub(crate) fn most_of_chirp() -> usize {
     (FILTERS * (f64::from(MAX_DELAY) / LENGTH).powf(1.0 / GROWTH)) as usize
 }
 
 /// Returns the same filter after `halvings` halvings of the rate.
-#[cfg(feature = "cuda")]
 fn slowed(filter: &Filter, halvings: u32) -> Filter {
     let step = 1u32 << halvings;
     let a = filter.pole().powu(step);
@@ -149,7 +143,6 @@ pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     Plan::new(options)
 }
 
-#[cfg(feature = "cuda")]
 #[cfg(test)]
 mod tests {
     use super::*;

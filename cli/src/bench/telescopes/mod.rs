@@ -30,7 +30,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     } else {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
-    #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&backend, arguments.quick)? {
         return super::gpu::telescopes::run(&gpu, &chosen, arguments, common);
     }

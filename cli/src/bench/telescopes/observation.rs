@@ -13,7 +13,6 @@ use sidereal::simulate::telescopes::Telescope;
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 
 use super::child::{self, DOWNSAMPLE_TOL};
-#[cfg(feature = "cuda")]
 use crate::bench::Quick;
 use crate::bench::Row;
 use crate::common::Common;
@@ -46,7 +45,6 @@ pub(crate) struct Arguments {
     /// Also write the rows to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(crate) quick: Quick,
 }

@@ -82,7 +82,6 @@ impl GapCursor {
     }
 
     /// Whether the next gap is at the very start; its level comes from the rows after it.
-    #[cfg(feature = "cuda")]
     pub(super) fn must_look_ahead(&self) -> bool {
         self.anchors.get(self.next).is_some_and(|anchor| anchor.end == 0)
     }

@@ -57,7 +57,6 @@ impl Level {
     }
 
     /// Returns the latest rows, row `k` at index `k` modulo [`Level::capacity`], and the number of rows seen.
-    #[cfg(feature = "cuda")]
     pub(super) fn seen(&self) -> (&[f32], usize) {
         (&self.values, self.seen)
     }

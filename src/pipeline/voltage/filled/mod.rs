@@ -5,12 +5,10 @@
 
 mod cursor;
 mod level;
-#[cfg(feature = "cuda")]
 mod split;
 
 pub(super) use cursor::{GapCursor, Segment};
 pub(in crate::pipeline) use level::Level;
-#[cfg(feature = "cuda")]
 pub(in crate::pipeline) use split::Making;
 
 use super::rows::Rows;

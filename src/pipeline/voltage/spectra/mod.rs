@@ -2,7 +2,6 @@
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
-#[cfg(feature = "cuda")]
 mod unread;
 
 use num_complex::Complex;
@@ -14,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 use crate::pipeline::budget;
 use crate::voltage::VoltageBlock;
-#[cfg(feature = "cuda")]
 pub(in crate::pipeline) use unread::{Bank, Unread};
 
 /// Bytes of voltages per read, unless requested otherwise.
