@@ -98,5 +98,5 @@ fn polynomial(sky: &Sky, direction: Direction, epoch: Epoch) -> Result<f64> {
     let (before_s, length_s) = POLYNOMIAL_S;
     let start = sidereal::geometry::plus_elapsed_s(&epoch, -before_s)?;
     let centre = PhaseCentre::Source(direction);
-    Ok(DelayModel::fit(sky, centre, (start, length_s), &[])?.at(0, before_s))
+    Ok(DelayModel::fit(sky, centre, start, length_s, &[])?.at(0, before_s))
 }

@@ -8,7 +8,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use sidereal::geometry::interferometer;
+use sidereal::geometry::Interferometer;
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
@@ -43,7 +43,7 @@ fn case(line: &str) -> Result<[f64; 3]> {
         word.parse::<f64>().map_err(|_| Error::parameter("case", line, "a name and four numbers"))
     };
     let name = words.first().copied().unwrap_or_default();
-    let detector = interferometer::by_name(name)
+    let detector = Interferometer::by_name(name)
         .ok_or_else(|| Error::parameter("detector", name, "it is not known"))?;
     let (ra, dec, polarization, gps) =
         (number(1)?, number(2)?, number(3)?, Gps::from_s(number(4)?));

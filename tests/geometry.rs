@@ -229,7 +229,7 @@ fn worst(
 ) -> Result<f64> {
     let cables: Vec<f64> = (0..sky.antennas()).map(|index| 1e-7 * index as f64).collect();
     let centre = PhaseCentre::Source(direction);
-    let model = DelayModel::fit(sky, centre, (start, length_s), &cables)?;
+    let model = DelayModel::fit(sky, centre, start, length_s, &cables)?;
     let mut worst = 0.0f64;
     for moment in 0..40 {
         let seconds = match moment {
@@ -280,7 +280,7 @@ fn pieces_meet_and_rates_are_slopes() {
     let sky = sky(SITES[2], &mut random);
     let centre = PhaseCentre::Source(random_direction(&mut random));
     let start = Epoch::new(59_000, 3.25);
-    let model = DelayModel::fit(&sky, centre, (start, 3000.0), &[]).unwrap();
+    let model = DelayModel::fit(&sky, centre, start, 3000.0, &[]).unwrap();
     assert_eq!((model.antennas(), model.start(), model.length_s()), (5, start, 3000.0));
     for antenna in 0..5 {
         let pieces = model.polynomials(antenna);
@@ -302,9 +302,9 @@ fn a_drift_does_not_track() {
     let mut random = Random::new(11);
     let sky = sky(SITES[0], &mut random);
     let cables: Vec<f64> = (0..5).map(|index| 2e-9 * f64::from(index)).collect();
-    let observation = (Epoch::new(58_000, 0.0), 4000.0);
-    let zenith = DelayModel::fit(&sky, PhaseCentre::Zenith, observation, &cables).unwrap();
-    let unphased = DelayModel::fit(&sky, PhaseCentre::Unphased, observation, &cables).unwrap();
+    let (start, length_s) = (Epoch::new(58_000, 0.0), 4000.0);
+    let zenith = DelayModel::fit(&sky, PhaseCentre::Zenith, start, length_s, &cables).unwrap();
+    let unphased = DelayModel::fit(&sky, PhaseCentre::Unphased, start, length_s, &cables).unwrap();
     for (antenna, (cable, enu)) in cables.iter().zip(sky.enu_m()).enumerate() {
         for seconds in [0.0, 2000.0, 4000.0] {
             let up = zenith.at(antenna, seconds) - cable + enu[2] / SPEED_OF_LIGHT_M_S;
@@ -320,7 +320,7 @@ fn a_setting_source_is_seen_to_set() {
     let sky = sky(SITES[5], &mut random);
     let start = Epoch::new(60_100, 0.0);
     let overhead = sky.zenith(start).unwrap();
-    let [first, last] = sky.altitudes_deg(overhead, (start, 8.0 * 3600.0)).unwrap();
+    let [first, last] = sky.altitudes_deg(overhead, start, 8.0 * 3600.0).unwrap();
     assert!(first > 89.9 && (-31.0..-29.0).contains(&last), "{first} {last}");
 }
 
@@ -351,8 +351,8 @@ fn what_can_not_be_is_refused_by_name() {
     // After its last day the table of UT1 holds its values.
     assert!(sky.delays_s(direction, Epoch::new(70_000, 0.0)).is_ok());
     let fit = |length_s| {
-        let observation = (Epoch::new(60_000, 0.0), length_s);
-        DelayModel::fit(&sky, PhaseCentre::Unphased, observation, &[])
+        let start = Epoch::new(60_000, 0.0);
+        DelayModel::fit(&sky, PhaseCentre::Unphased, start, length_s, &[])
     };
     for length_s in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e8] {
         assert!(say(fit(length_s).unwrap_err()).contains("observation's length"));
@@ -360,15 +360,16 @@ fn what_can_not_be_is_refused_by_name() {
     let enu: Vec<_> = (0..4096).map(|i| (format!("a{i}"), [f64::from(i), 0.0, 0.0])).collect();
     let large = Array::from_enu("T", &enu, location(SITES[0])).unwrap();
     let large = Sky::new(&large, Dut1::Table).unwrap();
-    let observation = (Epoch::new(59_000, 0.0), 90.0 * 86_400.0);
-    let error = say(DelayModel::fit(&large, PhaseCentre::Unphased, observation, &[]).unwrap_err());
+    let (start, length_s) = (Epoch::new(59_000, 0.0), 90.0 * 86_400.0);
+    let error =
+        say(DelayModel::fit(&large, PhaseCentre::Unphased, start, length_s, &[]).unwrap_err());
     assert!(error.contains("4096 antennas") && error.contains("bytes"), "{error}");
-    let observation = (Epoch::new(57_753, 86_000.0), 1000.0);
+    let (start, length_s) = (Epoch::new(57_753, 86_000.0), 1000.0);
     let centre = PhaseCentre::Source(direction);
-    assert!(DelayModel::fit(&sky, centre, observation, &[0.0]).is_err());
-    assert!(DelayModel::fit(&sky, centre, observation, &[0.0, f64::NAN]).is_err());
-    assert!(DelayModel::fit(&sky, centre, observation, &[]).is_ok());
+    assert!(DelayModel::fit(&sky, centre, start, length_s, &[0.0]).is_err());
+    assert!(DelayModel::fit(&sky, centre, start, length_s, &[0.0, f64::NAN]).is_err());
+    assert!(DelayModel::fit(&sky, centre, start, length_s, &[]).is_ok());
     let given = Sky::new(&array, Dut1::Given(-0.4)).unwrap();
-    let error = say(DelayModel::fit(&given, centre, observation, &[]).unwrap_err());
+    let error = say(DelayModel::fit(&given, centre, start, length_s, &[]).unwrap_err());
     assert!(error.contains("leap second"), "{error}");
 }

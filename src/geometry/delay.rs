@@ -1,8 +1,7 @@
 //! Antenna delays over an observation, as piecewise polynomials of time.
 
-use super::orientation::Dut1;
+use super::earth::{Dut1, Tai, tai_utc_s};
 use super::sky::{PhaseCentre, Sky};
-use super::time::{Tai, tai_utc_s};
 use crate::error::{Error, Result};
 use crate::units::Epoch;
 
@@ -10,21 +9,21 @@ use crate::units::Epoch;
 const TERMS: usize = 6;
 
 /// Longest polynomial piece, in seconds.
-const LONGEST_PIECE_S: f64 = 480.0;
+const MAX_PIECE_S: f64 = 480.0;
 
 /// Shortest fitted interval, in seconds, also for a shorter piece, so that the polynomial stays valid slightly
 /// outside it.
-const SHORTEST_FIT_S: f64 = 60.0;
+const MIN_FIT_S: f64 = 60.0;
 
 /// Shortest piece, in seconds. Pieces end at midnight, where the interpolated Earth orientation has a corner, unless
 /// a shorter piece would result.
-const SLIVER_S: f64 = 1.0;
+const MIN_PIECE_S: f64 = 1.0;
 
 /// Longest observation, in seconds: a hundred days.
-const LONGEST_S: f64 = 8.64e6;
+const MAX_LENGTH_S: f64 = 8.64e6;
 
 /// Maximum bytes of all antennas' pieces: twenty days of 4096 antennas.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// Delay of one antenna over an interval.
 ///
@@ -79,16 +78,17 @@ impl DelayModel {
     pub fn fit(
         sky: &Sky,
         centre: PhaseCentre,
-        (start, length_s): (Epoch, f64),
+        start: Epoch,
+        length_s: f64,
         cables_s: &[f64],
     ) -> Result<Self> {
-        check(sky, (&start, length_s), cables_s)?;
+        check(sky, &start, length_s, cables_s)?;
         let origin = Tai::from_utc(&start)?;
         let intervals = intervals(&origin, length_s)?;
         let bytes = intervals.len() * sky.antennas() * size_of::<DelayPolynomial>();
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             let rule = format!(
-                "the delays of {} antennas would take {bytes} bytes, and {MOST_BYTES} are the most",
+                "the delays of {} antennas would take {bytes} bytes, and {MAX_BYTES} are the most",
                 sky.antennas()
             );
             return Err(Error::parameter("observation's length (s)", length_s, rule));
@@ -154,8 +154,8 @@ struct Interval {
     /// Start, since the observation's start.
     start_s: f64,
     length_s: f64,
-    /// Fitted interval, since the piece's start.
-    fit_s: (f64, f64),
+    /// Ends of the fitted interval, since the piece's start.
+    fit_s: [f64; 2],
 }
 
 /// Divides an observation into pieces.
@@ -165,19 +165,19 @@ fn intervals(origin: &Tai, length_s: f64) -> Result<Vec<Interval>> {
     while at_s < length_s {
         let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
         day += 1;
-        let end_s = if length_s - midnight_s < SLIVER_S { length_s } else { midnight_s };
-        if end_s - at_s < SLIVER_S && end_s < length_s {
+        let end_s = if length_s - midnight_s < MIN_PIECE_S { length_s } else { midnight_s };
+        if end_s - at_s < MIN_PIECE_S && end_s < length_s {
             continue;
         }
-        let count = ((end_s - at_s) / LONGEST_PIECE_S).ceil().max(1.0);
+        let count = ((end_s - at_s) / MAX_PIECE_S).ceil().max(1.0);
         let piece_s = (end_s - at_s) / count;
         // Centre the fitted interval on the piece, but keep it within the day.
-        let fit_s = piece_s.max(SHORTEST_FIT_S);
+        let fit_s = piece_s.max(MIN_FIT_S);
         for piece in 0..count as usize {
             let start_s = at_s + piece as f64 * piece_s;
             let middle_s = start_s + 0.5 * (piece_s - fit_s);
             let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - start_s;
-            let fit_s = (first_s, first_s + fit_s);
+            let fit_s = [first_s, first_s + fit_s];
             intervals.push(Interval { start_s, length_s: piece_s, fit_s });
         }
         at_s = end_s;
@@ -185,9 +185,9 @@ fn intervals(origin: &Tai, length_s: f64) -> Result<Vec<Interval>> {
     Ok(intervals)
 }
 
-fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Result<()> {
-    if !(length_s > 0.0 && length_s <= LONGEST_S) {
-        let rule = format!("it must be above 0 and at most {LONGEST_S} s");
+fn check(sky: &Sky, start: &Epoch, length_s: f64, cables_s: &[f64]) -> Result<()> {
+    if !(length_s > 0.0 && length_s <= MAX_LENGTH_S) {
+        let rule = format!("it must be above 0 and at most {MAX_LENGTH_S} s");
         return Err(Error::parameter("observation's length (s)", length_s, rule));
     }
     if !cables_s.is_empty() && cables_s.len() != sky.antennas() {
@@ -213,7 +213,7 @@ fn fit_piece(
     sky: &Sky,
     centre: &PhaseCentre,
     from: &Tai,
-    (first_s, last_s): (f64, f64),
+    [first_s, last_s]: [f64; 2],
 ) -> Result<Vec<[f64; TERMS]>> {
     // Chebyshev nodes spread the error evenly over the piece.
     let nodes: [f64; TERMS] = std::array::from_fn(|k| {

@@ -5,9 +5,8 @@
 
 use sofars::erst::gmst06;
 
-use super::orientation::Dut1;
-use super::time::Tai;
-use super::vector::{Matrix, Vector, dot, length, minus, rotate};
+use super::earth::{Dut1, Tai};
+use super::{Matrix, Vector, dot, length, minus, rotate};
 use crate::units::{Gps, SECONDS_PER_DAY, SPEED_OF_LIGHT_M_S};
 
 /// MJD (UTC) of the GPS epoch, 1980 January 6.
@@ -37,7 +36,7 @@ pub struct Interferometer {
 }
 
 /// All known interferometers.
-pub static ALL: [Interferometer; 5] = [
+pub static INTERFEROMETERS: [Interferometer; 5] = [
     Interferometer {
         name: "H1",
         site: "LIGO Hanford",
@@ -85,12 +84,12 @@ pub static ALL: [Interferometer; 5] = [
     },
 ];
 
-/// Returns the interferometer with this name (`H1`).
-pub fn by_name(name: &str) -> Option<&'static Interferometer> {
-    ALL.iter().find(|interferometer| interferometer.name == name)
-}
-
 impl Interferometer {
+    /// Returns the interferometer with this name (`H1`).
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        INTERFEROMETERS.iter().find(|interferometer| interferometer.name == name)
+    }
+
     /// Returns the antenna response to the plus and cross polarization of a wave from a direction.
     ///
     /// `F+ = D : (X X^T - Y Y^T)`, `Fx = D : (X Y^T + Y X^T)`: X and Y are the axes of the wave's frame, rotated by
@@ -139,7 +138,7 @@ impl Interferometer {
 /// After the end of the IERS table, UT1 - TAI keeps its last value.
 /// # Source
 /// SOFA's `gmst06`: Capitaine, Wallace & Chapront 2005, A&A 432, 355.
-pub fn mean_sidereal_time_rad(gps: Gps) -> f64 {
+fn mean_sidereal_time_rad(gps: Gps) -> f64 {
     let seconds = gps.ns.div_euclid(NS_PER_S) + TAI_GPS_S;
     let day_s = SECONDS_PER_DAY as i64;
     let part_s = gps.ns.rem_euclid(NS_PER_S) as f64 / NS_PER_S as f64;
@@ -171,7 +170,7 @@ mod tests {
 
     #[test]
     fn arms_are_unit_vectors_that_lie_level_and_across() {
-        for detector in &ALL {
+        for detector in &INTERFEROMETERS {
             // Unit arms: no trace, and D : D = (1 - (x . y)^2) / 2.
             let trace: f64 = (0..3).map(|k| detector.response[k][k]).sum();
             assert!(trace.abs() < 1e-7, "{}: {trace}", detector.name);
@@ -185,12 +184,16 @@ mod tests {
             assert!(vertical.abs() < 1e-4, "{}: {vertical}", detector.name);
             assert!((6.35e6..6.38e6).contains(&length(&detector.itrf_m)));
         }
-        assert!(by_name("H1").is_some() && by_name("h1").is_none() && by_name("X9").is_none());
+        assert!(
+            Interferometer::by_name("H1").is_some()
+                && Interferometer::by_name("h1").is_none()
+                && Interferometer::by_name("X9").is_none()
+        );
     }
 
     #[test]
     fn known_distances_and_sums_over_the_sky() {
-        let [h1, l1, v1] = ["H1", "L1", "V1"].map(|name| by_name(name).unwrap());
+        let [h1, l1, v1] = ["H1", "L1", "V1"].map(|name| Interferometer::by_name(name).unwrap());
         assert!((h1.light_travel_s(l1) - 0.010_012_8).abs() < 1e-6);
         assert!((h1.light_travel_s(v1) - 0.027_288).abs() < 1e-5);
         assert!((l1.light_travel_s(v1) - 0.026_448).abs() < 1e-5);
@@ -212,7 +215,8 @@ mod tests {
     #[test]
     fn a_wave_passes_in_the_time_that_light_takes() {
         let gps = Gps::from_s(1_187_008_882.4);
-        let (h1, l1) = (by_name("H1").unwrap(), by_name("L1").unwrap());
+        let (h1, l1) =
+            (Interferometer::by_name("H1").unwrap(), Interferometer::by_name("L1").unwrap());
         let mut widest: f64 = 0.0;
         for step in 0..2000 {
             let (ra, dec) = (f64::from(step) * 2.4, (f64::from(step) / 1000.0 - 1.0).asin());

@@ -4,22 +4,59 @@
 //! positive where the wave reaches an antenna later than the array's reference point.
 
 mod array;
-mod barycentre;
 mod delay;
-mod frame;
-pub mod interferometer;
-mod orientation;
-mod sites;
+mod earth;
+mod interferometer;
 mod sky;
-mod time;
-mod vector;
 
-pub use array::{Antenna, Array, Location};
-pub use barycentre::barycentric_mjd;
+pub use array::{Antenna, Array, Location, site_itrf_m};
 pub use delay::{DelayModel, DelayPolynomial};
-pub use frame::{Direction, Frame};
-pub use interferometer::Interferometer;
-pub use orientation::{Dut1, OrientationDay, OrientationTable, orientation_table};
-pub use sites::site_itrf_m;
-pub use sky::{Apparent, PhaseCentre, Sky};
-pub use time::{day_length_s, elapsed_s, plus_elapsed_s, tai_utc_s};
+pub use earth::{
+    Dut1, OrientationDay, OrientationTable, day_length_s, elapsed_s, orientation_table,
+    plus_elapsed_s, tai_utc_s,
+};
+pub use interferometer::{INTERFEROMETERS, Interferometer};
+pub use sky::{Apparent, Direction, Frame, PhaseCentre, Sky, barycentric_mjd};
+
+/// A vector of three elements.
+type Vector = [f64; 3];
+
+/// A matrix: rows of three.
+type Matrix = [[f64; 3]; 3];
+
+fn dot(a: &Vector, b: &Vector) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+fn cross(a: &Vector, b: &Vector) -> Vector {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+fn minus(a: &Vector, b: &Vector) -> Vector {
+    std::array::from_fn(|k| a[k] - b[k])
+}
+
+/// Computes `a + factor b`.
+fn plus_scaled(a: &Vector, factor: f64, b: &Vector) -> Vector {
+    std::array::from_fn(|k| a[k] + factor * b[k])
+}
+
+fn length(a: &Vector) -> f64 {
+    dot(a, a).sqrt()
+}
+
+/// Returns the unit vector along `a`, which must not be 0.
+fn unit(a: &Vector) -> Vector {
+    let length = length(a);
+    a.map(|value| value / length)
+}
+
+/// Multiplies the matrix and the vector.
+fn rotate(matrix: &Matrix, a: &Vector) -> Vector {
+    std::array::from_fn(|row| dot(&matrix[row], a))
+}
+
+/// Multiplies the transposed matrix and the vector: the inverse rotation.
+fn rotate_back(matrix: &Matrix, a: &Vector) -> Vector {
+    std::array::from_fn(|k| matrix[0][k] * a[0] + matrix[1][k] * a[1] + matrix[2][k] * a[2])
+}

@@ -9,7 +9,7 @@ use binaries::{START, bank_options, design_curve, record, search_options};
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::geometry::interferometer::by_name;
+use sidereal::geometry::Interferometer;
 use sidereal::pipeline::cbc::{ChirpDetector, DetectorOptions, Piece, Recording, Source, design};
 use sidereal::simulate::strain::StrainOptions;
 use sidereal::spiir::bank::Bank;
@@ -36,7 +36,7 @@ struct Run {
 }
 
 fn noise() -> Recording {
-    let place = by_name("L1").expect("known");
+    let place = Interferometer::by_name("L1").expect("known");
     let times = LENGTH_S * u64::from(RATE_HZ);
     let mut options = StrainOptions::new(&[place], &design_curve(RATE_HZ), START, RATE_HZ, times);
     options.seed = 77;

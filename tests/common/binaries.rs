@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use sidereal::backend::Backend;
-use sidereal::geometry::interferometer::by_name;
+use sidereal::geometry::Interferometer;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorReport, Input, Recording, Report, SearchOptions, Source, Spectrum,
@@ -99,7 +99,7 @@ impl Scene {
         };
         let one = |name: &str, (from_s, length_s): (f64, f64)| {
             let times = (length_s * f64::from(self.rate_hz)) as u64;
-            let place = by_name(name).expect("known");
+            let place = Interferometer::by_name(name).expect("known");
             let (start, psd) = (START.plus_s(from_s), design_curve(self.rate_hz));
             let mut options = StrainOptions::new(&[place], &psd, start, self.rate_hz, times);
             options.seed = self.seed;

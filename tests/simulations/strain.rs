@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
-use sidereal::geometry::interferometer::by_name;
+use sidereal::geometry::Interferometer;
 use sidereal::io::strain::StrainSource;
 use sidereal::math::PowerSpectrum;
 use sidereal::simulate::strain::{
@@ -32,7 +32,8 @@ fn flat(level: f64, rate_hz: u32) -> PowerSpectrum {
 }
 
 fn options(names: &[&str], psd: &PowerSpectrum, rate_hz: u32, seconds: u64) -> StrainOptions {
-    let detectors: Vec<_> = names.iter().map(|name| by_name(name).unwrap()).collect();
+    let detectors: Vec<_> =
+        names.iter().map(|name| Interferometer::by_name(name).unwrap()).collect();
     StrainOptions::new(&detectors, psd, START, rate_hz, seconds * u64::from(rate_hz))
 }
 
@@ -176,7 +177,7 @@ fn an_injection_arrives_when_and_as_strong_as_the_geometry_says() {
     let truth = Simulation::new(&options).unwrap().truth;
     let gps = options.injections[0].gps;
     for (number, detector) in truth.injections[0].detectors.iter().enumerate() {
-        let site = by_name(detector.name).unwrap();
+        let site = Interferometer::by_name(detector.name).unwrap();
         let (plus, cross) = site.antenna_pattern(1.95, -1.27, 0.82, gps);
         assert_eq!(detector.patterns, (plus, cross));
         let arrival_s = 3.123_456_7 + site.delay_from_centre_s(1.95, -1.27, gps);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::{document, done, json, sidereal, stderr};
 use serde_json::Value;
-use sidereal::geometry::interferometer::by_name;
+use sidereal::geometry::Interferometer;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};
 use sidereal::math::advanced_ligo;
 use sidereal::simulate::strain::{Simulation, StrainOptions};
@@ -42,7 +42,8 @@ fn files_hold_what_the_library_makes_and_the_truth() {
     let (samples, valid) = read_back(&home.path().join("a_H1.hdf5"));
     let bad: Vec<usize> = (0..valid.len()).filter(|place| !valid[*place]).collect();
     assert_eq!((bad.len(), bad[0], bad[1023]), (1024, 3072, 4095));
-    let detectors = [by_name("H1").unwrap(), by_name("L1").unwrap()];
+    let detectors =
+        [Interferometer::by_name("H1").unwrap(), Interferometer::by_name("L1").unwrap()];
     let psd = advanced_ligo(0.125, 4097).unwrap();
     let mut options = StrainOptions::new(&detectors, &psd, Gps::from_s(1.4e9), 1024, 32 * 1024);
     options.seed = 4;

@@ -15,7 +15,7 @@ use super::whitened::Whitened;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
-use crate::geometry::interferometer::{self, Interferometer};
+use crate::geometry::{INTERFEROMETERS, Interferometer};
 use crate::pipeline::ending::Ending;
 use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrigger};
@@ -363,8 +363,8 @@ fn windows(recordings: &[Strain], pad_s: f64) -> Result<Vec<Vec<f64>>> {
     }
     let mut places: Vec<&Interferometer> = Vec::new();
     for recording in recordings {
-        let place = interferometer::by_name(&recording.detector).ok_or_else(|| {
-            let known: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
+        let place = Interferometer::by_name(&recording.detector).ok_or_else(|| {
+            let known: Vec<&str> = INTERFEROMETERS.iter().map(|one| one.name).collect();
             let (path, known) = (recording.path.display(), known.join(", "));
             match recording.detector.as_str() {
                 "" => {

@@ -135,7 +135,7 @@ pub(super) fn model(
     if let (Some(direction), Some(sky)) = (tracking.direction(), tracking.sky()) {
         let centre = geometry::PhaseCentre::Source(direction);
         let length_s = recordings.times as f64 * header.tsamp_s;
-        let model = DelayModel::fit(sky, centre, (header.start, length_s), cables_s)?;
+        let model = DelayModel::fit(sky, centre, header.start, length_s, cables_s)?;
         return Ok(Model::Fitted(model));
     }
     if cables_s.iter().all(|delay| *delay == 0.0) {

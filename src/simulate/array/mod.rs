@@ -76,7 +76,7 @@ impl ArraySimulator {
         for source in &options.sources {
             let place = sky.altitude_azimuth_deg(source.direction, middle)?;
             let centre = PhaseCentre::Source(source.direction);
-            let model = DelayModel::fit(&sky, centre, (options.start, length_s), &[])?;
+            let model = DelayModel::fit(&sky, centre, options.start, length_s, &[])?;
             let delay: Delay = Box::new(move |antenna, seconds| model.at(antenna, seconds));
             delays.push((place.0 > 0.0).then_some(delay));
             places.push(place);

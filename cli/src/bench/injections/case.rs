@@ -5,7 +5,7 @@ use std::f64::consts::{PI, TAU};
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::geometry::interferometer;
+use sidereal::geometry::Interferometer;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{self, ChirpSearch, Input, Recording, Report, SearchOptions, Source};
 use sidereal::simulate::strain::{
@@ -181,7 +181,7 @@ impl Setup {
         let length_s = (duration_s + BEFORE_S + AFTER_S).ceil().max(self.shortest_s);
         let times = (length_s * f64::from(self.rate_hz)) as u64;
         let places: Vec<_> =
-            NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
+            NAMES.iter().filter_map(|name| Interferometer::by_name(name)).collect();
         let mut options = StrainOptions::new(&places, &self.psd, start, self.rate_hz, times);
         options.seed = case.seed;
         options.injections.push(Injection {

@@ -7,7 +7,7 @@ use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
-use sidereal::geometry::interferometer::{self, Interferometer};
+use sidereal::geometry::Interferometer;
 use sidereal::io::strain::StrainSource;
 use sidereal::simulate::strain::{Injection, Source, StrainOptions, StrainSimulator};
 use sidereal::spiir::bank::Bank;
@@ -141,7 +141,7 @@ pub(super) fn run(table: &mut Table<'_>, length_s: f64, threads: usize) -> Resul
     bank.templates = bank.templates.iter().cycle().take(TEMPLATES).cloned().collect();
     let times = (length_s * f64::from(RATE_HZ)) as u64;
     let places: Vec<&'static Interferometer> =
-        ["H1", "L1"].iter().filter_map(|name| interferometer::by_name(name)).collect();
+        ["H1", "L1"].iter().filter_map(|name| Interferometer::by_name(name)).collect();
     let mut chains = places
         .iter()
         .map(|place| Chain::new(place, &bank, times, &backend))

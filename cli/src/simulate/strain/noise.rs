@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sidereal::geometry::Interferometer;
-use sidereal::geometry::interferometer;
+use sidereal::geometry::{INTERFEROMETERS, Interferometer};
 use sidereal::io::psd;
 use sidereal::io::psd::Density;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
@@ -122,8 +121,8 @@ fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
 }
 
 pub(crate) fn detector(option: &'static str, name: &str) -> Result<&'static Interferometer> {
-    interferometer::by_name(name.trim()).ok_or_else(|| {
-        let names: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
+    Interferometer::by_name(name.trim()).ok_or_else(|| {
+        let names: Vec<&str> = INTERFEROMETERS.iter().map(|one| one.name).collect();
         Error::parameter(option, name, format!("there are {}", names.join(", ")))
     })
 }

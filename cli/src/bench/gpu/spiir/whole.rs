@@ -7,7 +7,7 @@ use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::cuda::measure;
 use sidereal::backend::threads::Threads;
-use sidereal::geometry::interferometer::{self, Interferometer};
+use sidereal::geometry::Interferometer;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Recording, Report, SearchOptions, Source,
@@ -129,7 +129,7 @@ fn psd() -> Result<PowerSpectrum> {
 /// Simulates the strain of both detectors with a binary in it, each on its own thread.
 fn recordings(length_s: f64, bank: &Bank) -> Result<Vec<Recording>> {
     let places: Vec<&'static Interferometer> =
-        NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
+        NAMES.iter().filter_map(|name| Interferometer::by_name(name)).collect();
     let times = (length_s * f64::from(RATE_HZ)) as u64;
     let start = Gps::from_s(START_S);
     let mut options = StrainOptions::new(&places, &bank.psd, start, RATE_HZ, times);
@@ -250,7 +250,7 @@ fn coincidence_s(report: &Report, asked: &SearchOptions, threads: &Threads) -> R
         .iter()
         .map(|one| Detector { triggers: &one.triggers, valid: &one.valid })
         .collect();
-    let places: Vec<_> = NAMES.iter().filter_map(|name| interferometer::by_name(name)).collect();
+    let places: Vec<_> = NAMES.iter().filter_map(|name| Interferometer::by_name(name)).collect();
     let window_s = places[0].light_travel_s(places[1]) + asked.window_pad_s;
     let windows_s = vec![vec![0.0, window_s], vec![window_s, 0.0]];
     let began = Instant::now();
