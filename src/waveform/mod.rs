@@ -2,22 +2,20 @@
 //!
 //! Invariant: pure functions of a binary; nothing of detectors or noise is known here.
 
-mod amplitude;
-mod coefficients;
-mod orbit;
+mod options;
 mod phenom_d;
-mod rules;
-mod series;
+mod post_newtonian;
+mod taylor;
 
-pub use amplitude::Amplitude;
-pub use phenom_d::PhenomD;
-pub use rules::{
-    Approximant, End, InspiralOptions, MEGAPARSEC_S, SOLAR_MASS_S, SpinOrder, isco_hz,
+pub use options::{
+    Amplitude, Approximant, End, InspiralOptions, MEGAPARSEC_S, SOLAR_MASS_S, SpinOrder,
 };
+pub use phenom_d::PhenomD;
+pub use taylor::isco_hz;
 
 use crate::error::Result;
 use crate::strain::{Binary, Waveform};
-use orbit::Orbit;
+use taylor::{Orbit, Span};
 
 /// Computes the wave of a face-on binary from `f_low_hz` to the end of the orbit, or through merger and ringdown.
 ///
@@ -45,11 +43,11 @@ use orbit::Orbit;
 pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> {
     let wave = match options.approximant {
         Approximant::IMRPhenomD => {
-            rules::check_options(options)?;
+            options::check_options(options)?;
             phenom_d::sampled(&PhenomD::new(binary)?, options)?
         }
         Approximant::TaylorT4 | Approximant::TaylorT2 => {
-            let span = rules::span(binary, options)?;
+            let span = Span::new(binary, options)?;
             let orbit = Orbit::new(&span, options.fade_in_cycles / options.f_low_hz);
             let scale = 4.0 * span.nu * span.mass_s / (options.distance_mpc * MEGAPARSEC_S);
             orbit.wave(options.rate_hz, scale)?

@@ -2,8 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::coefficients::FITS;
-use super::remnant::{Bodies, Remnant};
+use super::coefficients::{Bodies, FITS, Fit, Remnant, polynomial};
 
 /// End of the inspiral's amplitude in units of 1/M.
 const INSPIRAL_END: f64 = 0.014;
@@ -25,7 +24,7 @@ impl Amplitude {
     /// # Source
     /// Khan et al. 2016, section VI: equations 19, 20, 21 to 26, 29, 30.
     pub(super) fn new(bodies: &Bodies, remnant: &Remnant) -> Self {
-        let fit = |fit: super::coefficients::Fit| fit.at(bodies.nu, bodies.chi);
+        let fit = |fit: Fit| fit.at(bodies.nu, bodies.chi);
         let width = remnant.damping * fit(FITS.gamma3);
         let decay = fit(FITS.gamma2);
         let merger = Merger { height: fit(FITS.gamma1), decay, width, ringdown: remnant.ringdown };
@@ -148,10 +147,6 @@ fn shifted(terms: [f64; 5], start: f64, length: f64) -> [f64; 5] {
         result = next;
     }
     result
-}
-
-pub(super) fn polynomial(terms: &[f64], x: f64) -> f64 {
-    terms.iter().rev().fold(0.0, |sum, term| sum * x + term)
 }
 
 #[cfg(test)]

@@ -2,18 +2,14 @@
 
 use std::f64::consts::{FRAC_PI_4, PI};
 
-use super::amplitude::polynomial;
-use super::coefficients::{FITS, Fit};
-use super::remnant::{Bodies, Remnant};
+use super::coefficients::{Bodies, FITS, Fit, Remnant, polynomial};
+use crate::waveform::post_newtonian::EULER_GAMMA;
 
 /// End of the inspiral's phase in units of 1/M.
 const INSPIRAL_END: f64 = 0.018;
 
 /// Powers of `v` in the inspiral's phase.
 const TERMS: usize = 12;
-
-/// Euler's constant.
-const EULER: f64 = 0.577_215_664_901_532_9;
 
 /// Phase lag of the wave, continuous with its slope; frequencies are in units of 1/M.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +118,7 @@ impl Inspiral {
             + (13_915.0 / 84.0 - 10.0 / 3.0 * nu) * sigma;
         let sixth = 11_583_231_236_531.0 / 4_694_215_680.0
             - 640.0 / 3.0 * PI * PI
-            - 6848.0 / 21.0 * (EULER + 4_f64.ln())
+            - 6848.0 / 21.0 * (EULER_GAMMA + 4_f64.ln())
             + (-15_737_765_635.0 / 3_048_192.0 + 2255.0 / 12.0 * PI * PI) * nu
             + 76_055.0 / 1728.0 * nu2
             - 127_825.0 / 1296.0 * nu3

@@ -1,11 +1,178 @@
-//! Phase and velocity of an orbit at each sample, counted back from its end.
+//! Orbit of an inspiral: its range of velocities, and phase and velocity at each sample, counted back from its end.
 
 use std::f64::consts::PI;
 
 use num_complex::Complex64;
 
-use super::rules::Span;
+use super::options::{
+    Approximant, End, InspiralOptions, SOLAR_MASS_S, SpinOrder, check_binary, check_options,
+};
+use super::post_newtonian::{Bodies, Correction, Series};
 use crate::error::{Error, Result};
+use crate::strain::Binary;
+
+/// Returns the wave frequency in Hz at the innermost stable circular orbit of a nonspinning body of the binary's
+/// mass.
+pub fn isco_hz(binary: &Binary) -> f64 {
+    velocity_hz(ISCO, binary.total_mass_msun() * SOLAR_MASS_S)
+}
+
+/// Velocity at that orbit.
+const ISCO: f64 = 0.408_248_290_463_863;
+
+/// Returns the wave frequency of an orbit with this velocity.
+fn velocity_hz(v: f64, mass_s: f64) -> f64 {
+    v.powi(3) / (PI * mass_s)
+}
+
+fn velocity_at(frequency_hz: f64, mass_s: f64) -> f64 {
+    (PI * mass_s * frequency_hz).cbrt()
+}
+
+/// Rate of an inspiral and the velocities at its ends.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    /// Total mass in seconds.
+    pub(super) mass_s: f64,
+    pub(super) nu: f64,
+    pub(super) rate: Rate,
+    pub(super) correction: Correction,
+    /// Velocity at the lowest frequency.
+    pub(super) low: f64,
+    /// Velocity at the end.
+    pub(super) end: f64,
+}
+
+impl Span {
+    /// Checks the options and finds the inspiral's velocity range.
+    pub(super) fn new(binary: &Binary, options: &InspiralOptions) -> Result<Self> {
+        check_binary(binary)?;
+        check_options(options)?;
+        let mass_s = binary.total_mass_msun() * SOLAR_MASS_S;
+        let has_spins = binary.spin1z != 0.0 || binary.spin2z != 0.0;
+        let bodies = Bodies::new(binary);
+        let equations = Equations::new(&bodies, options);
+        let at_isco = match options.end {
+            End::Customary => !has_spins,
+            End::Isco => true,
+            End::MinimumEnergy => false,
+        };
+        let latest = if at_isco { ISCO } else { 1.0 };
+        let goes_on = |v: f64| {
+            RATES.contains(&equations.rate.at(v))
+                && (at_isco || equations.energy_slope.at(v) > 0.0)
+                && (options.end != End::Customary
+                    || has_spins
+                    || equations.is_before_coalescence(v))
+        };
+        let low = velocity_at(options.f_low_hz, mass_s);
+        let nyquist = velocity_at(f64::from(options.rate_hz) / 2.0, mass_s);
+        match last_velocity(low, latest, goes_on) {
+            Some(end) => Ok(Self {
+                mass_s,
+                nu: bodies.nu,
+                rate: equations.rate,
+                correction: bodies.amplitude(options.amplitude, has_spins),
+                low,
+                end: end.min(nyquist),
+            }),
+            None => {
+                let end = last_velocity(LEAST_VELOCITY, latest, goes_on).unwrap_or(0.0);
+                let rule = format!(
+                    "masses of {} and {} solar masses make no inspiral in band: theirs ends at {:.1} Hz",
+                    binary.mass1_msun,
+                    binary.mass2_msun,
+                    velocity_hz(end, mass_s)
+                );
+                Err(Error::parameter("lowest frequency (Hz)", options.f_low_hz, rule))
+            }
+        }
+    }
+}
+
+/// `dt/dv` relative to `5 M / (32 nu v^9)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rate {
+    /// Reciprocal of this series.
+    Inverse(Series),
+    /// This series.
+    Direct(Series),
+}
+
+impl Rate {
+    pub(super) fn at(&self, v: f64) -> f64 {
+        match self {
+            Self::Inverse(series) => 1.0 / series.at(v),
+            Self::Direct(series) => series.at(v),
+        }
+    }
+}
+
+/// Series of an approximant for two bodies.
+struct Equations {
+    rate: Rate,
+    /// Derivative of the energy by the velocity, relative to its first term.
+    energy_slope: Series,
+    /// Time before coalescence of T2, relative to its first term.
+    time: Option<Series>,
+}
+
+impl Equations {
+    fn new(bodies: &Bodies, options: &InspiralOptions) -> Self {
+        let is_full = options.spin_order == SpinOrder::Full;
+        let is_kept = |power, spins| match (power, spins) {
+            (0..=6, _) | (7, 0) => true,
+            // In the seventh power, only terms linear in the spins are known.
+            (7, 1) => is_full,
+            _ => false,
+        };
+        let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
+        let series = bodies.flux().over(energy_slope);
+        let (rate, time) = if options.approximant == Approximant::TaylorT2 {
+            let series = series.inverse().kept(is_kept);
+            (Rate::Direct(series), Some(series.antiderivative()))
+        } else {
+            let is_tail = |power, spins| is_full && power == 8 && spins == 1;
+            let series = series.kept(|power, spins| is_kept(power, spins) || is_tail(power, spins));
+            (Rate::Inverse(series), None)
+        };
+        Self { rate, energy_slope: energy_slope.kept(is_kept), time }
+    }
+
+    fn is_before_coalescence(&self, v: f64) -> bool {
+        self.time.is_none_or(|time| time.at(v) > 0.0)
+    }
+}
+
+/// Velocity below that of all accepted inspirals.
+const LEAST_VELOCITY: f64 = 1e-3;
+
+/// Range of `dt/dv`, relative to its first term, within which the series is meaningful.
+const RATES: std::ops::RangeInclusive<f64> = 0.02..=50.0;
+
+/// Ratio of consecutive velocities in the search for the end.
+const STEP: f64 = 1.002;
+
+/// Returns the greatest velocity from `low` up to at most `latest` until which `goes_on` holds.
+fn last_velocity(low: f64, latest: f64, goes_on: impl Fn(f64) -> bool) -> Option<f64> {
+    if low >= latest || !goes_on(low) {
+        return None;
+    }
+    let mut good = low;
+    while good < latest {
+        let mut bad = (good * STEP).min(latest);
+        if goes_on(bad) {
+            good = bad;
+            continue;
+        }
+        while bad - good > 1e-13 {
+            let middle = 0.5 * (good + bad);
+            if goes_on(middle) { good = middle } else { bad = middle }
+        }
+        break;
+    }
+    (good > low).then_some(good)
+}
 
 /// Most samples of a waveform.
 const MAX_SAMPLES: f64 = (1_u64 << 26) as f64;
