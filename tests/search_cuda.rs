@@ -16,7 +16,7 @@ use sidereal::pipeline::burst::{
     Checkpoint, Observer, Report, Resident, SearchOptions, Status, search, search_from,
 };
 use sidereal::sample::Encoding;
-use sidereal::simulate::BroadInterference;
+use sidereal::simulate::burst::BroadInterference;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::Band;

@@ -1,7 +1,7 @@
 //! Options that describe a band and its sampling without a recording.
 
 use clap::Args;
-use sidereal::simulate::telescopes::Telescope;
+use sidereal::simulate::Telescope;
 use sidereal::units::Band;
 use sidereal::{Error, Result};
 

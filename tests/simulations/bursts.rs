@@ -3,9 +3,9 @@
 use sidereal::backend::threads::Threads;
 use sidereal::io::FilterbankSource;
 use sidereal::sample::{Encoding, Samples};
+use sidereal::simulate::TELESCOPES;
+use sidereal::simulate::burst::{Bandpass, BroadInterference, NarrowInterference};
 use sidereal::simulate::burst::{Burst, Options, Pulsar, Simulator};
-use sidereal::simulate::telescopes::TELESCOPES;
-use sidereal::simulate::{Bandpass, BroadInterference, NarrowInterference};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 
 fn band(channels: usize) -> Band {

@@ -8,8 +8,8 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::sample::Encoding;
+use sidereal::simulate::burst;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::simulate::{self};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
@@ -226,8 +226,8 @@ impl Arguments {
         options.seed = self.seed;
         options.dm_constant = self.dm_constant;
         options.bandpass = match self.bandpass {
-            Bandpass::Flat => simulate::Bandpass::Flat,
-            Bandpass::Rippled => simulate::Bandpass::Rippled,
+            Bandpass::Flat => burst::Bandpass::Flat,
+            Bandpass::Rippled => burst::Bandpass::Rippled,
         };
         options.bursts = self.single.burst(self.duration)?.into_iter().collect();
         for spec in &self.burst {
@@ -249,8 +249,8 @@ impl Arguments {
         options.pulsars = self.pulsar.iter().map(|s| specs::pulsar(s)).collect::<Result<_>>()?;
         let strength = self.rfi_narrow_strength;
         options.narrow =
-            self.rfi_narrow.map(|channels| simulate::NarrowInterference { channels, strength });
-        options.broad = self.rfi_broad.map(|rate_hz| simulate::BroadInterference {
+            self.rfi_narrow.map(|channels| burst::NarrowInterference { channels, strength });
+        options.broad = self.rfi_broad.map(|rate_hz| burst::BroadInterference {
             rate_hz,
             snr: self.rfi_broad_snr,
             width_s: self.rfi_broad_width,

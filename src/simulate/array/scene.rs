@@ -1,15 +1,16 @@
-//! Time-independent state of a simulation: received sources, their strengths and random seeds.
+//! Received sources, their strengths and random seeds, and the samples of one recorded channel of an antenna over one
+//! block: receiver noise and delayed sources.
 
 use std::fmt;
 
 use num_complex::{Complex, Complex32};
 
-use super::filter::Filter;
+use super::delay::{Filter, HOP, POINTS, REACH, Track};
 use super::options::{ArrayOptions, PointSource, Receiver};
 use crate::error::{Error, Result};
-use crate::math::normal::{cumulative, density};
-use crate::simulate::rng::{Key, Stream};
-use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
+use crate::simulate::random::{Key, Stream, fill_normal};
+use crate::simulate::recording::Stored;
+use crate::voltage::VoltageEncoding;
 
 /// Delay of a source's wave at an antenna in seconds, as a function of the antenna's index and the seconds since the
 /// start of the first sample.
@@ -179,67 +180,150 @@ impl Scene {
     }
 }
 
-/// Statistics of a Gaussian number after rounding and clipping to its range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Stored {
-    /// Mean square, counts^2.
-    power: f64,
-    /// Factor on a small correlation with another number, for each of the two: `<q(x) x> / <x^2>`.
-    gain: f64,
+/// Samples whose noise uses one row of random numbers; blocks are whole multiples.
+const CHUNK: usize = 1024;
+
+/// Working memory of one thread.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// Counts in each polarization.
+    pub(super) counts: [Vec<f32>; 2],
+    /// Waves of a source: whole chunks that hold one transform's input.
+    waves: [Vec<Complex32>; 2],
+    delayed: Vec<Complex32>,
+    changed: Vec<Complex32>,
+    turns: Vec<Complex32>,
+    transform: Vec<Complex32>,
 }
 
-impl Stored {
-    /// Computes the statistics for an rms in counts.
-    ///
-    /// # Source
-    /// Bussgang 1952, MIT Research Laboratory of Electronics Technical Report 216.
-    fn new(encoding: VoltageEncoding, rms: f64) -> Self {
-        let exact = Self { power: rms * rms, gain: 1.0 };
-        if rms <= 0.0 {
-            return exact;
+impl Scratch {
+    pub(super) fn new(filter: &Filter, polarizations: usize, numbers: usize) -> Self {
+        let zero = Complex32::default();
+        let counts =
+            |p: usize| if p < polarizations { vec![0.0; HOP * numbers] } else { Vec::new() };
+        let wave = || vec![zero; POINTS + CHUNK];
+        Self {
+            counts: [counts(0), counts(1)],
+            waves: [wave(), wave()],
+            delayed: vec![zero; POINTS],
+            changed: vec![zero; POINTS],
+            turns: Vec::with_capacity(HOP),
+            transform: filter.scratch(),
         }
-        let high = f64::from(TWO_BIT_HIGH);
-        let levels: Vec<f64> = match encoding.bits() {
-            2 => vec![-high, -1.0, 1.0, high],
-            32 => return exact,
-            bits => {
-                let half = 1i32 << (bits - 1);
-                (-half..half).map(f64::from).collect()
+    }
+}
+
+impl Scene {
+    /// Computes a channel's counts over a block, in every polarization.
+    pub(super) fn make(
+        &self,
+        antenna: usize,
+        channel: usize,
+        block: u64,
+        tracks: &[Track],
+        scratch: &mut Scratch,
+    ) {
+        for polarization in 0..self.polarizations {
+            self.fill_noise(
+                antenna,
+                channel,
+                polarization,
+                block,
+                &mut scratch.counts[polarization],
+            );
+        }
+        let zero_hz = self.zero_hz[channel];
+        // A lower sideband holds the conjugate.
+        let frequency_hz = if self.lower { -zero_hz } else { zero_hz };
+        for (source, track) in self.received.iter().zip(tracks) {
+            track.turns(frequency_hz, &mut scratch.turns);
+            let start = (block * HOP as u64) as i64 - track.whole - REACH as i64;
+            let place = self.fill_waves(source, channel, start, scratch);
+            let amplitude = self.amplitude(antenna, source);
+            for polarization in 0..self.polarizations {
+                self.add(track, place, polarization, amplitude, scratch);
             }
-        };
-        let thresholds: Vec<f64> =
-            levels.windows(2).map(|pair| 0.5 * (pair[0] + pair[1]) / rms).collect();
-        let mut stored = Self { power: levels[0] * levels[0], gain: 0.0 };
-        for (pair, threshold) in levels.windows(2).zip(&thresholds) {
-            // Sums the mean square in steps: a value above a threshold has the next level's square.
-            let step = pair[1] * pair[1] - pair[0] * pair[0];
-            stored.power += step * cumulative(-threshold);
-            stored.gain += (pair[1] - pair[0]) * density(*threshold) / rms;
         }
-        stored
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fine_levels_change_little() {
-        let stored = Stored::new(VoltageEncoding::Complex8, 16.0);
-        assert!((stored.power - 256.0 - 1.0 / 12.0).abs() < 1e-6, "{stored:?}");
-        assert!((stored.gain - 1.0).abs() < 1e-9);
-        let stored = Stored::new(VoltageEncoding::Real16, 512.0);
-        assert!((stored.power - 512.0f64.powi(2) - 1.0 / 12.0).abs() < 1e-4, "{stored:?}");
-        assert_eq!(Stored::new(VoltageEncoding::ComplexF32, 3.0), Stored { power: 9.0, gain: 1.0 });
     }
 
-    #[test]
-    fn two_bits_keep_what_the_books_say() {
-        // The efficiency of 2 bits at thresholds of 0.9816 sigma is 0.881 in a correlation: Cooper 1970.
-        let rms = 0.5 * (1.0 + f64::from(TWO_BIT_HIGH)) / 0.9816;
-        let stored = Stored::new(VoltageEncoding::Real2, rms);
-        let efficiency = stored.gain.powi(2) * rms * rms / stored.power;
-        assert!((efficiency - 0.881).abs() < 2e-3, "{efficiency}");
+    fn fill_noise(
+        &self,
+        antenna: usize,
+        channel: usize,
+        polarization: usize,
+        block: u64,
+        counts: &mut [f32],
+    ) {
+        let rms = self.noise_rms(antenna) as f32;
+        if rms == 0.0 {
+            counts.fill(0.0);
+            return;
+        }
+        let seed = self.noise_seed(antenna, channel, polarization);
+        let first = block * (HOP / CHUNK) as u64;
+        for (number, counts) in counts.chunks_exact_mut(CHUNK * self.numbers).enumerate() {
+            fill_normal(seed, first + number as u64, counts);
+            counts.iter_mut().for_each(|x| *x *= rms);
+        }
+    }
+
+    /// Generates a source's waves of unit power in each polarization from sample `start` on. Returns the index of
+    /// that sample in the buffers.
+    fn fill_waves(
+        &self,
+        source: &Received,
+        channel: usize,
+        start: i64,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let chunk = CHUNK as i64;
+        for (component, wave) in scratch.waves.iter_mut().take(self.polarizations).enumerate() {
+            let seed = source.seed(channel, component);
+            for (number, part) in wave.chunks_exact_mut(CHUNK).enumerate() {
+                let row = start.div_euclid(chunk) + number as i64;
+                fill_normal(seed, row as u64, bytemuck::cast_slice_mut(part));
+            }
+        }
+        let [a, b] = &mut scratch.waves;
+        let weights = source.weights(self.lower);
+        if self.polarizations == 1 {
+            a.iter_mut().for_each(|a| *a *= weights.first);
+        } else {
+            for (a, b) in a.iter_mut().zip(b) {
+                (*a, *b) = (*a * weights.first, *a * weights.common + *b * weights.own);
+            }
+        }
+        start.rem_euclid(chunk) as usize
+    }
+
+    /// Delays one polarization's wave and adds it to the counts.
+    fn add(
+        &self,
+        track: &Track,
+        place: usize,
+        polarization: usize,
+        amplitude: f32,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { counts, waves, delayed, changed, turns, transform } = scratch;
+        let spectrum = &mut waves[polarization][place..place + POINTS];
+        self.filter.transform(spectrum, transform);
+        self.filter.apply(spectrum, &track.response, delayed, transform);
+        let delayed = &mut delayed[REACH..REACH + HOP];
+        if !track.changes.is_empty() {
+            self.filter.apply(spectrum, &track.change, changed, transform);
+            let changed = &changed[REACH..REACH + HOP];
+            for ((y, slope), change) in delayed.iter_mut().zip(changed).zip(&track.changes) {
+                *y += slope * *change;
+            }
+        }
+        let turned = delayed.iter().zip(turns.iter()).map(|(y, turn)| y * turn * amplitude);
+        let counts = counts[polarization].chunks_exact_mut(self.numbers);
+        for (x, y) in counts.zip(turned) {
+            x[0] += y.re;
+            if let Some(imaginary) = x.get_mut(1) {
+                *imaginary += y.im;
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::geometry::Interferometer;
 use crate::math::PowerSpectrum;
-use crate::simulate::bounds::{above_zero, within};
+use crate::simulate::{above_zero, within};
 use crate::strain::{Binary, Waveform};
 use crate::units::Gps;
 use crate::waveform::{InspiralOptions, inspiral};

@@ -4,32 +4,23 @@
 //! however many threads.
 
 mod band;
-mod levels;
 mod options;
-mod polarization;
-mod strength;
-mod tone;
-mod wave;
-mod waves;
+mod pulses;
 
-pub(super) use levels::store;
-pub use options::{Carrier, Options, Pulse, Tone, usual_rms};
-pub use polarization::Polarization;
+pub use options::{Carrier, Options, Polarization, Pulse, Tone};
+
+pub use super::recording::usual_rms;
 
 use std::path::PathBuf;
 
-use self::band::Band;
-use self::strength::Profile;
-use self::tone::RecordedTone;
-use self::wave::Source;
-use self::waves::Waves;
-use super::noise;
-use super::rng::{Key, Stream};
+use self::band::{Band, RecordedTone};
+use self::pulses::{Profile, Source, Waves, energy};
+use super::random::{Key, Stream, fill_normal};
+use super::recording::{Recording, store};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
-use crate::view::check_length;
-use crate::voltage::{VoltageBlock, VoltageEncoding};
+use crate::voltage::VoltageBlock;
 
 /// Samples whose noise uses one row of random numbers.
 const CHUNK: usize = 1024;
@@ -68,13 +59,11 @@ const GULP: usize = 8 * PIECE;
 /// equation: Lorimer & Kramer 2005.
 #[derive(Debug)]
 pub struct VoltageSimulator {
-    header: VoltageHeader,
+    recording: Recording,
     scene: Scene,
     waves: Waves,
-    flags: Vec<Flag>,
     truth: Truth,
     threads: Threads,
-    next: u64,
 }
 
 impl VoltageSimulator {
@@ -89,13 +78,8 @@ impl VoltageSimulator {
         let (sources, pulses) = sources(&options, &scene.band)?;
         let truth = Truth { reference_hz: scene.band.reference_hz, pulses };
         let waves = Waves::new(sources, &scene.band, options.times, GULP)?;
-        let streams = options.streams();
-        let mut gaps = options.gaps.clone();
-        gaps.sort_unstable();
-        let flag = |(start, times)| Flag { streams: 0..streams, start, times };
-        let flags = gaps.into_iter().map(flag).collect();
-        let header = header(options);
-        Ok(Self { header, scene, waves, flags, truth, threads: Threads::new(1), next: 0 })
+        let recording = Recording::new(header(&options), &options.gaps);
+        Ok(Self { recording, scene, waves, truth, threads: Threads::new(1) })
     }
 
     /// Uses several threads.
@@ -109,17 +93,13 @@ impl VoltageSimulator {
         &self.truth
     }
 
-    fn left(&self) -> u64 {
-        self.header.times.map_or(u64::MAX, |times| times - self.next)
-    }
-
     /// Generates samples `start .. end`, within one gulp, at `offset` in the block's rows.
     fn fill(&self, block: &mut VoltageBlock, offset: usize, start: u64, end: u64) {
-        let encoding = self.header.encoding;
+        let encoding = self.recording.header.encoding;
         let mut pieces = Vec::new();
-        let streams = self.header.streams();
+        let streams = self.recording.header.streams();
         for (stream, row) in block.rows_mut().take(streams).enumerate() {
-            let bytes = offset_bytes(encoding, offset, (end - start) as usize);
+            let bytes = self.recording.bytes(offset, (end - start) as usize);
             let mut row = &mut row[bytes];
             let mut from = start;
             while from < end {
@@ -138,7 +118,7 @@ impl VoltageSimulator {
 
     /// Generates a piece chunk by chunk; `x` is scratch of one chunk's numbers.
     fn make(&self, piece: &mut Piece<'_>, x: &mut [f32]) {
-        let encoding = self.header.encoding;
+        let encoding = self.recording.header.encoding;
         let numbers = x.len() / CHUNK;
         let mut from = piece.start;
         while from < piece.end {
@@ -148,77 +128,52 @@ impl VoltageSimulator {
             self.make_chunk(piece.stream, chunk, x);
             let wanted = (from - first) as usize * numbers..(to - first) as usize * numbers;
             let times = (to - from) as usize;
-            let bytes = offset_bytes(encoding, (from - piece.start) as usize, times);
-            levels::store(&x[wanted], encoding, &mut piece.bytes[bytes]);
+            let bytes = self.recording.bytes((from - piece.start) as usize, times);
+            store(&x[wanted], encoding, &mut piece.bytes[bytes]);
             from = to;
         }
-        self.empty_gaps(piece);
+        self.recording.fill_gaps(piece.start..piece.end, piece.bytes);
     }
 
     fn make_chunk(&self, stream: usize, chunk: u64, x: &mut [f32]) {
         let numbers = x.len() / CHUNK;
-        let polarizations = self.header.polarizations;
+        let polarizations = self.recording.header.polarizations;
         let polarization = stream % polarizations;
-        let channel = stream / polarizations % self.header.coarse_channels();
+        let channel = stream / polarizations % self.recording.header.coarse_channels();
         let start = chunk * CHUNK as u64;
         self.scene.add_noise(stream, chunk, x);
         let tones = self.scene.tones.iter().filter(|tone| tone.channel == channel);
         tones.for_each(|tone| tone.add(polarization, start, numbers == 2, x));
         self.waves.add(channel, polarization, start, x);
     }
-
-    fn empty_gaps(&self, piece: &mut Piece<'_>) {
-        let encoding = self.header.encoding;
-        for flag in &self.flags {
-            let start = flag.start.max(piece.start);
-            let end = (flag.start + flag.times).min(piece.end);
-            if start < end {
-                let times = (end - start) as usize;
-                let bytes = offset_bytes(encoding, (start - piece.start) as usize, times);
-                piece.bytes[bytes].fill(encoding.zero_byte());
-            }
-        }
-    }
 }
 
 impl VoltageSource for VoltageSimulator {
     fn header(&self) -> &VoltageHeader {
-        &self.header
+        &self.recording.header
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        check_length("streams of a block", self.header.streams(), block.streams())?;
-        if block.encoding() != self.header.encoding {
-            let rule = format!("the simulation's is {:?}", self.header.encoding);
-            let found = format!("{:?}", block.encoding());
-            return Err(Error::parameter("encoding of a block", found, rule));
-        }
-        let times = self.left().min(block.capacity() as u64);
-        let (start, end) = (self.next, self.next + times);
-        while self.next < end {
-            let from = self.next;
+        let times = self.recording.times_into(block)?;
+        let start = self.recording.next;
+        let end = start + times as u64;
+        while self.recording.next < end {
+            let from = self.recording.next;
             let to = ((from / GULP as u64 + 1) * GULP as u64).min(end);
-            self.waves.bring(from..to, &self.scene.band, &self.threads);
+            self.waves.generate(from..to, &self.scene.band, &self.threads);
             self.fill(block, (from - start) as usize, from, to);
-            self.next = to;
+            self.recording.next = to;
         }
-        block.set_times(times as usize)?;
-        Ok(times as usize)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let whole = self.header.encoding.samples_per_byte() as u64;
-        if !times.is_multiple_of(whole) {
-            let rule = format!("samples are passed over in whole bytes, {whole} at a time");
-            return Err(Error::parameter("samples to skip", times, rule));
-        }
-        let times = times.min(self.left());
-        self.next += times;
+        block.set_times(times)?;
         Ok(times)
     }
 
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        self.recording.skip(times)
+    }
+
     fn flags(&self) -> &[Flag] {
-        &self.flags
+        &self.recording.flags
     }
 }
 
@@ -228,11 +183,6 @@ struct Piece<'a> {
     start: u64,
     end: u64,
     bytes: &'a mut [u8],
-}
-
-/// Returns the byte range of `times` samples from sample `offset` on, both in whole bytes.
-fn offset_bytes(encoding: VoltageEncoding, offset: usize, times: usize) -> std::ops::Range<usize> {
-    encoding.bytes(offset)..encoding.bytes(offset + times)
 }
 
 /// Time-independent state of the simulation.
@@ -261,7 +211,7 @@ impl Scene {
             x.fill(0.0);
             return;
         }
-        noise::fill(self.seeds[stream], chunk, x);
+        fill_normal(self.seeds[stream], chunk, x);
         x.iter_mut().for_each(|x| *x *= self.rms);
     }
 }
@@ -274,7 +224,7 @@ fn sources(options: &Options, band: &Band) -> Result<(Vec<Source>, Vec<PulseTrut
         let profile = Profile::new(pulse.carrier, band.width_hz);
         let middle = pulse.time_s * band.width_hz - 0.5;
         let (boxcar, part) = profile.boxcar(middle - middle.floor());
-        let energy = strength::energy(pulse.snr, options.rms, streams, part);
+        let energy = energy(pulse.snr, options.rms, streams, part);
         let mixture = pulse.polarization.mixture(options.circular);
         if options.polarizations == 1 && mixture.first == 0.0 {
             let rule = "the one polarization that is recorded gets none of it";
@@ -304,28 +254,19 @@ fn sources(options: &Options, band: &Band) -> Result<(Vec<Source>, Vec<PulseTrut
     Ok(both.into_iter().unzip())
 }
 
-fn header(options: Options) -> VoltageHeader {
-    let tsamp_s = options.tsamp_s();
+fn header(options: &Options) -> VoltageHeader {
     VoltageHeader {
         path: PathBuf::from("simulation"),
         format: "simulation",
-        source_name: options.source_name,
-        telescope: options.telescope,
-        ra_deg: None,
-        dec_deg: None,
-        beam: None,
+        source_name: options.source_name.clone(),
+        telescope: options.telescope.clone(),
         start: options.start,
-        tsamp_s,
-        centres_hz: options.centres_hz,
         lower_sideband: options.lower_sideband,
-        encoding: options.encoding,
-        scale: 1.0,
-        recorded_bits: options.encoding.bits(),
         antennas: options.antennas,
         polarizations: options.polarizations,
         circular: Some(options.circular),
         times: Some(options.times),
-        filter: None,
+        ..VoltageHeader::new(options.centres_hz.clone(), options.tsamp_s(), options.encoding)
     }
 }
 

@@ -7,7 +7,7 @@ mod observation;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, Host, roof};
-use sidereal::simulate::telescopes::{TELESCOPES, Telescope};
+use sidereal::simulate::{TELESCOPES, Telescope};
 use sidereal::{Error, Result};
 
 use super::Table;

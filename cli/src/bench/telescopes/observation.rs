@@ -8,8 +8,8 @@ use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::FilterbankSource as _;
 use sidereal::io::sigproc::FilterbankWriter;
+use sidereal::simulate::Telescope;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::simulate::telescopes::Telescope;
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 
 use super::child::{self, DOWNSAMPLE_TOL};

@@ -1,7 +1,7 @@
 //! Template space: ranges of masses and aligned spins, and random points in it.
 
 use crate::error::{Error, Result};
-use crate::simulate::rng::{Key, Stream};
+use crate::simulate::random::{Key, Stream};
 use crate::strain::Binary;
 
 /// Largest mass ratio for which the waveforms are calibrated.

@@ -10,7 +10,7 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::measure;
 use sidereal::clean::{Bandpass, Steps};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
-use sidereal::simulate::telescopes::Telescope;
+use sidereal::simulate::Telescope;
 use sidereal::single_pulse::cluster::Candidate;
 use sidereal::{Error, Result};
 
