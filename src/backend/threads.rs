@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+/// Bytes that a thread copies at a time in [`Threads::copy`].
+const COPY_BYTES: usize = 1 << 18;
+
 /// Thread pool; clones share it. The calling thread participates as worker 0. Work on the pool must not start work on
 /// the same pool, which would deadlock.
 #[derive(Clone)]
@@ -114,6 +117,32 @@ impl Threads {
                 let part = unsafe { std::slice::from_raw_parts_mut(data.get().add(start), size) };
                 work(own, index, part);
             }
+        });
+    }
+
+    /// Like [`Threads::for_each_chunk`], without scratch memory.
+    ///
+    /// # Panics
+    /// If `chunk` is 0 or `work` panics.
+    pub fn for_each<T, F>(&self, data: &mut [T], chunk: usize, work: F)
+    where
+        T: Send,
+        F: Fn(usize, &mut [T]) + Sync,
+    {
+        // A vector of zero-sized elements allocates nothing.
+        let mut none = vec![(); self.count()];
+        self.for_each_chunk(&mut none, data, chunk, |(), index, part| work(index, part));
+    }
+
+    /// Copies `from` to `to`, which has the same length.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy<T: Copy + Send + Sync>(&self, from: &[T], to: &mut [T]) {
+        assert_eq!(from.len(), to.len(), "lengths of a copy");
+        let chunk = (COPY_BYTES / size_of::<T>().max(1)).max(1);
+        self.for_each(to, chunk, |index, part| {
+            part.copy_from_slice(&from[index * chunk..][..part.len()]);
         });
     }
 

@@ -1,11 +1,9 @@
 //! Streams voltages from host memory and rows back in chunks. Copies of the next chunk in and of the last chunk out
 //! overlap the computation of the current chunk.
 
-use std::ops::Range;
-
 use super::job::DeviceVoltages;
 use super::launcher::Launcher;
-use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
+use crate::backend::cuda::{Device, DownloadRing, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::plan::Plan;
 use crate::error::{Error, Result};
@@ -23,37 +21,17 @@ const PIECE: usize = 1 << 18;
 /// Padding before a chunk's samples, so that windows can begin at a multiple of 16 bytes.
 const FRONT: usize = 16;
 
-/// Host and device memory of a chunk.
-#[derive(Debug)]
-struct Slot {
-    input: Pinned<u8>,
-    device_input: Buffer<u8>,
-    device_output: Buffer<u8>,
-    output: Pinned<u8>,
-    copied_in: Event,
-    computed: Event,
-    copied_out: Event,
-    /// Byte range of the call's output that the chunk produces.
-    rows: Range<usize>,
-    /// Whether a chunk is in flight.
-    is_busy: bool,
-}
-
-/// Streams and staging memory.
+/// Streams and staging memory, sized for the largest call so far and at most one full chunk.
 #[derive(Debug)]
 pub(super) struct Host {
-    device: Device,
     threads: Threads,
-    scratch: Vec<()>,
-    copy_in: Stream,
+    uploads: UploadRing,
     kernels: Stream,
-    copy_out: Stream,
-    /// Sized for the largest call so far, at most one full chunk.
-    slots: Vec<Slot>,
-    /// Samples per stream of a slot.
+    downloads: DownloadRing<u8>,
+    /// Samples per stream of a chunk.
     times: usize,
     /// Maximum samples per chunk.
-    most: usize,
+    max_times: usize,
 }
 
 impl Host {
@@ -63,17 +41,14 @@ impl Host {
         let hop_bytes =
             plan.input().streams() * plan.input().encoding.bytes(plan.samples_per_row());
         let rows = CHUNK_BYTES as f64 / (row_bytes + hop_bytes) as f64;
-        let most = (rows * plan.samples_per_row() as f64) as usize / unit * unit;
+        let max_times = (rows * plan.samples_per_row() as f64) as usize / unit * unit;
         Ok(Self {
-            device: device.clone(),
-            scratch: vec![(); threads.count()],
             threads: threads.clone(),
-            copy_in: device.stream()?,
+            uploads: UploadRing::new(device, 0, SLOTS)?,
             kernels: device.stream()?,
-            copy_out: device.stream()?,
-            slots: Vec::new(),
+            downloads: DownloadRing::new(device, 0, SLOTS)?,
             times: 0,
-            most: most.max(unit),
+            max_times: max_times.max(unit),
         })
     }
 
@@ -87,9 +62,7 @@ impl Host {
         self.grow(launcher.plan(), input.times())?;
         let mut whole = 0;
         self.chunks(launcher, input, output, &mut whole).map_err(|error| {
-            // Work in flight must end before its memory is reused.
-            let _ = self.device.synchronize();
-            self.slots.iter_mut().for_each(|slot| slot.is_busy = false);
+            self.downloads.discard();
             with_valid_bytes(error, whole)
         })
     }
@@ -101,88 +74,60 @@ impl Host {
         output: &mut [u8],
         whole: &mut usize,
     ) -> Result<()> {
-        let (mut index, mut taken, mut used) = (0, 0, 0);
+        let (mut taken, mut used) = (0, 0);
         while taken < input.times() {
-            let slot = index % SLOTS;
-            self.collect(slot, output, whole)?;
+            if self.downloads.is_full() {
+                self.receive(output, whole)?;
+            }
             let times = self.times.min(input.times() - taken);
             let part = input.slice(taken, times)?;
-            let rows = launcher.row_bytes_after(times);
-            self.queue(launcher, part, slot, used..used + rows)?;
-            (taken, used, index) = (taken + times, used + rows, index + 1);
+            let bytes = launcher.row_bytes_after(times);
+            self.enqueue(launcher, part)?;
+            self.downloads.send(used..used + bytes, bytes, &self.kernels)?;
+            (taken, used) = (taken + times, used + bytes);
         }
-        for slot in index..index + SLOTS {
-            self.collect(slot % SLOTS, output, whole)?;
-        }
+        while self.receive(output, whole)? {}
         Ok(())
     }
 
-    /// Enqueues a chunk.
-    fn queue(
-        &mut self,
-        launcher: &mut Launcher,
-        part: Voltages<'_>,
-        slot: usize,
-        rows: Range<usize>,
-    ) -> Result<()> {
-        let slot = &mut self.slots[slot];
+    /// Enqueues the copy of a chunk and its computation.
+    fn enqueue(&mut self, launcher: &mut Launcher, part: Voltages<'_>) -> Result<()> {
         let pad = launcher.pad();
         let stride = (pad + part.encoding().bytes(part.times())).next_multiple_of(FRONT);
-        let bytes = stride * part.streams();
-        let pinned = &mut slot.input.as_mut_slice()[..bytes];
-        self.threads.for_each_chunk(&mut self.scratch, pinned, PIECE, |(), index, piece| {
-            copy_rows(part, (pad, stride), index * PIECE, piece);
-        });
         let layout = DeviceVoltages { first_byte: pad, stride, times: part.times() };
-        // SAFETY: the slot's memory is not touched until `copied_out` has completed; the device buffers have space
-        // for a chunk's samples and rows.
-        unsafe {
-            self.copy_in.copy_in(&slot.input, 0..bytes, &mut slot.device_input, 0)?;
-            self.copy_in.record(&slot.copied_in)?;
-            self.kernels.wait(&slot.copied_in)?;
-            let input = (slot.device_input.address(), layout);
-            launcher.enqueue(input, slot.device_output.address(), &self.kernels)?;
-            self.kernels.record(&slot.computed)?;
-            self.copy_out.wait(&slot.computed)?;
-            self.copy_out.copy_out(&slot.device_output, 0..rows.len(), &mut slot.output, 0)?;
-            self.copy_out.record(&slot.copied_out)?;
-        }
-        slot.rows = rows;
-        slot.is_busy = true;
-        Ok(())
+        let fill = |host: &mut [u8]| {
+            self.threads.for_each(host, PIECE, |index, piece| {
+                copy_rows(part, pad, stride, index * PIECE, piece);
+            });
+        };
+        let input = self.uploads.upload(stride * part.streams(), &self.kernels, fill)?.address();
+        let output = self.downloads.target(&self.kernels)?.address();
+        // SAFETY: the device buffers have space for a chunk's samples and rows.
+        unsafe { launcher.enqueue(input, layout, output, &self.kernels)? };
+        self.uploads.release(&self.kernels)
     }
 
-    /// Waits for the slot's chunk, if any, and copies its rows to the output.
-    fn collect(&mut self, slot: usize, output: &mut [u8], whole: &mut usize) -> Result<()> {
-        let slot = &mut self.slots[slot];
-        if !slot.is_busy {
-            return Ok(());
-        }
-        slot.copied_out.synchronize()?;
-        slot.is_busy = false;
-        let from = &slot.output.as_slice()[..slot.rows.len()];
-        let to = &mut output[slot.rows.clone()];
-        self.threads.for_each_chunk(&mut self.scratch, to, PIECE, |(), index, piece| {
-            piece.copy_from_slice(&from[index * PIECE..][..piece.len()]);
-        });
-        *whole = slot.rows.end;
-        Ok(())
+    /// Copies the oldest chunk's rows to the output; returns whether there was one.
+    fn receive(&mut self, output: &mut [u8], whole: &mut usize) -> Result<bool> {
+        let Some((range, rows)) = self.downloads.receive()? else { return Ok(false) };
+        *whole = range.end;
+        self.threads.copy(rows, &mut output[range]);
+        Ok(true)
     }
 
     /// Allocates staging memory for `times` samples or for full chunks; halves the chunk if memory is short.
     fn grow(&mut self, plan: &Plan, times: usize) -> Result<()> {
         let unit = plan.input().encoding.samples_per_byte();
-        let wanted = times.next_power_of_two().next_multiple_of(unit).min(self.most);
+        let wanted = times.next_power_of_two().next_multiple_of(unit).min(self.max_times);
         if wanted <= self.times {
             return Ok(());
         }
-        self.slots.clear();
         self.times = 0;
         let mut times = wanted;
         loop {
-            match (0..SLOTS).map(|_| Slot::new(plan, &self.device, times)).collect() {
-                Ok(slots) => {
-                    (self.slots, self.times) = (slots, times);
+            match self.resize(plan, times) {
+                Ok(()) => {
+                    self.times = times;
                     return Ok(());
                 }
                 Err(error) if times == unit => return Err(error),
@@ -190,32 +135,21 @@ impl Host {
             }
         }
     }
-}
 
-impl Slot {
-    fn new(plan: &Plan, device: &Device, times: usize) -> Result<Self> {
+    fn resize(&mut self, plan: &Plan, times: usize) -> Result<()> {
         let input = plan.input();
         let stride = (FRONT + input.encoding.bytes(times)).next_multiple_of(FRONT);
-        let bytes = stride.saturating_mul(input.streams());
         let row = plan.row_elements() * plan.element_bytes();
-        let output = row.saturating_mul(plan.max_rows(times));
-        Ok(Self {
-            device_input: device.buffer(bytes)?,
-            device_output: device.buffer(output)?,
-            input: device.pinned(bytes)?,
-            output: device.pinned(output)?,
-            copied_in: device.event()?,
-            computed: device.event()?,
-            copied_out: device.event()?,
-            rows: 0..0,
-            is_busy: false,
-        })
+        // The memory of both rings is free before either allocates.
+        self.downloads.resize(0)?;
+        self.uploads.resize(stride.saturating_mul(input.streams()))?;
+        self.downloads.resize(row.saturating_mul(plan.max_rows(times)))
     }
 }
 
 /// Fills `piece`, the bytes from `start` of a staging buffer whose rows are `stride` bytes apart and begin with `pad`
 /// bytes of padding.
-fn copy_rows(part: Voltages<'_>, (pad, stride): (usize, usize), start: usize, piece: &mut [u8]) {
+fn copy_rows(part: Voltages<'_>, pad: usize, stride: usize, start: usize, piece: &mut [u8]) {
     let end = start + piece.len();
     for stream in start / stride..end.div_ceil(stride) {
         let row = part.row(stream);

@@ -97,7 +97,8 @@ impl Launcher {
     /// The samples must lie after `input` as `layout` says, and `output` must have space for the rows they complete.
     pub(super) unsafe fn enqueue(
         &mut self,
-        (input, layout): (u64, DeviceVoltages),
+        input: u64,
+        layout: DeviceVoltages,
         output: u64,
         stream: &Stream,
     ) -> Result<()> {

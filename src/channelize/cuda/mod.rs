@@ -108,6 +108,6 @@ impl Engine {
         stream: &Stream,
     ) -> Result<()> {
         // SAFETY: `check` has found the samples inside the input buffer, and the output has space for their rows.
-        unsafe { self.launcher.enqueue((input.address(), layout), output, stream) }
+        unsafe { self.launcher.enqueue(input.address(), layout, output, stream) }
     }
 }

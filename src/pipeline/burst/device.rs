@@ -8,7 +8,7 @@ use super::super::options::Part;
 use super::super::range::RangeSearch;
 use super::super::tail::DeviceTail;
 use super::step::{GULP_BYTES, Step};
-use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Stream};
+use crate::backend::cuda::{Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot};
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -42,7 +42,7 @@ const SHARE: f64 = 0.75;
 /// Buffers and the stream of a search on one device.
 pub(super) struct DeviceWork {
     stage: Stage,
-    inbox: Inbox,
+    uploads: UploadRing,
     /// Rows of each gulp being copied, the next one first; 0 marks the end.
     ahead: VecDeque<usize>,
     /// Error that ended reading after these gulps.
@@ -258,7 +258,7 @@ impl DeviceWork {
         stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
             stage,
-            inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
+            uploads: UploadRing::new(device, gulp * header.row_bytes(), SLOTS)?,
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
             queued: 0,
@@ -277,7 +277,7 @@ impl DeviceWork {
     ) -> Result<usize> {
         let (reader, cleaner) = cleaning.parts();
         if self.ahead.is_empty() {
-            let times = read(reader, source, self.inbox.present(), &mut self.failed)?;
+            let times = read(reader, source, self.uploads.current(), &mut self.failed)?;
             self.ahead.push_back(times);
         }
         let times = self.ahead[0];
@@ -285,7 +285,7 @@ impl DeviceWork {
             return self.failed.take().map_or(Ok(0), Err);
         }
         let (stage, ahead, failed) = (&mut self.stage, &mut self.ahead, &mut self.failed);
-        let (rows, later) = self.inbox.turn_with_all(&stage.stream)?;
+        let (rows, later) = self.uploads.acquire(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
         let is_searched = AtomicBool::new(false);
         let (searched, read) = std::thread::scope(|scope| {
@@ -304,7 +304,7 @@ impl DeviceWork {
         });
         searched?;
         drop(later);
-        self.inbox.release(&self.stage.stream)?;
+        self.uploads.release(&self.stage.stream)?;
         read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         self.ahead.pop_front();
         self.whole = self.queued;
@@ -325,13 +325,13 @@ pub(super) fn with_progress(error: Error, whole: u64) -> Error {
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
-    mut gulp: Filling<'_>,
+    mut gulp: UploadSlot<'_>,
     failed: &mut Option<Error>,
 ) -> Result<usize> {
     let row_bytes = source.header().row_bytes();
     let piece = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
     let mut rows = 0;
-    gulp.bytes()?;
+    gulp.host()?;
     loop {
         let rest = gulp.rest();
         let end = rest.len().min(piece);

@@ -3,7 +3,7 @@
 use num_complex::Complex;
 
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, Device, Inbox, Stream};
+use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
 use crate::error::Result;
 use crate::spiir::trigger::{Autocorrelation, DeviceFinder, Trigger, TriggerOptions};
 use crate::spiir::{Plan, Spiir};
@@ -27,7 +27,7 @@ pub(super) struct DeviceWork {
     spiir: Spiir,
     finder: DeviceFinder,
     stream: Stream,
-    inbox: Inbox<f32>,
+    uploads: UploadRing<f32>,
     /// Ratios of a piece, axes template, time.
     z: Buffer<Complex<f32>>,
     piece: usize,
@@ -54,7 +54,7 @@ impl DeviceWork {
             spiir,
             finder,
             stream: device.stream()?,
-            inbox: Inbox::new(device, piece, SLOTS)?,
+            uploads: UploadRing::new(device, piece, SLOTS)?,
             z: device.buffer(templates.saturating_mul(piece))?,
             piece,
             taken: 0,
@@ -88,14 +88,12 @@ impl DeviceWork {
         if samples.is_empty() {
             return Ok(0);
         }
-        let mut filling = self.inbox.present();
-        filling.whole()?[..samples.len()].copy_from_slice(samples);
-        filling.send(samples.len())?;
-        let (input, _) = self.inbox.turn(&self.stream)?;
+        let fill = |host: &mut [f32]| host.copy_from_slice(samples);
+        let input = self.uploads.upload(samples.len(), &self.stream, fill)?;
         let (count, piece) = (samples.len(), self.piece);
         let output = (&mut self.z, 0, piece);
         let produced = self.spiir.enqueue((input, 0), count, output, &self.stream)?.produced;
-        self.inbox.release(&self.stream)?;
+        self.uploads.release(&self.stream)?;
         self.taken += count as u64;
         Ok(produced)
     }

@@ -8,7 +8,7 @@ use super::antenna::{AntennaInput, Scratch};
 use super::inputs::Channels;
 use super::tracking::Delays;
 use super::window::Window;
-use crate::backend::cuda::{Buffer, Device, Inbox, Stream};
+use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::{self, Channelizer, DeviceVoltages, Input};
 use crate::correlate::{self, Correlator, DeviceSpectra};
@@ -68,10 +68,10 @@ pub(super) struct OnDevice {
     /// Groups of antennas with the same sample format.
     groups: Vec<Group>,
     /// Axes antenna (by group), time, (total delay, residual delay); none without phase rotation.
-    delays: Option<Inbox<f64>>,
+    delays: Option<UploadRing<f64>>,
     /// Whether `delays` holds those of the current spectra.
     delays_held: bool,
-    masks: Inbox<u64>,
+    masks: UploadRing<u64>,
     /// Aligned spectra, input of the X-engine.
     natural: Buffer<u8>,
     layout: Natural,
@@ -91,7 +91,9 @@ impl OnDevice {
         let words = correlate::Plan::mask_words(wanted.capacity);
         let delays = match wanted.fixed {
             true => None,
-            false => Some(Inbox::new(device, 2 * wanted.kinds.len() * wanted.capacity, SLOTS)?),
+            false => {
+                Some(UploadRing::new(device, 2 * wanted.kinds.len() * wanted.capacity, SLOTS)?)
+            }
         };
         let work = device.stream()?;
         let mut natural = device.buffer(plan.channels().saturating_mul(layout.channel_stride))?;
@@ -104,7 +106,7 @@ impl OnDevice {
             groups: Group::all(device, wanted)?,
             delays,
             delays_held: false,
-            masks: Inbox::new(device, plan.channels() * plan.antennas() * words, SLOTS)?,
+            masks: UploadRing::new(device, plan.channels() * plan.antennas() * words, SLOTS)?,
             layout,
             made: 0..0,
         })
@@ -158,17 +160,17 @@ impl OnDevice {
     }
 
     fn send_delays(&mut self, stations: &[AntennaInput], all: &Delays) -> Result<()> {
-        let Some(inbox) = &mut self.delays else { return Ok(()) };
+        let Some(uploads) = &mut self.delays else { return Ok(()) };
         let times = (self.made.end - self.made.start) as usize;
-        let mut filling = inbox.present();
-        let rows = filling.whole()?.chunks_exact_mut(2 * times);
+        let mut slot = uploads.current();
+        let rows = slot.host()?.chunks_exact_mut(2 * times);
         let order = self.groups.iter().flat_map(Group::stations);
         for (row, station) in rows.zip(order) {
             for (pair, delay) in row.chunks_exact_mut(2).zip(stations[*station].delays(all)) {
                 pair.copy_from_slice(&[delay.total_s, delay.residual_s]);
             }
         }
-        filling.send(2 * times * stations.len())?;
+        slot.send(2 * times * stations.len())?;
         self.delays_held = true;
         Ok(())
     }
@@ -186,7 +188,7 @@ impl OnDevice {
         let stride = (self.made.end - self.made.start) as usize;
         let first = (first - self.made.start) as usize;
         let delays = match &mut self.delays {
-            Some(inbox) => Some(inbox.turn(&self.work)?.0),
+            Some(uploads) => Some(uploads.acquire(&self.work)?.0),
             None => None,
         };
         let mut row = 0;
@@ -209,10 +211,7 @@ impl OnDevice {
         let masks = &mut self.masks;
         let plan = correlator.plan();
         let words = plan.channels() * plan.antennas() * correlate::Plan::mask_words(times);
-        let mut filling = masks.present();
-        mask(&mut filling.whole()?[..words]);
-        filling.send(words)?;
-        let valid = masks.turn(&self.work)?.0;
+        let valid = masks.upload(words, &self.work, mask)?;
         correlator.enqueue(&mut self.natural, layout, Some(valid), &self.work)?;
         masks.release(&self.work)
     }
@@ -243,7 +242,7 @@ struct Group {
     aligner: DeviceAligner,
     /// Whether the device has each antenna's gains.
     settled: Vec<bool>,
-    inbox: Inbox,
+    uploads: UploadRing,
     source: Source,
 }
 
@@ -305,7 +304,11 @@ impl Group {
             None => Source::Recorded(None),
         };
         Ok(Self {
-            inbox: Inbox::new(device, stride.saturating_mul(streams * stations.len()), SLOTS)?,
+            uploads: UploadRing::new(
+                device,
+                stride.saturating_mul(streams * stations.len()),
+                SLOTS,
+            )?,
             settled: vec![form == Form::Recorded; stations.len()],
             stations,
             kind,
@@ -348,7 +351,7 @@ impl Group {
         match &mut self.source {
             Source::Recorded(held) if held.is_some() => {
                 *held = None;
-                self.inbox.release(work)
+                self.uploads.release(work)
             }
             _ => Ok(()),
         }
@@ -414,7 +417,7 @@ impl Group {
         };
         self.send((all, windows), (stride, times), &parts, pool)?;
         let Source::Bank(bank) = &mut self.source else { return Ok(()) };
-        let (voltages, _) = self.inbox.turn(work)?;
+        let (voltages, _) = self.uploads.acquire(work)?;
         let layout = DeviceVoltages { first_byte: 0, stride, times };
         let progress =
             bank.channelizer.enqueue_at(voltages, layout, &mut bank.spectra, row, work)?;
@@ -423,7 +426,7 @@ impl Group {
             return Err(Error::Shape { what: "spectra of a segment", expected, actual });
         }
         bank.next = Some((segment.end, shifts));
-        self.inbox.release(work)
+        self.uploads.release(work)
     }
 
     /// Gathers samples of each antenna's streams and copies them: parts of the window, zeros elsewhere.
@@ -436,14 +439,14 @@ impl Group {
     ) -> Result<()> {
         let each = stride * self.streams;
         let together = (PIECE_BYTES / each.max(1)).max(pool.threads.count()).max(1);
-        let mut filling = self.inbox.present();
-        filling.bytes()?;
+        let mut slot = self.uploads.current();
+        slot.host()?;
         for stations in self.stations.chunks(together) {
             let bytes = each * stations.len();
-            let rows = &mut filling.rest()[..bytes];
+            let rows = &mut slot.rest()[..bytes];
             let own = stations.iter().map(|station| &all[*station]);
             place((own, windows), rows, (stride, times), parts, pool)?;
-            filling.send(bytes)?;
+            slot.send(bytes)?;
         }
         Ok(())
     }
@@ -465,7 +468,7 @@ impl Group {
             Source::Recorded(Some(samples)) => {
                 let first_byte = self.kind.encoding.bytes(first);
                 let from = DeviceSamples { first_byte, times, ..*samples };
-                let (voltages, _) = self.inbox.turn(work)?;
+                let (voltages, _) = self.uploads.acquire(work)?;
                 self.aligner.enqueue(voltages, from, delays, to.0, to.1, work)
             }
             Source::Recorded(None) => Ok(()),

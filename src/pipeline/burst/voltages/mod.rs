@@ -11,7 +11,7 @@ use super::super::range::RangeSearch;
 use super::super::voltage::{DeviceRows, VoltageFilterbank};
 use super::device::{Need, ROW_BYTES, SLOTS, Stage, with_progress};
 use super::step::Step;
-use crate::backend::cuda::{Device, Inbox};
+use crate::backend::cuda::{Device, UploadRing};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::single_pulse::cluster::Clusterer;
@@ -38,7 +38,7 @@ fn of(source: &mut dyn FilterbankSource) -> Option<&mut VoltageFilterbank> {
 /// Buffers and the stream of a search of voltages on one device.
 pub(super) struct VoltageWork {
     stage: Stage,
-    inbox: Inbox,
+    uploads: UploadRing,
     rows: DeviceRows,
     reading: Reading,
     /// Content of the gulp being copied.
@@ -75,7 +75,7 @@ impl VoltageWork {
         stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
             stage,
-            inbox: Inbox::new(device, gulp.bytes, SLOTS)?,
+            uploads: UploadRing::new(device, gulp.bytes, SLOTS)?,
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
             reading: Reading::new(gulp),
             present: Content::End,
@@ -98,14 +98,15 @@ impl VoltageWork {
         let (reader, cleaner) = cleaning.parts();
         if !self.has_begun {
             self.has_begun = true;
-            self.present = self.reading.next(reader, filterbank, self.inbox.present())?;
+            self.present = self.reading.next(reader, filterbank, self.uploads.current())?;
         }
-        let Self { stage, inbox, rows, reading, .. } = self;
+        let Self { stage, uploads, rows, reading, .. } = self;
         let present = self.present;
         if matches!(present, Content::End) {
             return self.failed.take().map_or(Ok(None), Err);
         }
-        let (input, next) = inbox.turn(stage.stream())?;
+        let (input, mut later) = uploads.acquire(stage.stream())?;
+        let next = later.next().expect("there are two slots at least");
         let (searched, next) = std::thread::scope(|scope| match present {
             Content::Voltages(pieces) => {
                 let (unread, making) = filterbank.split();
@@ -127,7 +128,8 @@ impl VoltageWork {
             Content::End => (Ok(0), Ok(Ok(Content::End))),
         });
         let times = searched?;
-        inbox.release(stage.stream())?;
+        drop(later);
+        uploads.release(stage.stream())?;
         self.present = match next.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
             Ok(next) => next,
             Err(error) => {

@@ -3,7 +3,7 @@
 use super::super::super::cleaning::Reader;
 use super::super::super::voltage::{Unread, VoltageFilterbank};
 use super::super::device::ROW_BYTES;
-use crate::backend::cuda::Filling;
+use crate::backend::cuda::UploadSlot;
 use crate::channelize::{DeviceVoltages, Plan};
 use crate::error::Result;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
@@ -126,20 +126,20 @@ impl Reading {
         &mut self,
         reader: &mut Reader,
         filterbank: &mut VoltageFilterbank,
-        mut filling: Filling<'_>,
+        mut slot: UploadSlot<'_>,
     ) -> Result<Content> {
         if !reader.holds_rows() && filterbank.can_split() {
             let taken = filterbank.taken();
             self.voltages = Some((taken, wanted(filterbank.plan(), taken, reader.left())));
-            return self.voltages(filterbank.split().0, filling);
+            return self.voltages(filterbank.split().0, slot);
         }
         let Gulp { rows, bytes, row_bytes, .. } = self.gulp;
         let most = rows.min(bytes / row_bytes) * row_bytes;
-        let times = reader.read(filterbank, &mut filling.bytes()?[..most])?;
+        let times = reader.read(filterbank, &mut slot.host()?[..most])?;
         if times == 0 {
             return Ok(Content::End);
         }
-        filling.send(times * row_bytes)?;
+        slot.send(times * row_bytes)?;
         Ok(Content::Rows(times))
     }
 
@@ -147,16 +147,16 @@ impl Reading {
     pub(super) fn voltages(
         &mut self,
         mut unread: Unread<'_>,
-        mut filling: Filling<'_>,
+        mut slot: UploadSlot<'_>,
     ) -> Result<Content> {
         let mut pieces = Pieces::new();
         let mut sent = 0;
-        filling.bytes()?;
+        slot.host()?;
         while pieces.count < PIECES {
             let most = self.piece(unread.held());
             let Gulp { encoding, streams, .. } = self.gulp;
             let length = streams * encoding.bytes(most);
-            let rest = filling.rest();
+            let rest = slot.rest();
             if most == 0 || length > rest.len() {
                 break;
             }
@@ -169,7 +169,7 @@ impl Reading {
             }
             let stride = block.stride();
             pieces.push(DeviceVoltages { first_byte: sent, stride, times });
-            filling.send(padded)?;
+            slot.send(padded)?;
             sent += padded;
             self.pass(times as u64);
         }

@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 use sidereal::Result;
-use sidereal::backend::cuda::{Buffer, Inbox, Stream};
+use sidereal::backend::cuda::{Buffer, Stream, UploadRing};
 use sidereal::channelize;
 use sidereal::channelize::{Channelizer, DeviceVoltages, Order};
 use sidereal::correlate;
@@ -116,37 +116,37 @@ impl Chain {
     }
 
     /// Sends the first gulps.
-    pub(super) fn begin(&mut self, inbox: &mut Inbox) -> Result<()> {
+    pub(super) fn begin(&mut self, uploads: &mut UploadRing) -> Result<()> {
         self.channelizer.reset();
         self.correlator.reset();
         let bytes = self.size.gulp_bytes();
-        let mut present = inbox.present();
-        present.bytes()?;
-        present.send(bytes)?;
-        let (_, others) = inbox.turn_with_all(&self.work)?;
+        let mut current = uploads.current();
+        current.host()?;
+        current.send(bytes)?;
+        let (_, others) = uploads.acquire(&self.work)?;
         let mut others: Vec<_> = others.collect();
         // One pair is in use, and another may still be in use when it is due to be filled.
         self.ahead = others.len() - 1;
-        for filling in others.iter_mut().take(self.ahead - 1) {
-            filling.bytes()?;
-            filling.send(bytes)?;
+        for slot in others.iter_mut().take(self.ahead - 1) {
+            slot.host()?;
+            slot.send(bytes)?;
         }
         Ok(())
     }
 
     /// Queues all gulps of an integration, each as soon as its copy has been queued.
-    pub(super) fn integrate(&mut self, inbox: &mut Inbox) -> Result<()> {
-        (0..self.size.gulps).try_for_each(|_| self.step(inbox))
+    pub(super) fn integrate(&mut self, uploads: &mut UploadRing) -> Result<()> {
+        (0..self.size.gulps).try_for_each(|_| self.step(uploads))
     }
 
     /// Sends the gulp farthest ahead, and queues the computation on the present one.
-    pub(super) fn step(&mut self, inbox: &mut Inbox) -> Result<()> {
+    pub(super) fn step(&mut self, uploads: &mut UploadRing) -> Result<()> {
         let Size { channels, spectra, .. } = self.size;
         let bytes = self.size.gulp_bytes();
-        let (voltages, mut others) = inbox.turn_with_all(&self.work)?;
-        if let Some(mut filling) = others.nth(self.ahead - 1) {
-            filling.bytes()?;
-            filling.send(bytes)?;
+        let (voltages, mut others) = uploads.acquire(&self.work)?;
+        if let Some(mut slot) = others.nth(self.ahead - 1) {
+            slot.host()?;
+            slot.send(bytes)?;
         }
         drop(others);
         let samples = channels * spectra;
@@ -171,7 +171,7 @@ impl Chain {
             times,
         };
         self.correlator.enqueue(&mut self.natural, layout, None, &self.work)?;
-        inbox.release(&self.work)
+        uploads.release(&self.work)
     }
 
     /// Copies the visibilities to the host, and begins another integration.
@@ -183,10 +183,10 @@ impl Chain {
     }
 
     /// Waits for pending work.
-    pub(super) fn end(&mut self, inbox: &mut Inbox) -> Result<()> {
+    pub(super) fn end(&mut self, uploads: &mut UploadRing) -> Result<()> {
         for _ in 0..self.ahead {
-            let _ = inbox.turn(&self.work)?;
-            inbox.release(&self.work)?;
+            let _ = uploads.acquire(&self.work)?;
+            uploads.release(&self.work)?;
         }
         self.work.synchronize()
     }

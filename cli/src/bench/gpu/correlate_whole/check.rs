@@ -3,7 +3,7 @@
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::Inbox;
+use sidereal::backend::cuda::UploadRing;
 use sidereal::channelize::{Channelizer, Output};
 use sidereal::delay::{self, Aligner, Rows, Slope};
 use sidereal::voltage::{VoltageEncoding, Voltages};
@@ -21,17 +21,17 @@ const TOLERANCE: f64 = 2e-4;
 pub(super) fn is_right(
     gpu: &Gpu,
     chain: &mut Chain,
-    inbox: &mut Inbox,
+    uploads: &mut UploadRing,
     voltages: &[u8],
 ) -> Result<bool> {
     let size = chain.size;
     let bytes = size.gulp_bytes();
-    // The chain uses the pairs in the order of filling.
-    put(inbox, &voltages[..bytes])?;
-    chain.begin(inbox)?;
-    chain.step(inbox)?;
+    // The chain uses the slots in the order of filling.
+    put(uploads, &voltages[..bytes])?;
+    chain.begin(uploads)?;
+    chain.step(uploads)?;
     chain.read()?;
-    chain.end(inbox)?;
+    chain.end(uploads)?;
     let antennas = [0, size.antennas / 2, size.antennas - 1];
     let host = Backend::best(gpu.backend.threads());
     let each = bytes / size.antennas;
@@ -44,9 +44,9 @@ pub(super) fn is_right(
 }
 
 /// Copies voltages into the present pair.
-fn put(inbox: &mut Inbox, voltages: &[u8]) -> Result<()> {
-    let mut filling = inbox.present();
-    filling.bytes()?[..voltages.len()].copy_from_slice(voltages);
+fn put(uploads: &mut UploadRing, voltages: &[u8]) -> Result<()> {
+    let mut slot = uploads.current();
+    slot.host()?[..voltages.len()].copy_from_slice(voltages);
     Ok(())
 }
 

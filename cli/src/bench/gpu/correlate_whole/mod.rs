@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use chain::Chain;
-use sidereal::backend::cuda::Inbox;
+use sidereal::backend::cuda::UploadRing;
 use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, random, table};
@@ -50,17 +50,17 @@ fn sizes(quick: bool) -> Vec<Size> {
 pub(crate) fn run(gpu: &Gpu, csv: Option<&Path>, common: &Common) -> Result<()> {
     let sizes = sizes(gpu.quick);
     let bytes = sizes.iter().map(|size| size.gulp_bytes()).max().unwrap_or(0);
-    let mut inbox = Inbox::new(&gpu.device, bytes, if gpu.quick { 4 } else { SLOTS })?;
-    let voltages = fill(gpu, &mut inbox, bytes)?;
-    let bus = bus(gpu, &mut inbox, bytes)?;
+    let mut uploads = UploadRing::new(&gpu.device, bytes, if gpu.quick { 4 } else { SLOTS })?;
+    let voltages = fill(gpu, &mut uploads, bytes)?;
+    let bus = bus(gpu, &mut uploads, bytes)?;
     let table = table(gpu, common, csv, ("correlate", ABOUT))?;
     let name = |size: &Size| {
         format!("{} antennas, {} channels, whole, from the host", size.antennas, size.channels)
     };
     gpu.measure(table, &sizes, name, |size| {
         let mut chain = Chain::new(gpu, *size)?;
-        let checked = check::is_right(gpu, &mut chain, &mut inbox, &voltages)?;
-        let seconds = integrations(&mut chain, &mut inbox, if gpu.quick { 1 } else { RUNS })?;
+        let checked = check::is_right(gpu, &mut chain, &mut uploads, &voltages)?;
+        let seconds = integrations(&mut chain, &mut uploads, if gpu.quick { 1 } else { RUNS })?;
         Ok(Figure {
             case: name(size),
             work: (size.gulp_bytes() * size.gulps) as f64 * 1e-9,
@@ -76,34 +76,34 @@ pub(crate) fn run(gpu: &Gpu, csv: Option<&Path>, common: &Common) -> Result<()> 
 
 /// Fills all buffer pairs with random voltages, each rotated by a further 4096 bytes; returns the first pair's
 /// voltages.
-fn fill(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<Vec<u8>> {
+fn fill(gpu: &Gpu, uploads: &mut UploadRing, bytes: usize) -> Result<Vec<u8>> {
     let voltages = random::bytes(bytes);
     let work = gpu.device.stream()?;
     let slots = if gpu.quick { 4 } else { SLOTS };
     for slot in 0..slots {
         let turned = slot * 4096 % bytes;
-        let mut filling = inbox.present();
-        let room = filling.bytes()?;
+        let mut slot = uploads.current();
+        let room = slot.host()?;
         room[..bytes - turned].copy_from_slice(&voltages[turned..]);
         room[bytes - turned..bytes].copy_from_slice(&voltages[..turned]);
-        inbox.release(&work)?;
+        uploads.release(&work)?;
     }
     Ok(voltages)
 }
 
 /// Returns the bytes per second over the bus: the best of three passes over all pairs.
-fn bus(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<f64> {
+fn bus(gpu: &Gpu, uploads: &mut UploadRing, bytes: usize) -> Result<f64> {
     let work = gpu.device.stream()?;
     let slots = if gpu.quick { 4 } else { SLOTS };
     let mut best = 0.0_f64;
     for _ in 0..3 {
         let begin = Instant::now();
         for _ in 0..slots {
-            let mut filling = inbox.present();
-            filling.bytes()?;
-            filling.send(bytes)?;
-            let _ = inbox.turn(&work)?;
-            inbox.release(&work)?;
+            let mut slot = uploads.current();
+            slot.host()?;
+            slot.send(bytes)?;
+            let _ = uploads.acquire(&work)?;
+            uploads.release(&work)?;
         }
         work.synchronize()?;
         best = best.max((slots * bytes) as f64 / begin.elapsed().as_secs_f64());
@@ -112,19 +112,19 @@ fn bus(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<f64> {
 }
 
 /// Returns the seconds from the end of one integration to the end of the next, smallest first.
-fn integrations(chain: &mut Chain, inbox: &mut Inbox, runs: usize) -> Result<Vec<f64>> {
+fn integrations(chain: &mut Chain, uploads: &mut UploadRing, runs: usize) -> Result<Vec<f64>> {
     let mut seconds = Vec::new();
-    chain.begin(inbox)?;
+    chain.begin(uploads)?;
     let mut ended = Instant::now();
     for run in 0..=runs {
-        chain.integrate(inbox)?;
+        chain.integrate(uploads)?;
         chain.read()?;
         if run > 0 {
             seconds.push(ended.elapsed().as_secs_f64());
         }
         ended = Instant::now();
     }
-    chain.end(inbox)?;
+    chain.end(uploads)?;
     if seconds.iter().any(|own| !own.is_finite()) {
         let why = "no integration took a time".to_owned();
         return Err(Error::Unavailable { what: "a rate".to_owned(), why });
