@@ -197,7 +197,7 @@ impl Work for Dedispersion {
     fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let (input, plane) = (&self.input, &mut self.plane);
         stream.fill(&mut plane.words, 0..64 * TIMES, 0)?;
-        self.dedisperser.enqueue((input, 0), TIMES, plane, stream).map(|_| ())
+        self.dedisperser.enqueue(input, 0, TIMES, plane, stream).map(|_| ())
     }
 
     fn digest(&mut self) -> Result<u128> {

@@ -126,7 +126,7 @@ fn enqueued(case: &Case, plan: &Plan, device: &Device, gulp: usize) -> Vec<Vec<u
         let times = gulp.min(case.times - taken);
         let first_byte = skipped + taken * row_bytes;
         let done = if times > 0 {
-            dedisperser.enqueue((&input, first_byte), times, &mut plane, &stream).unwrap()
+            dedisperser.enqueue(&input, first_byte, times, &mut plane, &stream).unwrap()
         } else {
             dedisperser.enqueue_flush(&mut plane, &stream).unwrap()
         };

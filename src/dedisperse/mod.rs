@@ -6,8 +6,8 @@
 mod cpu;
 mod cuda;
 pub mod dm_plan;
-pub mod plan;
-pub mod reference;
+mod plan;
+mod reference;
 
 use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::sample::Samples;
 use crate::view::{PlaneMut, Progress, check_length};
 pub use cuda::kernels;
+use plan::Sum;
 pub use plan::{Options, Plan};
 
 /// Output planes of dedispersed series; axes dm, time.
@@ -50,9 +51,10 @@ impl Output<'_> {
     }
 }
 
+/// Plan bound to one backend. Each variant has the same methods.
 #[derive(Debug)]
 enum Engine {
-    Reference(reference::Engine),
+    Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
     Cuda(Box<cuda::Engine>),
 }
@@ -63,21 +65,23 @@ impl Engine {
             return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
         }
         Ok(match &backend.host() {
-            Host::Reference => Self::Reference(reference::Engine::new(plan)),
+            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
             Host::Cpu(level, threads) => {
                 Self::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)?))
             }
         })
     }
+}
 
-    /// Returns the largest number of output times in one call of `emit`.
-    fn block_times(&self) -> usize {
-        match self {
-            Self::Reference(engine) => engine.block_times(),
-            Self::Cpu(engine) => engine.block_times(),
-            Self::Cuda(engine) => engine.block_times(),
+/// Evaluates an expression of the engine of any backend.
+macro_rules! each {
+    ($any:expr, $engine:ident => $value:expr) => {
+        match $any {
+            Engine::Reference($engine) => $value,
+            Engine::Cpu($engine) => $value,
+            Engine::Cuda($engine) => $value,
         }
-    }
+    };
 }
 
 /// Step of a run.
@@ -145,18 +149,21 @@ impl Dedisperser {
         self.check_input(&input)?;
         self.check_output(&output)?;
         let before = self.emitted;
-        let sizes = (input.times(), output.stride(), self.engine.block_times());
-        let done = self.run_parts(sizes, &mut |own, part| match part {
-            Part::Load { start, rows } => own.load(input.slice(start, rows)),
-            Part::Emit { times, column } => own.emit(times, &mut output, column),
-        });
+        let block = each!(&self.engine, engine => engine.block_times());
+        let done =
+            self.run_parts(input.times(), output.stride(), block, &mut |own, part| match part {
+                Part::Load { start, rows } => own.load(input.slice(start, rows)),
+                Part::Emit { times, column } => own.emit(times, &mut output, column),
+            });
         self.finished(done, &mut output, before)
     }
 
     /// Splits input rows and their output times into blocks.
     fn run_parts(
         &mut self,
-        (rows, stride, block): (usize, usize, usize),
+        rows: usize,
+        stride: usize,
+        block: usize,
         work: &mut dyn FnMut(&mut Self, Part) -> Result<()>,
     ) -> Result<Progress> {
         let bin = self.plan.downsample() as u64;
@@ -191,8 +198,8 @@ impl Dedisperser {
     pub fn flush(&mut self, mut output: Output<'_>) -> Result<Progress> {
         self.check_output(&output)?;
         let before = self.emitted;
-        let sizes = (output.stride(), self.engine.block_times());
-        let done = self.flush_parts(sizes, &mut |own, times, column| {
+        let block = each!(&self.engine, engine => engine.block_times());
+        let done = self.flush_parts(output.stride(), block, &mut |own, times, column| {
             own.emit(times, &mut output, column)?;
             for dm in 0..own.plan.dms().len() {
                 let valid = own.plan.valid_times(own.rows, dm).saturating_sub(own.emitted);
@@ -207,7 +214,8 @@ impl Dedisperser {
     /// Splits the remaining output times into blocks.
     fn flush_parts(
         &mut self,
-        (stride, block): (usize, usize),
+        stride: usize,
+        block: usize,
         work: &mut dyn FnMut(&mut Self, usize, usize) -> Result<()>,
     ) -> Result<Progress> {
         self.ended = true;
@@ -237,39 +245,28 @@ impl Dedisperser {
     /// Resets the state for a new stream.
     pub fn reset(&mut self) {
         (self.rows, self.emitted, self.ended) = (0, 0, false);
-        match &mut self.engine {
-            Engine::Reference(engine) => engine.reset(),
-            Engine::Cpu(engine) => engine.reset(),
-            Engine::Cuda(engine) => engine.reset(),
-        }
+        each!(&mut self.engine, engine => engine.reset());
     }
 
     fn load(&mut self, input: Samples<'_>) -> Result<()> {
-        match &mut self.engine {
-            Engine::Reference(engine) => engine.load(&self.plan, input),
-            Engine::Cpu(engine) => engine.load(input, self.rows),
-            Engine::Cuda(engine) => engine.load(input)?,
-        }
-        Ok(())
+        each!(&mut self.engine, engine => engine.load(input, self.rows))
     }
 
     /// Writes the next `times` output times from `column` on; on a GPU they are complete after [`Self::finish`].
     fn emit(&mut self, times: usize, output: &mut Output<'_>, column: usize) -> Result<()> {
-        let span = (self.emitted, times);
-        let plan = &self.plan;
-        match (&mut self.engine, output) {
-            (Engine::Reference(engine), Output::I32(plane)) => {
-                engine.emit(plan, span, plane, (column, |sum| sum as i32));
-            }
-            (Engine::Reference(engine), Output::F32(plane)) => {
-                engine.emit(plan, span, plane, (column, |sum| sum as f32));
-            }
-            (Engine::Cpu(engine), Output::I32(plane)) => engine.emit(span, plane, column),
-            (Engine::Cpu(engine), Output::F32(plane)) => engine.emit(span, plane, column),
-            (Engine::Cuda(engine), Output::I32(plane)) => engine.emit(times, plane, column)?,
-            (Engine::Cuda(engine), Output::F32(plane)) => engine.emit(times, plane, column)?,
+        match output {
+            Output::I32(plane) => self.emit_to(times, plane, column),
+            Output::F32(plane) => self.emit_to(times, plane, column),
         }
-        Ok(())
+    }
+
+    fn emit_to<T: Sum>(
+        &mut self,
+        times: usize,
+        plane: &mut PlaneMut<'_, T>,
+        column: usize,
+    ) -> Result<()> {
+        each!(&mut self.engine, engine => engine.emit(self.emitted, times, plane, column))
     }
 
     /// Completes the output of a call and returns its progress; `before` output times came earlier.
@@ -340,22 +337,22 @@ impl Dedisperser {
     /// driver refuses.
     pub fn enqueue(
         &mut self,
-        (input, first_byte): (&Buffer<u8>, usize),
+        input: &Buffer<u8>,
+        first_byte: usize,
         times: usize,
         output: &mut Plane,
         stream: &Stream,
     ) -> Result<Progress> {
         self.check_not_ended()?;
         let block = self.check_plane(output)?;
-        let row_bytes = self.plan.channels() * self.plan.encoding().bits() / 8;
-        let sizes = (times, output.stride, block);
-        self.run_parts(sizes, &mut |own, part| match part {
+        let row_bytes = self.plan.row_bytes();
+        self.run_parts(times, output.stride, block, &mut |own, part| match part {
             Part::Load { start, rows } => {
                 let first_byte = first_byte.saturating_add(start * row_bytes);
-                own.device_engine()?.load_on_device((input, first_byte), rows, stream)
+                own.device_engine()?.load_on_device(input, first_byte, rows, stream)
             }
             Part::Emit { times, column } => {
-                own.device_engine()?.emit_on_device(times, (&mut *output, column), stream)
+                own.device_engine()?.emit_on_device(times, output, column, stream)
             }
         })
     }
@@ -366,9 +363,8 @@ impl Dedisperser {
     /// As [`enqueue`](Self::enqueue).
     pub fn enqueue_flush(&mut self, output: &mut Plane, stream: &Stream) -> Result<Progress> {
         let block = self.check_plane(output)?;
-        let sizes = (output.stride, block);
-        self.flush_parts(sizes, &mut |own, times, column| {
-            own.device_engine()?.emit_on_device(times, (&mut *output, column), stream)
+        self.flush_parts(output.stride, block, &mut |own, times, column| {
+            own.device_engine()?.emit_on_device(times, output, column, stream)
         })
     }
 

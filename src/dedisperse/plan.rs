@@ -165,6 +165,27 @@ impl Plan {
         &self.options
     }
 
+    /// Returns the bytes of an input row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.channels() * self.encoding().bits() / 8
+    }
+
+    /// Returns the sum of the range's lower ends over a sum's samples, modulo 2^32.
+    pub(super) fn bias(&self) -> u32 {
+        let samples = self.channels_used.len() as i64 * self.options.downsample as i64;
+        (i64::from(self.range.0) * samples) as u32
+    }
+
+    /// Returns the summed channels from the highest frequency down.
+    pub(super) fn descending_channels(&self) -> Vec<UsedChannel> {
+        let centres = self.options.band.centres_hz();
+        let used = self.channels_used.iter().enumerate();
+        let mut order: Vec<UsedChannel> =
+            used.map(|(row, channel)| UsedChannel { row: row as u32, channel: *channel }).collect();
+        order.sort_by(|a, b| centres[b.channel].total_cmp(&centres[a.channel]));
+        order
+    }
+
     /// Returns the largest sample, summed over `downsample`, above the range's lower end; `None` for floats.
     pub(super) fn largest(&self) -> Option<u64> {
         let (low, high) = self.range;
@@ -180,6 +201,31 @@ impl Plan {
             Some(0..=0xffff) => Lane::U16,
             Some(_) => Lane::U32,
         }
+    }
+}
+
+/// Summed channel: its row of a channel-major history, and its index in an input row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsedChannel {
+    pub(super) row: u32,
+    pub(super) channel: usize,
+}
+
+/// Element type of output: i32 or f32.
+pub(super) trait Sum: bytemuck::Pod + Send + Sync {
+    /// Converts a sum computed in f64.
+    fn from_f64(sum: f64) -> Self;
+}
+
+impl Sum for i32 {
+    fn from_f64(sum: f64) -> Self {
+        sum as Self
+    }
+}
+
+impl Sum for f32 {
+    fn from_f64(sum: f64) -> Self {
+        sum as Self
     }
 }
 

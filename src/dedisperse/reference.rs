@@ -1,12 +1,14 @@
 //! Reference implementation of dedispersion: plain loops in f64.
 
-use super::plan::Plan;
+use super::plan::{Plan, Sum};
+use crate::error::Result;
 use crate::sample::Samples;
 use crate::view::PlaneMut;
 
 /// History of binned rows; axes time, channel.
 #[derive(Debug)]
-pub struct Engine {
+pub(super) struct Engine {
+    plan: Plan,
     /// Binned rows from output time `first` on; the last may be incomplete.
     rows: Vec<f64>,
     first: u64,
@@ -19,24 +21,25 @@ const BLOCK: usize = 4096;
 
 impl Engine {
     /// Allocates the plan's history; nothing is allocated later.
-    pub fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let rows = Vec::with_capacity((plan.max_shift() + BLOCK + 1) * plan.channels());
-        Self { rows, first: 0, open: 0 }
+        Self { plan: plan.clone(), rows, first: 0, open: 0 }
     }
 
     /// Returns the largest number of output times in one call of [`Engine::emit`].
-    pub fn block_times(&self) -> usize {
+    pub(super) fn block_times(&self) -> usize {
         BLOCK
     }
 
     /// Resets the state for a new stream.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.rows.clear();
         (self.first, self.open) = (0, 0);
     }
 
     /// Loads input rows and sums `downsample` of them into one.
-    pub fn load(&mut self, plan: &Plan, input: Samples<'_>) {
+    pub(super) fn load(&mut self, input: Samples<'_>, _before: u64) -> Result<()> {
+        let plan = &self.plan;
         let channels = plan.channels();
         let (low, high) = plan.range();
         for time in 0..input.times() {
@@ -51,10 +54,12 @@ impl Engine {
             }
             self.open = (self.open + 1) % plan.downsample();
         }
+        Ok(())
     }
 
     /// Computes one output sample: `sum_c x[t + shift(c, d), c]`, with missing samples as 0.
-    fn sum(&self, plan: &Plan, dm: usize, time: u64) -> f64 {
+    fn sum(&self, dm: usize, time: u64) -> f64 {
+        let plan = &self.plan;
         let channels = plan.channels();
         let start = (time - self.first) as usize;
         let sample = |channel: &usize| {
@@ -66,20 +71,21 @@ impl Engine {
 
     /// Writes `times` output samples of every trial, from output time `first` on, at `column`, and drops the rows
     /// that only they needed.
-    pub fn emit<T>(
+    pub(super) fn emit<T: Sum>(
         &mut self,
-        plan: &Plan,
-        (first, times): (u64, usize),
+        first: u64,
+        times: usize,
         output: &mut PlaneMut<'_, T>,
-        (column, round): (usize, fn(f64) -> T),
-    ) {
-        for dm in 0..plan.dms().len() {
+        column: usize,
+    ) -> Result<()> {
+        for dm in 0..self.plan.dms().len() {
             let row = &mut output.row_mut(dm)[column..column + times];
             for (time, y) in row.iter_mut().enumerate() {
-                *y = round(self.sum(plan, dm, first + time as u64));
+                *y = T::from_f64(self.sum(dm, first + time as u64));
             }
         }
-        self.rows.drain(..times * plan.channels());
+        self.rows.drain(..times * self.plan.channels());
         self.first = first + times as u64;
+        Ok(())
     }
 }

@@ -161,7 +161,7 @@ impl Dedispersion {
 impl Work for Dedispersion {
     fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let (input, plane) = (&*self.input, &mut self.plane);
-        self.dedisperser.enqueue((input, 0), self.times, plane, stream).map(|_| ())
+        self.dedisperser.enqueue(input, 0, self.times, plane, stream).map(|_| ())
     }
 
     fn digest(&mut self) -> Result<u128> {

@@ -1,12 +1,14 @@
-//! Executes a tile's program: builds rows and sums them into trials.
+//! Executes a tile's program: builds rows and sums them into trials, in running sums that stay in registers.
+//!
+//! Invariant: no running sum overflows while it takes no more rows than the shape's segment.
 #![allow(unsafe_code)]
 
 use super::super::plan::Lane;
-use super::placement::Pass;
-use super::running::{Bytes, Doubles, Floats, Running, Wide, Words};
-use super::shape::{FAN_IN, Shape};
+use super::program::{FAN_IN, Pass, Shape};
+#[cfg(target_arch = "x86_64")]
+use super::vector::x86;
 use super::vector::{Portable, Vector};
-use crate::backend::simd::Level;
+use crate::backend::simd::{Level, levels};
 
 /// Byte view of the history that rows are built from.
 #[derive(Clone, Copy)]
@@ -35,48 +37,21 @@ pub(super) struct Target<'a> {
     pub(super) float: bool,
 }
 
+levels!(
+    pass,
+    body,
+    (shape: &Shape, pass: &Pass, history: History, scratch: *mut u8, target: &mut Target<'_>, first: bool)
+);
+
 /// Runs one pass over one tile of times; `first` overwrites the target, later passes add to it.
 ///
 /// # Safety
 /// `pass` was compiled with `shape` for this history, `scratch` holds `pass.bytes` and 512 spare bytes, and history
 /// rows are readable for the mirror's length after any position.
-pub(super) unsafe fn pass(
-    level: Level,
-    (shape, pass): (&Shape, &Pass),
-    history: History,
-    scratch: *mut u8,
-    target: &mut Target<'_>,
-    first: bool,
-) {
-    // SAFETY: a value of the level proves that its instructions exist; the caller guarantees the rest.
-    unsafe {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512(_) => avx512((shape, pass), history, scratch, target, first),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2(_) => avx2((shape, pass), history, scratch, target, first),
-            _ => body::<Portable>((shape, pass), history, scratch, target, first),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(p: (&Shape, &Pass), h: History, s: *mut u8, t: &mut Target<'_>, first: bool) {
-    // SAFETY: as `pass`.
-    unsafe { body::<super::vector::x86::Avx2>(p, h, s, t, first) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-unsafe fn avx512(p: (&Shape, &Pass), h: History, s: *mut u8, t: &mut Target<'_>, first: bool) {
-    // SAFETY: as `pass`.
-    unsafe { body::<super::vector::x86::Avx512>(p, h, s, t, first) }
-}
-
 #[inline(always)]
 unsafe fn body<V: Vector>(
-    (shape, pass): (&Shape, &Pass),
+    shape: &Shape,
+    pass: &Pass,
     history: History,
     scratch: *mut u8,
     target: &mut Target<'_>,
@@ -96,8 +71,8 @@ unsafe fn body<V: Vector>(
                         _ => scratch.add(source[0] as usize),
                     };
                 }
-                let lanes = (shape.source(next.level), shape.levels[next.level].lane);
-                build::<V>(lanes, to, &from[..next.sources], times);
+                let (source, sum) = (shape.source(next.level), shape.levels[next.level].lane);
+                build::<V>(source, sum, to, &from[..next.sources], times);
             }
         }
         let places = &pass.places[dm * pass.groups..(dm + 1) * pass.groups];
@@ -106,13 +81,13 @@ unsafe fn body<V: Vector>(
         // SAFETY: as above; the row is a slice of the target.
         unsafe {
             match last {
-                Lane::U8 => sum::<V, Bytes<V>, 4>(scratch, (places, shape.segment), row, write),
+                Lane::U8 => sum::<V, Bytes<V>, 4>(scratch, places, shape.segment, row, write),
                 Lane::U16 if !shape.wide() => {
-                    sum::<V, Words<V>, 8>(scratch, (places, shape.segment), row, write);
+                    sum::<V, Words<V>, 8>(scratch, places, shape.segment, row, write);
                 }
-                Lane::U16 => sum::<V, Wide<V>, 4>(scratch, (places, 0xffff), row, write),
-                Lane::U32 => sum::<V, Doubles<V>, 8>(scratch, (places, usize::MAX), row, write),
-                Lane::F32 => sum::<V, Floats<V>, 8>(scratch, (places, usize::MAX), row, write),
+                Lane::U16 => sum::<V, Wide<V>, 4>(scratch, places, 0xffff, row, write),
+                Lane::U32 => sum::<V, Doubles<V>, 8>(scratch, places, usize::MAX, row, write),
+                Lane::F32 => sum::<V, Floats<V>, 8>(scratch, places, usize::MAX, row, write),
             }
         }
     }
@@ -173,10 +148,10 @@ adder!(FromF32, 4, 4, load, add_f32);
 
 /// Sums source rows over `times` elements.
 #[inline(always)]
-unsafe fn build<V: Vector>(lanes: (Lane, Lane), to: *mut u8, from: &[*const u8], times: usize) {
+unsafe fn build<V: Vector>(source: Lane, sum: Lane, to: *mut u8, from: &[*const u8], times: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        match lanes {
+        match (source, sum) {
             (Lane::U8, Lane::U8) => add_rows::<V, From8To8>(to, from, times),
             (Lane::U8, _) => add_rows::<V, From8To16>(to, from, times),
             (Lane::U16, Lane::U16) => add_rows::<V, From16To16>(to, from, times),
@@ -233,17 +208,18 @@ struct Write {
 }
 
 /// Largest number of elements summed in registers at once.
-const MOST: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 
 /// Buffer for the end of a row that is shorter than one register block.
 #[repr(align(64))]
-struct Tail([u32; MOST]);
+struct Tail([u32; MAX_ELEMENTS]);
 
 /// Sums a trial's rows: `ACCUMULATORS` vectors of times at once, `segment` rows per write.
 #[inline(always)]
 unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     scratch: *const u8,
-    (places, segment): (&[u32], usize),
+    places: &[u32],
+    segment: usize,
     output: &mut [u32],
     write: Write,
 ) {
@@ -253,17 +229,17 @@ unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     for output in &mut chunks {
         // SAFETY: the offsets and the vectors after them lie in the scratch.
         unsafe {
-            sum_chunk::<V, R, ACCUMULATORS>(from, (places, segment), output.as_mut_ptr(), write);
+            sum_chunk::<V, R, ACCUMULATORS>(from, places, segment, output.as_mut_ptr(), write);
             from = from.add(ACCUMULATORS * V::BYTES);
         }
     }
     let rest = chunks.into_remainder();
     if !rest.is_empty() {
-        let mut tail = Tail([0; MOST]);
+        let mut tail = Tail([0; MAX_ELEMENTS]);
         tail.0[..rest.len()].copy_from_slice(rest);
         // SAFETY: as above; the tail holds `step` elements.
         unsafe {
-            sum_chunk::<V, R, ACCUMULATORS>(from, (places, segment), tail.0.as_mut_ptr(), write);
+            sum_chunk::<V, R, ACCUMULATORS>(from, places, segment, tail.0.as_mut_ptr(), write);
         }
         rest.copy_from_slice(&tail.0[..rest.len()]);
     }
@@ -272,7 +248,8 @@ unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
 #[inline(always)]
 unsafe fn sum_chunk<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     scratch: *const u8,
-    (places, segment): (&[u32], usize),
+    places: &[u32],
+    segment: usize,
     output: *mut u32,
     mut write: Write,
 ) {
@@ -315,3 +292,116 @@ impl Write {
         }
     }
 }
+
+/// Running sums in one or two registers.
+trait Running<V>: Copy {
+    /// Elements of a row in one vector.
+    const ELEMENTS: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn add(self, from: *const u8) -> Self;
+    /// Returns the sums as 32-bit elements in order: the first [`PARTS`](Self::PARTS) vectors.
+    unsafe fn spread(self) -> [V; 4];
+    /// Number of vectors of 32-bit elements.
+    const PARTS: usize;
+}
+
+/// Defines sums of elements of `$bytes` bytes in elements twice as wide: `high` sums the upper halves, `low` whole
+/// elements modulo the wider type's range.
+macro_rules! halves {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, $parts:literal, $add:ident, $sub:ident, $down:ident, $up:ident,
+     $interleave:ident, |$first:ident, $second:ident| $spread:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name<V> {
+            low: V,
+            high: V,
+        }
+
+        impl<V: Vector> Running<V> for $name<V> {
+            const ELEMENTS: usize = V::BYTES / $bytes;
+            const PARTS: usize = $parts;
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: the caller promises the level, here and below.
+                unsafe { Self { low: V::zero(), high: V::zero() } }
+            }
+            #[inline(always)]
+            unsafe fn add(self, from: *const u8) -> Self {
+                // SAFETY: as above.
+                unsafe {
+                    let row = V::load(from);
+                    Self { low: self.low.$add(row), high: self.high.$add(row.$down()) }
+                }
+            }
+            #[inline(always)]
+            unsafe fn spread(self) -> [V; 4] {
+                // SAFETY: as above.
+                unsafe {
+                    let even = self.low.$sub(self.high.$up());
+                    let ($first, $second) = even.$interleave(self.high);
+                    $spread
+                }
+            }
+        }
+    };
+}
+
+halves!(
+    /// Sums of bytes in 16-bit words.
+    Bytes, 1, 4, add_16, sub_16, high_8, up_8, interleave_16,
+    |first, second| {
+        let ((a, b), (c, d)) = (first.halves_16(), second.halves_16());
+        [a, b, c, d]
+    }
+);
+halves!(
+    /// Sums of 16-bit words as halves of 32-bit words.
+    Wide, 2, 2, add_32, sub_32, high_16, up_16, interleave_32, |a, b| [a, b, b, b]
+);
+
+/// Defines sums of elements of `$bytes` bytes in elements of the same type.
+macro_rules! same {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, $parts:literal, $add:ident, |$sums:ident| $spread:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        struct $name<V>(V);
+
+        impl<V: Vector> Running<V> for $name<V> {
+            const ELEMENTS: usize = V::BYTES / $bytes;
+            const PARTS: usize = $parts;
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: the caller promises the level, here and below.
+                unsafe { Self(V::zero()) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, from: *const u8) -> Self {
+                // SAFETY: as above.
+                unsafe { Self(self.0.$add(V::load(from))) }
+            }
+            #[inline(always)]
+            unsafe fn spread(self) -> [V; 4] {
+                let $sums = self.0;
+                $spread
+            }
+        }
+    };
+}
+
+same!(
+    /// Sums of 16-bit words within 16 bits.
+    Words, 2, 2, add_16,
+    |sums| {
+        // SAFETY: as above.
+        let (a, b) = unsafe { sums.halves_16() };
+        [a, b, b, b]
+    }
+);
+same!(
+    /// Sums of 32-bit words.
+    Doubles, 4, 1, add_32, |sums| [sums; 4]
+);
+same!(
+    /// Sums of floats.
+    Floats, 4, 1, add_f32, |sums| [sums; 4]
+);

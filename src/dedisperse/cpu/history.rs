@@ -1,20 +1,21 @@
-//! History: channel-major samples, as many as the longest delay and one block need.
+//! History: channel-major samples, as many as the longest delay and one block need, unpacked and transposed from input rows.
 //!
 //! Invariant: a row holds its samples in a circle of `capacity` elements, and its first `mirror`
 //! elements once more behind the circle's end, so that short reads never wrap.
+#![allow(unsafe_code)]
+
+use std::ops::Add;
 
 use super::super::plan::{Lane, Plan};
-use super::transpose::transpose;
-use super::unpack::{Unpack, WIDTH};
 use super::vector::prefetch;
 use crate::backend::threads::Threads;
-use crate::sample::Samples;
+use crate::sample::{Encoding, Samples};
 
 /// Largest number of channel strips that one thread fills side by side.
-const MOST_STRIPS: usize = 8;
+const MAX_STRIPS: usize = 8;
 
 /// Binned times per corner-turn step.
-pub(super) const TIMES: usize = 128;
+const TIMES: usize = 128;
 
 /// Element of the history.
 pub(super) trait Element: bytemuck::Pod + Default + Send + Sync {
@@ -26,12 +27,12 @@ pub(super) trait Element: bytemuck::Pod + Default + Send + Sync {
     fn from_u32(value: u32) -> Self;
 }
 
-macro_rules! integer_element {
-    ($($type:ty),*) => {$(
+macro_rules! elements {
+    ($($type:ty: $plus:ident),*) => {$(
         impl Element for $type {
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
+                self.$plus(other)
             }
             #[inline(always)]
             fn from_u8(value: u8) -> Self {
@@ -45,22 +46,7 @@ macro_rules! integer_element {
     )*};
 }
 
-integer_element!(u8, u16, u32);
-
-impl Element for f32 {
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-    #[inline(always)]
-    fn from_u8(value: u8) -> Self {
-        Self::from(value)
-    }
-    #[inline(always)]
-    fn from_u32(value: u32) -> Self {
-        value as Self
-    }
-}
+elements!(u8: wrapping_add, u16: wrapping_add, u32: wrapping_add, f32: add);
 
 /// Sizes of a history.
 #[derive(Clone, Copy, Debug)]
@@ -113,10 +99,6 @@ impl<L: Element> History<L> {
         }
     }
 
-    pub(super) fn data(&self) -> &[L] {
-        &self.data
-    }
-
     /// Loads input rows; `before` rows came earlier.
     pub(super) fn load(&mut self, input: Samples<'_>, before: u64, threads: &Threads) {
         let stride = self.size.stride();
@@ -128,7 +110,7 @@ impl<L: Element> History<L> {
             unpack: &self.unpack,
         };
         let rows = &mut self.data[..self.size.rows * stride];
-        let strips = (self.size.rows / (4 * WIDTH * threads.count())).clamp(1, MOST_STRIPS);
+        let strips = (self.size.rows / (4 * WIDTH * threads.count())).clamp(1, MAX_STRIPS);
         let chunk = strips * WIDTH;
         threads.for_each_chunk(&mut self.scratch, rows, chunk * stride, |turn, index, rows| {
             filler.fill(turn, index * chunk, rows);
@@ -152,7 +134,7 @@ impl Filler<'_> {
     fn fill<L: Element>(&self, turn: &mut Turn<L>, first: usize, rows: &mut [L]) {
         let stride = self.size.stride();
         let channels = &self.channels[first..first + rows.len() / stride];
-        let bin = self.unpack.downsample();
+        let bin = self.unpack.downsample;
         let mut time = 0;
         while time < self.input.times() {
             let before = self.before + time as u64;
@@ -180,7 +162,7 @@ impl Filler<'_> {
         channels: &[usize],
         rows: &mut [L],
     ) {
-        let bin = self.unpack.downsample();
+        let bin = self.unpack.downsample;
         if open > 0 {
             let stride = self.size.stride();
             for (channel, row) in channels.iter().zip(rows.chunks_exact(stride)) {
@@ -193,7 +175,7 @@ impl Filler<'_> {
         let bins = (open + self.input.times()) / bin;
         // The incomplete bin is transposed too.
         transpose(&turn.times, (bins + 1).min(TIMES), &mut turn.channels);
-        self.store(turn, (first, bins), channels, rows);
+        self.store(turn, first, bins, channels, rows);
     }
 
     /// Prefetches the cache lines that the next bins are written to.
@@ -208,7 +190,8 @@ impl Filler<'_> {
     fn store<L: Element>(
         &self,
         turn: &Turn<L>,
-        (first, bins): (u64, usize),
+        first: u64,
+        bins: usize,
         channels: &[usize],
         rows: &mut [L],
     ) {
@@ -247,6 +230,18 @@ pub(super) enum Lanes {
     F32(History<f32>),
 }
 
+/// Evaluates an expression of the history in any element type.
+macro_rules! each {
+    ($lanes:expr, $history:ident => $value:expr) => {
+        match $lanes {
+            Lanes::U8($history) => $value,
+            Lanes::U16($history) => $value,
+            Lanes::U32($history) => $value,
+            Lanes::F32($history) => $value,
+        }
+    };
+}
+
 impl Lanes {
     pub(super) fn new(lane: Lane, plan: &Plan, size: Size, threads: &Threads) -> Self {
         match lane {
@@ -258,21 +253,225 @@ impl Lanes {
     }
 
     pub(super) fn load(&mut self, input: Samples<'_>, before: u64, threads: &Threads) {
-        match self {
-            Self::U8(history) => history.load(input, before, threads),
-            Self::U16(history) => history.load(input, before, threads),
-            Self::U32(history) => history.load(input, before, threads),
-            Self::F32(history) => history.load(input, before, threads),
-        }
+        each!(self, history => history.load(input, before, threads));
     }
 
     /// Returns the address of the first element.
     pub(super) fn bytes(&self) -> *const u8 {
-        match self {
-            Self::U8(history) => history.data().as_ptr(),
-            Self::U16(history) => history.data().as_ptr().cast(),
-            Self::U32(history) => history.data().as_ptr().cast(),
-            Self::F32(history) => history.data().as_ptr().cast(),
+        each!(self, history => history.data.as_ptr().cast())
+    }
+}
+
+/// Channels in a strip: whole bytes for every encoding.
+const WIDTH: usize = 64;
+
+/// Rows to prefetch ahead; they are too far apart for the hardware prefetcher.
+const AHEAD: usize = 24;
+
+/// Conversion of samples to elements.
+#[derive(Debug)]
+struct Unpack {
+    encoding: Encoding,
+    downsample: usize,
+    low: i32,
+    high: i32,
+    /// Whether the range covers the whole encoding, so that no value is clipped.
+    whole: bool,
+    /// For each byte value, its packed samples, one per byte.
+    packed: Vec<u64>,
+}
+
+impl Unpack {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let (low, high) = plan.range();
+        let encoding = plan.encoding();
+        let bits = encoding.bits();
+        let expand = |byte: u64| {
+            let sample = |k: usize| (byte >> (k * bits) & ((1 << bits) - 1)) << (8 * k);
+            (0..8 / bits).map(sample).sum()
+        };
+        let packed = if bits < 8 { (0..256).map(expand).collect() } else { Vec::new() };
+        Self {
+            encoding,
+            downsample: plan.downsample(),
+            low,
+            high,
+            whole: encoding.range() == Some((low, high)),
+            packed,
+        }
+    }
+
+    /// Sums input rows of one strip of channels into bins; the first bin already holds `open` rows.
+    pub(super) fn run<L: Element>(
+        &self,
+        input: Samples<'_>,
+        strip: usize,
+        open: usize,
+        bins: &mut [[L; WIDTH]],
+    ) {
+        let channels = WIDTH.min(input.channels() - strip * WIDTH);
+        let start = strip * WIDTH * self.encoding.bits() / 8;
+        let bytes = channels * self.encoding.bits() / 8;
+        let (mut bin, mut filled) = (0, open);
+        for time in 0..input.times() {
+            if time + AHEAD < input.times() {
+                prefetch(&input.row(time + AHEAD)[start..start + bytes]);
+            }
+            let row = &input.row(time)[start..start + bytes];
+            self.row(row, filled > 0, &mut bins[bin]);
+            filled += 1;
+            if filled == self.downsample {
+                (bin, filled) = (bin + 1, 0);
+            }
+        }
+    }
+
+    fn row<L: Element>(&self, row: &[u8], add: bool, sums: &mut [L; WIDTH]) {
+        match self.encoding {
+            Encoding::F32 => {
+                let values =
+                    row.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                put(values.map(|x| bytemuck::cast::<f32, L>(x)), add, sums);
+            }
+            Encoding::U16 => {
+                let values = row.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+                put(values.map(|x| self.element(i32::from(x))), add, sums);
+            }
+            Encoding::I16 => {
+                let values = row.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]]));
+                put(values.map(|x| self.element(i32::from(x))), add, sums);
+            }
+            Encoding::U8 if self.whole => put(row.iter().map(|x| L::from_u8(*x)), add, sums),
+            Encoding::U8 => put(row.iter().map(|x| self.element(i32::from(*x))), add, sums),
+            Encoding::I8 if self.whole => {
+                put(row.iter().map(|x| L::from_u8(*x ^ 0x80)), add, sums);
+            }
+            Encoding::I8 => put(row.iter().map(|x| self.element(i32::from(*x as i8))), add, sums),
+            Encoding::U1 => self.packed_row::<L, 8>(row, add, sums),
+            Encoding::U2 => self.packed_row::<L, 4>(row, add, sums),
+            Encoding::U4 => self.packed_row::<L, 2>(row, add, sums),
+        }
+    }
+
+    #[inline(always)]
+    fn element<L: Element>(&self, value: i32) -> L {
+        L::from_u32((value.clamp(self.low, self.high) - self.low) as u32)
+    }
+
+    /// Unpacks a row of samples of `8 / EACH` bits.
+    fn packed_row<L: Element, const EACH: usize>(
+        &self,
+        row: &[u8],
+        add: bool,
+        sums: &mut [L; WIDTH],
+    ) {
+        let mut values = [[0u8; EACH]; WIDTH];
+        for (values, byte) in values.iter_mut().zip(row) {
+            let samples = self.packed[usize::from(*byte)].to_le_bytes();
+            values.copy_from_slice(&samples[..EACH]);
+        }
+        let values = values.as_flattened().iter();
+        if self.whole {
+            put(values.map(|x| L::from_u8(*x)), add, sums);
+        } else {
+            put(values.map(|x| self.element(i32::from(*x))), add, sums);
+        }
+    }
+}
+
+#[inline(always)]
+fn put<L: Element>(values: impl Iterator<Item = L>, add: bool, sums: &mut [L; WIDTH]) {
+    if add {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.plus(value));
+    } else {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = value);
+    }
+}
+
+/// Side of the squares that are transposed at once, so that both sides stay in few cache lines.
+const TILE: usize = 16;
+
+/// Computes `output[c][t] = input[t][c]` for the first `times` of the input, rounded up to whole squares.
+fn transpose<L: Element>(input: &[[L; WIDTH]], times: usize, output: &mut [[L; TIMES]]) {
+    for time in (0..times).step_by(TILE) {
+        for channel in (0..WIDTH).step_by(TILE) {
+            if size_of::<L>() == 1 {
+                let input: &[[u8; WIDTH]] = bytemuck::cast_slice(input);
+                square_of_bytes(input, bytemuck::cast_slice_mut(output), time, channel);
+            } else {
+                square(input, output, time, channel);
+            }
+        }
+    }
+}
+
+fn square<L: Element>(
+    input: &[[L; WIDTH]],
+    output: &mut [[L; TIMES]],
+    time: usize,
+    channel: usize,
+) {
+    for (c, row) in output[channel..channel + TILE].iter_mut().enumerate() {
+        let row = &mut row[time..time + TILE];
+        for (value, input) in row.iter_mut().zip(&input[time..time + TILE]) {
+            *value = input[channel + c];
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usize, channel: usize) {
+    square(input, output, time, channel);
+}
+
+/// Interleaves row k with row k + 8 four times: each round moves one bit of the row number into the column number, so
+/// that four rounds exchange the two.
+#[cfg(target_arch = "x86_64")]
+fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usize, channel: usize) {
+    use std::arch::x86_64::{
+        __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    };
+    let load = |t: usize| -> __m128i {
+        let row: &[u8] = &input[time + t][channel..channel + TILE];
+        // SAFETY: the slice has 16 bytes; SSE2 is part of every x86-64.
+        unsafe { _mm_loadu_si128(row.as_ptr().cast()) }
+    };
+    let mut rows: [__m128i; TILE] = std::array::from_fn(load);
+    for _ in 0..4 {
+        // SAFETY: SSE2 is part of every x86-64.
+        rows = std::array::from_fn(|k| unsafe {
+            if k.is_multiple_of(2) {
+                _mm_unpacklo_epi8(rows[k / 2], rows[k / 2 + TILE / 2])
+            } else {
+                _mm_unpackhi_epi8(rows[k / 2], rows[k / 2 + TILE / 2])
+            }
+        });
+    }
+    for (row, output) in rows.iter().zip(&mut output[channel..channel + TILE]) {
+        let output = &mut output[time..time + TILE];
+        // SAFETY: the slice has 16 bytes.
+        unsafe { _mm_storeu_si128(output.as_mut_ptr().cast(), *row) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_and_times_change_places() {
+        let bytes: Vec<[u8; WIDTH]> =
+            (0..TIMES).map(|t| std::array::from_fn(|c| (t * 7 + c * 31) as u8)).collect();
+        let words: Vec<[u16; WIDTH]> = bytes.iter().map(|row| row.map(u16::from)).collect();
+        let mut turned = vec![[0u8; TIMES]; WIDTH];
+        let mut turned_words = vec![[0u16; TIMES]; WIDTH];
+        transpose(&bytes, TIMES, &mut turned);
+        transpose(&words, TIMES, &mut turned_words);
+        for (c, row) in turned.iter().enumerate() {
+            for (t, value) in row.iter().enumerate() {
+                assert_eq!(*value, bytes[t][c]);
+                assert_eq!(turned_words[c][t], u16::from(*value));
+            }
         }
     }
 }

@@ -3,18 +3,12 @@
 //! Invariant: `load` and `emit` allocate nothing.
 #![allow(unsafe_code)]
 
-mod cost;
 mod execute;
 mod history;
-mod placement;
 mod program;
-mod running;
-mod shape;
-mod transpose;
-mod unpack;
 mod vector;
 
-use super::plan::{Lane, Plan};
+use super::plan::{Lane, Plan, Sum, UsedChannel};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -22,9 +16,7 @@ use crate::sample::Samples;
 use crate::view::PlaneMut;
 use execute::{History, Target};
 use history::{Lanes, Size};
-use placement::Pass;
-use program::Tile;
-use shape::Shape;
+use program::{Pass, Shape, Tile};
 
 /// Scratch bytes beyond a program's own, for whole vectors.
 const SPARE: usize = 1024;
@@ -50,17 +42,12 @@ pub(super) struct Engine {
 #[derive(Debug)]
 struct Scratch(Vec<[u64; 8]>);
 
-/// Output element of 32 bits, integer or float.
-pub(super) trait Sum: bytemuck::Pod + Send {}
-impl Sum for i32 {}
-impl Sum for f32 {}
-
 impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
-        let order = order(plan);
+        let order = plan.descending_channels();
         let shape = Shape::choose(plan, &order);
-        let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
-        let tiles = compile(plan, &shape, (&order, tile_dms), threads);
+        let tile_dms = program::tile_dms(plan.dms().len(), threads.count());
+        let tiles = compile(plan, &shape, &order, tile_dms, threads);
         let passes = || tiles.iter().flatten();
         let longest = passes().map(|pass| pass.longest).max().unwrap_or(0);
         let bytes = passes().map(|pass| pass.bytes).max().unwrap_or(0) + SPARE;
@@ -72,11 +59,10 @@ impl Engine {
         };
         check_memory(&size, shape.input.bytes(), bytes)?;
         let scratch = || Scratch(vec![[0; 8]; bytes.div_ceil(64)]);
-        let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
         Ok(Self {
             history: Lanes::new(shape.input, plan, size, threads),
             scratch: (0..threads.count()).map(|_| scratch()).collect(),
-            bias: (i64::from(plan.range().0) * samples) as u32,
+            bias: plan.bias(),
             threads: threads.clone(),
             shape,
             level,
@@ -102,17 +88,19 @@ impl Engine {
     pub(super) fn reset(&mut self) {}
 
     /// Loads input rows; `before` rows came earlier.
-    pub(super) fn load(&mut self, input: Samples<'_>, before: u64) {
+    pub(super) fn load(&mut self, input: Samples<'_>, before: u64) -> Result<()> {
         self.history.load(input, before, &self.threads);
+        Ok(())
     }
 
     /// Writes `times` output times of every trial, from output time `first` on, at `column`.
     pub(super) fn emit<T: Sum>(
         &mut self,
-        (first, times): (u64, usize),
+        first: u64,
+        times: usize,
         output: &mut PlaneMut<'_, T>,
         column: usize,
-    ) {
+    ) -> Result<()> {
         let stride = output.stride();
         let rows: &mut [u32] = bytemuck::cast_slice_mut(output.data_mut());
         let tiles = times.div_ceil(self.shape.tile_times);
@@ -125,7 +113,7 @@ impl Engine {
         };
         let (shape, level, size, bias) = (&self.shape, self.level, self.size, self.bias);
         let programs = &self.tiles;
-        let float = !plan_is_integer(shape);
+        let float = shape.input == Lane::F32;
         let chunk = self.tile_dms * stride;
         self.threads.for_each_chunk(&mut self.scratch, rows, chunk, |scratch, index, rows| {
             let scratch = scratch.0.as_mut_ptr().cast::<u8>();
@@ -140,17 +128,13 @@ impl Engine {
                     // SAFETY: the engine compiled the program for this history, and sized the scratch and the mirror
                     // for it.
                     unsafe {
-                        let work = (shape, pass);
-                        execute::pass(level, work, history, scratch, &mut target, k == 0);
+                        execute::pass(level, shape, pass, history, scratch, &mut target, k == 0);
                     }
                 }
             }
         });
+        Ok(())
     }
-}
-
-fn plan_is_integer(shape: &Shape) -> bool {
-    shape.input != Lane::F32
 }
 
 /// Returns an error for sizes beyond any machine's memory, before they are allocated.
@@ -163,20 +147,12 @@ fn check_memory(size: &Size, lane_bytes: usize, scratch: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the used channels from the highest frequency down, as (history row, channel).
-fn order(plan: &Plan) -> Vec<(u32, u32)> {
-    let centres = plan.options().band.centres_hz();
-    let rows = plan.channels_used().iter().enumerate();
-    let mut order: Vec<(u32, u32)> = rows.map(|(row, c)| (row as u32, *c as u32)).collect();
-    order.sort_by(|a, b| centres[b.1 as usize].total_cmp(&centres[a.1 as usize]));
-    order
-}
-
 /// Compiles the program of each tile of trials on all threads.
 fn compile(
     plan: &Plan,
     shape: &Shape,
-    (order, tile_dms): (&[(u32, u32)], usize),
+    order: &[UsedChannel],
+    tile_dms: usize,
     threads: &Threads,
 ) -> Vec<Vec<Pass>> {
     let dms = plan.dms().len();

@@ -6,29 +6,21 @@
 
 mod fast;
 mod general;
-mod job;
-mod loader;
+mod history;
 mod record;
-mod shape;
-mod sharing;
 mod staging;
-mod table;
-#[cfg(test)]
-mod tests;
-mod variants;
 
-use super::plan::Plan;
-use crate::backend::cuda::{Buffer, Device, Event, Plane, Stream};
+use super::plan::{Lane, Plan, Sum};
+use crate::backend::cuda::{Buffer, Device, Event, Extent, Plane, Stream, Variant};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use crate::sample::Samples;
+use crate::sample::{Encoding, Samples};
 use crate::view::PlaneMut;
 use fast::Fast;
 use general::General;
-use job::Job;
-use loader::History;
+use history::{History, Job};
+use record::Shape;
 use staging::Staging;
-pub use variants::kernels;
 
 /// Dedispersion plan bound to a device.
 #[derive(Debug)]
@@ -78,17 +70,16 @@ impl Sizes {
     fn new(plan: &Plan, lane_bytes: usize) -> Self {
         let dms = plan.dms().len();
         let host = (PLANE_BYTES / (4 * dms)).clamp(STEP, 1 << 15) / STEP * STEP;
-        let row_bytes = plan.channels() * plan.encoding().bits() / 8;
         let held = plan.channels_used().len() * lane_bytes;
         let device = (BLOCK_BYTES / held).clamp(host, (1 << 17).max(host)) / STEP * STEP;
-        Self { dms, row_bytes, host, device }
+        Self { dms, row_bytes: plan.row_bytes(), host, device }
     }
 
     /// Shrinks the blocks until the history takes at most a quarter of `free` bytes. Stops where the longest delay
     /// dominates the history's size.
     fn within(mut self, free: usize, plan: &Plan) -> Self {
         let is_large = |sizes: &Self| {
-            loader::bytes(plan, sizes.capacity(plan)).is_none_or(|bytes| bytes > free / 4)
+            history::bytes(plan, sizes.capacity(plan)).is_none_or(|bytes| bytes > free / 4)
         };
         while self.device > self.host && 2 * self.device > plan.max_shift() && is_large(&self) {
             self.device = (self.device / 2 / STEP * STEP).max(self.host);
@@ -117,12 +108,11 @@ impl Engine {
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
         let history = History::new(plan, capacity, device)?;
-        let fast = Fast::new(plan, device, (history.pitch(), threads))?;
+        let fast = Fast::new(plan, device, history.pitch(), threads)?;
         let all: Vec<usize> = (0..plan.dms().len()).collect();
         let left = fast.as_ref().map_or(&all[..], Fast::left);
         let general = |trials| General::new(plan, trials, device, threads);
         let general = (!left.is_empty()).then(|| general(left)).transpose()?;
-        let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
         Ok(Self {
             device: device.clone(),
             fast,
@@ -136,7 +126,7 @@ impl Engine {
             emitted: 0,
             downsample: plan.downsample() as u64,
             longest: plan.max_shift() as u64,
-            bias: (i64::from(plan.range().0) * samples) as u32,
+            bias: plan.bias(),
         })
     }
 
@@ -162,7 +152,7 @@ impl Engine {
     }
 
     /// Loads input rows from host memory; returns before the device has read them.
-    pub(super) fn load(&mut self, input: Samples<'_>) -> Result<()> {
+    pub(super) fn load(&mut self, input: Samples<'_>, _before: u64) -> Result<()> {
         let mut staging = self.take_staging()?;
         let done = self.load_staged(&mut staging, input);
         self.staging = Some(staging);
@@ -173,7 +163,7 @@ impl Engine {
         for start in (0..input.times()).step_by(staging.rows()) {
             let rows = staging.rows().min(input.times() - start);
             let address = staging.copy_in(input.slice(start, rows).bytes())?;
-            self.load_rows((address, rows), &staging.compute)?;
+            self.load_rows(address, rows, &staging.compute)?;
             staging.taken()?;
         }
         Ok(())
@@ -192,23 +182,24 @@ impl Engine {
         Ok(staging)
     }
 
-    fn load_rows(&mut self, (address, rows): (u64, usize), stream: &Stream) -> Result<()> {
-        self.history.load((address, rows), (self.rows, self.emitted), stream)?;
+    fn load_rows(&mut self, address: u64, rows: usize, stream: &Stream) -> Result<()> {
+        self.history.load(address, rows, self.rows, self.emitted, stream)?;
         self.rows += rows as u64;
         Ok(())
     }
 
     /// Queues the next `times` output times of every trial for `column` of the caller's plane. [`Engine::finish`]
     /// completes the copy.
-    pub(super) fn emit<T: bytemuck::Pod + Send + Sync>(
+    pub(super) fn emit<T: Sum>(
         &mut self,
+        _first: u64,
         times: usize,
         output: &mut PlaneMut<'_, T>,
         column: usize,
     ) -> Result<()> {
         let mut staging = self.take_staging()?;
         let done = staging.target().and_then(|target| {
-            self.sum((target, times), times, &staging.compute)?;
+            self.sum(target, times, times, &staging.compute)?;
             staging.copy_out(times, output, column)
         });
         self.staging = Some(staging);
@@ -216,10 +207,7 @@ impl Engine {
     }
 
     /// Waits for all queued sums and copies them to the caller's plane.
-    pub(super) fn finish<T: bytemuck::Pod + Send + Sync>(
-        &mut self,
-        output: &mut PlaneMut<'_, T>,
-    ) -> Result<()> {
+    pub(super) fn finish<T: Sum>(&mut self, output: &mut PlaneMut<'_, T>) -> Result<()> {
         let Some(staging) = &mut self.staging else { return Ok(()) };
         staging.compute.record(&self.last)?;
         staging.hand_over(output)
@@ -228,7 +216,8 @@ impl Engine {
     /// Queues the load of input rows in device memory.
     pub(super) fn load_on_device(
         &mut self,
-        (input, first_byte): (&Buffer<u8>, usize),
+        input: &Buffer<u8>,
+        first_byte: usize,
         rows: usize,
         stream: &Stream,
     ) -> Result<()> {
@@ -239,7 +228,7 @@ impl Engine {
             return Err(Error::Shape { what, expected: end, actual: input.len() });
         }
         stream.wait(&self.last)?;
-        self.load_rows((input.at(first_byte), rows), stream)?;
+        self.load_rows(input.at(first_byte), rows, stream)?;
         stream.record(&self.last)
     }
 
@@ -247,30 +236,31 @@ impl Engine {
     pub(super) fn emit_on_device(
         &mut self,
         times: usize,
-        (output, column): (&mut Plane, usize),
+        output: &mut Plane,
+        column: usize,
         stream: &Stream,
     ) -> Result<()> {
         output.words.check_on(&self.device)?;
         stream.wait(&self.last)?;
-        self.sum((output.words.at(column), output.stride), times, stream)?;
+        self.sum(output.words.at(column), output.stride, times, stream)?;
         stream.record(&self.last)
     }
 
     /// Queues the sums of the next `times` output times; rows of trials are `stride` words apart.
-    fn sum(&mut self, output: (u64, usize), times: usize, stream: &Stream) -> Result<()> {
+    fn sum(&mut self, output: u64, stride: usize, times: usize, stream: &Stream) -> Result<()> {
         let job = Job {
             input: self.history.at(self.emitted),
             pitch: self.history.pitch(),
             times,
-            output: output.0,
-            output_stride: output.1,
+            output,
+            output_stride: stride,
             offset: self.bias as i32,
         };
         let available = self.rows / self.downsample - self.emitted;
         if let Some(fast) = &self.fast {
             fast.launch(&job, stream)?;
             if available < times as u64 + self.longest {
-                self.history.clear_past(output, (available, times), stream)?;
+                self.history.clear_past(output, stride, available, times, stream)?;
             }
         }
         if let Some(general) = &self.general {
@@ -284,7 +274,7 @@ impl Engine {
 /// Returns an error with the needed and free memory if the plan's history does not fit the device.
 fn check_memory(plan: &Plan, device: &Device, capacity: u64) -> Result<()> {
     let free = device.free_bytes()?;
-    let bytes = loader::bytes(plan, capacity);
+    let bytes = history::bytes(plan, capacity);
     if bytes.is_some_and(|bytes| bytes <= free) {
         return Ok(());
     }
@@ -301,4 +291,116 @@ fn check_memory(plan: &Plan, device: &Device, capacity: u64) -> Result<()> {
             mib(free)
         ),
     })
+}
+
+/// Sample types, and whether a word packs two sums of them.
+const KINDS: [(Lane, bool); 5] = [
+    (Lane::U8, true),
+    (Lane::U16, true),
+    (Lane::U16, false),
+    (Lane::U32, false),
+    (Lane::F32, false),
+];
+
+/// Encodings with the types that their sums over time can have.
+const LOADS: [(Encoding, Lane); 9] = [
+    (Encoding::U8, Lane::U8),
+    (Encoding::I8, Lane::U16),
+    (Encoding::U1, Lane::U8),
+    (Encoding::U2, Lane::U16),
+    (Encoding::U4, Lane::U8),
+    (Encoding::U16, Lane::U16),
+    (Encoding::I16, Lane::U32),
+    (Encoding::U8, Lane::U32),
+    (Encoding::F32, Lane::F32),
+];
+
+/// Lists the kernels of this stage.
+pub fn kernels(extent: Extent) -> Vec<Variant> {
+    let (shapes, loads) = if extent == Extent::All { (3, LOADS.len()) } else { (1, 4) };
+    let shapes =
+        KINDS.iter().flat_map(|(lane, packed)| Shape::all(*lane, *packed).into_iter().take(shapes));
+    let sums = shapes.map(|shape| general::source(&shape));
+    let loads = LOADS.iter().rev().take(loads);
+    let loads = loads.map(|(encoding, lane)| history::source(*encoding, *lane));
+    fast::variants().into_iter().chain(sums.chain(loads).map(Variant::everywhere)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::PlaneKind;
+    use crate::backend::cuda::testing::device;
+    use crate::sample::Encoding;
+    use crate::units::{Band, DM_CONSTANT};
+
+    /// Plans 64 close trials of long delay, and one of no delay.
+    fn plan(encoding: Encoding) -> Plan {
+        let near = (0..64).map(|i| 120.0 + 0.002 * f64::from(i));
+        Plan::new(super::super::plan::Options {
+            band: Band::uniform(1400.0, -4.0, 24).unwrap(),
+            tsamp_s: 5e-6,
+            dms: std::iter::once(0.0).chain(near).collect(),
+            downsample: 1,
+            encoding,
+            range: None,
+            masked: Vec::new(),
+            dm_constant: DM_CONSTANT,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_stream_that_fills_the_history_is_read_within_it_to_its_end() {
+        let Some(device) = device() else { return };
+        let threads = Threads::new(2);
+        for encoding in [Encoding::U8, Encoding::U16] {
+            let plan = plan(encoding);
+            let lane_bytes = encoding.bits() / 8;
+            let sizes = Sizes { host: 512, device: 512, ..Sizes::new(&plan, lane_bytes) };
+            let rows = sizes.capacity(&plan) as usize;
+            assert!(plan.max_shift() > 2 * history::SLACK, "the last block reads far past the end");
+            let bytes: Vec<u8> =
+                (0..rows * 24 * lane_bytes).map(|i| (i * i / 7 % 251) as u8).collect();
+            let mut engine = Engine::sized(&plan, &device, &threads, sizes).unwrap();
+            assert!(engine.fast.is_some() == (device.is_hopper() && lane_bytes == 1));
+            let (input, stream) = (device.upload(&bytes).unwrap(), device.stream().unwrap());
+            let mut plane = Plane::new(&device, PlaneKind::I32, 65, rows).unwrap();
+            engine.load_on_device(&input, 0, rows, &stream).unwrap();
+            for column in (0..rows).step_by(512) {
+                let times = 512.min(rows - column);
+                engine.emit_on_device(times, &mut plane, column, &stream).unwrap();
+            }
+            let mut words = vec![0; plane.words.len()];
+            plane.words.download(0, &mut words).unwrap();
+            for dm in [0, 1, 40, 64] {
+                let row = &words[dm * rows..][..rows];
+                let valid = rows - plan.trial_shift(dm);
+                assert!(row[valid..].iter().all(|sum| *sum == 0));
+                let sample = |time: usize, c: usize| {
+                    let at = ((time + plan.shift(dm, c)) * 24 + c) * lane_bytes;
+                    bytes[at..at + lane_bytes]
+                        .iter()
+                        .rev()
+                        .fold(0, |all, b| all << 8 | u32::from(*b))
+                };
+                let sum = |time: usize| (0..24).map(|c| sample(time, c)).sum::<u32>();
+                assert!((0..valid).all(|time| row[time] == sum(time)), "{encoding:?} trial {dm}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_smaller_where_memory_is_short() {
+        let plan = plan(Encoding::U8);
+        let sizes = Sizes::new(&plan, 1);
+        let bytes = |sizes: &Sizes| history::bytes(&plan, sizes.capacity(&plan)).unwrap();
+        assert_eq!(sizes.within(usize::MAX, &plan).device, sizes.device);
+        let half = sizes.within(2 * bytes(&sizes), &plan);
+        assert!(half.device < sizes.device && bytes(&half) <= bytes(&sizes) / 2 + 100_000);
+        let least = sizes.within(0, &plan);
+        assert_eq!((least.host, least.device), (STEP, STEP), "with no memory, the shortest blocks");
+        let short = sizes.within(bytes(&sizes), &plan);
+        assert!(STEP <= short.host && short.host <= short.device && short.device < sizes.device);
+    }
 }

@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 18;
 
 /// Buffer of input rows for the device.
 #[derive(Debug)]
-pub(super) struct Incoming {
+struct Incoming {
     host: Pinned<u8>,
     pub(super) device: Buffer<u8>,
     /// Passes once the rows are on the device.
@@ -25,11 +25,11 @@ pub(super) struct Incoming {
 
 /// Buffer of sums for the host.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+struct Outgoing {
     pub(super) device: Buffer<u32>,
     host: Pinned<u32>,
     /// Passes once the device's buffer holds the sums.
-    pub(super) made: Event,
+    made: Event,
     /// Passes once the sums are on the host.
     pub(super) copied: Event,
 }

@@ -184,7 +184,7 @@ impl RangeSearch {
         let plan = self.dedisperser.plan();
         let first_byte = passed * plan.channels() * plan.encoding().bits() / 8;
         let times = times - passed;
-        let progress = self.dedisperser.enqueue((rows, first_byte), times, plane, stream)?;
+        let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
         self.hand_over(clusterer)

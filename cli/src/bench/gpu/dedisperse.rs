@@ -94,7 +94,7 @@ impl Range {
     }
 
     fn step(&mut self, input: &Buffer<u8>, times: usize, stream: &Stream) -> Result<()> {
-        let progress = self.dedisperser.enqueue((input, 0), times, &mut self.plane, stream)?;
+        let progress = self.dedisperser.enqueue(input, 0, times, &mut self.plane, stream)?;
         self.before = self.produced;
         self.produced += progress.produced as u64;
         Ok(())

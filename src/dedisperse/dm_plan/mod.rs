@@ -2,15 +2,12 @@
 //!
 //! Invariant: a plan's ranges ascend, hold at least one trial each and [`MAX_TRIALS`] in all.
 
-mod ddplan;
-mod smearing;
-mod tolerance;
+mod generate;
 
-pub use ddplan::DdplanOptions;
-pub use smearing::{Row, Smearing};
-pub use tolerance::ToleranceOptions;
+pub use generate::{DdplanOptions, ToleranceOptions};
 
 use crate::error::{Error, Result};
+use crate::units::{Band, HZ_PER_MHZ};
 
 /// Largest number of trials in a plan.
 pub const MAX_TRIALS: usize = 1_000_000;
@@ -148,71 +145,6 @@ fn too_many(trials: f64) -> Error {
     Error::parameter("number of DM trials", trials, rule)
 }
 
-/// Builds ranges on both sides of the DM without smearing within channels.
-///
-/// `ranges(low, high)` builds those of distances `low..high` from that DM; below the DM they are mirrored. The DM
-/// itself is the first trial of the upper side, if it is within the limits.
-fn around(
-    centre: f64,
-    (dm_min, dm_max): (f64, f64),
-    ranges: impl Fn(f64, f64) -> Vec<DmRange>,
-) -> Vec<DmRange> {
-    let mut all = Vec::new();
-    if centre > dm_min {
-        all = ranges((centre - dm_max).max(0.0), centre - dm_min);
-        for range in &mut all {
-            (range.dm_min, range.dm_max) = (centre - range.dm_max, centre - range.dm_min);
-        }
-        all.reverse();
-    }
-    if centre <= dm_max {
-        let above = ranges((dm_min - centre).max(0.0), dm_max - centre);
-        all.extend(above.into_iter().map(|range| DmRange {
-            dm_min: centre + range.dm_min,
-            dm_max: centre + range.dm_max,
-            ..range
-        }));
-    }
-    // Restores the limits exactly, without rounding of sums and differences.
-    if let Some(first) = all.first_mut() {
-        first.dm_min = dm_min;
-    }
-    if let Some(last) = all.last_mut() {
-        last.dm_max = dm_max;
-        reach(last);
-    }
-    all
-}
-
-/// Narrows a range's steps so that its end is its last trial.
-fn reach(range: &mut DmRange) {
-    let span = range.dm_max - range.dm_min;
-    let steps = (span / range.dm_step - ROUNDING).ceil();
-    if !(1.0..=MAX_TRIALS as f64).contains(&steps) {
-        return;
-    }
-    let mut step = span / steps;
-    // Rounding may leave the product short by a unit or two in the last place.
-    for _ in 0..4 {
-        if range.dm_min + steps * step < range.dm_max {
-            step = step.next_up();
-        }
-    }
-    if range.dm_max + step <= MAX_DM {
-        range.dm_step = step;
-        range.dm_max += step;
-    }
-}
-
-/// Returns the DM without smearing within channels: 0 without coherent dedispersion.
-fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
-    let dm = coherent_dm.unwrap_or(0.0);
-    if (0.0..=MAX_DM).contains(&dm) {
-        return Ok(dm);
-    }
-    Err(Error::parameter("--coherent-dm", dm, format!("it must be 0 to {MAX_DM}")))
-}
-
 /// Returns an error unless `0 <= dm_min <= dm_max`, both finite.
 fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     if !(dm_min >= 0.0 && dm_min.is_finite()) {
@@ -228,18 +160,94 @@ fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error unless a sampling time is positive and finite.
-fn check_tsamp(tsamp_s: f64) -> Result<()> {
-    if tsamp_s > 0.0 && tsamp_s.is_finite() {
-        return Ok(());
+const MS_PER_S: f64 = 1e3;
+
+/// Smearing of pulses in a band, in the approximation common to DM planners: the slope of the delay at the centre of
+/// the band, `smearing = 2 K DM bandwidth / centre^3`.
+///
+/// # Source
+/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, the derivative of the delay. dedisp uses this slope, and so
+/// did PRESTO's DDplan.py for long; its newest version uses the delay between the band's edges, which is larger for
+/// wide bands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Smearing {
+    /// Smearing within one channel, in seconds per unit of DM.
+    pub channel_s: f64,
+    /// Smearing over the whole band, in seconds per unit of DM.
+    pub band_s: f64,
+}
+
+impl Smearing {
+    /// Computes the smearing of a band.
+    pub fn new(band: &Band, dm_constant: f64) -> Self {
+        let centre_mhz = band.centre_hz() / HZ_PER_MHZ;
+        let slope = 2.0 * dm_constant / centre_mhz.powi(3);
+        Self {
+            channel_s: slope * band.channel_width_hz() / HZ_PER_MHZ,
+            band_s: slope * band.bandwidth_hz() / HZ_PER_MHZ,
+        }
     }
-    Err(Error::parameter("--tsamp", tsamp_s, "it must be a positive number of seconds"))
+
+    /// Returns the smearing over the band of a pulse half a step away from its trial, in seconds: the worst case.
+    pub fn step_s(&self, dm_step: f64) -> f64 {
+        0.5 * dm_step * self.band_s
+    }
+}
+
+/// Range of a plan with its worst smearing (at its highest trial) and its cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Range of the plan.
+    pub range: DmRange,
+    /// Its trials.
+    pub dms: Vec<f64>,
+    /// Smearing within a channel at the range's highest trial, ms.
+    pub channel_ms: f64,
+    /// Length of a time bin, ms.
+    pub sampling_ms: f64,
+    /// Smearing over the band by half a step, in ms.
+    pub step_ms: f64,
+    /// Root sum of squares of these three, in ms.
+    pub total_ms: f64,
+    /// Additions of plain dedispersion per second of data.
+    pub adds_per_s: f64,
+    /// Fraction of the whole plan's additions.
+    pub work_fraction: f64,
+}
+
+impl DmPlan {
+    /// Returns each range with its smearing and cost for a band sampled every `tsamp_s` seconds.
+    pub fn rows(&self, band: &Band, tsamp_s: f64, dm_constant: f64) -> Vec<Row> {
+        let smearing = Smearing::new(band, dm_constant);
+        let rate = band.channels() as f64 / tsamp_s;
+        let cost = |range: &DmRange| range.trials() as f64 * rate / range.downsample as f64;
+        let work: f64 = self.ranges.iter().map(cost).sum();
+        let row = |range: &DmRange| {
+            let dms = range.dms();
+            let highest = dms.last().copied().unwrap_or(range.dm_min);
+            let channel_ms = MS_PER_S * smearing.channel_s * highest;
+            let sampling_ms = MS_PER_S * tsamp_s * range.downsample as f64;
+            let step_ms = MS_PER_S * smearing.step_s(range.dm_step);
+            let total_ms = channel_ms.hypot(sampling_ms).hypot(step_ms);
+            Row {
+                range: *range,
+                dms,
+                channel_ms,
+                sampling_ms,
+                step_ms,
+                total_ms,
+                adds_per_s: cost(range),
+                work_fraction: cost(range) / work,
+            }
+        };
+        self.ranges.iter().map(row).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Band;
+    use crate::units::DM_CONSTANT;
 
     #[test]
     fn the_plan_of_the_paper_has_3050_trials() {
@@ -317,5 +325,19 @@ mod tests {
         assert!(DmPlan::fixed(&halves).is_err(), "too many in all");
         let binned = DmRange { downsample: 0, ..DmRange::new(0.0, 1.0, 0.1) };
         assert!(DmPlan::from_ranges(vec![binned]).is_err());
+    }
+
+    #[test]
+    fn rows_add_up() {
+        let band = Band::uniform(1549.8, -0.29296875, 1024).unwrap();
+        let plan = DmPlan::fixed(&[(0.0, 150.0, 0.1), (150.0, 300.0, 0.2)]).unwrap();
+        let rows = plan.rows(&band, 64e-6, DM_CONSTANT);
+        assert_eq!(rows[0].adds_per_s, 1500.0 * 1024.0 / 64e-6);
+        let fractions: f64 = rows.iter().map(|row| row.work_fraction).sum();
+        assert!((fractions - 1.0).abs() < 1e-12);
+        assert!((rows[1].sampling_ms - 0.064).abs() < 1e-12);
+        assert!(rows.iter().all(|r| r.total_ms > r.channel_ms.max(r.sampling_ms).max(r.step_ms)));
+        let slope = 8.297616e6 * 0.29296875 / 1400.0f64.powi(3);
+        assert!((rows[1].channel_ms / (slope * 299.8) - 1.0).abs() < 1e-3);
     }
 }

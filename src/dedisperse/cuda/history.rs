@@ -1,12 +1,48 @@
-//! Loads input rows into the history: channel-major samples on the device, as many as the longest delay and a block
-//! need.
+//! History on the device: channel-major samples, as many as the longest delay and a block need, loaded from input rows.
 
 use super::super::plan::{Lane, Plan};
-use super::job::SLACK;
-use super::shape::element;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 use crate::sample::Encoding;
+
+/// Launch that sums `times` output times of every trial of the kernel.
+///
+/// | buffer   | axes          | type | unit   | access |
+/// |----------|---------------|------|--------|--------|
+/// | `input`  | channel, time | u8   | counts | read   |
+/// | `output` | dm, time      | i32  | counts | write  |
+///
+/// Row `k` of the input is the k-th summed channel. Its element 0 is the sample at the first output time, so output
+/// time `i` reads element `i + shift`. Kernels may read [`SLACK`] bytes beyond a row's samples on both sides; those
+/// bytes never reach a sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// Address of element 0 of the first row; any alignment.
+    pub(super) input: u64,
+    /// Bytes between rows: a multiple of 16.
+    pub(super) pitch: u64,
+    /// Output times.
+    pub(super) times: usize,
+    /// Address of the first trial's sum at the first output time; a multiple of 4.
+    pub(super) output: u64,
+    /// Elements between the rows of consecutive trials.
+    pub(super) output_stride: usize,
+    /// Constant added to every sum: channels x the value that a zero byte represents.
+    pub(super) offset: i32,
+}
+
+/// Bytes beyond both ends of a row's samples that a kernel may read.
+pub(super) const SLACK: usize = 2048;
+
+/// Returns the CUDA type name of a history sample.
+pub(super) fn element(lane: Lane) -> &'static str {
+    match lane {
+        Lane::U8 => "u8",
+        Lane::U16 => "u16",
+        Lane::U32 => "u32",
+        Lane::F32 => "float",
+    }
+}
 
 /// Threads per block of every kernel here.
 const THREADS: usize = 256;
@@ -96,7 +132,7 @@ impl History {
             shifts: device.upload(&shifts)?,
             downsample: plan.downsample() as u64,
             range: plan.range(),
-            row_bytes: plan.channels() * plan.encoding().bits() / 8,
+            row_bytes: plan.row_bytes(),
             alignment: (plan.encoding().bits() as u64 / 2).max(1),
             turn: module.function("turn", 0)?,
             move_rows: module.function("move_rows", 0)?,
@@ -124,8 +160,10 @@ impl History {
     /// `needed` are no longer needed.
     pub(super) fn load(
         &mut self,
-        (input, rows): (u64, usize),
-        (before, needed): (u64, u64),
+        input: u64,
+        rows: usize,
+        before: u64,
+        needed: u64,
         stream: &Stream,
     ) -> Result<()> {
         if rows == 0 {
@@ -133,7 +171,7 @@ impl History {
         }
         let end = (before + rows as u64).div_ceil(self.downsample);
         if end - self.base > self.capacity {
-            self.make_room(before.div_ceil(self.downsample), needed, stream)?;
+            self.compact(before.div_ceil(self.downsample), needed, stream)?;
         }
         let first = before / self.downsample;
         let open = before % self.downsample;
@@ -158,13 +196,13 @@ impl History {
             .with(self.range.1)
             .with(i32::from(aligned));
         let grid = [(sums + at % 4).div_ceil(times), self.channels.len().div_ceil(CHANNELS), 1];
-        // SAFETY: the arguments are the kernel's; the caller's rows lie on this device, and the history has
-        // room for the sums.
+        // SAFETY: the arguments are the kernel's; the caller's rows lie on this device, and the history
+        // holds the sums.
         unsafe { stream.launch(&self.turn, grid, [THREADS, 1, 1], &arguments) }
     }
 
     /// Moves the samples from `needed` to `end` to the start of the rows.
-    fn make_room(&mut self, end: u64, needed: u64, stream: &Stream) -> Result<()> {
+    fn compact(&mut self, end: u64, needed: u64, stream: &Stream) -> Result<()> {
         let base = needed & !(STEP - 1);
         let by = (base - self.base) * self.lane.bytes() as u64;
         let bytes = (end.saturating_sub(base) * self.lane.bytes() as u64).next_multiple_of(16);
@@ -186,8 +224,10 @@ impl History {
     /// times.
     pub(super) fn clear_past(
         &self,
-        (output, stride): (u64, usize),
-        (available, times): (u64, usize),
+        output: u64,
+        stride: usize,
+        available: u64,
+        times: usize,
         stream: &Stream,
     ) -> Result<()> {
         let arguments = Arguments::new()

@@ -1,7 +1,7 @@
-//! DM plans whose trial spacing follows from a tolerated pulse broadening, like Heimdall's.
+//! DM plans generated from a band: tolerated pulse broadening, like Heimdall's, and PRESTO's balance of smearing and steps.
 
 use super::{
-    DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, around, check_coherent_dm, check_limits, check_tsamp,
+    DmPlan, DmRange, MAX_DM, MAX_DOWNSAMPLE, MAX_TRIALS, ROUNDING, Smearing, check_limits,
 };
 use crate::error::{Error, Result};
 use crate::units::{Band, DM_CONSTANT};
@@ -103,7 +103,7 @@ impl DmPlan {
                 let nodes = rule.nodes(low, high);
                 rule.ranges(&rule.cheapest_starts(&nodes, range_cost), high)
             };
-            let ranges = around(centre, (dm_min, dm_max), side);
+            let ranges = around(centre, dm_min, dm_max, side);
             if ranges.len() <= MAX_RANGES {
                 return Self::from_ranges(ranges);
             }
@@ -226,6 +226,204 @@ fn round_down(step: f64) -> f64 {
     if rounded > 0.0 && rounded.is_finite() { rounded } else { step }
 }
 
+/// Permitted steps: 1, 2, 3 and 5 times a power of ten.
+const STEPS: [f64; 19] = [
+    0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0,
+    200.0, 300.0,
+];
+
+/// Time scales within this factor count as equal.
+const SOFTNESS: f64 = 1.2;
+
+/// Factor by which the channel smearing exceeds all other smearing at the end of a range.
+const SMEARING_FACTOR: f64 = 2.0;
+
+/// Options of [`DmPlan::ddplan`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DdplanOptions {
+    /// Acceptable time resolution in seconds; 0 selects the best of the data.
+    pub time_resolution_s: f64,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+    /// DM removed within channels before detection, if any: channel smearing grows with the distance from it. It is
+    /// one of the trials if it is within the limits.
+    pub coherent_dm: Option<f64>,
+}
+
+impl Default for DdplanOptions {
+    fn default() -> Self {
+        Self { time_resolution_s: 0.0, dm_constant: DM_CONSTANT, coherent_dm: None }
+    }
+}
+
+impl DmPlan {
+    /// Balances sampling time, smearing within a channel and smearing by the DM step.
+    ///
+    /// A range starts with the step (1, 2, 3 or 5 times a power of ten) that smears about one time bin over the band.
+    /// It ends where the channel smearing is twice all other smearing. The next range has bins of twice the length,
+    /// and so a wider step.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for limits that are reversed, negative or not finite, a sampling time, resolution or
+    /// coherent DM out of range, or too many trials.
+    /// # Source
+    /// S. Ransom, PRESTO, DDplan.py (`dm_steps`, without subbands): the balance, its factors 1.2 and 2 and its list
+    /// of steps. This version bins in powers of two and narrows the last range's steps so that it ends with the trial
+    /// `dm_max`.
+    pub fn ddplan(
+        band: &Band,
+        tsamp_s: f64,
+        dm_min: f64,
+        dm_max: f64,
+        options: &DdplanOptions,
+    ) -> Result<Self> {
+        check_limits(dm_min, dm_max)?;
+        check_tsamp(tsamp_s)?;
+        let resolution = options.time_resolution_s;
+        if !(resolution >= 0.0 && resolution.is_finite()) {
+            return Err(Error::parameter("--time-res", resolution, "it must be 0 s or more"));
+        }
+        let centre = check_coherent_dm(options.coherent_dm)?;
+        let smearing = Smearing::new(band, options.dm_constant);
+        let balance = Balance { smearing, tsamp_s };
+        let side = |low, high| balance.ranges(low, high, resolution);
+        Self::from_ranges(around(centre, dm_min, dm_max, side))
+    }
+}
+
+struct Balance {
+    smearing: Smearing,
+    tsamp_s: f64,
+}
+
+impl Balance {
+    /// Returns the ranges of a plan; DMs count from the one without smearing within channels.
+    fn ranges(&self, dm_min: f64, dm_max: f64, resolution_s: f64) -> Vec<DmRange> {
+        let mut downsample = self.first_downsample(dm_min, resolution_s);
+        let mut step = self.widen(0, downsample);
+        let mut ranges = vec![self.range(dm_min, dm_max, STEPS[step], downsample)];
+        while let Some(last) = ranges.last().filter(|range| range.dm_max < dm_max) {
+            let start = last.dm_max;
+            downsample = (2 * downsample).min(MAX_DOWNSAMPLE);
+            step = self.widen(step, downsample);
+            ranges.push(self.range(start, dm_max, STEPS[step], downsample));
+        }
+        ranges
+    }
+
+    fn bin_s(&self, downsample: usize) -> f64 {
+        self.tsamp_s * downsample as f64
+    }
+
+    /// Returns the binning at the lowest DM: the largest that channel smearing and the required resolution allow.
+    fn first_downsample(&self, dm_min: f64, resolution_s: f64) -> usize {
+        let channel_s = self.smearing.channel_s * dm_min;
+        let step_s = self.smearing.step_s(STEPS[0]);
+        let wanted = resolution_s.max(channel_s).max(step_s).max(self.tsamp_s);
+        let wanted = wanted.max(SOFTNESS * channel_s);
+        let mut downsample = 1;
+        while 2 * downsample <= MAX_DOWNSAMPLE && self.bin_s(2 * downsample) < wanted {
+            downsample *= 2;
+        }
+        downsample
+    }
+
+    /// Returns the index of the widest listed step, at least `step`, that smears less than about one bin.
+    fn widen(&self, mut step: usize, downsample: usize) -> usize {
+        let limit = SOFTNESS * self.bin_s(downsample);
+        while step + 1 < STEPS.len() && self.smearing.step_s(STEPS[step + 1]) < limit {
+            step += 1;
+        }
+        step
+    }
+
+    /// Returns the range from `start` to the DM where the next binning takes over, in whole steps.
+    fn range(&self, start: f64, dm_max: f64, dm_step: f64, downsample: usize) -> DmRange {
+        let bin_s = self.bin_s(downsample);
+        let others = self.tsamp_s.hypot(bin_s).hypot(self.smearing.step_s(dm_step));
+        let crossing = SMEARING_FACTOR * others / self.smearing.channel_s;
+        let last = downsample == MAX_DOWNSAMPLE;
+        let steps = ((crossing - start) / dm_step).ceil().max(1.0);
+        let end = start + steps * dm_step;
+        let dm_max = if last || end > dm_max { dm_max } else { end };
+        DmRange { dm_min: start, dm_max, dm_step, downsample }
+    }
+}
+
+/// Builds ranges on both sides of the DM without smearing within channels.
+///
+/// `ranges(low, high)` builds those of distances `low..high` from that DM; below the DM they are mirrored. The DM
+/// itself is the first trial of the upper side, if it is within the limits.
+fn around(
+    centre: f64,
+    dm_min: f64,
+    dm_max: f64,
+    ranges: impl Fn(f64, f64) -> Vec<DmRange>,
+) -> Vec<DmRange> {
+    let mut all = Vec::new();
+    if centre > dm_min {
+        all = ranges((centre - dm_max).max(0.0), centre - dm_min);
+        for range in &mut all {
+            (range.dm_min, range.dm_max) = (centre - range.dm_max, centre - range.dm_min);
+        }
+        all.reverse();
+    }
+    if centre <= dm_max {
+        let above = ranges((dm_min - centre).max(0.0), dm_max - centre);
+        all.extend(above.into_iter().map(|range| DmRange {
+            dm_min: centre + range.dm_min,
+            dm_max: centre + range.dm_max,
+            ..range
+        }));
+    }
+    // Restores the limits exactly, without rounding of sums and differences.
+    if let Some(first) = all.first_mut() {
+        first.dm_min = dm_min;
+    }
+    if let Some(last) = all.last_mut() {
+        last.dm_max = dm_max;
+        reach(last);
+    }
+    all
+}
+
+/// Narrows a range's steps so that its end is its last trial.
+fn reach(range: &mut DmRange) {
+    let span = range.dm_max - range.dm_min;
+    let steps = (span / range.dm_step - ROUNDING).ceil();
+    if !(1.0..=MAX_TRIALS as f64).contains(&steps) {
+        return;
+    }
+    let mut step = span / steps;
+    // Rounding may leave the product short by a unit or two in the last place.
+    for _ in 0..4 {
+        if range.dm_min + steps * step < range.dm_max {
+            step = step.next_up();
+        }
+    }
+    if range.dm_max + step <= MAX_DM {
+        range.dm_step = step;
+        range.dm_max += step;
+    }
+}
+
+/// Returns the DM without smearing within channels: 0 without coherent dedispersion.
+fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
+    let dm = coherent_dm.unwrap_or(0.0);
+    if (0.0..=MAX_DM).contains(&dm) {
+        return Ok(dm);
+    }
+    Err(Error::parameter("--coherent-dm", dm, format!("it must be 0 to {MAX_DM}")))
+}
+
+/// Returns an error unless a sampling time is positive and finite.
+fn check_tsamp(tsamp_s: f64) -> Result<()> {
+    if tsamp_s > 0.0 && tsamp_s.is_finite() {
+        return Ok(());
+    }
+    Err(Error::parameter("--tsamp", tsamp_s, "it must be a positive number of seconds"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,11 +477,10 @@ mod tests {
     }
 
     /// Evaluates the recurrence of Levin 2012, which dedisp uses, from its equation.
-    fn levin(smearing: &Smearing, tsamp_s: f64, limits: (f64, f64), tolerance: f64) -> Vec<f64> {
+    fn levin(smearing: &Smearing, tsamp_s: f64, dm_max: f64, tolerance: f64) -> Vec<f64> {
         let (a, b) = (smearing.channel_s.powi(2), (smearing.band_s / 4.0).powi(2));
-        let mut dms = vec![limits.0];
-        let mut dm = limits.0;
-        while dm < limits.1 {
+        let (mut dms, mut dm) = (vec![0.0], 0.0);
+        while dm < dm_max {
             let narrow = tsamp_s.powi(2) + 40e-6f64.powi(2);
             let k = narrow * (tolerance.powi(2) - 1.0) + tolerance.powi(2) * a * dm * dm;
             dm = (b * dm + ((a + b) * k - a * b * dm * dm).sqrt()) / (a + b);
@@ -297,7 +494,7 @@ mod tests {
         let options = ToleranceOptions { downsample_tolerance: 1.0, ..Default::default() };
         let band = parkes();
         let smearing = Smearing::new(&band, options.dm_constant);
-        let theirs = levin(&smearing, 64e-6, (0.0, 2000.0), 1.25).len();
+        let theirs = levin(&smearing, 64e-6, 2000.0, 1.25).len();
         let ours = DmPlan::tolerance(&band, 64e-6, 0.0, 2000.0, &options).unwrap().trials();
         assert!(ours >= theirs && (ours as f64) < 1.15 * theirs as f64, "{ours} {theirs}");
     }
@@ -369,5 +566,86 @@ mod tests {
         assert!(DmPlan::tolerance(&band, 64e-6, 0.0, 1e30, &options).is_err());
         let one = DmPlan::tolerance(&band, 64e-6, 100.0, 100.0, &options).unwrap();
         assert_eq!(one.dms(), [100.0]);
+    }
+
+    fn band() -> Band {
+        Band::uniform(1449.5, -1.0, 96).unwrap()
+    }
+
+    #[test]
+    fn bins_and_steps_grow_and_the_limits_are_covered() {
+        let options = DdplanOptions::default();
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1500.0, &options).unwrap();
+        assert!(plan.ranges.len() > 3);
+        for pair in plan.ranges.windows(2) {
+            assert_eq!(pair[1].downsample, 2 * pair[0].downsample);
+            let is_last = pair[1] == *plan.ranges.last().unwrap();
+            assert!(is_last || pair[1].dm_step >= pair[0].dm_step);
+            assert!(pair[1].dm_min == pair[0].dm_max);
+        }
+        let dms = plan.dms();
+        assert!(dms[0] == 0.0 && (dms[dms.len() - 1] - 1500.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ranges_are_those_of_presto() {
+        // Output of DDplan.py itself (its approximate smearing, blocks of 256 spectra, no subbands). Its constant
+        // differs from ours by 1.4e-4, which moves an edge by at most a step.
+        let presto = [
+            (0.0, 179.5, 0.1, 1),
+            (179.5, 310.3, 0.2, 2),
+            (310.3, 528.4, 0.3, 4),
+            (528.4, 984.4, 0.5, 8),
+            (984.4, 1960.4, 1.0, 16),
+            (1960.4, 2002.4, 3.0, 32),
+        ];
+        let width = 400.0 / 1024.0;
+        let band = Band::uniform(1582.0 - 0.5 * width, -width, 1024).unwrap();
+        let plan = DmPlan::ddplan(&band, 64e-6, 0.0, 2000.0, &DdplanOptions::default()).unwrap();
+        assert_eq!(plan.ranges.len(), presto.len());
+        for (ours, theirs) in plan.ranges.iter().zip(presto) {
+            assert!((ours.dm_min - theirs.0).abs() < 1.01 * theirs.2);
+            assert!((ours.dm_max - theirs.1).abs() < 1.01 * theirs.2);
+            assert_eq!(ours.downsample, theirs.3);
+            // 2000 is not a whole number of the last range's steps of 3 away: ours are narrower and reach it.
+            let step = if theirs.2 == 3.0 { (2000.0 - ours.dm_min) / 14.0 } else { theirs.2 };
+            assert!((ours.dm_step - step).abs() < 1e-9, "{ours:?}");
+        }
+    }
+
+    #[test]
+    fn step_smearing_matches_the_bin_and_channel_smearing_ends_a_range() {
+        let options = DdplanOptions::default();
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1500.0, &options).unwrap();
+        for row in plan.rows(&band(), 72e-6, options.dm_constant) {
+            assert!(row.step_ms < SOFTNESS * row.sampling_ms);
+            let others = 0.072f64.hypot(row.sampling_ms).hypot(row.step_ms);
+            assert!(row.channel_ms <= SMEARING_FACTOR * others * 1.01);
+        }
+    }
+
+    #[test]
+    fn a_coherent_dm_is_a_trial_between_mirrored_ranges() {
+        let options = DdplanOptions { coherent_dm: Some(700.0), ..Default::default() };
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1400.0, &options).unwrap();
+        let plain = DmPlan::ddplan(&band(), 72e-6, 0.0, 700.0, &Default::default()).unwrap();
+        let half = plain.ranges.len();
+        assert_eq!(plan.ranges.len(), 2 * half);
+        assert!(plan.dms().contains(&700.0));
+        for (i, range) in plain.ranges.iter().enumerate() {
+            let (below, above) = (plan.ranges[half - 1 - i], plan.ranges[half + i]);
+            assert_eq!(below.downsample, range.downsample);
+            assert!(below.dm_step == range.dm_step || i + 1 == half, "{below:?}");
+            assert_eq!((above.dm_step, above.downsample), (range.dm_step, range.downsample));
+        }
+    }
+
+    #[test]
+    fn a_coarse_resolution_bins_at_once() {
+        let options = DdplanOptions { time_resolution_s: 1e-3, ..Default::default() };
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 100.0, &options).unwrap();
+        assert_eq!(plan.ranges[0].downsample, 8);
+        let wrong = DdplanOptions { time_resolution_s: -1.0, ..Default::default() };
+        assert!(DmPlan::ddplan(&band(), 72e-6, 0.0, 100.0, &wrong).is_err());
     }
 }
