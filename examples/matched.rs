@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use num_complex::Complex64;
 use sidereal::io::npy;
 use sidereal::math::PowerSpectrum;
-use sidereal::spiir::matched::{Band, matched_filter};
+use sidereal::spiir::{Band, matched_filter};
 use sidereal::strain::Waveform;
 
 fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {

@@ -6,9 +6,8 @@ pub mod bank;
 pub mod coincidence;
 mod cpu;
 mod cuda;
-pub mod matched;
-pub mod plan;
-pub mod reference;
+mod plan;
+mod reference;
 pub mod trigger;
 pub mod whiten;
 
@@ -20,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::Progress;
 pub use cuda::kernels;
-pub use plan::resample::{self, Resampler};
-pub use plan::{Branch, Filter, Options, Plan, Template};
+pub use plan::{Branch, Filter, MAX_DELAY, MAX_HALVINGS, Options, Plan, Resampler, Template};
+pub use reference::{Band, MatchedFilter, matched_filter, matched_whitened};
 
 #[derive(Debug)]
 enum Engine {
@@ -47,7 +46,7 @@ impl Engine {
 /// Filters whitened strain with the templates of a filter bank.
 ///
 /// `y_l[k] = a_l y_l[k - 1] + b_l x_m[k - delay_l]` for each filter at its branch's rate, `z[k] = sum_l y_l[k]` over
-/// the template's filters, with lower rates upsampled. `x_(m+1)` is `x_m` at half the rate (see [`resample`]).
+/// the template's filters, with lower rates upsampled. `x_(m+1)` is `x_m` at half the rate (see [`Resampler`]).
 ///
 /// | buffer | axes           | type        | unit                                  | access      |
 /// |--------|----------------|-------------|---------------------------------------|-------------|

@@ -1,11 +1,15 @@
-//! Options of the filter bank (filters and rates), their checks, and derived sizes.
+//! Options of the filter bank (filters, rates, resampling filters), their checks, and derived sizes.
+//!
+//! Downsampling: `x_(m+1)[k] = sum_j down[j] x_m[2 k - j]`. Upsampling: `w_m[n] = sum_j up[j] s[n - j]` with
+//! `s[2 k] = s_(m+1)[k]` and zeros in between. Both have unit gain at zero frequency: `down` sums to 1, `up` to 2.
 
-pub mod resample;
+use std::f64::consts::TAU;
 
-use num_complex::Complex;
+use num_complex::{Complex, Complex64};
+use rustfft::FftPlanner;
 
 use crate::error::{Error, Result};
-use resample::Resampler;
+use crate::math::{bessel_i0, kaiser_beta, sinc};
 
 /// Most halvings of the rate.
 pub const MAX_HALVINGS: u32 = 12;
@@ -198,4 +202,177 @@ fn check_filter(index: usize, filter: &Filter) -> Result<()> {
         return Err(Error::parameter("delay of a filter", filter.delay, rule));
     }
     Ok(())
+}
+
+/// Gain below which the minimum-phase design treats a response as 0.
+const LEAST_GAIN: f64 = 1e-9;
+/// Centre of the band that holds the filters, in cycles per sample of the higher rate.
+const BAND_MIDDLE: f64 = 0.14;
+
+/// Filters for downsampling and upsampling by 2.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resampler {
+    /// Taps of the filter before decimation.
+    pub down: Vec<f32>,
+    /// Delay of `down` in whole samples of the higher rate; the remainder is part of its phase response.
+    pub down_delay: usize,
+    /// Taps of the filter after zero insertion.
+    pub up: Vec<f32>,
+    /// Delay of `up` in samples of the higher rate.
+    pub up_delay: usize,
+}
+
+impl Default for Resampler {
+    /// Returns the lengths of Guo et al., with a stop band of 100 dB for downsampling and 60 dB for upsampling.
+    fn default() -> Self {
+        Self::linear_phase(384, 32, 100.0)
+    }
+}
+
+impl Resampler {
+    /// Returns linear-phase Kaiser filters of `down_taps` and `up_taps` (even) taps with this stop band in dB. `up`
+    /// has at most 60 dB, because its images are farther away.
+    ///
+    /// # Source
+    /// Guo et al. 2018, section 3 (384 and 32 taps); Kaiser 1974 for the width of the transition.
+    pub fn linear_phase(down_taps: usize, up_taps: usize, stop_band_db: f64) -> Self {
+        let down = low_pass(down_taps, stop_band_db);
+        let up = low_pass(up_taps, stop_band_db.min(60.0)).iter().map(|tap| 2.0 * tap).collect();
+        Self { down, down_delay: down_taps / 2, up, up_delay: up_taps / 2 }
+    }
+
+    /// Returns short minimum-phase filters with a delay of a few samples per octave. They have 48 and 24 taps and
+    /// stop what would alias onto, or is an image of, the band below 0.385 of the lower rate. Weights fitted with
+    /// [`Self::response`] compensate the remaining phase.
+    ///
+    /// # Source
+    /// Oppenheim & Schafer, Discrete-Time Signal Processing: the minimum phase from the cepstrum.
+    pub fn low_latency() -> Self {
+        let (down, down_delay) = minimum_phase(&kaiser(48, 0.25, 86.0));
+        let (up, up_delay) = minimum_phase(&kaiser(24, 0.25, 47.0));
+        let up = up.iter().map(|tap| 2.0 * tap).collect();
+        Self { down, down_delay, up, up_delay }
+    }
+
+    /// Checks that both filters have taps, all finite, and delays within them.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the fault.
+    pub fn check(&self) -> Result<()> {
+        for (taps, delay) in [(&self.down, self.down_delay), (&self.up, self.up_delay)] {
+            if taps.is_empty() || taps.iter().any(|tap| !tap.is_finite()) {
+                let rule = "it needs taps, all finite";
+                return Err(Error::parameter("filter of the resampler", taps.len(), rule));
+            }
+            if delay >= taps.len() {
+                let rule = format!("the filter has {} taps", taps.len());
+                return Err(Error::parameter("delay of the resampler", delay, rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the samples by which a branch waits for one that is halved `halvings` times more.
+    pub fn alignment(&self, halvings: u32) -> usize {
+        ((1 << halvings) - 1) * (self.down_delay + self.up_delay)
+    }
+
+    /// Returns the response of `halvings` downsamplings and upsamplings to a tone of `frequency` cycles per sample,
+    /// without the total delay: 1 for an ideal resampler.
+    pub fn response(&self, halvings: u32, frequency: f64) -> Complex64 {
+        (0..halvings).fold(Complex64::new(1.0, 0.0), |product, level| {
+            let f = frequency * f64::from(1_u32 << level);
+            // Zero insertion halves a tone's amplitude, and `up` sums to 2.
+            product * gain(&self.down, self.down_delay, f) * gain(&self.up, self.up_delay, f) / 2.0
+        })
+    }
+}
+
+/// Returns a filter's response at `frequency` cycles per sample relative to a pure delay.
+fn gain(taps: &[f32], delay: usize, frequency: f64) -> Complex64 {
+    let turn = |j: usize| Complex64::cis(-TAU * frequency * (j as f64 - delay as f64));
+    taps.iter().enumerate().map(|(j, tap)| turn(j) * f64::from(*tap)).sum()
+}
+
+/// Returns a low pass of unit gain whose stop band begins at the aliasing edge, or as close to it as the taps allow
+/// with the cutoff at a quarter of the rate. Tap `j` is `j - taps / 2` samples from the middle.
+fn low_pass(taps: usize, stop_band_db: f64) -> Vec<f32> {
+    let transition = (stop_band_db - 8.0).max(0.0) / (2.285 * TAU * taps.max(1) as f64);
+    let cutoff = if transition < 0.04 { 0.25 - transition / 2.0 } else { 0.25 };
+    kaiser(taps, cutoff, stop_band_db).iter().map(|tap| *tap as f32).collect()
+}
+
+/// Returns a Kaiser-windowed sinc of this cutoff and unit sum.
+fn kaiser(taps: usize, cutoff: f64, stop_band_db: f64) -> Vec<f64> {
+    let beta = kaiser_beta(stop_band_db);
+    let half = taps as f64 / 2.0;
+    let tap = |j: usize| {
+        let x = j as f64 - half;
+        let edge = (1.0 - (x / half).powi(2)).max(0.0).sqrt();
+        2.0 * cutoff * sinc(2.0 * cutoff * x) * bessel_i0(beta * edge) / bessel_i0(beta)
+    };
+    let shape: Vec<f64> = (0..taps).map(tap).collect();
+    let sum: f64 = shape.iter().sum();
+    shape.iter().map(|tap| tap / sum).collect()
+}
+
+/// Returns the filter of least delay with the same gain at all frequencies, and its delay within the band in whole
+/// samples.
+///
+/// The logarithm of the gain is even. Folding its Fourier coefficients onto positive times gives those of a causal
+/// filter whose inverse is causal too.
+fn minimum_phase(taps: &[f64]) -> (Vec<f32>, usize) {
+    let size = (taps.len() * 256).next_power_of_two();
+    let mut planner = FftPlanner::new();
+    let (forward, inverse) = (planner.plan_fft_forward(size), planner.plan_fft_inverse(size));
+    let mut series: Vec<Complex64> = taps.iter().map(|tap| Complex64::new(*tap, 0.0)).collect();
+    series.resize(size, Complex64::default());
+    forward.process(&mut series);
+    for value in &mut series {
+        *value = Complex64::new(value.norm().max(LEAST_GAIN).ln() / size as f64, 0.0);
+    }
+    inverse.process(&mut series);
+    series[1..size / 2].iter_mut().for_each(|value| *value *= 2.0);
+    series[size / 2 + 1..].fill(Complex64::default());
+    forward.process(&mut series);
+    series.iter_mut().for_each(|value| *value = value.exp() / size as f64);
+    inverse.process(&mut series);
+    let short: Vec<f64> = series[..taps.len()].iter().map(|value| value.re).collect();
+    let sum: f64 = short.iter().sum();
+    let short: Vec<f32> = short.iter().map(|tap| (tap / sum) as f32).collect();
+    let turn = gain(&short, 0, BAND_MIDDLE).arg() / (TAU * BAND_MIDDLE);
+    (short, (-turn).round().max(0.0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_resampler_passes_the_band_and_stops_its_images() {
+        let resampler = Resampler::default();
+        resampler.check().expect("usable");
+        for f in [0.0, 0.05, 0.15, 0.19] {
+            assert!((resampler.response(1, f).norm() - 1.0).abs() < 2e-3, "{f}");
+        }
+        assert!(gain(&resampler.down, 192, 0.26).norm() < 1e-4);
+        assert!(gain(&resampler.up, 16, 0.31).norm() / 2.0 < 2e-3);
+        assert_eq!(resampler.alignment(0), 0);
+        assert_eq!(resampler.alignment(3), 7 * 208);
+    }
+
+    #[test]
+    fn minimum_phase_keeps_the_gain_and_shortens_the_delay() {
+        let resampler = Resampler::low_latency();
+        resampler.check().expect("usable");
+        assert_eq!((resampler.down.len(), resampler.up.len()), (48, 24));
+        assert!(resampler.down_delay + resampler.up_delay <= 12, "{resampler:?}");
+        let linear: Vec<f32> = kaiser(48, 0.25, 86.0).iter().map(|tap| *tap as f32).collect();
+        for f in [0.0, 0.1, 0.19, 0.25, 0.3] {
+            let (before, after) = (gain(&linear, 24, f).norm(), gain(&resampler.down, 0, f).norm());
+            assert!((before - after).abs() < 1e-5, "{f}: {before} against {after}");
+        }
+        assert!(gain(&resampler.down, 0, 0.3077).norm() < 1e-4);
+        assert!(gain(&resampler.up, 0, 0.3077).norm() / 2.0 < 5e-3);
+    }
 }

@@ -17,7 +17,7 @@ use sidereal::pipeline::cbc::{
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{self, Rates};
 use sidereal::spiir::coincidence::{Ranking, Sample};
-use sidereal::spiir::matched::matched_whitened;
+use sidereal::spiir::matched_whitened;
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::strain::Binary;
 use sidereal::waveform::InspiralOptions;

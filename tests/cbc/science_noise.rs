@@ -13,7 +13,7 @@ use sidereal::geometry::Interferometer;
 use sidereal::pipeline::cbc::{ChirpDetector, DetectorOptions, Piece, Recording, Source, design};
 use sidereal::simulate::strain::StrainOptions;
 use sidereal::spiir::bank::Bank;
-use sidereal::spiir::matched::matched_whitened;
+use sidereal::spiir::matched_whitened;
 use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::{Average, Method, WelchOptions, welch};
 use sidereal::strain::Binary;

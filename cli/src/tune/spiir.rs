@@ -8,7 +8,7 @@ use num_complex::Complex;
 use sidereal::backend::cuda::tune::{Tuned, Work, digest};
 use sidereal::backend::cuda::{Buffer, Stream};
 use sidereal::pipeline::cbc::read_bank;
-use sidereal::spiir::plan::MAX_HALVINGS;
+use sidereal::spiir::MAX_HALVINGS;
 use sidereal::spiir::{Plan, Spiir};
 use sidereal::{Error, Result};
 

@@ -10,7 +10,7 @@ use super::work::{Ratios, Work};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::spiir::bank::{Bank, BankTemplate};
-use crate::spiir::coincidence::segments::Builder;
+use crate::spiir::coincidence::SegmentsBuilder;
 use crate::spiir::coincidence::{Segments, TimedTrigger};
 use crate::spiir::trigger::{Autocorrelation, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
@@ -85,7 +85,7 @@ pub struct ChirpDetector {
     z_valid: Vec<bool>,
     /// Number of samples whitened and of samples filtered.
     counts: (u64, u64),
-    segments: Builder,
+    segments: SegmentsBuilder,
     triggers: Vec<Trigger>,
 }
 
@@ -154,7 +154,7 @@ impl ChirpDetector {
             waiting: VecDeque::new(),
             z_valid: Vec::new(),
             counts: (0, 0),
-            segments: Builder::new(start, rate_hz),
+            segments: SegmentsBuilder::new(start, rate_hz),
             triggers: Vec::new(),
         })
     }

@@ -5,8 +5,7 @@ use num_complex::Complex;
 use super::report::DetectorReport;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::spiir::Spiir;
-use crate::spiir::plan::{self, Branch, Filter, MAX_HALVINGS, Plan, Template};
+use crate::spiir::{self, Branch, Filter, MAX_HALVINGS, Plan, Spiir, Template};
 use crate::units::Gps;
 
 /// Run-in of each filter in units of its memory (e-folding time); after it, earlier input is negligible.
@@ -39,7 +38,7 @@ pub fn series(
     backend: &Backend,
 ) -> Result<Series> {
     let one = &detector.bank.templates[template];
-    let plan = Plan::new(plan::Options {
+    let plan = Plan::new(spiir::Options {
         rate_hz: detector.rate_hz,
         templates: vec![one.filters.clone()],
         resampler: detector.bank.resampler.clone(),

@@ -5,15 +5,11 @@ use std::sync::OnceLock;
 
 use num_complex::Complex64;
 
-use super::assign::{self, Assigned, assign, exact, most_halvings, rounded};
-use super::chain::Chain;
-use super::gram::gram;
-use super::placement::{Placed, place};
-use super::pursuit::pursue;
-use super::spectrum::Conditioned;
-use super::target::Target;
-use super::transforms::Transforms;
-use super::whitened::Whitened;
+use super::fit::{Chain, Target, gram};
+use super::placement::{
+    Assigned, Placed, assign, branches, exact, most_halvings, place, pursue, rounded,
+};
+use super::whitened::{Conditioned, Transforms, Whitened};
 use super::{BankTemplate, Options, Rates};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
@@ -285,7 +281,7 @@ impl<'a> Fitter<'a> {
             name: self.waveform.name.clone(),
             binary: self.waveform.binary,
             approximant: self.waveform.approximant.clone(),
-            filters: assign::template(&round.filters),
+            filters: branches(&round.filters),
             fit: self.target.fit(&response) * (self.target.power / self.template.power).sqrt(),
             placement_fit: round.placement_fit,
             epsilon: round.epsilon,

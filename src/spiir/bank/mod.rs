@@ -1,21 +1,13 @@
 //! Design of filter banks: from waveforms and a power spectrum to filters with a known match.
 
-mod assign;
-mod chain;
 mod design;
-mod gram;
+mod fit;
 mod placement;
-mod pursuit;
-mod solve;
-mod spectrum;
-mod target;
-mod transforms;
 mod whitened;
 
 use num_complex::Complex;
 
-use super::plan::resample::Resampler;
-use super::plan::{self, Filter, Plan, Template};
+use super::plan::{self, Filter, Plan, Resampler, Template};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::{Binary, Waveform};

@@ -1,12 +1,15 @@
-//! Whitened template: an analytic signal without the ends that hold no power.
+//! Whitened template: an analytic signal without the ends that hold no power, and the smoothed power spectrum that
+//! whitens it.
 
-use std::f64::consts::{PI, TAU};
+use std::f64::consts::{FRAC_PI_2, PI, TAU};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use num_complex::Complex64;
+use rustfft::{Fft, FftPlanner};
 
 use super::Options;
-use super::spectrum::Conditioned;
-use super::transforms::Transforms;
+use crate::error::{Error, Result};
+use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
 
 /// Padding on each side for the spread of the whitening, in seconds.
@@ -61,7 +64,7 @@ impl Whitened {
         conditioned: &Conditioned,
         options: &Options,
         transforms: &Transforms,
-    ) -> Result<Self, String> {
+    ) -> std::result::Result<Self, String> {
         let rate = f64::from(waveform.rate_hz);
         let ringing =
             if options.smoothing_hz == 0.0 { 1.0 / conditioned.spacing_hz() } else { 0.0 };
@@ -216,4 +219,245 @@ pub(super) fn fast_size(length: usize, halvings: u32) -> usize {
         factor * power
     });
     sizes.into_iter().min().unwrap_or(length)
+}
+
+/// Bins of the smoothed spectrum per smoothing width.
+const BINS_A_WIDTH: f64 = 32.0;
+/// Most bins of the smoothed spectrum.
+const MOST_BINS: f64 = (1_u64 << 26) as f64;
+/// Limit on the product of bins and bins per width. Above it the smoothed spectrum gets coarser, down to
+/// [`BINS_A_WIDTH`].
+const MOST_PRODUCTS: f64 = (1_u64 << 28) as f64;
+/// Start of the rising taper as a fraction of the lowest frequency.
+const OPENING: f64 = 0.9;
+/// Start of the falling taper as a fraction of the highest frequency.
+const CLOSING: f64 = 0.9;
+
+/// Band with the smoothed spectrum in it.
+#[derive(Clone, Debug)]
+pub(super) struct Conditioned {
+    smooth: PowerSpectrum,
+    f_low_hz: f64,
+    f_high_hz: f64,
+    rate_hz: f64,
+}
+
+impl Conditioned {
+    /// Smooths a spectrum for templates of this rate.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the band is empty or exceeds the Nyquist frequency or the spectrum.
+    pub(super) fn new(psd: &PowerSpectrum, options: &Options, rate_hz: u32) -> Result<Self> {
+        let nyquist = f64::from(rate_hz) / 2.0;
+        let f_low_hz = options.f_low_hz;
+        let f_high_hz = options.f_high_hz.unwrap_or(nyquist);
+        if !(f_high_hz > 0.0 && f_high_hz <= nyquist) {
+            let rule = format!("it must lie within 0 to {nyquist} Hz, half the template's rate");
+            return Err(Error::parameter("highest frequency (Hz)", f_high_hz, rule));
+        }
+        if !(f_low_hz > 0.0 && f_low_hz < CLOSING * f_high_hz) {
+            let rule = format!("it must lie within 0 to {} Hz", CLOSING * f_high_hz);
+            return Err(Error::parameter("lowest frequency (Hz)", f_low_hz, rule));
+        }
+        // A spectrum may lack the last bin.
+        if psd.highest_hz() + psd.spacing_hz() < f_high_hz {
+            let rule = format!("the template's band ends at {f_high_hz} Hz");
+            let name = "highest frequency of the power spectrum (Hz)";
+            return Err(Error::parameter(name, psd.highest_hz(), rule));
+        }
+        let smooth = smoothed(psd, options.smoothing_hz, f_high_hz)?;
+        // Both integrals use the same spacing: sums of different spacings differ at the band's edges.
+        let bins = bins_within(smooth.spacing_hz(), f_low_hz, f_high_hz);
+        let range =
+            |spectrum: &PowerSpectrum| newtonian_range(spectrum, smooth.spacing_hz(), bins.clone());
+        let (before, after) = (range(psd), range(&smooth));
+        if before <= 0.0 || after <= 0.0 {
+            let rule = format!("it is nowhere finite between {f_low_hz} and {f_high_hz} Hz");
+            return Err(Error::parameter("power spectrum", "infinite", rule));
+        }
+        let scale = after / before;
+        let densities = smooth.densities().iter().map(|density| density * scale).collect();
+        let smooth = PowerSpectrum::new(smooth.spacing_hz(), densities)?;
+        Ok(Self { smooth, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
+    }
+
+    /// Returns the smoothed spectrum's spacing in Hz.
+    fn spacing_hz(&self) -> f64 {
+        self.smooth.spacing_hz()
+    }
+
+    /// Returns the whitening gain at a frequency: whitened noise has unit variance per sample.
+    fn gain(&self, frequency_hz: f64) -> f64 {
+        let taper = self.taper(frequency_hz);
+        if taper == 0.0 {
+            return 0.0;
+        }
+        taper / (self.smooth.at(frequency_hz) * self.rate_hz / 2.0).sqrt()
+    }
+
+    /// Returns the taper: `sin^2` below the lowest frequency, `cos^2` below the highest.
+    fn taper(&self, f: f64) -> f64 {
+        let (opening, closing) = (OPENING * self.f_low_hz, CLOSING * self.f_high_hz);
+        if f <= opening || f >= self.f_high_hz {
+            0.0
+        } else if f < self.f_low_hz {
+            (FRAC_PI_2 * (f - opening) / (self.f_low_hz - opening)).sin().powi(2)
+        } else if f > closing {
+            (FRAC_PI_2 * (f - closing) / (self.f_high_hz - closing)).cos().powi(2)
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Computes a running median over the width on both sides, then a running mean under a window that falls to half at
+/// the width, up to the band's highest frequency.
+///
+/// # Errors
+/// [`Error::Parameter`] if the width is so small for the band that it needs more than [`MOST_BINS`] bins.
+fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerSpectrum> {
+    if width_hz == 0.0 {
+        return Ok(psd.clone());
+    }
+    // The median reads one width around a bin, the mean two.
+    let highest_hz = psd.highest_hz().min(f_high_hz + 4.0 * width_hz);
+    let mut spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
+    // Both the number of bins and the windows in bins are inversely proportional to the spacing.
+    let work = (highest_hz / spacing) * (width_hz / spacing);
+    if work > MOST_PRODUCTS {
+        spacing = (spacing * (work / MOST_PRODUCTS).sqrt()).min(width_hz / BINS_A_WIDTH);
+    }
+    let bins = (highest_hz / spacing).round() + 1.0;
+    if bins > MOST_BINS {
+        let rule = format!(
+            "a spectrum up to {highest_hz} Hz smoothed over so little has {bins} bins, more than {MOST_BINS}"
+        );
+        return Err(Error::parameter("smoothing of the power spectrum (Hz)", width_hz, rule));
+    }
+    let fine = psd.resampled(spacing, bins as usize)?;
+    let half = ((width_hz / spacing) as usize).max(1);
+    PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), 2 * half))
+}
+
+/// Returns the median of `2 half + 1` values around each value, of fewer at the ends.
+fn running_median(values: &[f64], half: usize) -> Vec<f64> {
+    let mut sorted: Vec<f64> = Vec::with_capacity(2 * half + 2);
+    let place = |sorted: &[f64], value: f64| sorted.partition_point(|other| *other < value);
+    for value in &values[..half.min(values.len())] {
+        sorted.insert(place(&sorted, *value), *value);
+    }
+    let median = |(at, _): (usize, &f64)| {
+        if let Some(value) = values.get(at + half) {
+            sorted.insert(place(&sorted, *value), *value);
+        }
+        if at > half {
+            sorted.remove(place(&sorted, values[at - half - 1]));
+        }
+        sorted[sorted.len() / 2]
+    };
+    values.iter().enumerate().map(median).collect()
+}
+
+/// Returns the mean of the finite values under a Hann window of `2 half + 1` values around each value. A rectangular
+/// window would leave steps in the spectrum's slope, which cause echoes of the template. Infinite values remain
+/// infinite.
+fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
+    let shape =
+        |at: usize| (FRAC_PI_2 * (at as f64 - half as f64) / (half + 1) as f64).cos().powi(2);
+    let weights: Vec<f64> = (0..=2 * half).map(shape).collect();
+    let mean = |at: usize| {
+        if values[at].is_infinite() {
+            return f64::INFINITY;
+        }
+        let first = at.saturating_sub(half);
+        let near = &values[first..(at + half + 1).min(values.len())];
+        let pairs = near.iter().zip(&weights[first + half - at..]);
+        let finite = pairs.filter(|(value, _)| value.is_finite());
+        let (sum, total) = finite.fold((0.0, 0.0), |(sum, total), (value, weight)| {
+            (sum + value * weight, total + weight)
+        });
+        sum / total
+    };
+    (0..values.len()).map(mean).collect()
+}
+
+/// Returns the bins of a band.
+fn bins_within(spacing_hz: f64, f_low_hz: f64, f_high_hz: f64) -> std::ops::RangeInclusive<usize> {
+    (f_low_hz / spacing_hz).ceil() as usize..=(f_high_hz / spacing_hz).floor() as usize
+}
+
+/// Computes `integral of f^(-7/3) / S(f) df` over these bins, proportional to the square of the range of a light
+/// binary.
+fn newtonian_range(
+    psd: &PowerSpectrum,
+    spacing_hz: f64,
+    bins: std::ops::RangeInclusive<usize>,
+) -> f64 {
+    let frequencies = bins.map(|bin| bin as f64 * spacing_hz);
+    spacing_hz * frequencies.map(|f| f.powf(-7.0 / 3.0) / psd.at(f)).sum::<f64>()
+}
+
+/// Planner of Fourier transforms shared by several threads.
+pub(super) struct Transforms(Mutex<FftPlanner<f64>>);
+
+impl Transforms {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(FftPlanner::new()))
+    }
+
+    pub(super) fn forward(&self, size: usize) -> Arc<dyn Fft<f64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).plan_fft_forward(size)
+    }
+
+    pub(super) fn inverse(&self, size: usize) -> Arc<dyn Fft<f64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).plan_fft_inverse(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_white_spectrum_whitens_to_unit_variance_within_the_band() {
+        let psd = PowerSpectrum::new(0.5, vec![8.0; 2049]).expect("a spectrum");
+        let options = Options { f_low_hz: 20.0, ..Options::default() };
+        let conditioned = Conditioned::new(&psd, &options, 2048).expect("a band");
+        for f in [20.0, 100.0, 900.0] {
+            assert!((conditioned.gain(f) - (8.0 * 1024.0_f64).sqrt().recip()).abs() < 1e-9, "{f}");
+        }
+        for f in [0.0, 17.9, 1024.0, 1100.0] {
+            assert_eq!(conditioned.gain(f), 0.0, "{f}");
+        }
+        assert!(conditioned.gain(19.0) < conditioned.gain(20.0));
+    }
+
+    #[test]
+    fn lines_go_and_what_is_unknown_does_not_spread() {
+        let mut densities = vec![1.0; 2049];
+        densities[200] = 1e6;
+        densities[..20].fill(f64::INFINITY);
+        let psd = PowerSpectrum::new(0.5, densities).expect("a spectrum");
+        let smooth = smoothed(&psd, 4.0, 1024.0).expect("smooth");
+        assert!((smooth.at(100.0) - 1.0).abs() < 1e-9);
+        assert!(smooth.at(5.0).is_infinite() && (smooth.at(14.0) - 1.0).abs() < 1e-9);
+        assert_eq!(smoothed(&psd, 0.0, 1024.0).expect("as it is"), psd);
+    }
+
+    #[test]
+    fn bins_follow_the_band_and_not_the_spectrum() {
+        let whole = PowerSpectrum::new(0.25, (0..40_000).map(|k| 1.0 + f64::from(k % 7)).collect());
+        let whole = whole.expect("a spectrum");
+        let all = smoothed(&whole, 4.0, 1e4).expect("smooth");
+        let part = smoothed(&whole, 4.0, 1024.0).expect("smooth");
+        // The values in the band are bitwise equal.
+        let used = 1024 * 8;
+        assert_eq!(part.densities()[..=used], all.densities()[..=used]);
+        let high = PowerSpectrum::new(1e12, vec![1.0, 1.0]).expect("a spectrum");
+        assert!(smoothed(&high, 4.0, 1024.0).expect("smooth").densities().len() < 1 << 14);
+        let fine = PowerSpectrum::new(1e-3, vec![1.0; 1 << 21]).expect("a spectrum");
+        let smooth = smoothed(&fine, 500.0, 2000.0).expect("smooth");
+        assert!(smooth.densities().len() < 1 << 16);
+        assert!(smoothed(&high, 1e-4, 1024.0).is_err());
+    }
 }

@@ -1,21 +1,13 @@
 //! Coincidences: triggers of one template in several detectors, with false-alarm rates from time slides.
 
-mod background;
-mod combine;
-mod found;
 mod search;
-pub mod segments;
-mod slides;
-mod table;
-
-pub use background::{Background, Rate};
-pub use found::{Event, Found, Histogram, Single};
-pub use search::{search, search_on};
-pub use segments::Segments;
+mod segments;
 
 use super::trigger::{Trigger, reweighted};
 use crate::error::{Error, Result};
 use crate::units::Gps;
+pub use search::{search, search_on};
+pub use segments::{Segments, SegmentsBuilder};
 
 /// Most detectors.
 pub const MAX_DETECTORS: usize = 4;
@@ -176,5 +168,152 @@ impl Options {
             return Err(Error::parameter("cluster window (s)", self.cluster_s, rule));
         }
         Ok(())
+    }
+}
+
+/// Rate with its statistical uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Events per second.
+    pub hz: f64,
+    /// Standard deviation.
+    pub sigma_hz: f64,
+}
+
+/// Events of all time slides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Background {
+    /// Rankings, greatest first.
+    pub rankings: Vec<f64>,
+    /// Coincident time of all slides together, in seconds.
+    pub time_s: f64,
+    /// Number of slides.
+    pub slides: usize,
+    /// Number of the loudest zero-lag events, whose triggers were left out.
+    pub left_out: usize,
+}
+
+impl Background {
+    /// Counts the events at least as loud.
+    pub fn louder(&self, ranking: f64) -> usize {
+        self.rankings.partition_point(|other| *other >= ranking)
+    }
+
+    /// Returns the false-alarm rate of events at least as loud, `(1 + louder) / time`, and its standard deviation,
+    /// `sqrt(1 + louder) / time`; `None` without background time.
+    ///
+    /// Without a louder event both are `1 / time`, and the rate is an upper limit.
+    ///
+    /// # Source
+    /// Usman et al. 2016, Class. Quantum Grav. 33, 215004: the count includes the event itself.
+    pub fn rate(&self, ranking: f64) -> Option<Rate> {
+        let count = 1.0 + self.louder(ranking) as f64;
+        (self.time_s > 0.0)
+            .then(|| Rate { hz: count / self.time_s, sigma_hz: count.sqrt() / self.time_s })
+    }
+}
+
+/// Coincident event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Index of the template.
+    pub template: u32,
+    /// Time of the trigger with the best ranking.
+    pub gps: Gps,
+    /// Trigger of each detector, in the order of the detectors.
+    pub detectors: Vec<Option<TimedTrigger>>,
+    /// Root of the sum of squares of the signal-to-noise ratios.
+    pub network_snr: f64,
+    /// Ranking statistic: see [`super::Ranking`].
+    pub ranking: f64,
+    /// Background events at least as loud.
+    pub louder: usize,
+    /// False-alarm rate of events at least as loud: see [`Background::rate`]. `None` without a background.
+    pub far_hz: Option<f64>,
+    /// Standard deviation of the false-alarm rate.
+    pub far_sigma: Option<f64>,
+    /// Probability of an accidental event at least as loud in the time searched, `1 - exp(-far time)`.
+    pub false_alarm_probability: Option<f64>,
+}
+
+/// Trigger without a coincident one in another detector, the best within the cluster window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Single {
+    /// Index of the detector.
+    pub detector: usize,
+    /// Trigger.
+    pub trigger: TimedTrigger,
+}
+
+/// Events of a search and their background.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Events, greatest ranking first.
+    pub events: Vec<Event>,
+    /// Triggers without a partner, greatest ranking first, if requested.
+    pub singles: Vec<Single>,
+    /// Background from time slides.
+    pub background: Background,
+    /// Time in seconds in which at least two detectors were valid.
+    pub livetime_s: f64,
+}
+
+/// Histogram of events by ranking, with the expected background.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    /// Edges of the bins, one more than there are bins. The last bin includes its upper edge.
+    pub edges: Vec<f64>,
+    /// Events in each bin.
+    pub events: Vec<u64>,
+    /// Background events in each bin, scaled to the time searched.
+    pub expected: Vec<f64>,
+    /// Standard deviation of `expected`, from the number of background events.
+    pub expected_sigma: Vec<f64>,
+}
+
+impl Found {
+    /// Returns the events and the background in `bins` (at least 1) bins of equal width, from the least ranking to
+    /// the greatest; empty without events and background.
+    pub fn histogram(&self, bins: usize) -> Histogram {
+        let events = self.events.iter().map(|event| event.ranking);
+        let rankings = || events.clone().chain(self.background.rankings.iter().copied());
+        let (least, most) =
+            rankings().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+        if least > most {
+            return Histogram::default();
+        }
+        let bins = bins.max(1);
+        let width = ((most - least) / bins as f64).max(f64::MIN_POSITIVE);
+        let count = |rankings: &mut dyn Iterator<Item = f64>| {
+            let mut counts = vec![0_u64; bins];
+            for ranking in rankings {
+                counts[(((ranking - least) / width) as usize).min(bins - 1)] += 1;
+            }
+            counts
+        };
+        let background = count(&mut self.background.rankings.iter().copied());
+        let time_s = self.background.time_s;
+        let scale = if time_s > 0.0 { self.livetime_s / time_s } else { 0.0 };
+        Histogram {
+            edges: (0..=bins).map(|edge| least + edge as f64 * width).collect(),
+            events: count(&mut events.clone()),
+            expected: background.iter().map(|count| *count as f64 * scale).collect(),
+            expected_sigma: background.iter().map(|count| (*count as f64).sqrt() * scale).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_count_the_event_itself() {
+        let background =
+            Background { rankings: vec![9.0, 7.0, 7.0, 6.0], time_s: 50.0, slides: 5, left_out: 0 };
+        assert_eq!(background.rate(10.0), Some(Rate { hz: 0.02, sigma_hz: 0.02 }));
+        assert_eq!(background.rate(7.0), Some(Rate { hz: 0.08, sigma_hz: 0.04 }));
+        assert_eq!(background.louder(1.0), 4);
+        assert_eq!(Background::default().rate(5.0), None);
     }
 }

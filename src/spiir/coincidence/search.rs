@@ -1,14 +1,16 @@
 //! Search for coincident events and their false-alarm rates.
 
-use super::background::Background;
-use super::combine::{Coincidence, Combiner, NONE, best_of_windows, rank_order};
-use super::found::{Event, Found, Single};
+use std::cmp::Ordering;
+use std::ops::Range;
+
 use super::segments::Segments;
-use super::slides::Slides;
-use super::table::{Hit, Table};
-use super::{Detector, FOREGROUND_FALSE_ALARMS, Options, Sample, TimedTrigger};
+use super::{
+    Background, Detector, Event, FOREGROUND_FALSE_ALARMS, Found, MAX_DETECTORS, Options, Ranking,
+    Sample, Single, TimedTrigger,
+};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
+use crate::units::Gps;
 
 /// Nanoseconds per second.
 const NS_PER_S: f64 = 1e9;
@@ -261,4 +263,310 @@ fn singles(detectors: &[Detector<'_>], options: &Options, events: &[Coincidence]
     }
     singles.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     singles.into_iter().map(|(_, single)| single).collect()
+}
+
+/// Marks a detector without a trigger.
+const NONE: u32 = u32::MAX;
+
+/// Set of triggers of two or more detectors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Coincidence {
+    /// Square of its ranking: the sum of its triggers' squares.
+    square: f64,
+    /// Time of its best trigger in GPS nanoseconds.
+    ns: i64,
+    template: u32,
+    /// Trigger index in each detector, or [`NONE`].
+    members: [u32; MAX_DETECTORS],
+}
+
+/// Search for coincidences among one template's triggers.
+struct Combiner<'a> {
+    /// Longest time between triggers of each pair of detectors, in nanoseconds.
+    windows_ns: &'a [Vec<i64>],
+    template: u32,
+    /// Triggers of each detector in order of time.
+    rows: &'a [&'a [Hit]],
+}
+
+/// Partial set of triggers.
+#[derive(Clone, Copy, Default)]
+struct Chosen {
+    detectors: usize,
+    hits: [Option<Hit>; MAX_DETECTORS],
+}
+
+impl Combiner<'_> {
+    /// Appends every set of triggers, one from each of two or more detectors, in which all pairs are within their
+    /// windows.
+    fn all(&self, found: &mut Vec<Coincidence>) {
+        for first in 0..self.rows.len() {
+            let mut cursors = [0; MAX_DETECTORS];
+            for anchor in self.rows[first] {
+                for (later, cursor) in cursors.iter_mut().enumerate().skip(first + 1) {
+                    let early = anchor.ns - self.windows_ns[first].get(later).unwrap_or(&0);
+                    let row = self.rows.get(later).copied().unwrap_or(&[]);
+                    *cursor += row[*cursor..].iter().take_while(|hit| hit.ns < early).count();
+                }
+                let mut chosen = Chosen { detectors: 1, ..Chosen::default() };
+                chosen.hits[first] = Some(*anchor);
+                self.extend(first, &chosen, first + 1, &cursors, found);
+            }
+        }
+    }
+
+    /// Extends a set that starts in detector `first` with triggers of the detectors from `next` on.
+    fn extend(
+        &self,
+        first: usize,
+        chosen: &Chosen,
+        next: usize,
+        cursors: &[usize; MAX_DETECTORS],
+        found: &mut Vec<Coincidence>,
+    ) {
+        let Some(anchor) = chosen.hits[first] else { return };
+        for detector in next..self.rows.len() {
+            let late = anchor.ns + self.windows_ns[first][detector];
+            let row = &self.rows[detector][cursors[detector]..];
+            for hit in row.iter().take_while(|hit| hit.ns <= late) {
+                if !self.fits(chosen, detector, hit) {
+                    continue;
+                }
+                let mut more = *chosen;
+                more.hits[detector] = Some(*hit);
+                more.detectors += 1;
+                found.push(self.coincidence(&more));
+                if more.detectors < self.rows.len() {
+                    self.extend(first, &more, detector + 1, cursors, found);
+                }
+            }
+        }
+    }
+
+    /// Tells whether the trigger is within its window of all triggers in the set.
+    fn fits(&self, chosen: &Chosen, detector: usize, hit: &Hit) -> bool {
+        let windows = &self.windows_ns[detector];
+        chosen
+            .hits
+            .iter()
+            .zip(windows)
+            .all(|(other, window)| other.is_none_or(|other| (other.ns - hit.ns).abs() <= *window))
+    }
+
+    fn coincidence(&self, chosen: &Chosen) -> Coincidence {
+        let mut members = [NONE; MAX_DETECTORS];
+        let (mut square, mut best) = (0.0, (f64::NEG_INFINITY, 0));
+        for (member, hit) in members.iter_mut().zip(&chosen.hits) {
+            if let Some(hit) = hit {
+                *member = hit.index;
+                square += hit.square;
+                // Of equals the earlier wins, so that the order of detectors does not matter.
+                if hit.square > best.0 || hit.square == best.0 && hit.ns < best.1 {
+                    best = (hit.square, hit.ns);
+                }
+            }
+        }
+        Coincidence { square, ns: best.1, template: self.template, members }
+    }
+}
+
+/// Orders coincidences best first; of equals the earlier, then the lower template.
+fn rank_order(a: &Coincidence, b: &Coincidence) -> Ordering {
+    let same = || a.ns.cmp(&b.ns).then(a.template.cmp(&b.template)).then(a.members.cmp(&b.members));
+    b.square.total_cmp(&a.square).then_with(same)
+}
+
+/// Calls `keep` in order of time for each coincidence that is the best within `window_ns` before and after it.
+fn best_of_windows(
+    coincidences: &mut [Coincidence],
+    window_ns: i64,
+    mut keep: impl FnMut(&Coincidence),
+) {
+    coincidences.sort_unstable_by(|a, b| a.ns.cmp(&b.ns).then_with(|| rank_order(a, b)));
+    for (place, own) in coincidences.iter().enumerate() {
+        let near = |other: &&Coincidence| (other.ns - own.ns).abs() <= window_ns;
+        let worse = |other: &Coincidence| rank_order(own, other) == Ordering::Less;
+        let before = coincidences[..place].iter().rev().take_while(near).all(worse);
+        if before && coincidences[place + 1..].iter().take_while(near).all(worse) {
+            keep(own);
+        }
+    }
+}
+
+/// Trigger data that the coincidence search needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Hit {
+    /// Time in GPS nanoseconds.
+    ns: i64,
+    /// Square of its ranking.
+    square: f64,
+    /// Index in its detector's list.
+    index: u32,
+}
+
+/// Triggers of all detectors, by template and time for each detector.
+#[derive(Debug)]
+struct Table {
+    /// Templates with triggers in at least two detectors.
+    templates: Vec<u32>,
+    hits: Vec<Vec<Hit>>,
+    /// Range of each of `templates` in each detector's hits.
+    ranges: Vec<Vec<Range<usize>>>,
+}
+
+impl Table {
+    /// Collects the triggers for which `wanted(detector, trigger)` holds.
+    fn new(
+        detectors: &[Detector<'_>],
+        ranking: Ranking,
+        wanted: impl Fn(usize, &TimedTrigger) -> bool,
+    ) -> Self {
+        let sorted = |(detector, of): (usize, &Detector<'_>)| {
+            let triggers = of.triggers.iter().enumerate();
+            let mut list: Vec<(u32, Hit)> = triggers
+                .filter(|(_, trigger)| wanted(detector, trigger))
+                .map(|(index, trigger)| {
+                    let (ns, square) = (trigger.gps.ns, ranking.square(trigger));
+                    (trigger.template, Hit { ns, square, index: index as u32 })
+                })
+                .collect();
+            list.sort_unstable_by_key(|(template, hit)| (*template, hit.ns, hit.index));
+            list
+        };
+        let lists: Vec<_> = detectors.iter().enumerate().map(sorted).collect();
+        let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
+        templates.sort_unstable();
+        // A template occurs once for each detector that has it.
+        let twice = templates.windows(2).filter(|pair| pair[0] == pair[1]);
+        let mut templates: Vec<u32> = twice.map(|pair| pair[0]).collect();
+        templates.dedup();
+        let range = |list: &[(u32, Hit)], template: u32| {
+            let first = list.partition_point(|(own, _)| *own < template);
+            first..first + list[first..].partition_point(|(own, _)| *own == template)
+        };
+        let ranges =
+            |list: &Vec<_>| templates.iter().map(|template| range(list, *template)).collect();
+        let ranges = lists.iter().map(ranges).collect();
+        let hits = |list: Vec<(u32, Hit)>| list.into_iter().map(|(_, hit)| hit).collect();
+        Self { ranges, hits: lists.into_iter().map(hits).collect(), templates }
+    }
+
+    /// Returns one detector's triggers of the template at index `place`, in order of time.
+    fn row(&self, detector: usize, place: usize) -> &[Hit] {
+        &self.hits[detector][self.ranges[detector][place].clone()]
+    }
+}
+
+/// Returns the distinct templates of a list.
+fn own_templates(list: &[(u32, Hit)]) -> Vec<u32> {
+    let mut own: Vec<u32> = list.iter().map(|(template, _)| *template).collect();
+    own.dedup();
+    own
+}
+
+/// Inputs of the time slides.
+struct Slides<'a> {
+    table: &'a Table,
+    /// Valid time of each detector.
+    valid: &'a [Segments],
+    /// Cyclic interval: from the first to the last time with two valid detectors.
+    circle: (Gps, Gps),
+    windows_ns: &'a [Vec<i64>],
+    interval_ns: i64,
+    cluster_ns: i64,
+}
+
+/// Result of a slide.
+struct Made {
+    slide: usize,
+    rankings: Vec<f64>,
+    time_s: f64,
+}
+
+impl Made {
+    fn new(slide: usize) -> Self {
+        Self { slide, rankings: Vec::new(), time_s: 0.0 }
+    }
+}
+
+/// Scratch memory of a thread.
+struct Scratch {
+    moved: Vec<Vec<Hit>>,
+    found: Vec<Coincidence>,
+}
+
+impl Slides<'_> {
+    /// Returns the most slides of the interval: no two give a pair of detectors the same offset, and none comes
+    /// within a step of the full interval.
+    fn room(&self) -> usize {
+        let steps = (self.circle.1.ns - self.circle.0.ns) / self.interval_ns - 1;
+        steps.max(0) as usize / (self.valid.len() - 1)
+    }
+
+    /// Returns the events of `slides` slides, distributed over the threads.
+    fn run(&self, slides: usize, threads: &Threads) -> Background {
+        let mut made: Vec<Made> = (1..=slides).map(Made::new).collect();
+        let scratch = || Scratch { moved: vec![Vec::new(); self.valid.len()], found: Vec::new() };
+        let mut scratch: Vec<Scratch> = (0..threads.count()).map(|_| scratch()).collect();
+        threads.for_each_chunk(&mut scratch, &mut made, 1, |scratch, _, made| {
+            made.iter_mut().for_each(|made| self.make(made, scratch));
+        });
+        let mut background = Background { slides, ..Background::default() };
+        for made in made {
+            background.rankings.extend(made.rankings);
+            background.time_s += made.time_s;
+        }
+        background.rankings.sort_unstable_by(|a, b| b.total_cmp(a));
+        background
+    }
+
+    /// Computes the events and the time of one slide.
+    fn make(&self, made: &mut Made, scratch: &mut Scratch) {
+        scratch.found.clear();
+        self.slide(made.slide, &mut scratch.moved, &mut scratch.found);
+        best_of_windows(&mut scratch.found, self.cluster_ns, |event| {
+            made.rankings.push(event.square.sqrt());
+        });
+        made.time_s = self.time_s(made.slide);
+    }
+
+    fn offset_ns(&self, slide: usize, detector: usize) -> i64 {
+        (slide * detector) as i64 * self.interval_ns
+    }
+
+    /// Finds the coincidences of one slide.
+    fn slide(&self, slide: usize, moved: &mut [Vec<Hit>], coincidences: &mut Vec<Coincidence>) {
+        for (place, template) in self.table.templates.iter().enumerate() {
+            for (detector, moved) in moved.iter_mut().enumerate() {
+                let offset = self.offset_ns(slide, detector);
+                turn(self.table.row(detector, place), self.circle, offset, moved);
+            }
+            let mut rows: [&[Hit]; super::MAX_DETECTORS] = [&[]; super::MAX_DETECTORS];
+            for (row, moved) in rows.iter_mut().zip(moved.iter()) {
+                *row = moved;
+            }
+            let (windows_ns, rows) = (self.windows_ns, &rows[..moved.len()]);
+            Combiner { windows_ns, template: *template, rows }.all(coincidences);
+        }
+    }
+
+    /// Returns the time of one slide in which at least two detectors are valid.
+    fn time_s(&self, slide: usize) -> f64 {
+        let turned = |(detector, valid): (usize, &Segments)| {
+            valid.turned(self.circle, self.offset_ns(slide, detector))
+        };
+        let turned: Vec<Segments> = self.valid.iter().enumerate().map(turned).collect();
+        Segments::at_least(2, &turned.iter().collect::<Vec<_>>()).duration_s()
+    }
+}
+
+/// Shifts time-ordered triggers cyclically within the interval; keeps them ordered.
+fn turn(row: &[Hit], (first, last): (Gps, Gps), offset_ns: i64, moved: &mut Vec<Hit>) {
+    let length = last.ns - first.ns;
+    let offset = offset_ns.rem_euclid(length);
+    let stay = row.partition_point(|hit| hit.ns + offset < last.ns);
+    moved.clear();
+    let later = |hit: &Hit, by: i64| Hit { ns: hit.ns + by, ..*hit };
+    moved.extend(row[stay..].iter().map(|hit| later(hit, offset - length)));
+    moved.extend(row[..stay].iter().map(|hit| later(hit, offset)));
 }

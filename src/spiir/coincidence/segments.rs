@@ -144,7 +144,7 @@ impl Segments {
 
 /// Builds segments from a stream's valid samples.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct SegmentsBuilder {
     start: Gps,
     rate_hz: u32,
     samples: i64,
@@ -153,7 +153,7 @@ pub struct Builder {
     segments: Segments,
 }
 
-impl Builder {
+impl SegmentsBuilder {
     /// Starts a stream whose sample 0 is at `start`.
     pub fn new(start: Gps, rate_hz: u32) -> Self {
         Self { start, rate_hz, samples: 0, begin: None, segments: Segments::default() }
@@ -272,7 +272,7 @@ mod tests {
         let start = Gps::from_s(100.0);
         for split in 0..=8 {
             let valid = [true, true, false, false, true, false, true, true];
-            let mut builder = Builder::new(start, 4);
+            let mut builder = SegmentsBuilder::new(start, 4);
             builder.push(&valid[..split]);
             builder.push(&valid[split..]);
             let spans = builder.finish();

@@ -5,9 +5,8 @@ use num_complex::Complex;
 use super::super::plan::{Plan, Template};
 use super::kernels;
 use super::pack::Packed;
-use super::passes::Limits;
-use super::scaled::TILE;
-use super::tuning::{self, PIECE};
+use super::passes::{Limits, TILE};
+use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -98,7 +97,7 @@ impl Bank {
         };
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
-        let piece = tuning::piece(&packed, device);
+        let piece = tuned_piece(&packed, device);
         let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
         let resample = device.module(&kernels::resample())?;
         let is_one = plan.levels() == 1;
@@ -454,4 +453,51 @@ fn ring(samples: usize) -> Result<usize> {
     let what = "the filter bank's history on a GPU".to_owned();
     let why = format!("a filter reaches back {samples} samples, and 2^31 are possible");
     Err(Error::Unavailable { what, why })
+}
+
+/// Most full-rate samples in one launch of any filter bank.
+pub(super) const PIECE: usize = 4096;
+/// Samples of a launch whose sums stay in the device's level-2 cache: 32 MiB for 4096 templates.
+const CACHED_PIECE: usize = 1024;
+
+/// Pass count above which accumulator traffic outweighs refilling the window.
+const MANY_PASSES: u32 = 16;
+
+/// Returns the most full-rate samples in one launch: the tuned choice for these tables and this device, else by the
+/// passes.
+fn tuned_piece(packed: &Packed, device: &Device) -> usize {
+    let passes = packed.units.iter().map(|unit| unit[3]).max().unwrap_or(0);
+    let is_one_rate = packed.units.iter().all(|unit| unit[0] == 0);
+    let pieces = suitable(passes, is_one_rate);
+    let candidate = |piece: &usize| Choice {
+        name: format!("launches of {piece} samples"),
+        values: vec![*piece as u32],
+    };
+    let candidates: Vec<Choice> = pieces.iter().map(candidate).collect();
+    let choice = tune::choice(device, &kernels::sources(), &packed.tuning_key(), &candidates);
+    let chosen = pieces.iter().find(|piece| choice.values == [**piece as u32]);
+    *chosen.unwrap_or(&pieces[0])
+}
+
+/// Returns the candidates for a number of passes, the model's choice first. A single pass adds to no earlier sums,
+/// and with several rates each launch also upsamples the lower ones.
+fn suitable(passes: u32, is_one_rate: bool) -> &'static [usize] {
+    match passes {
+        0..=1 => &[PIECE],
+        MANY_PASSES.. if is_one_rate => &[CACHED_PIECE, PIECE],
+        _ => &[PIECE, CACHED_PIECE],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_passes_take_short_launches() {
+        assert_eq!(suitable(1, true), [PIECE]);
+        assert_eq!(suitable(4, true)[0], PIECE);
+        assert_eq!(suitable(50, true)[0], CACHED_PIECE);
+        assert_eq!(suitable(50, false)[0], PIECE);
+    }
 }

@@ -1,6 +1,5 @@
-//! Kernels of the filter bank, and the table of those compiled without a GPU.
+//! Kernels of the filter bank: their variants (filters per thread, threads per template) and sources.
 
-use super::shape::Shape;
 use crate::backend::cuda::{Extent, Source, Variant};
 
 /// Returns the filter source without defines. It identifies the kernel in stored tuning choices and is never
@@ -48,4 +47,84 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     }
     variants.push(Variant::plain(resample(), extent));
     variants
+}
+
+/// Variant of the pass kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Filters of a thread.
+    pub(super) filters: usize,
+    /// Threads of a template.
+    pub(super) lanes: usize,
+    /// Whether states are rounded once per tile.
+    pub(super) long: bool,
+}
+
+/// Filters per thread.
+const FILTERS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Filters per thread with long memories, which take more registers.
+const LONG_FILTERS: [usize; 3] = [1, 2, 4];
+/// Threads per template.
+pub(super) const LANES: [usize; 4] = [4, 8, 16, 32];
+
+/// Instructions per filter and sample (short and long memories), and per sample for the sum over a template's lanes.
+const STEP: [f64; 2] = [6.6, 11.0];
+const SHARE: f64 = 10.0;
+
+impl Shape {
+    /// Returns all variants.
+    pub(super) fn all() -> Vec<Self> {
+        let of = |lanes: usize| {
+            let short = FILTERS.map(|filters| Self { filters, lanes, long: false });
+            let long = LONG_FILTERS.map(|filters| Self { filters, lanes, long: true });
+            short.into_iter().chain(long)
+        };
+        LANES.iter().flat_map(|lanes| of(*lanes)).collect()
+    }
+
+    /// Returns the variants with `lanes` lanes, smallest first.
+    pub(super) fn sizes(lanes: usize, long: bool) -> Vec<Self> {
+        let sizes = if long { &LONG_FILTERS[..] } else { &FILTERS[..] };
+        sizes.iter().map(|filters| Self { filters: *filters, lanes, long }).collect()
+    }
+
+    /// Returns the variants of the passes that hold `filters` filters of each template.
+    pub(super) fn passes(mut filters: usize, lanes: usize, long: bool) -> Vec<Self> {
+        let sizes = Self::sizes(lanes, long);
+        let mut passes = Vec::new();
+        while filters > 0 {
+            let holds = |shape: &&Self| shape.slots() >= filters;
+            let shape = sizes.iter().find(holds).unwrap_or(&sizes[sizes.len() - 1]);
+            passes.push(*shape);
+            filters = filters.saturating_sub(shape.slots());
+        }
+        passes
+    }
+
+    /// Returns its index among all variants.
+    pub(super) fn index(self) -> usize {
+        Self::all().iter().position(|shape| *shape == self).unwrap_or(0)
+    }
+
+    /// Returns the estimated instructions of a thread per sample.
+    pub(super) fn cost(self) -> f64 {
+        STEP[usize::from(self.long)] * self.filters as f64 + SHARE
+    }
+
+    /// Returns the slots of a template.
+    pub(super) fn slots(self) -> usize {
+        self.filters * self.lanes
+    }
+
+    /// Tells whether the stores of a tile overlap the arithmetic of the next one.
+    fn is_piped(self) -> bool {
+        !self.long && self.filters < 8
+    }
+
+    /// Returns its line of the kernel's source.
+    fn define(self) -> String {
+        let Self { filters, lanes, long } = self;
+        let (index, ahead, piped) = (self.index(), filters.min(4), self.is_piped());
+        format!("SHAPE({index},{filters},{lanes},{ahead},{piped},{long})")
+    }
 }

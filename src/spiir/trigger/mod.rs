@@ -1,15 +1,11 @@
 //! Triggers: peaks of each template's signal-to-noise ratio, interpolated in time, with a signal-consistency test.
 
+mod cpu;
 mod cuda;
-mod finder;
 mod gate;
-mod interpolate;
-mod options;
-mod series;
-mod shape;
-mod triggers;
+mod measure;
+mod plan;
 
+pub use cpu::Finder;
 pub use cuda::{DeviceFinder, kernels};
-pub use finder::Finder;
-pub use options::{Autocorrelation, TriggerOptions};
-pub use triggers::{Trigger, reweighted};
+pub use plan::{Autocorrelation, Trigger, TriggerOptions, reweighted};

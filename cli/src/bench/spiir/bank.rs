@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use num_complex::Complex;
 use sidereal::Result;
-use sidereal::spiir::plan::MAX_DELAY;
+use sidereal::spiir::MAX_DELAY;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
 /// Sampling rate of the strain in Hz.

@@ -3,10 +3,8 @@
 use num_complex::Complex;
 
 use super::gate::Gate;
-use super::options::{Autocorrelation, TriggerOptions};
-use super::series::{Series, power};
-use super::shape::{Measure, Peak, Sizes};
-use super::triggers::Trigger;
+use super::measure::{Measure, Peak, Series, power};
+use super::plan::{Autocorrelation, Sizes, Trigger, TriggerOptions};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::{check_length, check_memory};

@@ -1,4 +1,4 @@
-//! Options of the peak search, and their checks.
+//! Triggers and their ranking; options of the peak search, their checks, and derived sizes.
 
 use num_complex::Complex;
 
@@ -33,7 +33,7 @@ impl TriggerOptions {
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the unusable value.
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         if self.rate_hz == 0 {
             let name = "rate of the signal-to-noise ratio (Hz)";
             return Err(Error::parameter(name, 0, "it must be above 0"));
@@ -53,12 +53,12 @@ impl TriggerOptions {
     }
 
     /// Returns the window on either side in samples.
-    pub(super) fn window(&self) -> usize {
+    fn window(&self) -> usize {
         (self.window_s * f64::from(self.rate_hz)).round() as usize
     }
 
     /// Returns the pad of a gate on either side in samples.
-    pub(super) fn gate_pad(&self) -> usize {
+    fn gate_pad(&self) -> usize {
         (self.gate_pad_s * f64::from(self.rate_hz)).ceil() as usize
     }
 }
@@ -89,7 +89,7 @@ impl Autocorrelation {
     ///
     /// # Errors
     /// [`Error::Parameter`] naming `template`.
-    pub(super) fn check(&self, template: usize) -> Result<()> {
+    fn check(&self, template: usize) -> Result<()> {
         let values = self.values.len();
         if values.is_multiple_of(2) || !(3..=LONGEST_AUTOCORRELATION).contains(&values) {
             let rule = format!(
@@ -118,4 +118,114 @@ impl Autocorrelation {
 pub(super) fn norm(values: &[Complex<f32>]) -> f32 {
     let left = values.iter().map(|a| 2.0 - 2.0 * f64::from(a.norm_sqr()));
     left.sum::<f64>() as f32
+}
+
+/// Peak of one template's signal-to-noise ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trigger {
+    /// Index of the template in its bank.
+    pub template: u32,
+    /// Sample of the stream, from 0, at which `|z|` is the maximum.
+    pub sample: u64,
+    /// Time of the signal's end relative to that sample, in samples: -0.5 to 0.5, unless the filters' own peak is
+    /// offset from the end of their template.
+    pub offset: f32,
+    /// Signal-to-noise ratio at that time, interpolated between samples.
+    pub z: Complex<f32>,
+    /// Mean square of the residual of `z` around the peak after subtracting the template's own shape, relative to
+    /// Gaussian noise: 1 on average for a signal in noise, more for a glitch.
+    pub xi2: f32,
+}
+
+impl Trigger {
+    /// Returns the signal-to-noise ratio `|z|`.
+    pub fn snr(&self) -> f32 {
+        self.z.norm()
+    }
+
+    /// Returns the phase of `z` in radians.
+    pub fn phase(&self) -> f32 {
+        self.z.arg()
+    }
+
+    /// Returns the signal-to-noise ratio reduced by a mismatch of the shape: see [`reweighted`].
+    pub fn reweighted(&self) -> f32 {
+        reweighted(self.snr(), self.xi2)
+    }
+}
+
+/// Returns the ranking of a trigger, `rho / ((1 + xi2^3) / 2)^(1/6)` for `xi2 > 1` and `rho` otherwise.
+///
+/// # Source
+/// Babak et al. 2013, Phys. Rev. D 87, 024033; Usman et al. 2016, Class. Quantum Grav. 33, 215004: their reweighted
+/// signal-to-noise ratio, with xi-squared in place of the reduced chi-squared.
+pub fn reweighted(snr: f32, xi2: f32) -> f32 {
+    if xi2 > 1.0 {
+        let xi2 = f64::from(xi2);
+        (f64::from(snr) / ((1.0 + xi2.powi(3)) / 2.0).powf(1.0 / 6.0)) as f32
+    } else {
+        snr
+    }
+}
+
+/// Taps of the interpolation on either side of a sample.
+pub(super) const HALF: usize = 8;
+/// Largest distance of an autocorrelation's peak from its middle, in samples.
+pub(super) const FARTHEST: usize = 8;
+
+/// Returns the samples needed on either side of a peak for an autocorrelation of `half` samples on either side.
+const fn reach(half: usize) -> usize {
+    half + HALF + FARTHEST + 1
+}
+
+/// Sizes derived from the options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Half-length of the longest autocorrelation.
+    pub(super) half: usize,
+    /// Samples on either side within which a trigger is the maximum.
+    pub(super) window: usize,
+    /// Samples by which a gate is extended.
+    pub(super) pad: usize,
+    /// Samples before and after a sample that its detection and measurement read.
+    pub(super) back: usize,
+    /// Samples that must follow before a sample can be decided.
+    pub(super) latency: usize,
+}
+
+impl Sizes {
+    /// Checks the options and derives the sizes.
+    ///
+    /// # Errors
+    /// As `Finder::new`.
+    pub(super) fn new(
+        options: &TriggerOptions,
+        autocorrelations: &[Autocorrelation],
+    ) -> Result<Self> {
+        options.check()?;
+        if autocorrelations.is_empty() || u32::try_from(autocorrelations.len()).is_err() {
+            let rule = "there must be 1 to 2^32 - 1";
+            return Err(Error::parameter("templates", autocorrelations.len(), rule));
+        }
+        for (template, autocorrelation) in autocorrelations.iter().enumerate() {
+            autocorrelation.check(template)?;
+        }
+        let half = autocorrelations.iter().map(Autocorrelation::half).max().unwrap_or(0);
+        let (window, pad) = (options.window(), options.gate_pad());
+        let back = window.max(reach(half));
+        Ok(Self { half, window, pad, back, latency: back.max(pad) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bad_shapes_cost_rank() {
+        assert_eq!(reweighted(8.0, 0.5), 8.0);
+        assert_eq!(reweighted(8.0, 1.0), 8.0);
+        assert!((reweighted(8.0, 2.0) - 8.0 / 4.5_f32.powf(1.0 / 6.0)).abs() < 1e-5);
+        assert!(reweighted(8.0, f32::MAX) < 1e-10);
+    }
 }
