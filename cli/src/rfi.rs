@@ -1,69 +1,15 @@
-//! `--rfi`: steps of RFI mitigation, and the report on them.
+//! Report on RFI mitigation, whose steps `--rfi` names.
 
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::clean::{Bandpass, Mitigated, Steps};
+use sidereal::clean::{Bandpass, Mitigated};
+
+pub(crate) use sidereal::clean::Rfi;
 
 /// Default of the most candidates per minute.
 pub(crate) const MAX_PER_MINUTE: usize = 1000;
-
-/// Requested mitigation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rfi {
-    /// All steps, where the data show interference.
-    Auto,
-    /// No steps.
-    None,
-    /// The named steps.
-    Named(Steps),
-}
-
-impl Rfi {
-    /// Parses `auto`, `none`, or comma-separated names of steps.
-    pub(crate) fn parse(words: &str) -> Result<Self, String> {
-        match words.trim() {
-            "auto" => return Ok(Self::Auto),
-            "none" => return Ok(Self::None),
-            _ => {}
-        }
-        let mut steps = Steps::default();
-        for word in words.split(',') {
-            match word.trim() {
-                "iqrm" => steps.iqrm = true,
-                "bandpass" => steps.bandpass = Bandpass::Always,
-                "time" => steps.time = true,
-                other => {
-                    return Err(format!(
-                        "\"{other}\" is none; write auto, none, or some of iqrm,bandpass,time"
-                    ));
-                }
-            }
-        }
-        Ok(Self::Named(steps))
-    }
-
-    /// Returns the steps of the mitigation.
-    pub(crate) fn steps(self) -> Option<Steps> {
-        match self {
-            Self::Auto => Some(Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true }),
-            Self::None => None,
-            Self::Named(steps) => Some(steps),
-        }
-    }
-
-    /// Returns whether channels with outlying statistics are masked for the whole recording.
-    pub(crate) fn has_mask(self) -> bool {
-        self.steps().is_some_and(|steps| steps.iqrm)
-    }
-
-    /// Returns the same mitigation without channel masks from the data's statistics.
-    pub(crate) fn without_masks(self) -> Self {
-        let steps = self.steps().map(|steps| Steps { iqrm: false, ..steps });
-        steps.map_or(Self::None, Self::Named)
-    }
-}
 
 /// Report on mitigation, for documents.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -95,7 +41,7 @@ impl Document {
         let part = |count: u64, of: u64| (count as f64 / of.max(1) as f64 * 1e6).round() / 1e6;
         Self {
             asked: asked.to_string(),
-            steps: names(found.steps),
+            steps: found.steps.names(),
             done,
             masked_part: part(found.masked_cells, found.cells),
             broadband_spectra: found.broadband_rows,
@@ -115,22 +61,6 @@ impl Document {
         }
         text
     }
-}
-
-impl std::fmt::Display for Rfi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::None => f.write_str("none"),
-            Self::Named(steps) => f.write_str(&names(*steps).join(",")),
-        }
-    }
-}
-
-fn names(steps: Steps) -> Vec<&'static str> {
-    let all =
-        [(steps.iqrm, "iqrm"), (steps.bandpass != Bandpass::Off, "bandpass"), (steps.time, "time")];
-    all.into_iter().filter_map(|(is_on, name)| is_on.then_some(name)).collect()
 }
 
 /// Formats detections, treatment and reasons as text.
@@ -174,22 +104,4 @@ fn sentences(asked: Rfi, found: &Mitigated, tsamp_s: f64) -> Vec<String> {
         ));
     }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_read_by_name() {
-        assert_eq!(Rfi::parse("auto"), Ok(Rfi::Auto));
-        assert_eq!(Rfi::parse("none").map(Rfi::steps), Ok(None));
-        let named = Rfi::parse("time, bandpass").unwrap();
-        assert_eq!(named.to_string(), "bandpass,time");
-        assert!(!named.has_mask() && Rfi::Auto.has_mask());
-        assert_eq!(Rfi::Auto.without_masks().to_string(), "bandpass,time");
-        for bad in ["", "zap", "auto,time", "iqrm,"] {
-            assert!(Rfi::parse(bad).unwrap_err().contains("iqrm,bandpass,time"), "{bad}");
-        }
-    }
 }

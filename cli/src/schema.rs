@@ -32,7 +32,7 @@ const DOCUMENTS: [Entry; 18] = [
     ("info", of::<info::Examined>),
     ("plan", of::<plan::Document>),
     ("demo", of::<demo::Document<'static>>),
-    ("bench", of::<bench::Line>),
+    ("bench", of::<sidereal_bench::Line>),
     ("bench-table", of::<bench::TableDocument>),
 ];
 

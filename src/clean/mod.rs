@@ -8,11 +8,13 @@ mod cuda;
 mod mitigate;
 mod plan;
 pub mod reference;
+mod rfi;
 
 pub use channels::channel_mask;
 pub use cuda::{GapFiller, kernels};
 pub use mitigate::{Bandpass, Mitigated, Mitigator, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
+pub use rfi::Rfi;
 
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};

@@ -1,10 +1,10 @@
 //! Plots as PNG files, drawn without system libraries or fonts.
 
+pub(crate) mod bench;
 mod candidate;
 pub(crate) mod colour;
 pub(crate) mod correlation;
 pub(crate) mod frame;
-mod latency;
 mod overview;
 pub(crate) mod pen;
 mod png;
@@ -14,7 +14,6 @@ pub(crate) mod text;
 
 pub(crate) use self::png::{Png, texts as png_texts};
 pub(crate) use candidate::{Candidate, candidate};
-pub(crate) use latency::{Curve, latency};
 pub(crate) use overview::{Overview, Point, overview};
 pub(crate) use sweep::{Sweep, sweep};
 

@@ -11,9 +11,9 @@ use sidereal::pipeline::cbc::read_bank;
 use sidereal::spiir::MAX_HALVINGS;
 use sidereal::spiir::{Plan, Spiir};
 use sidereal::{Error, Result};
+use sidereal_bench::spiir_bank;
 
 use super::Bench;
-use crate::bench::spiir_bank;
 use crate::common::Common;
 
 /// Tune a filter bank from a file or from the generator of `bench spiir`.
