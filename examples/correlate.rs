@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::correlate::{
-    Block, BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows,
+    Block, BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows, Spectra,
 };
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
@@ -108,7 +108,7 @@ fn correlate(input: &str, output: &str, words: &Words) -> Result<(), Box<dyn Err
     let mut correlator = Correlator::new(plan.clone(), &backend)?;
     let block = words.count("block", "4096")?.clamp(1, times.max(1));
     let mut filler = Filler {
-        turn: CornerTurn::new(&plan, &backend),
+        turn: CornerTurn::new(plan.clone(), &backend),
         order: words.text("order", "rows"),
         buffer: BlockBuffer::new(&plan, block),
         bytes: &bytes,
@@ -157,14 +157,14 @@ impl Filler<'_> {
         let plan = self.turn.plan();
         match self.order {
             "rows" => {
-                let rows = Rows { bytes: self.bytes, times: self.times };
-                self.turn.rows(rows, first, &mut self.buffer)?;
+                let rows = Rows { bytes: self.bytes, times: self.times, first };
+                self.turn.run(Spectra::Rows(rows), &mut self.buffer)?;
             }
             "streams" => {
                 let (encoding, streams) = (plan.encoding(), plan.inputs() * plan.channels());
                 let stride = encoding.bytes(self.times);
                 let all = Voltages::new(self.bytes, encoding, streams, stride, self.times)?;
-                self.turn.streams(all.slice(first, times)?, &mut self.buffer)?;
+                self.turn.run(Spectra::Streams(all.slice(first, times)?), &mut self.buffer)?;
             }
             "packed" => {
                 let blocks = first / self.buffer.capacity();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::correlate::plan::LANES;
-use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
+use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
 use sidereal::voltage::{VoltageEncoding, Voltages, voltage};
 
 /// Value of outputs before a call.
@@ -18,8 +18,8 @@ trait Source {
     fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8];
 }
 
-/// Spectra of all inputs, at an odd address, with more times than the call reads.
-struct Spectra {
+/// Rows of all inputs, at an odd address, with more times than the call reads.
+struct OwnedRows {
     bytes: Vec<u8>,
     plan: Plan,
     times: usize,
@@ -42,18 +42,18 @@ fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
     (0..count).map(|_| random.bits() as u8).collect()
 }
 
-impl Spectra {
+impl OwnedRows {
     fn new(random: &mut Random, plan: &Plan, times: usize, first: usize) -> Self {
         let count = 1 + plan.inputs() * times * plan.channels() * size(plan);
         Self { bytes: bytes(random, count), plan: plan.clone(), times, first }
     }
 
     fn rows(&self) -> Rows<'_> {
-        Rows { bytes: &self.bytes[1..], times: self.times }
+        Rows { bytes: &self.bytes[1..], times: self.times, first: 0 }
     }
 }
 
-impl Source for Spectra {
+impl Source for OwnedRows {
     fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8] {
         let row = input * self.times + self.first + time;
         let size = size(&self.plan);
@@ -145,16 +145,16 @@ fn run(case: Case) {
     let mut random = Random::new(case.seed);
     let plan = plan(&case);
     let first = random.below(case.spare + 1);
-    let spectra = Spectra::new(&mut random, &plan, case.times + case.spare, first);
+    let spectra = OwnedRows::new(&mut random, &plan, case.times + case.spare, first);
     let streams = Streams::new(&mut random, &plan, case.times);
     for backend in Backend::variants(1 + random.below(3)) {
         let name = format!("{case:?} on {}", backend.name());
-        let mut turn = CornerTurn::new(&plan, &backend);
+        let mut turn = CornerTurn::new(plan.clone(), &backend);
         let mut buffer = dirty(&plan, case.times);
-        turn.rows(spectra.rows(), first, &mut buffer).unwrap();
+        turn.run(Spectra::Rows(Rows { first, ..spectra.rows() }), &mut buffer).unwrap();
         check(&format!("rows of {name}"), &spectra, buffer);
         let mut buffer = dirty(&plan, case.times);
-        turn.streams(streams.voltages(), &mut buffer).unwrap();
+        turn.run(Spectra::Streams(streams.voltages()), &mut buffer).unwrap();
         check(&format!("streams of {name}"), &streams, buffer);
     }
 }
@@ -177,14 +177,14 @@ fn long_blocks_are_turned_past_the_caches_to_the_same_bytes() {
     {
         let plan =
             Plan::new(Options { antennas: 11, polarizations: 2, channels: 300, encoding }).unwrap();
-        let spectra = Spectra::new(&mut random, &plan, times, 0);
+        let spectra = OwnedRows::new(&mut random, &plan, times, 0);
         let streams = Streams::new(&mut random, &plan, times);
         let mut expected = [dirty(&plan, times), dirty(&plan, times)];
         for backend in Backend::variants(2) {
-            let mut turn = CornerTurn::new(&plan, &backend);
+            let mut turn = CornerTurn::new(plan.clone(), &backend);
             let mut found = [dirty(&plan, times), dirty(&plan, times)];
-            turn.rows(spectra.rows(), 0, &mut found[0]).unwrap();
-            turn.streams(streams.voltages(), &mut found[1]).unwrap();
+            turn.run(Spectra::Rows(spectra.rows()), &mut found[0]).unwrap();
+            turn.run(Spectra::Streams(streams.voltages()), &mut found[1]).unwrap();
             if matches!(backend, Backend::Reference) {
                 expected = found;
                 continue;
@@ -208,27 +208,33 @@ fn what_does_not_fit_is_refused() {
         seed: 0,
     });
     let mut random = Random::new(1);
-    let mut turn = CornerTurn::new(&plan, &Backend::best(1));
+    let mut turn = CornerTurn::new(plan.clone(), &Backend::best(1));
     let mut buffer = dirty(&plan, 6);
-    let spectra = Spectra::new(&mut random, &plan, 6, 0);
+    let spectra = OwnedRows::new(&mut random, &plan, 6, 0);
     let said = |outcome: sidereal::Result<()>| outcome.unwrap_err().to_string();
-    assert!(said(turn.rows(spectra.rows(), 1, &mut buffer)).contains("times"));
-    assert!(said(turn.rows(spectra.rows(), usize::MAX, &mut buffer)).contains("times"));
+    assert!(
+        said(turn.run(Spectra::Rows(Rows { first: 1, ..spectra.rows() }), &mut buffer))
+            .contains("times")
+    );
+    assert!(
+        said(turn.run(Spectra::Rows(Rows { first: usize::MAX, ..spectra.rows() }), &mut buffer))
+            .contains("times")
+    );
     let long = Rows { times: usize::MAX, ..spectra.rows() };
-    assert!(said(turn.rows(long, 0, &mut buffer)).contains("rows"));
+    assert!(said(turn.run(Spectra::Rows(long), &mut buffer)).contains("rows"));
     let short = Rows { times: 5, ..spectra.rows() };
-    assert!(said(turn.rows(short, 0, &mut buffer)).contains("rows"));
+    assert!(said(turn.run(Spectra::Rows(short), &mut buffer)).contains("rows"));
     let streams = Streams::new(&mut random, &plan, 5);
-    assert!(said(turn.streams(streams.voltages(), &mut buffer)).contains("times"));
+    assert!(said(turn.run(Spectra::Streams(streams.voltages()), &mut buffer)).contains("times"));
     for encoding in [VoltageEncoding::Complex16, VoltageEncoding::ComplexOffset8] {
         let bytes = vec![0; 24 * 6 * 4];
         let voltages = Voltages::new(&bytes, encoding, 24, 24, 6).unwrap();
-        assert!(said(turn.streams(voltages, &mut buffer)).contains("encoding"));
+        assert!(said(turn.run(Spectra::Streams(voltages), &mut buffer)).contains("encoding"));
     }
     let bytes = vec![0; 12 * 12];
     let few = Voltages::new(&bytes, VoltageEncoding::Complex8, 12, 12, 6).unwrap();
-    assert!(said(turn.streams(few, &mut buffer)).contains("streams"));
+    assert!(said(turn.run(Spectra::Streams(few), &mut buffer)).contains("streams"));
     let other = Plan::new(Options { channels: 5, ..plan.options().clone() }).unwrap();
     let mut buffer = dirty(&other, 6);
-    assert!(said(turn.rows(spectra.rows(), 0, &mut buffer)).contains("block"));
+    assert!(said(turn.run(Spectra::Rows(spectra.rows()), &mut buffer)).contains("block"));
 }

@@ -8,7 +8,7 @@ mod counting;
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
 use sidereal::backend::Backend;
-use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
+use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
 use sidereal::delay::{self, Aligner, Slope};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
@@ -75,9 +75,9 @@ fn check_turn(
         Voltages::new(&bytes, encoding, plan.inputs() * channels, stride, times).unwrap();
     let mut buffer = BlockBuffer::new(&plan, times);
     buffer.set_times(times).unwrap();
-    let mut turn = CornerTurn::new(&plan, backend);
+    let mut turn = CornerTurn::new(plan.clone(), backend);
     assert_quiet(&name, 2, 4, || {
-        turn.rows(Rows { bytes: &bytes, times }, 0, &mut buffer).unwrap();
-        turn.streams(voltages, &mut buffer).unwrap();
+        turn.run(Spectra::Rows(Rows { bytes: &bytes, times, first: 0 }), &mut buffer).unwrap();
+        turn.run(Spectra::Streams(voltages), &mut buffer).unwrap();
     });
 }

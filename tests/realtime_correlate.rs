@@ -8,7 +8,9 @@ mod counting;
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
 use sidereal::backend::Backend;
-use sidereal::correlate::{BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows};
+use sidereal::correlate::{
+    BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows, Spectra,
+};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 #[global_allocator]
@@ -58,7 +60,7 @@ fn correlate(backend: &Backend, plan: &Plan) {
     let mut integers = vec![Complex::new(0i64, 0); elements];
     let mut floats = vec![Complex::new(0f64, 0.0); elements];
     let mut counts = vec![0; plan.channels() * plan.baselines()];
-    let mut turn = CornerTurn::new(plan, backend);
+    let mut turn = CornerTurn::new(plan.clone(), backend);
     let mut correlator = Correlator::new(plan.clone(), backend).unwrap();
     let mut buffer = BlockBuffer::new(plan, TIMES);
     let mut round = 0;
@@ -70,10 +72,11 @@ fn correlate(backend: &Backend, plan: &Plan) {
             let streams = plan.inputs() * plan.channels();
             let stride = plan.encoding().bytes(TIMES);
             let all = Voltages::new(&bytes, plan.encoding(), streams, stride, TIMES).unwrap();
-            turn.streams(all.slice(TIMES - times, times).unwrap(), &mut buffer).unwrap();
+            turn.run(Spectra::Streams(all.slice(TIMES - times, times).unwrap()), &mut buffer)
+                .unwrap();
         } else {
-            let rows = Rows { bytes: &bytes, times: TIMES };
-            turn.rows(rows, TIMES - times, &mut buffer).unwrap();
+            let rows = Rows { bytes: &bytes, times: TIMES, first: TIMES - times };
+            turn.run(Spectra::Rows(rows), &mut buffer).unwrap();
         }
         if round % 2 == 0 {
             buffer.mask_mut().fill(0xff00_ff0f_f0f0_1234);

@@ -1,12 +1,12 @@
-//! Packed spectra of all inputs for the X-engine: the borrowed view, the buffer that a corner turn fills, and the
-//! destination of sums.
+//! Spectra of all inputs: packed for the X-engine (the borrowed view and the buffer that a corner turn fills), and in the
+//! order of the F-engines; and the destination of sums.
 
 use num_complex::Complex;
 
 use super::plan::{LANES, Plan};
 use crate::error::{Error, Result};
 use crate::view::check_length;
-use crate::voltage::{VoltageEncoding, voltage};
+use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
 /// Bytes of a cache line, the alignment of a buffer.
 const LINE: usize = 64;
@@ -192,5 +192,50 @@ impl Output<'_> {
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Spectra of all inputs of some times; axes antenna, polarization, time, channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Bytes of all inputs, `times` spectra and all channels.
+    pub bytes: &'a [u8],
+    /// Allocated spectra of each input.
+    pub times: usize,
+    /// First spectrum to transpose.
+    pub first: usize,
+}
+
+/// Input of the corner turn.
+#[derive(Clone, Copy, Debug)]
+pub enum Spectra<'a> {
+    /// Spectra, from a time on.
+    Rows(Rows<'a>),
+    /// Channelized voltages, one stream for each input and channel; axes antenna, channel, polarization, time.
+    Streams(Voltages<'a>),
+}
+
+impl<'a> Spectra<'a> {
+    /// Returns all bytes from a sample on: to the end of the rows, or of its stream.
+    pub(super) fn sample(
+        &self,
+        plan: &Plan,
+        input: usize,
+        channel: usize,
+        time: usize,
+    ) -> &'a [u8] {
+        let size = plan.encoding().sample_bits() / 8;
+        match self {
+            Self::Rows(rows) => {
+                let row = input * rows.times + rows.first + time;
+                &rows.bytes[(row * plan.channels() + channel) * size..]
+            }
+            Self::Streams(voltages) => {
+                let (antenna, polarization) =
+                    (input / plan.polarizations(), input % plan.polarizations());
+                let stream = (antenna * plan.channels() + channel) * plan.polarizations();
+                &voltages.row(stream + polarization)[time * size..]
+            }
+        }
     }
 }

@@ -17,8 +17,8 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::view::{check_length, check_memory};
 use crate::voltage::VoltageEncoding;
-pub use block::{Block, BlockBuffer, Output};
-pub use corner_turn::{CornerTurn, Rows};
+pub use block::{Block, BlockBuffer, Output, Rows, Spectra};
+pub use corner_turn::CornerTurn;
 pub use cuda::{DeviceSpectra, kernels};
 pub use plan::{Options, Plan, Precision};
 

@@ -7,16 +7,15 @@
 use std::ops::Range;
 
 use super::super::plan::LANES;
-use super::memory::Aligned;
-use super::panel::Channel;
-use super::partition::{Band, Clock, MOST, Piece, ROW_SUMS};
-use super::portable;
-use super::sums::{Sums, fold};
+use super::bands::{Band, Channel, Clock, MAX_PIECE_TIMES, Piece, ROW_SUMS};
+use super::sums::{Aligned, Sums, fold};
 use super::tile::{
-    self, Arithmetic, BAND, Kind, Prefetch, ROW, ROWS, SUMS, Stream, Tile, WIDTH, add,
+    self, Arithmetic, BAND, Floats, Integers, Kind, Prefetch, ROW, ROWS, SUMS, Stream, Tile, WIDTH,
+    add,
 };
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+use crate::backend::simd::Level;
 use crate::error::Result;
 
 /// Bytes of a panel of columns in a piece: three of them stay in the nearest caches while all rows of a band are
@@ -45,7 +44,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new() -> Result<Self> {
         let new = |length| Aligned::new("a thread's samples", length);
-        let mut ones = new(MOST * ROW)?;
+        let mut ones = new(MAX_PIECE_TIMES * ROW)?;
         ones.values_mut().as_chunks_mut().0.fill([1u8, 1, 1, 1, 0, 1, 0, 1]);
         Ok(Self {
             rows: new(BAND * LANES / ROWS * GROUP)?,
@@ -68,81 +67,43 @@ pub(super) struct Work<'a> {
 
 /// Instructions that multiply the samples of a plan.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kernel {
-    Integers,
-    Floats,
-    #[cfg(target_arch = "x86_64")]
-    Shorts256,
-    #[cfg(target_arch = "x86_64")]
-    Floats256,
-    #[cfg(target_arch = "x86_64")]
-    Shorts512,
-    #[cfg(target_arch = "x86_64")]
-    Bytes512,
-    #[cfg(target_arch = "x86_64")]
-    Floats512,
+pub(super) struct Kernel {
+    /// Most times in a piece.
+    pub(super) times: usize,
+    /// Form of the narrow sums.
+    pub(super) kind: Kind,
+    /// Adds a block. The level's instructions must exist, and the sums must be the band's.
+    pub(super) run: unsafe fn(Work<'_>, &mut Sums, &mut Scratch),
 }
 
 impl Kernel {
-    /// Returns the most times in a piece.
-    pub(super) fn times(self) -> usize {
-        match self {
-            Self::Integers => times::<portable::Integers>(),
-            Self::Floats => times::<portable::Floats>(),
+    /// Returns the fastest kernel of a vector level.
+    pub(super) fn new(level: Level, float: bool) -> Self {
+        match (level, float) {
             #[cfg(target_arch = "x86_64")]
-            Self::Shorts256 => times::<x86::Shorts256>(),
+            (Level::Avx512(_), true) => Self::of::<x86::Floats512>(floats_512),
             #[cfg(target_arch = "x86_64")]
-            Self::Floats256 => times::<x86::Floats256>(),
+            (Level::Avx512(found), false) if found.vnni() => Self::of::<x86::Bytes512>(bytes_512),
             #[cfg(target_arch = "x86_64")]
-            Self::Shorts512 => times::<x86::Shorts512>(),
+            (Level::Avx512(_), false) => Self::of::<x86::Shorts512>(shorts_512),
             #[cfg(target_arch = "x86_64")]
-            Self::Bytes512 => times::<x86::Bytes512>(),
+            (Level::Avx2(_), true) => Self::of::<x86::Floats256>(floats_256),
             #[cfg(target_arch = "x86_64")]
-            Self::Floats512 => times::<x86::Floats512>(),
+            (Level::Avx2(_), false) => Self::of::<x86::Shorts256>(shorts_256),
+            (_, true) => Self::of::<Floats>(run::<Floats>),
+            (_, false) => Self::of::<Integers>(run::<Integers>),
         }
     }
 
-    /// Returns the form of the narrow sums.
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Self::Floats => Kind::Float,
-            #[cfg(target_arch = "x86_64")]
-            Self::Floats256 | Self::Floats512 => Kind::Float,
-            #[cfg(target_arch = "x86_64")]
-            Self::Bytes512 => Kind::Offset,
-            _ => Kind::Integer,
-        }
-    }
-
-    /// Adds a block.
-    ///
-    /// # Safety
-    /// The level's instructions exist, and the sums are the band's.
-    pub(super) unsafe fn run(self, work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
-        // SAFETY: the caller upholds this function's contract.
-        unsafe {
-            match self {
-                Self::Integers => run::<portable::Integers>(work, sums, scratch),
-                Self::Floats => run::<portable::Floats>(work, sums, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Shorts256 => shorts_256(work, sums, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Floats256 => floats_256(work, sums, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Shorts512 => shorts_512(work, sums, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Bytes512 => bytes_512(work, sums, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Floats512 => floats_512(work, sums, scratch),
-            }
-        }
+    fn of<A: Arithmetic>(run: unsafe fn(Work<'_>, &mut Sums, &mut Scratch)) -> Self {
+        Self { times: times::<A>(), kind: A::KIND, run }
     }
 }
 
 macro_rules! wrapped {
     ($($name:ident, $arithmetic:ident, $features:literal;)*) => { $(
         /// # Safety
-        /// As for [`Kernel::run`].
+        /// As for [`Kernel`].
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
@@ -175,12 +136,12 @@ fn prefetch_steps(steps: usize) -> usize {
 /// Adds a block, in spans whose prepared rows fit the scratch memory.
 ///
 /// # Safety
-/// As for [`Kernel::run`].
+/// As for [`Kernel`].
 #[inline(always)]
 unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
     // Integers are folded between pieces. A span must hold whole pieces, so that they match the clock of the stream.
     const {
-        assert!(times::<A>() <= MOST);
+        assert!(times::<A>() <= MAX_PIECE_TIMES);
         assert!(matches!(A::KIND, Kind::Float) || (STEPS * A::TIMES).is_multiple_of(times::<A>()));
     }
     let mut clock = work.clock;
@@ -239,7 +200,7 @@ impl Span {
 /// Prepares the band's rows.
 ///
 /// # Safety
-/// As for [`Kernel::run`].
+/// As for [`Kernel`].
 #[inline(always)]
 unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scratch) {
     for piece in span.pieces::<A>() {
@@ -261,7 +222,7 @@ unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scrat
 /// Adds all products of prepared rows.
 ///
 /// # Safety
-/// As for [`Kernel::run`].
+/// As for [`Kernel`].
 #[inline(always)]
 unsafe fn multiply<A: Arithmetic>(
     work: Work<'_>,
@@ -285,19 +246,20 @@ unsafe fn multiply<A: Arithmetic>(
         });
         prefetch.columns = columns.unwrap_or_default();
         // SAFETY: the caller upholds this function's contract, and the rows are prepared.
-        unsafe { multiply_panels::<A>(work, span, (panels, piece), prefetch, sums, scratch) };
+        unsafe { multiply_panels::<A>(work, span, panels, piece, prefetch, sums, scratch) };
     }
 }
 
 /// Multiplies all rows of the band with some panels of columns.
 ///
 /// # Safety
-/// As for [`Kernel::run`]; the piece's rows are prepared.
+/// As for [`Kernel`]; the piece's rows are prepared.
 #[inline(always)]
 unsafe fn multiply_panels<A: Arithmetic>(
     work: Work<'_>,
     span: Span,
-    (panels, piece): (Range<usize>, Piece),
+    panels: Range<usize>,
+    piece: Piece,
     prefetch: &mut Prefetch,
     sums: &mut Sums,
     scratch: &mut Scratch,

@@ -3,8 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::portable::{float_rows, wide_columns, wide_rows};
-use super::tile::{Arithmetic, Kind, ROW, ROWS};
+use super::tile::{Arithmetic, Kind, ROW, ROWS, float_rows, wide_columns, wide_rows};
 
 /// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). `vpdpbusd` takes one unsigned operand: rows
 /// are raised by 128, as (re, im) and (im, ~re), which are exact for -128 as well.

@@ -3,27 +3,21 @@
 //! Invariant: the same bits for any split of a stream.
 #![allow(unsafe_code)]
 
-mod clock;
-mod host;
-mod masks;
-#[cfg(test)]
-mod path_tests;
+mod launch;
 mod paths;
-mod read;
-mod shape;
 mod stages;
 mod sums;
+#[cfg(test)]
+mod tests;
+mod transfer;
 mod wgmma;
 
 use std::ops::Range;
 
-use clock::{Clock, Job};
-use host::Host;
-use masks::{Masked, Masks};
+use launch::{Clock, Job, Shape, Spectra};
 use paths::Path;
-use read::{Counted, Outbox, Reader};
-use shape::Shape;
-use sums::Sums;
+use sums::{Masks, Sums};
+use transfer::{Counted, Host, Outbox, Reader};
 
 use super::block::{Block, Output};
 use super::plan::Plan;
@@ -72,10 +66,8 @@ pub(super) struct Engine {
 #[derive(Clone, Debug)]
 struct Part {
     channels: Range<usize>,
-    spectra: u64,
-    channel_stride: usize,
-    input_stride: usize,
-    times: usize,
+    spectra: Spectra,
+    /// Address of the mask.
     valid: Option<u64>,
     /// Whether the counts are added to instead of overwritten.
     counts_go_on: bool,
@@ -133,9 +125,6 @@ impl Engine {
             let arrived = host.bring(block, &piece)?;
             let part = Part {
                 spectra: arrived.spectra,
-                channel_stride: self.shape.inputs * arrived.input_stride,
-                input_stride: arrived.input_stride,
-                times: piece.times.len(),
                 valid: arrived.valid,
                 counts_go_on: self.counted.some || piece.times.start > 0,
                 channels: piece.channels,
@@ -163,10 +152,12 @@ impl Engine {
         let (channel_stride, input_stride) = self.strides(layout);
         let part = Part {
             channels: 0..self.plan.channels(),
-            spectra: spectra.at(layout.first_byte),
-            channel_stride,
-            input_stride,
-            times: layout.times,
+            spectra: Spectra {
+                address: spectra.at(layout.first_byte),
+                channel_stride,
+                input_stride,
+                times: layout.times,
+            },
             valid: valid.map(Buffer::address),
             counts_go_on: self.counted.some,
         };
@@ -215,10 +206,10 @@ impl Engine {
 
     /// Queues all work on a part.
     fn work(&self, part: &Part, clock: &mut Clock, stream: &Stream) -> Result<()> {
-        let Part { spectra, channel_stride, input_stride, times, .. } = *part;
+        let (spectra, times) = (part.spectra, part.spectra.times);
         if let Some(valid) = part.valid {
-            let masked = Masked { spectra, channel_stride, input_stride, times, valid };
-            self.masks.enqueue(&masked, part.channels.clone(), part.counts_go_on, stream)?;
+            let channels = part.channels.clone();
+            self.masks.enqueue(&spectra, valid, channels, part.counts_go_on, stream)?;
         }
         let mut first = 0;
         while first < times {
@@ -227,11 +218,12 @@ impl Engine {
                 self.sums.fold(part.channels.clone(), replace, stream)?;
             }
             let job = Job {
-                spectra: spectra + self.shape.row_bytes(first) as u64,
-                channel_stride,
-                input_stride,
+                spectra: Spectra {
+                    address: spectra.address + self.shape.row_bytes(first) as u64,
+                    times: launch.times,
+                    ..spectra
+                },
                 channels: part.channels.len(),
-                times: launch.times,
                 sums: self.sums.tiles(part.channels.start),
                 add: launch.add,
             };
@@ -347,6 +339,6 @@ fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
 
 /// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
-    let tables = [paths::variants, sums::variants, masks::variants, host::variants];
+    let tables = [paths::variants, sums::variants, transfer::variants];
     tables.into_iter().flat_map(|variants| variants(extent)).collect()
 }

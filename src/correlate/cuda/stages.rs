@@ -1,7 +1,6 @@
 //! Host side of `stages.cuh`: kernels whose blocks multiply the items of channels one after another.
 
-use super::clock::Job;
-use super::shape::Shape;
+use super::launch::{Job, Shape};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 
@@ -121,13 +120,13 @@ impl Stages {
     /// Queues the products of a launch.
     pub(super) fn enqueue(&self, job: &Job, stream: &Stream) -> Result<()> {
         let works = job.channels * self.items.len();
-        let stride = stride(job.input_stride)?;
+        let stride = stride(job.spectra.input_stride)?;
         let arguments = Arguments::new()
-            .with(job.spectra)
-            .with(job.channel_stride as u64)
+            .with(job.spectra.address)
+            .with(job.spectra.channel_stride as u64)
             .with(stride)
             .with(self.shape.inputs as u32)
-            .with(self.shape.row_bytes(job.times) as u32)
+            .with(self.shape.row_bytes(job.spectra.times) as u32)
             .with(self.items.address())
             .with(self.items.len() as u32)
             .with(works as u32)

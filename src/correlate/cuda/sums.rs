@@ -1,10 +1,10 @@
-//! Narrow sums in tiles, the wide sums that they are added to, and the read-out of both.
+//! Narrow sums in tiles, the wide sums that they are added to, the read-out of both, and validity masks: invalid samples
+//! become zero, and the valid ones of each baseline are counted.
 
 use std::ops::Range;
 
 use super::super::plan::Plan;
-use super::clock::Clock;
-use super::shape::Shape;
+use super::launch::{Clock, Shape, Spectra};
 use crate::backend::cuda::{
     Arguments, Buffer, Device, Extent, Function, Source, Stream, Variant, combinations,
 };
@@ -28,23 +28,31 @@ pub(super) struct Sums {
     read_wide: Function,
 }
 
-fn source(defines: Vec<(&'static str, String)>) -> Source {
+type Defines = Vec<(&'static str, String)>;
+
+fn sums_source(defines: Defines) -> Source {
     let includes = &[("tiles.cuh", include_str!("tiles.cuh"))];
     Source { name: "sums.cu", text: include_str!("sums.cu"), includes, defines }
+}
+
+fn masks_source(defines: Defines) -> Source {
+    let includes = &[("tiles.cuh", include_str!("tiles.cuh"))];
+    Source { name: "masks.cu", text: include_str!("masks.cu"), includes, defines }
 }
 
 /// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let axes: &[(&str, &[&str])] = &[("EDGE", &["128", "64", "32"]), ("FLOATS", &["0", "1"])];
-    let variant = |defines| Variant::plain(source(defines), extent);
-    combinations(axes, extent).into_iter().map(variant).collect()
+    let sums = combinations(axes, extent).into_iter().map(sums_source);
+    let masks = combinations(&[("SAMPLE", &["1", "2", "8"])], extent).into_iter().map(masks_source);
+    sums.chain(masks).map(|source| Variant::plain(source, extent)).collect()
 }
 
 impl Sums {
     pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
         let floats = u32::from(shape.is_float());
         let defines = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
-        let module = device.module(&source(defines))?;
+        let module = device.module(&sums_source(defines))?;
         let mut narrow = device.buffer(shape.channels * shape.elements())?;
         // Elements that no kernel writes are folded too; the result is never read.
         let stream = device.stream()?;
@@ -124,27 +132,111 @@ impl Sums {
         if clock.is_settled() { 2 * pairs } else { pairs }
     }
 
-    /// Queues the read-out of `count` baselines to `output`; `first` counts from the first baseline of channel 0.
+    /// Queues the read-out of some baselines to `output`; they count from the first baseline of channel 0.
     pub(super) fn read(
         &self,
         clock: Clock,
-        (first, count): (usize, usize),
+        baselines: Range<usize>,
         output: u64,
         stream: &Stream,
     ) -> Result<()> {
-        let (channel, baseline) = (first / self.baselines, first % self.baselines);
+        let channel = baselines.start / self.baselines;
+        let (first, count) = (baselines.start % self.baselines, baselines.len());
         let (is_settled, is_pending) = (clock.is_settled(), clock.is_pending());
         let arguments = Arguments::new()
             .with(if is_pending { self.tiles(channel) } else { 0 })
             .with(if is_settled { self.wide(channel) } else { 0 })
             .with(self.shape.elements() as u64)
             .with(output)
-            .with(baseline as u64)
+            .with(first as u64)
             .with(count as u64)
             .with(self.baselines as u32)
             .with(self.polarizations as u32);
         let function = if is_settled { &self.read_wide } else { &self.read_narrow };
         // SAFETY: the arguments match the kernel; the output holds this many words, and the sums exist.
         unsafe { stream.launch(function, [count.div_ceil(BLOCK), 1, 1], [BLOCK, 1, 1], &arguments) }
+    }
+}
+
+/// Antennas along a tile of counts.
+const TILE: usize = 32;
+
+/// Kernels and the counts of all channels.
+#[derive(Debug)]
+pub(super) struct Masks {
+    shape: Shape,
+    antennas: usize,
+    baselines: usize,
+    apply: Function,
+    count: Function,
+    /// Valid samples of each antenna in the current block; axes channel, antenna.
+    own: Buffer<u64>,
+    /// Valid samples of each baseline since the last reset; axes channel, baseline.
+    counts: Buffer<u64>,
+}
+
+impl Masks {
+    pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
+        let module =
+            device.module(&masks_source(vec![("SAMPLE", shape.row_bytes(1).to_string())]))?;
+        Ok(Self {
+            shape: *shape,
+            antennas: plan.antennas(),
+            baselines: plan.baselines(),
+            apply: module.function("apply_mask", 0)?,
+            count: module.function("count_baselines", 0)?,
+            own: device.buffer(plan.channels() * plan.antennas())?,
+            counts: device.buffer(plan.channels() * plan.baselines())?,
+        })
+    }
+
+    /// Returns the bytes of the counts.
+    pub(super) fn bytes(plan: &Plan) -> usize {
+        plan.channels() * (plan.baselines() + plan.antennas()) * size_of::<u64>()
+    }
+
+    /// Returns the address of a count; `baseline` counts from the first baseline of channel 0.
+    pub(super) fn at(&self, baseline: usize) -> u64 {
+        self.counts.at(baseline)
+    }
+
+    /// Queues masking and counting for some channels. Overwrites the counts unless `add`. `valid` is the address of
+    /// the mask; axes channel, antenna, word.
+    pub(super) fn enqueue(
+        &self,
+        spectra: &Spectra,
+        valid: u64,
+        channels: Range<usize>,
+        add: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let own = self.own.at(channels.start * self.antennas);
+        let polarizations = self.shape.inputs / self.antennas;
+        let apply = Arguments::new()
+            .with(spectra.address)
+            .with(spectra.channel_stride as i64)
+            .with(spectra.input_stride as i64)
+            .with(channels.len() as u32)
+            .with(self.antennas as u32)
+            .with(polarizations as u32)
+            .with(spectra.times as i64)
+            .with(valid)
+            .with(own);
+        let blocks = (channels.len() * self.antennas).div_ceil(BLOCK / 32);
+        let side = self.antennas.div_ceil(TILE);
+        let tiles = side * (side + 1) / 2;
+        let count = Arguments::new()
+            .with(valid)
+            .with(own)
+            .with(self.antennas as u32)
+            .with(spectra.times as i64)
+            .with(tiles as u32)
+            .with(self.counts.at(channels.start * self.baselines))
+            .with(u32::from(add));
+        // SAFETY: the arguments match the kernels; the mask has a word per antenna and 64 times of these channels.
+        unsafe {
+            stream.launch(&self.apply, [blocks, 1, 1], [BLOCK, 1, 1], &apply)?;
+            stream.launch(&self.count, [channels.len() * tiles, 1, 1], [BLOCK, 1, 1], &count)
+        }
     }
 }

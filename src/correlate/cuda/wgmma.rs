@@ -1,12 +1,10 @@
 //! Products on Hopper with the matrix instructions of warpgroups.
 
-use super::clock::Job;
-use super::shape::Shape;
+use super::launch::{Job, Shape};
 use crate::backend::cuda::{
     Arguments, Boxes, Buffer, Device, Extent, Function, Source, Stream, Tensor, Variant,
 };
 use crate::error::Result;
-use crate::voltage::VoltageEncoding;
 
 /// Rows of a slot in shared memory: inputs of a tile, or of the small tiles of several channels.
 const ROWS: usize = 128;
@@ -153,13 +151,6 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
 }
 
 impl Wgmma {
-    /// Returns whether the device and the shape suit: Hopper, with samples of 4 or 8 bits.
-    pub(super) fn suits(shape: &Shape, device: &Device) -> bool {
-        let is_integer =
-            matches!(shape.encoding, VoltageEncoding::Complex8 | VoltageEncoding::Complex4);
-        device.is_hopper() && is_integer
-    }
-
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
         let multiprocessors = device.properties().multiprocessors;
         let form = Form::new(shape, multiprocessors);
@@ -177,9 +168,9 @@ impl Wgmma {
         let Shape { inputs, edge, .. } = self.shape;
         let channels_each = ROWS / edge;
         let boxes = Boxes {
-            address: job.spectra,
-            extents: [self.shape.row_bytes(job.times), inputs, job.channels],
-            strides: [job.input_stride, job.channel_stride],
+            address: job.spectra.address,
+            extents: [self.shape.row_bytes(job.spectra.times), inputs, job.channels],
+            strides: [job.spectra.input_stride, job.spectra.channel_stride],
             size: [self.shape.row_bytes(TIMES), edge, channels_each],
         };
         let last =
@@ -196,7 +187,7 @@ impl Wgmma {
             .with(self.shape.tiles_side() as u32)
             .with(tiles as u32)
             .with(jobs as u32)
-            .with(job.times.div_ceil(TIMES / 2) as u32)
+            .with(job.spectra.times.div_ceil(TIMES / 2) as u32)
             .with(u32::from(job.add))
             .with(self.claimed.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
@@ -210,6 +201,7 @@ impl Wgmma {
 mod tests {
     use super::super::super::plan::{Options, Plan};
     use super::*;
+    use crate::voltage::VoltageEncoding;
 
     fn form(inputs: usize, encoding: VoltageEncoding) -> Form {
         form_of(inputs, 1, encoding)

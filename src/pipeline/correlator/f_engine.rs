@@ -11,7 +11,7 @@ use super::inputs::Channels;
 use super::tracking::Delays;
 use super::window::{InvalidRange, Window, WindowedSource, cells};
 use crate::backend::threads::Threads;
-use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
+use crate::correlate::{self, BlockBuffer, CornerTurn, Correlator, Plan, Rows};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
@@ -266,10 +266,12 @@ impl FEngine {
         let skipped = (first - self.made.start) as usize;
         match &self.spectra {
             Spectra::Rows(rows) => {
-                turn.rows(Rows { bytes: rows, times: self.capacity }, skipped, buffer)?;
+                let rows = Rows { bytes: rows, times: self.capacity, first: skipped };
+                turn.run(correlate::Spectra::Rows(rows), buffer)?;
             }
             Spectra::Streams(block) => {
-                turn.streams(block.voltages().slice(skipped, buffer.times())?, buffer)?;
+                let streams = block.voltages().slice(skipped, buffer.times())?;
+                turn.run(correlate::Spectra::Streams(streams), buffer)?;
             }
             Spectra::Device(_) => {}
         }

@@ -111,7 +111,10 @@ impl XEngine {
         }
         let (turn, buffer) = self.turning.get_or_insert_with(|| {
             let plan = self.correlator.plan();
-            (CornerTurn::new(plan, &self.backend), BlockBuffer::new(plan, f_engine.capacity()))
+            (
+                CornerTurn::new(plan.clone(), &self.backend),
+                BlockBuffer::new(plan, f_engine.capacity()),
+            )
         });
         buffer.set_times(times)?;
         f_engine.turn(first, turn, buffer)?;

@@ -9,7 +9,7 @@ use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
-use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
+use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sidereal::voltage::Voltages;
 
@@ -89,11 +89,14 @@ fn turn(case: &Case, turn: &mut CornerTurn, bytes: &[u8], buffer: &mut BlockBuff
     let (plan, times) = (turn.plan().clone(), buffer.times());
     let began = Instant::now();
     match case.from {
-        From::Rows => turn.rows(Rows { bytes, times }, 0, buffer)?,
+        From::Rows => turn.run(Spectra::Rows(Rows { bytes, times, first: 0 }), buffer)?,
         From::Streams => {
             let (encoding, streams) = (plan.encoding(), plan.inputs() * plan.channels());
             let stride = encoding.bytes(times);
-            turn.streams(Voltages::new(bytes, encoding, streams, stride, times)?, buffer)?;
+            turn.run(
+                Spectra::Streams(Voltages::new(bytes, encoding, streams, stride, times)?),
+                buffer,
+            )?;
         }
     }
     Ok(began.elapsed().as_secs_f64())
@@ -110,12 +113,12 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
     let (threads, one) = (Threads::new(case.threads), Threads::new(1));
     let backend = Backend::Cpu(Level::best(), threads.clone());
     let plain = if case.threads > 1 { Level::best() } else { Level::Portable };
-    let mut ours = CornerTurn::new(&plan, &backend);
-    let mut other = CornerTurn::new(&plan, &Backend::Cpu(plain, one));
+    let mut ours = CornerTurn::new(plan.clone(), &backend);
+    let mut other = CornerTurn::new(plan.clone(), &Backend::Cpu(plain, one));
 
     turn(case, &mut ours, &bytes, &mut buffer)?;
     let mut copy = buffer.block().bytes().to_vec();
-    let mut reference = CornerTurn::new(&plan, &Backend::Reference);
+    let mut reference = CornerTurn::new(plan.clone(), &Backend::Reference);
     turn(case, &mut reference, &bytes, &mut buffer)?;
     let checked = copy == buffer.block().bytes();
 

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::Vector;
+use super::Vector;
 
 /// Register of 256 bits.
 #[derive(Clone, Copy)]

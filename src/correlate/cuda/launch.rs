@@ -1,7 +1,62 @@
-//! Division of a block into launches of products, and the arguments of one launch.
+//! Sizes of the kernels of a plan, the layout of the sums, and the division of a block into launches of products.
 
-use super::super::plan::Precision;
+use super::super::plan::{Plan, Precision};
 use crate::voltage::VoltageEncoding;
+
+/// Sizes of the kernels of a plan.
+///
+/// The sums of a channel are square tiles: tile (I, J), J <= I, has index I (I + 1) / 2 + J and holds the products of
+/// rows `I edge ..` with columns `J edge ..`, row by row. Elements above the diagonal or beyond the inputs may be
+/// anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub channels: usize,
+    /// Rows, and columns, of the whole matrix of products.
+    pub inputs: usize,
+    /// Rows, and columns, of a tile.
+    pub edge: usize,
+    pub encoding: VoltageEncoding,
+    /// Rounding of floats.
+    pub precision: Precision,
+}
+
+impl Shape {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let edge = match plan.inputs() {
+            0..=32 => 32,
+            33..=64 => 64,
+            _ => 128,
+        };
+        let (channels, inputs) = (plan.channels(), plan.inputs());
+        let (encoding, precision) = (plan.encoding(), plan.precision());
+        Self { channels, inputs, edge, encoding, precision }
+    }
+
+    /// Returns the number of tiles along one side.
+    pub(super) fn tiles_side(&self) -> usize {
+        self.inputs.div_ceil(self.edge)
+    }
+
+    /// Returns the number of tiles of a channel.
+    pub(super) fn tiles(&self) -> usize {
+        self.tiles_side() * (self.tiles_side() + 1) / 2
+    }
+
+    /// Returns the number of complex sums in a channel's tiles.
+    pub(super) fn elements(&self) -> usize {
+        self.tiles() * self.edge * self.edge
+    }
+
+    /// Returns the bytes of one input's samples.
+    pub(super) fn row_bytes(&self, times: usize) -> usize {
+        times * self.encoding.sample_bits() / 8
+    }
+
+    /// Returns whether sums are floats.
+    pub(super) fn is_float(&self) -> bool {
+        self.encoding == VoltageEncoding::ComplexF32
+    }
+}
 
 /// State of a stream since the last reset.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +129,19 @@ impl Clock {
     }
 }
 
-/// Spectra in device memory, in natural order (channel, input, time), and the tiles of their sums.
+/// Spectra of some channels in device memory, in natural order (channel, input, time).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spectra {
+    /// Address of the first input of the first channel.
+    pub(super) address: u64,
+    /// Bytes from one channel to the next.
+    pub(super) channel_stride: usize,
+    /// Bytes from one input to the next.
+    pub(super) input_stride: usize,
+    pub(super) times: usize,
+}
+
+/// Spectra in device memory, and the tiles of their sums.
 ///
 /// | buffer    | axes                       | type                                  | access     |
 /// |-----------|----------------------------|---------------------------------------|------------|
@@ -87,16 +154,10 @@ impl Clock {
 /// multiple of 1024 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Address of the first input of the first channel.
-    pub spectra: u64,
-    /// Bytes from one channel to the next.
-    pub channel_stride: usize,
-    /// Bytes from one input to the next.
-    pub input_stride: usize,
+    /// Spectra of 1 to [`MAX_TIMES`] times for integers, and to [`run`] for floats.
+    pub spectra: Spectra,
     /// Channels of this launch; at most those of the shape.
     pub channels: usize,
-    /// Times, at least 1; at most [`MAX_TIMES`] for integers and [`run`] for floats.
-    pub times: usize,
     /// Address of the tiles of the first channel.
     pub sums: u64,
     /// Whether to add to the tiles instead of overwriting them.
@@ -117,7 +178,21 @@ pub(super) fn run(precision: Precision) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::plan::Options;
     use super::*;
+
+    #[test]
+    fn tiles_cover_all_products() {
+        for (antennas, polarizations) in [(1, 1), (16, 2), (33, 1), (64, 1), (65, 1), (514, 2)] {
+            let encoding = VoltageEncoding::Complex8;
+            let options = Options { antennas, polarizations, channels: 3, encoding };
+            let shape = Shape::new(&Plan::new(options).unwrap());
+            assert!(shape.tiles_side() * shape.edge >= shape.inputs);
+            assert!((shape.tiles_side() - 1) * shape.edge < shape.inputs);
+            assert_eq!(shape.elements() % (shape.edge * shape.edge), 0);
+            assert_eq!(shape.row_bytes(7), 14);
+        }
+    }
 
     fn launches(clock: &mut Clock, mut times: usize) -> Vec<Launch> {
         let mut found = Vec::new();

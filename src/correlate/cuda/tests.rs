@@ -2,11 +2,10 @@
 
 use num_complex::Complex;
 
-use super::super::plan::{Options, Plan};
+use super::super::plan::{Options, Plan, Precision};
 use super::super::{Block, Correlator, Output};
-use super::clock::Job;
-use super::paths::{Floats, Method, Mma};
-use super::shape::Shape;
+use super::launch::{self, Job, Shape};
+use super::paths::{PRECISIONS, floats, mma};
 use super::wgmma::Wgmma;
 use crate::backend::Backend;
 use crate::backend::cuda::testing::device;
@@ -71,15 +70,14 @@ impl Spectra {
         let sums: Buffer<u32> = device.upload(&vec![0x7777_7777; words]).unwrap();
         let stream = device.stream().unwrap();
         for add in [false, true] {
-            let job = Job {
-                spectra: spectra.address(),
+            let spectra = launch::Spectra {
+                address: spectra.address(),
                 channel_stride: shape.inputs * self.stride,
                 input_stride: self.stride,
-                channels: shape.channels,
                 times: self.times,
-                sums: sums.address(),
-                add,
             };
+            let (channels, sums) = (shape.channels, sums.address());
+            let job = Job { spectra, channels, sums, add };
             enqueue(&job, &stream).unwrap();
         }
         stream.synchronize().unwrap();
@@ -161,11 +159,11 @@ fn warps_multiply_exactly() {
     for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
         for sizes in SIZES {
             let spectra = Spectra::new(sizes, encoding);
-            if !Mma::suits(&spectra.shape, device.properties()) {
+            if device.properties().target.capability < (8, 0) {
                 eprintln!("skipped: the device is older than matrix instructions of bytes");
                 return;
             }
-            let path = Mma::new(&spectra.shape, &device).unwrap();
+            let path = mma(&spectra.shape, &device).unwrap();
             let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
             integers(encoding, sizes, &spectra, &sums);
         }
@@ -192,10 +190,10 @@ fn warpgroups_multiply_exactly() {
 #[test]
 fn floats_err_as_little_as_is_said() {
     let Some(device) = device() else { return };
-    for method in Method::ALL {
-        let bound = match method {
-            Method::Scalar | Method::Split => 514.5 / f64::from(1 << 24),
-            Method::Tf32 | Method::F16 => 1.0 / 1024.0,
+    for precision in PRECISIONS {
+        let bound = match precision {
+            Precision::F32 | Precision::Split => 514.5 / f64::from(1 << 24),
+            Precision::Tf32 | Precision::F16 => 1.0 / 1024.0,
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
@@ -203,13 +201,13 @@ fn floats_err_as_little_as_is_said() {
                 eprintln!("skipped: the device is older than matrix instructions of floats");
                 return;
             }
-            let path = Floats::new(&spectra.shape, method, &device).unwrap();
+            let path = floats(&spectra.shape, precision, &device).unwrap();
             let sums: Vec<f32> = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
             spectra.each(|at, sum, magnitudes| {
                 let found = Complex::new(f64::from(sums[at]), f64::from(sums[at + 1]));
                 let error = (found - 2.0 * sum).norm() / magnitudes;
                 // The sum is over two runs.
-                assert!(error <= 2.0 * bound, "{method:?} {sizes:?}: {error} at number {at}");
+                assert!(error <= 2.0 * bound, "{precision:?} {sizes:?}: {error} at number {at}");
             });
         }
     }
