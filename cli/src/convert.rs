@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY};
+use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY};
 use sidereal::io::strain::{
     Bits, NewStrain, OpenOptions, StrainHeader, StrainSource, StrainWriter, Summary, bits, open_all,
 };

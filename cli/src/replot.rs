@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::geometry::Dut1;
-use sidereal::io::candidate_lists::{self, Listed};
+use sidereal::io::candidates::{self, Listed};
 use sidereal::pipeline::burst::{Report, SearchOptions};
 use sidereal::pipeline::cleaned::CleanedRows;
 use sidereal::pipeline::ending::Ending;
@@ -213,7 +213,7 @@ impl Arguments {
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
         }
-        let mut listed = candidate_lists::read(&self.candidates, header.tsamp_s)?;
+        let mut listed = candidates::read(&self.candidates, header.tsamp_s)?;
         let all = listed.len();
         let length_s = header.duration_s().map_or(f64::INFINITY, |length_s| length_s + delay_s);
         listed.retain(|one| one.time_s < length_s);

@@ -6,7 +6,6 @@
 pub mod antennas;
 pub mod atomic;
 pub mod bank_h5;
-pub mod candidate_lists;
 pub mod candidates;
 mod csv;
 pub mod earth_orientation;

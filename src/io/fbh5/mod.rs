@@ -9,23 +9,20 @@
 //! blimpy 2.1 (`io/hdf_writer.py`, `io/hdf_reader.py`): attribute names, and src_raj in hours.
 
 pub mod bitshuffle;
-mod layout;
-mod storage;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use hdf5_pure::{AttrValue, DType, Dataset, Datatype, DatatypeByteOrder};
+use hdf5_pure::{AttrValue, Chunk, DType, Dataset, Datatype, DatatypeByteOrder, Filter, Layout};
 
 use crate::error::{Error, Result};
+use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::rows::{Chosen, add};
-use crate::io::sigproc::telescopes;
+use crate::io::sigproc::telescope_name;
 use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
-use layout::{Axes, DataLayout};
-use storage::Storage;
 
 /// Maximum plausible number of feeds.
 const MAX_FEEDS: u64 = 16;
@@ -127,7 +124,7 @@ fn read_header(
     let (fch1, foff) = (attributes.required("fch1")?, attributes.required("foff")?);
     let band = Band::uniform(fch1, foff, axes[2] as usize)
         .map_err(|error| attributes.fault("fch1, foff", error.to_string()))?;
-    let telescope = attributes.number("telescope_id")?.map(|id| telescopes::name(id as i32));
+    let telescope = attributes.number("telescope_id")?.map(|id| telescope_name(id as i32));
     Ok(FilterbankHeader {
         path: attributes.path.to_path_buf(),
         format: "FBH5",
@@ -312,4 +309,325 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
     fn warnings(&self) -> &[String] {
         &self.warnings
     }
+}
+
+/// HDF5 filter number of bitshuffle.
+const BITSHUFFLE: u16 = 32008;
+/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
+const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
+/// Bytes per band of a file without chunks.
+const BAND_BYTES: u64 = 1 << 20;
+
+/// Lengths of the axes time, feed, channel.
+type Axes = [u64; 3];
+
+/// Shape of a data set, and its file.
+#[derive(Clone, Debug)]
+struct DataLayout {
+    path: PathBuf,
+    file_bytes: u64,
+    axes: Axes,
+    element_bytes: usize,
+    /// Description of its truncation by the file's end.
+    cut: Option<String>,
+}
+
+/// Storage of a data set.
+enum Kind {
+    /// Readable by the HDF5 library.
+    Library(Box<Dataset>),
+    /// Bitshuffled chunks, in order of time.
+    Chunks { chunks: Vec<Chunk>, axes: Axes, packing: Packing },
+}
+
+/// Compression of the shuffled chunks.
+#[derive(Clone, Copy, Debug)]
+enum Packing {
+    Lz4,
+    Bare { block_elements: usize },
+}
+
+impl DataLayout {
+    /// Determines the storage of a data set, and the number of times to read together; drops the times truncated by
+    /// the file's end.
+    fn bind(&mut self, dataset: Dataset) -> Result<(Kind, u64)> {
+        let layout = dataset.layout().map_err(|error| self.library_fault(&error))?;
+        let row_bytes = self.axes[1] * self.axes[2] * self.element_bytes as u64;
+        let chunk_axes = match layout {
+            Layout::Chunked { chunk_shape, .. } => Some(self.chunk_axes(&chunk_shape)?),
+            Layout::Contiguous { address, .. } => {
+                if let Some(address) = address {
+                    self.leave_out(self.file_bytes.saturating_sub(address) / row_bytes)?;
+                }
+                None
+            }
+            Layout::Compact { .. } => None,
+            other => return Err(self.unavailable(format!("an HDF5 layout that is {other}"))),
+        };
+        let times = chunk_axes.map_or(BAND_BYTES / row_bytes, |axes| axes[0]);
+        let times = times.clamp(1, self.axes[0]);
+        self.check_size("a band of times", times.checked_mul(row_bytes))?;
+        let all = self.axes[0].checked_mul(row_bytes);
+        self.check_most("a data set", all, most_streamed_bytes(self.file_bytes))?;
+        let filters = dataset.filter_pipeline();
+        if let Some(axes) = chunk_axes {
+            // The library trusts the sizes in the chunk index, so validate them for its reads, too.
+            let chunks = self.find_chunks(&dataset, axes)?;
+            if let [filter] = filters.as_slice()
+                && filter.id == BITSHUFFLE
+            {
+                let packing = self.packing(filter)?;
+                return Ok((Kind::Chunks { chunks, axes, packing }, times));
+            }
+        }
+        if let Some(filter) = filters.iter().find(|filter| !LIBRARY_FILTERS.contains(&filter.id)) {
+            let name = filter.name.as_deref().unwrap_or("no name");
+            return Err(self.unavailable(format!("HDF5 filter {} ({name})", filter.id)));
+        }
+        Ok((Kind::Library(Box::new(dataset)), times))
+    }
+
+    /// Limits the data set to its first `there` times, if those are fewer than announced.
+    fn leave_out(&mut self, there: u64) -> Result<()> {
+        if there >= self.axes[0] {
+            return Ok(());
+        }
+        let why = format!(
+            "the file of {} bytes ends within its data: {there} of the {} spectra promised are there",
+            self.file_bytes, self.axes[0]
+        );
+        if there == 0 {
+            return Err(self.fault(self.file_bytes, why));
+        }
+        self.axes[0] = there;
+        self.cut = Some(format!("{}: {why}", self.path.display()));
+        Ok(())
+    }
+
+    fn chunk_axes(&self, shape: &[u64]) -> Result<Axes> {
+        let axes = Axes::try_from(shape).ok().filter(|axes| !axes.contains(&0));
+        let Some(axes) = axes else {
+            return Err(self.fault(0, format!("chunks of shape {shape:?}, expected three axes")));
+        };
+        let bytes = axes.iter().try_fold(self.element_bytes as u64, |n, axis| n.checked_mul(*axis));
+        self.check_size("a chunk", bytes)?;
+        Ok(axes)
+    }
+
+    /// Returns the chunks in order of time, each inside the file and on the chunk grid. Drops the times from the
+    /// first chunk beyond the file's end on.
+    fn find_chunks(&mut self, dataset: &Dataset, axes: Axes) -> Result<Vec<Chunk>> {
+        let counts = [0, 1, 2].map(|axis| self.axes[axis].div_ceil(axes[axis]));
+        self.check_size("the list of chunks", counts[0].checked_mul(counts[1] * counts[2]))?;
+        let mut chunks = dataset.chunks().map_err(|error| self.library_fault(&error))?;
+        // Validate also chunks outside the data set before dropping them, because the library may read them.
+        let in_file = |chunk: &Chunk| {
+            let end = chunk.address.checked_add(chunk.storage_size);
+            end.is_some_and(|end| end <= self.file_bytes)
+        };
+        let on_grid = |chunk: &Chunk| {
+            let mut places = chunk.offset.iter().zip(axes);
+            chunk.offset.len() == 3 && places.all(|(offset, axis)| offset.is_multiple_of(axis))
+        };
+        if let Some(chunk) = chunks.iter().find(|chunk| !on_grid(chunk)) {
+            let why = format!(
+                "a chunk of {} bytes at {:?}, in a file of {} bytes with chunks of {axes:?}",
+                chunk.storage_size, chunk.offset, self.file_bytes
+            );
+            return Err(self.fault(chunk.address, why));
+        }
+        let beyond = chunks.iter().filter(|chunk| !in_file(chunk)).map(|chunk| chunk.offset[0]);
+        if let Some(there) = beyond.min() {
+            self.leave_out(there)?;
+        }
+        chunks.retain(|chunk| (0..3).all(|axis| chunk.offset[axis] < self.axes[axis]));
+        chunks.sort_by(|a, b| a.offset.cmp(&b.offset));
+        Ok(chunks)
+    }
+
+    /// Reads the filter's fourth and fifth values: elements per block, and compression.
+    fn packing(&self, filter: &Filter) -> Result<Packing> {
+        let value = |index: usize| filter.client_data.get(index).copied().unwrap_or(0);
+        match value(4) {
+            0 => Ok(Packing::Bare { block_elements: value(3) as usize }),
+            2 => Ok(Packing::Lz4),
+            number => Err(self.unavailable(format!("bitshuffle with compression {number}"))),
+        }
+    }
+
+    /// Fails for a buffer larger than the file could fill.
+    fn check_size(&self, what: &str, bytes: Option<u64>) -> Result<()> {
+        self.check_most(what, bytes, most_bytes(self.file_bytes))
+    }
+
+    fn check_most(&self, what: &str, bytes: Option<u64>, most: u64) -> Result<()> {
+        match bytes {
+            Some(bytes) if bytes <= most && usize::try_from(bytes).is_ok() => Ok(()),
+            _ => {
+                let found = bytes.map_or("more than 2^64".to_string(), |bytes| bytes.to_string());
+                let why = format!("{what} of {found} bytes, in a file of {}", self.file_bytes);
+                Err(self.fault(0, why))
+            }
+        }
+    }
+
+    /// Makes an [`Error::Format`] about the samples.
+    fn fault(&self, offset: u64, why: impl Into<String>) -> Error {
+        Error::format(&self.path, "data", offset, why)
+    }
+
+    /// Converts an error of the HDF5 library.
+    fn library_fault(&self, error: &hdf5_pure::Error) -> Error {
+        self.fault(0, error.to_string())
+    }
+
+    fn unavailable(&self, what: String) -> Error {
+        let why = format!(
+            "{} uses it; bitshuffle (bare or LZ4), deflate, shuffle and LZF are read",
+            self.path.display()
+        );
+        Error::Unavailable { what, why }
+    }
+}
+
+/// Samples of a file.
+struct Storage<R> {
+    input: R,
+    place: DataLayout,
+    kind: Kind,
+    band_times: u64,
+    packed: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+/// Selected feeds of a band, axes feed, time, channel, and its start time.
+struct FileBand<'a> {
+    start: u64,
+    times: usize,
+    feeds: &'a [usize],
+    bytes: &'a mut [u8],
+}
+
+impl<R: Read + Seek> Storage<R> {
+    /// Opens the samples of a data set; `input` is the same file.
+    fn new(input: R, mut place: DataLayout, dataset: Dataset) -> Result<Self> {
+        let (kind, band_times) = place.bind(dataset)?;
+        Ok(Self { input, place, kind, band_times, packed: Vec::new(), decoded: Vec::new() })
+    }
+
+    /// Returns the number of times in the file.
+    fn times(&self) -> u64 {
+        self.place.axes[0]
+    }
+
+    /// Describes what the file's end truncates, if anything.
+    fn cut(&self) -> Option<&str> {
+        self.place.cut.as_deref()
+    }
+
+    /// Returns the times per band; the last band may be shorter.
+    fn band_times(&self) -> u64 {
+        self.band_times
+    }
+
+    /// Reads the band that starts at time `start`, a multiple of [`Storage::band_times`], into `bytes`: axes feed (of
+    /// `feeds`), time, channel.
+    fn read_band(&mut self, start: u64, feeds: &[usize], bytes: &mut Vec<u8>) -> Result<()> {
+        let [all_times, _, channels] = self.place.axes;
+        let times = self.band_times.min(all_times - start) as usize;
+        bytes.clear();
+        bytes.resize(feeds.len() * times * channels as usize * self.place.element_bytes, 0);
+        let mut band = FileBand { start, times, feeds, bytes };
+        match &self.kind {
+            Kind::Library(dataset) => read_rows(&self.place, dataset, &mut band),
+            Kind::Chunks { chunks, axes, packing } => {
+                let first = chunks.partition_point(|chunk| chunk.offset[0] < start);
+                let here = chunks[first..].iter().take_while(|chunk| chunk.offset[0] == start);
+                for chunk in here.filter(|chunk| wants(feeds, chunk, axes)) {
+                    self.packed.resize(chunk.storage_size as usize, 0);
+                    self.input
+                        .seek(SeekFrom::Start(chunk.address))
+                        .and_then(|_| self.input.read_exact(&mut self.packed))
+                        .map_err(|e| Error::io(&self.place.path, e))?;
+                    let bytes = axes.iter().product::<u64>() as usize * self.place.element_bytes;
+                    self.decoded.resize(bytes, 0);
+                    let is_plain = chunk.filter_mask & 1 == 1;
+                    let packing = (!is_plain).then_some(*packing);
+                    decode(&self.packed, packing, self.place.element_bytes, &mut self.decoded)
+                        .map_err(|why| self.place.fault(chunk.address, why))?;
+                    band.take(&self.place, (chunk, axes), &self.decoded);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads a band through the HDF5 library.
+fn read_rows(place: &DataLayout, dataset: &Dataset, band: &mut FileBand<'_>) -> Result<()> {
+    let rows = dataset.read_raw_rows(band.start, band.times as u64);
+    let rows = rows.map_err(|error| place.library_fault(&error))?;
+    let line = place.axes[2] as usize * place.element_bytes;
+    let row = line * place.axes[1] as usize;
+    if rows.len() != band.times * row {
+        let why = format!("{} bytes read, expected {}", rows.len(), band.times * row);
+        return Err(place.fault(0, why));
+    }
+    let planes = band.bytes.chunks_exact_mut(band.times * line);
+    for (plane, feed) in planes.zip(band.feeds) {
+        for (output, row) in plane.chunks_exact_mut(line).zip(rows.chunks_exact(row)) {
+            output.copy_from_slice(&row[feed * line..][..line]);
+        }
+    }
+    Ok(())
+}
+
+fn decode(
+    packed: &[u8],
+    packing: Option<Packing>,
+    element_bytes: usize,
+    output: &mut [u8],
+) -> std::result::Result<(), String> {
+    match packing {
+        Some(Packing::Lz4) => bitshuffle::decode_lz4(packed, element_bytes, output),
+        Some(Packing::Bare { block_elements }) => {
+            bitshuffle::decode_bare(packed, element_bytes, block_elements, output)
+        }
+        None if packed.len() == output.len() => {
+            output.copy_from_slice(packed);
+            Ok(())
+        }
+        None => Err(format!("{} bytes found, expected {}", packed.len(), output.len())),
+    }
+}
+
+impl FileBand<'_> {
+    /// Copies a decoded chunk's samples into the band.
+    fn take(&mut self, place: &DataLayout, chunk: (&Chunk, &Axes), decoded: &[u8]) {
+        let (chunk, axes) = chunk;
+        let element = place.element_bytes;
+        let [_, chunk_feeds, chunk_channels] = axes.map(|length| length as usize);
+        let first = chunk.offset[2] as usize;
+        let channels = place.axes[2] as usize;
+        let bytes = chunk_channels.min(channels - first) * element;
+        for (index, feed) in self.feeds.iter().enumerate() {
+            let Some(feed) = feed_in_chunk(*feed, chunk, axes) else { continue };
+            for time in 0..self.times {
+                let from = (time * chunk_feeds + feed) * chunk_channels * element;
+                let to = ((index * self.times + time) * channels + first) * element;
+                self.bytes[to..to + bytes].copy_from_slice(&decoded[from..from + bytes]);
+            }
+        }
+    }
+}
+
+/// Returns whether a chunk holds any selected feed.
+fn wants(feeds: &[usize], chunk: &Chunk, axes: &Axes) -> bool {
+    feeds.iter().any(|feed| feed_in_chunk(*feed, chunk, axes).is_some())
+}
+
+/// Returns the index of a feed within a chunk, if present.
+fn feed_in_chunk(feed: usize, chunk: &Chunk, axes: &Axes) -> Option<usize> {
+    let place = (feed as u64).checked_sub(chunk.offset[1])?;
+    (place < axes[1]).then_some(place as usize)
 }

@@ -4,9 +4,13 @@
 //! of its fields.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::input::{Input, Section};
 use crate::error::{Error, Result};
 
 /// Class of structures with samples.
@@ -496,9 +500,202 @@ pub(super) fn number_at(input: &Input, offset: u64, bytes: usize) -> Result<u64>
     Ok(input.order.number(buffer))
 }
 
+/// Bytes before the first structure.
+pub(super) const HEADER_BYTES: usize = 40;
+/// Bytes per read.
+pub(super) const PIECE_BYTES: usize = 1 << 16;
+
+/// Byte order of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// Decodes an unsigned number of at most eight bytes.
+    pub(super) fn number(self, bytes: &[u8]) -> u64 {
+        let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        match self {
+            Self::Little => bytes.iter().rev().fold(0, join),
+            Self::Big => bytes.iter().fold(0, join),
+        }
+    }
+}
+
+/// An open frame file.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub(super) path: PathBuf,
+    file: Arc<File>,
+    pub(super) bytes: u64,
+    pub(super) order: Order,
+    pub(super) version: u8,
+}
+
+impl Input {
+    /// Opens a file and reads its 40-byte header.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let io = |error| Error::io(path, error);
+        let file = File::open(path).map_err(io)?;
+        let bytes = file.metadata().map_err(io)?.len();
+        let mut head = [0; HEADER_BYTES];
+        let fault = |field: &str, offset, why: String| Error::format(path, field, offset, why);
+        if bytes < head.len() as u64 {
+            let why = format!("{bytes} bytes found, expected a header of {}", head.len());
+            return Err(fault("file", 0, why));
+        }
+        file.read_exact_at(&mut head, 0).map_err(io)?;
+        if head[..5] != *b"IGWD\0" {
+            let why = format!("{} found, expected IGWD", head[..5].escape_ascii());
+            return Err(fault("magic", 0, why));
+        }
+        let version = head[5];
+        if !(6..=9).contains(&version) {
+            let what = format!("a reader of frame files of version {version}");
+            let why = format!("{}: versions 6 to 9 are read", path.display());
+            return Err(Error::Unavailable { what, why });
+        }
+        let order = match [head[12], head[13]] {
+            [0x34, 0x12] => Order::Little,
+            [0x12, 0x34] => Order::Big,
+            other => {
+                let why = format!("{other:02x?} found, expected 0x1234 in either order");
+                return Err(fault("byte order", 12, why));
+            }
+        };
+        let sizes = [head[7], head[8], head[9], head[10], head[11]];
+        if sizes != [2, 4, 8, 4, 8] {
+            let why = format!("{sizes:?} found, expected [2, 4, 8, 4, 8]");
+            return Err(fault("sizes of numbers", 7, why));
+        }
+        Ok(Self { path: path.to_path_buf(), file: Arc::new(file), bytes, order, version })
+    }
+
+    /// Fills `buffer` from `offset`.
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buffer, offset).map_err(|error| Error::io(&self.path, error))
+    }
+
+    /// Returns a stream of `bytes` bytes from `offset`.
+    pub(super) fn section(&self, offset: u64, bytes: u64) -> Section {
+        Section { file: Arc::clone(&self.file), next: offset, end: offset.saturating_add(bytes) }
+    }
+
+    pub(super) fn fault(&self, field: &str, offset: u64, why: impl Into<String>) -> Error {
+        Error::format(&self.path, field, offset, why)
+    }
+
+    /// Computes the checksum of `bytes` bytes from `offset`.
+    pub(super) fn checksum(&self, offset: u64, bytes: u64) -> Result<u32> {
+        let mut section = self.section(offset, bytes);
+        let mut sum = Checksum::default();
+        let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
+        loop {
+            match section.read(&mut piece).map_err(|error| Error::io(&self.path, error))? {
+                0 => return Ok(sum.finish()),
+                count => sum.add(&piece[..count]),
+            }
+        }
+    }
+}
+
+/// Sequential reader of a byte range of a file.
+#[derive(Debug)]
+pub(super) struct Section {
+    file: Arc<File>,
+    next: u64,
+    end: u64,
+}
+
+impl Section {
+    /// Skips bytes.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.next = self.next.saturating_add(bytes).min(self.end);
+    }
+}
+
+impl Read for Section {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = (buffer.len() as u64).min(self.end.saturating_sub(self.next)) as usize;
+        let count = self.file.read_at(&mut buffer[..count], self.next)?;
+        self.next += count as u64;
+        Ok(count)
+    }
+}
+
+/// Remainders of a byte followed by zero to seven zero bytes.
+const TABLES: [[u32; 256]; 8] = tables();
+
+const fn tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut rest = (byte as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            rest = (rest << 1) ^ (0x04C1_1DB7 & (rest >> 31).wrapping_neg());
+            bit += 1;
+        }
+        tables[0][byte] = rest;
+        byte += 1;
+    }
+    let mut place = 1;
+    while place < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before: u32 = tables[place - 1][byte];
+            tables[place][byte] = (before << 8) ^ tables[0][(before >> 24) as usize];
+            byte += 1;
+        }
+        place += 1;
+    }
+    tables
+}
+
+/// Running checksum.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checksum {
+    rest: u32,
+    bytes: u64,
+}
+
+impl Checksum {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        let (eights, last) = bytes.as_chunks::<8>();
+        for eight in eights {
+            let [a, b, c, d] = self.rest.to_be_bytes();
+            self.rest = TABLES[7][usize::from(a ^ eight[0])]
+                ^ TABLES[6][usize::from(b ^ eight[1])]
+                ^ TABLES[5][usize::from(c ^ eight[2])]
+                ^ TABLES[4][usize::from(d ^ eight[3])]
+                ^ TABLES[3][usize::from(eight[4])]
+                ^ TABLES[2][usize::from(eight[5])]
+                ^ TABLES[1][usize::from(eight[6])]
+                ^ TABLES[0][usize::from(eight[7])];
+        }
+        last.iter().for_each(|byte| self.one(*byte));
+    }
+
+    /// Returns the checksum of all bytes added.
+    pub(super) fn finish(mut self) -> u32 {
+        let mut left = self.bytes;
+        while left > 0 {
+            self.one(left as u8);
+            left >>= 8;
+        }
+        !self.rest
+    }
+
+    fn one(&mut self, byte: u8) {
+        let place = (self.rest >> 24) as u8 ^ byte;
+        self.rest = (self.rest << 8) ^ TABLES[0][usize::from(place)];
+    }
+}
+
 #[cfg(test)]
-mod tests {
-    use super::super::input::Order;
+mod structure_tests {
     use super::*;
 
     #[test]
@@ -519,5 +716,30 @@ mod tests {
     fn numbers_follow_the_order_of_their_bytes() {
         assert_eq!(Order::Little.number(&[0x34, 0x12]), 0x1234);
         assert_eq!(Order::Big.number(&[0x12, 0x34]), 0x1234);
+    }
+}
+
+#[cfg(test)]
+mod checksum_tests {
+    use super::*;
+
+    fn sum(bytes: &[u8]) -> u32 {
+        let mut sum = Checksum::default();
+        sum.add(bytes);
+        sum.finish()
+    }
+
+    #[test]
+    fn sums_are_those_of_cksum() {
+        // Reference values from coreutils' `cksum`.
+        let cases: [(&[u8], u32); 3] =
+            [(b"", 4_294_967_295), (b"123456789", 930_766_865), (b"a", 1_220_704_766)];
+        for (bytes, expected) in cases {
+            assert_eq!(sum(bytes), expected, "{bytes:?}");
+        }
+        let long: Vec<u8> = (0..1000_u32).map(|n| (n * n % 251) as u8).collect();
+        let mut pieces = Checksum::default();
+        long.chunks(13).for_each(|piece| pieces.add(piece));
+        assert_eq!(pieces.finish(), sum(&long));
     }
 }

@@ -1,12 +1,12 @@
 //! Samples of an FrVect: location, encoding and decompression.
 
-use std::io::{self, BufReader, Read};
+use std::io;
+use std::io::{BufReader, Read};
 
 use flate2::read::ZlibDecoder;
 
-use super::input::{Input, Order, PIECE_BYTES, Section};
-use super::structure::{Head, Record, VECTOR};
 use crate::error::{Error, Result};
+use crate::io::gwf::structure::{Head, Input, Order, PIECE_BYTES, Record, Section, VECTOR};
 use crate::io::inflate::most_streamed_bytes;
 
 /// Bit of FrVect.compress that marks little-endian samples.

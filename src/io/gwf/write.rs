@@ -10,10 +10,9 @@ use flate2::write::ZlibEncoder;
 use sofars::cal::jd2cal;
 use sofars::ts::dat;
 
-use super::checksum::Checksum;
-use super::structure::HEAD_BYTES;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
+use crate::io::gwf::structure::{Checksum, HEAD_BYTES};
 use crate::units::{Gps, SECONDS_PER_DAY};
 use crate::view::check_length;
 

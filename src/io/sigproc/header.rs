@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::sexagesimal::pack_degrees;
 use crate::units::MAX_CHANNELS;
 
 /// Type of a keyword's value on disk.
@@ -291,9 +292,122 @@ fn printable(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
+/// Builds a header field by field.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    /// Begins with `HEADER_START`.
+    pub(super) fn new() -> Self {
+        let mut encoder = Self { bytes: Vec::new() };
+        encoder.word("HEADER_START");
+        encoder
+    }
+
+    fn word(&mut self, text: &str) {
+        self.bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    pub(super) fn integer(&mut self, keyword: &str, value: i32) {
+        self.word(keyword);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn float(&mut self, keyword: &str, value: f64) {
+        self.word(keyword);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn byte(&mut self, keyword: &str, value: u8) {
+        self.word(keyword);
+        self.bytes.push(value);
+    }
+
+    /// Appends a text, cut to 79 bytes, which every reader accepts.
+    pub(super) fn text(&mut self, keyword: &str, value: &str) {
+        let mut end = value.len().min(79);
+        while !value.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.word(keyword);
+        self.word(if end == 0 { "unknown" } else { &value[..end] });
+    }
+
+    /// Appends the observation's fields, common to filterbanks and time series.
+    pub(super) fn observation(&mut self, path: &Path, source: &str, telescope: &str) {
+        self.text("rawdatafile", &path.file_name().unwrap_or_default().to_string_lossy());
+        self.text("source_name", source);
+        self.integer("machine_id", 0);
+        self.integer("telescope_id", telescope_number(telescope));
+    }
+
+    /// Appends the sky position; 0 where unknown.
+    pub(super) fn position(&mut self, ra_deg: Option<f64>, dec_deg: Option<f64>) {
+        self.float("src_raj", pack_degrees(ra_deg.unwrap_or(0.0) / 15.0));
+        self.float("src_dej", pack_degrees(dec_deg.unwrap_or(0.0)));
+        self.float("az_start", 0.0);
+        self.float("za_start", 0.0);
+    }
+
+    pub(super) fn frequencies(&mut self, centres_mhz: impl Iterator<Item = f64>) {
+        self.word("FREQUENCY_START");
+        for centre in centres_mhz {
+            self.float("fchannel", centre);
+        }
+        self.word("FREQUENCY_END");
+    }
+
+    /// Appends `HEADER_END` and returns all bytes.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.word("HEADER_END");
+        self.bytes
+    }
+}
+
+/// Number and name. Of several names with one number, a reader returns the first, and a writer accepts all.
+const TELESCOPES: &[(i32, &str)] = &[
+    (0, "Fake"),
+    (1, "Arecibo"),
+    (2, "Ooty"),
+    (3, "Nancay"),
+    (4, "Parkes"),
+    (4, "Murriyang"),
+    (5, "Jodrell"),
+    (5, "Lovell"),
+    (6, "GBT"),
+    (7, "GMRT"),
+    (7, "uGMRT"),
+    (8, "Effelsberg"),
+    (9, "ATA"),
+    (10, "SRT"),
+    (11, "LOFAR"),
+    (12, "VLA"),
+    (20, "CHIME"),
+    (21, "FAST"),
+    (64, "MeerKAT"),
+    (65, "KAT-7"),
+    (82, "eMerlin"),
+];
+
+/// Returns a telescope's name; an unknown number stays a number: `telescope 77`.
+pub(crate) fn telescope_name(number: i32) -> String {
+    let known = TELESCOPES.iter().find(|(known, _)| *known == number);
+    known.map_or_else(|| format!("telescope {number}"), |(_, name)| (*name).to_string())
+}
+
+/// Returns a telescope's number, ignoring case; 0 if SIGPROC has none.
+pub(super) fn telescope_number(name: &str) -> i32 {
+    let known = TELESCOPES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name.trim()));
+    let written = || name.trim().strip_prefix("telescope ").and_then(|text| text.parse().ok());
+    known.map(|(number, _)| *number).or_else(written).unwrap_or(0)
+}
+
 #[cfg(test)]
-mod tests {
-    use super::super::encoder::Encoder;
+mod header_tests {
+    use super::super::header::Encoder;
     use super::*;
 
     fn parse(bytes: &[u8]) -> Result<Header> {
@@ -368,5 +482,19 @@ mod tests {
         bad.word("FREQUENCY_START");
         bad.integer("nchans", 3);
         assert!(parse(&bad.finish()).is_err());
+    }
+}
+
+#[cfg(test)]
+mod telescopes_tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_go_round() {
+        for id in [-1, 0, 4, 6, 21, 64, 77, 1916] {
+            assert_eq!(telescope_number(&telescope_name(id)), id);
+        }
+        assert_eq!(telescope_number("meerkat"), 64);
+        assert_eq!(telescope_number("a garden dish"), 0);
     }
 }

@@ -12,16 +12,14 @@
 //! # Source
 //! D. Lorimer, SIGPROC v4.3 manual; telescope numbers as in PRESTO and blimpy.
 
-mod encoder;
-mod filterbank;
 mod header;
 mod reader;
 mod series;
-pub mod telescopes;
 mod writer;
 
-pub use filterbank::Layout;
+pub(crate) use header::telescope_name;
 pub use header::{Field, Header, Kind, Value};
+pub use reader::Layout;
 pub use reader::{FilterbankReader, open};
 pub use series::{TimeSeries, TimeSeriesWriter, read_series};
 pub use writer::FilterbankWriter;

@@ -6,11 +6,13 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::filterbank::Layout;
-use super::header::Header;
 use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
-use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
+use crate::io::sexagesimal::unpack_degrees;
+use crate::io::sigproc::header::{Header, telescope_name};
+use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
+use crate::sample::Encoding;
+use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
 /// Bytes read ahead when rows must be converted or discarded.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -255,8 +257,227 @@ fn convert(chosen: Chosen, layout: &Layout, recorded: &[u8], rows: &mut [u8]) {
     }
 }
 
+/// Maximum number of IFs in a file.
+const MAX_IFS: i64 = 16;
+
+/// Data layout of a filterbank file: axes time, IF, channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Channel centres in recorded order.
+    pub band: Band,
+    /// Encoding of the samples.
+    pub encoding: Encoding,
+    /// IFs per row.
+    pub ifs: usize,
+    /// Sampling time in seconds.
+    pub tsamp_s: f64,
+    /// Start of the first sample, MJD; 0 when unknown.
+    pub tstart_mjd: f64,
+    /// Byte offset of the data.
+    pub data_offset: u64,
+}
+
+impl Layout {
+    /// Validates the fields that a filterbank needs.
+    ///
+    /// # Errors
+    /// [`Error::Format`] naming `path`, keyword, byte, found and expected values.
+    pub fn new(header: &Header, path: &Path) -> Result<Self> {
+        check_data_type(header, path)?;
+        let layout = Self {
+            band: band(header, path)?,
+            encoding: encoding(header, path)?,
+            ifs: count(header, path, "nifs", MAX_IFS, Some(1))?,
+            tsamp_s: tsamp(header, path)?,
+            tstart_mjd: tstart(header, path)?,
+            data_offset: header.bytes(),
+        };
+        let (channels, bits) = (layout.band.channels(), layout.encoding.bits());
+        if layout.encoding.row_bytes(channels).is_none() {
+            let why = format!(
+                "{channels} channels of {bits} bit end within a byte, expected rows of whole bytes"
+            );
+            return Err(header.error(path, "nchans", why));
+        }
+        Ok(layout)
+    }
+
+    /// Returns the bytes of one IF in a row.
+    pub fn if_bytes(&self) -> usize {
+        self.band.channels() * self.encoding.bits() / 8
+    }
+
+    /// Returns the bytes of a recorded row, all IFs.
+    pub fn row_bytes(&self) -> usize {
+        self.ifs * self.if_bytes()
+    }
+
+    /// Builds the header common to all formats.
+    pub(super) fn describe(
+        &self,
+        header: &Header,
+        path: &Path,
+        chosen: Chosen,
+    ) -> FilterbankHeader {
+        let (ra_deg, dec_deg) = position(header);
+        FilterbankHeader {
+            path: path.to_path_buf(),
+            format: "SIGPROC filterbank",
+            source_name: header.text("source_name").to_string(),
+            telescope: telescope(header),
+            ra_deg,
+            dec_deg,
+            beam: Beam::new(header.integer("ibeam"), header.integer("nbeams")),
+            tstart_mjd: self.tstart_mjd,
+            tsamp_s: self.tsamp_s,
+            band: self.band.clone(),
+            encoding: chosen.encoding(self.encoding),
+            recorded_bits: self.encoding.bits(),
+            recorded_polarizations: self.ifs,
+            times: None,
+        }
+    }
+}
+
+/// Returns right ascension and declination in degrees. (0, 0), a common default of writers, and invalid angles are
+/// unknown.
+pub(super) fn position(header: &Header) -> (Option<f64>, Option<f64>) {
+    match (header.float("src_raj"), header.float("src_dej")) {
+        (Some(0.0), Some(0.0)) => (None, None),
+        (ra, dec) => {
+            let hours = ra.and_then(unpack_degrees).filter(|hours| (0.0..24.0).contains(hours));
+            let degrees = dec.and_then(unpack_degrees).filter(|degrees| degrees.abs() <= 90.0);
+            (hours.map(|hours| hours * 15.0), degrees)
+        }
+    }
+}
+
+pub(super) fn telescope(header: &Header) -> String {
+    let number = header.integer("telescope_id").and_then(|number| i32::try_from(number).ok());
+    number.map(telescope_name).unwrap_or_default()
+}
+
+pub(super) fn tsamp(header: &Header, path: &Path) -> Result<f64> {
+    let found = required(header, path, "tsamp")?;
+    if !TSAMP_S.contains(&found) {
+        let why = format!("found {found:?} s, expected 1e-9 to 86400 s");
+        return Err(header.error(path, "tsamp", why));
+    }
+    Ok(found)
+}
+
+pub(super) fn tstart(header: &Header, path: &Path) -> Result<f64> {
+    let found = header.float("tstart").unwrap_or(0.0);
+    if !(0.0..1e6).contains(&found) {
+        let why = format!("found MJD {found}, expected 0 (unknown) to 1000000");
+        return Err(header.error(path, "tstart", why));
+    }
+    Ok(found)
+}
+
+pub(super) fn encoding(header: &Header, path: &Path) -> Result<Encoding> {
+    let signed = header.integer("signed").is_some_and(|signed| signed != 0);
+    let Some(bits) = header.integer("nbits") else {
+        return Err(header.error(
+            path,
+            "nbits",
+            "the header lacks it, expected 1, 2, 4, 8, 16 or 32",
+        ));
+    };
+    match (bits, signed) {
+        (1, false) => Ok(Encoding::U1),
+        (2, false) => Ok(Encoding::U2),
+        (4, false) => Ok(Encoding::U4),
+        (8, false) => Ok(Encoding::U8),
+        (8, true) => Ok(Encoding::I8),
+        (16, false) => Ok(Encoding::U16),
+        (16, true) => Ok(Encoding::I16),
+        (32, _) => Ok(Encoding::F32),
+        (1 | 2 | 4, true) => {
+            let why = format!("found signed samples of {bits} bit, expected unsigned ones");
+            Err(header.error(path, "signed", why))
+        }
+        _ => {
+            let why = format!("found {bits}, expected 1, 2, 4, 8, 16 or 32");
+            Err(header.error(path, "nbits", why))
+        }
+    }
+}
+
+fn check_data_type(header: &Header, path: &Path) -> Result<()> {
+    // Many writers omit data_type, and PRESTO ignores it; 0 is SIGPROC's "raw data".
+    match header.integer("data_type") {
+        None | Some(0 | 1) => Ok(()),
+        Some(2) => {
+            let why = "found 2 (a time series), expected 1 (a filterbank)";
+            Err(header.error(path, "data_type", why))
+        }
+        Some(other) => {
+            let why = format!("found {other}, expected 1 (a filterbank)");
+            Err(header.error(path, "data_type", why))
+        }
+    }
+}
+
+fn required(header: &Header, path: &Path, keyword: &'static str) -> Result<f64> {
+    let lacking = || header.error(path, keyword, "the header lacks it");
+    header.float(keyword).ok_or_else(lacking)
+}
+
+fn count(
+    header: &Header,
+    path: &Path,
+    keyword: &'static str,
+    most: i64,
+    default: Option<usize>,
+) -> Result<usize> {
+    let Some(found) = header.integer(keyword) else {
+        return default.ok_or_else(|| header.error(path, keyword, "the header lacks it"));
+    };
+    if !(1..=most).contains(&found) {
+        // A count beyond 31 bits reads as a negative number: report the unsigned value.
+        let found = if found < 0 { found + (1 << 32) } else { found };
+        let why = format!("found {found}, expected 1 to {most}");
+        return Err(header.error(path, keyword, why));
+    }
+    Ok(found as usize)
+}
+
+fn band(header: &Header, path: &Path) -> Result<Band> {
+    let table = header.frequencies_mhz();
+    if !table.is_empty() {
+        return band_of_table(header, path, table);
+    }
+    let channels = count(header, path, "nchans", MAX_CHANNELS as i64, None)?;
+    let first = required(header, path, "fch1")?;
+    let step = required(header, path, "foff")?;
+    Band::uniform(first, step, channels).map_err(|error| {
+        let keyword = if first.is_finite() && first > 0.0 { "foff" } else { "fch1" };
+        header.error(path, keyword, frequency_fault(&error, first, step))
+    })
+}
+
+fn band_of_table(header: &Header, path: &Path, table: &[f64]) -> Result<Band> {
+    let channels = count(header, path, "nchans", MAX_CHANNELS as i64, Some(table.len()))?;
+    if channels != table.len() {
+        let why = format!("found {} frequencies, expected nchans = {channels}", table.len());
+        return Err(header.error(path, "FREQUENCY_START", why));
+    }
+    let mut steps: Vec<f64> = table.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let given = header.float("foff").map(f64::abs).filter(|step| *step > 0.0);
+    let step = crate::math::median(&mut steps).filter(|step| *step > 0.0);
+    let width = step.or(given).unwrap_or(1.0);
+    let centres = table.iter().map(|mhz| mhz * HZ_PER_MHZ).collect();
+    Band::from_centres(centres, width * HZ_PER_MHZ)
+        .map_err(|error| header.error(path, "FREQUENCY_START", error.to_string()))
+}
+
+fn frequency_fault(error: &Error, first: f64, step: f64) -> String {
+    format!("found fch1 = {first} MHz and foff = {step} MHz: {error}")
+}
+
 #[cfg(test)]
-mod tests {
+mod reader_tests {
     use super::*;
     use crate::sample::Encoding;
     use crate::units::Band;
@@ -285,5 +506,117 @@ mod tests {
             rows.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         let expected: Vec<u16> = (0..16).map(|k| 16 * (k % 8) + 64 + 256 * (k / 8)).collect();
         assert_eq!(sums, expected);
+    }
+}
+
+#[cfg(test)]
+mod filterbank_tests {
+    use super::super::header::Encoder;
+    use super::*;
+
+    /// Layout of a valid header with the fields that `change` inserts before it (the first of two equal keywords
+    /// counts).
+    fn layout(change: impl Fn(&mut Vec<(&'static str, f64)>)) -> Result<Layout> {
+        let mut fields = vec![
+            ("data_type", 1.0),
+            ("nchans", 8.0),
+            ("nbits", 8.0),
+            ("nifs", 1.0),
+            ("tsamp", 1e-3),
+            ("tstart", 59000.0),
+            ("fch1", 1500.0),
+            ("foff", -1.0),
+        ];
+        change(&mut fields);
+        let mut encoder = Encoder::new();
+        for (keyword, value) in fields {
+            match keyword {
+                "tsamp" | "tstart" | "fch1" | "foff" => encoder.float(keyword, value),
+                "signed" => encoder.byte(keyword, value as u8),
+                _ => encoder.integer(keyword, value as i64 as i32),
+            }
+        }
+        let header = Header::parse(encoder.finish().as_slice(), Path::new("x.fil")).unwrap();
+        Layout::new(&header, Path::new("x.fil"))
+    }
+
+    fn with(keyword: &'static str, value: f64) -> Result<Layout> {
+        layout(|fields| {
+            fields.retain(|(known, _)| *known != keyword);
+            fields.push((keyword, value));
+        })
+    }
+
+    #[test]
+    fn absurd_values_are_named() {
+        let bad = [
+            ("nchans", 0.0),
+            ("nchans", -5.0),
+            ("nchans", 2_147_483_648.0),
+            ("nbits", 3.0),
+            ("nbits", 64.0),
+            ("nifs", 0.0),
+            ("nifs", 17.0),
+            ("tsamp", 0.0),
+            ("tsamp", -1e-3),
+            ("tsamp", f64::NAN),
+            ("tsamp", f64::INFINITY),
+            ("tstart", f64::NAN),
+            ("tstart", -1.0),
+            ("fch1", f64::NAN),
+            ("fch1", -1500.0),
+            ("foff", 0.0),
+            ("foff", f64::NAN),
+            ("foff", -1000.0),
+            ("data_type", 2.0),
+            ("data_type", 77.0),
+        ];
+        for (keyword, value) in bad {
+            match with(keyword, value) {
+                Err(Error::Format { field, why, .. }) => {
+                    assert_eq!(field, keyword, "{value}");
+                    assert!(
+                        why.contains("found") && why.contains("expected") || why.contains("but")
+                    );
+                }
+                other => panic!("{keyword} = {value}: {other:?}"),
+            }
+        }
+        let error = with("nchans", 2_147_483_648.0).unwrap_err().to_string();
+        assert!(error.contains("found 2147483648, expected 1 to 1048576"), "{error}");
+    }
+
+    #[test]
+    fn lacking_keywords_are_named() {
+        for keyword in ["nchans", "nbits", "tsamp", "fch1", "foff"] {
+            let error = layout(|fields| fields.retain(|(known, _)| *known != keyword)).unwrap_err();
+            assert!(error.to_string().contains(keyword), "{error}");
+        }
+        for keyword in ["nifs", "tstart", "data_type"] {
+            assert!(layout(|fields| fields.retain(|(known, _)| *known != keyword)).is_ok());
+        }
+    }
+
+    #[test]
+    fn rows_must_end_on_a_byte() {
+        assert!(with("nbits", 1.0).is_ok());
+        let odd = layout(|fields| {
+            fields.retain(|(known, _)| !["nchans", "nbits"].contains(known));
+            fields.extend([("nchans", 9.0), ("nbits", 1.0)]);
+        });
+        assert!(odd.unwrap_err().to_string().contains("whole bytes"));
+    }
+
+    #[test]
+    fn signed_bytes_are_signed() {
+        assert_eq!(with("signed", 1.0).unwrap().encoding, Encoding::I8);
+        assert_eq!(with("signed", 0.0).unwrap().encoding, Encoding::U8);
+    }
+
+    #[test]
+    fn ascending_bands_stay_ascending() {
+        let band = with("foff", 2.0).unwrap().band;
+        assert_eq!(band.fch1_mhz(), 1500.0);
+        assert_eq!(band.highest_hz(), 1514e6);
     }
 }

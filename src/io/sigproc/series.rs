@@ -6,11 +6,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::encoder::Encoder;
-use super::filterbank;
-use super::header::Header;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
+use crate::io::sigproc::header::{Encoder, Header};
+use crate::io::sigproc::reader::{encoding, position, telescope, tsamp, tstart};
 use crate::sample::{Encoding, unpack_f32};
 
 /// Header of a `.tim` file.
@@ -69,19 +68,19 @@ fn describe(header: &Header, path: &Path) -> Result<(TimeSeries, Encoding)> {
             return Err(header.error(path, keyword, why));
         }
     }
-    let encoding = filterbank::encoding(header, path)?;
+    let encoding = encoding(header, path)?;
     if !matches!(encoding, Encoding::U8 | Encoding::I8 | Encoding::F32) {
         let why = format!("found {}, expected 8 or 32 in a time series", encoding.bits());
         return Err(header.error(path, "nbits", why));
     }
-    let (ra_deg, dec_deg) = filterbank::position(header);
+    let (ra_deg, dec_deg) = position(header);
     let series = TimeSeries {
         source_name: header.text("source_name").to_string(),
-        telescope: filterbank::telescope(header),
+        telescope: telescope(header),
         ra_deg,
         dec_deg,
-        tstart_mjd: filterbank::tstart(header, path)?,
-        tsamp_s: filterbank::tsamp(header, path)?,
+        tstart_mjd: tstart(header, path)?,
+        tsamp_s: tsamp(header, path)?,
         dm: header.float("refdm").unwrap_or(0.0),
         frequency_mhz: header.float("fch1").unwrap_or(0.0),
     };

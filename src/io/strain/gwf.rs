@@ -9,13 +9,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gwosc_writer::{INJECTION_BITS, QUALITY_BITS};
-use super::header::{OpenOptions, Said, ask_for_channel, finish_header};
-use super::join::join;
-use super::quality::{DEFAULT_BITS, LONGEST_MASK, Mask, place, whole_second};
-use super::{StrainHeader, StrainSource};
 use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
+use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
+use crate::io::strain::{
+    DEFAULT_BITS, LONGEST_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
+    ask_for_channel, finish_header, join, mask_steps, whole_second,
+};
 use crate::view::check_length;
 
 /// Suffix of a strain channel's name.
@@ -170,7 +170,7 @@ impl Masks {
             };
             let fault = |why: String| Error::format(&header.path, "mask", 0, why);
             let late_s = strain.start.seconds_since(piece.start);
-            let place = place(piece.spacing_s, late_s, header.rate_hz).map_err(fault)?;
+            let place = mask_steps(piece.spacing_s, late_s, header.rate_hz).map_err(fault)?;
             let needed = (strain.samples + place[1]).div_ceil(place[0]);
             if piece.samples < needed || piece.samples > LONGEST_MASK {
                 let found = piece.samples;

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hdf5_pure::{
+    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder, Layout,
+    make_f32_type, make_f64_type, make_i8_type, make_i32_type,
+};
 use num_complex::Complex;
 
-use super::MJD_ZERO;
-use super::contents::Counts;
-use super::header::Header;
-use super::rows::{Row, Rows};
-use super::skeleton::Skeleton;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
+use crate::io::hdf5_patch::{DatasetPatch, patch};
+use crate::io::uvh5::{Antenna, Header, Keyword, MJD_ZERO, PhaseCentre};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use crate::view::check_length;
 
@@ -284,5 +285,484 @@ impl Writer {
     fn put(&mut self, which: Rows, start: usize, bytes: &[u8]) -> Result<()> {
         let row = (self.written * self.rows.len() + start) as u64;
         self.file.put_at(self.skeleton.offset(which, row), bytes)
+    }
+}
+
+/// Alignment of each row data set, in bytes.
+const ALIGNMENT: u64 = 4096;
+
+/// File layout.
+#[derive(Clone, Debug)]
+struct Skeleton {
+    reserved: u64,
+    /// Address of the first row and bytes per row, for each of [`Rows::ALL`].
+    places: Vec<(u64, u64)>,
+}
+
+impl Skeleton {
+    pub(super) fn new(path: &Path, header: &Header) -> Result<Self> {
+        // The header length does not depend on the counts.
+        let reserved = build(path, header, Counts::new(header, 1))?.len() as u64;
+        let mut end = reserved;
+        let mut places = Vec::new();
+        for rows in Rows::ALL {
+            let row_bytes = rows.row_bytes(header);
+            let start = end.next_multiple_of(ALIGNMENT);
+            places.push((start, row_bytes));
+            let bytes = (header.integrations as u64)
+                .checked_mul(header.baselines.len() as u64)
+                .and_then(|rows| rows.checked_mul(row_bytes))
+                .and_then(|bytes| bytes.checked_add(start))
+                .filter(|end| *end < i64::MAX as u64 - ALIGNMENT);
+            end = bytes.ok_or_else(|| {
+                let rule = "the visibilities of all of them are more than a file can hold";
+                Error::parameter("integrations", header.integrations, rule)
+            })?;
+        }
+        Ok(Self { reserved, places })
+    }
+
+    /// Returns the file offset of a row.
+    fn offset(&self, which: Rows, row: u64) -> u64 {
+        let (start, row_bytes) = self.places[which as usize];
+        start + row * row_bytes
+    }
+
+    /// Returns the length of a file with `rows` rows.
+    pub(super) fn end(&self, rows: u64) -> u64 {
+        self.places.last().map_or(self.reserved, |(start, row_bytes)| start + rows * row_bytes)
+    }
+
+    /// Returns the start of the file, with the counts of the rows written.
+    fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
+        let mut bytes = build(path, header, counts)?;
+        let placeholders = placeholders(&bytes).map_err(|error| fault(path, &error))?;
+        let places: Vec<DatasetPatch> = Rows::ALL
+            .iter()
+            .zip(self.places.iter().zip(placeholders))
+            .map(|(rows, (&(start, row_bytes), placeholder))| {
+                let axes = [counts.rows].into_iter().chain(rows.row_axes(header)).collect();
+                DatasetPatch { placeholder, axes, start, bytes: counts.rows * row_bytes }
+            })
+            .collect();
+        let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
+        let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
+        if !is_whole {
+            let why = "the HDF5 library laid the file out in an unknown way".to_string();
+            return Err(Error::Unavailable { what: path.display().to_string(), why });
+        }
+        Ok(bytes)
+    }
+}
+
+/// Finds the addresses of the placeholder elements that hdf5-pure wrote for [`Rows::ALL`].
+fn placeholders(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
+    let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
+    let find = |rows: Rows| {
+        let layout = file.dataset(&rows.path())?.layout()?;
+        // Address 0 is the superblock's, so it marks a data set without a contiguous address.
+        let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
+        Ok(address.unwrap_or(0))
+    };
+    Rows::ALL.into_iter().map(find).collect()
+}
+
+fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
+    Error::format(path, "HDF5", 0, error.to_string())
+}
+
+fn build(path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
+    let built = fill(header, counts).map_err(hdf5_pure::Error::Format);
+    built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
+}
+
+fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
+    let mut builder = FileBuilder::new();
+    let mut group = builder.create_group("Header");
+    fill_header(&mut group, header, counts)?;
+    builder.add_group(group.finish());
+    let mut group = builder.create_group("Data");
+    for rows in Rows::ALL.into_iter().filter(|rows| rows.is_data()) {
+        add_rows(&mut group, rows)?;
+    }
+    builder.add_group(group.finish());
+    Ok(builder)
+}
+
+/// Rotation of the Earth, in degrees per day of UT1: 1.00273781191135448 turns of the Earth rotation angle.
+///
+/// # Source
+/// IERS Conventions (2010), eq. 5.15.
+const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_5;
+
+/// Result of hdf5-pure's builders.
+type Built<T = ()> = std::result::Result<T, FormatError>;
+
+/// Counts known only at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub(super) integrations: usize,
+    pub(super) rows: u64,
+}
+
+impl Counts {
+    pub(super) fn new(header: &Header, integrations: usize) -> Self {
+        let rows = integrations as u64 * header.baselines.len() as u64;
+        Self { integrations, rows }
+    }
+}
+
+/// Fills the group `Header`.
+fn fill_header(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
+    for rows in Rows::ALL.into_iter().filter(|rows| !rows.is_data()) {
+        add_rows(group, rows)?;
+    }
+    fill_counts(group, header, counts);
+    fill_telescope(group, header)?;
+    fill_antennas(group, header)?;
+    let channels = header.channels();
+    group.create_dataset("freq_array").with_f64_data(&header.frequencies_hz);
+    group.create_dataset("channel_width").with_f64_data(&vec![header.channel_width_hz; channels]);
+    group.create_dataset("spw_array").with_i32_data(&[0]);
+    group.create_dataset("flex_spw_id_array").with_i64_data(&vec![0; channels]);
+    group.create_dataset("polarization_array").with_i32_data(header.feeds.polarization_numbers());
+    // Time is the slower row axis: each integration has all its baselines in a row.
+    add_bool(group, "blts_are_rectangular", true)?;
+    add_bool(group, "time_axis_faster_than_bls", false)?;
+    fill_phase_centre(group, &header.phase_centre)?;
+    fill_keywords(group, &header.keywords)
+}
+
+fn fill_counts(group: &mut GroupBuilder, header: &Header, counts: Counts) {
+    let numbers = [
+        ("Nants_data", header.antennas_used() as i64),
+        ("Nants_telescope", header.antennas.len() as i64),
+        ("Nbls", header.baselines.len() as i64),
+        ("Nblts", counts.rows as i64),
+        ("Nfeeds", header.feeds.feeds().len() as i64),
+        ("Nfreqs", header.channels() as i64),
+        ("Nphase", 1),
+        ("Npols", header.pairs() as i64),
+        ("Nspws", 1),
+        ("Ntimes", counts.integrations as i64),
+    ];
+    for (name, number) in numbers {
+        group.create_dataset(name).with_i64_data(&[number]).with_shape(&[]);
+    }
+}
+
+fn fill_telescope(group: &mut GroupBuilder, header: &Header) -> Built {
+    let place = header.location;
+    let numbers = [
+        ("latitude", place.latitude_deg),
+        ("longitude", place.longitude_deg),
+        ("altitude", place.height_m),
+        ("dut1", header.dut1_s),
+        ("earth_omega", EARTH_DEGREES_PER_DAY),
+    ];
+    for (name, number) in numbers {
+        add_number(group, name, number);
+    }
+    let texts = [
+        ("version", "1.2"),
+        ("telescope_frame", "itrs"),
+        ("telescope_name", &header.telescope),
+        ("instrument", &header.instrument),
+        ("vis_units", "uncalib"),
+        ("timesys", "UTC"),
+        ("history", &header.history),
+    ];
+    for (name, text) in texts {
+        add_text(group, name, text)?;
+    }
+    if let Some(day) = &header.reference_day {
+        add_number(group, "gst0", day.gst0_deg);
+        add_text(group, "rdate", &day.date)?;
+    }
+    Ok(())
+}
+
+fn fill_antennas(group: &mut GroupBuilder, header: &Header) -> Built {
+    let antennas = &header.antennas;
+    let count = antennas.len();
+    let names: Vec<&str> = antennas.iter().map(|antenna| &*antenna.name).collect();
+    group.create_dataset("antenna_names").with_ascii_strings(&names)?;
+    let numbers: Vec<i32> = antennas.iter().map(|antenna| antenna.number as i32).collect();
+    group.create_dataset("antenna_numbers").with_i32_data(&numbers);
+    let offsets: Vec<f64> = antennas.iter().flat_map(|antenna| antenna.itrf_offset_m).collect();
+    let offsets_shape = [count as u64, 3];
+    group.create_dataset("antenna_positions").with_f64_data(&offsets).with_shape(&offsets_shape);
+    let diameters: Option<Vec<f64>> = antennas.iter().map(|antenna| antenna.diameter_m).collect();
+    if let Some(diameters) = diameters {
+        group.create_dataset("antenna_diameters").with_f64_data(&diameters);
+    }
+    let mounts = vec![header.mount.name(); count];
+    group.create_dataset("mount_type").with_ascii_strings(&mounts)?;
+    let feeds = header.feeds.feeds();
+    let shape = [count as u64, feeds.len() as u64];
+    let letters: Vec<&str> = feeds.iter().map(|feed| feed.letter()).collect();
+    let letters = letters.repeat(count);
+    group.create_dataset("feed_array").with_ascii_strings(&letters)?.with_shape(&shape);
+    let angles: Vec<f64> = feeds.iter().map(|feed| feed.angle_deg(header).to_radians()).collect();
+    let angles = angles.repeat(count);
+    group.create_dataset("feed_angle").with_f64_data(&angles).with_shape(&shape);
+    Ok(())
+}
+
+fn fill_phase_centre(group: &mut GroupBuilder, centre: &PhaseCentre) -> Built {
+    let mut catalogue = group.create_group("phase_center_catalog");
+    let mut entry = catalogue.create_group("0");
+    match centre {
+        PhaseCentre::Sidereal { name, ra_deg, dec_deg } => {
+            add_text(&mut entry, "cat_name", name)?;
+            add_text(&mut entry, "cat_type", "sidereal")?;
+            add_text(&mut entry, "cat_frame", "icrs")?;
+            add_number(&mut entry, "cat_epoch", 2000.0);
+            add_number(&mut entry, "cat_lon", ra_deg.to_radians());
+            add_number(&mut entry, "cat_lat", dec_deg.to_radians());
+        }
+        PhaseCentre::Drift { name } => {
+            add_text(&mut entry, "cat_name", name)?;
+            add_text(&mut entry, "cat_type", "unprojected")?;
+            // The zenith.
+            add_text(&mut entry, "cat_frame", "altaz")?;
+            add_number(&mut entry, "cat_lon", 0.0);
+            add_number(&mut entry, "cat_lat", std::f64::consts::FRAC_PI_2);
+        }
+    }
+    catalogue.add_group(entry.finish());
+    group.add_group(catalogue.finish());
+    Ok(())
+}
+
+fn fill_keywords(group: &mut GroupBuilder, keywords: &[(String, Keyword)]) -> Built {
+    if keywords.is_empty() {
+        return Ok(());
+    }
+    let mut inner = group.create_group("extra_keywords");
+    for (name, value) in keywords {
+        match value {
+            Keyword::Text(text) => add_text(&mut inner, name, text)?,
+            Keyword::Integer(number) => {
+                inner.create_dataset(name).with_i64_data(&[*number]).with_shape(&[]);
+            }
+            Keyword::Float(number) => add_number(&mut inner, name, *number),
+        }
+    }
+    group.add_group(inner.finish());
+    Ok(())
+}
+
+fn add_number(group: &mut GroupBuilder, name: &str, number: f64) {
+    group.create_dataset(name).with_f64_data(&[number]).with_shape(&[]);
+}
+
+fn add_text(group: &mut GroupBuilder, name: &str, text: &str) -> Built {
+    // HDF5 does not allow strings of width 0.
+    let width = text.len().max(1) as u32;
+    let dataset = group.create_dataset(name);
+    let dataset = match text.is_ascii() {
+        true => dataset.with_ascii_strings_sized(&[text], width)?,
+        false => dataset.with_strings_sized(&[text], width)?,
+    };
+    dataset.with_shape(&[]);
+    Ok(())
+}
+
+fn add_bool(group: &mut GroupBuilder, name: &str, value: bool) -> Built {
+    let kind = datatype(Element::Bool)?;
+    group.create_dataset(name).with_raw_data(kind, vec![u8::from(value)], 1).with_shape(&[]);
+    Ok(())
+}
+
+/// Adds a row data set with one placeholder element.
+fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
+    let zeros = vec![0; rows.element().bytes()];
+    group
+        .create_dataset(rows.name())
+        .with_raw_data(datatype(rows.element())?, zeros, 1)
+        .with_shape(&vec![1; rows.rank()]);
+    Ok(())
+}
+
+fn datatype(element: Element) -> Built<Datatype> {
+    Ok(match element {
+        Element::I32 => make_i32_type(),
+        Element::F32 => make_f32_type(),
+        Element::F64 => make_f64_type(),
+        Element::Complex => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
+        Element::Bool => {
+            let byte = EnumTypeBuilder::with_base(make_i8_type());
+            byte.value("FALSE", 0).value("TRUE", 1).build()?
+        }
+    })
+}
+
+/// A data set with one row per baseline and integration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    Time,
+    SiderealTime,
+    IntegrationTime,
+    Antenna1,
+    Antenna2,
+    Uvw,
+    PhaseCentre,
+    PointingRa,
+    PointingDec,
+    PointingAngle,
+    Visibilities,
+    Samples,
+    Flags,
+}
+
+/// The type of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    I32,
+    F32,
+    F64,
+    /// Two f32, `r` and `i`.
+    Complex,
+    /// A boolean enum, as h5py writes it.
+    Bool,
+}
+
+impl Element {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Bool => 1,
+            Self::I32 | Self::F32 => 4,
+            Self::F64 | Self::Complex => 8,
+        }
+    }
+}
+
+impl Rows {
+    /// All data sets, in file order.
+    const ALL: [Self; 13] = [
+        Self::Time,
+        Self::SiderealTime,
+        Self::IntegrationTime,
+        Self::Antenna1,
+        Self::Antenna2,
+        Self::Uvw,
+        Self::PhaseCentre,
+        Self::PointingRa,
+        Self::PointingDec,
+        Self::PointingAngle,
+        Self::Visibilities,
+        Self::Samples,
+        Self::Flags,
+    ];
+
+    /// Returns its name in its group.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time_array",
+            Self::SiderealTime => "lst_array",
+            Self::IntegrationTime => "integration_time",
+            Self::Antenna1 => "ant_1_array",
+            Self::Antenna2 => "ant_2_array",
+            Self::Uvw => "uvw_array",
+            Self::PhaseCentre => "phase_center_id_array",
+            Self::PointingRa => "phase_center_app_ra",
+            Self::PointingDec => "phase_center_app_dec",
+            Self::PointingAngle => "phase_center_frame_pa",
+            Self::Visibilities => "visdata",
+            Self::Samples => "nsamples",
+            Self::Flags => "flags",
+        }
+    }
+
+    /// Returns whether it is in the group `Data` instead of `Header`.
+    fn is_data(self) -> bool {
+        matches!(self, Self::Visibilities | Self::Samples | Self::Flags)
+    }
+
+    /// Returns its path in the file.
+    pub(super) fn path(self) -> String {
+        format!("{}/{}", if self.is_data() { "Data" } else { "Header" }, self.name())
+    }
+
+    /// Returns its number of axes, the row axis included.
+    fn rank(self) -> usize {
+        match self {
+            Self::Uvw => 2,
+            _ if self.is_data() => 3,
+            _ => 1,
+        }
+    }
+
+    pub(super) fn element(self) -> Element {
+        match self {
+            Self::Antenna1 | Self::Antenna2 | Self::PhaseCentre => Element::I32,
+            Self::Visibilities => Element::Complex,
+            Self::Samples => Element::F32,
+            Self::Flags => Element::Bool,
+            _ => Element::F64,
+        }
+    }
+
+    /// Returns the lengths of its axes after the row axis.
+    fn row_axes(self, header: &Header) -> Vec<u64> {
+        match self {
+            Self::Uvw => vec![3],
+            _ if self.is_data() => vec![header.channels() as u64, header.pairs() as u64],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the bytes of one row.
+    fn row_bytes(self, header: &Header) -> u64 {
+        self.row_axes(header).iter().product::<u64>() * self.element().bytes() as u64
+    }
+}
+
+/// A baseline as stored: the antenna with the lower number first.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    antenna_1: usize,
+    antenna_2: usize,
+    number_1: i32,
+    number_2: i32,
+    /// Indices of the pairs of `V_ij` in the file's order XX, YY, XY, YX.
+    pairs: [usize; 4],
+    conjugate: bool,
+}
+
+impl Row {
+    /// Maps baseline (i, j) of checked antennas to its row.
+    ///
+    /// The file stores `<conj(x_1) x_2>`. With j first that is `V_ij`, and its XY is `conj(X_j) Y_i`: our YX. With i
+    /// first it is the conjugate, and its XY is `conj(X_i) Y_j`: our XY.
+    pub(super) fn new(antennas: &[Antenna], (i, j): (usize, usize)) -> Self {
+        let conjugate = antennas[i].number < antennas[j].number;
+        let (first, second) = if conjugate { (i, j) } else { (j, i) };
+        let pairs = if conjugate { [0, 3, 1, 2] } else { [0, 3, 2, 1] };
+        Self {
+            antenna_1: first,
+            antenna_2: second,
+            // `Header::check` has bounded the numbers to 0 to 2^31 - 1.
+            number_1: antennas[first].number as i32,
+            number_2: antennas[second].number as i32,
+            pairs,
+            conjugate,
+        }
+    }
+
+    /// Appends the means of one channel: the sums of all pairs divided by the count of valid samples.
+    pub(super) fn visibilities(&self, sums: &[Complex<f64>], count: u64, bytes: &mut Vec<u8>) {
+        let scale = if count == 0 { 0.0 } else { 1.0 / count as f64 };
+        let is_power = self.antenna_1 == self.antenna_2;
+        for (place, pair) in self.pairs.iter().take(sums.len()).enumerate() {
+            // Scaling by 0 would not turn an infinite sum into 0.
+            let sum = if count == 0 { Complex::default() } else { sums[*pair] };
+            let mean = if self.conjugate { sum.conj() } else { sum } * scale;
+            // The two parallel pairs of an autocorrelation are powers: drop the imaginary rounding residue.
+            let imaginary = if is_power && place < 2 { 0.0 } else { mean.im };
+            bytes.extend_from_slice(&(mean.re as f32).to_le_bytes());
+            bytes.extend_from_slice(&(imaginary as f32).to_le_bytes());
+        }
     }
 }

@@ -4,11 +4,9 @@
 //! shift in time.
 
 pub mod dada;
-mod describe;
 mod fields;
 mod frames;
 pub mod guppi;
-mod jumps;
 mod layout;
 pub mod mark5b;
 mod open;

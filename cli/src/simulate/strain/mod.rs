@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::geometry::Interferometer;
-use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY};
+use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY};
 use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
 use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
 use sidereal::units::Gps;

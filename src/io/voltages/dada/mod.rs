@@ -21,25 +21,24 @@
 //! # Source
 //! PSRDADA's ASCII headers as baseband 4.2 and dspsr read them; MKBF as in dspsr's unpacker.
 
-mod geometry;
 mod header;
-mod scan;
-mod time;
 mod writer;
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::fields::Fields;
-use super::recording::Recording;
-use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
-use crate::units::Epoch;
-use scan::Scan;
-pub use time::{format_start, parse_utc};
+use crate::io::voltages::fields::Fields;
+use crate::io::voltages::recording::{Recording, Segment, gap_fault};
+use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, fields};
+use crate::units::{Epoch, SECONDS_PER_DAY};
+use header::{Geometry, same};
+
+pub use header::{format_start, parse_utc};
 pub use writer::Writer;
 
-const KEYS: describe::Keys = describe::Keys {
+const KEYS: fields::Keys = fields::Keys {
     middle: "FREQ",
     width: "BW",
     source: "SOURCE",
@@ -70,8 +69,8 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "one at least is needed"));
     }
-    let scan = scan::scan(paths)?;
-    let tsamp_s = match describe::sampling_time(options)? {
+    let scan = scan(paths)?;
+    let tsamp_s = match fields::sampling_time(options)? {
         Some(told) => told,
         None => sampling_time(&scan.header)?,
     };
@@ -84,7 +83,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 
 fn sampling_time(header: &Fields) -> Result<f64> {
     match header.number("TSAMP")? {
-        Some(tsamp) if describe::TSAMP_S.contains(&(tsamp / 1e6)) => Ok(tsamp / 1e6),
+        Some(tsamp) if fields::TSAMP_S.contains(&(tsamp / 1e6)) => Ok(tsamp / 1e6),
         Some(tsamp) => {
             let why = format!("found {tsamp:e}, expected microseconds above 0: 1e-9 to 8.64e10");
             Err(header.fault("TSAMP", why))
@@ -96,13 +95,13 @@ fn sampling_time(header: &Fields) -> Result<f64> {
 fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<VoltageHeader> {
     let (header, geometry) = (&scan.header, &scan.geometry);
     let streams = (geometry.encoding, geometry.counts);
-    let told = describe::header(header, &KEYS, streams, tsamp_s, options)?;
+    let told = fields::header(header, &KEYS, streams, tsamp_s, options)?;
     let angle = |key| header.text(key).filter(|text| text.contains(':'));
     Ok(VoltageHeader {
         path: scan.files()[0].clone(),
         format: "PSRDADA",
-        ra_deg: angle("RA").and_then(describe::ra_deg),
-        dec_deg: angle("DEC").and_then(describe::dec_deg),
+        ra_deg: angle("RA").and_then(fields::ra_deg),
+        dec_deg: angle("DEC").and_then(fields::dec_deg),
         start: start(scan, tsamp_s)?,
         ..told
     })
@@ -110,11 +109,224 @@ fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<Volta
 
 /// Computes the start of the first sample.
 fn start(scan: &Scan, tsamp_s: f64) -> Result<Epoch> {
-    let Some(start) = time::start(&scan.header)? else { return Ok(Epoch::default()) };
+    let Some(start) = header::start(&scan.header)? else { return Ok(Epoch::default()) };
     let offset = scan.before() as f64 * tsamp_s;
     if offset > 1e9 {
         let why = format!("found {offset} s after the observation's start");
         return Err(scan.header.fault("OBS_OFFSET", why));
     }
     Ok(start.plus_s(offset))
+}
+
+/// Longest accepted gap, in seconds; a longer one indicates a damaged header.
+const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+
+/// A header and its samples.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    header: Fields,
+    /// Byte offset of its samples.
+    data: u64,
+    /// Whole samples per stream.
+    times: u64,
+    /// Bytes of the observation before its samples.
+    place: u64,
+    /// Description of its truncation by the file's end.
+    cut: Option<String>,
+}
+
+/// All parts of a recording, in order of time.
+#[derive(Debug)]
+struct Scan {
+    header: Fields,
+    geometry: Geometry,
+    parts: Vec<Part>,
+}
+
+/// Reads the headers of files, given in any order.
+///
+/// # Errors
+/// [`Error::Format`] for headers that are invalid or inconsistent with each other; [`Error::Io`].
+fn scan(paths: &[PathBuf]) -> Result<Scan> {
+    let mut parts = Vec::new();
+    for path in paths {
+        scan_file(path, &mut parts)?;
+    }
+    place_by_number(&mut parts)?;
+    parts.sort_by_key(|part| part.place);
+    let header = parts[0].header.clone();
+    for part in &parts[1..] {
+        same(&header, &part.header)?;
+    }
+    let geometry = Geometry::new(&header)?;
+    Ok(Scan { header, geometry, parts })
+}
+
+/// Reads the parts of one file; files joined end to end have several.
+fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
+    let io = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let mut at = 0;
+    loop {
+        let header = header::read(&mut file, path, at)?;
+        let geometry = Geometry::new(&header)?;
+        let data = at + header.bytes();
+        let size = header.count("FILE_SIZE")?.unwrap_or(0);
+        let next = data.checked_add(size).filter(|next| size > 0 && *next < length);
+        let next = match next {
+            Some(next) if another(&mut file, next).map_err(io)? => Some(next),
+            _ => None,
+        };
+        let bytes = next.unwrap_or(length) - data;
+        let times = bytes / geometry.frame_bytes() / geometry.unit_times() * geometry.unit_times();
+        let promised = if next.is_none() { size } else { 0 };
+        let cut = cut(path, (bytes, promised), times, &geometry);
+        if times == 0 {
+            let why = format!(
+                "{bytes} bytes follow the header, expected {} samples ({} bytes) at least",
+                geometry.unit_times(),
+                u128::from(geometry.unit_times()) * u128::from(geometry.frame_bytes())
+            );
+            return Err(Error::format(path, "data", data, why));
+        }
+        let place = header.count("OBS_OFFSET")?.unwrap_or(0);
+        parts.push(Part { path: path.to_path_buf(), header, data, times, place, cut });
+        match next {
+            Some(next) => at = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Describes what the file's end truncates: the difference between `bytes` present and `promised` (FILE_SIZE; 0 if
+/// absent), and the last incomplete sample or heap.
+fn cut(
+    path: &Path,
+    (bytes, promised): (u64, u64),
+    times: u64,
+    geometry: &Geometry,
+) -> Option<String> {
+    let unit = geometry.unit_times() * geometry.frame_bytes();
+    let rest = bytes - times * geometry.frame_bytes();
+    let what = if geometry.unit_times() == 1 { "sample" } else { "heap" };
+    let mut words = Vec::new();
+    if bytes < promised {
+        words.push(format!("it holds {bytes} of the {promised} bytes promised (FILE_SIZE)"));
+    }
+    if rest > 0 {
+        words.push(format!("its last {what} has {rest} of {unit} bytes and is left out"));
+    }
+    (!words.is_empty()).then(|| format!("{}: {}", path.display(), words.join(", and ")))
+}
+
+/// Returns whether another header begins at this byte.
+fn another(file: &mut File, at: u64) -> std::io::Result<bool> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at))?;
+    file.take(header::DEFAULT_HEADER).read_to_end(&mut bytes)?;
+    Ok(header::detect(&bytes))
+}
+
+/// Orders the parts by FILE_NUMBER if all have the same OBS_OFFSET.
+fn place_by_number(parts: &mut [Part]) -> Result<()> {
+    if parts.len() < 2 || parts.iter().any(|part| part.place != parts[0].place) {
+        return Ok(());
+    }
+    let mut first = u64::MAX;
+    for part in parts.iter() {
+        first = first.min(part.header.count("FILE_NUMBER")?.unwrap_or(0));
+    }
+    for part in parts {
+        let number = part.header.count("FILE_NUMBER")?.unwrap_or(0) - first;
+        let size = part.header.count("FILE_SIZE")?.unwrap_or(0);
+        let place = number.checked_mul(size).and_then(|bytes| bytes.checked_add(part.place));
+        part.place = place.ok_or_else(|| {
+            let why = format!("found {number} files of {size} bytes before this one");
+            part.header.fault("FILE_NUMBER", why)
+        })?;
+    }
+    Ok(())
+}
+
+impl Scan {
+    /// Returns the path of each part, in order of time; a file with several parts occurs several times.
+    fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.path.clone()).collect()
+    }
+
+    /// Returns the descriptions of truncated files.
+    fn cuts(&self) -> Vec<String> {
+        self.parts.iter().filter_map(|part| part.cut.clone()).collect()
+    }
+
+    /// Returns the samples of the observation before the recording's first.
+    fn before(&self) -> u64 {
+        self.parts[0].place / self.geometry.frame_bytes()
+    }
+
+    /// Computes the segments of the parts, and the total number of samples.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for parts that overlap by more than OBS_OVERLAP, begin within a sample, or are more than a
+    /// day apart or (unless `allow_gaps`) too far apart relative to the data before.
+    fn segments(&self, tsamp_s: f64, allow_gaps: bool) -> Result<(Vec<Segment>, u64)> {
+        let frame = self.geometry.frame_bytes();
+        let overlap = self.header.count("OBS_OVERLAP")?.unwrap_or(0) / frame;
+        let mut segments = Vec::new();
+        let (mut reached, mut data) = (0u64, 0u64);
+        for (file, part) in self.parts.iter().enumerate() {
+            let bytes = part.place - self.parts[0].place;
+            let start = bytes / frame;
+            let passed = reached.saturating_sub(start);
+            let fault = |why: String| {
+                let key = if part.header.text("OBS_OFFSET").is_some_and(|text| text != "0") {
+                    "OBS_OFFSET"
+                } else {
+                    "FILE_NUMBER"
+                };
+                Err(part.header.fault(key, why))
+            };
+            if !bytes.is_multiple_of(frame) {
+                let why = format!(
+                    "it begins {bytes} bytes after the first file, which is no whole \
+                                   number of samples of {frame} bytes"
+                );
+                return fault(why);
+            }
+            if passed > overlap {
+                let why = format!(
+                    "it begins {passed} samples before the end of the file before, expected {overlap} \
+                     (OBS_OVERLAP) at most"
+                );
+                return fault(why);
+            }
+            if start.saturating_sub(reached) as f64 * tsamp_s > LONGEST_GAP_S {
+                return fault(
+                    "it begins more than a day after the file before, expected no longer \
+                              gap in one recording"
+                        .to_string(),
+                );
+            }
+            let [gap_s, start_s, data_s] =
+                [start.saturating_sub(reached), reached, data].map(|count| count as f64 * tsamp_s);
+            if let Some(why) = gap_fault(gap_s, start_s, data_s, allow_gaps) {
+                return fault(why);
+            }
+            if passed < part.times {
+                data += part.times - passed;
+                reached = start + part.times;
+                let times = part.times - passed;
+                segments.push(Segment {
+                    file,
+                    offset: part.data,
+                    start: start + passed,
+                    passed,
+                    times,
+                });
+            }
+        }
+        Ok((segments, reached))
+    }
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::header::DEFAULT_HEADER;
-use super::time::format_start;
+use super::header::format_start;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::sexagesimal;
-use crate::io::voltages::describe::{EvenBand, counts, filter_fields};
+use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
 use crate::io::voltages::{VoltageHeader, check_streams};
 use crate::units::{Epoch, HZ_PER_MHZ};

@@ -27,24 +27,24 @@
 //! # Source
 //! As baseband 4.2 and rawspec 3 read it; hpguppi for SYNCTIME and PIPERBLK.
 
-mod cards;
-mod geometry;
-mod scan;
+mod header;
 mod writer;
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::fields::Fields;
-use super::layout::Counts;
-use super::recording::Recording;
-use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
-use crate::units::Epoch;
-use scan::Scan;
+use crate::io::voltages::fields::Fields;
+use crate::io::voltages::layout::Counts;
+use crate::io::voltages::recording::{Recording, Segment, gap_fault};
+use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, fields};
+use crate::units::{Epoch, SECONDS_PER_DAY};
+use header::{Geometry, is_card};
+
 pub use writer::{Writer, WriterOptions};
 
-const KEYS: describe::Keys = describe::Keys {
+const KEYS: fields::Keys = fields::Keys {
     middle: "OBSFREQ",
     width: "OBSBW",
     source: "SRC_NAME",
@@ -57,7 +57,7 @@ const MOST_CHANNELS: usize = 1 << 20;
 
 /// Returns whether a file's first bytes are GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
-    cards::is_card(first) && !first.starts_with(b"SIMPLE")
+    header::is_card(first) && !first.starts_with(b"SIMPLE")
 }
 
 /// Reads the cards of a file's first block.
@@ -66,7 +66,7 @@ pub(super) fn detect(first: &[u8]) -> bool {
 /// [`Error::Format`] for an invalid card or a header without `END`; [`Error::Io`].
 pub fn header(path: &Path) -> Result<Fields> {
     let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
-    cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))
+    header::read(&mut file, path, 0)?.ok_or_else(|| header::breaks_off(path, 0))
 }
 
 /// Opens the files of one recording, given in any order.
@@ -78,11 +78,11 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "one at least is needed"));
     }
-    let scan = scan::scan(paths, options.header_only)?;
+    let scan = scan(paths, options.header_only)?;
     if scan.blocks.is_empty() {
         check_streams(&scan)?;
     }
-    let tsamp_s = match describe::sampling_time(options)? {
+    let tsamp_s = match fields::sampling_time(options)? {
         Some(told) => told,
         None => sampling_time(&scan.cards)?,
     };
@@ -109,7 +109,7 @@ fn check_streams(scan: &Scan) -> Result<()> {
 
 fn sampling_time(cards: &Fields) -> Result<f64> {
     match cards.number("TBIN")? {
-        Some(tbin) if describe::TSAMP_S.contains(&tbin) => Ok(tbin),
+        Some(tbin) if fields::TSAMP_S.contains(&tbin) => Ok(tbin),
         Some(tbin) => {
             let why = format!("found {tbin:e}, expected seconds above 0: 1e-15 to 86400");
             Err(cards.fault("TBIN", why))
@@ -126,12 +126,12 @@ fn describe(
 ) -> Result<VoltageHeader> {
     let (cards, geometry) = (&scan.cards, &scan.geometry);
     let streams = (geometry.encoding, geometry.counts);
-    let told = describe::header(cards, &KEYS, streams, tsamp_s, options)?;
+    let told = fields::header(cards, &KEYS, streams, tsamp_s, options)?;
     Ok(VoltageHeader {
         path: scan.files[0].clone(),
         format: "GUPPI raw",
-        ra_deg: cards.text("RA_STR").and_then(describe::ra_deg),
-        dec_deg: cards.text("DEC_STR").and_then(describe::dec_deg),
+        ra_deg: cards.text("RA_STR").and_then(fields::ra_deg),
+        dec_deg: cards.text("DEC_STR").and_then(fields::dec_deg),
         start: start(scan, tsamp_s, step)?,
         ..told
     })
@@ -167,4 +167,308 @@ fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
         return Err(cards.fault("PKTIDX", why));
     }
     Ok(Epoch::new(day as i64, seconds + offset))
+}
+
+/// DIRECTIO pads to multiples of this many bytes.
+const DIRECTIO_BYTES: u64 = 512;
+
+/// Longest accepted gap, in seconds; a longer one indicates a damaged header.
+const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+
+/// A block of a file.
+#[derive(Clone, Debug)]
+struct Block {
+    file: usize,
+    /// Byte offset of its header.
+    header: u64,
+    /// Byte offset of its samples.
+    data: u64,
+    packet: Option<u64>,
+    /// Valid samples; the rest is padding.
+    times: u64,
+}
+
+/// Blocks of all files, and the first block's header.
+struct Scan {
+    files: Vec<PathBuf>,
+    cards: Fields,
+    geometry: Geometry,
+    /// PKTIDX of the first block, complete or not.
+    packet: Option<u64>,
+    /// Complete blocks, in order.
+    blocks: Vec<Block>,
+    /// Descriptions of truncations at the files' ends.
+    cuts: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Reads every block header of the files, given in any order; with `may_be_empty`, no complete block is required.
+///
+/// # Errors
+/// [`Error::Format`] for headers that are invalid or inconsistent with each other; [`Error::Io`].
+fn scan(paths: &[PathBuf], may_be_empty: bool) -> Result<Scan> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.push((path, scan_file(path)?));
+    }
+    // Without packet indices, sort the files by name.
+    let numbered = files.iter().all(|(_, file)| file.blocks.iter().all(|b| b.packet.is_some()));
+    let packet = |file: &Scanned| file.blocks.first().map_or(file.packet, |block| block.packet);
+    files.sort_by(
+        |(path, file), (other_path, other)| {
+            if numbered { packet(file).cmp(&packet(other)) } else { path.cmp(other_path) }
+        },
+    );
+    let (_, first) = &files[0];
+    let (header, geometry) = (first.header.clone(), first.geometry.clone());
+    let packet = packet(first);
+    let mut all = Vec::new();
+    let mut cuts = Vec::new();
+    for (number, (_, file)) in files.iter().enumerate() {
+        geometry.check(&file.geometry, &file.header, all.len())?;
+        same_start(&header, &file.header)?;
+        all.extend(file.blocks.iter().map(|block| Block { file: number, ..block.clone() }));
+        cuts.extend(file.cut.clone());
+    }
+    let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path.clone()).collect();
+    if all.is_empty() && !may_be_empty {
+        let why = format!(
+            "a block has {} bytes, but the file ends within its first one",
+            geometry.block_bytes
+        );
+        return Err(header.fault("BLOCSIZE", why));
+    }
+    let warnings = Vec::new();
+    let mut scan = Scan { files, cards: header, geometry, packet, blocks: all, cuts, warnings };
+    scan.drop_jumps()?;
+    Ok(scan)
+}
+
+/// Checks that a file counts its packets from the same time as the recording's first file.
+fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
+    for key in ["STT_IMJD", "STT_SMJD", "STT_OFFS"] {
+        let (expected, number) = (expected.number(key)?, found.number(key)?);
+        if expected != number {
+            let why = format!("found {number:?}, but {expected:?} in the recording's first file");
+            return Err(found.fault(key, why));
+        }
+    }
+    Ok(())
+}
+
+/// Headers of one file.
+struct Scanned {
+    header: Fields,
+    geometry: Geometry,
+    /// PKTIDX of the first block.
+    packet: Option<u64>,
+    /// Complete blocks.
+    blocks: Vec<Block>,
+    cut: Option<String>,
+}
+
+fn scan_file(path: &Path) -> Result<Scanned> {
+    let io = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let first = header::read(&mut file, path, 0)?.ok_or_else(|| header::breaks_off(path, 0))?;
+    let geometry = Geometry::new(&first)?;
+    let packet = first.count("PKTIDX")?;
+    let (mut blocks, mut header, mut cut) = (Vec::new(), first.clone(), None);
+    loop {
+        let own = Geometry::new(&header)?;
+        geometry.check(&own, &header, blocks.len())?;
+        let (block, whole) = block(&header, &geometry, length)?;
+        let (name, number) = (path.display(), blocks.len());
+        if !whole {
+            let (there, bytes) = (length.saturating_sub(block.data), geometry.block_bytes);
+            cut = Some(format!(
+                "{name}: its last block, {number}, has {there} of {bytes} bytes and is left out"
+            ));
+            break;
+        }
+        let end = block.data + geometry.block_bytes;
+        blocks.push(block);
+        let next = if geometry.directio { after_filling(&mut file, path, end)? } else { end };
+        if next >= length {
+            break;
+        }
+        let Some(following) = header::read(&mut file, path, next)? else {
+            let there = length - next;
+            cut = Some(format!("{name}: it ends {there} bytes into the header of block {number}"));
+            break;
+        };
+        header = following;
+    }
+    Ok(Scanned { header: first, geometry, packet, blocks, cut })
+}
+
+/// Returns a block, and whether the file holds all of it.
+fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<(Block, bool)> {
+    let bytes = header.bytes();
+    let bytes = if geometry.directio { bytes.next_multiple_of(DIRECTIO_BYTES) } else { bytes };
+    let data = header.offset() + bytes;
+    let times = header.count("NTVALID")?.unwrap_or(geometry.times);
+    if times == 0 || times > geometry.times {
+        let why = format!("found {times}, expected 1 to the block's {} samples", geometry.times);
+        return Err(header.fault("NTVALID", why));
+    }
+    let packet = header.count("PKTIDX")?;
+    let whole = data.checked_add(geometry.block_bytes).is_some_and(|end| end <= length);
+    Ok((Block { file: 0, header: header.offset(), data, packet, times }, whole))
+}
+
+/// Finds the next header after the byte `end`: some writers also pad blocks to 512 bytes, some do not.
+fn after_filling(file: &mut File, path: &Path, end: u64) -> Result<u64> {
+    let filled = end.next_multiple_of(DIRECTIO_BYTES);
+    if filled == end {
+        return Ok(end);
+    }
+    let io = |error| Error::io(path, error);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(end)).map_err(io)?;
+    file.take(16).read_to_end(&mut bytes).map_err(io)?;
+    Ok(if is_card(&bytes) { end } else { filled })
+}
+
+impl Scan {
+    /// Drops blocks whose PKTIDX jumps while the next block continues the sequence from before.
+    fn drop_jumps(&mut self) -> Result<()> {
+        let pairs = self.blocks.windows(2).filter_map(|pair| pair[0].packet.zip(pair[1].packet));
+        let mut rises: Vec<u64> = pairs.filter_map(|(a, b)| b.checked_sub(a)).collect();
+        rises.sort_unstable();
+        let usual = rises.get(rises.len() / 2).copied();
+        let told = [self.cards.count("PIPERBLK")?, self.packets_in_block()?];
+        let Some(step) = told.into_iter().flatten().chain(usual).find(|step| *step > 0) else {
+            return Ok(());
+        };
+        let mut kept: Vec<Block> = Vec::new();
+        let mut dropped: Vec<Block> = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate() {
+            let neighbour = |other: &&Block| other.file == block.file;
+            let before = kept.last().filter(neighbour).and_then(|before| before.packet);
+            let after = self.blocks.get(index + 1).filter(neighbour).and_then(|after| after.packet);
+            let is_bad = before.zip(after).is_some_and(|(before, after)| {
+                after.checked_sub(before) == step.checked_mul(2)
+                    && block.packet != before.checked_add(step)
+            });
+            if is_bad { dropped.push(block.clone()) } else { kept.push(block.clone()) }
+        }
+        if let Some(first) = dropped.first() {
+            let (path, byte) = (self.files[first.file].display(), first.header);
+            self.warnings.push(format!(
+                "{path}: the packet indices (PKTIDX) of {} blocks (the first at byte {byte}) jump, and the blocks after \
+                 them take that back; they are left out",
+                dropped.len()
+            ));
+        }
+        self.blocks = kept;
+        Ok(())
+    }
+
+    /// Returns the rise of PKTIDX per block, from the header or as the smallest rise in the recording.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for an index that does not rise, or not by whole blocks.
+    fn packets_per_block(&self) -> Result<Option<u64>> {
+        let mut rises = Vec::new();
+        for (number, pair) in self.blocks.windows(2).enumerate() {
+            match (pair[0].packet, pair[1].packet) {
+                (Some(before), Some(after)) if after > before => rises.push(after - before),
+                (None, None) => {}
+                (before, after) => {
+                    let why = format!(
+                        "block {} has {}, expected more than the {} of the block before",
+                        number + 1,
+                        show(after),
+                        show(before)
+                    );
+                    return Err(self.fault(&pair[1], why));
+                }
+            }
+        }
+        let told = [self.cards.count("PIPERBLK")?, self.packets_in_block()?];
+        let smallest = rises.iter().copied().min();
+        let fits = |step: &u64| *step > 0 && rises.iter().all(|rise| rise.is_multiple_of(*step));
+        if let Some(step) = told.into_iter().flatten().chain(smallest).find(fits) {
+            return Ok(Some(step));
+        }
+        let Some(step) = smallest else { return Ok(None) };
+        let odd = rises.iter().position(|rise| !rise.is_multiple_of(step)).unwrap_or(0);
+        let why = format!(
+            "block {} comes {} packets after the one before, expected a multiple of {step}",
+            odd + 1,
+            rises[odd]
+        );
+        Err(self.fault(&self.blocks[odd + 1], why))
+    }
+
+    /// Returns the number of PKTSIZE packets between the starts of consecutive blocks, if whole.
+    fn packets_in_block(&self) -> Result<Option<u64>> {
+        let bytes = self.geometry.hop() * self.geometry.frame_bytes();
+        let size = self.cards.count("PKTSIZE")?.filter(|size| *size > 0);
+        Ok(size.filter(|size| bytes.is_multiple_of(*size)).map(|size| bytes / size))
+    }
+
+    /// Computes the segments of the blocks, and the total number of samples.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a gap of more than a day, and, unless `allow_gaps`, for one too long relative to the
+    /// data before it.
+    fn segments(
+        &self,
+        step: Option<u64>,
+        tsamp_s: f64,
+        allow_gaps: bool,
+    ) -> Result<(Vec<Segment>, u64)> {
+        let hop = self.geometry.hop();
+        let first = self.blocks.first().and_then(|block| block.packet).unwrap_or(0);
+        let mut segments: Vec<Segment> = Vec::new();
+        let (mut times, mut reached, mut data) = (0u64, 0u64, 0u64);
+        for (number, block) in self.blocks.iter().enumerate() {
+            let index = match (step, block.packet) {
+                (Some(step), Some(packet)) => (packet - first) / step,
+                _ => number as u64,
+            };
+            let start = index.checked_mul(hop).filter(|start| {
+                let gap = start.saturating_sub(times) as f64 * tsamp_s;
+                gap <= LONGEST_GAP_S && *start < u64::MAX / 4
+            });
+            let Some(start) = start else {
+                let why = format!(
+                    "block {number} comes more than a day after the one before ({}), expected no \
+                     longer gap in one recording",
+                    show(block.packet)
+                );
+                return Err(self.fault(block, why));
+            };
+            let [gap_s, start_s, data_s] =
+                [start.saturating_sub(times), times, data].map(|count| count as f64 * tsamp_s);
+            if let Some(why) = gap_fault(gap_s, start_s, data_s, allow_gaps) {
+                return Err(self.fault(block, format!("at block {number}, {why}")));
+            }
+            times = times.max(start + block.times);
+            let passed = reached.saturating_sub(start);
+            if passed < block.times {
+                reached = start + block.times;
+                data += block.times - passed;
+                segments.push(Segment {
+                    file: block.file,
+                    offset: block.data,
+                    start: start + passed,
+                    passed,
+                    times: block.times - passed,
+                });
+            }
+        }
+        Ok((segments, times))
+    }
+
+    fn fault(&self, block: &Block, why: String) -> Error {
+        Error::format(&self.files[block.file], "PKTIDX", block.header, why)
+    }
+}
+
+fn show(packet: Option<u64>) -> String {
+    packet.map_or_else(|| "no PKTIDX".to_string(), |packet| format!("PKTIDX {packet}"))
 }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cards::CARD_BYTES;
-use super::scan::DIRECTIO_BYTES;
+use super::DIRECTIO_BYTES;
+use super::header::CARD_BYTES;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::sexagesimal;
-use crate::io::voltages::describe::{EvenBand, counts, filter_fields};
+use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
 use crate::io::voltages::{VoltageHeader, check_streams};
 use crate::units::HZ_PER_MHZ;
