@@ -382,10 +382,10 @@ pub fn write_f32(path: &Path, shape: &[usize], values: &[f32]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod header_tests {
+mod tests {
     use super::*;
 
-    fn parse(bytes: &[u8]) -> Result<Header> {
+    fn parse_header(bytes: &[u8]) -> Result<Header> {
         Header::parse(bytes, Path::new("x.npy"))
     }
 
@@ -393,7 +393,7 @@ mod header_tests {
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
         bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
         bytes.extend_from_slice(text.as_bytes());
-        parse(&bytes)
+        parse_header(&bytes)
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod header_tests {
             for is_fortran in [false, true] {
                 let bytes = Header::encode_f32(shape, is_fortran);
                 assert_eq!(bytes.len(), HEADER_BYTES);
-                let header = parse(&bytes).unwrap();
+                let header = parse_header(&bytes).unwrap();
                 assert_eq!((header.kind, header.is_fortran), (Kind::F32, is_fortran));
                 assert_eq!((header.shape, header.data_offset), (axes.clone(), HEADER_BYTES));
             }
@@ -430,15 +430,10 @@ mod header_tests {
             let error = with(&good.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(field), "{error}");
         }
-        assert!(parse(b"").is_err() && parse(b"\x93NUMPY").is_err());
-        assert!(parse(b"\x93NUMPY\x04\0\0\0\0\0").is_err());
-        assert!(parse(b"\x93NUMPY\x02\0\xff\xff\xff\xff").is_err());
+        assert!(parse_header(b"").is_err() && parse_header(b"\x93NUMPY").is_err());
+        assert!(parse_header(b"\x93NUMPY\x04\0\0\0\0\0").is_err());
+        assert!(parse_header(b"\x93NUMPY\x02\0\xff\xff\xff\xff").is_err());
     }
-}
-
-#[cfg(test)]
-mod reader_tests {
-    use super::*;
 
     fn file(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
@@ -475,11 +470,6 @@ mod reader_tests {
         let huge = file("<f8", "(9223372036854775807, 4)", &[0; 8]);
         assert!(parse(&huge, Path::new("x.npy")).unwrap_err().to_string().contains("shape"));
     }
-}
-
-#[cfg(test)]
-mod writer_tests {
-    use super::*;
 
     #[test]
     fn rows_grow_to_an_array() {

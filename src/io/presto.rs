@@ -571,7 +571,7 @@ fn digits12(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod presto_tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -655,11 +655,6 @@ mod presto_tests {
         }
         assert!(good_length(u64::MAX).is_multiple_of(2));
     }
-}
-
-#[cfg(test)]
-mod inf_tests {
-    use super::*;
 
     fn full() -> Inf {
         Inf {

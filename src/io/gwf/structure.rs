@@ -695,7 +695,7 @@ impl Checksum {
 }
 
 #[cfg(test)]
-mod structure_tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -717,11 +717,6 @@ mod structure_tests {
         assert_eq!(Order::Little.number(&[0x34, 0x12]), 0x1234);
         assert_eq!(Order::Big.number(&[0x12, 0x34]), 0x1234);
     }
-}
-
-#[cfg(test)]
-mod checksum_tests {
-    use super::*;
 
     fn sum(bytes: &[u8]) -> u32 {
         let mut sum = Checksum::default();

@@ -516,8 +516,9 @@ impl Cells {
 }
 
 #[cfg(test)]
-mod cells_tests {
+mod tests {
     use super::*;
+    use std::io::Write;
 
     fn cells(pieces: &[&str]) -> std::result::Result<Vec<Option<String>>, (String, u64)> {
         let mut found = Vec::new();
@@ -568,13 +569,6 @@ mod cells_tests {
         assert_eq!(cells(&["1,\"a"]).unwrap_err().1, 2);
         assert!(cells(&["1,a\\"]).is_err());
     }
-}
-
-#[cfg(test)]
-mod read_tests {
-    use std::io::Write;
-
-    use super::*;
 
     const HEAD: &str = "<?xml version='1.0' encoding='utf-8'?>\n\
     <!DOCTYPE LIGO_LW SYSTEM \"http://ldas-sw.ligo.caltech.edu/doc/ligolwAPI/html/ligolw_dtd.txt\">\n";

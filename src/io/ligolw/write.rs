@@ -582,24 +582,18 @@ fn array(
 }
 
 #[cfg(test)]
-mod series_tests {
+mod tests {
+    use super::super::{PsdRow, SnrSeries, TemplateRow, Values, is_ligolw, read_table};
     use super::*;
+    use crate::math::PowerSpectrum;
+    use crate::strain::Binary;
+    use num_complex::Complex;
 
     #[test]
     fn times_keep_their_nanoseconds() {
         assert_eq!(gps(Gps { ns: 1_126_259_462_000_000_411 }), "1126259462.000000411");
         assert_eq!(gps(Gps { ns: -1_500_000_000 }), "-1.500000000");
     }
-}
-
-#[cfg(test)]
-mod write_tests {
-    use num_complex::Complex;
-
-    use super::super::{PsdRow, SnrSeries, TemplateRow, Values, is_ligolw, read_table};
-    use super::*;
-    use crate::math::PowerSpectrum;
-    use crate::strain::Binary;
 
     fn detector(ifo: &str, ns: i64) -> DetectorRow {
         let gps = Gps { ns };

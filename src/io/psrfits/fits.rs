@@ -382,10 +382,9 @@ fn parse_form(form: &str) -> Option<(char, u64, u64)> {
 }
 
 #[cfg(test)]
-mod fits_tests {
-    use std::io::Cursor;
-
+mod tests {
     use super::*;
+    use std::io::Cursor;
 
     fn header_of(cards: &[&str]) -> Result<Header> {
         let mut bytes: Vec<u8> =
@@ -427,11 +426,6 @@ mod fits_tests {
         assert!(header_of(&["NAXIS   = -1", "END"]).unwrap().next_start().is_err());
         assert!(header_of(&["TBIN    = nan", "END"]).unwrap().real("TBIN").is_err());
     }
-}
-
-#[cfg(test)]
-mod table_tests {
-    use super::*;
 
     #[test]
     fn forms_give_their_bytes() {

@@ -406,7 +406,7 @@ pub(super) fn telescope_number(name: &str) -> i32 {
 }
 
 #[cfg(test)]
-mod header_tests {
+mod tests {
     use super::super::header::Encoder;
     use super::*;
 
@@ -483,11 +483,6 @@ mod header_tests {
         bad.integer("nchans", 3);
         assert!(parse(&bad.finish()).is_err());
     }
-}
-
-#[cfg(test)]
-mod telescopes_tests {
-    use super::*;
 
     #[test]
     fn numbers_and_names_go_round() {

@@ -311,7 +311,7 @@ impl EvenBand {
 }
 
 #[cfg(test)]
-mod fields_tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -337,11 +337,6 @@ mod fields_tests {
         assert_eq!(place(header.count("D").unwrap_err()), ("D".into(), 168));
         assert_eq!(place(header.needed("H").unwrap_err()), ("H".into(), 99));
     }
-}
-
-#[cfg(test)]
-mod describe_tests {
-    use super::*;
 
     #[test]
     fn a_filter_goes_round() {

@@ -404,7 +404,7 @@ fn epoch(second: u64) -> Epoch {
 }
 
 #[cfg(test)]
-mod vdif_tests {
+mod tests {
     use super::*;
 
     /// Header followed by payload words.
@@ -468,11 +468,6 @@ mod vdif_tests {
         }
         assert!(!detect(&words(PLAIN, [9 << 24, 0, 0, 0])) && !detect(&words(PLAIN, [0; 4])[..31]));
     }
-}
-
-#[cfg(test)]
-mod time_tests {
-    use super::*;
 
     fn moment(half_years: u32, seconds: u32) -> (i64, f64) {
         let epoch = epoch(seconds_since_2000(half_years, seconds));

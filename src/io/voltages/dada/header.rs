@@ -466,7 +466,7 @@ pub fn format_start(start: &Epoch) -> (String, String) {
 }
 
 #[cfg(test)]
-mod header_tests {
+mod tests {
     use super::*;
 
     fn fields(text: &str) -> Result<Fields> {
@@ -514,11 +514,6 @@ mod header_tests {
         assert!(!detect(b"HDR_SIZE") && !detect(b"BW 1\n") && !detect(b"") && !detect(b"HEADER"));
         assert!(!detect(b"\x01\x02\nHDR_SIZE 4096\n") && !detect(b"NBITS   = 8"));
     }
-}
-
-#[cfg(test)]
-mod geometry_tests {
-    use super::*;
 
     #[test]
     fn axes_of_one_have_no_place() {
@@ -550,11 +545,6 @@ mod geometry_tests {
             assert_eq!(parse_order(text, counts), expected, "{text}");
         }
     }
-}
-
-#[cfg(test)]
-mod time_tests {
-    use super::*;
 
     #[test]
     fn days_are_counted_as_the_calendar_has_them() {

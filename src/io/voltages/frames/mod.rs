@@ -559,7 +559,7 @@ impl Streams {
 }
 
 #[cfg(test)]
-mod gaps_tests {
+mod tests {
     use super::*;
 
     fn run(first: u64, frames: u64, valid: u64) -> Run {
@@ -612,11 +612,6 @@ mod gaps_tests {
         assert_eq!(found.len(), 100);
         assert_eq!(found[1], flag(0..2047, 3, 1));
     }
-}
-
-#[cfg(test)]
-mod streams_tests {
-    use super::*;
 
     #[test]
     fn every_stream_is_one_channel() {
