@@ -5,7 +5,7 @@ mod random;
 
 use random::Random;
 use sidereal::backend::Backend;
-use sidereal::single_pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
+use sidereal::single_pulse::{BandEdges, Candidate, Clusterer, TrialRange};
 use sidereal::single_pulse::{Detector, Event, Input, Options, Plan};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::view::Plane;

@@ -18,7 +18,7 @@ use sidereal::pipeline::burst::{
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::BroadInterference;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::Band;
 
 /// Two bursts, one of which ends with the data.

@@ -11,7 +11,7 @@ use sidereal::io::candidates::{self, Listed};
 use sidereal::pipeline::burst::{Report, SearchOptions};
 use sidereal::pipeline::cleaned::CleanedRows;
 use sidereal::pipeline::ending::Ending;
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::{DM_CONSTANT, SECONDS_PER_DAY};
 use sidereal::{Error, Result};
 

@@ -13,7 +13,7 @@ use sidereal::io::npy::{Order, Writer};
 use sidereal::pipeline::burst::{self, Checkpoint, Observer, SearchOptions, Status};
 use sidereal::pipeline::series::{self, Block, SeriesRange, SeriesSink};
 use sidereal::sample::Encoding;
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::spiir::whiten::Method;
 use sidereal::state::{Saved, Saving};
 use sidereal::units::Band;

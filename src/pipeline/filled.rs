@@ -6,7 +6,7 @@ use super::flagged::LostRows;
 use crate::dedisperse;
 use crate::io::Gap;
 use crate::single_pulse::Event;
-use crate::single_pulse::partial::PartialEvent;
+use crate::single_pulse::PartialEvent;
 
 /// Number of channels sampled to estimate the filled fraction of a window.
 const CHANNELS: usize = 32;

@@ -2,25 +2,25 @@
 //!
 //! Invariant: events do not depend on how the stream was split, on threads or on vector width.
 
-mod carried;
-pub mod cluster;
+mod cluster;
 mod cpu;
 mod cuda;
-mod input;
-pub mod partial;
+mod partial;
 mod plan;
-pub mod reference;
-pub mod repeats;
+mod reference;
+mod repeats;
 mod rules;
 
-pub use carried::Carried;
+pub use cluster::{Absorbed, BandEdges, Candidate, ClusterState, Clusterer, TrialRange};
 pub use cuda::kernels;
-pub use input::Input;
-pub use plan::{Options, Plan};
-pub use rules::Event;
+pub use partial::{Coverage, Expected, PartialDetector, PartialEvent, Span};
+pub use plan::{Input, Options, Plan};
+#[doc(hidden)]
+pub use reference::search as reference_search;
+pub use repeats::{Repeater, repeating};
+pub use rules::{Carried, Event};
 
 use crate::backend::cuda::{Plane, Stream};
-use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
@@ -49,12 +49,37 @@ pub struct Detector {
     engine: Engine,
 }
 
+/// Plan bound to one backend. Each variant has the same methods.
 #[derive(Debug)]
 enum Engine {
-    /// Stores whole series and searches them at the end.
-    Reference(Vec<Vec<f64>>),
+    Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
     Cuda(Box<cuda::Engine>),
+}
+
+/// Evaluates an expression of the engine of any backend.
+macro_rules! each {
+    ($any:expr, $engine:ident => $value:expr) => {
+        match $any {
+            Engine::Reference($engine) => $value,
+            Engine::Cpu($engine) => $value,
+            Engine::Cuda($engine) => $value,
+        }
+    };
+}
+
+impl Engine {
+    fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
+        if let Backend::Cuda(device, threads) = backend {
+            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads.clone())?)));
+        }
+        Ok(match backend.host() {
+            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
+            Host::Cpu(level, threads) => {
+                Self::Cpu(Box::new(cpu::Engine::new(plan, level, threads)?))
+            }
+        })
+    }
 }
 
 impl Detector {
@@ -64,20 +89,8 @@ impl Detector {
     /// [`Error::Unavailable`] if the history does not fit the address space or the device's memory;
     /// [`Error::Device`] when a device fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = Self::engine(&plan, backend)?;
+        let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine })
-    }
-
-    fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
-        if let Backend::Cuda(device, threads) = backend {
-            return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device, threads.clone())?)));
-        }
-        Ok(match backend.host() {
-            Host::Reference => Engine::Reference(vec![Vec::new(); plan.dms()]),
-            Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(plan, level, threads)?))
-            }
-        })
     }
 
     /// Returns the plan.
@@ -95,11 +108,7 @@ impl Detector {
             let rule = "the plan has a bound for integer series and none for floats";
             return Err(Error::parameter("type of the series", "another", rule));
         }
-        match &mut self.engine {
-            Engine::Reference(series) => append(series, input),
-            Engine::Cpu(engine) => engine.run(&self.plan, input, events),
-            Engine::Cuda(engine) => engine.run(input, events)?,
-        }
+        each!(&mut self.engine, engine => engine.run(input, events))?;
         Ok(Progress { consumed: input.times(), produced: 0 })
     }
 
@@ -128,11 +137,7 @@ impl Detector {
     /// the data of a trial continue past its own end (rows that a dedisperser pads while it is flushed), because a
     /// searched window is final.
     pub fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
-        match &mut self.engine {
-            Engine::Reference(_) => {}
-            Engine::Cpu(engine) => engine.end_at(valid_times),
-            Engine::Cuda(engine) => engine.end_at(valid_times),
-        }
+        each!(&mut self.engine, engine => engine.end_at(valid_times));
     }
 
     /// Ends the stream: searches the rest of each trial's `valid_times(dm)` samples.
@@ -145,25 +150,8 @@ impl Detector {
         valid_times: &dyn Fn(usize) -> u64,
         events: &mut Vec<Event>,
     ) -> Result<()> {
-        match &mut self.engine {
-            Engine::Reference(series) => {
-                for (dm, row) in series.iter_mut().enumerate() {
-                    let valid = usize::try_from(valid_times(dm)).unwrap_or(usize::MAX);
-                    row.truncate(valid);
-                    events.extend(reference::search(&self.plan, dm, row));
-                    row.clear();
-                }
-            }
-            Engine::Cpu(engine) => {
-                engine.end_at(valid_times);
-                engine.flush(&self.plan, events)?;
-            }
-            Engine::Cuda(engine) => {
-                engine.end_at(valid_times);
-                engine.flush(events)?;
-            }
-        }
-        Ok(())
+        self.end_at(valid_times);
+        each!(&mut self.engine, engine => engine.flush(events))
     }
 
     /// Appends the events that no later sample can change. Returns the sample, counted from the start of the stream,
@@ -172,11 +160,7 @@ impl Detector {
     /// # Errors
     /// [`Error::Device`] when a device fails.
     pub fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
-        match &mut self.engine {
-            Engine::Reference(_) => Ok(0),
-            Engine::Cpu(engine) => Ok(engine.settle(&self.plan, events)),
-            Engine::Cuda(engine) => engine.settle(events),
-        }
+        each!(&mut self.engine, engine => engine.settle(events))
     }
 
     /// Returns the state that later samples need. The reference stores whole series; its state is that of their
@@ -185,11 +169,7 @@ impl Detector {
     /// # Errors
     /// As [`Detector::settle`].
     pub fn carried(&mut self) -> Result<Carried> {
-        match &mut self.engine {
-            Engine::Reference(_) => Ok(Carried::nothing(self.plan.dms())),
-            Engine::Cpu(engine) => Ok(engine.carried()),
-            Engine::Cuda(engine) => engine.carried(),
-        }
+        each!(&mut self.engine, engine => engine.carried())
     }
 
     /// Continues from the state of another search with the same plan: the next sample is the first of window
@@ -202,46 +182,11 @@ impl Detector {
         check_length("trials of the search's state", self.plan.dms(), carried.trials.len())?;
         carried.check(&self.plan)?;
         self.reset();
-        match &mut self.engine {
-            Engine::Reference(_) if carried.window > 0 => {
-                let rule = "the reference goes on from the start alone";
-                Err(Error::parameter("window of the search's state", carried.window, rule))
-            }
-            Engine::Reference(_) => Ok(()),
-            Engine::Cpu(engine) => {
-                engine.restore(&self.plan, carried);
-                Ok(())
-            }
-            Engine::Cuda(engine) => engine.restore(carried),
-        }
+        each!(&mut self.engine, engine => engine.restore(carried))
     }
 
     /// Resets the search for a new stream.
     pub fn reset(&mut self) {
-        match &mut self.engine {
-            Engine::Reference(series) => series.iter_mut().for_each(Vec::clear),
-            Engine::Cpu(engine) => engine.reset(),
-            Engine::Cuda(engine) => engine.reset(),
-        }
-    }
-}
-
-impl partial::PartialDetector {
-    /// Binds a plan to the host of a backend.
-    pub fn new(plan: Plan, backend: &Backend) -> Self {
-        let (threads, hits) = match backend.host() {
-            Host::Reference => (Threads::new(1), Some(reference::partial_hits as _)),
-            Host::Cpu(_, threads) => (threads, None),
-        };
-        Self::on(plan, threads, partial::Rules { noise: reference::window_noise, hits })
-    }
-}
-
-fn append(series: &mut [Vec<f64>], input: Input<'_>) {
-    for (dm, row) in series.iter_mut().enumerate() {
-        match input {
-            Input::I32(plane) => row.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
-            Input::F32(plane) => row.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
-        }
+        each!(&mut self.engine, engine => engine.reset());
     }
 }

@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
-use super::input::Input;
-use super::plan::Plan;
-use super::rules::{FEWEST, Hit, Noise, Sweep};
+use super::plan::{Input, Plan};
+use super::rules::{FEWEST, Hit, Sweep, window_noise};
 use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::error::Result;
 use crate::view::check_length;
 
@@ -16,7 +16,7 @@ const OFFSET: i64 = 1 << 40;
 
 /// Smallest share of a boxcar's variance that its channels must have; with less, the boxcar holds only the level of
 /// channels that do not vary.
-const LEAST_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 
 /// Boxcar above the threshold in which some samples lack channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,40 +78,27 @@ pub trait Coverage: Sync {
 pub struct PartialDetector {
     plan: Plan,
     threads: Threads,
-    rules: Rules,
+    /// Whether plain loops search, for the reference backend.
+    is_plain: bool,
     trials: Vec<Trial>,
     scratch: Vec<Scratch>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Trial {
-    /// Deviation of a sample with all channels; 0 if unknown.
-    sigma: f64,
+    /// Deviation of a sample with all channels, if it is known and not 0.
+    sigma: Option<f64>,
     sweep: Sweep,
 }
 
-type Hits = fn(&Plan, Block<'_>) -> Vec<(i64, u64, f64)>;
-
-/// Functions of the reference implementation.
+/// Block of one trial: range of boxcar starts, the first of which is the first sample, and the end of the samples.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    /// Estimates the noise of samples with all channels.
-    pub(super) noise: fn(&Plan, &[f64]) -> Noise,
-    /// Finds the strongest hit of each start of a block (time, width, significance) with plain loops.
-    pub(super) hits: Option<Hits>,
-}
-
-/// Block of one trial.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block<'a> {
-    /// Samples from `first` on.
-    pub(super) series: &'a [f64],
-    pub(super) expected: &'a [Expected],
-    pub(super) first: i64,
-    /// Range of boxcar starts.
-    pub(super) starts: &'a Range<i64>,
-    pub(super) span: &'a Span,
-    pub(super) sigma: f64,
+struct Block<'a> {
+    plan: &'a Plan,
+    span: &'a Span,
+    starts: &'a Range<i64>,
+    end: i64,
+    sigma: f64,
 }
 
 /// Buffers of one thread.
@@ -122,16 +109,21 @@ struct Scratch {
     /// Prefix sums of the excess over the expectation, and of the variance shares.
     above: Vec<f64>,
     shares: Vec<f64>,
-    /// Best width and its S/N at each start; width 0 if none reaches the threshold.
-    best: Vec<(u64, f64)>,
+    /// Strongest hit of each start.
+    best: Vec<Option<Hit>>,
     events: Vec<PartialEvent>,
 }
 
 impl PartialDetector {
-    pub(super) fn on(plan: Plan, threads: Threads, rules: Rules) -> Self {
+    /// Binds a plan to the host of a backend.
+    pub fn new(plan: Plan, backend: &Backend) -> Self {
+        let (threads, is_plain) = match backend.host() {
+            Host::Reference => (Threads::new(1), true),
+            Host::Cpu(_, threads) => (threads, false),
+        };
         let trials = vec![Trial::default(); plan.dms()];
         let scratch = (0..threads.count()).map(|_| Scratch::default()).collect();
-        Self { plan, threads, rules, trials, scratch }
+        Self { plan, threads, is_plain, trials, scratch }
     }
 
     /// Estimates the noise of each trial from samples with all channels: the first `valid(dm)` of its row. Trials
@@ -145,43 +137,53 @@ impl PartialDetector {
         valid: &(dyn Fn(usize) -> usize + Sync),
     ) -> Result<()> {
         check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
-        let Self { plan, threads, rules, trials, scratch } = self;
+        let Self { plan, threads, trials, scratch, .. } = self;
         threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
-            fill(&mut scratch.series, input, dm);
+            scratch.series.clear();
+            input.append_row(dm, &mut scratch.series);
             scratch.series.truncate(valid(dm));
-            let is_known = scratch.series.len() >= FEWEST;
-            trial[0].sigma =
-                if is_known { (rules.noise)(plan, &scratch.series).sigma } else { 0.0 };
+            let known = Some(&scratch.series).filter(|series| series.len() >= FEWEST);
+            let sigma = known.map(|series| window_noise(plan, series).sigma);
+            trial[0].sigma = sigma.filter(|sigma| *sigma != 0.0);
         });
         Ok(())
     }
 
-    /// Searches boxcars that start in `starts`, in samples from `first` on; later calls have later starts.
+    /// Searches boxcars that start in `starts`, the first of which is the first sample; later calls have later starts.
     ///
     /// # Errors
     /// As [`PartialDetector::learn`].
     pub fn run(
         &mut self,
         input: Input<'_>,
-        (first, starts): (i64, Range<i64>),
+        starts: Range<i64>,
         coverage: &dyn Coverage,
         events: &mut Vec<PartialEvent>,
     ) -> Result<()> {
         check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
-        let Self { plan, threads, rules, trials, scratch } = self;
-        let end = first + input.times() as i64;
+        let Self { plan, threads, is_plain, trials, scratch } = self;
+        let end = starts.start + input.times() as i64;
         threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
             let (trial, span) = (&mut trial[0], coverage.span(dm));
-            if trial.sigma == 0.0 || !lacks_some(plan, &span, (&starts, end)) {
+            let Some(sigma) = trial.sigma else { return };
+            let block = Block { plan, span: &span, starts: &starts, end, sigma };
+            if !block.lacks_some() {
                 return;
             }
-            fill(&mut scratch.series, input, dm);
+            scratch.series.clear();
+            input.append_row(dm, &mut scratch.series);
             scratch.expected.clear();
             scratch.expected.resize(scratch.series.len(), Expected::default());
-            coverage.expect(dm, first, &mut scratch.expected);
-            let hits = scratch.hits(plan, (first, &starts), &span, (trial.sigma, *rules));
-            for hit in hits {
-                let ended = trial.sweep.offer(hit);
+            coverage.expect(dm, starts.start, &mut scratch.expected);
+            scratch.best.clear();
+            scratch.best.resize((starts.end - starts.start).max(0) as usize, None);
+            if *is_plain {
+                scratch.search_plainly(&block)
+            } else {
+                scratch.search(&block)
+            }
+            for hit in scratch.best.iter().flatten() {
+                let ended = trial.sweep.offer(*hit);
                 scratch.events.extend(ended.map(|hit| event(hit, dm, coverage)));
             }
         });
@@ -205,105 +207,106 @@ impl PartialDetector {
 }
 
 impl Scratch {
-    /// Returns the strongest hit of each start of a block.
-    fn hits(
-        &mut self,
-        plan: &Plan,
-        (first, starts): (i64, &Range<i64>),
-        span: &Span,
-        (sigma, rules): (f64, Rules),
-    ) -> Vec<Hit> {
-        if let Some(hits) = rules.hits {
-            let (series, expected) = (&self.series, &self.expected);
-            let block = Block { series, expected, first, starts, span, sigma };
-            return hits(plan, block)
-                .into_iter()
-                .map(|(time, width, snr)| hit(time, width, snr))
-                .collect();
-        }
+    /// Finds the strongest hit of each start from prefix sums.
+    fn search(&mut self, block: &Block<'_>) {
         let above = self.series.iter().zip(&self.expected).map(|(y, expected)| y - expected.sum);
         accumulate(above, &mut self.above);
         accumulate(self.expected.iter().map(|expected| expected.share), &mut self.shares);
-        let end = first + self.series.len() as i64;
-        self.best.clear();
-        self.best.resize((starts.end - starts.start).max(0) as usize, (0, 0.0));
-        for &width in plan.widths() {
-            for range in ranges((span, end), starts, width) {
-                self.look(plan, (first, starts.start), (width, range), sigma);
+        for &width in block.plan.widths() {
+            for range in block.ranges(width) {
+                self.look(block, width, range);
             }
         }
-        let found = self.best.iter().enumerate().filter(|(_, (width, _))| *width > 0);
-        found.map(|(start, (width, snr))| hit(starts.start + start as i64, *width, *snr)).collect()
     }
 
     /// Evaluates the boxcars of one width that start in a range.
-    fn look(
-        &mut self,
-        plan: &Plan,
-        (first, begin): (i64, i64),
-        (width, range): (usize, Range<i64>),
-        sigma: f64,
-    ) {
-        let stride = plan.stride(width) as i64;
-        let least = (plan.options().snr * sigma).powi(2);
+    fn look(&mut self, block: &Block<'_>, width: usize, range: Range<i64>) {
+        let stride = block.plan.stride(width) as i64;
+        let least = (block.plan.options().snr * block.sigma).powi(2);
         let mut time = range.start + (-range.start).rem_euclid(stride);
         while time < range.end {
-            let from = (time - first) as usize;
+            let from = (time - block.starts.start) as usize;
             let above = self.above[from + width] - self.above[from];
             let share = self.shares[from + width] - self.shares[from];
             if above > 0.0 && above * above >= least * share && has_variance(share, width) {
-                let snr = above / (sigma * share.sqrt());
-                let best = &mut self.best[(time - begin) as usize];
-                if snr > best.1 {
-                    *best = (width as u64, snr);
-                }
+                let snr = above / (block.sigma * share.sqrt());
+                self.offer(block, hit(time, width, snr));
             }
             time += stride;
         }
     }
+
+    /// Finds the strongest hit of each start with plain loops: the reference of [`Scratch::search`].
+    fn search_plainly(&mut self, block: &Block<'_>) {
+        let Block { plan, span, starts, .. } = *block;
+        for time in starts.clone() {
+            for &width in plan.widths() {
+                let boxcar = time..time + width as i64;
+                let is_within =
+                    |range: &Range<i64>| range.start <= boxcar.start && boxcar.end <= range.end;
+                let is_searched = is_within(&span.searched) && boxcar.end <= block.end;
+                if !is_searched || is_within(&span.whole) || time % plan.stride(width) as i64 != 0 {
+                    continue;
+                }
+                let samples =
+                    (boxcar.start - starts.start) as usize..(boxcar.end - starts.start) as usize;
+                let noise = &self.expected[samples.clone()];
+                let share: f64 = noise.iter().map(|noise| noise.share).sum();
+                let pairs = self.series[samples].iter().zip(noise);
+                let above: f64 = pairs.map(|(y, noise)| y - noise.sum).sum();
+                let snr = above / (block.sigma * share.sqrt());
+                if has_variance(share, width) && snr >= plan.options().snr {
+                    self.offer(block, hit(time, width, snr));
+                }
+            }
+        }
+    }
+
+    /// Stores a hit unless one of the same start is as strong.
+    #[inline(always)]
+    fn offer(&mut self, block: &Block<'_>, hit: Hit) {
+        let best = &mut self.best[(hit.time as i64 - OFFSET - block.starts.start) as usize];
+        if best.is_none_or(|best| hit.snr > best.snr) {
+            *best = Some(hit);
+        }
+    }
 }
 
-/// Returns the starts of boxcars of a width that lie within the searched samples and hold one that lacks channels:
-/// before the complete samples, and after them.
-fn ranges((span, end): (&Span, i64), starts: &Range<i64>, width: usize) -> [Range<i64>; 2] {
-    let width = width as i64;
-    let low = starts.start.max(span.searched.start);
-    let high = starts.end.min(span.searched.end.min(end) - width + 1);
-    let before = low..high.min(span.whole.start);
-    let after = low.max(span.whole.end - width + 1).max(span.whole.start)..high;
-    [before, after]
-}
+impl Block<'_> {
+    /// Returns the starts of boxcars of a width that lie within the searched samples and hold one that lacks channels:
+    /// before the complete samples, and after them.
+    fn ranges(&self, width: usize) -> [Range<i64>; 2] {
+        let (span, width) = (self.span, width as i64);
+        let low = self.starts.start.max(span.searched.start);
+        let high = self.starts.end.min(span.searched.end.min(self.end) - width + 1);
+        let before = low..high.min(span.whole.start);
+        let after = low.max(span.whole.end - width + 1).max(span.whole.start)..high;
+        [before, after]
+    }
 
-/// Returns whether a boxcar from these starts on, in samples up to `end`, may lack channels.
-fn lacks_some(plan: &Plan, span: &Span, (starts, end): (&Range<i64>, i64)) -> bool {
-    let (low, high) = (starts.start, starts.end + plan.max_width() as i64);
-    let is_before = low < span.whole.start && high > span.searched.start;
-    let is_after = high.min(end) > span.whole.end && low < span.searched.end;
-    !span.whole.is_empty() && (is_before || is_after)
+    /// Returns whether a boxcar of the block may lack channels.
+    fn lacks_some(&self) -> bool {
+        let span = self.span;
+        let (low, high) = (self.starts.start, self.starts.end + self.plan.max_width() as i64);
+        let is_before = low < span.whole.start && high > span.searched.start;
+        let is_after = high.min(self.end) > span.whole.end && low < span.searched.end;
+        !span.whole.is_empty() && (is_before || is_after)
+    }
 }
 
 /// Returns whether a boxcar has enough variance to detect a pulse.
-pub(super) fn has_variance(share: f64, width: usize) -> bool {
-    share >= LEAST_SHARE * width as f64
+fn has_variance(share: f64, width: usize) -> bool {
+    share >= MIN_SHARE * width as f64
 }
 
-fn hit(time: i64, width: u64, snr: f64) -> Hit {
-    Hit { time: (time + OFFSET) as u64, width, snr }
+fn hit(time: i64, width: usize, snr: f64) -> Hit {
+    Hit { time: (time + OFFSET) as u64, width: width as u64, snr }
 }
 
 fn event(hit: Hit, dm: usize, coverage: &dyn Coverage) -> PartialEvent {
     let time = hit.time as i64 - OFFSET;
     let band = coverage.band(dm, time + hit.width as i64 / 2) as f32;
     PartialEvent { dm: dm as u32, time, width: hit.width as u32, snr: hit.snr as f32, band }
-}
-
-/// Copies a trial's samples; non-finite ones become 0, because cleaned rows contain none.
-fn fill(series: &mut Vec<f64>, input: Input<'_>, dm: usize) {
-    series.clear();
-    match input {
-        Input::I32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
-        Input::F32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
-    }
 }
 
 fn accumulate(values: impl Iterator<Item = f64>, sums: &mut Vec<f64>) {
@@ -406,7 +409,7 @@ mod tests {
             let end = if stop == length { length } else { (stop + reach).min(length) };
             let starts = first + start as i64..first + stop as i64;
             let input = view(start..end);
-            detector.run(input, (first + start as i64, starts), &coverage, &mut events).unwrap();
+            detector.run(input, starts, &coverage, &mut events).unwrap();
             start = stop;
         }
         detector.flush(&coverage, &mut events);

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::view::Plane;
 
 /// Starts that a kernel tests together; part of the plan's overflow rule.
 pub(super) const BLOCK: usize = 64;
@@ -217,6 +218,39 @@ fn group(widths: &[usize], bound: Option<(i64, i64)>) -> Vec<Group> {
         }
     }
     groups
+}
+
+/// Block of series: axes dm, time.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Exact sums of integers, within the plan's bound.
+    I32(Plane<'a, i32>),
+    /// Sums of floats; non-finite samples count as noise.
+    F32(Plane<'a, f32>),
+}
+
+impl Input<'_> {
+    pub(super) fn dms(&self) -> usize {
+        match self {
+            Self::I32(plane) => plane.dms(),
+            Self::F32(plane) => plane.dms(),
+        }
+    }
+
+    pub(super) fn times(&self) -> usize {
+        match self {
+            Self::I32(plane) => plane.times(),
+            Self::F32(plane) => plane.times(),
+        }
+    }
+
+    /// Appends a trial's samples to a series.
+    pub(super) fn append_row(&self, dm: usize, series: &mut Vec<f64>) {
+        match self {
+            Self::I32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+            Self::F32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,69 @@
-//! Reference implementation of the search: plain loops in double precision.
-//!
-//! Invariant: sums of integers below 2^53 are exact; their squares are summed in 128 bits.
+//! Reference implementation of the search: plain loops in double precision over whole series.
 
-use super::partial::{Block, has_variance};
-use super::plan::Plan;
+use super::plan::{Input, Plan};
 use super::rules::{
-    Clip, Event, Hit, Moments, Noise, Statistics, Sweep, Threshold, guess_indices, noise,
-    statistics,
+    Carried, Event, Hit, Noise, Statistics, Sweep, Threshold, statistics, window_noise,
 };
+use crate::error::{Error, Result};
+
+/// Series of every trial, searched at the end of the stream.
+#[derive(Debug)]
+pub(super) struct Engine {
+    plan: Plan,
+    series: Vec<Vec<f64>>,
+    /// Valid samples of each trial.
+    ends: Vec<u64>,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let dms = plan.dms();
+        Self { plan: plan.clone(), series: vec![Vec::new(); dms], ends: vec![u64::MAX; dms] }
+    }
+
+    pub(super) fn run(&mut self, input: Input<'_>, _: &mut Vec<Event>) -> Result<()> {
+        for (dm, row) in self.series.iter_mut().enumerate() {
+            input.append_row(dm, row);
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
+        self.ends.iter_mut().enumerate().for_each(|(dm, end)| *end = valid_times(dm));
+    }
+
+    pub(super) fn flush(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        for (dm, (row, end)) in self.series.iter_mut().zip(&self.ends).enumerate() {
+            row.truncate(usize::try_from(*end).unwrap_or(usize::MAX));
+            events.extend(search(&self.plan, dm, row));
+        }
+        self.reset();
+        Ok(())
+    }
+
+    /// Settles nothing.
+    pub(super) fn settle(&mut self, _: &mut Vec<Event>) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Returns the state of the stream's start.
+    pub(super) fn carried(&mut self) -> Result<Carried> {
+        Ok(Carried::nothing(self.plan.dms()))
+    }
+
+    pub(super) fn restore(&mut self, carried: &Carried) -> Result<()> {
+        if carried.window > 0 {
+            let rule = "the reference goes on from the start alone";
+            return Err(Error::parameter("window of the search's state", carried.window, rule));
+        }
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.series.iter_mut().for_each(Vec::clear);
+        self.ends.fill(u64::MAX);
+    }
+}
 
 /// Returns the events of one complete trial.
 ///
@@ -40,38 +96,6 @@ pub fn search(plan: &Plan, dm: usize, series: &[f64]) -> Vec<Event> {
 /// Returns the replacement of a non-finite sample, rounded as a float series holds it.
 fn repaired(mean: f64) -> f64 {
     f64::from(mean as f32)
-}
-
-pub(super) fn window_noise(plan: &Plan, window: &[f64]) -> Noise {
-    let mut guess: Vec<f64> =
-        guess_indices(window.len()).map(|i| window[i]).filter(|y| y.is_finite()).collect();
-    let integer = plan.input_is_integer();
-    noise(
-        &mut guess,
-        integer,
-        |clip| if integer { exact(window, clip) } else { float(window, clip) },
-    )
-}
-
-fn exact(window: &[f64], clip: Clip) -> Moments {
-    let (mut count, mut sum, mut squares) = (0u64, 0i128, 0i128);
-    for difference in window.iter().map(|y| y - clip.centre).filter(|d| d.abs() <= clip.limit) {
-        count += 1;
-        sum += difference as i128;
-        squares += (difference as i128) * (difference as i128);
-    }
-    Moments { count: count as f64, sum: sum as f64, squares: squares as f64 }
-}
-
-fn float(window: &[f64], clip: Clip) -> Moments {
-    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    let within = |d: &f64| d.is_finite() && d.abs() <= clip.limit;
-    for difference in window.iter().map(|y| y - clip.centre).filter(within) {
-        count += 1.0;
-        sum += difference;
-        squares += difference * difference;
-    }
-    Moments { count, sum, squares }
 }
 
 /// Returns the strongest hit of each start, the narrowest of equal ones.
@@ -108,40 +132,6 @@ fn window_hits(plan: &Plan, reach: &[f64], noise: Noise) -> Vec<Hit> {
                 hits.push(Hit { time: time as u64, width: width as u64, snr });
             }
         }
-    }
-    hits
-}
-
-/// Returns time, width and significance of the strongest boxcar of each start of a block that reaches the threshold
-/// and holds a sample that lacks channels.
-pub(super) fn partial_hits(plan: &Plan, block: Block<'_>) -> Vec<(i64, u64, f64)> {
-    let Block { series, expected, first, starts, span, sigma } = block;
-    let mut hits = Vec::new();
-    for time in starts.clone() {
-        let mut best = None;
-        for &width in plan.widths() {
-            let boxcar = time..time + width as i64;
-            let is_searched =
-                span.searched.start <= boxcar.start && boxcar.end <= span.searched.end;
-            let is_whole = span.whole.start <= boxcar.start && boxcar.end <= span.whole.end;
-            let is_there = boxcar.end <= first + series.len() as i64;
-            if !is_searched || is_whole || !is_there || time % plan.stride(width) as i64 != 0 {
-                continue;
-            }
-            let samples = (boxcar.start - first) as usize..(boxcar.end - first) as usize;
-            let noise = &expected[samples.clone()];
-            let share: f64 = noise.iter().map(|noise| noise.share).sum();
-            let above: f64 =
-                series[samples].iter().zip(noise).map(|(y, noise)| y - noise.sum).sum();
-            let snr = above / (sigma * share.sqrt());
-            if has_variance(share, width)
-                && snr >= plan.options().snr
-                && best.is_none_or(|(_, _, best)| snr > best)
-            {
-                best = Some((time, width as u64, snr));
-            }
-        }
-        hits.extend(best);
     }
     hits
 }

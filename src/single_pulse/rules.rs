@@ -1,9 +1,13 @@
-//! Decision rules shared by all backends: noise from moments, thresholds, events from hits.
+//! Decision rules shared by all backends: noise from moments, thresholds, events from hits, and the state of a search at a
+//! window boundary.
 //!
-//! Invariant: given equal moments and equal sums, every backend finds equal events.
+//! Invariant: given equal moments and equal sums, every backend finds equal events; a detector put into a state finds in later
+//! samples what the one that it was taken from finds.
 
 use super::plan::Plan;
+use crate::error::{Error, Result};
 use crate::math::{median_and_sigma, untruncated_sigma};
+use crate::state::GREATEST;
 
 /// Largest number of samples for the first guess of a window's noise.
 pub(super) const GUESS: usize = 512;
@@ -18,7 +22,7 @@ const CLIP: f64 = 3.0;
 const PASSES: usize = 8;
 
 /// Hits that start within this many samples after the best one's end belong to its event, even if it is narrow.
-const LEAST_GAP: u64 = 3;
+const MIN_GAP: u64 = 3;
 
 /// S/N that noise, searched over many boxcars, can add to a hit within another.
 const INNER_NOISE: f64 = 4.0;
@@ -136,6 +140,37 @@ fn refine(clip: Clip, edge: f64, moments: Moments) -> Noise {
     Noise { mean: clip.centre + shift, sigma: untruncated_sigma(variance, edge) }
 }
 
+/// Estimates the noise of a window with plain loops. Sums of integers below 2^53 are exact; their squares are summed in
+/// 128 bits.
+pub(super) fn window_noise(plan: &Plan, window: &[f64]) -> Noise {
+    let mut guess: Vec<f64> =
+        guess_indices(window.len()).map(|i| window[i]).filter(|y| y.is_finite()).collect();
+    let integer = plan.input_is_integer();
+    let moments = if integer { exact_moments } else { float_moments };
+    noise(&mut guess, integer, |clip| moments(window, clip))
+}
+
+fn exact_moments(window: &[f64], clip: Clip) -> Moments {
+    let (mut count, mut sum, mut squares) = (0u64, 0i128, 0i128);
+    for difference in window.iter().map(|y| y - clip.centre).filter(|d| d.abs() <= clip.limit) {
+        count += 1;
+        sum += difference as i128;
+        squares += (difference as i128) * (difference as i128);
+    }
+    Moments { count: count as f64, sum: sum as f64, squares: squares as f64 }
+}
+
+fn float_moments(window: &[f64], clip: Clip) -> Moments {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    let within = |d: &f64| d.is_finite() && d.abs() <= clip.limit;
+    for difference in window.iter().map(|y| y - clip.centre).filter(within) {
+        count += 1.0;
+        sum += difference;
+        squares += difference * difference;
+    }
+    Moments { count, sum, squares }
+}
+
 /// Threshold of a boxcar's sum in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Threshold {
@@ -230,11 +265,93 @@ impl Hit {
 
     /// Returns the last sample at which a hit of the same event can start.
     fn reach(&self) -> u64 {
-        self.time + self.width + self.width.max(LEAST_GAP)
+        self.time + self.width + self.width.max(MIN_GAP)
     }
 
     pub(super) fn event(self, dm: usize) -> Event {
         Event { dm: dm as u32, time: self.time, width: self.width as u32, snr: self.snr as f32 }
+    }
+}
+
+/// 64-bit words of a trial in [`Carried`].
+const TRIAL: usize = 8;
+
+/// State of a [`super::Detector`] at the start of its current window, with all earlier windows searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Carried {
+    /// Index of the window.
+    pub window: u64,
+    pub(super) trials: Vec<CarriedTrial>,
+}
+
+/// State of one trial at a window boundary.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct CarriedTrial {
+    /// Noise of the last window that had its own.
+    pub(super) noise: Noise,
+    /// Open event, which later hits may still join.
+    pub(super) sweep: Sweep,
+}
+
+impl Carried {
+    /// Returns the empty state at the start of a stream.
+    pub(super) fn nothing(dms: usize) -> Self {
+        Self { window: 0, trials: vec![CarriedTrial::default(); dms] }
+    }
+
+    /// Returns the state as 64-bit words.
+    pub fn words(&self) -> Vec<u64> {
+        let trial = |trial: &CarriedTrial| {
+            let Noise { mean, sigma } = trial.noise;
+            let hit = |hit: Option<Hit>| {
+                let hit = hit.unwrap_or(Hit { time: 0, width: 0, snr: 0.0 });
+                [hit.time, hit.width, hit.snr.to_bits()]
+            };
+            let (best, inner) = (hit(trial.sweep.best), hit(trial.sweep.inner));
+            [[mean.to_bits(), sigma.to_bits()].as_slice(), &best, &inner].concat()
+        };
+        std::iter::once(self.window).chain(self.trials.iter().flat_map(trial)).collect()
+    }
+
+    /// Creates a state from its words.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for another number of trials.
+    pub fn from_words(words: &[u64], dms: usize) -> Result<Self> {
+        let (Some(window), true) = (words.first(), words.len() == 1 + TRIAL * dms) else {
+            let rule = format!("{dms} trials take {}", 1 + TRIAL * dms);
+            return Err(Error::parameter("words of the search's state", words.len(), rule));
+        };
+        let trial = |words: &[u64]| {
+            let hit = |words: &[u64]| {
+                let hit = Hit { time: words[0], width: words[1], snr: f64::from_bits(words[2]) };
+                (hit.width > 0).then_some(hit)
+            };
+            let sweep = Sweep { best: hit(&words[2..5]), inner: hit(&words[5..8]) };
+            let [mean, sigma] = [words[0], words[1]].map(f64::from_bits);
+            CarriedTrial { noise: Noise { mean, sigma }, sweep }
+        };
+        Ok(Self { window: *window, trials: words[1..].chunks_exact(TRIAL).map(trial).collect() })
+    }
+
+    /// Returns an error for values that no search of this plan produces, so that none overflows.
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        let start = self.window.checked_mul(plan.window_times() as u64);
+        let Some(start) = start.filter(|start| *start < GREATEST) else {
+            let rule = "it is damaged: no recording has so many";
+            return Err(Error::parameter("window of the search's state", self.window, rule));
+        };
+        for hit in self.trials.iter().filter_map(|trial| trial.sweep.best) {
+            if hit.time >= start {
+                let rule = format!("samples before {start} alone were searched");
+                return Err(Error::parameter("event in the search's state", hit.time, rule));
+            }
+            if hit.width > plan.max_width() as u64 {
+                let rule = format!("the widest boxcar has {} samples", plan.max_width());
+                return Err(Error::parameter("width in the search's state", hit.width, rule));
+            }
+        }
+        Ok(())
     }
 }
 

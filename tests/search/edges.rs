@@ -10,7 +10,7 @@ use sidereal::io::FilterbankSource;
 use sidereal::pipeline::burst::{Report, SearchOptions, search};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 
 const TSAMP_S: f64 = 256e-6;

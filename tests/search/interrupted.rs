@@ -12,7 +12,7 @@ use sidereal::pipeline::series::{
 };
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::Band;
 use sidereal::{Error, Result};
 

@@ -10,7 +10,7 @@ use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::single_pulse::{Detector, Event, Input, Plan, reference};
+use sidereal::single_pulse::{Detector, Event, Input, Plan, reference_search};
 use sidereal::view::Plane;
 
 use crate::session::Session;
@@ -92,7 +92,7 @@ impl Search {
     /// Returns whether the first trial's events equal the reference's and include the injected pulses.
     fn agrees(&self, plan: &Plan, row: &[i32]) -> bool {
         let row: Vec<f64> = row.iter().map(|y| f64::from(*y)).collect();
-        let truth = reference::search(plan, 0, &row);
+        let truth = reference_search(plan, 0, &row);
         let mut found: Vec<Event> = self.events.iter().copied().filter(|e| e.dm == 0).collect();
         found.sort_by_key(|event| event.time);
         let same = |(a, b): (&Event, &Event)| {

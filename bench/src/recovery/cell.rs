@@ -5,7 +5,7 @@ use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::pipeline::burst::{SearchOptions, search};
 use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units;
 use sidereal::units::DM_CONSTANT;
 

@@ -8,7 +8,7 @@ use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{OpenOptions, atomic, open};
 use sidereal::pipeline::burst::{SearchOptions, search};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 

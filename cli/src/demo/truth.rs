@@ -4,7 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sidereal::pipeline::burst::{Checkpoint, Observer, Status};
-use sidereal::single_pulse::cluster::{Absorbed, Candidate};
+use sidereal::single_pulse::{Absorbed, Candidate};
 use sidereal::{Error, Result};
 
 use super::report::tidy;

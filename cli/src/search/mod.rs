@@ -17,7 +17,7 @@ use sidereal::geometry::Dut1;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 use sidereal::pipeline::ending::Ending;
-use sidereal::single_pulse::repeats::repeating;
+use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 

@@ -5,7 +5,7 @@ use sidereal::io::FilterbankSource;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::cleaned::CleanedRows;
 use sidereal::pipeline::cutout::{Cutout, Options, cutout, cutouts};
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 

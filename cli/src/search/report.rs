@@ -9,8 +9,8 @@ use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::geometry::{Direction, Dut1, barycentric_mjd, site_itrf_m};
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
-use sidereal::single_pulse::cluster;
-use sidereal::single_pulse::repeats::Repeater;
+use sidereal::single_pulse;
+use sidereal::single_pulse::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use crate::gaps::{self, Gap};
@@ -186,13 +186,13 @@ pub(super) fn place(header: &FilterbankHeader) -> Option<(Direction, [f64; 3])> 
 
 impl Found {
     /// Returns a candidate's time at the reference frequency as a topocentric UTC MJD.
-    pub(super) fn mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
+    pub(super) fn mjd(&self, candidate: &single_pulse::Candidate) -> Option<f64> {
         let start = self.header.tstart_mjd;
         (start > 0.0).then(|| start + candidate.time_s / SECONDS_PER_DAY)
     }
 
     /// Returns a candidate's time at infinite frequency and the solar system's barycentre, as a TDB MJD.
-    pub(super) fn barycentric_mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
+    pub(super) fn barycentric_mjd(&self, candidate: &single_pulse::Candidate) -> Option<f64> {
         let header = &self.header;
         let (source, place) = place(header)?;
         let reference_mhz = header.band.highest_hz() / HZ_PER_MHZ;

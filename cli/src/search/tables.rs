@@ -8,7 +8,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::io::candidates::{self, Record};
 use sidereal::io::fetch_h5::{self, FetchCandidate, PIXELS};
 use sidereal::pipeline::cutout::Cutout;
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::{Error, Result};
 
 use super::report::{Found, tidy};

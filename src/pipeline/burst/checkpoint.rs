@@ -4,7 +4,7 @@
 
 use super::super::range::RangeSearch;
 use crate::error::{Error, Result};
-use crate::single_pulse::cluster::{Clusterer, State};
+use crate::single_pulse::{ClusterState, Clusterer};
 use crate::state::GREATEST;
 
 /// State of a search between two gulps: the data that later rows need and that re-reading a few rows does not
@@ -42,7 +42,7 @@ impl Checkpoint {
             let rule = format!("the search has {}", ranges.len());
             return Err(Error::parameter("ranges of the checkpoint", self.ranges.len(), rule));
         }
-        clusterer.restore(&State::from_words(self.clusterer.clone()))?;
+        clusterer.restore(&ClusterState::from_words(self.clusterer.clone()))?;
         let mut first = self.times;
         for (range, words) in ranges.iter_mut().zip(&self.ranges) {
             let needed = range.restore(words)?;

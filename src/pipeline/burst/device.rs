@@ -12,7 +12,7 @@ use crate::backend::cuda::{Buffer, Device, Plane, PlaneKind, Stream, UploadRing,
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::single_pulse::cluster::Clusterer;
+use crate::single_pulse::Clusterer;
 
 /// Input buffers: one is searched while the next is copied and the one after it filled.
 pub(super) const SLOTS: usize = 3;

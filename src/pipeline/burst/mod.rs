@@ -25,7 +25,7 @@ use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
-use crate::single_pulse::cluster::{Absorbed, Candidate, Clusterer};
+use crate::single_pulse::{Absorbed, Candidate, Clusterer};
 pub use checkpoint::Checkpoint;
 use observer::MemoryObserver;
 pub use observer::{Observer, Status};

@@ -2,7 +2,7 @@
 
 use super::checkpoint::Checkpoint;
 use crate::error::Result;
-use crate::single_pulse::cluster::{Absorbed, Candidate};
+use crate::single_pulse::{Absorbed, Candidate};
 
 /// Progress of a search.
 #[derive(Clone, Copy, Debug)]

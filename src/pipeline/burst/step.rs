@@ -8,7 +8,7 @@ use super::super::tail::Tail;
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Samples;
-use crate::single_pulse::cluster::Clusterer;
+use crate::single_pulse::Clusterer;
 
 /// Limit in bytes on the rows of a gulp.
 pub(super) const GULP_BYTES: usize = 32 << 20;

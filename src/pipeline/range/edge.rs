@@ -14,9 +14,9 @@ use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::math::median;
 use crate::sample::{Samples, unpack_f32};
-use crate::single_pulse::cluster::Clusterer;
-use crate::single_pulse::partial::{Coverage, Expected, PartialDetector, Span};
+use crate::single_pulse::Clusterer;
 use crate::single_pulse::{self, Input};
+use crate::single_pulse::{Coverage, Expected, PartialDetector, Span};
 use crate::view::{Plane, PlaneMut};
 
 /// Samples with all channels from which a trial's noise is estimated.
@@ -301,7 +301,7 @@ impl RangeSearch {
         pass.first = searched.start as i64 - if edge.is_start { longest as i64 } else { 0 };
         let mut events = Vec::new();
         let mut search =
-            |input: Input<'_>, at: (i64, Range<i64>)| partial.run(input, at, &cover, &mut events);
+            |input: Input<'_>, starts: Range<i64>| partial.run(input, starts, &cover, &mut events);
         if edge.is_start {
             pass.zeros(&mut self.dedisperser, longest, &mut search)?;
         }
@@ -331,8 +331,8 @@ struct Pass {
     first: i64,
 }
 
-/// Search callback: receives samples with the time of the first, and the range of boxcar starts to search.
-type Search<'a> = &'a mut dyn FnMut(Input<'_>, (i64, Range<i64>)) -> Result<()>;
+/// Search callback: receives samples and the range of boxcar starts to search, of which the first is the first sample.
+type Search<'a> = &'a mut dyn FnMut(Input<'_>, Range<i64>) -> Result<()>;
 
 impl Pass {
     fn new(range: &RangeSearch) -> Self {
@@ -400,14 +400,14 @@ impl Pass {
     /// Searches the remaining samples.
     fn end(&mut self, search: Search<'_>) -> Result<()> {
         let starts = self.first..self.first + self.filled as i64;
-        search(self.view(self.filled)?, (self.first, starts))
+        search(self.view(self.filled)?, starts)
     }
 
     /// Searches the boxcars that lie entirely in the plane and retains the samples of the others.
     fn search(&mut self, search: Search<'_>) -> Result<()> {
         let whole = self.filled - self.reach;
         let starts = self.first..self.first + whole as i64;
-        search(self.view(self.filled)?, (self.first, starts))?;
+        search(self.view(self.filled)?, starts)?;
         let (dms, stride, filled) = (self.dms, self.stride, self.filled);
         let row = |dm: usize| dm * stride + whole..dm * stride + filled;
         match &mut self.plane {

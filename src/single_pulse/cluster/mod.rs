@@ -1,16 +1,9 @@
 //! Clustering of events into one candidate per burst.
 //!
-//! Invariant: every event is a member of exactly one candidate, and neither the order in which events came
-//! nor when they were settled matters.
+//! Invariant: every event is a member of exactly one candidate, and neither the order in which events came nor when they were
+//! settled matters. A clusterer put into a state goes on as the one that it was taken from, bit for bit.
 
-mod cone;
-mod peaks;
-mod state;
-#[cfg(test)]
-mod tests;
-mod wing;
-
-pub use state::State;
+mod burst;
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,7 +11,10 @@ use std::collections::HashMap;
 use super::partial::PartialEvent;
 use super::rules::Event;
 use crate::error::{Error, Result};
+use crate::state::GREATEST;
 use crate::units::dispersion_delay_s;
+pub use burst::BandEdges;
+use burst::{Group, Key, Point, Reach, Wings, drifts, group, merge, reach_end};
 
 /// Fraction of the widest boxcar from which a pulse may be wider than any boxcar: the next narrower one is a fifth
 /// narrower.
@@ -37,17 +33,6 @@ pub struct TrialRange {
     pub tsamp_s: f64,
     /// Widest boxcar in samples.
     pub widest: usize,
-}
-
-/// Edges of the band; they define the cone of wrong dispersion measures at which a burst is visible.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BandEdges {
-    /// Lowest channel centre.
-    pub lowest_hz: f64,
-    /// Highest channel centre: the reference of all times.
-    pub highest_hz: f64,
-    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
-    pub dm_constant: f64,
 }
 
 /// Burst candidate.
@@ -150,7 +135,7 @@ impl Absorbed {
 #[derive(Debug)]
 pub struct Clusterer {
     ranges: Vec<TrialRange>,
-    wings: wing::Wings,
+    wings: Wings,
     /// Widest boxcar of any range, in seconds.
     widest_s: f64,
     /// First trial of each range, and the total number of trials.
@@ -174,70 +159,6 @@ pub struct Clusterer {
     horizon: f64,
     /// Total number of events added.
     events: usize,
-}
-
-/// Trial of an event, and the bits of its start.
-type Key = (u32, u64);
-
-/// Event in seconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    begin: f64,
-    end: f64,
-    snr: f32,
-    rank: u32,
-    dm: f64,
-    trial: u32,
-    /// Whether its boxcar is close to the widest.
-    is_widest: bool,
-    /// Fraction of the channels that it has; the significance is that of these channels.
-    band: f32,
-}
-
-impl Point {
-    fn key(&self) -> Key {
-        (self.trial, self.begin.to_bits())
-    }
-
-    fn centre(&self) -> f64 {
-        0.5 * (self.begin + self.end)
-    }
-
-    fn width(&self) -> f64 {
-        self.end - self.begin
-    }
-
-    /// Orders events, best first: by significance, then time, then dispersion measure.
-    fn order(&self, other: &Self) -> Ordering {
-        let later = || self.begin.total_cmp(&other.begin).then(self.rank.cmp(&other.rank));
-        other.snr.total_cmp(&self.snr).then_with(later).then(self.end.total_cmp(&other.end))
-    }
-}
-
-/// Peak with its members.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
-    best: Point,
-    members: usize,
-    begin: f64,
-    end: f64,
-    dm_min: f64,
-    dm_max: f64,
-}
-
-impl Group {
-    fn of(point: &Point) -> Self {
-        let Point { begin, end, dm, .. } = *point;
-        Self { best: *point, members: 1, begin, end, dm_min: dm, dm_max: dm }
-    }
-
-    fn absorb(&mut self, other: &Self) {
-        self.members += other.members;
-        self.begin = self.begin.min(other.begin);
-        self.end = self.end.max(other.end);
-        self.dm_min = self.dm_min.min(other.dm_min);
-        self.dm_max = self.dm_max.max(other.dm_max);
-    }
 }
 
 impl Clusterer {
@@ -269,11 +190,11 @@ impl Clusterer {
         sorted.sort_by(f64::total_cmp);
         Ok(Self {
             ranges,
-            wings: wing::Wings::new(band, delay_per_dm),
+            wings: Wings::new(band, delay_per_dm),
             widest_s,
             offsets,
             ranks,
-            drifts: peaks::drifts(&sorted, delay_per_dm),
+            drifts: drifts(&sorted, delay_per_dm),
             lowest_dm: sorted.first().copied().unwrap_or(0.0),
             highest_dm: sorted.last().copied().unwrap_or(0.0),
             points: Vec::new(),
@@ -358,7 +279,7 @@ impl Clusterer {
         }
         self.frontier_s = frontier_s;
         let horizon = self.gather(frontier_s);
-        let reach = cone::Reach::new(self.lowest_dm, self.wings.delay_per_dm, self.widest_s);
+        let reach = Reach::new(self.lowest_dm, self.wings.delay_per_dm, self.widest_s);
         // Merging again pays only if it decides enough groups.
         let least = STEP * reach.longest_s(self.highest_dm);
         if horizon < self.horizon + least {
@@ -375,7 +296,7 @@ impl Clusterer {
                 members.entry(burst.key()).or_default().append(&mut own);
             }
         };
-        let merged = cone::merge(groups, self.ranks.len(), self.wings, is_open, took);
+        let merged = merge(groups, self.ranks.len(), self.wings, is_open, took);
         self.members = members;
         self.groups = merged.undecided;
         merged.decided.iter().for_each(|group| self.list(&group.best));
@@ -384,11 +305,11 @@ impl Clusterer {
 
     /// Groups the events that no later one changes. Returns the time before which no other group starts.
     fn gather(&mut self, frontier_s: f64) -> f64 {
-        let (groups, group_of) = peaks::group(&mut self.points, self.ranks.len(), self.wings);
+        let (groups, group_of) = group(&mut self.points, self.ranks.len(), self.wings);
         let mut is_open = vec![false; groups.len()];
         for (point, group) in self.points.iter().zip(&group_of) {
             is_open[*group as usize] |=
-                peaks::reach_end(point, self.drifts[point.rank as usize]) >= frontier_s;
+                reach_end(point, self.drifts[point.rank as usize]) >= frontier_s;
         }
         if let Some(members) = &mut self.members {
             for (point, group) in self.points.iter().zip(&group_of) {
@@ -464,12 +385,356 @@ fn ranks(dms: &[f64]) -> Result<Vec<u32>> {
     Ok(ranks)
 }
 
-/// Returns the index of the first point of each rank in a list sorted by rank; one entry more than ranks.
-fn rank_starts(points: impl Iterator<Item = u32>, ranks: usize) -> Vec<usize> {
-    let mut starts = vec![0; ranks + 1];
-    points.for_each(|rank| starts[rank as usize + 1] += 1);
-    for rank in 0..ranks {
-        starts[rank + 1] += starts[rank];
+/// 64-bit words of a point, and of a group.
+const POINT: usize = 5;
+const GROUP: usize = POINT + 5;
+
+/// 64-bit words of a candidate.
+const CANDIDATE: usize = 14;
+
+/// Undecided events and groups of a [`Clusterer`], from which another one can continue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterState {
+    words: Vec<u64>,
+}
+
+impl ClusterState {
+    /// Returns the state as 64-bit words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
     }
-    starts
+
+    /// Creates a state from its words; [`Clusterer::restore`] checks them.
+    pub fn from_words(words: Vec<u64>) -> Self {
+        Self { words }
+    }
+}
+
+impl Clusterer {
+    /// Returns the undecided state.
+    pub fn state(&self) -> ClusterState {
+        let lengths = [self.points.len(), self.groups.len()].map(|length| length as u64);
+        let mut words = vec![self.frontier_s.to_bits(), self.horizon.to_bits()];
+        words.push(self.events as u64);
+        words.extend(lengths);
+        self.points.iter().for_each(|point| words.extend(point_words(point)));
+        for group in &self.groups {
+            words.extend(point_words(&group.best));
+            words.push(group.members as u64);
+            words.extend([group.begin, group.end, group.dm_min, group.dm_max].map(f64::to_bits));
+        }
+        if let Some(members) = &self.members {
+            for group in &self.groups {
+                let own = members.get(&group.best.key()).map_or(&[][..], Vec::as_slice);
+                words.push(own.len() as u64);
+                own.iter().for_each(|point| words.extend(point_words(point)));
+            }
+        }
+        ClusterState { words }
+    }
+
+    /// Continues from the state of a clusterer with the same trials.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for any other state.
+    pub fn restore(&mut self, state: &ClusterState) -> Result<()> {
+        let bad = || Error::parameter("state of the clusterer", "damaged", "it is of other trials");
+        let [frontier_s, horizon, events, points, groups, rest @ ..] = state.words.as_slice()
+        else {
+            return Err(bad());
+        };
+        let (points, rest) = split(rest, *points, POINT).ok_or_else(bad)?;
+        let (groups, mut rest) = split(rest, *groups, GROUP).ok_or_else(bad)?;
+        let point = |words: &[u64]| self.point(words).ok_or_else(bad);
+        let group = |words: &[u64]| {
+            let [members, begin, end, dm_min, dm_max] = words[POINT..] else { return Err(bad()) };
+            let [begin, end, dm_min, dm_max] = [begin, end, dm_min, dm_max].map(f64::from_bits);
+            let members = members as usize;
+            Ok(Group { best: point(words)?, members, begin, end, dm_min, dm_max })
+        };
+        let points = points.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
+        let groups = groups.chunks_exact(GROUP).map(group).collect::<Result<Vec<Group>>>()?;
+        let mut members = HashMap::new();
+        for group in groups.iter().filter(|_| self.members.is_some()) {
+            let (count, behind) = rest.split_first().ok_or_else(bad)?;
+            let (own, behind) = split(behind, *count, POINT).ok_or_else(bad)?;
+            let own = own.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
+            if !own.is_empty() {
+                members.insert(group.best.key(), own);
+            }
+            rest = behind;
+        }
+        // Each event is a point or a member of one group, either here or among those returned.
+        let counts = groups.iter().map(|group| group.members as u64);
+        let undecided = counts.fold(points.len() as u64, u64::saturating_add);
+        if !rest.is_empty() || undecided > *events || *events >= GREATEST {
+            return Err(bad());
+        }
+        (self.points, self.groups) = (points, groups);
+        self.members = self.members.is_some().then_some(members);
+        (self.frontier_s, self.horizon) = (f64::from_bits(*frontier_s), f64::from_bits(*horizon));
+        self.events = *events as usize;
+        Ok(())
+    }
+
+    fn point(&self, words: &[u64]) -> Option<Point> {
+        let trial = usize::try_from(words[3]).ok().filter(|trial| *trial < self.ranks.len())?;
+        let range = self.offsets.partition_point(|offset| *offset <= trial) - 1;
+        let [begin, end] = [words[0], words[1]].map(f64::from_bits);
+        let band = f32::from_bits(u32::try_from(words[4]).ok()?);
+        if !(band > 0.0 && band <= 1.0) {
+            return None;
+        }
+        let TrialRange { tsamp_s, widest, .. } = self.ranges[range];
+        Some(Point {
+            begin,
+            end,
+            is_widest: ((end - begin) / tsamp_s).round() >= WIDEST * widest as f64,
+            snr: f32::from_bits(words[2] as u32),
+            rank: self.ranks[trial],
+            dm: self.ranges[range].dms[trial - self.offsets[range]],
+            trial: trial as u32,
+            band,
+        })
+    }
+}
+
+impl Candidate {
+    /// Returns the candidate as 64-bit words.
+    pub fn words(&self) -> [u64; CANDIDATE] {
+        let [members, range, trial] =
+            [self.members, self.range, self.trial].map(|count| count as u64);
+        let [dm, time, snr, width] =
+            [self.dm, self.time_s, self.snr, self.width_s].map(f64::to_bits);
+        let [peak_begin, peak_end, begin, end] =
+            [self.peak_begin_s, self.peak_end_s, self.begin_s, self.end_s].map(f64::to_bits);
+        let [dm_min, dm_max, band] =
+            [self.dm_min, self.dm_max, self.band_fraction].map(f64::to_bits);
+        #[rustfmt::skip]
+        let words = [
+            dm, time, snr, width, members, range, trial,
+            peak_begin, peak_end, begin, end, dm_min, dm_max, band,
+        ];
+        words
+    }
+
+    /// Creates a candidate from its words; `None` for another number of words.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let words: &[u64; CANDIDATE] = words.try_into().ok()?;
+        let number = |index: usize| f64::from_bits(words[index]);
+        let count = |index: usize| usize::try_from(words[index]).ok();
+        Some(Self {
+            dm: number(0),
+            time_s: number(1),
+            snr: number(2),
+            width_s: number(3),
+            members: count(4)?,
+            range: count(5)?,
+            trial: count(6)?,
+            peak_begin_s: number(7),
+            peak_end_s: number(8),
+            begin_s: number(9),
+            end_s: number(10),
+            dm_min: number(11),
+            dm_max: number(12),
+            band_fraction: number(13),
+        })
+    }
+}
+
+/// Splits off `count` items of `each` words.
+fn split(words: &[u64], count: u64, each: usize) -> Option<(&[u64], &[u64])> {
+    words.split_at_checked(usize::try_from(count).ok()?.checked_mul(each)?)
+}
+
+fn point_words(point: &Point) -> [u64; POINT] {
+    let Point { begin, end, snr, trial, band, .. } = *point;
+    let [snr, band] = [snr, band].map(|number| u64::from(number.to_bits()));
+    [begin.to_bits(), end.to_bits(), snr, u64::from(trial), band]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::burst::{Cone, Least};
+    use super::*;
+
+    const BAND: BandEdges =
+        BandEdges { lowest_hz: 1.2e9, highest_hz: 1.5e9, dm_constant: 4148.808 };
+    const WIDEST_BOXCAR: u32 = 32;
+
+    /// Generator of numbers below a bound.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % bound
+        }
+    }
+
+    fn ranges() -> Vec<TrialRange> {
+        let dms = |first: usize, step: f64| (0..12).map(|i| (first + i) as f64 * step).collect();
+        vec![
+            TrialRange { dms: dms(0, 2.0), tsamp_s: 1e-3, widest: WIDEST_BOXCAR as usize },
+            TrialRange { dms: dms(6, 4.0), tsamp_s: 2e-3, widest: WIDEST_BOXCAR as usize },
+        ]
+    }
+
+    /// Returns events of both ranges over `length_s`, ordered by time: noise that links, and some strong ones.
+    fn events(random: &mut Random, count: usize, length_s: f64) -> Vec<(f64, usize, Event)> {
+        let mut events: Vec<_> = (0..count)
+            .map(|_| {
+                let (range, dm) = (random.below(2) as usize, random.below(12) as u32);
+                let tsamp_s = ranges()[range].tsamp_s;
+                let time = random.below((length_s / tsamp_s) as u64);
+                let width = 1 + random.below(u64::from(WIDEST_BOXCAR)) as u32;
+                let strong = if random.below(20) == 0 { random.below(600) } else { 0 };
+                // Few distinct values, so that some are equal.
+                let snr = 5.0 + 0.1 * (random.below(20) + strong) as f32;
+                (time as f64 * tsamp_s, range, Event { dm, time, width, snr })
+            })
+            .collect();
+        events.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2.dm).cmp(&(b.1, b.2.dm))));
+        events.dedup_by_key(|(_, range, event)| (*range, event.dm, event.time));
+        events
+    }
+
+    fn sorted(mut absorbed: Vec<Absorbed>) -> Vec<Absorbed> {
+        absorbed.sort_by(|p, q| p.trial.cmp(&q.trial).then(p.begin_s.total_cmp(&q.begin_s)));
+        absorbed
+    }
+
+    fn clusterer() -> Clusterer {
+        Clusterer::new(ranges(), BAND).unwrap()
+    }
+
+    /// Applies the two documented rules pair by pair.
+    fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
+        let mut clusterer = clusterer();
+        events.iter().for_each(|(_, range, event)| clusterer.push(*range, &[*event]).unwrap());
+        let (mut points, wings) = (clusterer.points.clone(), clusterer.wings);
+        let k = wings.delay_per_dm;
+        points.sort_by(Point::order);
+        let touch = |p: &Point, q: &Point| {
+            let near = (p.dm - q.dm).abs() * k + 0.5 * p.width().min(q.width());
+            p.rank.abs_diff(q.rank) <= 3 && p.begin <= q.end + near && p.end >= q.begin - near
+        };
+        let mut group_of: Vec<usize> = Vec::new();
+        let mut groups: Vec<(Point, usize)> = Vec::new();
+        for (index, point) in points.iter().enumerate() {
+            let stronger = (0..index).find(|other| {
+                touch(&points[*other], point) && wings.explains(&points[*other], point)
+            });
+            let group = stronger.map_or(groups.len(), |other| group_of[other]);
+            if stronger.is_none() {
+                groups.push((*point, 0));
+            }
+            groups[group].1 += 1;
+            group_of.push(group);
+        }
+        let mut bursts: Vec<(Point, usize)> = Vec::new();
+        let mut burst_of: Vec<usize> = Vec::new();
+        for (index, (best, members)) in groups.iter().enumerate() {
+            let explains = |seed: &usize| {
+                let is_burst = bursts[burst_of[*seed]].0.key() == groups[*seed].0.key();
+                Cone::new(&groups[*seed].0, Least { snr: 0.0, band: 1.0 }, wings, is_burst)
+                    .explains(best)
+            };
+            let owner = (0..index).find(explains).map(|seed| burst_of[seed]);
+            burst_of.push(owner.unwrap_or(bursts.len()));
+            match owner {
+                Some(burst) => bursts[burst].1 += members,
+                None => bursts.push((*best, *members)),
+            }
+        }
+        bursts.iter().map(|(best, members)| (best.begin, best.snr, *members)).collect()
+    }
+
+    #[test]
+    fn candidates_are_those_of_the_plain_rules() {
+        let mut random = Random(7);
+        for case in 0..40 {
+            let length_s = [1.0, 4.0, 20.0][case % 3];
+            let events = events(&mut random, 600, length_s);
+            let mut clusterer = clusterer();
+            events.iter().for_each(|(_, range, event)| clusterer.push(*range, &[*event]).unwrap());
+            let found = clusterer.finish();
+            let found: Vec<_> =
+                found.iter().map(|c| (c.peak_begin_s, c.snr as f32, c.members)).collect();
+            assert_eq!(found, plainly(&events), "case {case}");
+        }
+    }
+
+    #[test]
+    fn settling_in_steps_changes_nothing_and_forgets_what_is_decided() {
+        let mut random = Random(1);
+        for case in 0..60 {
+            let (count, length_s) = [(3000, 30.0), (400, 30.0), (3000, 300.0)][case % 3];
+            let events = events(&mut random, count, length_s);
+            let mut whole = clusterer().listing();
+            events.iter().for_each(|(_, range, event)| whole.push(*range, &[*event]).unwrap());
+            let mut stepwise = clusterer().listing();
+            let mut absorbed = Vec::new();
+            let (mut found, mut most, mut next, mut frontier_s) = (Vec::new(), 0, 0, 0.0);
+            while next < events.len() {
+                frontier_s += 0.01 * random.below(if case % 2 == 0 { 100 } else { 400 }) as f64;
+                // Some later events are present already, and those before the frontier come in any order.
+                let end = events.partition_point(|(time, ..)| *time < frontier_s);
+                let end = end.max(next) + random.below(4) as usize;
+                let fresh = &events[next..end.min(events.len())];
+                fresh
+                    .iter()
+                    .rev()
+                    .for_each(|(_, range, event)| stepwise.push(*range, &[*event]).unwrap());
+                next = end.min(events.len());
+                found.extend(stepwise.settle(frontier_s));
+                absorbed.extend(stepwise.take_absorbed());
+                most = most.max(stepwise.points.len() + stepwise.groups.len());
+                if random.below(3) == 0 {
+                    let state = ClusterState::from_words(stepwise.state().words().to_vec());
+                    stepwise = clusterer().listing();
+                    stepwise.restore(&state).unwrap();
+                }
+            }
+            let early = found.len();
+            assert_eq!(stepwise.events(), events.len());
+            found.extend(stepwise.finish());
+            found.sort_by(Candidate::order);
+            assert_eq!(found, whole.finish(), "case {case}");
+            absorbed.extend(stepwise.take_absorbed());
+            assert_eq!(absorbed.len(), events.len() - found.len());
+            assert_eq!(sorted(absorbed), sorted(whole.take_absorbed()), "case {case}");
+            if case % 3 == 2 {
+                assert!(
+                    early > 0 && most < events.len() / 4,
+                    "case {case}: {early} early, {most} kept"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_candidate_survives_as_words() {
+        let mut one = clusterer();
+        one.push(1, &[Event { dm: 3, time: 9, width: 2, snr: 7.1 }]).unwrap();
+        let candidate = one.finish()[0];
+        assert_eq!(Candidate::from_words(&candidate.words()), Some(candidate));
+        assert_eq!(Candidate::from_words(&candidate.words()[1..]), None);
+    }
+
+    #[test]
+    fn a_damaged_state_is_refused() {
+        let mut one = clusterer();
+        one.push(0, &[Event { dm: 3, time: 9, width: 2, snr: 7.0 }]).unwrap();
+        let words = one.state().words().to_vec();
+        let refused =
+            |words: Vec<u64>| clusterer().restore(&ClusterState::from_words(words)).is_err();
+        assert!(refused(Vec::new()) && refused(words[..words.len() - 1].to_vec()));
+        let last = words.len() - 1;
+        assert!(refused([&words[..last], &[1 << 40]].concat()));
+        assert!(refused([&words[..3], &[u64::MAX], &words[4..]].concat()));
+    }
 }

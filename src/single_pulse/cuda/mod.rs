@@ -4,28 +4,19 @@
 //! in the order of trial and time, so nothing depends on how the stream was split or on what ran first.
 #![allow(unsafe_code)]
 
-mod kernels;
-mod memory;
 mod search;
 mod sizes;
 mod staging;
-#[cfg(test)]
-mod tests;
-mod variants;
 
-use super::carried::{Carried, Trial};
-use super::input::Input;
-use super::plan::Plan;
-use super::rules::{Event, Noise};
+use super::plan::{Input, Plan};
+use super::rules::{Carried, CarriedTrial, Event, Noise};
 use crate::backend::cuda::{self, CopiedRows, Device, Plane, PlaneKind, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use kernels::Kernels;
-use memory::Memory;
-use search::{Batch, Search};
-use sizes::{Sizes, Sums};
+pub use search::kernels;
+use search::{Batch, Kernels, Search};
+use sizes::{Memory, Sizes, Sums};
 use staging::Staging;
-pub use variants::kernels;
 
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<u32>();
@@ -47,7 +38,7 @@ pub(super) struct Engine {
     /// Valid samples of each trial, and the number searched.
     ends: Vec<u64>,
     searched: Vec<u64>,
-    are_ends_told: bool,
+    are_ends_set: bool,
     /// Whether the state of an earlier stream is cleared.
     is_clear: bool,
     /// Window of the last call of `settle`, and its result.
@@ -90,7 +81,7 @@ impl Engine {
             seen: 0,
             ends: vec![u64::MAX; dms],
             searched: vec![0; dms],
-            are_ends_told: false,
+            are_ends_set: false,
             is_clear: false,
             settled: (0, 0),
         })
@@ -162,7 +153,7 @@ impl Engine {
 
     pub(super) fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
         self.ends.iter_mut().enumerate().for_each(|(dm, end)| *end = valid_times(dm));
-        self.are_ends_told = false;
+        self.are_ends_set = false;
     }
 
     pub(super) fn flush(&mut self, events: &mut Vec<Event>) -> Result<()> {
@@ -191,7 +182,7 @@ impl Engine {
         (self.window, self.seen) = (0, 0);
         self.ends.fill(u64::MAX);
         self.searched.fill(0);
-        (self.are_ends_told, self.is_clear) = (false, false);
+        (self.are_ends_set, self.is_clear) = (false, false);
         self.settled = (0, 0);
     }
 
@@ -210,7 +201,7 @@ impl Engine {
             frontier = frontier.min(sweep.frontier(next));
         }
         if events.len() > before {
-            self.search.tell_sweeps(sweeps.into_iter(), &self.stream)?;
+            self.search.set_sweeps(sweeps.into_iter(), &self.stream)?;
             self.stream.record(&self.done)?;
         }
         self.settled = (self.window, frontier);
@@ -226,7 +217,7 @@ impl Engine {
         let trial = |(sweep, noise): (_, &[f64])| {
             // Before the first window the device memory is uninitialized.
             let known = if self.window > 0 { [noise[0], noise[1]] } else { [0.0; 2] };
-            Trial { noise: Noise { mean: known[0], sigma: known[1] }, sweep }
+            CarriedTrial { noise: Noise { mean: known[0], sigma: known[1] }, sweep }
         };
         Ok(Carried { window: self.window, trials: trials.map(trial).collect() })
     }
@@ -238,7 +229,7 @@ impl Engine {
             carried.trials.iter().flat_map(|trial| [trial.noise.mean, trial.noise.sigma]).collect();
         self.search.memory.carried = self.device.upload(&noise)?;
         let sweeps = carried.trials.iter().map(|trial| trial.sweep);
-        self.search.tell_sweeps(sweeps, &self.stream)?;
+        self.search.set_sweeps(sweeps, &self.stream)?;
         self.stream.record(&self.done)?;
         let sizes = &self.search.sizes;
         self.window = carried.window;
@@ -355,9 +346,9 @@ impl Engine {
             self.search.reset(stream)?;
             self.is_clear = true;
         }
-        if !self.are_ends_told {
-            self.search.tell_ends(&self.ends, stream)?;
-            self.are_ends_told = true;
+        if !self.are_ends_set {
+            self.search.set_ends(&self.ends, stream)?;
+            self.are_ends_set = true;
         }
         Ok(())
     }
@@ -365,4 +356,73 @@ impl Engine {
 
 fn sort(events: &mut [Event]) {
     events.sort_unstable_by_key(|event| (event.dm, event.time));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::testing::device;
+    use crate::single_pulse::plan::Options;
+
+    const DMS: usize = 3;
+
+    /// Returns noise around 2048 with pulses.
+    fn series(times: usize) -> Vec<i32> {
+        let sample = |k: usize| {
+            let mixed = (k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let parts = (0..4).map(|i| (mixed >> (16 * i) & 0x3ff) as i32);
+            let pulse = if k % 1777 < 9 { 700 } else { 0 };
+            parts.sum::<i32>() + pulse
+        };
+        (0..times).map(sample).collect()
+    }
+
+    /// Returns the events of a series, searched with sizes changed by `change`.
+    fn search(device: &Device, snr: f64, times: usize, change: &dyn Fn(&mut Sizes)) -> Vec<Event> {
+        let options = Options {
+            dms: (0..DMS).map(|dm| dm as f64).collect(),
+            tsamp_s: 1.0,
+            max_width_s: 20.0,
+            baseline_s: 1024.0,
+            snr,
+            bound: Some((0, 4095)),
+        };
+        let plan = Plan::new(options).unwrap();
+        let mut sizes = Sizes::new(&plan, device.properties());
+        change(&mut sizes);
+        let mut engine = Engine::bind(sizes, snr, device, Threads::new(1)).unwrap();
+        let rows = series(DMS * times);
+        let plane = crate::view::Plane::new(&rows, DMS, times, times).unwrap();
+        let mut events = Vec::new();
+        engine.end_at(&|dm| (times - 300 * dm) as u64);
+        engine.run(Input::I32(plane), &mut events).unwrap();
+        engine.flush(&mut events).unwrap();
+        events.sort_unstable_by_key(|event| (event.dm, event.time));
+        events
+    }
+
+    #[test]
+    fn flagged_blocks_beyond_the_room_are_searched_in_rounds() {
+        let Some(device) = device() else { return };
+        let whole = search(&device, 0.5, 2500, &|sizes| sizes.flagged = 1000);
+        assert!(whole.len() > 100, "{}", whole.len());
+        for room in [1, 7, 50] {
+            assert_eq!(search(&device, 0.5, 2500, &|sizes| sizes.flagged = room), whole, "{room}");
+        }
+    }
+
+    #[test]
+    fn tiles_of_several_windows_find_what_those_of_one_find() {
+        let Some(device) = device() else { return };
+        let times = 13 * 1024 + 77;
+        let single = |sizes: &mut Sizes| sizes.multiprocessors = 1000;
+        let whole = search(&device, 3.0, times, &single);
+        assert!(whole.len() > 10, "{}", whole.len());
+        let shared = |sizes: &mut Sizes| {
+            sizes.multiprocessors = 1;
+            assert_eq!(sizes.tiling(13).windows, 8, "short windows share a tile");
+            assert!(sizes.group(DMS * 13) > 1, "short windows share a warp");
+        };
+        assert_eq!(search(&device, 3.0, times, &shared), whole);
+    }
 }

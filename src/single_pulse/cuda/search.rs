@@ -1,11 +1,140 @@
-//! Kernel launches of one batch of windows, and the events they find.
+//! Kernels of a search, their launches for one batch of windows, and the events they find.
 
-use super::kernels::{Kernels, Noise};
-use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS, SWEEP_WORDS};
-use super::sizes::{BLOCK, Sizes, Sums};
-use crate::backend::cuda::{Arguments, Function, Stream};
+use super::sizes::{
+    BLOCK, EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS, SWEEP_WORDS, Sizes, Sums,
+};
+use crate::backend::cuda::{Arguments, Device, Extent, Function, Source, Stream, Variant};
 use crate::error::Result;
 use crate::single_pulse::rules::{Event, Hit, Sweep};
+
+/// Headers that the kernels include.
+const INCLUDES: &[(&str, &str)] = &[
+    ("series.cuh", include_str!("series.cuh")),
+    ("widths.cuh", include_str!("widths.cuh")),
+    ("noise.cuh", include_str!("noise.cuh")),
+    ("guess.cuh", include_str!("guess.cuh")),
+    ("totals.cuh", include_str!("totals.cuh")),
+];
+
+/// Source file of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    Noise,
+    Moments,
+    Estimate,
+    Sums,
+    Screen,
+    Events,
+}
+
+/// Compile-time types of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Types {
+    pub(super) sums: Sums,
+    pub(super) wide_squares: bool,
+}
+
+/// Returns the source of a kernel file.
+fn source(file: File, types: Types) -> Source {
+    let floats = types.sums == Sums::F64;
+    let flag = |on: bool| u8::from(on).to_string();
+    let mut defines = vec![("FLOATS", flag(floats))];
+    let (name, text) = match file {
+        File::Noise => ("noise.cu", include_str!("noise.cu")),
+        File::Moments => {
+            defines.push(("WIDE", flag(types.wide_squares)));
+            ("moments.cu", include_str!("moments.cu"))
+        }
+        File::Estimate => {
+            defines.push(("WIDE", flag(types.wide_squares)));
+            ("estimate.cu", include_str!("estimate.cu"))
+        }
+        File::Sums => ("sums.cu", include_str!("sums.cu")),
+        File::Screen => {
+            let bits = if types.sums == Sums::I64 { 64 } else { 32 };
+            defines.push(("SUM_BITS", bits.to_string()));
+            ("screen.cu", include_str!("screen.cu"))
+        }
+        File::Events => ("events.cu", include_str!("events.cu")),
+    };
+    Source { name, text, includes: INCLUDES, defines }
+}
+
+/// Loaded kernels of a plan.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    pub(super) noise: Noise,
+    carry: Function,
+    pub(super) sums: Function,
+    wide: Function,
+    pub(super) screen: Function,
+    pub(super) count: Function,
+    scan: Function,
+    list_blocks: Function,
+    pub(super) evaluate: Function,
+    pub(super) sweep: Function,
+}
+
+/// Kernels that estimate the noise of windows.
+#[derive(Debug)]
+pub(super) enum Noise {
+    /// One warp per window, in one launch.
+    Short { estimate: Function },
+    /// Passes over lists of windows.
+    Long { guess: Function, moments: Function, refine: Function, settle: Function },
+}
+
+impl Kernels {
+    pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
+        let types = Types { sums: sizes.sums, wide_squares: sizes.wide_squares };
+        let module = |file| device.module(&source(file, types));
+        let shared = module(File::Noise)?;
+        let own = module(if sizes.is_short() { File::Estimate } else { File::Moments })?;
+        let sums = module(File::Sums)?;
+        let screen = module(File::Screen)?;
+        let events = module(File::Events)?;
+        let noise = if sizes.is_short() {
+            Noise::Short { estimate: own.function("estimate", 0)? }
+        } else {
+            Noise::Long {
+                guess: shared.function("guess", 0)?,
+                moments: own.function("moments", 0)?,
+                refine: shared.function("refine", 0)?,
+                settle: shared.function("settle", 0)?,
+            }
+        };
+        Ok(Self {
+            noise,
+            carry: shared.function("carry", 0)?,
+            sums: sums.function("sums", 0)?,
+            wide: sums.function("wide", 0)?,
+            screen: screen.function("screen", sizes.shared_bytes())?,
+            count: events.function("count", 0)?,
+            scan: events.function("scan", 0)?,
+            list_blocks: events.function("list_blocks", 0)?,
+            evaluate: events.function("evaluate", 0)?,
+            sweep: events.function("sweep", 0)?,
+        })
+    }
+}
+
+/// Lists the kernels of the single-pulse search.
+pub fn kernels(_: Extent) -> Vec<Variant> {
+    let types = |sums, wide_squares| Types { sums, wide_squares };
+    let (narrow, wide) = (types(Sums::I32, false), types(Sums::I64, true));
+    let floats = types(Sums::F64, false);
+    let mut sources = Vec::new();
+    sources.push(source(File::Estimate, narrow));
+    for file in [File::Noise, File::Moments, File::Sums, File::Screen, File::Events] {
+        for types in [narrow, wide, floats] {
+            let source = source(file, types);
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+        }
+    }
+    sources.into_iter().map(Variant::everywhere).collect()
+}
 
 /// Events copied to the host together with their count.
 const FIRST_EVENTS: usize = 512;
@@ -81,7 +210,7 @@ impl Search {
                 self.present = 1 - self.present;
                 return Ok(false);
             };
-            begin += self.sizes.room;
+            begin += self.sizes.flagged;
             if begin >= blocks {
                 return Ok(true);
             }
@@ -91,32 +220,32 @@ impl Search {
     /// Ends every trial's open event; waits for the device.
     pub(super) fn end(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
-        self.sweep((0, 0, 0), true, stream)?;
+        self.sweep(0, 0, 0, true, stream)?;
         self.collect(stream, events).map(|_| ())
     }
 
     /// Returns the open event of each trial, which later hits may still join; waits for the device.
     pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
         let words = SWEEP_WORDS * self.sizes.dms;
-        let Memory { bests, told_bests, .. } = &mut self.memory;
+        let Memory { bests, host_bests, .. } = &mut self.memory;
         // SAFETY: the host memory is not accessed before the stream is synchronized.
-        unsafe { stream.copy_out(&bests[self.present], 0..words, told_bests, 0)? };
+        unsafe { stream.copy_out(&bests[self.present], 0..words, host_bests, 0)? };
         stream.synchronize()?;
-        Ok(told_bests.as_slice()[..words].chunks_exact(SWEEP_WORDS).map(sweep_of))
+        Ok(host_bests.as_slice()[..words].chunks_exact(SWEEP_WORDS).map(sweep_of))
     }
 
     /// Replaces the device's open events; waits for the device.
-    pub(super) fn tell_sweeps(
+    pub(super) fn set_sweeps(
         &mut self,
         sweeps: impl Iterator<Item = Sweep>,
         stream: &Stream,
     ) -> Result<()> {
         let words = SWEEP_WORDS * self.sizes.dms;
-        let Memory { bests, told_bests, .. } = &mut self.memory;
-        let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(SWEEP_WORDS);
+        let Memory { bests, host_bests, .. } = &mut self.memory;
+        let hits = host_bests.as_mut_slice()[..words].chunks_exact_mut(SWEEP_WORDS);
         hits.zip(sweeps).for_each(|(words, sweep)| words.copy_from_slice(&words_of(sweep)));
         // SAFETY: the host memory is not accessed before the stream is synchronized.
-        unsafe { stream.copy_in(told_bests, 0..words, &mut bests[self.present], 0)? };
+        unsafe { stream.copy_in(host_bests, 0..words, &mut bests[self.present], 0)? };
         stream.synchronize()
     }
 
@@ -126,7 +255,7 @@ impl Search {
             let words = bests.len();
             stream.fill(bests, 0..words, 0)?;
         }
-        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
+        stream.fill(&mut self.memory.serial, 0..1, 0)?;
         // Clears all words: the first copy to the host holds more events than were found.
         let words = self.memory.events.len();
         stream.fill(&mut self.memory.events, 0..words, 0)
@@ -167,7 +296,7 @@ impl Search {
     /// Estimates the noise of long windows with passes over lists of windows.
     fn estimate_long(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
-        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
+        stream.fill(&mut self.memory.serial, 0..1, 0)?;
         let Noise::Long { guess, moments, refine, settle } = &self.kernels.noise else {
             return Ok(());
         };
@@ -178,7 +307,7 @@ impl Search {
             .with(memory.estimates.address())
             .with(memory.lists[0].address())
             .with(memory.active.address())
-            .with(memory.spoilt.address())
+            .with(memory.serial.address())
             .with(dms);
         launch(stream, guess, all.div_ceil(4), 128, &arguments)?;
         let (windows, threads, blocks) = match self.sizes.sums {
@@ -192,7 +321,7 @@ impl Search {
                 .with(memory.estimates.address())
                 .with(list.address())
                 .with(memory.active.at(round))
-                .with(memory.spoilt.address());
+                .with(memory.serial.address());
             let grid = all.div_ceil(windows).min(blocks);
             launch(stream, moments, grid, threads, &arguments)?;
             let arguments = Arguments::new()
@@ -288,7 +417,7 @@ impl Search {
     fn round(&mut self, batch: Batch, begin: usize, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
-        let (dms, begin, room) = (sizes.dms as u32, begin as u32, sizes.room as u32);
+        let (dms, begin, most) = (sizes.dms as u32, begin as u32, sizes.flagged as u32);
         let trial_words = (batch.windows * sizes.window_words()) as u32;
         let flags = Arguments::new().with(memory.flags.address()).with(trial_words);
         let arguments = flags.with(memory.counts.address()).with(dms);
@@ -297,7 +426,7 @@ impl Search {
             .with(memory.counts.address())
             .with(memory.offsets.address())
             .with(memory.events.address())
-            .with(memory.spoilt.address())
+            .with(memory.serial.address())
             .with(dms);
         launch(stream, &kernels.scan, 1, 1024, &arguments)?;
         let arguments = flags
@@ -305,7 +434,7 @@ impl Search {
             .with(memory.offsets.address())
             .with(memory.blocks.address())
             .with(begin)
-            .with(room)
+            .with(most)
             .with(dms);
         launch(stream, &kernels.list_blocks, sizes.dms.div_ceil(8), 256, &arguments)?;
         let arguments = self
@@ -317,21 +446,23 @@ impl Search {
             .with(memory.widths.address())
             .with(self.snr)
             .with(begin)
-            .with(room)
+            .with(most)
             .with(sizes.entries as u32)
             .with(sizes.grain as u32)
             .with(sizes.tile_widths as u32)
             .with(sizes.widths as u32);
-        let grid = sizes.room.min(12 * self.sizes.multiprocessors);
+        let grid = sizes.flagged.min(12 * self.sizes.multiprocessors);
         launch(stream, &kernels.evaluate, grid, BLOCK, &arguments)?;
-        self.sweep((batch.first, begin, room), false, stream)
+        self.sweep(batch.first, begin, most, false, stream)
     }
 
-    /// Groups the hits of up to `room` flagged blocks from `begin` on into events; `first` is the batch's first
+    /// Groups the hits of up to `most` flagged blocks from `begin` on into events; `first` is the batch's first
     /// sample.
     fn sweep(
         &mut self,
-        (first, begin, room): (u64, u32, u32),
+        first: u64,
+        begin: u32,
+        most: u32,
         is_last: bool,
         stream: &Stream,
     ) -> Result<()> {
@@ -347,7 +478,7 @@ impl Search {
             .with(memory.events.address())
             .with(first)
             .with(begin)
-            .with(room)
+            .with(most)
             .with(u32::from(is_last))
             .with(self.sizes.dms as u32);
         self.present = 1 - self.present;
@@ -355,13 +486,13 @@ impl Search {
     }
 
     /// Waits for the events of a round and appends them. Returns the number of flagged blocks, or `None` and no
-    /// events if the batch was spoilt.
+    /// events if its windows must be searched one after another.
     fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
         let all = self.memory.events.len();
         let first = all.min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS);
         self.copy_out(0..first, stream)?;
-        let [header, spoilt] = [0, 1].map(|word| self.memory.found.as_slice()[word]);
-        if spoilt != 0 {
+        let [header, serial] = [0, 1].map(|word| self.memory.found.as_slice()[word]);
+        if serial != 0 {
             return Ok(None);
         }
         let count = header as u32 as usize;
@@ -388,13 +519,13 @@ impl Search {
     }
 
     /// Copies the ends of the trials to the device.
-    pub(super) fn tell_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
-        let Memory { ends: buffer, told_ends, told, .. } = &mut self.memory;
-        told.synchronize()?;
-        told_ends.as_mut_slice()[..ends.len()].copy_from_slice(ends);
+    pub(super) fn set_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
+        let Memory { ends: buffer, host_ends, ends_copied, .. } = &mut self.memory;
+        ends_copied.synchronize()?;
+        host_ends.as_mut_slice()[..ends.len()].copy_from_slice(ends);
         // SAFETY: the host memory is written again only after the copy.
-        unsafe { stream.copy_in(told_ends, 0..ends.len(), buffer, 0)? };
-        stream.record(told)
+        unsafe { stream.copy_in(host_ends, 0..ends.len(), buffer, 0)? };
+        stream.record(ends_copied)
     }
 }
 

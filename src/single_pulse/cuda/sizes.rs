@@ -1,6 +1,7 @@
-//! Partition of a search on a device: tiles, batches of windows, and buffer sizes.
+//! Partition of a search on a device (tiles, batches of windows, buffer sizes), and the buffers themselves.
 
-use crate::backend::cuda::Properties;
+use crate::backend::cuda::{Buffer, Device, Event, Pinned, Properties};
+use crate::error::Result;
 use crate::single_pulse::plan::Plan;
 
 /// Starts per flag bit.
@@ -10,7 +11,7 @@ pub(super) const BLOCK: usize = 64;
 const TILE_WIDTHS: usize = 39;
 
 /// Smallest width that may be left to the stored prefix sums: strides from there on are multiples of a warp.
-const LEAST_WIDE: usize = 512;
+const MIN_WIDE: usize = 512;
 
 /// Samples in a batch of windows: of one trial, and of all trials. Integers use the larger, floats always the second,
 /// because they store more per sample.
@@ -18,20 +19,20 @@ const BATCH: usize = 1 << 18;
 const BATCH_POINTS: usize = 1 << 28;
 
 /// Largest number of windows of a trial in a batch.
-const MOST_WINDOWS: usize = 1 << 14;
+const MAX_WINDOWS: usize = 1 << 14;
 
 /// Longest window whose noise one warp estimates. Longer ones use a thread block and separately launched passes.
 const SHORT_WINDOW: usize = 8192;
 
 /// Largest number of windows whose estimates one warp computes.
-const MOST_GROUP: usize = 32;
+const MAX_GROUP: usize = 32;
 
 /// Warps per multiprocessor in the noise estimate: six blocks of four.
 const WARPS: usize = 24;
 
 /// Flagged blocks evaluated per round.
-const ROOM: usize = 1 << 15;
-const LEAST_ROOM: usize = 1 << 10;
+const FLAGGED: usize = 1 << 15;
+const MIN_FLAGGED: usize = 1 << 10;
 
 /// Divisor of the free memory that one range's search may use.
 const PART: usize = 4;
@@ -74,7 +75,7 @@ pub(super) struct Sizes {
     pub(super) grain: usize,
     pub(super) entries: usize,
     /// Flagged blocks that fit the buffers.
-    pub(super) room: usize,
+    pub(super) flagged: usize,
     pub(super) multiprocessors: usize,
 }
 
@@ -107,7 +108,7 @@ impl Sizes {
         };
         let least = if sums == Sums::F64 { 0 } else { BATCH };
         let windows = least.max(BATCH_POINTS / plan.dms()) / window;
-        let windows = windows.clamp(1, MOST_WINDOWS);
+        let windows = windows.clamp(1, MAX_WINDOWS);
         let squares = u128::from(range).pow(2) * window as u128;
         Self {
             dms: plan.dms(),
@@ -123,23 +124,23 @@ impl Sizes {
             widths,
             grain: grain.max(1),
             entries: plan.capacity().checked_div(grain).map_or(0, |entries| entries + 1),
-            room: ROOM.min(plan.dms() * windows * window / BLOCK),
+            flagged: FLAGGED.min(plan.dms() * windows * window / BLOCK),
             multiprocessors: properties.multiprocessors,
         }
     }
 
-    /// Shortens batches and reduces the room for flagged blocks until the buffers fit their share of free memory.
+    /// Shortens batches and reduces the number of flagged blocks per round until the buffers fit their share of free memory.
     /// Both cost time and change no event.
     pub(super) fn within(mut self, free: usize) -> Self {
-        while super::memory::bytes(&self) > free / PART {
-            if self.room > LEAST_ROOM {
-                self.room = (self.room / 2).max(LEAST_ROOM);
+        while bytes(&self) > free / PART {
+            if self.flagged > MIN_FLAGGED {
+                self.flagged = (self.flagged / 2).max(MIN_FLAGGED);
             } else if self.windows > 1 {
                 self.windows /= 2;
             } else {
                 break;
             }
-            self.room = self.room.min(self.dms * self.windows * self.window / BLOCK);
+            self.flagged = self.flagged.min(self.dms * self.windows * self.window / BLOCK);
         }
         self
     }
@@ -153,7 +154,7 @@ impl Sizes {
     /// warp in parallel, as long as enough warps remain; multiprocessors get a whole number of waves.
     pub(super) fn group(&self, windows: usize) -> usize {
         let warps = WARPS * self.multiprocessors;
-        let rounds = windows.div_ceil(warps * MOST_GROUP).max(1);
+        let rounds = windows.div_ceil(warps * MAX_GROUP).max(1);
         windows.div_ceil(warps * rounds).max(1)
     }
 
@@ -169,7 +170,7 @@ impl Sizes {
     }
 
     /// Returns the history samples of one trial.
-    pub(super) fn capacity(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.window + self.reach
     }
 
@@ -201,7 +202,7 @@ impl Sizes {
     /// Returns the largest number of events that a round can end: best hits start at least 5 samples apart, and each
     /// may contain another.
     pub(super) fn events(&self) -> usize {
-        2 * (self.room * BLOCK.div_ceil(5) + self.room + self.dms)
+        2 * (self.flagged * BLOCK.div_ceil(5) + self.flagged + self.dms)
     }
 }
 
@@ -228,5 +229,104 @@ fn sums(plan: &Plan, range: u64) -> (Sums, usize) {
         4 * octave * range <= i32::MAX as u64
     };
     let held = widths[..most].iter().take_while(narrow).count();
-    if held == most || widths[held] >= LEAST_WIDE { (Sums::I32, held) } else { (Sums::I64, most) }
+    if held == most || widths[held] >= MIN_WIDE { (Sums::I32, held) } else { (Sums::I64, most) }
+}
+
+/// Largest number of passes over a window's samples for its noise, including the first over all samples.
+pub(super) const ROUNDS: usize = 9;
+
+/// 64-bit words of the header before the events, of an event, and of a hit.
+pub(super) const HEADER_WORDS: usize = 2;
+pub(super) const EVENT_WORDS: usize = 3;
+pub(super) const HIT_WORDS: usize = 3;
+
+/// 64-bit words of a trial's open event: its best hit, and one hit within it.
+pub(super) const SWEEP_WORDS: usize = 2 * HIT_WORDS;
+
+/// 64-bit words of a window's noise estimate.
+const ESTIMATE_WORDS: usize = 8;
+
+/// Buffers of a search, allocated when the search is bound.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// Samples from the current window's start on, one row per trial.
+    pub(super) history: Buffer<u32>,
+    /// Valid samples of each trial.
+    pub(super) ends: Buffer<u64>,
+    /// Mean and deviation of each window, and those carried to the next batch.
+    pub(super) own: Buffer<f64>,
+    pub(super) carried: Buffer<f64>,
+    pub(super) estimates: Buffer<u64>,
+    /// Windows that need a pass (current and next list), and their number for each pass.
+    pub(super) lists: [Buffer<u32>; 2],
+    pub(super) active: Buffer<u32>,
+    /// Prefix sums of each window at regular intervals.
+    pub(super) totals: Buffer<u64>,
+    /// One bit per block of starts.
+    pub(super) flags: Buffer<u32>,
+    /// Number of flagged blocks of each trial, and its prefix sum.
+    pub(super) counts: Buffer<u32>,
+    pub(super) offsets: Buffer<u32>,
+    /// Trial and index of flagged blocks; significance and width of the best boxcar of each of their starts.
+    pub(super) blocks: Buffer<u64>,
+    pub(super) snrs: Buffer<f64>,
+    pub(super) widths: Buffer<u32>,
+    /// Open event of each trial, before and after a round.
+    pub(super) bests: [Buffer<u64>; 2],
+    pub(super) host_bests: Pinned<u64>,
+    /// Float windows whose blocks must all be evaluated, and whether a batch must be repeated one window after
+    /// another.
+    pub(super) loud: Buffer<u32>,
+    pub(super) serial: Buffer<u32>,
+    /// Header (event and flagged-block counts in one word, serial flag in the next), then the events.
+    pub(super) events: Buffer<u64>,
+    pub(super) found: Pinned<u64>,
+    pub(super) host_ends: Pinned<u64>,
+    /// Completion of the last copy of `host_ends`.
+    pub(super) ends_copied: Event,
+}
+
+/// Returns the bytes of the buffers on the device.
+pub(super) fn bytes(sizes: &Sizes) -> usize {
+    let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
+    let listed = if sizes.is_short() { 1 } else { all };
+    let trial = 4 * sizes.history_stride() + 8 * (1 + 2 + 2 * SWEEP_WORDS) + 8;
+    let window = 16 + 8 * sizes.entries + 4 * sizes.window_words();
+    let block = 8 + 12 * BLOCK;
+    let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
+    let parts =
+        [dms * trial, all * window, listed * (8 * ESTIMATE_WORDS + 12), sizes.flagged * block];
+    parts.into_iter().fold(8 * events, usize::saturating_add)
+}
+
+impl Memory {
+    pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
+        let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
+        let listed = if sizes.is_short() { 1 } else { all };
+        let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
+        Ok(Self {
+            history: device.buffer(dms * sizes.history_stride())?,
+            ends: device.buffer(dms)?,
+            own: device.buffer(2 * all)?,
+            carried: device.buffer(2 * dms)?,
+            estimates: device.buffer(ESTIMATE_WORDS * listed)?,
+            lists: [device.buffer(listed)?, device.buffer(listed)?],
+            active: device.buffer(ROUNDS + 1)?,
+            totals: device.buffer(all * sizes.entries)?,
+            flags: device.buffer(all * sizes.window_words())?,
+            counts: device.buffer(dms)?,
+            offsets: device.buffer(dms + 1)?,
+            blocks: device.buffer(sizes.flagged)?,
+            snrs: device.buffer(sizes.flagged * BLOCK)?,
+            widths: device.buffer(sizes.flagged * BLOCK)?,
+            bests: [device.buffer(SWEEP_WORDS * dms)?, device.buffer(SWEEP_WORDS * dms)?],
+            host_bests: device.pinned(SWEEP_WORDS * dms)?,
+            loud: device.buffer(listed)?,
+            serial: device.buffer(1)?,
+            events: device.buffer(events)?,
+            found: device.pinned(events)?,
+            host_ends: device.pinned(dms)?,
+            ends_copied: device.event()?,
+        })
+    }
 }

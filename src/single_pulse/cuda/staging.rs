@@ -6,7 +6,7 @@ use super::sizes::Sizes;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
-use crate::single_pulse::input::Input;
+use crate::single_pulse::plan::Input;
 use crate::view::Plane;
 
 /// Bytes of a part.

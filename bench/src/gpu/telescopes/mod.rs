@@ -11,7 +11,7 @@ use sidereal::backend::cuda::measure;
 use sidereal::clean::{Bandpass, Steps};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
 use sidereal::simulate::Telescope;
-use sidereal::single_pulse::cluster::Candidate;
+use sidereal::single_pulse::Candidate;
 use sidereal::{Error, Result};
 
 use super::Gpu;

@@ -14,7 +14,7 @@ use super::step::Step;
 use crate::backend::cuda::{Device, UploadRing};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::single_pulse::cluster::Clusterer;
+use crate::single_pulse::Clusterer;
 use reading::{Content, Gulp, Reading};
 
 /// Returns the recording whose voltages a search on `device` can read directly; none if the search must take rows
