@@ -6,6 +6,9 @@ pub mod cuda;
 pub mod roof;
 pub mod simd;
 pub mod threads;
+// Stages with registers of their own still have to use it.
+#[allow(dead_code)]
+pub(crate) mod vector;
 
 use crate::error::{Error, Result};
 use simd::Level;

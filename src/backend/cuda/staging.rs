@@ -244,6 +244,9 @@ struct Download<T: Pod, P> {
     pending: Option<(P, usize)>,
 }
 
+/// Part, number of elements and slot of results that have arrived.
+type Oldest<'a, T, P> = (P, usize, &'a mut Download<T, P>);
+
 impl<T: Pod, P> DownloadRing<T, P> {
     /// Creates `count` slots, at least 2, of `elements` elements. Without elements no memory is allocated before
     /// [`DownloadRing::resize`].
@@ -354,7 +357,7 @@ impl<T: Pod, P> DownloadRing<T, P> {
     }
 
     /// Waits for the oldest pending copy; returns its part, its number of elements and its slot.
-    fn oldest(&mut self) -> Result<Option<(P, usize, &mut Download<T, P>)>> {
+    fn oldest(&mut self) -> Result<Option<Oldest<'_, T, P>>> {
         let (newer, older) = self.slots.split_at_mut(self.next);
         let mut slots = older.iter_mut().chain(newer);
         let Some(slot) = slots.find(|slot| slot.pending.is_some()) else { return Ok(None) };

@@ -3,7 +3,7 @@
 //! Invariant: output in natural order, in place, forward sign, no scaling.
 #![allow(unsafe_code)]
 
-use super::vector::Vector;
+use crate::backend::vector::Vector;
 
 /// One register of complex numbers, as real and imaginary parts.
 #[derive(Clone, Copy)]

@@ -3,10 +3,8 @@
 //! Invariant: a column is a complex sample, a pair of real ones (the even one first), or a real one and 0.
 #![allow(unsafe_code)]
 
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
 use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, voltage};
 
 /// Type of a column.
@@ -142,24 +140,24 @@ unsafe fn vectors_body<V: Vector>(
                     V::load(from).deinterleave(V::load(from.add(V::LANES)))
                 }
                 E::Complex16 | E::Real16 => {
-                    let words = V::words_4(from.add(4 * at));
-                    (V::field::<16, 16>(words), V::field::<0, 16>(words))
+                    let words = V::load(from.add(4 * at));
+                    (words.field::<16, 16>(), words.field::<0, 16>())
                 }
                 E::Complex8 | E::Real8 => {
-                    let words = V::words_2(from.add(2 * at));
-                    (V::field::<24, 24>(words), V::field::<16, 24>(words))
+                    let words = V::widen_16_to_32(from.add(2 * at));
+                    (words.field::<24, 24>(), words.field::<16, 24>())
                 }
                 E::ComplexOffset8 | E::RealOffset8 => {
-                    let words = V::flip_bits(V::words_2(from.add(2 * at)), 0x8080);
-                    (V::field::<24, 24>(words), V::field::<16, 24>(words))
+                    let words = V::widen_16_to_32(from.add(2 * at)).xor(V::splat_32(0x8080));
+                    (words.field::<24, 24>(), words.field::<16, 24>())
                 }
                 E::Complex4 => {
-                    let words = V::words_1(from.add(at));
-                    (V::field::<24, 28>(words), V::field::<28, 28>(words))
+                    let words = V::widen_8_to_32(from.add(at));
+                    (words.field::<24, 28>(), words.field::<28, 28>())
                 }
                 E::Real4 => {
-                    let words = V::words_1(from.add(at));
-                    (V::field::<28, 28>(words), V::field::<24, 28>(words))
+                    let words = V::widen_8_to_32(from.add(at));
+                    (words.field::<28, 28>(), words.field::<24, 28>())
                 }
                 E::Real2 => {
                     const LEVELS: [f32; 4] = [-TWO_BIT_HIGH, -1.0, 1.0, TWO_BIT_HIGH];

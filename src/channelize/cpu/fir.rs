@@ -6,10 +6,7 @@
 
 use super::butterfly::{Complexes, butterfly};
 use super::passes::Spread;
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels, prefetch_l2};
 use crate::voltage::VoltageEncoding;
 
 /// Storage format of rows.
@@ -86,8 +83,8 @@ unsafe impl Load for Short {
     unsafe fn load<V: Vector>(row: *const u8, column: usize, _: usize) -> Complexes<V> {
         // SAFETY: forwards the caller's guarantee.
         unsafe {
-            let words = V::words_4(row.add(4 * column));
-            Complexes { re: V::field::<16, 16>(words), im: V::field::<0, 16>(words) }
+            let words = V::load(row.add(4 * column));
+            Complexes { re: words.field::<16, 16>(), im: words.field::<0, 16>() }
         }
     }
 }
@@ -98,8 +95,8 @@ unsafe impl Load for Byte {
     unsafe fn load<V: Vector>(row: *const u8, column: usize, _: usize) -> Complexes<V> {
         // SAFETY: forwards the caller's guarantee.
         unsafe {
-            let words = V::words_2(row.add(2 * column));
-            Complexes { re: V::field::<24, 24>(words), im: V::field::<16, 24>(words) }
+            let words = V::widen_16_to_32(row.add(2 * column));
+            Complexes { re: words.field::<24, 24>(), im: words.field::<16, 24>() }
         }
     }
 }
@@ -162,12 +159,7 @@ impl Ahead {
         let lines = self.step.min(self.lines);
         self.lines -= lines;
         for _ in 0..lines {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch never faults.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T1>(self.at.cast());
-            }
+            prefetch_l2(self.at);
             self.at = self.at.wrapping_add(64);
         }
     }

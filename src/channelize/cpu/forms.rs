@@ -4,10 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::shape::Segment;
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
 use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 use crate::channelize::plan::{Detection, Feed, Products};
 
 /// One spectrum in FFT order.
@@ -141,15 +139,6 @@ unsafe fn interleave<V: Vector, const DESCENDING: bool, const STREAMS: bool>(
             *to.add(2 * i) = re[place(i)];
             *to.add(2 * i + 1) = im[place(i)];
         }
-    }
-}
-
-/// Makes all non-temporal stores visible before later stores.
-pub(super) fn fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 machine has the instruction.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
     }
 }
 

@@ -13,6 +13,7 @@ use super::memory::Floats;
 use super::samples::{History, Samples};
 use super::shape::Shape;
 use super::spectra::{Block, Buffers, spectrum};
+use crate::backend::vector::fence;
 use crate::channelize::plan::{Detection, Form, Output, Plan};
 use crate::voltage::Voltages;
 
@@ -259,7 +260,7 @@ impl Job<'_> {
         }
         own.buffers.flush(shape);
         if self.streams {
-            forms::fence();
+            fence();
         }
     }
 

@@ -15,9 +15,6 @@ mod pending;
 mod samples;
 mod shape;
 mod spectra;
-mod vector;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,10 +7,7 @@ use std::f64::consts::TAU;
 
 use super::butterfly::{Complexes, butterfly};
 use super::pending::Pending;
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 
 /// Row layout. Padding rows keep rows at power-of-two distances out of the same cache set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,7 @@
 //! Invariant: what is pending stays where it is until all of it is written.
 #![allow(unsafe_code)]
 
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 
 /// Returns whether this processor is faster if non-temporal stores are spread over other work. Intel processors are;
 /// AMD's (measured on Zen 4) are faster with one uninterrupted run. The results are identical.

@@ -8,8 +8,8 @@ use super::decode::Column;
 use super::fir::{Filter, Row};
 use super::memory::Floats;
 use super::passes::{Passes, root};
-use super::vector::lanes;
 use crate::backend::simd::Level;
+use crate::backend::vector::lanes;
 use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 

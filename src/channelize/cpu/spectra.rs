@@ -11,10 +11,8 @@ use super::passes::{self, RotatedTarget, Spread, Target};
 use super::pending::{self, Pending};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
-use super::vector::{Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
 use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 
 /// Buffers of one thread for windowed sums and their transforms.
 #[derive(Debug)]

@@ -4,16 +4,15 @@
 #![allow(unsafe_code)]
 
 mod phasors;
-mod vector;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+mod registers;
 
 use num_complex::Complex;
 
 use super::plan::{Plan, Rows, Slope};
 use crate::backend::simd::Level;
+use crate::backend::vector::{MAX_LANES, levels};
 use phasors::{BLOCK, Phasors, RUN, multiply};
-use vector::{MOST_LANES, Portable, Target, Vector, levels};
+use registers::{Samples, Target};
 
 /// Plan bound to vector instructions.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Engine {
         let one = if all.len() == 1 { all[0] } else { Complex::ONE };
         // Registers may extend beyond the last element.
         let part = |part: fn(&Complex<f32>) -> f32| -> Vec<f32> {
-            all.iter().map(part).chain([0.0; MOST_LANES]).collect()
+            all.iter().map(part).chain([0.0; MAX_LANES]).collect()
         };
         Self {
             gain: one,
@@ -147,7 +146,7 @@ pub(super) struct Run<'a> {
 
 /// Writes a run as samples of 1, 2 or 8 bytes.
 fn align(level: Level, element_bytes: usize, run: Run<'_>) {
-    let padded = run.channels.next_multiple_of(MOST_LANES);
+    let padded = run.channels.next_multiple_of(MAX_LANES);
     let is_long = |factors: Factors<'_>| factors.re.len().min(factors.im.len()) >= padded;
     assert!(is_long(run.factors) && run.gains.is_none_or(is_long), "factors for all channels");
     assert!(run.spectrum.len() >= 2 * run.channels && run.saturated.len() >= run.channels);
@@ -161,7 +160,7 @@ levels!(whole, whole_body, (element_bytes: usize, run: Run<'_>));
 /// # Safety
 /// The level's instructions exist, and the run's slices have the required lengths.
 #[inline(always)]
-unsafe fn whole_body<V: Vector>(element_bytes: usize, run: Run<'_>) {
+unsafe fn whole_body<V: Samples>(element_bytes: usize, run: Run<'_>) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         match (element_bytes, run.gains) {
@@ -178,7 +177,7 @@ unsafe fn whole_body<V: Vector>(element_bytes: usize, run: Run<'_>) {
 /// # Safety
 /// As for [`whole_body`].
 #[inline(always)]
-unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_>) {
+unsafe fn channels<V: Samples, const BYTES: usize, const GAINS: bool>(run: Run<'_>) {
     let Factors { re, im } = run.factors;
     let gains = run.gains.unwrap_or(run.factors);
     let whole = run.channels - run.channels % V::LANES;
@@ -190,18 +189,18 @@ unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_
             if GAINS { multiply(phasor, (gain(gains.re), gain(gains.im))) } else { phasor }
         };
         for at in (0..whole).step_by(V::LANES) {
-            let value = V::load_complex(run.spectrum.as_ptr().add(2 * at));
+            let value = load_complex(run.spectrum.as_ptr().add(2 * at));
             let to = run.to.as_mut_ptr().add(at * BYTES);
             let saturated = run.saturated.as_mut_ptr().add(at);
             put::<V, BYTES>(multiply(value, weight(at)), &Target { to, saturated });
         }
         let rest = run.channels - whole;
         if rest > 0 {
-            let (mut values, mut bytes) = ([0f32; 2 * MOST_LANES], [0u8; 8 * MOST_LANES]);
-            let mut saturated = [0u32; MOST_LANES];
+            let (mut values, mut bytes) = ([0f32; 2 * MAX_LANES], [0u8; 8 * MAX_LANES]);
+            let mut saturated = [0u32; MAX_LANES];
             values[..2 * rest].copy_from_slice(&run.spectrum[2 * whole..2 * run.channels]);
             let target = Target { to: bytes.as_mut_ptr(), saturated: saturated.as_mut_ptr() };
-            put::<V, BYTES>(multiply(V::load_complex(values.as_ptr()), weight(whole)), &target);
+            put::<V, BYTES>(multiply(load_complex(values.as_ptr()), weight(whole)), &target);
             run.to[whole * BYTES..run.channels * BYTES].copy_from_slice(&bytes[..rest * BYTES]);
             let counts = run.saturated[whole..].iter_mut().zip(&saturated[..rest]);
             counts.for_each(|(count, saturated)| *count += saturated);
@@ -209,10 +208,20 @@ unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_
     }
 }
 
+/// Loads a register of complex numbers and separates real and imaginary parts.
+///
 /// # Safety
 /// As for [`whole_body`].
 #[inline(always)]
-unsafe fn put<V: Vector, const BYTES: usize>((re, im): (V, V), to: &Target) {
+unsafe fn load_complex<V: Samples>(from: *const f32) -> (V, V) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe { V::load(from).deinterleave(V::load(from.add(V::LANES))) }
+}
+
+/// # Safety
+/// As for [`whole_body`].
+#[inline(always)]
+unsafe fn put<V: Samples, const BYTES: usize>((re, im): (V, V), to: &Target) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         match BYTES {

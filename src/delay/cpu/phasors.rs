@@ -6,10 +6,9 @@
 
 use num_complex::Complex;
 
-use super::vector::{MOST_LANES, Portable, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::registers::Samples;
 use crate::backend::simd::Level;
+use crate::backend::vector::{MAX_LANES, levels};
 use crate::delay::plan::Slope;
 
 /// Channels of a block. A phasor is the product of its block's anchor and of an offset shared by all blocks.
@@ -96,7 +95,7 @@ levels!(each, each_body, (
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn each_body<V: Vector>(
+unsafe fn each_body<V: Samples>(
     to: &mut Phasors,
     slopes: (&[Slope], usize),
     run: (usize, usize),
@@ -127,7 +126,7 @@ levels!(products, products_body, (
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn products_body<V: Vector>(
+unsafe fn products_body<V: Samples>(
     to: &mut Phasors,
     slope: Slope,
     (first, channels): (usize, usize),
@@ -170,7 +169,7 @@ unsafe fn products_body<V: Vector>(
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-pub(super) unsafe fn multiply<V: Vector>(a: (V, V), b: (V, V)) -> (V, V) {
+pub(super) unsafe fn multiply<V: Samples>(a: (V, V), b: (V, V)) -> (V, V) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         let re = a.1.neg_mul_add(b.1, a.0.mul(b.0));
@@ -183,11 +182,11 @@ pub(super) unsafe fn multiply<V: Vector>(a: (V, V), b: (V, V)) -> (V, V) {
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn phasor<V: Vector>(turns: impl Fn(usize) -> f64) -> (V, V) {
+unsafe fn phasor<V: Samples>(turns: impl Fn(usize) -> f64) -> (V, V) {
     /// 1.5 * 2^52: doubles of this size have no fraction bits. Adding and subtracting it rounds to the nearest
     /// integer, and the lowest bits of the sum hold that integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    let (mut rest, mut quarters) = ([0f32; MOST_LANES], [0i32; MOST_LANES]);
+    let (mut rest, mut quarters) = ([0f32; MAX_LANES], [0i32; MAX_LANES]);
     for i in 0..V::LANES {
         let angle = 4.0 * turns(i);
         let rounded = angle + ROUND;
@@ -212,7 +211,7 @@ const SINE: [f32; 4] = [1.570_796_4, -0.645_963_5, 0.079_680_22, -0.004_602_149]
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn series<V: Vector, const TERMS: usize>(terms: [f32; TERMS], z: V) -> V {
+unsafe fn series<V: Samples, const TERMS: usize>(terms: [f32; TERMS], z: V) -> V {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         let mut sum = V::splat(terms[TERMS - 1]);

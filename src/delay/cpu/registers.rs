@@ -1,54 +1,121 @@
-//! AVX2 and AVX-512 registers of floats.
+//! Operations of the delay correction on vector registers: rotation by quarter turns, and rounding to samples.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::vector::{Target, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::backend::vector::{Avx2, Avx512};
+use crate::backend::vector::{Portable, Vector};
 
-/// Register of 256 bits.
-#[derive(Clone, Copy)]
-pub(super) struct Avx2(__m256);
-
-/// Register of 512 bits.
-#[derive(Clone, Copy)]
-pub(super) struct Avx512(__m512);
-
-macro_rules! plain {
-    ($splat:ident, $load:ident, $store:ident,
-     $mul:ident, $mul_add:ident, $neg_mul_add:ident) => {
-        #[inline(always)]
-        unsafe fn splat(value: f32) -> Self {
-            // SAFETY: the caller guarantees the instructions.
-            Self(unsafe { $splat(value) })
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: the caller guarantees the instructions and the floats.
-            Self(unsafe { $load(from) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the caller guarantees the instructions and the floats.
-            unsafe { $store(to, self.0) }
-        }
-        #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: the caller guarantees the instructions.
-            Self(unsafe { $mul(self.0, other.0) })
-        }
-        #[inline(always)]
-        unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller guarantees the instructions.
-            Self(unsafe { $mul_add(self.0, b.0, c.0) })
-        }
-        #[inline(always)]
-        unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller guarantees the instructions.
-            Self(unsafe { $neg_mul_add(self.0, b.0, c.0) })
-        }
-    };
+/// Destination of a register's samples and saturation counts.
+pub(super) struct Target {
+    /// First sample of the register.
+    pub(super) to: *mut u8,
+    /// Saturated samples of each channel.
+    pub(super) saturated: *mut u32,
 }
 
+/// Complex numbers in two registers: real parts in `self`, imaginary parts in the other.
+///
+/// # Safety
+/// As for [`Vector`].
+pub(super) unsafe trait Samples: Vector {
+    /// Rotates cosines and sines by `quarters` quarter turns.
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self);
+    /// Stores complex floats; 0 where one is not finite.
+    unsafe fn store_floats(self, im: Self, to: &Target);
+    /// Rounds, clips and stores complex integers of 8 bits; 0 where a float is not finite.
+    unsafe fn store_bytes(self, im: Self, to: &Target);
+    /// Like [`Samples::store_bytes`], with 4 bits.
+    unsafe fn store_nibbles(self, im: Self, to: &Target);
+}
+
+impl Portable {
+    /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
+    ///
+    /// # Safety
+    /// `saturated` has one writable count per lane.
+    #[inline(always)]
+    unsafe fn round(self, im: Self, most: f32, saturated: *mut u32) -> [(i32, i32); 8] {
+        let mut whole = [(0, 0); 8];
+        for (lane, whole) in whole.iter_mut().enumerate() {
+            let (re, im) = (self.0[lane], im.0[lane]);
+            // No branches, so that the compiler vectorizes the loop.
+            let is_number = re.is_finite() & im.is_finite();
+            let outside = |x: f32| (x >= most + 0.5) | (x < -most - 1.5);
+            let is_saturated = is_number & (outside(re) | outside(im));
+            // SAFETY: the caller upholds this function's contract.
+            unsafe { *saturated.add(lane) += u32::from(is_saturated) };
+            // Floats of size 1.5 * 2^23 have no fraction bits: the addition rounds to nearest, ties to even.
+            let part = |x: f32| {
+                let x = if is_number { x } else { 0.0 };
+                let x = x.clamp(-most - 1.0, most) + 12_582_912.0;
+                x.to_bits() as i32 - 12_582_912f32.to_bits() as i32
+            };
+            *whole = (part(re), part(im));
+        }
+        whole
+    }
+}
+
+// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
+unsafe impl Samples for Portable {
+    #[inline(always)]
+    unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
+        // SAFETY: the caller guarantees 8 readable numbers.
+        let quarters = unsafe { quarters.cast::<[i32; 8]>().read_unaligned() };
+        let (mut re, mut im) = (self.0, sine.0);
+        for (lane, q) in quarters.into_iter().enumerate() {
+            let (c, s) = if q & 1 == 0 { (re[lane], im[lane]) } else { (im[lane], re[lane]) };
+            re[lane] = if (q + 1) & 2 == 0 { c } else { -c };
+            im[lane] = if q & 2 == 0 { s } else { -s };
+        }
+        (Self(re), Self(im))
+    }
+    #[inline(always)]
+    unsafe fn store_floats(self, im: Self, to: &Target) {
+        let mut both = [[0f32; 2]; 8];
+        for (lane, z) in both.iter_mut().enumerate() {
+            let (re, im) = (self.0[lane], im.0[lane]);
+            *z = if re.is_finite() && im.is_finite() { [re, im] } else { [0.0; 2] };
+        }
+        // SAFETY: the caller guarantees 8 writable complex numbers.
+        unsafe { to.to.cast::<[[f32; 2]; 8]>().write_unaligned(both) }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, im: Self, to: &Target) {
+        // SAFETY: the caller guarantees 8 writable samples and counts.
+        unsafe {
+            let whole = self.round(im, 127.0, to.saturated);
+            to.to.cast::<[[u8; 2]; 8]>().write(whole.map(|z| [z.0 as u8, z.1 as u8]));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_nibbles(self, im: Self, to: &Target) {
+        // SAFETY: the caller guarantees 8 writable samples and counts.
+        unsafe {
+            let whole = self.round(im, 7.0, to.saturated);
+            to.to.cast::<[u8; 8]>().write(whole.map(|z| (z.0 << 4 | z.1 & 15) as u8));
+        }
+    }
+}
+
+/// Stores complex floats.
+///
+/// # Safety
+/// As for [`Vector`], and `to` has two registers.
+#[inline(always)]
+unsafe fn store_complex<V: Vector>(re: V, im: V, to: *mut u8) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe {
+        let (first, second) = re.interleave(im);
+        first.store(to);
+        second.store(to.add(V::BYTES));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 impl Avx2 {
     /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
@@ -99,27 +166,8 @@ impl Avx2 {
 }
 
 // SAFETY: each method uses instructions of its level only, which callers guarantee.
-unsafe impl Vector for Avx2 {
-    const LANES: usize = 8;
-    plain!(
-        _mm256_set1_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_mul_ps,
-        _mm256_fmadd_ps,
-        _mm256_fnmadd_ps
-    );
-    #[inline(always)]
-    unsafe fn load_complex(from: *const f32) -> (Self, Self) {
-        // SAFETY: the caller guarantees the instructions and 8 complex numbers.
-        unsafe {
-            let (a, b) = (_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8)));
-            let low = _mm256_permute2f128_ps::<0x20>(a, b);
-            let high = _mm256_permute2f128_ps::<0x31>(a, b);
-            let even = _mm256_shuffle_ps::<0x88>(low, high);
-            (Self(even), Self(_mm256_shuffle_ps::<0xdd>(low, high)))
-        }
-    }
+#[cfg(target_arch = "x86_64")]
+unsafe impl Samples for Avx2 {
     #[inline(always)]
     unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
         // SAFETY: the caller guarantees the instructions and 8 numbers.
@@ -142,10 +190,7 @@ unsafe impl Vector for Avx2 {
         unsafe {
             let finite = self.finite(im);
             let (re, im) = (_mm256_and_ps(finite, self.0), _mm256_and_ps(finite, im.0));
-            let (low, high) = (_mm256_unpacklo_ps(re, im), _mm256_unpackhi_ps(re, im));
-            let to = to.to.cast::<f32>();
-            _mm256_storeu_ps(to, _mm256_permute2f128_ps::<0x20>(low, high));
-            _mm256_storeu_ps(to.add(8), _mm256_permute2f128_ps::<0x31>(low, high));
+            store_complex(Self(re), Self(im), to.to);
         }
     }
     #[inline(always)]
@@ -178,6 +223,7 @@ unsafe impl Vector for Avx2 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 impl Avx512 {
     /// Returns the larger magnitude of both parts. It is below infinity only if both are finite, or if exactly one is
     /// NaN, which a product with finite factors never yields.
@@ -223,27 +269,8 @@ impl Avx512 {
 }
 
 // SAFETY: each method uses instructions of its level only, which callers guarantee.
-unsafe impl Vector for Avx512 {
-    const LANES: usize = 16;
-    plain!(
-        _mm512_set1_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_mul_ps,
-        _mm512_fmadd_ps,
-        _mm512_fnmadd_ps
-    );
-    #[inline(always)]
-    unsafe fn load_complex(from: *const f32) -> (Self, Self) {
-        // SAFETY: the caller guarantees the instructions and 16 complex numbers.
-        unsafe {
-            let (a, b) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)));
-            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-            let re = _mm512_permutex2var_ps(a, even, b);
-            (Self(re), Self(_mm512_permutex2var_ps(a, odd, b)))
-        }
-    }
+#[cfg(target_arch = "x86_64")]
+unsafe impl Samples for Avx512 {
     #[inline(always)]
     unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self) {
         // SAFETY: the caller guarantees the instructions and 16 numbers.
@@ -268,12 +295,7 @@ unsafe impl Vector for Avx512 {
             let finite = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.larger(im), infinite);
             let re = _mm512_maskz_mov_ps(finite, self.0);
             let im = _mm512_maskz_mov_ps(finite, im.0);
-            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            let high =
-                _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-            let to = to.to.cast::<f32>();
-            _mm512_storeu_ps(to, _mm512_permutex2var_ps(re, low, im));
-            _mm512_storeu_ps(to.add(16), _mm512_permutex2var_ps(re, high, im));
+            store_complex(Self(re), Self(im), to.to);
         }
     }
     #[inline(always)]
