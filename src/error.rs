@@ -20,11 +20,11 @@ pub enum Error {
     },
     /// A parameter violates a constraint.
     Parameter {
-        /// The parameter, as a user would write it.
+        /// The options' field, qualified where several have it (`array.times`), or the quantity in words.
         name: &'static str,
         /// Its value.
-        value: String,
-        /// The violated constraint.
+        value: Value,
+        /// The violated constraint; fields of options are in back quotes.
         rule: String,
     },
     /// A file violates its format.
@@ -70,17 +70,68 @@ pub enum Error {
     },
 }
 
+/// Value of a parameter at fault.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Integer(i128),
+    /// A real number; single precision becomes the number of the same decimal digits.
+    Float(f64),
+    /// Anything else, as it is printed.
+    Text(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// Implements `From` for a type and references to it.
+macro_rules! value_from {
+    ($($type:ty),* => $make:expr) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                $make(value)
+            }
+        }
+
+        impl From<&$type> for Value {
+            fn from(value: &$type) -> Self {
+                $make(value.clone())
+            }
+        }
+    )*};
+}
+value_from!(u8, u16, u32, u64, i8, i16, i32, i64 => |value| Self::Integer(i128::from(value)));
+value_from!(usize, isize => |value| Self::Integer(value as i128));
+value_from!(f64 => Self::Float);
+value_from!(f32 => |value: f32| Self::Float(value.to_string().parse().unwrap_or(value.into())));
+value_from!(String => Self::Text);
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<std::path::Display<'_>> for Value {
+    fn from(path: std::path::Display<'_>) -> Self {
+        Self::Text(path.to_string())
+    }
+}
+
 /// `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Makes an [`Error::Parameter`] from any printable value.
-    pub fn parameter(
-        name: &'static str,
-        value: impl fmt::Display,
-        rule: impl Into<String>,
-    ) -> Self {
-        Self::Parameter { name, value: value.to_string(), rule: rule.into() }
+    /// Makes an [`Error::Parameter`].
+    pub fn parameter(name: &'static str, value: impl Into<Value>, rule: impl Into<String>) -> Self {
+        Self::Parameter { name, value: value.into(), rule: rule.into() }
     }
 
     /// Makes an [`Error::Format`] at a byte of a file.

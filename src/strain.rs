@@ -76,7 +76,11 @@ impl Waveform {
             return Err(Error::parameter("distance (Mpc)", distance_mpc, rule));
         }
         if let Some(bad) = samples.iter().find(|h| !h.is_finite()) {
-            return Err(Error::parameter("waveform", bad, "its samples must be finite"));
+            return Err(Error::parameter(
+                "waveform",
+                bad.to_string(),
+                "its samples must be finite",
+            ));
         }
         let peak = (0..samples.len()).reduce(|best, index| {
             if samples[index].norm_sqr() > samples[best].norm_sqr() { index } else { best }

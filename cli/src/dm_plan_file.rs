@@ -110,16 +110,10 @@ fn parse(text: &str, path: &Path) -> Result<DmPlan> {
     let ranges = ranges.iter().enumerate().map(read).collect::<Result<_>>()?;
     DmPlan::from_ranges(ranges).map_err(|error| match error {
         Error::Parameter { name, value, rule } => {
-            let why = in_fields(&format!("{value} found, but {rule}"));
-            fault(&in_fields(name), why)
+            fault(name, format!("{value} found, but {}", rule.replace('`', "")))
         }
         other => other,
     })
-}
-
-/// Replaces the names of options in a text by those of a range's fields.
-pub(crate) fn in_fields(text: &str) -> String {
-    text.replace("--dm-min", "dm_min").replace("--dm-max", "dm_max").replace("--dm-step", "dm_step")
 }
 
 /// Parses one range; the error has the field and the reason.

@@ -1,4 +1,4 @@
-//! Reports the end of a run: errors in full sentences with a hint, and the exit code.
+//! Reports the end of a run: errors in full sentences with the options' names and a hint, and the exit code.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,9 +6,10 @@ use std::path::Path;
 use sidereal::Error;
 use sidereal::pipeline::ending::Ending;
 
-use crate::exit::{Exit, is_full};
-use crate::say::{fault, more, named, sentence};
-use crate::{interrupt, say};
+use crate::flags::{named, text};
+use crate::interrupt::{self, Exit, is_full};
+use crate::say;
+use crate::say::{fault, more, sentence};
 
 /// Reports an error that left no product; returns the exit code.
 pub(crate) fn report(error: &Error) -> Exit {
@@ -64,7 +65,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
 
 /// Reports an error and its hint; `left` describes the fate of files that were being written.
 fn tell(error: &Error, left: &str) {
-    fault!("{}", sentence(&named(&error.to_string())));
+    fault!("{}", sentence(&text(error)));
     match (error, hint(error)) {
         (Error::Io { source, .. }, Some(hint)) if is_full(source.kind()) => {
             more!("          {hint}{left}.");

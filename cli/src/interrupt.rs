@@ -1,11 +1,13 @@
-//! SIGINT, SIGTERM and SIGHUP: a run stops at its next gulp; a run that only waits is ended.
+//! Signals and exit codes: after SIGINT, SIGTERM or SIGHUP a run stops at its next gulp; one that only waits is ended.
 //!
 //! A run checks [`requested`] between gulps, stops, and publishes its results so far. A thread watches the run after
 //! the signal: a run that does not check, because it waits for an input, is ended within a second. The folder that it
 //! was filling is removed, unless it holds a journal of final results. A second signal ends any run at once.
 
 use std::fs::{remove_dir_all, remove_file};
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +21,6 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
-use crate::exit::{self, Exit};
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
 use crate::service;
@@ -162,9 +163,65 @@ fn end() -> ! {
                 fault!("stopped on request; results that were final are kept in {path}{resume}.");
             }
         }
-        exit::log_end(Exit::Interrupted);
+        log_end(Exit::Interrupted);
         let _ = done.send(());
     });
     let _ = wait.recv_timeout(REMOVING);
     low_level::exit(i32::from(Exit::Interrupted as u8))
+}
+
+/// Exit code of the program, which scripts and services evaluate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Success, also for a truncated recording, which causes a warning.
+    Success = 0,
+    /// Any other failure.
+    Failed = 1,
+    /// Options or arguments are wrong; clap uses the same code.
+    WrongUse = 2,
+    /// An input violates its format.
+    Damaged = 3,
+    /// A disk, a quota or the largest file size is exceeded.
+    DiskFull = 4,
+    /// A GPU failed or was lost during the run.
+    DeviceLost = 5,
+    /// SIGINT, SIGTERM or SIGHUP stopped the run, whether its product was kept or not.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Returns the exit code for an error.
+    pub(crate) fn after(error: &Error) -> Self {
+        match error {
+            _ if error.is_stop() => Self::Interrupted,
+            Error::Parameter { .. } => Self::WrongUse,
+            Error::Format { .. } => Self::Damaged,
+            Error::Device { .. } => Self::DeviceLost,
+            Error::Io { source, .. } if is_full(source.kind()) => Self::DiskFull,
+            Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<()> for Exit {
+    fn from((): ()) -> Self {
+        Self::Success
+    }
+}
+
+/// Writes the exit code to the log as its last line.
+pub(crate) fn log_end(exit: Exit) {
+    say::log(Level::INFO, &format!("ended with exit code {}", exit as u8));
+}
+
+pub(crate) fn is_full(kind: ErrorKind) -> bool {
+    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }

@@ -16,8 +16,8 @@ mod dm_arguments;
 mod dm_plan_file;
 mod earth_orientation;
 mod errors;
-mod exit;
 mod fields;
+mod flags;
 mod gaps;
 mod geometry;
 mod info;
@@ -52,7 +52,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use command_line::CommandLine;
 use common::Common;
-use exit::Exit;
+use interrupt::Exit;
 use sidereal::Result;
 use sidereal::io::printable;
 use tracing::Level;
@@ -157,7 +157,7 @@ fn main() -> ExitCode {
         Err(_) => errors::after_panic(),
     };
     service::stopping();
-    exit::log_end(exit);
+    interrupt::log_end(exit);
     exit.into()
 }
 

@@ -13,7 +13,7 @@ use sidereal::io::printable;
 use sidereal::{Error, Result};
 use tracing::Level;
 
-use crate::output::with_final_names;
+use crate::flags::named;
 
 /// Prints information for the user: `sidereal: WORDS`.
 macro_rules! note {
@@ -128,14 +128,7 @@ fn is_date(bytes: &[u8]) -> bool {
     bytes.len() == 11 && bytes.iter().zip(b"0000-00-00T").all(fits)
 }
 
-/// Replaces internal names in a message: files get their final names, `-` becomes standard input.
-pub(crate) fn named(message: &str) -> String {
-    let message = with_final_names(message);
-    message
-        .strip_prefix("-: ")
-        .map_or_else(|| message.clone(), |rest| format!("standard input: {rest}"))
-}
-
+/// Ends a message with a full stop, unless it has one or ends with lines to type.
 pub(crate) fn sentence(words: &str) -> String {
     // Keeps lines that the user should type unchanged.
     let is_typed = words.lines().last().is_some_and(|line| line.starts_with("    "));

@@ -113,7 +113,7 @@ impl Backend {
         }
         Err(Error::Unavailable {
             what: format!("{stage} on {}", self.name()),
-            why: "it has no kernels for a GPU: use --device cpu".to_owned(),
+            why: "it has no kernels for a GPU: use `Backend::Cpu`".to_owned(),
         })
     }
 

@@ -181,8 +181,8 @@ impl Plan {
     /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] if the window or the gains have
     /// the wrong length.
     pub fn new(options: Options) -> Result<Self> {
-        within("--channels", options.channels, 2, MAX_CHANNELS)?;
-        within("--taps", options.taps, 1, MAX_TAPS)?;
+        within("channelize.channels", options.channels, 2, MAX_CHANNELS)?;
+        within("taps", options.taps, 1, MAX_TAPS)?;
         let Input { antennas, coarse_channels, polarizations, scale, encoding } = options.input;
         within("antennas", antennas, 1, 1 << 16)?;
         within("recorded channels", coarse_channels, 1, 1 << 20)?;
@@ -352,7 +352,7 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
 
 /// Returns the samples between spectra for an oversampling of P / Q.
 fn hop(points: usize, (p, q): (usize, usize)) -> Result<usize> {
-    let error = |rule: &str| Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
+    let error = |rule: &str| Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
     if q == 0 || p < q {
         return error("it must be at least 1, written as P/Q");
     }
@@ -369,16 +369,16 @@ fn check_form(options: &Options) -> Result<()> {
     match &options.form {
         Form::Spectra | Form::Filtered => Ok(()),
         Form::Detected(detection) => {
-            within("--integrate", detection.spectra, 1, 1 << 30)?;
+            within("integrate", detection.spectra, 1, 1 << 30)?;
             if detection.channels == 0 || !options.channels.is_multiple_of(detection.channels) {
                 let rule = format!("it must divide the {} channels", options.channels);
-                return Err(Error::parameter("--average-channels", detection.channels, rule));
+                return Err(Error::parameter("average_channels", detection.channels, rule));
             }
             let cross = matches!(detection.products, Products::Iquv | Products::Aabbcrci);
             if cross && polarizations != 2 {
                 let rule = "cross products need two polarizations, and there is one";
                 return Err(Error::parameter(
-                    "--stokes",
+                    "products",
                     format!("{:?}", detection.products),
                     rule,
                 ));
@@ -387,7 +387,7 @@ fn check_form(options: &Options) -> Result<()> {
         }
         Form::Requantized { bits, gains } => {
             if !matches!(bits, 4 | 8) {
-                return Err(Error::parameter("--nbits", bits, "complex integers have 4 or 8 bits"));
+                return Err(Error::parameter("bits", bits, "complex integers have 4 or 8 bits"));
             }
             if let Some(bad) = gains.iter().find(|gain| !gain.is_finite()) {
                 return Err(Error::parameter("gain", bad, "gains must be finite"));
@@ -465,12 +465,12 @@ mod tests {
             change(&mut options);
             Plan::new(options).unwrap_err().to_string()
         };
-        assert!(refused(&|o| o.channels = 0).contains("--channels"));
-        assert!(refused(&|o| o.channels = 1).contains("--channels"));
-        assert!(refused(&|o| o.taps = 257).contains("--taps"));
+        assert!(refused(&|o| o.channels = 0).contains("channelize.channels"));
+        assert!(refused(&|o| o.channels = 1).contains("channelize.channels"));
+        assert!(refused(&|o| o.taps = 257).contains("taps"));
         assert!(refused(&|o| o.oversampling = (3, 4)).contains("at least 1"));
         assert!(refused(&|o| o.oversampling = (3, 2)).contains("whole number"));
-        assert!(refused(&|o| o.oversampling = (1, 0)).contains("--oversample"));
+        assert!(refused(&|o| o.oversampling = (1, 0)).contains("oversampling"));
         assert!(refused(&|o| o.window = Window::Custom(vec![0.0; 31])).contains("31"));
         let gains = || Form::Requantized { bits: 8, gains: vec![1.0; 7] };
         assert!(refused(&|o| o.form = gains()).contains("gains"));
@@ -481,6 +481,6 @@ mod tests {
             channels: 1,
             interpolate_dc: false,
         };
-        assert!(refused(&|o| o.form = Form::Detected(detection)).contains("--stokes"));
+        assert!(refused(&|o| o.form = Form::Detected(detection)).contains("products"));
     }
 }

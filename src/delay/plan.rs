@@ -85,7 +85,7 @@ impl Plan {
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
         if let Some(bad) = options.gains.iter().find(|gain| !gain.is_finite()) {
-            return Err(Error::parameter("gain", bad, "gains must be finite"));
+            return Err(Error::parameter("gain", bad.to_string(), "gains must be finite"));
         }
         if options.gains.len() != 1 {
             let expected = options.polarizations * options.coarse_channels * options.channels;

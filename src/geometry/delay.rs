@@ -202,7 +202,7 @@ fn check(sky: &Sky, start: &Epoch, length_s: f64, cables_s: &[f64]) -> Result<()
     match sky.dut1() {
         Dut1::Given(seconds) if leaps != 0.0 => {
             let rule = "a leap second lies within the observation: leave UT1 - UTC to the table";
-            Err(Error::parameter("--dut1 (s)", seconds, rule))
+            Err(Error::parameter("dut1_s", seconds, rule))
         }
         _ => Ok(()),
     }

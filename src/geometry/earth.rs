@@ -159,7 +159,7 @@ pub enum Dut1 {
     Table,
     /// A newer table; the embedded one before its first day.
     Newer(Arc<OrientationTable>),
-    /// A given value in seconds (`--dut1`). The pole comes from the embedded table.
+    /// A given value in seconds. The pole comes from the embedded table.
     Given(f64),
 }
 
@@ -283,7 +283,7 @@ impl Dut1 {
         if let Self::Given(seconds) = *self {
             if !seconds.is_finite() || seconds.abs() > 1.0 {
                 let rule = "UT1 - UTC never exceeds 1 s";
-                return Err(Error::parameter("--dut1 (s)", seconds, rule));
+                return Err(Error::parameter("dut1_s", seconds, rule));
             }
             ut1_tai_s = seconds - tai_utc_s(utc.day)?;
         }

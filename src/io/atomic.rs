@@ -435,7 +435,7 @@ mod tests {
         }
         assert_eq!(names(folder.path()).len(), 2);
         let refused = |path: &Path| match AtomicFile::create(path) {
-            Err(Error::Parameter { value, .. }) => value == path.display().to_string(),
+            Err(Error::Parameter { value, .. }) => value.to_string() == path.display().to_string(),
             _ => false,
         };
         let device = folder.path().join("device");

@@ -65,7 +65,7 @@ impl Observation {
             let gap = gap(before, after)?;
             if gap > 0 && !allow_gaps {
                 let why = format!(
-                    "it starts {gap} samples ({} s) after the end of {}; --allow-gaps fills them",
+                    "it starts {gap} samples ({} s) after the end of {}; `allow_gaps` fills them",
                     gap as f64 * before.tsamp_s,
                     before.path.display()
                 );
@@ -384,7 +384,7 @@ mod tests {
     fn what_does_not_fit_names_both_files_and_the_field() {
         let gap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 12.0, 10)]);
         assert!(gap.contains("a.fil") && gap.contains("b.fil"), "{gap}");
-        assert!(gap.contains("2 samples") && gap.contains("--allow-gaps"), "{gap}");
+        assert!(gap.contains("2 samples") && gap.contains("`allow_gaps`"), "{gap}");
         let overlap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 9.0, 10)]);
         assert!(overlap.contains("before the end of a.fil"), "{overlap}");
         let twice = message(vec![file("a.fil", 0.0, 10), file("b.fil", 0.0, 10)]);

@@ -43,7 +43,7 @@ impl FromStr for Window {
             "rectangular" => Self::Rectangular,
             _ => Self::Kaiser(kaiser.ok_or_else(|| {
                 let rule = "there are hann, hamming, blackman, kaiser:DB and rectangular";
-                Error::parameter("--window", words, rule)
+                Error::parameter("window", words, rule)
             })?),
         })
     }
@@ -101,7 +101,7 @@ impl Window {
             }
             Self::Rectangular if taps != 1 => {
                 let rule = "a rectangular window is a plain Fourier transform, which has 1 tap";
-                Err(Error::parameter("--taps", taps, rule))
+                Err(Error::parameter("taps", taps, rule))
             }
             Self::Rectangular => Ok(vec![1.0 / length as f64; length]),
             Self::Custom(own) => {
@@ -388,7 +388,7 @@ mod tests {
         }
         for words in ["", "Hann", "kaiser", "kaiser:x", "custom"] {
             let error = words.parse::<Window>().unwrap_err().to_string();
-            assert!(error.contains("--window") && error.contains(words), "{error}");
+            assert!(error.contains("window") && error.contains(words), "{error}");
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) fn remaining_bytes(
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
     Err(Error::Unavailable {
         what: format!("memory for {what}"),
-        why: format!("{} MiB are needed at least, and --memory allows {}", mib(need), limit >> 20),
+        why: format!("{} MiB are needed at least, and `memory` allows {}", mib(need), limit >> 20),
     })
 }
 

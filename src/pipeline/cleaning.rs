@@ -75,7 +75,7 @@ impl Cleaning {
         };
         if !(0.0..=1.0).contains(&options.max_flagged) {
             let rule = "it must be 0 to 1";
-            return Err(Error::parameter("--max-flagged", options.max_flagged, rule));
+            return Err(Error::parameter("max_flagged", options.max_flagged, rule));
         }
         let mut left = part.limit;
         let (mut prefix, mut fault) = (Vec::new(), None);
@@ -404,7 +404,7 @@ fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool
     for &channel in &options.zapped {
         if channel >= channels {
             let rule = format!("the data have channels 0 to {}", channels - 1);
-            return Err(Error::parameter("--zap-chans", channel, rule));
+            return Err(Error::parameter("zapped", channel, rule));
         }
         masked[channel] = true;
     }
@@ -414,9 +414,9 @@ fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool
 fn nothing_left(header: &FilterbankHeader, options: &SearchOptions) -> Error {
     let why = if options.auto_mask {
         "every channel is constant, mostly not finite, an outlier or left out by request; \
-         --no-auto-mask keeps outliers"
+         `auto_mask: false` keeps outliers"
     } else {
-        "every channel is mostly not finite (--max-flagged) or left out by request"
+        "every channel is mostly not finite (`max_flagged`) or left out by request"
     };
     Error::format(&header.path, "channels", 0, why)
 }

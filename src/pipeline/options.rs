@@ -95,7 +95,7 @@ impl Part {
         let duration = header.duration_s().unwrap_or(f64::INFINITY);
         if !(from >= 0.0 && from < to && from < duration) {
             let rule = format!("it must be FROM:TO in seconds, rising, within 0 to {duration:.6}");
-            return Err(Error::parameter("--time-range", format!("{from}:{to}"), rule));
+            return Err(Error::parameter("time_range", format!("{from}:{to}"), rule));
         }
         let first = (from / header.tsamp_s).round() as u64;
         let limit = ((to / header.tsamp_s).round() as u64).saturating_sub(first);
@@ -108,7 +108,7 @@ pub(super) fn skip_to(source: &mut dyn FilterbankSource, first: u64) -> Result<(
     let skipped = source.skip(first)?;
     if skipped < first {
         let rule = format!("the data end after {skipped} samples, before its start");
-        return Err(Error::parameter("--time-range", first, rule));
+        return Err(Error::parameter("time_range", first, rule));
     }
     Ok(())
 }

@@ -311,7 +311,7 @@ impl Work {
 
     fn none_fits(&self) -> Error {
         let rule = "its delay across the band is longer than the data: no trial fits";
-        Error::parameter("--dm-min", self.lowest_dm, rule)
+        Error::parameter("dm_min", self.lowest_dm, rule)
     }
 
     /// Returns the rows per read: as requested, or as many as the memory for the series allows.

@@ -43,12 +43,12 @@ fn recorded_band(width: &'static str, centres_hz: &[f64], width_hz: f64) -> Resu
     above_zero(width, width_hz, 1e12)?;
     if width_hz < 1e-3 {
         let rule = "a recorded channel must be at least 0.001 Hz wide";
-        return Err(Error::parameter("--bandwidth (Hz)", width_hz, rule));
+        return Err(Error::parameter("bandwidth_hz", width_hz, rule));
     }
     let good = |f: &f64| *f - 0.5 * width_hz > 0.0 && *f <= MAX_FREQUENCY_HZ;
     if let Some(bad) = centres_hz.iter().find(|f| !good(f)) {
         let rule = "each recorded channel must lie above 0 MHz as a whole";
-        return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
+        return Err(Error::parameter("centre_mhz", bad / HZ_PER_MHZ, rule));
     }
     Ok(())
 }

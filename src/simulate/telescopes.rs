@@ -85,7 +85,7 @@ impl Telescope {
         };
         exact.or(only).ok_or_else(|| {
             let names: Vec<String> = TELESCOPES.iter().map(Self::slug).collect();
-            Error::parameter("--telescope", name, format!("it must be one of {}", names.join(", ")))
+            Error::parameter("telescope", name, format!("it must be one of {}", names.join(", ")))
         })
     }
 

@@ -191,11 +191,11 @@ fn check_template(index: usize, template: &Template) -> Result<()> {
 fn check_filter(index: usize, filter: &Filter) -> Result<()> {
     if filter.pole().norm_sqr().partial_cmp(&1.0) != Some(std::cmp::Ordering::Less) {
         let rule = format!("it must lie inside the unit circle (template {index})");
-        return Err(Error::parameter("pole of a filter", filter.a, rule));
+        return Err(Error::parameter("pole of a filter", filter.a.to_string(), rule));
     }
     if !(filter.b.re.is_finite() && filter.b.im.is_finite()) {
         let rule = format!("it must be finite (template {index})");
-        return Err(Error::parameter("weight of a filter", filter.b, rule));
+        return Err(Error::parameter("weight of a filter", filter.b.to_string(), rule));
     }
     if filter.delay > MAX_DELAY {
         let rule = format!("at most {MAX_DELAY} samples are possible (template {index})");

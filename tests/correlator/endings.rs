@@ -151,7 +151,7 @@ fn a_recording_that_is_cut_short_ends_all_of_them() {
     all[1].header.times = Some(50_000);
     let array = array::array(3);
     let error = ArrayCorrelator::new(&array, inputs(&all), &options(), &Backend::best(2));
-    assert!(error.unwrap_err().to_string().contains("--shortest"));
+    assert!(error.unwrap_err().to_string().contains("`shortest`"));
     all[1].cut = Some("its last frame has 3 of 8 bytes".to_owned());
     let report = write(&mut bind(&all, &options()), &path, &mut |_| true).unwrap();
     assert_eq!(report.summary.spectra as usize, (50_000 - SPAN) / HOP + 1);

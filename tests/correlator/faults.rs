@@ -57,7 +57,7 @@ fn second(change: impl Fn(&mut VoltageHeader), words: &[&str]) {
 #[test]
 fn recordings_that_do_not_belong_together_are_both_named() {
     assert!(bind(&recordings(2), |_| {}).is_ok());
-    second(|header| header.times = Some(3999), &["length", "3999", "4000", "--shortest"]);
+    second(|header| header.times = Some(3999), &["length", "3999", "4000", "`shortest`"]);
     second(|header| header.tsamp_s = 1.1e-6, &["sample rate", "909090", "1000000"]);
     second(|header| header.start = header.start.plus_s(0.5e-6), &["start", "whole samples"]);
     let late = |header: &mut VoltageHeader| header.start = header.start.plus_s(2e-9);
@@ -112,7 +112,7 @@ fn antennas_are_held_against_the_array() {
     };
     holds(named([&["A0"], &["B7"]], 2), &["B7", "position", "A1.dada"]);
     holds(named([&["A0"], &["A0"]], 2), &["A0", "A0.dada", "A1.dada"]);
-    holds(named([&["A0"], &["A1"]], 3), &["A2", "no recording", "--missing"]);
+    holds(named([&["A0"], &["A1"]], 3), &["A2", "no recording", "`missing"]);
     holds(named([&["A0"], &["A1"]], 5), &["A2", "2 others"]);
     holds(named([&["A0"], &["A1", "A2"]], 3), &["names of antennas", "A1.dada"]);
     let none = ArrayCorrelator::new(&array::array(1), Vec::new(), &options(), &backend);
@@ -130,24 +130,24 @@ fn options_that_do_not_fit_name_themselves() {
     let refused = |change: &dyn Fn(&mut CorrelateOptions), words: &[&str]| {
         holds(bind(&both, change).unwrap_err(), words);
     };
-    refused(&|o| o.integration_s = 0.0041, &["--integration", "0.0041", "0.004000 s", "A0.dada"]);
-    refused(&|o| o.integration_s = 0.0, &["--integration", "above 0"]);
-    refused(&|o| o.integration_s = f64::NAN, &["--integration"]);
-    refused(&|o| o.channels = 1, &["--channels"]);
-    refused(&|o| o.taps = 251, &["4000", "--taps", "4016"]);
-    refused(&|o| o.nbits = 16, &["--nbits", "16"]);
-    refused(&|o| o.average_channels = 3, &["--average-channels", "16"]);
-    refused(&|o| o.average_channels = 0, &["--average-channels"]);
-    refused(&|o| o.gains = Gains::Fixed(0.0), &["--gains"]);
+    refused(&|o| o.integration_s = 0.0041, &["integration_s", "0.0041", "0.004000 s", "A0.dada"]);
+    refused(&|o| o.integration_s = 0.0, &["integration_s", "above 0"]);
+    refused(&|o| o.integration_s = f64::NAN, &["integration_s"]);
+    refused(&|o| o.channels = 1, &["channelize.channels"]);
+    refused(&|o| o.taps = 251, &["4000", "taps", "4016"]);
+    refused(&|o| o.nbits = 16, &["correlate.nbits", "16"]);
+    refused(&|o| o.average_channels = 3, &["average_channels", "16"]);
+    refused(&|o| o.average_channels = 0, &["average_channels"]);
+    refused(&|o| o.gains = Gains::Fixed(0.0), &["gains"]);
     refused(&|o| o.gains = Gains::Table(vec![Complex::ONE; 5]), &["gains", "32", "64"]);
-    refused(&|o| o.gains = Gains::Table(vec![Complex::new(f32::NAN, 0.0)]), &["--gains", "finite"]);
-    refused(&|o| o.time_range = Some((0.0, 0.0)), &["--time-range"]);
-    refused(&|o| o.time_range = Some((0.01, 0.02)), &["--time-range", "0.004000"]);
+    refused(&|o| o.gains = Gains::Table(vec![Complex::new(f32::NAN, 0.0)]), &["gains", "finite"]);
+    refused(&|o| o.time_range = Some((0.0, 0.0)), &["time_range"]);
+    refused(&|o| o.time_range = Some((0.01, 0.02)), &["time_range", "0.004000"]);
     refused(&|o| o.cable_delays_s = vec![0.0; 3], &["cable delays", "3", "2"]);
     refused(&|o| o.cable_delays_s = vec![0.0, f64::INFINITY], &["cable delay"]);
     let list = |a: &str| Baselines::List(vec![("A0".to_owned(), a.to_owned())]);
-    refused(&|o| o.baselines = list("A9"), &["--baselines", "A9"]);
-    refused(&|o| o.baselines = Baselines::List(Vec::new()), &["--baselines"]);
+    refused(&|o| o.baselines = list("A9"), &["baselines", "A9"]);
+    refused(&|o| o.baselines = Baselines::List(Vec::new()), &["baselines"]);
     let centre = |ra_deg, dec_deg| PhaseCentre::Sidereal { ra_deg, dec_deg, name: "x".into() };
     refused(&|o| o.phase_centre = centre(10.0, 91.0), &["declination", "91"]);
 }
@@ -171,8 +171,8 @@ fn what_a_recording_does_not_say_is_asked_for() {
         both.iter_mut().for_each(|memory| change(&mut memory.header));
         holds(bind(&both, |_| {}).unwrap_err(), words);
     };
-    silent(&|header| header.tsamp_s = 0.0, &["--sample-rate", "A0.dada"]);
-    silent(&|header| header.centres_hz = vec![0.0, 0.0], &["--freq", "A0.dada"]);
+    silent(&|header| header.tsamp_s = 0.0, &["sample_rate_hz", "A0.dada"]);
+    silent(&|header| header.centres_hz = vec![0.0, 0.0], &["centre_hz", "A0.dada"]);
     silent(&|header| header.centres_hz.clear(), &["recorded channels", "A0.dada"]);
     silent(&|header| header.times = None, &["length", "A0.dada"]);
     silent(&|header| header.times = Some(0), &["length", "A0.dada"]);

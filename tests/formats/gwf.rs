@@ -176,7 +176,7 @@ fn masks_of_gwosc_are_honoured() {
 fn of_several_channels_one_must_be_named() {
     let path = seed("valid_all_kinds");
     let error = refusal(&path, &OpenOptions::default());
-    for word in ["--channel", "valid_all_kinds.gwf holds", "H1:f8_1", "16 more"] {
+    for word in ["strain.channel", "valid_all_kinds.gwf holds", "H1:f8_1", "16 more"] {
         assert!(error.contains(word), "{word}: {error}");
     }
     let error = refusal(&path, &of_channel("H1:none"));

@@ -139,7 +139,7 @@ fn the_rate_and_the_day_come_from_where_they_stand() {
     assert_eq!((start.day, rate), (56_999, 50.0 * 5000.0));
     assert!((start.seconds - 86_399.96).abs() < 1e-9);
     let error = open_as(&frame(1, 3), &plain).unwrap_err().to_string();
-    assert!(error.contains("--sample-rate") && error.contains("x.m5b"), "{error}");
+    assert!(error.contains("sample_rate_hz") && error.contains("x.m5b"), "{error}");
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn series_of_gwpy_are_found() {
     assert_eq!(drain(source.as_mut(), 9), (vec![1.0, 2.0], vec![true, true]));
     write(2);
     let error = refusal(&path, &OpenOptions::default());
-    assert!(error.contains("--channel") && error.contains("strain0, strain1"), "{error}");
+    assert!(error.contains("strain.channel") && error.contains("strain0, strain1"), "{error}");
     let options = OpenOptions { channel: Some("strain1".into()), ..OpenOptions::default() };
     let mut source = open(&path, &options).expect("opened");
     assert_eq!((source.header().detector.as_str(), source.header().rate_hz), ("L1", 2));

@@ -189,7 +189,7 @@ fn long_gaps_need_to_be_allowed() {
             panic!("{name} with a gap of 3000 s was opened");
         };
         assert!(paths.contains(&path), "{name}");
-        for words in ["a gap of ", "begins 0.", "--allow-gaps"] {
+        for words in ["a gap of ", "begins 0.", "`allow_gaps`"] {
             assert!(why.contains(words), "{name}: {why}");
         }
         let allowed = VoltageOptions { allow_gaps: true, ..options.clone() };

@@ -329,7 +329,7 @@ fn the_rate_comes_from_where_it_stands() {
     };
     assert_eq!(rate(&run(40..60), &none).unwrap(), (50.0 * 64.0, 1000.8));
     let message = rate(&run(40..50), &none).unwrap_err().to_string();
-    assert!(message.contains("--sample-rate") && message.contains("x.vdif"), "{message}");
+    assert!(message.contains("sample_rate_hz") && message.contains("x.vdif"), "{message}");
     for bad in [10.0, f64::NAN, -6400.0, f64::INFINITY, 1e18] {
         let options = VoltageOptions { sample_rate_hz: Some(bad), ..none.clone() };
         let error = rate(&run(40..60), &options).unwrap_err();

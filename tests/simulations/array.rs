@@ -233,12 +233,12 @@ fn what_cannot_be_made_is_an_error() {
     for (change, told) in [
         ((|o| o.array.antennas.clear()) as fn(&mut ArrayOptions), "antennas"),
         (|o| o.receivers.truncate(1), "receivers"),
-        (|o| o.centres_hz.clear(), "--channels"),
-        (|o| o.centres_hz[0] = 1.0, "--freq (MHz)"),
-        (|o| o.polarizations = 3, "--polarizations"),
-        (|o| o.times = 0, "--seconds"),
-        (|o| o.rms = f64::NAN, "--rms"),
-        (|o| o.receivers[1].sefd_jy = -1.0, "--sefd"),
+        (|o| o.centres_hz.clear(), "array.channels"),
+        (|o| o.centres_hz[0] = 1.0, "centre_mhz"),
+        (|o| o.polarizations = 3, "array.polarizations"),
+        (|o| o.times = 0, "array.times"),
+        (|o| o.rms = f64::NAN, "rms"),
+        (|o| o.receivers[1].sefd_jy = -1.0, "sefd_jy"),
         (|o| o.receivers[1].fixed_delay_s = f64::INFINITY, "fixed delay"),
         (|o| o.receivers[1].gaps = vec![(990, 11)], "gap (samples)"),
         (|o| o.receivers[0].gaps = vec![(0, 11), (10, 5)], "gap (samples)"),
@@ -252,7 +252,7 @@ fn what_cannot_be_made_is_an_error() {
     }
     let silent = ArrayOptions::new(array(2), 400e6, 4e6, 1, 1000).sefd_jy(0.0);
     let error = ArraySimulator::new(silent).unwrap_err().to_string();
-    assert!(error.contains("--sefd") && error.contains("horizon"), "{error}");
+    assert!(error.contains("sefd_jy") && error.contains("horizon"), "{error}");
     let simulator = ArraySimulator::new(ArrayOptions::new(array(2), 400e6, 4e6, 1, 1000)).unwrap();
     assert!(simulator.antenna(2).is_err());
     let mut antenna = simulator.antenna(1).unwrap();

@@ -287,7 +287,7 @@ fn nonsense_is_refused() {
     refused(&|bad| bad.injections[0].source = packet_source(2048), "rate of the waveform");
     refused(&|bad| bad.detectors.clear(), "detectors");
     refused(&|bad| bad.detectors.push(bad.detectors[0].clone()), "H1");
-    refused(&|bad| bad.rate_hz = 0, "--rate");
+    refused(&|bad| bad.rate_hz = 0, "rate_hz");
     refused(&|bad| bad.times = 0, "samples");
     refused(&|bad| bad.detectors[0].psd = flat(1e-46, 512), "Nyquist");
     let heavy = || Source::Inspiral(Binary::of_masses(500.0, 500.0), InspiralOptions::default());

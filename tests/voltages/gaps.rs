@@ -44,7 +44,7 @@ fn nothing_but_a_gap_is_refused() {
         VoltageFilterbank::new(source.boxed(), &options, &Backend::best(1))
     };
     let error = open(&source, Some((3e-3, 7e-3))).unwrap_err().to_string();
-    assert!(error.contains("--time-range") && error.contains("missing"), "{error}");
+    assert!(error.contains("time_range") && error.contains("missing"), "{error}");
     assert!(open(&source, Some((3e-3, 9e-3))).is_ok());
     source.flags = vec![Flag { streams: 0..1, start: 0, times: 10_000 }];
     assert!(open(&source, None).unwrap_err().to_string().contains("missing"));

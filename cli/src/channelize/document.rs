@@ -7,9 +7,9 @@ use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::voltage;
 
 use super::outputs::Outputs;
+use crate::flags;
 use crate::gaps::Gap;
 use crate::geometry::{self, ResponseDocument};
-use crate::output::with_final_names;
 use crate::plots::{duration, short};
 use crate::selection::shown;
 
@@ -138,7 +138,7 @@ impl Document {
             flagged_samples: written.flagged_samples,
             elapsed_s: written.elapsed_s,
             complete: written.ending.is_complete(),
-            reason: written.ending.reason().map(|why| with_final_names(&why)),
+            reason: flags::reason(&written.ending),
             samples: written.times as f64 * written.row_samples as f64,
         }
     }

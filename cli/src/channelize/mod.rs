@@ -17,7 +17,7 @@ use sidereal::{Error, Result};
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::check_constant;
 use crate::errors;
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};

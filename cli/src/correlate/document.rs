@@ -10,7 +10,7 @@ use sidereal::pipeline::correlator::{
 };
 use sidereal::units::HZ_PER_MHZ;
 
-use crate::output::with_final_names;
+use crate::flags;
 use crate::plots::{duration, frequency, short};
 use crate::progress::{multiple, rate};
 use crate::provenance::Run;
@@ -208,7 +208,7 @@ impl Document {
                 gains: gains(&options.gains),
                 as_recorded: bank.as_recorded,
                 on_device: device.as_ref().map(|_| summary.made_on_device),
-                not_on_device: summary.not_on_device.clone(),
+                not_on_device: summary.not_on_device.as_deref().map(flags::named),
             },
             antennas: summary
                 .antennas
@@ -238,7 +238,7 @@ impl Document {
             },
             elapsed_s: report.elapsed_s,
             complete: report.ending.is_complete(),
-            reason: report.ending.reason().map(|why| with_final_names(&why)),
+            reason: flags::reason(&report.ending),
             samples_per_s_per_antenna: summary.samples as f64 * streams as f64
                 / report.elapsed_s.max(1e-9),
             unused_precision: (options.precision != bank.precision)

@@ -32,7 +32,7 @@ use sidereal::{Error, Result};
 use silent::Silent;
 
 use crate::common::{Common, Work, tell_notes};
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Existing, with_final_names};
 use crate::plots::correlation::Antenna;
 use crate::plots::short;
@@ -102,8 +102,7 @@ pub(crate) fn make(
     let mut options = arguments.options(&positions, &headers)?;
     options.memory = common.memory;
     let backend = common.backend_for(work)?;
-    let mut correlator =
-        ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
+    let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
     let header = correlator.header().clone();
     let observation = (header.start, header.spectra as f64 * header.spectrum_s);
     earth_orientation::warn(&options.dut1, observation, common);
@@ -176,8 +175,7 @@ fn write(
         outputs.keep();
         !interrupt::requested()
     };
-    let report =
-        write_uvh5(correlator, &outputs.file(), labels, &mut observe).map_err(with_options)?;
+    let report = write_uvh5(correlator, &outputs.file(), labels, &mut observe)?;
     progress.finish();
     if report.summary.integrations == 0 {
         interrupt::check()?;
@@ -365,21 +363,5 @@ impl Arguments {
         }
         let name = given.unwrap_or_else(|| recorded.to_owned());
         Ok(PhaseCentre::Sidereal { ra_deg, dec_deg, name })
-    }
-}
-
-/// Renames the library's parameters in an error to the options.
-fn with_options(error: Error) -> Error {
-    match error {
-        Error::Parameter { name, value, rule } => {
-            let name = match name {
-                "channels" => "--channels",
-                "--integration (s)" => "--integration",
-                "--dut1 (s)" => "--dut1",
-                other => other,
-            };
-            Error::Parameter { name, value, rule }
-        }
-        other => other,
     }
 }

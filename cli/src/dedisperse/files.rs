@@ -19,6 +19,7 @@ use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::flags;
 use crate::gaps;
 use crate::gaps::Gap;
 use crate::geometry;
@@ -76,7 +77,7 @@ impl<'a> Document<'a> {
             times,
             numout: lengths.of(range, report.rows),
             complete: report.ending.is_complete(),
-            reason: report.ending.reason().map(|why| crate::say::named(&why)),
+            reason: flags::reason(&report.ending),
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),

@@ -13,7 +13,7 @@ use sidereal::pipeline::series::{self, SeriesReport};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};

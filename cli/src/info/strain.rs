@@ -81,7 +81,7 @@ impl Document {
         let options = OpenOptions { channel: channel.map(str::to_owned), ..OpenOptions::default() };
         let mut source = match open(path, &options) {
             // A frame file of many channels is shown as a list of channels.
-            Err(Error::Parameter { name: "--channel", .. }) if frames.is_some() => {
+            Err(Error::Parameter { name: "strain.channel", .. }) if frames.is_some() => {
                 let document = Self { file, format: "GWF", series: None, frames };
                 return Ok((document, Vec::new(), cut));
             }

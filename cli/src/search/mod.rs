@@ -26,7 +26,7 @@ use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::earth_orientation::{self, EarthOrientation};
 use crate::errors;
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};

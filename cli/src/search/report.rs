@@ -13,6 +13,7 @@ use sidereal::single_pulse;
 use sidereal::single_pulse::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
+use crate::flags;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::plots::duration;
@@ -238,7 +239,7 @@ impl Summary {
             flagged_samples: report.flagged_samples,
             geometry: found.geometry.clone(),
             complete: report.ending.is_complete(),
-            reason: report.ending.reason().map(|why| crate::say::named(&why)),
+            reason: flags::reason(&report.ending),
             candidates: candidates.collect(),
             sources: found.sources.iter().map(|source| Source::new(source, found)).collect(),
         }

@@ -22,13 +22,13 @@ use super::inputs;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::provenance::{self, Product, Provenance};
 use crate::resume::{self, Identity, Resume, RunJournal};
-use crate::{errors, interrupt, json, space};
+use crate::{errors, flags, interrupt, json, space};
 
 /// File name of the series during the run.
 const SERIES: &str = "checkpoint.series";
@@ -284,7 +284,7 @@ impl Run {
         }
         Ok(Document {
             complete: is_complete,
-            reason: ending.reason(),
+            reason: flags::reason(ending),
             file: String::new(),
             detectors: self.detectors.iter().map(One::part).collect(),
         })

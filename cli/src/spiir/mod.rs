@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use sidereal::Result;
 
 use crate::common::Common;
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use filter::Document as FilterDocument;
 pub(crate) use search::{

@@ -73,7 +73,7 @@ impl Arguments {
         let precision = Precision::from(self.precision);
         if precision != Precision::F32 && encoding != VoltageEncoding::ComplexF32 {
             let rule = "products of integers are exact: it is for --nbits 32";
-            return Err(Error::parameter("--precision", precision, rule));
+            return Err(Error::parameter("--precision", precision.to_string(), rule));
         }
         let (antennas, polarizations) = (self.antennas, self.polarizations);
         let options = Options { antennas, polarizations, channels: self.channels, encoding };

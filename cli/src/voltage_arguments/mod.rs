@@ -151,7 +151,7 @@ impl Lacking {
             return Err(Error::parameter("INPUT", pipe.display(), rule));
         }
         let options = VoltageOptions { allow_gaps, header_only, ..self.options()? };
-        let source = voltages::open(inputs, &options).map_err(with_option_names)?;
+        let source = voltages::open(inputs, &options)?;
         self.check_format(source.header())?;
         match self.freq {
             Some(freq) if source.header().centres_hz.iter().any(|centre| *centre <= 0.0) => {
@@ -313,26 +313,6 @@ fn positive(name: &'static str, value: Option<f64>) -> Result<Option<f64>> {
             Err(Error::parameter(name, format!("{number:e}"), rule))
         }
         value => Ok(value),
-    }
-}
-
-/// Renames the library's parameters in an error to the options.
-fn with_option_names(error: Error) -> Error {
-    match error {
-        Error::Parameter { name, value, rule } => {
-            let option = match name {
-                "sample_rate_hz" | "sample rate (Hz)" => "--sample-rate",
-                "centre_hz" => "--freq",
-                "lower_sideband" => "--sideband",
-                "polarizations" => "--pols",
-                "mark5b_channels" => "--mark5b-channels",
-                "mark5b_bits" => "--mark5b-bits",
-                "mark5b_near_mjd" => "--mark5b-near-mjd",
-                other => other,
-            };
-            Error::Parameter { name: option, value, rule }
-        }
-        other => other,
     }
 }
 

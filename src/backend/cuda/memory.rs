@@ -45,7 +45,7 @@ impl Device {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             let limit = self.0.limit.load(Ordering::Relaxed);
             let why = if limit < self.properties().memory_bytes {
-                format!("{} MiB of the {} that --memory allows are free", mib(free), limit >> 20)
+                format!("{} MiB of the {} that `memory` allows are free", mib(free), limit >> 20)
             } else {
                 let all = mib(self.properties().memory_bytes);
                 format!("{} MiB of {all} are free; {OTHERS}", mib(free))

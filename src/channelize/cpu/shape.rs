@@ -191,7 +191,7 @@ fn check_memory(plan: &Plan) -> Result<()> {
     if bytes > 1 << 44 {
         let rule =
             format!("{streams} streams of {} samples each take over 2^44 bytes", plan.span());
-        return Err(Error::parameter("history", bytes, rule));
+        return Err(Error::parameter("history", bytes.to_string(), rule));
     }
     Ok(())
 }

@@ -51,15 +51,15 @@ impl ToleranceOptions {
     fn check(&self) -> Result<()> {
         if !(self.tolerance > 1.0 && self.tolerance <= 100.0) {
             let rule = "it must be above 1 and at most 100";
-            return Err(Error::parameter("--dm-tol", self.tolerance, rule));
+            return Err(Error::parameter("tolerance", self.tolerance, rule));
         }
         if !(self.pulse_width_s >= 0.0 && self.pulse_width_s.is_finite()) {
             let rule = "it must be 0 s or more";
-            return Err(Error::parameter("--pulse-width", self.pulse_width_s, rule));
+            return Err(Error::parameter("pulse_width_s", self.pulse_width_s, rule));
         }
         if !(1.0..=100.0).contains(&self.downsample_tolerance) {
             let rule = "it must be 1 to 100";
-            return Err(Error::parameter("--downsample-tol", self.downsample_tolerance, rule));
+            return Err(Error::parameter("downsample_tolerance", self.downsample_tolerance, rule));
         }
         Ok(())
     }
@@ -281,7 +281,11 @@ impl DmPlan {
         check_tsamp(tsamp_s)?;
         let resolution = options.time_resolution_s;
         if !(resolution >= 0.0 && resolution.is_finite()) {
-            return Err(Error::parameter("--time-res", resolution, "it must be 0 s or more"));
+            return Err(Error::parameter(
+                "time_resolution_s",
+                resolution,
+                "it must be 0 s or more",
+            ));
         }
         let centre = check_coherent_dm(options.coherent_dm)?;
         let smearing = Smearing::new(band, options.dm_constant);
@@ -413,7 +417,7 @@ fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
     if (0.0..=MAX_DM).contains(&dm) {
         return Ok(dm);
     }
-    Err(Error::parameter("--coherent-dm", dm, format!("it must be 0 to {MAX_DM}")))
+    Err(Error::parameter("coherent_dm", dm, format!("it must be 0 to {MAX_DM}")))
 }
 
 /// Returns an error unless a sampling time is positive and finite.
@@ -421,7 +425,7 @@ fn check_tsamp(tsamp_s: f64) -> Result<()> {
     if tsamp_s > 0.0 && tsamp_s.is_finite() {
         return Ok(());
     }
-    Err(Error::parameter("--tsamp", tsamp_s, "it must be a positive number of seconds"))
+    Err(Error::parameter("tsamp_s", tsamp_s, "it must be a positive number of seconds"))
 }
 
 #[cfg(test)]

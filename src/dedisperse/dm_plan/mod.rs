@@ -57,7 +57,7 @@ impl DmRange {
     fn check(&self) -> Result<()> {
         check_limits(self.dm_min, self.dm_max)?;
         if !(self.dm_step > 0.0 && self.dm_step.is_finite()) {
-            return Err(Error::parameter("--dm-step", self.dm_step, "it must be above 0"));
+            return Err(Error::parameter("dm_step", self.dm_step, "it must be above 0"));
         }
         if self.downsample == 0 || self.downsample > MAX_DOWNSAMPLE {
             let rule = format!("it must be 1 to {MAX_DOWNSAMPLE}");
@@ -148,14 +148,14 @@ fn too_many(trials: f64) -> Error {
 /// Returns an error unless `0 <= dm_min <= dm_max`, both finite.
 fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     if !(dm_min >= 0.0 && dm_min.is_finite()) {
-        return Err(Error::parameter("--dm-min", dm_min, "it must be 0 or more"));
+        return Err(Error::parameter("dm_min", dm_min, "it must be 0 or more"));
     }
     if !dm_max.is_finite() || dm_max > MAX_DM {
-        return Err(Error::parameter("--dm-max", dm_max, format!("it must be at most {MAX_DM}")));
+        return Err(Error::parameter("dm_max", dm_max, format!("it must be at most {MAX_DM}")));
     }
     if dm_max < dm_min {
-        let rule = format!("it must not be below --dm-min, {dm_min}");
-        return Err(Error::parameter("--dm-max", dm_max, rule));
+        let rule = format!("it must not be below `dm_min`, {dm_min}");
+        return Err(Error::parameter("dm_max", dm_max, rule));
     }
     Ok(())
 }
@@ -303,14 +303,14 @@ mod tests {
     fn faulty_ranges_are_refused_by_name() {
         let nan = f64::NAN;
         let faults = [
-            ([(10.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
-            ([(-1.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-min"),
-            ([(nan, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-min"),
-            ([(0.0, nan, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
-            ([(0.0, f64::INFINITY, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
-            ([(0.0, 5.0, 0.0), (20.0, 30.0, 1.0)], "--dm-step"),
-            ([(0.0, 5.0, nan), (20.0, 30.0, 1.0)], "--dm-step"),
-            ([(0.0, 5.0, -1.0), (20.0, 30.0, 1.0)], "--dm-step"),
+            ([(10.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "dm_max"),
+            ([(-1.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "dm_min"),
+            ([(nan, 5.0, 1.0), (20.0, 30.0, 1.0)], "dm_min"),
+            ([(0.0, nan, 1.0), (20.0, 30.0, 1.0)], "dm_max"),
+            ([(0.0, f64::INFINITY, 1.0), (20.0, 30.0, 1.0)], "dm_max"),
+            ([(0.0, 5.0, 0.0), (20.0, 30.0, 1.0)], "dm_step"),
+            ([(0.0, 5.0, nan), (20.0, 30.0, 1.0)], "dm_step"),
+            ([(0.0, 5.0, -1.0), (20.0, 30.0, 1.0)], "dm_step"),
             ([(0.0, 5.0, 1e-7), (20.0, 30.0, 1.0)], "number of DM trials"),
             ([(0.0, 25.0, 1.0), (20.0, 30.0, 1.0)], "start of a DM range"),
         ];

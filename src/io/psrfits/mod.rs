@@ -219,7 +219,7 @@ fn scan_gaps<R: Read + Seek>(
         let times = check_jump(table, (column, row), (missing, expected), is_last, layout)?;
         if times > 0 && !allow_gaps {
             let why = format!(
-                "row {row} starts {times} samples ({} s) after the end of row {}; --allow-gaps fills them",
+                "row {row} starts {times} samples ({} s) after the end of row {}; `allow_gaps` fills them",
                 times as f64 * layout.tsamp_s,
                 row - 1
             );

@@ -169,7 +169,7 @@ fn start_of(start_s: f64) -> Option<Gps> {
 /// Makes the error that asks for a channel.
 fn ask_for_channel(path: &Path, names: &[&str]) -> Error {
     let rule = format!("{} holds {}, one of which must be named", path.display(), listed(names));
-    Error::parameter("--channel", "none", rule)
+    Error::parameter("strain.channel", "none", rule)
 }
 
 /// Default required bits, if the file has them.

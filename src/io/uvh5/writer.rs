@@ -89,7 +89,7 @@ pub fn check_name(path: &Path) -> Result<()> {
         "a Measurement Set is a folder of tables, and UVH5 is written; write {}, then convert it with pyuvdata:{lines}",
         from.display()
     );
-    Err(Error::parameter("--output", to, rule))
+    Err(Error::parameter("path", path.display(), rule))
 }
 
 /// Unfinished UVH5 file.

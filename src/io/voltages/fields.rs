@@ -130,7 +130,7 @@ pub(super) fn sampling_time(options: &VoltageOptions) -> Result<Option<f64>> {
     let tsamp = 1.0 / rate;
     if !(tsamp.is_finite() && tsamp > 0.0) {
         let rule = "it must be positive and finite";
-        return Err(Error::parameter("sample rate (Hz)", rate, rule));
+        return Err(Error::parameter("sample_rate_hz", rate, rule));
     }
     Ok(Some(tsamp))
 }

@@ -267,7 +267,7 @@ pub(super) fn gap_fault(gap_s: f64, start_s: f64, data_s: f64, allowed: bool) ->
     (!allowed && gap_s > most).then(|| {
         format!(
             "a gap of {gap_s:.6} s begins {start_s:.6} s after the recording's start, behind {data_s:.6} s of data; \
-             above {most:.6} s that may be a damaged time: --allow-gaps fills it"
+             above {most:.6} s that may be a damaged time: `allow_gaps` fills it"
         )
     })
 }

@@ -124,7 +124,7 @@ impl Need {
                     device.ordinal()
                 ),
                 why: format!(
-                    "{} MiB can be had; fewer trials, a shorter --baseline or --device cpu need less",
+                    "{} MiB can be had; fewer trials, a shorter `baseline_s` or `Backend::Cpu` need less",
                     mib(free)
                 ),
             });

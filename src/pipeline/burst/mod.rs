@@ -246,7 +246,7 @@ impl Setup {
         let ranges = RangeSearch::all(trials, &filled, backend)?;
         if !(options.min_band > 0.0 && options.min_band <= 1.0) {
             let rule = "it must be above 0, and 1 at most";
-            return Err(Error::parameter("--min-band", options.min_band, rule));
+            return Err(Error::parameter("min_band", options.min_band, rule));
         }
         let edge_rows = RangeSearch::edge_rows(&ranges, header.row_bytes());
         let edge_rows = edge_rows.filter(|_| options.min_band < 1.0);
@@ -457,5 +457,5 @@ fn no_trial_fits(header: &FilterbankHeader, options: &SearchOptions, times: u64)
     let rule = format!(
         "its delay across the band, {delay:.3} s, is longer than the data, {length:.3} s: no trial fits"
     );
-    Error::parameter("--dm-min", dm, rule)
+    Error::parameter("dm_min", dm, rule)
 }

@@ -32,7 +32,7 @@ pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
         4 => Ok(VoltageEncoding::Complex4),
         8 => Ok(VoltageEncoding::Complex8),
         32 => Ok(VoltageEncoding::ComplexF32),
-        _ => Err(Error::parameter("--nbits", nbits, "spectra have 4, 8 or 32 bits")),
+        _ => Err(Error::parameter("correlate.nbits", nbits, "spectra have 4, 8 or 32 bits")),
     }
 }
 
@@ -44,8 +44,8 @@ pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> 
     if precision == Precision::F32 || nbits == 32 {
         return Ok(());
     }
-    let rule = "products of integers are exact: it is for --nbits 32";
-    Err(Error::parameter("--precision", precision, rule))
+    let rule = "products of integers are exact: it is for `correlate.nbits` 32";
+    Err(Error::parameter("precision", precision.to_string(), rule))
 }
 
 /// Gains of one antenna; axes polarization, channel.
@@ -237,7 +237,7 @@ impl Table {
             return Self::checked(gains);
         };
         if let Some(invalid) = given.iter().find(|gain| !gain.is_finite()) {
-            return Err(Error::parameter("--gains", invalid, "gains must be finite"));
+            return Err(Error::parameter("gains", invalid.to_string(), "gains must be finite"));
         }
         let polarizations = recordings.header.polarizations;
         let correlated = channels.correlated();
@@ -262,7 +262,7 @@ impl Table {
         if let Gains::Fixed(gain) = gains
             && !(gain.is_finite() && *gain != 0.0)
         {
-            return Err(Error::parameter("--gains", gain, "it must be finite and not 0"));
+            return Err(Error::parameter("gains", gain, "it must be finite and not 0"));
         }
         Ok(Self { gains: Vec::new(), elements: 0 })
     }

@@ -133,7 +133,7 @@ fn check_alone(header: &VoltageHeader) -> Result<()> {
             "{} does not say its sampling time; give its samples a second",
             header.path.display()
         );
-        return Err(Error::parameter("--sample-rate", header.tsamp_s, rule));
+        return Err(Error::parameter("sample_rate_hz", header.tsamp_s, rule));
     }
     if !header.scale.is_finite() || header.scale == 0.0 {
         let rule = format!("that of {} must be finite and not 0", header.path.display());
@@ -148,7 +148,7 @@ fn check_alone(header: &VoltageHeader) -> Result<()> {
             "{} does not say its sky frequency; give the middle of its band in MHz",
             header.path.display()
         );
-        return Err(Error::parameter("--freq", 0, rule));
+        return Err(Error::parameter("centre_hz", 0, rule));
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
     let times = first.times.unwrap_or(0).min(other.times.unwrap_or(0)).max(1) as f64;
     if (first.tsamp_s - other.tsamp_s).abs() * times > RATE_TOLERANCE * first.tsamp_s {
         let rate = |header: &VoltageHeader| 1.0 / header.tsamp_s;
-        return Err(differs("sample rate (Hz)", (a, rate(first)), (b, rate(other))));
+        return Err(differs("sample_rate_hz", (a, rate(first)), (b, rate(other))));
     }
     let counts = (first.coarse_channels(), other.coarse_channels());
     if counts.0 != counts.1 {
@@ -244,7 +244,7 @@ fn check_lengths(
     };
     let Some(other) = lengths.iter().zip(cut).position(|own| !is_like(own)) else { return Ok(()) };
     let rule = format!(
-        "{} has {}; correlate as far as the shortest goes with --shortest",
+        "{} has {}; correlate as far as the shortest goes with `shortest`",
         headers[whole].path.display(),
         lengths[whole],
     );
@@ -294,7 +294,7 @@ fn part(header: &VoltageHeader, times: u64, range: Option<(f64, f64)>) -> Result
         |seconds: f64| ((seconds / header.tsamp_s).round() as u64 / step * step).min(times);
     if !(from >= 0.0 && from < to && from < duration && sample(from) < sample(to)) {
         let rule = format!("it must be FROM:TO in seconds, rising, within 0 to {duration:.6}");
-        return Err(Error::parameter("--time-range", format!("{from}:{to}"), rule));
+        return Err(Error::parameter("time_range", format!("{from}:{to}"), rule));
     }
     Ok(sample(from)..sample(to))
 }
@@ -375,13 +375,13 @@ pub(super) fn numbers(
     match absent.first() {
         Some(name) if missing == Missing::Fail => {
             let rule = match absent.len() {
-                1 => "it has no recording; flag it with --missing flag".to_owned(),
+                1 => "it has no recording; flag it with `missing: Flag`".to_owned(),
                 more => format!(
-                    "it and {} others have no recording; flag them with --missing flag",
+                    "it and {} others have no recording; flag them with `missing: Flag`",
                     more - 1
                 ),
             };
-            Err(Error::parameter("antenna", name, rule))
+            Err(Error::parameter("antenna", *name, rule))
         }
         _ => Ok(numbers),
     }
@@ -399,7 +399,7 @@ pub(super) fn chosen(
     let antennas = array.antennas.len();
     let find = |name: &String| {
         let rule = "the array has no antenna of that name";
-        array.find(name).ok_or_else(|| Error::parameter("--baselines", name, rule))
+        array.find(name).ok_or_else(|| Error::parameter("baselines", name, rule))
     };
     let mut pairs: Vec<(usize, usize)> = match asked {
         Baselines::All => (0..antennas).flat_map(|i| (0..=i).map(move |j| (i, j))).collect(),
@@ -413,7 +413,7 @@ pub(super) fn chosen(
         }
     };
     if pairs.is_empty() {
-        return Err(Error::parameter("--baselines", "none", "there must be at least one"));
+        return Err(Error::parameter("baselines", "none", "there must be at least one"));
     }
     pairs.sort_unstable();
     pairs.dedup();
@@ -528,7 +528,7 @@ impl Channels {
 fn check_average(centres_hz: &[f64], together: usize, average: usize) -> Result<()> {
     if average == 0 || !together.is_multiple_of(average) {
         let rule = format!("it must divide the {together} channels");
-        return Err(Error::parameter("--average-channels", average, rule));
+        return Err(Error::parameter("average_channels", average, rule));
     }
     let spacing = centres_hz.get(..2).map_or(1.0, |pair| pair[1] - pair[0]);
     let uneven = |part: &[f64]| {
@@ -537,7 +537,7 @@ fn check_average(centres_hz: &[f64], together: usize, average: usize) -> Result<
     };
     if average > 1 && centres_hz.chunks(average).any(uneven) {
         let rule = "channels that are averaged must be evenly spaced, and these are not";
-        return Err(Error::parameter("--average-channels", average, rule));
+        return Err(Error::parameter("average_channels", average, rule));
     }
     Ok(())
 }

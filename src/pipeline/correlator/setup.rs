@@ -141,7 +141,7 @@ impl Shape {
         let spectra = if times < span as u64 { 0 } else { (times - span as u64) / hop as u64 + 1 };
         if spectra == 0 {
             let rule = format!(
-                "a spectrum has {span} samples under its window (--taps, --channels), and {} has no more",
+                "a spectrum has {span} samples under its window (`taps`, `channelize.channels`), and {} has no more",
                 header.path.display(),
             );
             return Err(Error::parameter("samples that all recordings have", times, rule));
@@ -523,7 +523,7 @@ fn integration_spectra(
 ) -> Result<u64> {
     let (asked, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
     if !(asked.is_finite() && asked > 0.0) {
-        return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
+        return Err(Error::parameter("integration_s", asked, "it must be above 0"));
     }
     // Relative error of a recording's length due to the rounding of the rate in its header.
     const ROUNDING: f64 = 1e-9;
@@ -535,7 +535,7 @@ fn integration_spectra(
             header.path.display(),
             times as f64 * header.tsamp_s,
         );
-        return Err(Error::parameter("--integration (s)", asked, rule));
+        return Err(Error::parameter("integration_s", asked, rule));
     }
     Ok(spectra as u64)
 }

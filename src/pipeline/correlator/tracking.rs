@@ -44,7 +44,7 @@ impl Tracking {
         if header.start.day == 0 {
             if direction.is_some() {
                 let rule = format!(
-                    "{} does not say its start, and without it no source can be tracked (--drift)",
+                    "{} does not say its start, and without it no source can be tracked (`PhaseCentre::Drift`)",
                     header.path.display()
                 );
                 return Err(Error::parameter("start", "unknown", rule));

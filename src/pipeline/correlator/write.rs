@@ -86,7 +86,7 @@ pub fn write_uvh5(
         let rule = format!(
             "times of visibilities are Julian dates, whose numbers are 40 us apart: at least {SHORTEST_S} s"
         );
-        return Err(Error::parameter("--integration (s)", file.integration_s, rule));
+        return Err(Error::parameter("integration_s", file.integration_s, rule));
     }
     let mut writer = Writer::create(path, file)?;
     let location = header.array.location()?;

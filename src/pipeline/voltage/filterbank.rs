@@ -55,7 +55,7 @@ impl VoltageFilterbank {
     ///
     /// # Errors
     /// [`Error::Parameter`] naming an option that does not fit the recording, or one required because the recording
-    /// does not state the value (`--freq`).
+    /// does not state the value (`centre_hz`).
     pub fn new(
         source: Box<dyn VoltageSource>,
         options: &ChannelizeOptions,
@@ -81,8 +81,8 @@ impl VoltageFilterbank {
         // The adjacent channels, needed for interpolation, are in the other copy.
         let interpolate_later = detection.interpolate_dc && copies > 1;
         if interpolate_later && detection.channels > 1 {
-            let rule = "with --coherent-dm and --average-channels it can't be done: leave one out";
-            return Err(Error::parameter("--dc", "set", rule));
+            let rule = "with `coherent_dm` and `average_channels` it can't be done: leave one out";
+            return Err(Error::parameter("interpolate_dc", "set", rule));
         }
         let interpolate_dc = detection.interpolate_dc && !interpolate_later;
         let form = Form::Detected(Detection { interpolate_dc, ..detection });
@@ -175,7 +175,7 @@ impl VoltageFilterbank {
             return Ok(());
         }
         let rule = "a search takes one product of each channel, such as I";
-        Err(Error::parameter("--stokes", self.geometry.products.concat(), rule))
+        Err(Error::parameter("products", self.geometry.products.concat(), rule))
     }
 }
 
@@ -284,12 +284,12 @@ pub(super) fn too_short(recorded: &VoltageHeader, all: Option<u64>, plan: &Plan)
     }
     if all.is_some_and(|all| all >= needed) {
         let duration_s = times as f64 * recorded.tsamp_s;
-        return Error::parameter("length of --time-range (s)", duration_s, rule);
+        return Error::parameter("time_range.length_s", duration_s, rule);
     }
     match () {
-        () if times >= span => Error::parameter("--integrate", spectra, rule),
-        () if times >= points => Error::parameter("--taps", plan.taps(), rule),
-        () => Error::parameter("--channels", plan.channels(), rule),
+        () if times >= span => Error::parameter("integrate", spectra, rule),
+        () if times >= points => Error::parameter("taps", plan.taps(), rule),
+        () => Error::parameter("channelize.channels", plan.channels(), rule),
     }
 }
 
@@ -297,7 +297,7 @@ pub(super) fn too_short(recorded: &VoltageHeader, all: Option<u64>, plan: &Plan)
 pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions) -> Error {
     let rule = "all its samples are missing or not valid";
     match options.time_range {
-        Some((from, to)) => Error::parameter("--time-range", format!("{from}:{to}"), rule),
+        Some((from, to)) => Error::parameter("time_range", format!("{from}:{to}"), rule),
         None => Error::format(&recorded.path, "validity", 0, rule),
     }
 }

@@ -92,7 +92,7 @@ impl Layout {
             let rule = format!(
                 "of {recorded} recorded channels each, it makes more than {MAX_CHANNELS} in all"
             );
-            return Err(Error::parameter("--channels", plan.channels(), rule));
+            return Err(Error::parameter("channelize.channels", plan.channels(), rule));
         }
         let offsets = offsets_hz(header, plan, summed);
         let sign = sideband(header);
@@ -151,12 +151,12 @@ fn check(header: &VoltageHeader) -> Result<()> {
     }
     if !(header.tsamp_s.is_finite() && header.tsamp_s > 0.0) {
         let rule = "the recording does not say it; give its samples a second";
-        return Err(Error::parameter("--sample-rate", header.tsamp_s, rule));
+        return Err(Error::parameter("sample_rate_hz", header.tsamp_s, rule));
     }
     if header.centres_hz.iter().any(|centre| centre.is_nan() || *centre <= 0.0) {
         let rule =
             "the recording does not say its sky frequency; give the middle of its band in MHz";
-        return Err(Error::parameter("--freq", 0, rule));
+        return Err(Error::parameter("centre_hz", 0, rule));
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ fn check_spacing(header: &VoltageHeader, coarse: &[usize]) -> Result<()> {
     }
     let rule = format!(
         "the recorded channels are {:.6} MHz wide and overlap, as those of an oversampled filter bank do; \
-         channelize voltages that were recorded or written critically sampled (--oversample 1/1)",
+         channelize voltages that were recorded or written critically sampled (`oversampling` 1/1)",
         width / HZ_PER_MHZ,
     );
     Err(Error::parameter("spacing of recorded channels (MHz)", least / HZ_PER_MHZ, rule))
@@ -239,12 +239,15 @@ mod tests {
         };
         assert_eq!(made(256).unwrap().len(), MAX_CHANNELS);
         let error = made(257).unwrap_err().to_string();
-        assert!(error.contains("--channels") && error.contains("4096 recorded"), "{error}");
+        assert!(
+            error.contains("channelize.channels") && error.contains("4096 recorded"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_unknown_frequency_names_the_option() {
         let error = Layout::new(&header(&[0.0], VoltageEncoding::Complex8), false).unwrap_err();
-        assert!(error.to_string().contains("--freq"), "{error}");
+        assert!(error.to_string().contains("centre_hz"), "{error}");
     }
 }

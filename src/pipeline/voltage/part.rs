@@ -43,7 +43,7 @@ impl Part {
         if source.skip(times.start)? < times.start {
             let start_s = times.start as f64 * header.tsamp_s;
             let rule = "the recording ends before it";
-            return Err(Error::parameter("start of --time-range", start_s, rule));
+            return Err(Error::parameter("time_range.from", start_s, rule));
         }
         let flags = source.flags().iter().filter_map(|flag| cut(flag, &streams, &times)).collect();
         if header.start.day != 0 {
@@ -117,7 +117,7 @@ fn streams(header: &VoltageHeader, antenna: Option<usize>) -> Result<Range<usize
     let Some(antenna) = antenna else { return Ok(0..header.streams()) };
     if antenna >= header.antennas {
         let rule = format!("the recording has {}, counted from 0", header.antennas);
-        return Err(Error::parameter("--antenna", antenna, rule));
+        return Err(Error::parameter("channelize.antenna", antenna, rule));
     }
     let each = header.coarse_channels() * header.polarizations;
     Ok(antenna * each..(antenna + 1) * each)
@@ -131,7 +131,7 @@ fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>
     let sample = |seconds: f64| (seconds / header.tsamp_s).round() as u64 / step * step;
     if !(from >= 0.0 && from < to && from < duration && sample(from) < sample(to)) {
         let rule = format!("it must be FROM:TO in seconds, rising, within 0 to {duration:.6}");
-        return Err(Error::parameter("--time-range", format!("{from}:{to}"), rule));
+        return Err(Error::parameter("time_range", format!("{from}:{to}"), rule));
     }
     Ok(sample(from)..sample(to))
 }

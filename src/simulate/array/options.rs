@@ -166,13 +166,13 @@ impl ArrayOptions {
         }
         crate::view::check_length("receivers", antennas, self.receivers.len())?;
         self.check_streams()?;
-        recorded_band("--bandwidth over --channels (Hz)", &self.centres_hz, self.channel_width_hz)?;
+        recorded_band("array.channel_width_hz", &self.centres_hz, self.channel_width_hz)?;
         let whole = self.encoding.samples_per_byte() as u64;
         if self.times == 0 || self.times > MAX_TIMES || !self.times.is_multiple_of(whole) {
             let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
-            return Err(Error::parameter("--seconds (samples)", self.times, rule));
+            return Err(Error::parameter("array.times", self.times, rule));
         }
-        above_zero("--rms", self.rms, 1e9)?;
+        above_zero("rms", self.rms, 1e9)?;
         self.sources.iter().try_for_each(check_source)?;
         self.receivers.iter().try_for_each(|receiver| self.check_receiver(receiver))
     }
@@ -181,17 +181,17 @@ impl ArrayOptions {
         let channels = self.centres_hz.len();
         if channels == 0 || channels > MAX_CHANNELS {
             let rule = format!("it must be 1 to {MAX_CHANNELS}");
-            return Err(Error::parameter("--channels", channels, rule));
+            return Err(Error::parameter("array.channels", channels, rule));
         }
         if !matches!(self.polarizations, 1 | 2) {
             let rule = "it must be 1 or 2";
-            return Err(Error::parameter("--polarizations", self.polarizations, rule));
+            return Err(Error::parameter("array.polarizations", self.polarizations, rule));
         }
         Ok(())
     }
 
     fn check_receiver(&self, receiver: &Receiver) -> Result<()> {
-        within("--sefd (Jy)", receiver.sefd_jy, 0.0, 1e15)?;
+        within("sefd_jy", receiver.sefd_jy, 0.0, 1e15)?;
         let most = MAX_FIXED_DELAY_S;
         within("fixed delay of an antenna (s)", receiver.fixed_delay_s, -most, most)?;
         let whole = self.encoding.samples_per_byte() as u64;

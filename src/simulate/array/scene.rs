@@ -108,7 +108,7 @@ impl Scene {
         let silent = |receiver: &&Receiver| !receiver.dead && receiver.sefd_jy + flux_jy == 0.0;
         if let Some(receiver) = options.receivers.iter().find(silent) {
             let rule = "without a source above the horizon it must be above 0, or all would be 0";
-            return Err(Error::parameter("--sefd (Jy)", receiver.sefd_jy, rule));
+            return Err(Error::parameter("sefd_jy", receiver.sefd_jy, rule));
         }
         let complex = options.encoding.is_complex();
         let half = if complex { 0.0 } else { 0.5 * options.channel_width_hz };

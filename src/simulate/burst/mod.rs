@@ -163,27 +163,27 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        above_zero("--tsamp", self.tsamp_s, MAX_SECONDS)?;
-        within("--dm-constant", self.dm_constant, 1.0, 1e6)?;
+        above_zero("tsamp_s", self.tsamp_s, MAX_SECONDS)?;
+        within("dm_constant", self.dm_constant, 1.0, 1e6)?;
         let channels = self.band.channels();
         if self.encoding.row_bytes(channels).is_none() {
             let bits = self.encoding.bits();
             let rule = format!("a row of {bits}-bit samples must fill whole bytes");
-            return Err(Error::parameter("--channels", channels, rule));
+            return Err(Error::parameter("burst.channels", channels, rule));
         }
         self.bursts.iter().try_for_each(Burst::check)?;
         self.pulsars.iter().try_for_each(|pulsar| pulsar.check(self.tsamp_s))?;
         if let Some(narrow) = &self.narrow {
             if narrow.channels > channels {
                 let rule = format!("there are {channels} channels");
-                return Err(Error::parameter("--rfi-narrow", narrow.channels, rule));
+                return Err(Error::parameter("narrow.channels", narrow.channels, rule));
             }
-            within("strength of --rfi-narrow", narrow.strength, 0.0, 1e6)?;
+            within("narrow.strength", narrow.strength, 0.0, 1e6)?;
         }
         if let Some(broad) = &self.broad {
-            above_zero("--rfi-broad", broad.rate_hz, MAX_RATE_HZ)?;
-            above_zero("S/N of --rfi-broad", broad.snr, 1e9)?;
-            above_zero("width of --rfi-broad", broad.width_s, MAX_SECONDS)?;
+            above_zero("broad.rate_hz", broad.rate_hz, MAX_RATE_HZ)?;
+            above_zero("broad.snr", broad.snr, 1e9)?;
+            above_zero("broad.width_s", broad.width_s, MAX_SECONDS)?;
         }
         Ok(())
     }
@@ -578,15 +578,15 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(fault(|o| o.tsamp_s = f64::NAN), "--tsamp");
-        assert_eq!(fault(|o| o.encoding = Encoding::U1), "--channels");
+        assert_eq!(fault(|o| o.tsamp_s = f64::NAN), "tsamp_s");
+        assert_eq!(fault(|o| o.encoding = Encoding::U1), "burst.channels");
         assert_eq!(fault(|o| o.bursts = vec![Burst::new(-1.0, 0.0, 1e-3, 9.0)]), "dm");
         assert_eq!(fault(|o| o.bursts = vec![Burst::new(1.0, 0.0, 0.0, 9.0)]), "width");
         assert_eq!(fault(|o| o.bursts = vec![Burst::new(1.0, 0.0, 1e-3, f64::NAN)]), "snr");
         let narrow = |o: &mut Options| {
             o.narrow = Some(NarrowInterference { channels: 61, strength: 1.0 });
         };
-        assert_eq!(fault(narrow), "--rfi-narrow");
+        assert_eq!(fault(narrow), "narrow.channels");
         assert!(options().check().is_ok());
     }
 

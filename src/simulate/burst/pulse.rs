@@ -42,7 +42,7 @@ impl Channels {
         let (reference, half) = (band.highest_hz(), 0.5 * band.channel_width_hz());
         if band.lowest_hz() <= half {
             let rule = "the lowest channel must lie above 0 MHz as a whole";
-            return Err(Error::parameter("--fch1 and --foff", band.fch1_mhz(), rule));
+            return Err(Error::parameter("band.fch1_mhz", band.fch1_mhz(), rule));
         }
         let delay = |from: f64, to: f64| dispersion_delay_s(1.0, from, to, dm_constant);
         let centres = band.centres_hz();

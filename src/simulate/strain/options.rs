@@ -156,7 +156,7 @@ impl StrainOptions {
         let rate_hz = self.rate_hz;
         if !(16..=MAX_RATE_HZ).contains(&rate_hz) {
             let rule = format!("it must be 16 to {MAX_RATE_HZ}");
-            return Err(Error::parameter("--rate (Hz)", rate_hz, rule));
+            return Err(Error::parameter("rate_hz", rate_hz, rule));
         }
         if !(1..=MAX_TIMES).contains(&self.times) {
             let rule = format!("there must be 1 to {MAX_TIMES}");

@@ -201,14 +201,10 @@ impl Options {
 
     pub(super) fn check(&self) -> Result<()> {
         self.check_streams()?;
-        recorded_band(
-            "--bandwidth over --coarse-channels (Hz)",
-            &self.centres_hz,
-            self.channel_width_hz,
-        )?;
+        recorded_band("voltages.channel_width_hz", &self.centres_hz, self.channel_width_hz)?;
         self.check_times()?;
-        above_zero("--rms", self.rms, 1e9)?;
-        within("--dm-constant", self.dm_constant, 1.0, 1e6)?;
+        above_zero("rms", self.rms, 1e9)?;
+        within("dm_constant", self.dm_constant, 1.0, 1e6)?;
         self.tones.iter().try_for_each(Tone::check)?;
         self.pulses.iter().try_for_each(Pulse::check)
     }
@@ -217,15 +213,19 @@ impl Options {
         let channels = self.centres_hz.len();
         if channels == 0 || channels > MAX_CHANNELS {
             let rule = format!("it must be 1 to {MAX_CHANNELS}");
-            return Err(Error::parameter("--coarse-channels", channels, rule));
+            return Err(Error::parameter("voltages.channels", channels, rule));
         }
         if !matches!(self.polarizations, 1 | 2) {
-            return Err(Error::parameter("--pols", self.polarizations, "it must be 1 or 2"));
+            return Err(Error::parameter(
+                "voltages.polarizations",
+                self.polarizations,
+                "it must be 1 or 2",
+            ));
         }
         let most = MAX_STREAMS / (channels * self.polarizations);
         if self.antennas == 0 || self.antennas > most {
             let rule = format!("it must be 1 to {most} with so many channels and polarizations");
-            return Err(Error::parameter("--antennas", self.antennas, rule));
+            return Err(Error::parameter("voltages.antennas", self.antennas, rule));
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ impl Options {
         let fills = |number: u64| number.is_multiple_of(whole);
         if self.times == 0 || self.times > MAX_TIMES || !fills(self.times) {
             let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
-            return Err(Error::parameter("--duration (samples)", self.times, rule));
+            return Err(Error::parameter("voltages.times", self.times, rule));
         }
         let mut gaps = self.gaps.clone();
         gaps.sort_unstable();
@@ -244,11 +244,11 @@ impl Options {
             let value = format!("{start} to {}", start.saturating_add(times));
             if times == 0 || start.saturating_add(times) > self.times {
                 let rule = format!("it must lie in the recording, 0 to {} samples", self.times);
-                return Err(Error::parameter("--gap (samples)", value, rule));
+                return Err(Error::parameter("voltages.gaps", value, rule));
             }
             if start < end || !fills(start) || !fills(times) {
                 let rule = "gaps must fill whole bytes and not overlap";
-                return Err(Error::parameter("--gap (samples)", value, rule));
+                return Err(Error::parameter("voltages.gaps", value, rule));
             }
             end = start + times;
         }
@@ -353,14 +353,14 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(fault(|o| o.centres_hz.clear()), "--coarse-channels");
-        assert_eq!(fault(|o| o.centres_hz[3] = 1.0), "--freq (MHz)");
-        assert_eq!(fault(|o| o.polarizations = 3), "--pols");
-        assert_eq!(fault(|o| o.antennas = usize::MAX), "--antennas");
-        assert_eq!(fault(|o| o.times = 0), "--duration (samples)");
-        assert_eq!(fault(|o| o.rms = f64::NAN), "--rms");
-        assert_eq!(fault(|o| o.gaps = vec![(990, 11)]), "--gap (samples)");
-        assert_eq!(fault(|o| o.gaps = vec![(0, 11), (10, 5)]), "--gap (samples)");
+        assert_eq!(fault(|o| o.centres_hz.clear()), "voltages.channels");
+        assert_eq!(fault(|o| o.centres_hz[3] = 1.0), "centre_mhz");
+        assert_eq!(fault(|o| o.polarizations = 3), "voltages.polarizations");
+        assert_eq!(fault(|o| o.antennas = usize::MAX), "voltages.antennas");
+        assert_eq!(fault(|o| o.times = 0), "voltages.times");
+        assert_eq!(fault(|o| o.rms = f64::NAN), "rms");
+        assert_eq!(fault(|o| o.gaps = vec![(990, 11)]), "voltages.gaps");
+        assert_eq!(fault(|o| o.gaps = vec![(0, 11), (10, 5)]), "voltages.gaps");
         assert_eq!(fault(|o| o.pulses = vec![Pulse::new(-1.0, 0.0, 1.0, 1.0)]), "dm of a pulse");
         assert_eq!(fault(|o| o.pulses = vec![Pulse::new(1.0, 0.0, 0.0, 1.0)]), "width of a pulse");
         assert_eq!(fault(|o| o.tones = vec![Tone::new(-1.0, 0.0)]), "frequency of a tone (Hz)");
@@ -368,7 +368,7 @@ mod tests {
             o.encoding = VoltageEncoding::Real2;
             o.times = 1001;
         };
-        assert_eq!(fault(packed), "--duration (samples)");
+        assert_eq!(fault(packed), "voltages.times");
         assert!(options().check().is_ok());
     }
 

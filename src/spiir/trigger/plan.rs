@@ -99,12 +99,12 @@ impl Autocorrelation {
         }
         if let Some(bad) = self.values.iter().find(|a| !(a.re.is_finite() && a.im.is_finite())) {
             let rule = format!("it must be finite (template {template})");
-            return Err(Error::parameter("autocorrelation", bad, rule));
+            return Err(Error::parameter("autocorrelation", bad.to_string(), rule));
         }
         let middle = self.values[self.half()];
         if (middle - Complex::new(1.0, 0.0)).norm() > 1e-3 {
             let rule = format!("it must be 1 (template {template})");
-            return Err(Error::parameter("middle of an autocorrelation", middle, rule));
+            return Err(Error::parameter("middle of an autocorrelation", middle.to_string(), rule));
         }
         if !(self.norm.is_finite() && self.norm > 0.0) {
             let rule = format!("it must be finite and above 0 (template {template})");

@@ -11,6 +11,7 @@ use sidereal::pipeline::cbc::{DetectorReport, Latency, Report};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::SECONDS_PER_YEAR;
 
+use crate::flags;
 use crate::plots::{plural, short};
 use crate::progress::multiple;
 use crate::spiir::left_out::Missed;
@@ -124,7 +125,7 @@ impl Document {
         let events = report.found.events.iter().take(most);
         Self {
             complete: report.ending.is_complete(),
-            reason: report.ending.reason(),
+            reason: flags::reason(&report.ending),
             events: events.map(|one| event(report, one)).collect(),
             found: report.found.events.len(),
             detectors: report.detectors.iter().map(detector).collect(),

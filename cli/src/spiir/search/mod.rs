@@ -26,14 +26,14 @@ use super::inputs;
 use super::placement::{self, Placement};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
-use crate::exit::Exit;
+use crate::interrupt::Exit;
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::say::note;
 use crate::space::Reserve;
-use crate::{errors, interrupt, json};
+use crate::{errors, flags, interrupt, json};
 use banks::Banks;
 pub(crate) use document::Document;
 use keeping::Keeping;
@@ -273,7 +273,7 @@ pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) 
     interrupt::check()?;
     match &done.report.ending {
         Ending::Failed(error) => {
-            let why = error.to_string();
+            let why = flags::text(error);
             Err(Error::Unavailable { what: "the whole search".to_owned(), why })
         }
         _ => Ok(done),

@@ -172,7 +172,7 @@ fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Res
         return shown.ok_or_else(|| Error::Unavailable {
             what: format!("the sample rate of {}", recording.paths[0].display()),
             why: "its headers have none, and it ends within a second, so that its frames don't \
-                  show it; give the samples a second (--sample-rate)"
+                  show it; give the samples a second (`sample_rate_hz`)"
                 .into(),
         });
     };
@@ -181,7 +181,7 @@ fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Res
     let most = recording.most_frames;
     if !(1.0..=most as f64).contains(&frames.per_second()) {
         let rule = format!("there must be 1 to {most} frames of {times} samples a second");
-        return Err(Error::parameter("sample rate (Hz)", rate, rule));
+        return Err(Error::parameter("sample_rate_hz", rate, rule));
     }
     Ok(frames)
 }

@@ -269,13 +269,13 @@ impl VoltageSource for ChannelizedVoltages {
 fn check(options: &ChannelizeOptions) -> Result<()> {
     let rule = "voltages are not detected, so there is nothing to sum or to interpolate";
     if options.integrate != 1 {
-        return Err(Error::parameter("--integrate", options.integrate, rule));
+        return Err(Error::parameter("integrate", options.integrate, rule));
     }
     if options.average_channels != 1 {
-        return Err(Error::parameter("--average-channels", options.average_channels, rule));
+        return Err(Error::parameter("average_channels", options.average_channels, rule));
     }
     if options.interpolate_dc {
-        return Err(Error::parameter("--dc", "set", rule));
+        return Err(Error::parameter("interpolate_dc", "set", rule));
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ impl Transfer {
     pub(super) fn new(header: &VoltageHeader, request: &Request) -> Result<Self> {
         if !(request.dm.is_finite() && request.dm >= 0.0) {
             let rule = "it must be 0 or more";
-            return Err(Error::parameter("--coherent-dm", request.dm, rule));
+            return Err(Error::parameter("coherent_dm", request.dm, rule));
         }
         let width = header.channel_width_hz() / request.offsets_hz.len() as f64;
         let delay = delay_s(header, request, width) / header.tsamp_s;
@@ -72,7 +72,7 @@ impl Transfer {
                 width / HZ_PER_MHZ,
                 most / 8,
             );
-            return Err(Error::parameter("--coherent-dm", request.dm, rule));
+            return Err(Error::parameter("coherent_dm", request.dm, rule));
         }
         if let Some(times) = header.times.filter(|times| delay >= *times as f64) {
             let rule = format!(
@@ -80,7 +80,7 @@ impl Transfer {
                  stream",
                 width / HZ_PER_MHZ,
             );
-            return Err(Error::parameter("--coherent-dm", request.dm, rule));
+            return Err(Error::parameter("coherent_dm", request.dm, rule));
         }
         let overlap = (overlap as usize).next_multiple_of(STEP);
         let points = (8 * overlap).next_power_of_two().max(MIN_POINTS);

@@ -96,7 +96,7 @@ impl<T: Element> Spectra<T> {
         if plan.samples_per_row() < encoding.samples_per_byte() {
             let rule = "so many rows are more than one for each byte of samples";
             let (p, q) = plan.options().oversampling;
-            return Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
+            return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
         }
         let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
         let gulp = if gulp == 0 { block_times(&plan) } else { gulp.min(most).max(1) };
