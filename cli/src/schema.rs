@@ -22,7 +22,7 @@ const DOCUMENTS: [Entry; 18] = [
     ("channelize", of::<channelize::Document>),
     ("correlate", of::<correlate::Document>),
     ("simulate-array", of::<simulate::array::Document>),
-    ("simulate-burst", of::<simulate::truth::Document>),
+    ("simulate-burst", of::<simulate::burst::Document>),
     ("simulate-strain", of::<simulate::strain::Document>),
     ("simulate-voltages", of::<simulate::voltages::Document>),
     ("spiir-bank", of::<spiir::BankDocument>),

@@ -1,25 +1,28 @@
 //! `sidereal simulate burst`: makes a filterbank with noise, bursts, pulsars and interference.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use sidereal::backend::threads::Threads;
 use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::sample::Encoding;
-use sidereal::simulate::burst;
-use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::simulate::burst::{
+    self, BroadInterference, Burst, NarrowInterference, Options, Pulsar, Simulator, Truth,
+};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::specs::{self, Single};
-use super::truth::Document;
+use super::{Output, list};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::direction::{Position, parse_position};
+use crate::fields::Fields;
 use crate::interrupt;
-use crate::output::{Existing, Files, WritingFiles};
+use crate::output::Files;
 use crate::progress::Progress;
 use crate::space;
 
@@ -39,17 +42,13 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// Make a filterbank (.fil): receiver noise with bursts, pulsars and interference.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("out", |out| out.help("File to write; `-` is standard output, without a truth file"))
+)]
 pub(super) struct Arguments {
-    /// File to write; `-` is standard output, without a truth file.
-    #[arg(value_name = "OUT", required_unless_present = "output")]
-    out: Option<PathBuf>,
-    /// Same as OUT.
-    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
-    output: Option<PathBuf>,
-    /// Replace OUT and its truth file if they exist.
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    output: Output,
     /// Length in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 10.0)]
     duration: f64,
@@ -79,53 +78,9 @@ pub(super) struct Arguments {
     #[command(flatten)]
     band: BandArguments,
     #[command(flatten)]
-    single: Single,
-    /// Add a burst: dm=,time= and optionally width=,snr=,scatter=,index=; may be repeated.
-    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
-    burst: Vec<String>,
-    /// Add a pulsar; may be repeated.
-    ///
-    /// period=,dm= and optionally width=,duty=,snr= (per pulse),time=,scatter=,index=.
-    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
-    pulsar: Vec<String>,
-    /// Add interference to this many channels: tones of varying strength.
-    #[arg(
-        long,
-        value_name = "CHANNELS",
-        allow_negative_numbers = true,
-        help_heading = "Interference"
-    )]
-    rfi_narrow: Option<usize>,
-    /// Strength of these tones, in units of the channel's noise.
-    #[arg(
-        long,
-        value_name = "SIGMA",
-        allow_negative_numbers = true,
-        default_value_t = 3.0,
-        help_heading = "Interference"
-    )]
-    rfi_narrow_strength: f64,
-    /// Add undispersed broadband impulses at this mean rate per second.
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Interference")]
-    rfi_broad: Option<f64>,
-    /// S/N of each impulse.
-    #[arg(
-        long,
-        value_name = "SNR",
-        allow_negative_numbers = true,
-        default_value_t = 20.0,
-        help_heading = "Interference"
-    )]
-    rfi_broad_snr: f64,
-    /// Width of each impulse, in seconds.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        allow_negative_numbers = true,
-        default_value_t = 0.005,
-        help_heading = "Interference"
-    )]
-    rfi_broad_width: f64,
+    signals: Signals,
+    #[command(flatten)]
+    interference: Interference,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -136,23 +91,74 @@ enum Bandpass {
     Rippled,
 }
 
+/// Options of the injected signals.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Signals")]
+struct Signals {
+    /// DM of a burst, in pc cm^-3.
+    #[arg(long, value_name = "DM", allow_negative_numbers = true)]
+    dm: Option<f64>,
+    /// Time of the burst, in seconds [default: a quarter of the length].
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "dm")]
+    time: Option<f64>,
+    /// Width of the burst in seconds [default: 0.002].
+    ///
+    /// Full width at half maximum, before scattering and smearing.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "dm")]
+    width: Option<f64>,
+    /// S/N of the burst [default: 20].
+    #[arg(long, value_name = "SNR", allow_negative_numbers = true, requires = "dm")]
+    snr: Option<f64>,
+    /// Scattering time of the burst at 1 GHz, in seconds; scales as frequency to the power -4 [default: 0].
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, requires = "dm")]
+    scatter: Option<f64>,
+    /// Spectral index of the burst: brightness scales as frequency to this power [default: 0].
+    #[arg(long, value_name = "INDEX", requires = "dm", allow_negative_numbers = true)]
+    index: Option<f64>,
+    /// Add a burst: dm=,time= and optionally width=,snr=,scatter=,index=; may be repeated.
+    #[arg(long, value_name = "FIELDS")]
+    burst: Vec<String>,
+    /// Add a pulsar; may be repeated.
+    ///
+    /// period=,dm= and optionally width=,duty=,snr= (per pulse),time=,scatter=,index=.
+    #[arg(long, value_name = "FIELDS")]
+    pulsar: Vec<String>,
+}
+
+/// Options of the interference.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Interference")]
+struct Interference {
+    /// Add interference to this many channels: tones of varying strength.
+    #[arg(long, value_name = "CHANNELS", allow_negative_numbers = true)]
+    rfi_narrow: Option<usize>,
+    /// Strength of these tones, in units of the channel's noise.
+    #[arg(long, value_name = "SIGMA", allow_negative_numbers = true, default_value_t = 3.0)]
+    rfi_narrow_strength: f64,
+    /// Add undispersed broadband impulses at this mean rate per second.
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    rfi_broad: Option<f64>,
+    /// S/N of each impulse.
+    #[arg(long, value_name = "SNR", allow_negative_numbers = true, default_value_t = 20.0)]
+    rfi_broad_snr: f64,
+    /// Width of each impulse, in seconds.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 0.005)]
+    rfi_broad_width: f64,
+}
+
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let out = arguments.out.as_ref().or(arguments.output.as_ref());
-    let out = out.map_or(Path::new("-"), PathBuf::as_path);
+    let out = arguments.output.path();
     let piped = out == Path::new("-");
     if piped && common.json {
         let rule = "standard output can't hold both the data and a JSON document";
         return Err(Error::parameter("--json", "given with OUT -", rule));
     }
-    let existing = Existing::new(arguments.overwrite);
-    let writing = WritingFiles { option: "OUT", existing, inputs: &[], common };
-    let files = (!piped).then(|| Files::begin(out, &[super::TRUTH], &writing)).transpose()?;
+    let files = (!piped).then(|| arguments.output.begin(common)).transpose()?;
     let setup = arguments.band.setup()?;
     let options = arguments.options(&setup)?;
-    let mut document = Document::new(out, &options, arguments.position);
     let threads = Threads::new(common.threads()?);
-    let mut simulator = Simulator::new(options)?.with_threads(threads);
-    document.fill(simulator.truth());
+    let mut simulator = Simulator::new(options.clone())?.with_threads(threads);
+    let document = Document::new(out, &options, arguments.position, simulator.truth());
     let header = simulator.header();
     let need = header.times.unwrap_or(0).saturating_mul(header.row_bytes() as u64);
     if !piped {
@@ -229,9 +235,9 @@ impl Arguments {
             Bandpass::Flat => burst::Bandpass::Flat,
             Bandpass::Rippled => burst::Bandpass::Rippled,
         };
-        options.bursts = self.single.burst(self.duration)?.into_iter().collect();
-        for spec in &self.burst {
-            options.bursts.push(specs::burst(spec)?);
+        options.bursts = self.signals.single(self.duration)?.into_iter().collect();
+        for spec in &self.signals.burst {
+            options.bursts.push(parse_burst(spec)?);
         }
         let (lowest, highest) = (options.band.lowest_hz(), options.band.highest_hz());
         let sweep_s =
@@ -246,14 +252,16 @@ impl Arguments {
             );
             return Err(Error::parameter("time of a burst", burst.time_s, rule));
         }
-        options.pulsars = self.pulsar.iter().map(|s| specs::pulsar(s)).collect::<Result<_>>()?;
-        let strength = self.rfi_narrow_strength;
+        options.pulsars =
+            self.signals.pulsar.iter().map(|s| parse_pulsar(s)).collect::<Result<_>>()?;
+        let interference = &self.interference;
+        let strength = interference.rfi_narrow_strength;
         options.narrow =
-            self.rfi_narrow.map(|channels| burst::NarrowInterference { channels, strength });
-        options.broad = self.rfi_broad.map(|rate_hz| burst::BroadInterference {
+            interference.rfi_narrow.map(|channels| NarrowInterference { channels, strength });
+        options.broad = interference.rfi_broad.map(|rate_hz| BroadInterference {
             rate_hz,
-            snr: self.rfi_broad_snr,
-            width_s: self.rfi_broad_width,
+            snr: interference.rfi_broad_snr,
+            width_s: interference.rfi_broad_width,
         });
         options.telescope = setup.telescope.map_or_else(String::new, |t| t.name.to_owned());
         Ok(options)
@@ -269,5 +277,169 @@ fn encoding(bits: usize) -> Result<Encoding> {
         16 => Ok(Encoding::U16),
         32 => Ok(Encoding::F32),
         _ => Err(Error::parameter("--nbits", bits, "it must be 1, 2, 4, 8, 16 or 32")),
+    }
+}
+
+const WIDTH_S: f64 = 0.002;
+const BURST_SNR: f64 = 20.0;
+const PULSE_SNR: f64 = 5.0;
+const DUTY: f64 = 0.05;
+
+impl Signals {
+    /// Returns the burst, if `--dm` was given.
+    fn single(&self, duration_s: f64) -> Result<Option<Burst>> {
+        let Some(dm) = self.dm else { return Ok(None) };
+        let time_s = self.time.unwrap_or(0.25 * duration_s);
+        if !time_s.is_finite() {
+            return Err(Error::parameter("--time", time_s, "it must be finite"));
+        }
+        Ok(Some(Burst {
+            dm,
+            time_s,
+            width_s: self.width.unwrap_or(WIDTH_S),
+            snr: self.snr.unwrap_or(BURST_SNR),
+            scatter_s: self.scatter.unwrap_or(0.0),
+            spectral_index: self.index.unwrap_or(0.0),
+        }))
+    }
+}
+
+/// Parses a burst from `dm=500,time=3,...`.
+fn parse_burst(text: &str) -> Result<Burst> {
+    let names = ["dm", "time", "width", "snr", "scatter", "index"];
+    let fields = Fields::parse("--burst", text, &names)?;
+    Ok(Burst {
+        dm: fields.need("dm")?,
+        time_s: fields.need("time")?,
+        width_s: fields.or("width", WIDTH_S),
+        snr: fields.or("snr", BURST_SNR),
+        scatter_s: fields.or("scatter", 0.0),
+        spectral_index: fields.or("index", 0.0),
+    })
+}
+
+/// Parses a pulsar from `period=0.089,dm=68,...`; its width is the given one, or follows from the duty cycle.
+fn parse_pulsar(text: &str) -> Result<Pulsar> {
+    let names = ["period", "dm", "width", "duty", "snr", "time", "scatter", "index"];
+    let fields = Fields::parse("--pulsar", text, &names)?;
+    let period_s = fields.need("period")?;
+    Ok(Pulsar {
+        period_s,
+        dm: fields.need("dm")?,
+        width_s: fields.or("width", fields.or("duty", DUTY) * period_s),
+        snr: fields.or("snr", PULSE_SNR),
+        time_s: fields.or("time", 0.5 * period_s),
+        scatter_s: fields.or("scatter", 0.0),
+        spectral_index: fields.or("index", 0.0),
+    })
+}
+
+/// Contents of OUT.truth.json.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
+    file: String,
+    telescope: String,
+    ra_deg: f64,
+    dec_deg: f64,
+    seed: u64,
+    tsamp_s: f64,
+    duration_s: f64,
+    dm_constant: f64,
+    /// Bursts: the candidates that a search should find.
+    candidates: Vec<Signal>,
+    pulsars: Vec<Signal>,
+    /// Channels with narrowband interference.
+    narrow_channels: Vec<usize>,
+    /// Interference impulses at DM 0.
+    impulses: Vec<Impulse>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Signal {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+    /// Width of the boxcar that finds this S/N at the exact DM.
+    boxcar_s: f64,
+    scatter_s: f64,
+    spectral_index: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_s: Option<f64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Impulse {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+}
+
+impl Document {
+    fn new(file: &Path, options: &Options, position: Position, truth: &Truth) -> Self {
+        let signal = |burst: &Burst, boxcar_s: f64, period_s: Option<f64>| Signal {
+            dm: burst.dm,
+            time_s: burst.time_s,
+            snr: burst.snr,
+            width_s: burst.width_s,
+            boxcar_s,
+            scatter_s: burst.scatter_s,
+            spectral_index: burst.spectral_index,
+            period_s,
+        };
+        let bursts = truth.bursts.iter().map(|one| signal(&one.burst, one.boxcar_s, None));
+        let pulsars = truth
+            .pulsars
+            .iter()
+            .map(|one| signal(&one.pulsar.burst(), one.boxcar_s, Some(one.pulsar.period_s)));
+        let impulses = options.broad.iter().flat_map(|broad| {
+            let times = truth.impulse_times_s.iter();
+            times.map(|time_s| Impulse {
+                dm: 0.0,
+                time_s: *time_s,
+                snr: broad.snr,
+                width_s: broad.width_s,
+            })
+        });
+        Self {
+            file: file.display().to_string(),
+            telescope: options.telescope.clone(),
+            ra_deg: position.ra_deg,
+            dec_deg: position.dec_deg,
+            seed: options.seed,
+            tsamp_s: options.tsamp_s,
+            duration_s: options.times as f64 * options.tsamp_s,
+            dm_constant: options.dm_constant,
+            candidates: bursts.collect(),
+            pulsars: pulsars.collect(),
+            narrow_channels: truth.narrow_channels.clone(),
+            impulses: impulses.collect(),
+        }
+    }
+
+    /// Summarizes the contents in a few words.
+    fn contents(&self) -> String {
+        list(&[
+            (self.candidates.len(), "burst", "bursts"),
+            (self.pulsars.len(), "pulsar", "pulsars"),
+            (self.narrow_channels.len(), "channel with a tone", "channels with a tone"),
+            (self.impulses.len(), "impulse", "impulses"),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_have_defaults_and_needs() {
+        let burst = parse_burst("dm=500,time=3,index=-1.5").unwrap();
+        assert_eq!((burst.dm, burst.width_s, burst.spectral_index), (500.0, WIDTH_S, -1.5));
+        assert!(parse_burst("dm=500").is_err() && parse_burst("time=3").is_err());
+        let pulsar = parse_pulsar("period=0.1,dm=68,duty=0.1").unwrap();
+        assert!((pulsar.width_s - 0.01).abs() < 1e-12);
+        assert!(parse_pulsar("dm=68").is_err());
     }
 }

@@ -91,7 +91,7 @@ pub struct Pulsar {
 
 impl Pulsar {
     /// Returns one of the pulses.
-    fn burst(&self) -> Burst {
+    pub fn burst(&self) -> Burst {
         let Self { dm, time_s, width_s, snr, scatter_s, spectral_index, .. } = *self;
         Burst { dm, time_s, width_s, snr, scatter_s, spectral_index }
     }

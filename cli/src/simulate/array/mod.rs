@@ -1,35 +1,33 @@
 //! `sidereal simulate array`: makes recordings of an array's antennas that observe sources at given positions.
 
 mod arguments;
-mod record;
-mod specs;
 mod truth;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use sidereal::backend::threads::Threads;
 use sidereal::geometry::{Array, Direction, Location};
 use sidereal::io::antennas::{self, AntennaRow, AntennaTable, Place, PositionFrame};
 use sidereal::io::atomic;
-use sidereal::io::voltages::VoltageHeader;
-use sidereal::simulate::array::{ArrayOptions, ArraySimulator};
-use sidereal::units::{HZ_PER_MHZ, MAX_CHANNELS};
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::simulate::array::{ArrayAntenna, ArrayOptions, ArraySimulator, Receiver};
+use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
 
 pub(super) use self::arguments::Arguments;
-use self::record::Target;
 pub(crate) use self::truth::Document;
 use self::truth::File;
-use super::voltages::writer::{self, Format};
-use super::voltages::{self, encoding, positive};
+use super::recording::{Feed, Format, Writer, fit_gaps, need, positive};
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
 use crate::positions::Positions;
-use crate::{earth_orientation, json, progress, space};
+use crate::progress::Progress;
+use crate::{earth_orientation, interrupt, json, progress, space};
 
 /// Largest number of samples of a stream that is counted exactly.
-const MOST_TIMES: f64 = (1u64 << 50) as f64;
+const MAX_TIMES: f64 = (1u64 << 50) as f64;
 
 /// Default location of generated arrays: the Karoo.
 const KAROO: Location =
@@ -66,19 +64,20 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
     let written = files.iter().filter(|file| file.name.is_some()).count();
-    let need = voltages::need(options.encoding, options.times, options.streams() * written);
+    let need = need(options.encoding, options.times, options.streams() * written);
     space::check(&arguments.output, need, common)?;
     let simulator = ArraySimulator::new(options.clone())?;
     let place = arguments.output.display().to_string();
     let format = arguments.receiver.format;
     let document = Document::new(place, format.name(), &options, simulator.truth(), &files)?;
     let begun = Instant::now();
-    let target = |(antenna, (file, block)): (usize, (&File, Option<usize>))| {
-        let path = folder.file(file.name.as_ref()?);
-        Some(Target { antenna, path, block })
-    };
-    let targets: Vec<Target> = files.iter().zip(blocks).enumerate().filter_map(target).collect();
-    record::record(&simulator, &targets, format, common)?;
+    let mut targets = Vec::new();
+    for (antenna, (file, block)) in files.iter().zip(blocks).enumerate() {
+        if let Some(name) = &file.name {
+            targets.push(Target { antenna, path: folder.file(name), block });
+        }
+    }
+    record(&simulator, &targets, format, common)?;
     write_positions(&folder.file("antennas.csv"), &options)?;
     let product = super::product("simulate-array", document, &inputs, common)?;
     let document = &product.document;
@@ -126,23 +125,20 @@ fn summary(
 /// Writes the antenna positions in the format that `correlate` reads.
 fn write_positions(path: &Path, options: &ArrayOptions) -> Result<()> {
     let antennas = options.array.antennas.iter().zip(&options.receivers);
-    let row = |(antenna, receiver): (&sidereal::geometry::Antenna, _)| {
-        let receiver: &sidereal::simulate::array::Receiver = receiver;
-        AntennaRow {
-            name: antenna.name.clone(),
-            number: antenna.number,
-            position_m: antenna.itrf_m,
-            diameter_m: antenna.diameter_m,
-            delay_s: receiver.fixed_delay_s,
-        }
-    };
+    let rows = antennas.map(|(antenna, receiver)| AntennaRow {
+        name: antenna.name.clone(),
+        number: antenna.number,
+        position_m: antenna.itrf_m,
+        diameter_m: antenna.diameter_m,
+        delay_s: receiver.fixed_delay_s,
+    });
     let Location { longitude_deg, latitude_deg, height_m } = options.array.location()?;
     let table = AntennaTable {
         path: path.to_path_buf(),
         telescope: options.array.name.clone(),
         frame: PositionFrame::Itrf,
         place: Some(Place { longitude_deg, latitude_deg, height_m }),
-        rows: antennas.map(row).collect(),
+        rows: rows.collect(),
     };
     antennas::write(path, &table)
 }
@@ -150,26 +146,16 @@ fn write_positions(path: &Path, options: &ArrayOptions) -> Result<()> {
 impl Arguments {
     fn options(&self) -> Result<ArrayOptions> {
         let receiver = &self.receiver;
-        let (freq, bandwidth, channels) = (receiver.freq, receiver.bandwidth, receiver.channels);
         positive("--seconds", self.seconds)?;
-        positive("--freq", freq)?;
-        positive("--bandwidth", bandwidth)?;
-        if 0.5 * bandwidth >= freq {
-            let rule = format!("a band of that width around {freq} MHz would reach below 0");
-            return Err(Error::parameter("--bandwidth", bandwidth, rule));
-        }
-        if channels == 0 || channels > MAX_CHANNELS {
-            let rule = format!("it must be 1 to {MAX_CHANNELS}");
-            return Err(Error::parameter("--channels", channels, rule));
-        }
-        if receiver.real && receiver.format == Format::Guppi {
+        let channels = receiver.channels;
+        let [centre_hz, bandwidth_hz] = receiver.band.hz("--channels", channels)?;
+        if receiver.samples.real && receiver.format == Format::Guppi {
             let rule = "GUPPI raw is written with complex samples only; say --format dada";
             return Err(Error::parameter("--real", "given", rule));
         }
         let positions = self.positions()?;
-        let (centre_hz, bandwidth_hz) = (freq * HZ_PER_MHZ, bandwidth * HZ_PER_MHZ);
         let mut options = ArrayOptions::new(positions.array, centre_hz, bandwidth_hz, channels, 1);
-        options = options.encoding(encoding(receiver.nbits, receiver.real)?);
+        options = options.encoding(receiver.samples.encoding()?);
         options = options.sefd_jy(receiver.sefd);
         if receiver.lower_sideband {
             options = options.lower_sideband();
@@ -178,11 +164,11 @@ impl Arguments {
             receiver.fixed_delay_s = delay_s;
         }
         options.polarizations = receiver.polarizations;
-        options.circular = receiver.feed == arguments::Feed::Circular;
+        options.circular = receiver.feed == Feed::Circular;
         options.rms = receiver.rms.unwrap_or(options.rms);
         options.seed = self.seed;
         let times = self.seconds / options.tsamp_s();
-        if times > MOST_TIMES {
+        if times > MAX_TIMES {
             let rule = format!("so many samples of {:e} s are too many", options.tsamp_s());
             return Err(Error::parameter("--seconds", format!("{:e}", self.seconds), rule));
         }
@@ -197,13 +183,13 @@ impl Arguments {
     }
 
     fn add_sky(&self, options: &mut ArrayOptions) -> Result<()> {
-        options.start = specs::start(&self.sky.start)?;
+        options.start = arguments::start(&self.sky.start)?;
         options.dut1 = self.sky.orientation.dut1(self.sky.dut1)?;
         for (number, text) in self.sky.source.iter().enumerate() {
-            options.sources.push(specs::source(text, number)?);
+            options.sources.push(arguments::source(text, number)?);
         }
         for text in &self.sky.polarized {
-            specs::polarize(text, &mut options.sources)?;
+            arguments::polarize(text, &mut options.sources)?;
         }
         let first = options.sources.first();
         options.pointing = match self.sky.pointing {
@@ -221,7 +207,7 @@ impl Arguments {
             return Positions::read(path, self.array.location);
         }
         let text = self.array.layout.as_deref().unwrap_or_default();
-        let places = specs::layout(text, self.seed)?;
+        let places = arguments::layout(text, self.seed)?;
         let cable_delays_s = vec![0.0; places.len()];
         let place = self.array.location.unwrap_or(KAROO);
         let array = Array::from_enu(&self.array.telescope, &places, place)?;
@@ -229,7 +215,7 @@ impl Arguments {
     }
 
     /// Returns the input files, which must not be overwritten.
-    fn inputs(&self) -> Vec<std::path::PathBuf> {
+    fn inputs(&self) -> Vec<PathBuf> {
         self.array.antennas.iter().cloned().chain(self.sky.orientation.file()).collect()
     }
 
@@ -240,16 +226,16 @@ impl Arguments {
             without.insert(find(array, "--no-file", name)?);
         }
         let end = if self.receiver.format == Format::Guppi { "raw" } else { "dada" };
-        let mut taken = HashSet::new();
-        let file = |(i, antenna): (usize, &sidereal::geometry::Antenna)| {
+        let (mut taken, mut files) = (HashSet::new(), Vec::new());
+        for (index, antenna) in array.antennas.iter().enumerate() {
             let name = format!("{}.{end}", file_name(&antenna.name));
             if !taken.insert(name.to_lowercase()) {
                 let rule = format!("its file would be {name}, as another antenna's is");
                 return Err(Error::parameter("antenna's name", &antenna.name, rule));
             }
-            Ok(File { name: (!without.contains(&i)).then_some(name) })
-        };
-        array.antennas.iter().enumerate().map(file).collect()
+            files.push(File { name: (!without.contains(&index)).then_some(name) });
+        }
+        Ok(files)
     }
 
     /// Adds gaps rounded to what the format can represent; returns each antenna's block length, if it has gaps in
@@ -263,17 +249,15 @@ impl Arguments {
         let whole = options.encoding.samples_per_byte() as f64;
         let tsamp_s = options.tsamp_s();
         let samples =
-            |seconds: f64| ((seconds / tsamp_s / whole).round() * whole).min(MOST_TIMES) as u64;
+            |seconds: f64| ((seconds / tsamp_s / whole).round() * whole).min(MAX_TIMES) as u64;
         for text in &self.faults.gap {
-            let (name, start_s, length_s) = specs::gap(text)?;
+            let (name, start_s, length_s) = arguments::gap(text)?;
             let antenna = find(&options.array, "--gap", name)?;
             let gap = (samples(start_s), samples(length_s));
             options.receivers[antenna].gaps.push(gap);
         }
         let format = self.receiver.format;
-        let fit = |receiver: &mut sidereal::simulate::array::Receiver| {
-            writer::fit_gaps(format, &mut receiver.gaps, &shape)
-        };
+        let fit = |receiver: &mut Receiver| fit_gaps(format, &mut receiver.gaps, &shape);
         options.receivers.iter_mut().map(fit).collect()
     }
 }
@@ -290,4 +274,117 @@ fn file_name(antenna: &str) -> String {
     };
     let name: String = antenna.chars().map(plain).collect();
     if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+/// Approximate bytes of an antenna made at once, and the limits of its samples per stream.
+const GULP_BYTES: usize = 8 << 20;
+const GULP_TIMES: [usize; 2] = [1 << 10, 1 << 16];
+
+/// File to write.
+#[derive(Clone, Debug)]
+struct Target {
+    /// Index of the antenna.
+    antenna: usize,
+    path: PathBuf,
+    /// Block length if whole blocks are missing.
+    block: Option<usize>,
+}
+
+/// Writes every target, as many antennas at once as there are threads.
+fn record(
+    simulator: &ArraySimulator,
+    targets: &[Target],
+    format: Format,
+    common: &Common,
+) -> Result<()> {
+    let threads = Threads::new(common.threads()?);
+    let Some(first) = targets.first() else { return Ok(()) };
+    let header = simulator.antenna(first.antenna)?.header().clone();
+    let times = header.times.unwrap_or(0);
+    let all = times * targets.len() as u64;
+    let each = header.tsamp_s / targets.len() as f64;
+    let progress = Progress::new(common, Some(all), header.streams(), each);
+    let mut done = 0;
+    for group in targets.chunks(threads.count()) {
+        let job = |target| Job::new(simulator, target, format);
+        let mut jobs = group.iter().map(job).collect::<Result<Vec<_>>>()?;
+        let mut nothing = vec![(); threads.count()];
+        while jobs.iter().any(|job| !job.ended) {
+            interrupt::check()?;
+            threads.for_each_chunk(&mut nothing, &mut jobs, 1, |(), _, jobs| {
+                jobs.iter_mut().for_each(Job::step);
+            });
+            if let Some(fault) = jobs.iter_mut().find_map(|job| job.fault.take()) {
+                return Err(fault);
+            }
+            progress.at(done + jobs.iter().map(|job| job.done).sum::<u64>());
+        }
+        done += times * group.len() as u64;
+        jobs.into_iter().try_for_each(|job| job.writer.finish())?;
+    }
+    progress.finish();
+    Ok(())
+}
+
+/// Antenna's file in progress.
+struct Job {
+    antenna: ArrayAntenna,
+    writer: Writer,
+    block: VoltageBlock<'static>,
+    /// Whether the gaps are whole missing blocks.
+    pieces: bool,
+    /// Blocks to write before the thread continues with another antenna.
+    turn: usize,
+    done: u64,
+    ended: bool,
+    fault: Option<Error>,
+}
+
+impl Job {
+    fn new(simulator: &ArraySimulator, target: &Target, format: Format) -> Result<Self> {
+        let antenna = simulator.antenna(target.antenna)?;
+        let header = antenna.header();
+        let writer = Writer::create(format, &target.path, header, target.block)?;
+        let [fewest, most] = GULP_TIMES;
+        let bytes = header.encoding.bytes(fewest) * header.streams();
+        let usual = (GULP_BYTES / bytes * fewest).clamp(fewest, most);
+        let length = target.block.unwrap_or(usual);
+        Ok(Self {
+            writer,
+            block: header.block(length),
+            pieces: target.block.is_some(),
+            turn: usual.div_ceil(length),
+            done: 0,
+            ended: false,
+            fault: None,
+            antenna,
+        })
+    }
+
+    fn step(&mut self) {
+        for _ in 0..self.turn {
+            if self.ended {
+                return;
+            }
+            if let Err(fault) = self.write() {
+                (self.fault, self.ended) = (Some(fault), true);
+            }
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let times = self.antenna.read(&mut self.block)? as u64;
+        if times == 0 {
+            self.ended = true;
+            return Ok(());
+        }
+        let (start, end) = (self.done, self.done + times);
+        let flags = self.antenna.flags();
+        let missing = flags.iter().any(|gap| gap.start <= start && end <= gap.start + gap.times);
+        self.done = end;
+        if self.pieces && missing {
+            return self.writer.leave_out(self.block.voltages());
+        }
+        self.writer.write(self.block.voltages())
+    }
 }

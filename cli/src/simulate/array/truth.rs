@@ -121,7 +121,7 @@ impl Document {
     ) -> Result<Self> {
         let tsamp_s = options.tsamp_s();
         let width = options.channel_width_hz;
-        let (lowest, highest) = ends(&options.centres_hz);
+        let [lowest, highest] = ends(&options.centres_hz);
         let dut1 = options.dut1.at(options.start)?;
         let dut1_from = options.dut1.about().unwrap_or("given").to_owned();
         let Location { longitude_deg, latitude_deg, height_m } = options.array.location()?;
@@ -168,13 +168,13 @@ impl Document {
     /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         let received = self.sources.iter().filter(|source| !source.below_horizon).count();
-        crate::simulate::truth::list(&[(received, "source", "sources")])
+        crate::simulate::list(&[(received, "source", "sources")])
     }
 }
 
-fn ends(centres_hz: &[f64]) -> (f64, f64) {
+fn ends(centres_hz: &[f64]) -> [f64; 2] {
     let lowest = centres_hz.iter().copied().fold(f64::MAX, f64::min);
-    (lowest, centres_hz.iter().copied().fold(f64::MIN, f64::max))
+    [lowest, centres_hz.iter().copied().fold(f64::MIN, f64::max)]
 }
 
 fn antenna(

@@ -1,7 +1,6 @@
 //! `sidereal simulate strain`: makes interferometers' strain with injected binaries.
 
-mod noise;
-mod specs;
+mod signals;
 mod truth;
 
 use std::path::{Path, PathBuf};
@@ -9,19 +8,22 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::geometry::Interferometer;
-use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY};
-use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
-use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
+use sidereal::io::psd::{self, Density};
+use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY, NewStrain, StrainSource, StrainWriter};
+use sidereal::math::{PowerSpectrum, advanced_ligo};
+use sidereal::simulate::strain::{
+    DetectorOptions, Quality, Simulation, StrainOptions, StrainSimulator,
+};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
+pub(crate) use self::signals::{Signals, detector};
 pub(crate) use self::truth::Document;
+use super::Output;
 use crate::common::Common;
 use crate::output::{Existing, Files, WritingFiles, beside};
 use crate::progress::Progress;
 use crate::{interrupt, space};
-pub(crate) use noise::detector;
-pub(crate) use specs::Signals;
 
 /// Samples made at once.
 const GULP: usize = 1 << 16;
@@ -42,17 +44,18 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// Make the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise with binaries.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("out", |out| {
+        out.help("Name of the files to write: _H1 and so on is inserted before .hdf5; .gwf for frames")
+    }),
+    mut_arg("overwrite", |overwrite| {
+        overwrite.help("Replace the files and the truth file if they exist")
+    })
+)]
 pub(super) struct Arguments {
-    /// Name of the files to write: _H1 and so on is inserted before .hdf5; .gwf for frames.
-    #[arg(value_name = "OUT", required_unless_present = "output")]
-    out: Option<PathBuf>,
-    /// Same as OUT.
-    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
-    output: Option<PathBuf>,
-    /// Replace the files and the truth file if they exist.
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    output: Output,
     /// Detectors: H1, L1, V1, K1, G1.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "H1,L1")]
     detectors: Vec<String>,
@@ -76,7 +79,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    noise: noise::NoiseArguments,
+    noise: NoiseArguments,
     #[command(flatten)]
     signals: Signals,
     #[command(flatten)]
@@ -85,30 +88,30 @@ pub(super) struct Arguments {
 
 /// Options of simulated faults.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Faults")]
 struct Faults {
     /// Add a glitch (sine-Gaussian); may be repeated.
     ///
     /// H1:time= (GPS s),snr= and optionally frequency= (Hz),q=.
-    #[arg(long, value_name = "DETECTOR:FIELDS", help_heading = "Faults")]
+    #[arg(long, value_name = "DETECTOR:FIELDS")]
     glitch: Vec<String>,
     /// Interval in seconds from the start with data that fail the quality tests; may be repeated.
     ///
     /// The prefix H1: limits it to one detector.
-    #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
+    #[arg(long, value_name = "[DETECTOR:]A:B")]
     bad_seconds: Vec<String>,
     /// Interval in seconds from the start without data: NaN in the file; may be repeated.
     ///
     /// The prefix H1: limits it to one detector.
-    #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
+    #[arg(long, value_name = "[DETECTOR:]A:B")]
     gap_seconds: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let out = arguments.out.as_ref().or(arguments.output.as_ref());
-    let out = out.map_or(Path::new(""), PathBuf::as_path);
+    let out = arguments.output.path();
     let detectors = arguments.detectors()?;
-    let places = places(out, &detectors, (arguments.start, arguments.length))?;
-    let existing = Existing::new(arguments.overwrite);
+    let places = places(out, &detectors, arguments.start, arguments.length)?;
+    let existing = Existing::new(arguments.output.overwrite);
     let inputs = arguments.inputs();
     let writing = WritingFiles { option: "OUT", existing, inputs: &inputs, common };
     let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, super::TRUTH)]).collect();
@@ -146,7 +149,8 @@ fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &D
 fn places(
     out: &Path,
     detectors: &[&Interferometer],
-    (start_s, length_s): (i64, u64),
+    start_s: i64,
+    length_s: u64,
 ) -> Result<Vec<PathBuf>> {
     let ending = out.extension().map_or("hdf5".into(), |ending| ending.to_string_lossy());
     let (Some(stem), "hdf5" | "h5" | "gwf") = (out.file_stem(), &*ending) else {
@@ -245,7 +249,7 @@ impl Arguments {
         }
         let times = self.length * u64::from(self.rate);
         let start = Gps { ns: self.start * 1_000_000_000 };
-        let mut options = self.noise.options(detectors, (start, self.rate, times))?;
+        let mut options = self.noise.options(detectors, start, self.rate, times)?;
         options.seed = self.seed;
         self.signals.add(&mut options)?;
         self.faults.add(&mut options)?;
@@ -256,8 +260,8 @@ impl Arguments {
 impl Faults {
     fn add(&self, options: &mut StrainOptions) -> Result<()> {
         for text in &self.glitch {
-            let (name, glitch) = specs::glitch(text)?;
-            specs::of_detectors("--glitch", Some(name), options)?
+            let (name, glitch) = signals::glitch(text)?;
+            signals::of_detectors("--glitch", Some(name), options)?
                 .for_each(|detector| detector.glitches.push(glitch));
         }
         for (option, texts, quality) in [
@@ -265,11 +269,115 @@ impl Faults {
             ("--gap-seconds", &self.gap_seconds, Quality::Missing),
         ] {
             for text in texts {
-                let (name, flagged) = specs::seconds(option, text, quality)?;
-                specs::of_detectors(option, name, options)?
+                let (name, flagged) = signals::seconds(option, text, quality)?;
+                signals::of_detectors(option, name, options)?
                     .for_each(|detector| detector.flagged.push(flagged));
             }
         }
         Ok(())
+    }
+}
+
+/// Frequency spacing of the design curve, in Hz.
+const SPACING_HZ: f64 = 0.125;
+
+/// Default amplitude spectral density of white noise, in 1/sqrt(Hz): about the design curve's minimum.
+const WHITE: f64 = 4e-24;
+
+/// Highest sampling rate, in Hz.
+const MAX_RATE_HZ: u32 = 1 << 20;
+
+/// Options of the noise.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Noise")]
+struct NoiseArguments {
+    /// Power spectral density of the noise; may be repeated.
+    ///
+    /// aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)), a file of frequencies and densities (1/Hz), or
+    /// asd:FILE (1/sqrt(Hz)). The prefix V1= limits it to one detector.
+    #[arg(long, value_name = "[DETECTOR=]WHICH", default_value = "aligo")]
+    psd: Vec<String>,
+    /// Lowest frequency at which the noise has its full density, in Hz.
+    ///
+    /// Below, the density falls to zero at half of this frequency.
+    #[arg(long, value_name = "HZ", default_value_t = 8.0, allow_negative_numbers = true)]
+    noise_low: f64,
+    /// Make no noise: only signals, at the strength that they would have with it.
+    #[arg(long)]
+    no_noise: bool,
+}
+
+impl NoiseArguments {
+    /// Returns the simulation options of these detectors, with noise only.
+    fn options(
+        &self,
+        detectors: &[&'static Interferometer],
+        start: Gps,
+        rate_hz: u32,
+        times: u64,
+    ) -> Result<StrainOptions> {
+        let mut common = None;
+        let mut own = Vec::new();
+        for text in &self.psd {
+            match text.split_once('=') {
+                Some((name, which)) => {
+                    let site = detector("--psd", name)?;
+                    if !detectors.contains(&site) {
+                        let rule = "that detector is not among --detectors";
+                        return Err(Error::parameter("--psd", text, rule));
+                    }
+                    own.push((site, spectrum(which, rate_hz)?));
+                }
+                None if common.is_some() => {
+                    let rule = "only one may be for all detectors";
+                    return Err(Error::parameter("--psd", text, rule));
+                }
+                None => common = Some(spectrum(text, rate_hz)?),
+            }
+        }
+        let common = common.map_or_else(|| spectrum("aligo", rate_hz), Ok)?;
+        let mut options = StrainOptions::new(detectors, &common, start, rate_hz, times);
+        for (site, psd) in own {
+            let is_it = |one: &&mut DetectorOptions| one.interferometer.name == site.name;
+            options.detectors.iter_mut().filter(is_it).for_each(|one| one.psd = psd.clone());
+        }
+        options.lowest_hz = self.noise_low;
+        options.noise = !self.no_noise;
+        Ok(options)
+    }
+
+    /// Returns every file that a density may be read from; a word without such a file is a name.
+    fn files(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
+        let which = |text: &String| {
+            let own = text.split_once('=').map_or(text.as_str(), |(_, which)| which);
+            PathBuf::from(own.strip_prefix("asd:").unwrap_or(own))
+        };
+        self.psd.iter().map(which)
+    }
+}
+
+fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
+    let nyquist_hz = f64::from(rate_hz) / 2.0;
+    let white = |amplitude: f64| PowerSpectrum::new(nyquist_hz, vec![amplitude * amplitude; 2]);
+    if !(16..=MAX_RATE_HZ).contains(&rate_hz) {
+        return Err(Error::parameter("--rate", rate_hz, format!("it must be 16 to {MAX_RATE_HZ}")));
+    }
+    if let Some(path) = which.strip_prefix("asd:") {
+        return psd::read(Path::new(path), Density::Amplitude);
+    }
+    match which {
+        "aligo" => {
+            let bins = (nyquist_hz / SPACING_HZ).ceil() as usize + 1;
+            advanced_ligo(SPACING_HZ, bins)
+        }
+        "white" => white(WHITE),
+        _ => match which.strip_prefix("white:").map(str::parse) {
+            Some(Ok(amplitude)) => white(amplitude),
+            Some(Err(_)) => {
+                let rule = "after white: comes a number, the density in 1/sqrt(Hz)";
+                Err(Error::parameter("--psd", which, rule))
+            }
+            None => psd::read(Path::new(which), Density::Power),
+        },
     }
 }

@@ -11,7 +11,7 @@ use sidereal::simulate::strain::{
 
 use crate::approximant::extrapolated;
 use crate::output::with_final_names;
-use crate::simulate::truth::list;
+use crate::simulate::list;
 
 /// Contents of OUT.truth.json.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,12 +1,11 @@
 //! Parsers of binaries, glitches and intervals from the command line and from tables.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use sidereal::io::templates;
-use sidereal::io::templates::Templates;
+use sidereal::geometry::{INTERFEROMETERS, Interferometer};
+use sidereal::io::templates::{self, Templates};
 use sidereal::simulate::strain::{
     DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions,
 };
@@ -15,7 +14,6 @@ use sidereal::units::Gps;
 use sidereal::waveform::{Approximant, InspiralOptions};
 use sidereal::{Error, Result};
 
-use super::detector;
 use crate::approximant::ApproximantWord;
 use crate::fields::Fields;
 
@@ -50,8 +48,50 @@ const OTHER_NAMES: [(&str, &str); 8] = [
 const GLITCH_FREQUENCY_HZ: f64 = 150.0;
 const GLITCH_Q: f64 = 9.0;
 
+/// Options of injected signals.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Signals")]
+pub(crate) struct Signals {
+    /// Inject a binary; may be repeated.
+    ///
+    /// m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and optionally
+    /// inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=.
+    #[arg(long, value_name = "FIELDS")]
+    pub(crate) inject: Vec<String>,
+    /// Inject the binaries of a table.
+    ///
+    /// The first line has the names as in --inject, then each line one binary.
+    #[arg(long, value_name = "CSV")]
+    pub(crate) injections: Option<PathBuf>,
+    /// Waveform for injections without masses (HDF5, plus and cross or complex, at the rate of the data).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) waveform: Option<PathBuf>,
+    /// Start frequency of waveforms generated from masses, in Hz.
+    #[arg(long, value_name = "HZ", default_value_t = 15.0, allow_negative_numbers = true)]
+    pub(crate) f_low: f64,
+    /// Approximant of waveforms generated from masses, with aligned spins.
+    ///
+    /// auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN)
+    /// below.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto", ignore_case = true)]
+    pub(crate) approximant: ApproximantWord,
+}
+
+impl Signals {
+    pub(crate) fn add(&self, options: &mut StrainOptions) -> Result<()> {
+        let binaries = Binaries::new(self, options.rate_hz)?;
+        for text in &self.inject {
+            options.injections.push(binaries.injection("--inject", text)?);
+        }
+        if let Some(path) = &self.injections {
+            options.injections.extend(binaries.table(path)?);
+        }
+        Ok(())
+    }
+}
+
 /// Settings common to all injections.
-pub(super) struct Binaries {
+struct Binaries {
     inspiral: InspiralOptions,
     /// `None` if each binary uses its default.
     approximant: Option<Approximant>,
@@ -59,7 +99,7 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    pub(super) fn new(signals: &Signals, rate_hz: u32) -> Result<Self> {
+    fn new(signals: &Signals, rate_hz: u32) -> Result<Self> {
         let f_low_hz = signals.f_low;
         let inspiral = InspiralOptions { f_low_hz, rate_hz, ..Default::default() };
         let waveform = signals.waveform.as_deref().map(waveform).transpose()?;
@@ -67,7 +107,7 @@ impl Binaries {
     }
 
     /// Parses an injection from `m1=30,m2=30,distance=800,...`.
-    pub(super) fn injection(&self, option: &'static str, text: &str) -> Result<Injection> {
+    fn injection(&self, option: &'static str, text: &str) -> Result<Injection> {
         let fields = Fields::parse(option, text, &NAMES)?;
         let source = match (&self.waveform, fields.get("m1").or(fields.get("m2"))) {
             (Some(wave), None) => Source::Waveform(Arc::clone(wave)),
@@ -97,15 +137,16 @@ impl Binaries {
     }
 
     /// Reads the injections of a table; skips empty lines and those that begin with #.
-    pub(super) fn table(&self, path: &Path) -> Result<Vec<Injection>> {
+    fn table(&self, path: &Path) -> Result<Vec<Injection>> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-        let is_row = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
-        let mut lines = text.lines().map(str::trim).enumerate().filter(is_row);
+        let lines = text.lines().map(str::trim).enumerate();
+        let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let Some((_, head)) = lines.next() else {
             return Err(Error::format(path, "line 1", 0, "there is no line of names"));
         };
         let names: Vec<&str> = head.split(',').map(|name| known(name.trim())).collect();
-        let injection = |(number, line): (usize, &str)| {
+        let mut injections = Vec::new();
+        for (number, line) in lines {
             let fault = |why: String| Error::format(path, format!("line {}", number + 1), 0, why);
             let cells: Vec<&str> = line.split(',').map(str::trim).collect();
             if cells.len() != names.len() {
@@ -119,9 +160,8 @@ impl Binaries {
                 .map(|(name, cell)| format!("{name}={cell}"))
                 .collect();
             let made = self.injection("--injections", &fields.join(","));
-            made.map_err(|error| fault(error.to_string()))
-        };
-        let injections: Vec<Injection> = lines.map(injection).collect::<Result<_>>()?;
+            injections.push(made.map_err(|error| fault(error.to_string()))?);
+        }
         if injections.is_empty() {
             let why = "found 0 binaries, expected one a line after the line of names";
             return Err(Error::format(path, "binaries", 0, why));
@@ -217,56 +257,10 @@ pub(super) fn of_detectors<'a>(
     Ok(options.detectors.iter_mut().filter(is_wanted))
 }
 
-/// Options of injected signals.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Signals {
-    /// Inject a binary; may be repeated.
-    ///
-    /// m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and optionally
-    /// inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=.
-    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
-    pub(crate) inject: Vec<String>,
-    /// Inject the binaries of a table.
-    ///
-    /// The first line has the names as in --inject, then each line one binary.
-    #[arg(long, value_name = "CSV", help_heading = "Signals")]
-    pub(crate) injections: Option<PathBuf>,
-    /// Waveform for injections without masses (HDF5, plus and cross or complex, at the rate of the data).
-    #[arg(long, value_name = "FILE", help_heading = "Signals")]
-    pub(crate) waveform: Option<PathBuf>,
-    /// Start frequency of waveforms generated from masses, in Hz.
-    #[arg(
-        long,
-        value_name = "HZ",
-        default_value_t = 15.0,
-        allow_negative_numbers = true,
-        help_heading = "Signals"
-    )]
-    pub(crate) f_low: f64,
-    /// Approximant of waveforms generated from masses, with aligned spins.
-    ///
-    /// auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN)
-    /// below.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "NAME",
-        default_value = "auto",
-        ignore_case = true,
-        help_heading = "Signals"
-    )]
-    pub(crate) approximant: ApproximantWord,
-}
-
-impl Signals {
-    pub(crate) fn add(&self, options: &mut StrainOptions) -> Result<()> {
-        let binaries = crate::simulate::strain::specs::Binaries::new(self, options.rate_hz)?;
-        for text in &self.inject {
-            options.injections.push(binaries.injection("--inject", text)?);
-        }
-        if let Some(path) = &self.injections {
-            options.injections.extend(binaries.table(path)?);
-        }
-        Ok(())
-    }
+/// Returns the interferometer of a name that an option gives.
+pub(crate) fn detector(option: &'static str, name: &str) -> Result<&'static Interferometer> {
+    Interferometer::by_name(name.trim()).ok_or_else(|| {
+        let names: Vec<&str> = INTERFEROMETERS.iter().map(|one| one.name).collect();
+        Error::parameter(option, name, format!("there are {}", names.join(", ")))
+    })
 }
