@@ -11,7 +11,7 @@ use sidereal::math::Window;
 use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 use sidereal::{Error, Result};
 
-use super::html;
+use super::chapter::{figure, parse, parse_words};
 use crate::common::Common;
 use crate::correlate;
 use crate::output::{Folder, with_final_names};
@@ -116,7 +116,7 @@ impl Fringes {
     pub(super) fn make(folder: &Folder, place: &Path, common: &Common) -> Result<Self> {
         let recordings = folder.file(RECORDINGS);
         simulate::run(
-            &super::parse::<simulate::Arguments>(&["array", "-o"], &recordings, SIMULATION)?,
+            &parse::<simulate::Arguments>(&["array", "-o"], &recordings, SIMULATION)?,
             &Common { quiet: true, ..common.clone() },
         )?;
         interrupt::check()?;
@@ -164,21 +164,21 @@ impl Fringes {
         let picture = |name: &str, picture: &str| format!("{name}_plots/{picture}");
         self.story(html);
         let [drifting, tracked] = CORRELATIONS.map(|(name, _)| name);
-        html::figure(html, &picture(tracked, LAYOUT), "The array, seen from above.");
-        html::figure(
+        figure(html, &picture(tracked, LAYOUT), "The array, seen from above.");
+        figure(
             html,
             &picture(drifting, WATERFALLS),
             "Without tracking: the wave reaches one antenna later than the other, so the phase (below) \
              turns along the band, the faster the longer the baseline, and the Earth's rotation moves \
              the stripes.",
         );
-        html::figure(
+        figure(
             html,
             &picture(tracked, WATERFALLS),
             "With tracking: the delays are taken out as they change, and all phases are 0.",
         );
         self.verdict(html);
-        html::figure(
+        figure(
             html,
             &picture(tracked, FRINGES),
             "Amplitude and phase of three baselines, and their fringe against delay: it stands at 0 ns.",
@@ -235,7 +235,7 @@ fn arguments(
     all.extend(["-o".into(), out.with_extension("uvh5").into_os_string()]);
     all.extend(["--antennas".into(), recordings.join("antennas.csv").into_os_string()]);
     all.extend(words.split(' ').map(OsString::from));
-    super::parse_words(all)
+    parse_words(all)
 }
 
 impl Truth {

@@ -2,34 +2,30 @@
 //! them.
 
 mod array;
-mod html;
+mod chapter;
 mod observation;
 mod page;
-mod parse;
 mod strain;
-mod sweep;
-mod truth;
 mod voltages;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use array::Fringes;
+use chapter::Verdict;
 use clap::Args;
+use observation::{OBSERVATION, SWEEP, Steps};
 use page::Page;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
 use strain::Merger;
-use truth::Verdict;
 use voltages::Chapter;
 
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
 use crate::provenance::Made;
 use crate::{interrupt, json, search, simulate};
-pub(crate) use observation::{OBSERVATION, SEARCH, SIMULATION, Steps};
-pub(crate) use parse::{parse, parse_words};
 
 /// File name of the page, which identifies the folder of a demo.
 const PAGE: &str = "index.html";
@@ -84,7 +80,7 @@ fn writes(folder: &Path, name: &str) -> bool {
             })
         };
         return is_recording(name)
-            || [sweep::NAME, strain::TEMPLATES].contains(&name)
+            || [SWEEP, strain::TEMPLATES].contains(&name)
             || array::writes(name)
             || search::writes(folder, name);
     };
@@ -124,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let merger = Merger::make(&folder, steps.common)?;
     tell(common, "6/6  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);
-    sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;
+    observation::draw_sweep(&folder.file(SWEEP), &folder.file(OBSERVATION), &found, &verdict)?;
     let page = Page {
         place,
         truth: &truth,
@@ -184,6 +180,8 @@ fn quietly(common: &Common) -> Common {
 
 #[cfg(test)]
 mod tests {
+    use super::chapter::{parse, parse_words};
+    use super::observation::{SEARCH, SIMULATION};
     use super::*;
     use crate::correlate;
 

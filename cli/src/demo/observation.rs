@@ -1,21 +1,24 @@
-//! Simulated observation of the demo, and its search.
+//! Simulated observation of the demo, its search, and the plot of one burst as recorded, before dedispersion.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sidereal::Result;
+use sidereal::pipeline::cutout::{Options, cutout};
+use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 
+use super::chapter::{Truth, Verdict, parse};
 use crate::common::Common;
-use crate::demo::truth::Truth;
 use crate::output::{Folder, beside};
-use crate::search::Found;
-use crate::{interrupt, search, simulate};
+use crate::plots::{self, Png, Sweep};
+use crate::search::{self, Found};
+use crate::{interrupt, selection, simulate};
 
 /// File name of the recording in the folder.
-pub(crate) const OBSERVATION: &str = "observation.fil";
+pub(super) const OBSERVATION: &str = "observation.fil";
 
 /// Options of the simulation: 60 s at 1.2 to 1.5 GHz. One bright, narrow burst; one with a steep spectrum; one
 /// scattered; one weak; one broad at a high DM; a pulsar; tones and impulses of interference.
-pub(crate) const SIMULATION: &[&str] = &[
+pub(super) const SIMULATION: &[&str] = &[
     "--fch1 1500 --foff -0.625 --channels 480 --tsamp 256e-6 --duration 60",
     "--bandpass rippled --seed 1967",
     "--burst dm=87.5,time=7.25,width=0.001,snr=45",
@@ -28,20 +31,20 @@ pub(crate) const SIMULATION: &[&str] = &[
 ];
 
 /// Options of the search.
-pub(crate) const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
+pub(super) const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
 /// The verbs that the demo calls, with the arguments that a user would type.
-pub(crate) struct Steps<'a> {
-    pub(crate) folder: &'a Folder,
-    pub(crate) place: &'a Path,
-    pub(crate) common: &'a Common,
+pub(super) struct Steps<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) place: &'a Path,
+    pub(super) common: &'a Common,
 }
 
 impl Steps<'_> {
     pub(super) fn simulate(&self) -> Result<Truth> {
         let path = self.folder.file(OBSERVATION);
         simulate::run(
-            &crate::demo::parse::<simulate::Arguments>(&["burst"], &path, SIMULATION)?,
+            &parse::<simulate::Arguments>(&["burst"], &path, SIMULATION)?,
             &Common { quiet: true, ..self.common.clone() },
         )?;
         interrupt::check()?;
@@ -50,7 +53,46 @@ impl Steps<'_> {
 
     pub(super) fn search(&self) -> Result<Found> {
         let path = self.folder.file(OBSERVATION);
-        let arguments = crate::demo::parse::<search::Arguments>(&[], &path, &[SEARCH])?;
+        let arguments = parse::<search::Arguments>(&[], &path, &[SEARCH])?;
         search::run_into(self.folder, &arguments, &self.place.join(OBSERVATION), self.common)
     }
+}
+
+/// File name of the plot of the brightest burst.
+pub(super) const SWEEP: &str = "sweep.png";
+
+/// Time bins of the plot.
+const TIMES: usize = 240;
+
+/// Draws the brightest burst found.
+pub(super) fn draw_sweep(
+    path: &Path,
+    recording: &Path,
+    found: &Found,
+    verdict: &Verdict,
+) -> Result<()> {
+    let bursts = verdict.bursts.iter().filter_map(|burst| burst.found);
+    let Some(burst) = bursts.max_by(|a, b| a.snr.total_cmp(&b.snr)) else { return Ok(()) };
+    let band = &found.header.band;
+    let delay =
+        |frequency_hz| dispersion_delay_s(burst.dm, frequency_hz, band.highest_hz(), DM_CONSTANT);
+    let sweep_s = delay(band.lowest_hz());
+    let mut masked = vec![false; band.channels()];
+    found.report.masked_channels.iter().for_each(|channel| masked[*channel] = true);
+    let options = Options {
+        dm: 0.0,
+        time_s: burst.time_s + 0.5 * sweep_s,
+        width_s: 1.5 * sweep_s / TIMES as f64,
+        dm_constant: DM_CONSTANT,
+        masked,
+        zero_dm: true,
+        channels: 60,
+        times: TIMES,
+        bins_per_width: 1,
+        dms: (0.0, 0.0, 1),
+    };
+    let mut source = selection::open(&[PathBuf::from(recording)], None, false)?;
+    let cutout = cutout(source.as_mut(), &options)?;
+    let start_s = cutout.start_s + options.time_s - burst.time_s;
+    plots::sweep(&Png::new(path, &found.made), &Sweep { cutout: &cutout, start_s, dm: burst.dm })
 }

@@ -5,12 +5,11 @@ use std::path::Path;
 
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
-use super::array::Fringes;
-use super::strain::Merger;
-use super::truth::{Match, Truth, Verdict};
-use super::voltages::Chapter;
-use super::{OBSERVATION, SEARCH, SIMULATION, array, strain, sweep, voltages};
-use crate::demo::html::{escape, figure};
+use super::array::{self, Fringes};
+use super::chapter::{Match, Truth, Verdict, escape, figure};
+use super::observation::{OBSERVATION, SEARCH, SIMULATION, SWEEP};
+use super::strain::{self, Merger};
+use super::voltages::{self, Chapter};
 use crate::plots::{duration, short};
 use crate::progress::multiple;
 use crate::search::{Found, OVERVIEW, stem};
@@ -154,7 +153,7 @@ impl Page<'_> {
         if self.verdict.missed() < self.verdict.bursts.len() {
             let caption = "The brightest burst as it was recorded: time runs to the right, frequency \
                            up. The two white lines run along either side of it.";
-            figure(html, sweep::NAME, caption);
+            figure(html, SWEEP, caption);
         }
     }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
 
-use super::html;
+use super::chapter::{figure, parse, parse_words};
 use crate::common::Common;
 use crate::output::Folder;
 use crate::plots::short;
@@ -79,7 +79,7 @@ impl Merger {
     pub(super) fn make(folder: &Folder, common: &Common) -> Result<Self> {
         let recording = folder.file(RECORDING);
         simulate::run(
-            &super::parse::<simulate::Arguments>(&["strain"], &recording, SIMULATION)?,
+            &parse::<simulate::Arguments>(&["strain"], &recording, SIMULATION)?,
             &Common { quiet: true, ..common.clone() },
         )?;
         interrupt::check()?;
@@ -150,7 +150,7 @@ impl Merger {
             pictures(html);
         }
         self.verdict(loudest, html);
-        html::figure(
+        figure(
             html,
             &picture("background.png"),
             "What chance makes of the same data, by sliding the detectors against each other (bars), beside \
@@ -208,7 +208,7 @@ fn pictures(html: &mut String) {
         ("event1_map.png", "Time and frequency: the chirp rises as the holes spiral in."),
     ];
     for (name, words) in pictures {
-        html::figure(html, &picture(name), words);
+        figure(html, &picture(name), words);
     }
 }
 
@@ -225,7 +225,7 @@ fn arguments(folder: &Folder, templates: &Path, output: &Path) -> Result<spiir::
     }
     words.extend(["--templates".into(), templates.into(), "-o".into(), output.into()]);
     words.extend(SEARCH.split(' ').map(OsString::from));
-    super::parse_words(words)
+    parse_words(words)
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use super::html;
-use super::truth::{self, Discovery, Signal, Truth};
+use super::chapter::{Discovery, Signal, Truth, best, figure, parse};
 use crate::common::Common;
 use crate::output::{Folder, beside};
 use crate::plots::{duration, frequency, short};
@@ -59,7 +58,7 @@ impl Chapter {
     pub(super) fn make(folder: &Folder, place: &Path, common: &Common) -> Result<Self> {
         let path = folder.file(RECORDING);
         simulate::run(
-            &super::parse::<simulate::Arguments>(&["voltages"], &path, SIMULATION)?,
+            &parse::<simulate::Arguments>(&["voltages"], &path, SIMULATION)?,
             &Common { quiet: true, ..common.clone() },
         )?;
         interrupt::check()?;
@@ -69,13 +68,13 @@ impl Chapter {
             Error::format(&path, "candidates", 0, "found none, expected the pulse")
         })?;
         let search = |(name, words): (&str, &str)| {
-            let arguments = super::parse::<search::Arguments>(&[], &path, &[words])?;
+            let arguments = parse::<search::Arguments>(&[], &path, &[words])?;
             search::run_into(&folder.inner(name)?, &arguments, &shown, common)
         };
         let [powers, coherent] = SEARCHES.map(search);
         let found = [powers?, coherent?];
         let put_in = put_in.at_highest_channel(&found[1]);
-        let [in_powers, best] = found.each_ref().map(|found| truth::best(&put_in, found));
+        let [in_powers, best] = found.each_ref().map(|found| best(&put_in, found));
         let picture =
             |index: usize| picture(SEARCHES[index].0, &found[index], [in_powers, best][index]);
         Ok(Self {
@@ -100,7 +99,7 @@ impl Chapter {
         ];
         for (picture, caption) in self.pictures.iter().zip(captions) {
             if let Some(picture) = picture {
-                html::figure(html, picture, caption);
+                figure(html, picture, caption);
             }
         }
     }

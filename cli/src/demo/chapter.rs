@@ -1,7 +1,11 @@
-//! Comparison of the search's candidates with the signals injected into the observation.
+//! Shared by the demo's chapters: arguments of the verbs that it calls, figures of the page, and the comparison of
+//! candidates with the injected signals.
 
+use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::Path;
 
+use clap::{Args, FromArgMatches};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::single_pulse::Candidate;
@@ -9,6 +13,40 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use crate::search::Found;
+
+/// Parses a verb's arguments from a path and lines of words.
+pub(super) fn parse<A: Args + FromArgMatches>(
+    before: &[&str],
+    path: &Path,
+    lines: &[&str],
+) -> Result<A> {
+    let words = lines.iter().flat_map(|line| line.split(' ')).map(Into::into);
+    let before = std::iter::once("verb").chain(before.iter().copied()).map(Into::into);
+    let all: Vec<OsString> =
+        before.chain(std::iter::once(path.as_os_str().to_owned())).chain(words).collect();
+    parse_words(all)
+}
+
+/// Parses a verb's arguments from words, the first of which is the verb.
+pub(super) fn parse_words<A: Args + FromArgMatches>(all: Vec<OsString>) -> Result<A> {
+    let command = A::augment_args(clap::Command::new("verb"));
+    let matches = command.try_get_matches_from(all);
+    matches
+        .and_then(|matches| A::from_arg_matches(&matches))
+        .map_err(|error| Error::Unavailable { what: "the demo".to_owned(), why: error.to_string() })
+}
+
+pub(super) fn figure(html: &mut String, file: &str, caption: &str) {
+    let _ = writeln!(
+        html,
+        "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{caption}\" loading=\"lazy\"></a>\
+         <figcaption>{caption}</figcaption></figure>"
+    );
+}
+
+pub(super) fn escape(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
 
 /// Fields of a truth file that the demo needs.
 #[derive(Clone, Debug, Deserialize)]
