@@ -16,7 +16,7 @@ use sidereal::simulate::burst::{
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::{Output, list};
+use super::product::{self, Output, conclude, list};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::direction::{Position, parse_position};
@@ -169,8 +169,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     write(&mut simulator, arguments.position, file.as_deref(), common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     let Some(files) = files else { return Ok(()) };
-    let product = super::product("simulate-burst", document, &[], common)?;
-    super::conclude(files, &product, common, || {
+    let product = product::product("simulate-burst", document, &[], common)?;
+    conclude(files, &product, common, || {
         summary(simulator.header(), out, elapsed_s, &product.document)
     })
 }

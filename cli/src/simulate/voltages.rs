@@ -15,8 +15,8 @@ use sidereal::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ};
 use sidereal::view::check_memory;
 use sidereal::{Error, Result};
 
+use super::product::{self, Output, conclude, list};
 use super::recording::{Band, Feed, Format, Samples, Writer, fit_gaps, need, positive};
-use super::{Output, list};
 use crate::common::Common;
 use crate::fields::Fields;
 use crate::interrupt;
@@ -154,10 +154,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writer = Writer::create(format, &files.main(), simulator.header(), block)?;
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    let product = super::product("simulate-voltages", document, &[], common)?;
-    super::conclude(files, &product, common, || {
-        summary(&options, out, elapsed_s, &product.document)
-    })
+    let product = product::product("simulate-voltages", document, &[], common)?;
+    conclude(files, &product, common, || summary(&options, out, elapsed_s, &product.document))
 }
 
 /// Returns a header with the recording's shape.

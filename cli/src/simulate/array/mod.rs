@@ -19,6 +19,7 @@ use sidereal::{Error, Result};
 pub(super) use self::arguments::Arguments;
 pub(crate) use self::truth::Document;
 use self::truth::File;
+use super::product;
 use super::recording::{Feed, Format, Writer, fit_gaps, need, positive};
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
@@ -79,7 +80,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     record(&simulator, &targets, format, common)?;
     write_positions(&folder.file("antennas.csv"), &options)?;
-    let product = super::product("simulate-array", document, &inputs, common)?;
+    let product = product::product("simulate-array", document, &inputs, common)?;
     let document = &product.document;
     atomic::write(&folder.file(TRUTH), json::text(&product)?.as_bytes())?;
     let truth_path = folder.place().join(TRUTH);

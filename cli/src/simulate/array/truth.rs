@@ -8,6 +8,8 @@ use sidereal::simulate::array::{ArrayOptions, ArrayTruth, PointSource, SourceTru
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Result, geometry};
 
+use crate::simulate::product::list;
+
 /// Entry of an antenna's file.
 #[derive(Clone, Debug)]
 pub(super) struct File {
@@ -168,7 +170,7 @@ impl Document {
     /// Summarizes the contents in a few words.
     pub(super) fn contents(&self) -> String {
         let received = self.sources.iter().filter(|source| !source.below_horizon).count();
-        crate::simulate::list(&[(received, "source", "sources")])
+        list(&[(received, "source", "sources")])
     }
 }
 

@@ -19,7 +19,7 @@ use sidereal::{Error, Result};
 
 pub(crate) use self::signals::{Signals, detector};
 pub(crate) use self::truth::Document;
-use super::Output;
+use super::product::{self, Output, TRUTH, conclude};
 use crate::common::Common;
 use crate::output::{Existing, Files, WritingFiles, beside};
 use crate::progress::Progress;
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = Existing::new(arguments.output.overwrite);
     let inputs = arguments.inputs();
     let writing = WritingFiles { option: "OUT", existing, inputs: &inputs, common };
-    let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, super::TRUTH)]).collect();
+    let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, TRUTH)]).collect();
     let files = Files::begin_all(out, &all, &writing)?;
     let options = arguments.options(&detectors)?;
     // A sample has 8 bytes.
@@ -126,10 +126,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let paths: Vec<PathBuf> = places.iter().map(|place| files.file(place)).collect();
     write(&mut simulation.detectors, &paths, &options, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    let product = super::product("simulate-strain", document, &inputs, common)?;
-    super::conclude(files, &product, common, || {
-        summary(&options, &places, elapsed_s, &product.document)
-    })
+    let product = product::product("simulate-strain", document, &inputs, common)?;
+    conclude(files, &product, common, || summary(&options, &places, elapsed_s, &product.document))
 }
 
 fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &Document) -> String {

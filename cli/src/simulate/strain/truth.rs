@@ -11,7 +11,7 @@ use sidereal::simulate::strain::{
 
 use crate::approximant::extrapolated;
 use crate::output::with_final_names;
-use crate::simulate::list;
+use crate::simulate::product::list;
 
 /// Contents of OUT.truth.json.
 #[derive(Debug, Serialize, JsonSchema)]
