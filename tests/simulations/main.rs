@@ -1,9 +1,9 @@
 //! Simulated recordings agree with their truth.
 
 mod array;
-mod array_sky;
 mod bursts;
+#[allow(dead_code)]
+#[path = "../common/array.rs"]
+mod common;
 mod strain;
-mod support;
 mod voltages;
-mod voltages_pulse;
