@@ -1,11 +1,11 @@
 //! Cleaning with vector instructions: unpacks, averages and subtracts one row at a time.
 //!
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
-#![allow(unsafe_code)]
 
 use super::plan::{Plan, rounded_mean};
-use crate::backend::simd::Level;
+use crate::backend::simd::{Level, leveled};
 use crate::backend::threads::Threads;
+use crate::error::Result;
 use crate::math::RunningMedian;
 use crate::sample::{Encoding, Samples, set_value, unpack_f32_inline, value};
 
@@ -29,8 +29,8 @@ pub(super) struct Engine {
     time: u64,
 }
 
-#[derive(Debug)]
-struct Scratch {
+#[derive(Clone, Debug)]
+pub(super) struct Scratch {
     /// -1 for channels in the mean, 0 for the others.
     good: Vec<i32>,
     values: Vec<f32>,
@@ -43,12 +43,12 @@ impl Engine {
         let scratch = vec![scratch; threads.count()];
         let medians = plan.options().time_mask.as_ref();
         let medians = medians.map(|_| RunningMedian::sparse(plan.encoding(), plan.channels()));
-        let patched = vec![0; plan.channels() * plan.encoding().bits() / 8];
+        let patched = vec![0; plan.row_bytes()];
         let bad = vec![false; plan.channels()];
         Self { level, threads, scratch, patched, medians, bad, time: 0 }
     }
 
-    pub(super) fn run(&mut self, plan: &Plan, input: Samples<'_>, output: &mut [u8]) {
+    pub(super) fn run(&mut self, plan: &Plan, input: Samples<'_>, output: &mut [u8]) -> Result<()> {
         let bytes = plan.output_row_bytes();
         if self.medians.is_some() {
             for (time, row) in output.chunks_exact_mut(bytes).enumerate() {
@@ -56,7 +56,7 @@ impl Engine {
                 finish(self.level, plan, &mut self.scratch[0], &self.patched, row);
                 self.time += 1;
             }
-            return;
+            return Ok(());
         }
         let level = self.level;
         self.threads.for_each_chunk(&mut self.scratch, output, ROWS * bytes, |own, part, rows| {
@@ -65,6 +65,7 @@ impl Engine {
             }
         });
         self.time += input.times() as u64;
+        Ok(())
     }
 
     pub(super) fn reset(&mut self) {
@@ -101,44 +102,24 @@ fn row_mean(plan: &Plan, bad: &[bool], row: &[u8]) -> f32 {
     if count == 0.0 { 0.0 } else { (sum / count).round_ties_even() as f32 }
 }
 
-impl Clone for Scratch {
-    fn clone(&self) -> Self {
-        Self { good: self.good.clone(), values: self.values.clone() }
-    }
-}
-
 /// Subtracts the mean from a row, or copies the row.
 fn finish(level: Level, plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
     if !plan.options().zero_dm {
         output.copy_from_slice(row);
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    match level {
-        // SAFETY: a value of the level proves that its instructions exist.
-        Level::Avx512(_) => return unsafe { zero_dm_avx512(plan, scratch, row, output) },
-        // SAFETY: as above.
-        Level::Avx2(_) => return unsafe { zero_dm_avx2(plan, scratch, row, output) },
-        Level::Portable => {}
-    }
-    let _ = level;
-    zero_dm(plan, scratch, row, output);
+    zero_dm(level, plan, scratch, row, output);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-fn zero_dm_avx512(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
-    zero_dm(plan, scratch, row, output);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn zero_dm_avx2(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
-    zero_dm(plan, scratch, row, output);
-}
+leveled!(
+    /// Subtracts the mean from a row.
+    zero_dm,
+    zero_dm_inline,
+    (plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8])
+);
 
 #[inline(always)]
-fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
+fn zero_dm_inline(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
     let Scratch { good, values } = scratch;
     let scale = plan.scale();
     let scaled_mean = |sum: i64| rounded_mean(sum * i64::from(scale), plan.good_channels());

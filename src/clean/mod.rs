@@ -7,19 +7,16 @@ mod cpu;
 mod cuda;
 mod mitigate;
 mod plan;
-pub mod reference;
-mod rfi;
+mod reference;
 
 pub use channels::channel_mask;
 pub use cuda::{GapFiller, kernels};
-pub use mitigate::{Bandpass, Mitigated, Mitigator, Steps, iqrm_mask};
+pub use mitigate::{Bandpass, Mitigated, Mitigator, Rfi, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
-pub use rfi::Rfi;
 
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
-use crate::math::RunningMedian;
 use crate::sample::Samples;
 use crate::view::{Progress, check_length};
 
@@ -46,11 +43,37 @@ pub struct Cleaner {
     engine: Engine,
 }
 
+/// Plan bound to one backend. Each variant has the same methods.
 #[derive(Debug)]
 enum Engine {
-    Reference { medians: RunningMedian, time: u64 },
+    Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
     Cuda(Box<cuda::Engine>),
+}
+
+/// Evaluates an expression of the engine of any backend.
+macro_rules! each {
+    ($any:expr, $engine:ident => $value:expr) => {
+        match $any {
+            Engine::Reference($engine) => $value,
+            Engine::Cpu($engine) => $value,
+            Engine::Cuda($engine) => $value,
+        }
+    };
+}
+
+impl Engine {
+    fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
+        if let Backend::Cuda(device, _) = backend {
+            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device)?)));
+        }
+        Ok(match backend.host() {
+            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
+            Host::Cpu(level, threads) => {
+                Self::Cpu(Box::new(cpu::Engine::new(plan, level, threads)))
+            }
+        })
+    }
 }
 
 impl Cleaner {
@@ -59,23 +82,8 @@ impl Cleaner {
     /// # Errors
     /// [`Error::Unavailable`] when a device has too little memory; [`Error::Device`] when it fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = Self::engine(&plan, backend)?;
+        let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine })
-    }
-
-    fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
-        if let Backend::Cuda(device, _) = backend {
-            return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device)?)));
-        }
-        Ok(match backend.host() {
-            Host::Reference => {
-                let medians = RunningMedian::sparse(plan.encoding(), plan.channels());
-                Engine::Reference { medians, time: 0 }
-            }
-            Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(plan, level, threads)))
-            }
-        })
     }
 
     /// Returns the plan.
@@ -97,14 +105,7 @@ impl Cleaner {
         let bytes = self.plan.output_row_bytes();
         let times = input.times().min(output.len() / bytes);
         let (input, output) = (input.slice(0, times), &mut output[..times * bytes]);
-        match &mut self.engine {
-            Engine::Reference { medians, time } => {
-                reference::clean(&self.plan, *time, medians, input, output);
-                *time += times as u64;
-            }
-            Engine::Cpu(engine) => engine.run(&self.plan, input, output),
-            Engine::Cuda(engine) => engine.run(&self.plan, input.bytes(), output)?,
-        }
+        each!(&mut self.engine, engine => engine.run(&self.plan, input, output))?;
         Ok(Progress { consumed: times, produced: times })
     }
 
@@ -124,7 +125,7 @@ impl Cleaner {
             let why = "the cleaning was bound to the host".to_owned();
             return Err(Error::Unavailable { what: "cleaning on a device".to_owned(), why });
         };
-        engine.enqueue(&self.plan, (input, output), times, stream)?;
+        engine.enqueue(&self.plan, input, output, times, stream)?;
         Ok(Progress { consumed: times, produced: times })
     }
 
@@ -139,13 +140,6 @@ impl Cleaner {
 
     /// Resets the state for a new stream.
     pub fn reset(&mut self) {
-        match &mut self.engine {
-            Engine::Reference { medians, time } => {
-                medians.reset();
-                *time = 0;
-            }
-            Engine::Cpu(engine) => engine.reset(),
-            Engine::Cuda(engine) => engine.reset(),
-        }
+        each!(&mut self.engine, engine => engine.reset());
     }
 }

@@ -131,6 +131,11 @@ impl Plan {
         Some((self.scale() * low, self.scale() * high))
     }
 
+    /// Returns the bytes of an input row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.channels() * self.options.encoding.bits() / 8
+    }
+
     /// Returns the bytes of an output row.
     pub fn output_row_bytes(&self) -> usize {
         self.channels() * self.output_encoding().bits() / 8

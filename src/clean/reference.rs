@@ -3,29 +3,43 @@
 //! Invariant: reads samples one by one, whatever their encoding.
 
 use super::plan::Plan;
+use crate::error::Result;
 use crate::math::RunningMedian;
 use crate::sample::{Samples, set_value};
 
-/// Cleans rows from absolute time `start` on: see [`super::Cleaner`].
-///
-/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])` over the unmasked channels; `k` is the plan's scale.
-pub fn clean(
-    plan: &Plan,
-    start: u64,
-    medians: &mut RunningMedian,
-    input: Samples<'_>,
-    output: &mut [u8],
-) {
-    for (time, row) in output.chunks_exact_mut(plan.output_row_bytes()).enumerate() {
-        let absolute = start + time as u64;
-        let values = filled(plan, absolute, medians, input.slice(time, 1));
-        let mean = if plan.options().zero_dm { mean(plan, &values) } else { 0.0 };
-        for (channel, value) in values.iter().enumerate() {
-            let masked = plan.options().masked[channel];
-            let scaled = value * f64::from(plan.scale());
-            let cleaned = if masked { scaled } else { scaled - mean };
-            set_value(row, plan.output_encoding(), channel, cleaned);
+/// Running medians of a stream, and its time.
+#[derive(Debug)]
+pub(super) struct Engine {
+    medians: RunningMedian,
+    time: u64,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { medians: RunningMedian::sparse(plan.encoding(), plan.channels()), time: 0 }
+    }
+
+    /// Cleans rows: see [`super::Cleaner`].
+    ///
+    /// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])` over the unmasked channels; `k` is the plan's scale.
+    pub(super) fn run(&mut self, plan: &Plan, input: Samples<'_>, output: &mut [u8]) -> Result<()> {
+        for (time, row) in output.chunks_exact_mut(plan.output_row_bytes()).enumerate() {
+            let values = filled(plan, self.time, &mut self.medians, input.slice(time, 1));
+            let mean = if plan.options().zero_dm { mean(plan, &values) } else { 0.0 };
+            for (channel, value) in values.iter().enumerate() {
+                let masked = plan.options().masked[channel];
+                let scaled = value * f64::from(plan.scale());
+                let cleaned = if masked { scaled } else { scaled - mean };
+                set_value(row, plan.output_encoding(), channel, cleaned);
+            }
+            self.time += 1;
         }
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.medians.reset();
+        self.time = 0;
     }
 }
 

@@ -108,8 +108,9 @@ impl Cleaning {
         }
         let mitigation = match options.mitigation {
             Some(steps) => {
-                let first = (prefix.as_slice(), header.encoding, header.tsamp_s);
-                let mitigator = Mitigator::new(first, &masked, steps, backend)?;
+                let (encoding, tsamp_s) = (header.encoding, header.tsamp_s);
+                let mitigator =
+                    Mitigator::new(&prefix, encoding, tsamp_s, &masked, steps, backend)?;
                 let most = options.memory.map_or(usize::MAX, |limit| limit as usize / MEMORY_PART);
                 (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes(), most))
             }

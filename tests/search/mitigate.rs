@@ -57,7 +57,7 @@ fn mitigated_by(
     let row_bytes = encoding.row_bytes(CHANNELS).unwrap();
     let first = &bytes[..4096 * row_bytes];
     let masked = [false; CHANNELS];
-    let mut own = Mitigator::new((first, encoding, TSAMP_S), &masked, steps, backend).unwrap();
+    let mut own = Mitigator::new(first, encoding, TSAMP_S, &masked, steps, backend).unwrap();
     let mut output = Vec::new();
     let blocks: Vec<Vec<u8>> =
         bytes.chunks(own.block_rows() * row_bytes).map(<[u8]>::to_vec).collect();
@@ -242,7 +242,7 @@ fn few_channels_and_few_bits_are_left_alone() {
     let steps = |encoding, channels: usize| {
         let masked = vec![false; channels];
         let first = vec![0; 64 * channels];
-        let own = Mitigator::new((&first, encoding, TSAMP_S), &masked, ALL, &Backend::best(1));
+        let own = Mitigator::new(&first, encoding, TSAMP_S, &masked, ALL, &Backend::best(1));
         own.unwrap().steps()
     };
     assert_eq!(steps(Encoding::U8, 32), Steps::default());

@@ -1,7 +1,8 @@
 //! Fills gaps in rows on a device with each element's level over the preceding rows.
 
-use super::kernels;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use std::ops::Range;
+
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
@@ -9,11 +10,16 @@ use crate::view::check_length;
 const BLOCK: usize = 256;
 
 /// Largest number of blocks along the rows.
-const MOST_ROWS: usize = 1 << 14;
+const MAX_GRID_ROWS: usize = 1 << 14;
 
 /// Elements and threads of a block that computes levels.
 const LEVEL_ELEMENTS: usize = 32;
 const LEVEL_BLOCK: usize = 512;
+
+/// Returns the source of the kernels that fill gaps of rows.
+pub(super) fn source() -> Source {
+    Source { name: "gaps.cu", text: include_str!("gaps.cu"), includes: &[], defines: Vec::new() }
+}
 
 /// Fills gaps in rows of floats on a device with a robust mean of the rows observed last.
 ///
@@ -54,7 +60,7 @@ impl GapFiller {
         if !(1..=1 << 30).contains(&samples) {
             return Err(Error::parameter("samples of a level", samples, "they must be 1 to 2^30"));
         }
-        let module = device.module(&kernels::gaps())?;
+        let module = device.module(&source())?;
         Ok(Self {
             device: device.clone(),
             observe: module.function("observe_rows", 0)?,
@@ -91,28 +97,28 @@ impl GapFiller {
         self.seen = 0;
     }
 
-    /// Queues the observation of `times` rows from row `first` on.
+    /// Queues the observation of a range of rows.
     ///
     /// # Errors
     /// [`Error::Shape`] when they do not lie in `rows`; [`Error::Device`] when the driver refuses.
     pub fn observe(
         &mut self,
         rows: &Buffer<u8>,
-        (first, times): (usize, usize),
+        range: Range<usize>,
         stream: &Stream,
     ) -> Result<()> {
-        self.check(rows, first + times)?;
-        let passed = times.saturating_sub(self.samples);
-        let count = times - passed;
+        self.check(rows, range.end)?;
+        let passed = range.len().saturating_sub(self.samples);
+        let count = range.len() - passed;
         let next = (self.seen + passed) % self.samples;
         let arguments = Arguments::new()
-            .with(self.at(rows, first + passed))
+            .with(self.at(rows, range.start + passed))
             .with(self.elements as u32)
             .with(count as u32)
             .with(next as u32)
             .with(self.samples as u32)
             .with(self.ring.address());
-        self.seen += times;
+        self.seen += range.len();
         // SAFETY: the arguments are the kernel's; the rows lie in the buffer, and no more than the ring holds.
         unsafe { self.launch(&self.observe, count, stream, &arguments) }
     }
@@ -135,24 +141,19 @@ impl GapFiller {
         unsafe { stream.launch(&self.take, grid, [LEVEL_BLOCK, 1, 1], &arguments) }
     }
 
-    /// Queues the filling of `times` rows from row `first` on.
+    /// Queues the filling of a range of rows.
     ///
     /// # Errors
     /// As [`GapFiller::observe`].
-    pub fn fill(
-        &self,
-        rows: &mut Buffer<u8>,
-        (first, times): (usize, usize),
-        stream: &Stream,
-    ) -> Result<()> {
-        self.check(rows, first + times)?;
+    pub fn fill(&self, rows: &mut Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<()> {
+        self.check(rows, range.end)?;
         let arguments = Arguments::new()
-            .with(self.at(rows, first))
+            .with(self.at(rows, range.start))
             .with(self.elements as u32)
-            .with(times as u32)
+            .with(range.len() as u32)
             .with(self.level.address());
         // SAFETY: the arguments are the kernel's; the rows lie in the buffer.
-        unsafe { self.launch(&self.fill, times, stream, &arguments) }
+        unsafe { self.launch(&self.fill, range.len(), stream, &arguments) }
     }
 
     fn check(&self, rows: &Buffer<u8>, end: usize) -> Result<()> {
@@ -179,7 +180,7 @@ impl GapFiller {
         if rows == 0 {
             return Ok(());
         }
-        let grid = [self.elements.div_ceil(BLOCK), rows.min(MOST_ROWS), 1];
+        let grid = [self.elements.div_ceil(BLOCK), rows.min(MAX_GRID_ROWS), 1];
         // SAFETY: guaranteed by the caller.
         unsafe { stream.launch(function, grid, [BLOCK, 1, 1], arguments) }
     }

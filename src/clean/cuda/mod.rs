@@ -4,15 +4,18 @@
 #![allow(unsafe_code)]
 
 mod gaps;
-mod kernels;
-mod staging;
 
 use super::plan::{Plan, TimeMask};
-use crate::backend::cuda::{self, Arguments, Buffer, Device, Function, Stream};
+use crate::backend::cuda::{
+    self, Arguments, Buffer, Device, DownloadRing, Extent, Function, Source, Stream, UploadRing,
+    Variant,
+};
 use crate::error::{Error, Result};
+use crate::sample::{Encoding, Samples};
 pub use gaps::GapFiller;
-pub use kernels::kernels;
-use staging::Staging;
+
+/// Bytes of a part of host rows, in or out.
+const PART_BYTES: usize = 16 << 20;
 
 /// Samples in the running median of a channel.
 const SAMPLES: usize = 64;
@@ -38,6 +41,31 @@ pub(super) struct Engine {
     time: u64,
 }
 
+/// Transfers of host rows to the device and back.
+#[derive(Debug)]
+struct Staging {
+    uploads: UploadRing,
+    downloads: DownloadRing<u8>,
+}
+
+impl Staging {
+    fn new(device: &Device, plan: &Plan) -> Result<Self> {
+        let (input, output) = (plan.row_bytes(), plan.output_row_bytes());
+        let rows = (PART_BYTES / input.max(output)).max(1);
+        Ok(Self {
+            uploads: UploadRing::new(device, rows * input, 2)?,
+            downloads: DownloadRing::new(device, rows * output, 2)?,
+        })
+    }
+}
+
+/// Copies the oldest rows to the output; returns whether there were any.
+fn deliver(downloads: &mut DownloadRing<u8>, output: &mut [u8]) -> Result<bool> {
+    let Some((range, rows)) = downloads.receive()? else { return Ok(false) };
+    output[range].copy_from_slice(rows);
+    Ok(true)
+}
+
 /// State and buffers that fill masked cells.
 #[derive(Debug)]
 struct Medians {
@@ -58,7 +86,7 @@ impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
         let options = plan.options();
         let mask = options.time_mask.as_ref();
-        let source = kernels::clean(plan.encoding(), options.zero_dm, mask.is_some());
+        let source = clean_source(plan.encoding(), options.zero_dm, mask.is_some());
         let module = device.module(&source)?;
         let good: Vec<u32> =
             options.masked.iter().map(|masked| u32::from(*masked).wrapping_sub(1)).collect();
@@ -77,13 +105,12 @@ impl Engine {
     }
 
     /// Cleans rows in host memory.
-    pub(super) fn run(&mut self, plan: &Plan, input: &[u8], output: &mut [u8]) -> Result<()> {
-        let bytes = (row_bytes(plan), plan.output_row_bytes());
+    pub(super) fn run(&mut self, plan: &Plan, input: Samples<'_>, output: &mut [u8]) -> Result<()> {
         let mut staging = match self.staging.take() {
             Some(staging) => staging,
-            None => Staging::new(&self.device, bytes)?,
+            None => Staging::new(&self.device, plan)?,
         };
-        self.run_staged(plan, &mut staging, input, output)?;
+        self.run_staged(plan, &mut staging, input.bytes(), output)?;
         // On an error the staging buffers are dropped.
         self.staging = Some(staging);
         Ok(())
@@ -96,19 +123,23 @@ impl Engine {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<()> {
-        let (times, most) = (input.len() / row_bytes(plan), staging.rows);
-        let parts = times.div_ceil(most);
-        for index in 0..parts {
-            staging.receive(index, output)?;
-            let rows = index * most..times.min((index + 1) * most);
-            let part = staging.send(index, rows.clone(), input, &self.stream)?;
-            let addresses = (part.input.address(), part.output.address());
-            self.clean(plan, addresses, rows.len(), None)?;
-            staging.fetch(index, &self.stream)?;
+        let Staging { uploads, downloads } = staging;
+        let mut end = 0;
+        for part in input.chunks(uploads.elements()) {
+            if downloads.is_full() {
+                deliver(downloads, output)?;
+            }
+            let from =
+                uploads.upload(part.len(), &self.stream, |host| host.copy_from_slice(part))?;
+            let (from, to) = (from.address(), downloads.target(&self.stream)?.address());
+            let times = part.len() / plan.row_bytes();
+            self.clean(plan, from, to, times, None)?;
+            uploads.release(&self.stream)?;
+            let start = end;
+            end += times * plan.output_row_bytes();
+            downloads.send(start..end, end - start, &self.stream)?;
         }
-        for index in parts..parts + 2 {
-            staging.receive(index, output)?;
-        }
+        while deliver(downloads, output)? {}
         Ok(())
     }
 
@@ -116,12 +147,13 @@ impl Engine {
     pub(super) fn enqueue(
         &mut self,
         plan: &Plan,
-        (input, output): (&Buffer<u8>, &mut Buffer<u8>),
+        input: &Buffer<u8>,
+        output: &mut Buffer<u8>,
         times: usize,
         stream: &Stream,
     ) -> Result<()> {
         let lengths = [
-            ("bytes of rows to clean", times.saturating_mul(row_bytes(plan)), input.len()),
+            ("bytes of rows to clean", times.saturating_mul(plan.row_bytes()), input.len()),
             ("bytes of cleaned rows", times.saturating_mul(plan.output_row_bytes()), output.len()),
         ];
         for (what, expected, actual) in lengths {
@@ -131,7 +163,7 @@ impl Engine {
         }
         input.check_on(&self.device)?;
         output.check_on(&self.device)?;
-        self.clean(plan, (input.address(), output.address()), times, Some(stream))
+        self.clean(plan, input.address(), output.address(), times, Some(stream))
     }
 
     pub(super) fn reset(&mut self) {
@@ -142,26 +174,28 @@ impl Engine {
     fn clean(
         &mut self,
         plan: &Plan,
-        (input, output): (u64, u64),
+        input: u64,
+        output: u64,
         times: usize,
         stream: Option<&Stream>,
     ) -> Result<()> {
         let stream = stream.unwrap_or(&self.stream);
-        let bytes = (row_bytes(plan), plan.output_row_bytes());
+        let (bytes, output_bytes) = (plan.row_bytes(), plan.output_row_bytes());
         stream.wait(&self.done)?;
         if self.medians.is_none() && !plan.options().zero_dm {
             // SAFETY: the caller checked the lengths of both buffers.
-            unsafe { stream.copy_within(input, output, times * bytes.0)? };
+            unsafe { stream.copy_within(input, output, times * bytes)? };
         } else {
             let most = self.medians.as_ref().map_or(1 << 30, |medians| medians.rows);
             for start in (0..times).step_by(most) {
                 let rows = most.min(times - start);
                 let time = self.time + start as u64;
-                let at = (input + (start * bytes.0) as u64, output + (start * bytes.1) as u64);
+                let from = input + (start * bytes) as u64;
+                let to = output + (start * output_bytes) as u64;
                 if let Some(medians) = &mut self.medians {
-                    medians.observe(plan, at.0, (rows, time), stream)?;
+                    medians.observe(plan, from, rows, time, stream)?;
                 }
-                self.finish(plan, at, (rows, time), stream)?;
+                self.finish(plan, from, to, rows, time, stream)?;
             }
         }
         self.time += times as u64;
@@ -172,14 +206,16 @@ impl Engine {
     fn finish(
         &self,
         plan: &Plan,
-        (input, output): (u64, u64),
-        (rows, time): (usize, u64),
+        input: u64,
+        output: u64,
+        rows: usize,
+        time: u64,
         stream: &Stream,
     ) -> Result<()> {
         let arguments = Arguments::new()
             .with(input)
             .with(output)
-            .with(row_bytes(plan) as u64)
+            .with(plan.row_bytes() as u64)
             .with(plan.output_row_bytes() as u64)
             .with(self.good.address())
             .with(plan.channels() as u32)
@@ -198,7 +234,7 @@ impl Engine {
 
 impl Medians {
     fn new(plan: &Plan, mask: &TimeMask, device: &Device) -> Result<Self> {
-        let module = device.module(&kernels::medians(plan))?;
+        let module = device.module(&medians_source(plan.encoding()))?;
         let channels = plan.channels();
         let words = channels.div_ceil(32);
         let mut bad = vec![0_u32; words * mask.intervals.len()];
@@ -239,7 +275,8 @@ impl Medians {
         &mut self,
         plan: &Plan,
         input: u64,
-        (rows, time): (usize, u64),
+        rows: usize,
+        time: u64,
         stream: &Stream,
     ) -> Result<()> {
         let channels = plan.channels();
@@ -252,7 +289,7 @@ impl Medians {
         }
         let arguments = Arguments::new()
             .with(input)
-            .with(row_bytes(plan) as u64)
+            .with(plan.row_bytes() as u64)
             .with(channels as u32)
             .with(rows as u32)
             .with(time);
@@ -271,6 +308,51 @@ fn no_mask(arguments: Arguments) -> Arguments {
     arguments.with(0_u64).with(0_u64).with(1_u32).with(0_u32).with(0_u32).with(0_u64)
 }
 
-fn row_bytes(plan: &Plan) -> usize {
-    plan.channels() * plan.encoding().bits() / 8
+/// Headers that the kernels include.
+const INCLUDES: &[(&str, &str)] = &[("samples.cuh", include_str!("samples.cuh"))];
+
+/// Returns the source of the kernel that cleans rows.
+fn clean_source(encoding: Encoding, zero_dm: bool, times: bool) -> Source {
+    let mut defines = sample_defines(encoding);
+    defines.push(("ZERO_DM", u8::from(zero_dm).to_string()));
+    defines.push(("TIMES", u8::from(times).to_string()));
+    Source { name: "clean.cu", text: include_str!("clean.cu"), includes: INCLUDES, defines }
+}
+
+/// Returns the source of the kernels that compute each channel's running median.
+fn medians_source(encoding: Encoding) -> Source {
+    let text = include_str!("medians.cu");
+    Source { name: "medians.cu", text, includes: INCLUDES, defines: sample_defines(encoding) }
+}
+
+/// Lists the preprocessor constants of the sample encoding.
+fn sample_defines(encoding: Encoding) -> Vec<(&'static str, String)> {
+    let signed = matches!(encoding, Encoding::I8 | Encoding::I16);
+    let float = encoding == Encoding::F32;
+    vec![
+        ("BITS", encoding.bits().to_string()),
+        ("SIGNED", u8::from(signed).to_string()),
+        ("FLOAT", u8::from(float).to_string()),
+    ]
+}
+
+/// Lists the cleaning kernels.
+pub fn kernels(extent: Extent) -> Vec<Variant> {
+    let all = extent == Extent::All;
+    let few = [Encoding::U4, Encoding::U8, Encoding::F32];
+    let encodings = if all { &Encoding::ALL[..] } else { &few[..] };
+    let mut sources = Vec::new();
+    for (index, encoding) in encodings.iter().enumerate() {
+        if all || index > 0 {
+            sources.push(medians_source(*encoding));
+        }
+        for which in 0..4 {
+            let (zero_dm, times) = (which % 2 == 0, which / 2 == index % 2);
+            if all && zero_dm | times || which == index % 4 {
+                sources.push(clean_source(*encoding, zero_dm, times));
+            }
+        }
+    }
+    let gaps = Variant::plain(gaps::source(), extent);
+    sources.into_iter().map(Variant::everywhere).chain([gaps]).collect()
 }

@@ -4,10 +4,9 @@
 //! had for a level.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use super::profile::{BANDS, LEAST_GAIN, Terms};
-use super::rows::{self, Amplitudes};
-use super::statistics::median;
+use super::profile::{self, Amplitudes, BANDS, MIN_GAIN, Terms, median};
 use crate::backend::simd::Level;
 use crate::math::SIGMA_PER_MAD;
 
@@ -39,7 +38,7 @@ const CHANGED: f32 = 0.25;
 const CHANGED_MEDIAN: f32 = 8.0;
 
 /// Values per group in running medians; the group's median represents them.
-const GROUP: usize = rows::MOST_ROWS;
+const GROUP: usize = profile::MAX_ROWS;
 
 /// Standard error of a median relative to that of a mean.
 const MEDIAN: f32 = 1.253;
@@ -97,15 +96,31 @@ impl Series {
 }
 
 /// Series of a block and of the adjacent blocks.
-pub(super) type Adjacent<'a> = (Option<&'a Series>, &'a Series, Option<&'a Series>);
+#[derive(Clone, Copy)]
+pub(super) struct Adjacent<'a> {
+    pub(super) before: Option<&'a Series>,
+    pub(super) now: &'a Series,
+    pub(super) after: Option<&'a Series>,
+}
+
+impl<'a> Adjacent<'a> {
+    fn all(self) -> impl Iterator<Item = &'a Series> {
+        self.before.into_iter().chain([self.now]).chain(self.after)
+    }
+
+    /// Returns the index of the block's first spectrum among all.
+    fn start(self) -> usize {
+        self.before.map_or(0, Series::rows)
+    }
+}
 
 /// Summary of the amplitudes of adjacent blocks, computed without knowledge of earlier ones: the levels if no
 /// spectrum is lost and no level steps, and the largest signals relative to those levels.
 #[derive(Debug)]
 pub(super) struct Window {
     amplitudes: Vec<[f32; 2]>,
-    /// First spectrum of the block and its margins, and one past the last.
-    range: (usize, usize),
+    /// Spectra of the block and its margins.
+    range: Range<usize>,
     /// Largest difference of medians, which bounds a step; 0 in short windows.
     contrast: f32,
     levels: [Vec<f32>; 2],
@@ -114,19 +129,20 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new((before, now, after): Adjacent<'_>, vectors: Level) -> Self {
-        let all = before.into_iter().chain([now]).chain(after);
+    pub(super) fn new(adjacent: Adjacent<'_>, vectors: Level) -> Self {
+        let all = adjacent.all();
         let amplitudes: Vec<[f32; 2]> =
             all.flat_map(|series| series.rows.iter().map(|row| row.terms)).collect();
-        let rows = now.rows();
-        let (start, margin) = (before.map_or(0, Series::rows), rows.div_ceil(8));
-        let range = (start.saturating_sub(margin), amplitudes.len().min(start + rows + margin));
+        let rows = adjacent.now.rows();
+        let (start, margin) = (adjacent.start(), rows.div_ceil(8));
+        let range = start.saturating_sub(margin)..amplitudes.len().min(start + rows + margin);
         let values: [Vec<f32>; 2] =
             std::array::from_fn(|term| amplitudes.iter().map(|both| both[term]).collect());
         let contrasts = contrasts(&values[0], reach(rows), vectors);
-        let levels: [Vec<f32>; 2] =
-            std::array::from_fn(|term| level_between(&values[term], &[], range, rows / 2, vectors));
-        let off = values[0][range.0..range.1].iter().zip(&levels[0]).map(|(x, level)| x - level);
+        let levels: [Vec<f32>; 2] = std::array::from_fn(|term| {
+            level_between(&values[term], &[], range.clone(), rows / 2, vectors)
+        });
+        let off = values[0][range.clone()].iter().zip(&levels[0]).map(|(x, level)| x - level);
         Self {
             range,
             contrast: contrasts.into_iter().fold(0.0, f32::max),
@@ -199,18 +215,18 @@ impl Memory {
     /// Decides on the middle one of three blocks; a stream's first block has no previous one, its last no next one.
     pub(super) fn decide(
         &mut self,
-        (before, now, after): Adjacent<'_>,
+        adjacent: Adjacent<'_>,
         window: Window,
         wanted: Wanted,
     ) -> Decisions {
-        let all: Vec<&Series> = before.into_iter().chain([now]).chain(after).collect();
-        let start = before.map_or(0, Series::rows);
+        let all: Vec<&Series> = adjacent.all().collect();
+        let (now, start) = (adjacent.now, adjacent.start());
         let rows = now.rows();
         let amplitudes = &window.amplitudes;
         let sigma = self.sigma(now);
         let level = self.level(amplitudes);
         let lost = if wanted.time {
-            dropouts(&all, amplitudes, (level[0], LOW * sigma))
+            dropouts(&all, amplitudes, level[0], LOW * sigma)
         } else {
             vec![false; amplitudes.len()]
         };
@@ -219,8 +235,8 @@ impl Memory {
         let is_whole = kept.len() == lost.len();
         let may_step = wanted.time && window.contrast > step_limit(sigma, reach(rows));
         let is_calm = is_whole && !may_step;
-        let begin = kept.partition_point(|t| *t < window.range.0);
-        let end = kept.partition_point(|t| *t < window.range.1);
+        let begin = kept.partition_point(|t| *t < window.range.start);
+        let end = kept.partition_point(|t| *t < window.range.end);
         let levels: [Vec<f32>; 2] = if is_calm {
             window.levels
         } else {
@@ -232,7 +248,7 @@ impl Memory {
             };
             std::array::from_fn(|term| {
                 let values: Vec<f32> = kept.iter().map(|t| amplitudes[*t][term]).collect();
-                level_between(&values, &steps, (begin, end), rows / 2, self.vectors)
+                level_between(&values, &steps, begin..end, rows / 2, self.vectors)
             })
         };
         let own = || (begin..end).filter(|k| (start..start + rows).contains(&kept[*k]));
@@ -263,17 +279,16 @@ impl Memory {
             let off = |k: usize| amplitudes[kept[k]][0] - levels[0][k - begin];
             let off: Vec<f32> = (begin..end).map(off).collect();
             let places = &kept[begin..end];
-            let is_even =
-                |from: usize, to: usize| is_even(&all, &places[from..to], &levels[0][from..to]);
-            let is_swept = |from: usize, to: usize| is_swept(&all, places, &levels[0], (from, to));
-            for index in outliers(off, sigma, rows.div_ceil(16), (&is_even, &is_swept)) {
+            let is_even = |own: Range<usize>| is_even(&all, &places[own.clone()], &levels[0][own]);
+            let is_swept = |own: Range<usize>| is_swept(&all, places, &levels[0], own);
+            for index in outliers(off, sigma, rows.div_ceil(16), &is_even, &is_swept) {
                 if (start..start + rows).contains(&places[index]) {
                     decisions.fates[places[index] - start] = Fate::Fitted;
                 }
             }
         }
         if wanted.time {
-            decisions.reference = self.follow(&decisions, (level, sigma), rows);
+            decisions.reference = self.follow(&decisions, level, sigma);
             decisions.is_scaled = now.has_levels && self.is_scaled(&decisions, now);
         }
         let medians = if is_whole {
@@ -298,13 +313,14 @@ impl Memory {
     fn follow(
         &mut self,
         decisions: &Decisions,
-        (level, sigma): ([f32; 2], f32),
-        rows: usize,
+        level: [f32; 2],
+        sigma: f32,
     ) -> Option<([f32; 2], usize)> {
         if let Some(reference) = self.reference {
             return Some((reference, 0));
         }
-        let limit = sigma * CHANGED.max(CHANGED_MEDIAN * MEDIAN * MEDIAN / (rows as f32).sqrt());
+        let limit = sigma
+            * CHANGED.max(CHANGED_MEDIAN * MEDIAN * MEDIAN / (decisions.fates.len() as f32).sqrt());
         let is_changed = |own: &[f32; 2]| sigma > 0.0 && (own[0] - level[0]).abs() > limit;
         let first = decisions.levels.iter().position(is_changed)?;
         self.reference = Some(level);
@@ -345,7 +361,7 @@ impl Memory {
     fn pass_over(&mut self, now: &Series, level: [f32; 2]) {
         self.lost += 1;
         // A loss longer than the memory that retains some signal is a gain step.
-        if self.lost > REMEMBERED && now.medians[0] >= LEAST_GAIN as f32 * level[0] {
+        if self.lost > REMEMBERED && now.medians[0] >= MIN_GAIN as f32 * level[0] {
             self.reference.get_or_insert(level);
             self.levels.clear();
             self.sigmas.clear();
@@ -370,7 +386,7 @@ impl Memory {
 }
 
 /// Finds spectra far below the level and without noise.
-fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) -> Vec<bool> {
+fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], level: f32, far: f32) -> Vec<bool> {
     let limit = level - far;
     if amplitudes.iter().all(|both| both[0] >= limit) {
         return vec![false; amplitudes.len()];
@@ -403,7 +419,7 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) 
 /// Returns the medians of consecutive groups of values.
 fn grouped(values: &[f32], vectors: Level) -> Vec<f32> {
     let mut medians = vec![0.0; values.len().div_ceil(GROUP)];
-    rows::grouped_medians(vectors, values, &mut medians);
+    profile::grouped_medians(vectors, values, &mut medians);
     medians
 }
 
@@ -428,7 +444,7 @@ fn contrasts(values: &[f32], reach: usize, vectors: Level) -> Vec<f32> {
     if groups.len() < 4 * reach {
         return Vec::new();
     }
-    let medians = running_median(&groups, (0, groups.len()), reach);
+    let medians = running_median(&groups, 0..groups.len(), reach);
     let difference = |t: usize| (medians[t + reach] - medians[t - reach]).abs();
     (reach..groups.len() - reach).map(difference).collect()
 }
@@ -457,8 +473,7 @@ fn steps(values: &[f32], sigma: f32, reach: usize, vectors: Level) -> Vec<usize>
     if contrast.is_empty() || sigma <= 0.0 {
         return Vec::new();
     }
-    let medians =
-        running_median(&grouped(values, vectors), (0, values.len().div_ceil(GROUP)), reach);
+    let medians = running_median(&grouped(values, vectors), 0..values.len().div_ceil(GROUP), reach);
     let limit = step_limit(sigma, reach);
     let (first, last) = (reach, reach + contrast.len());
     let mut found = Vec::new();
@@ -466,9 +481,9 @@ fn steps(values: &[f32], sigma: f32, reach: usize, vectors: Level) -> Vec<usize>
         let largest = contrast.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         let Some((place, _)) = largest.filter(|(_, contrast)| **contrast > limit) else { break };
         let middle = first + place;
-        let levels = (medians[middle - reach], medians[middle + reach]);
-        let near = ((middle - reach) * GROUP, values.len().min((middle + reach) * GROUP));
-        found.push(near.0 + step_within(&values[near.0..near.1], levels));
+        let (low, high) = (medians[middle - reach], medians[middle + reach]);
+        let near = (middle - reach) * GROUP..values.len().min((middle + reach) * GROUP);
+        found.push(near.start + step_within(&values[near], low, high));
         contrast[place.saturating_sub(2 * reach)..(last - first).min(place + 2 * reach)].fill(0.0);
     }
     found.sort_unstable();
@@ -476,7 +491,7 @@ fn steps(values: &[f32], sigma: f32, reach: usize, vectors: Level) -> Vec<usize>
 }
 
 /// Finds the index at which a step from one level to another fits values best.
-fn step_within(values: &[f32], (low, high): (f32, f32)) -> usize {
+fn step_within(values: &[f32], low: f32, high: f32) -> usize {
     let (mut sum, mut least, mut best) = (0.0f64, 0.0f64, 0);
     let size = f64::from((high - low).abs());
     for (index, x) in values.iter().enumerate() {
@@ -491,36 +506,38 @@ fn step_within(values: &[f32], (low, high): (f32, f32)) -> usize {
     best
 }
 
-/// Returns the running median of values between steps, from `begin` to before `end`.
+/// Returns the running median of values between steps, over a range of values.
 fn level_between(
     values: &[f32],
     steps: &[usize],
-    (begin, end): (usize, usize),
+    range: Range<usize>,
     reach: usize,
     vectors: Level,
 ) -> Vec<f32> {
-    let mut levels = Vec::with_capacity(end.saturating_sub(begin));
+    let mut levels = Vec::with_capacity(range.len());
     let mut from = 0;
     for to in steps.iter().copied().chain([values.len()]) {
-        let (own_begin, own_end) = (begin.max(from), end.min(to));
-        if own_begin < own_end {
+        let own = range.start.max(from)..range.end.min(to);
+        if !own.is_empty() {
             let groups = grouped(&values[from..to], vectors);
-            let (first, last) = ((own_begin - from) / GROUP, (own_end - from).div_ceil(GROUP));
-            let medians = running_median(&groups, (first, last), reach.div_ceil(GROUP));
-            levels.extend((own_begin..own_end).map(|t| medians[(t - from) / GROUP - first]));
+            let first = (own.start - from) / GROUP;
+            let last = (own.end - from).div_ceil(GROUP);
+            let medians = running_median(&groups, first..last, reach.div_ceil(GROUP));
+            levels.extend(own.map(|t| medians[(t - from) / GROUP - first]));
         }
         from = to;
     }
     levels
 }
 
-/// Returns the median over `reach` values on either side of each value from `begin` to before `end`.
-fn running_median(values: &[f32], (begin, end): (usize, usize), reach: usize) -> Vec<f32> {
+/// Returns the median over `reach` values on either side of each value of a range.
+fn running_median(values: &[f32], range: Range<usize>, reach: usize) -> Vec<f32> {
     let mut sorted: Vec<f32> = Vec::with_capacity(2 * reach + 2);
-    let (mut from, mut to) = (begin.saturating_sub(reach), begin.saturating_sub(reach));
-    let mut medians = Vec::with_capacity(end.saturating_sub(begin));
+    let mut from = range.start.saturating_sub(reach);
+    let mut to = from;
+    let mut medians = Vec::with_capacity(range.len());
     let place = |sorted: &[f32], x: f32| sorted.partition_point(|y| y.total_cmp(&x).is_lt());
-    for middle in begin..end {
+    for middle in range {
         while to < values.len().min(middle + reach + 1) {
             sorted.insert(place(&sorted, values[to]), values[to]);
             to += 1;
@@ -563,7 +580,8 @@ fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
 }
 
 /// Returns whether an outlier sweeps the band: its S/N rises when groups are shifted in proportion to their position.
-fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usize, usize)) -> bool {
+fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], own: Range<usize>) -> bool {
+    let Range { start: from, end: to } = own;
     let length = to - from;
     let (begin, end) = (from.saturating_sub(2 * length), places.len().min(to + 2 * length));
     // Amplitudes weighted by their noise, and the sum of the weights.
@@ -611,8 +629,8 @@ fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usiz
         && sweeps.flat_map(|sweep| [sweep, -sweep]).any(|sweep| squared(sweep) > still + SWEPT)
 }
 
-/// Test of the values in a half-open index range.
-type Test<'a> = &'a dyn Fn(usize, usize) -> bool;
+/// Test of the values in a range.
+type Test<'a> = &'a dyn Fn(Range<usize>) -> bool;
 
 /// Returns the indices covered by outlying boxcars of 1 to `widest` values; `off` holds the differences from the
 /// level.
@@ -620,7 +638,8 @@ fn outliers(
     mut off: Vec<f32>,
     sigma: f32,
     widest: usize,
-    (is_even, is_swept): (Test<'_>, Test<'_>),
+    is_even: Test<'_>,
+    is_swept: Test<'_>,
 ) -> Vec<usize> {
     let mut found = Vec::new();
     let original = off.clone();
@@ -630,14 +649,14 @@ fn outliers(
         let mut index = 0;
         let mut sum: f64 = off[..width].iter().map(|x| f64::from(*x)).sum();
         while index + width <= off.len() {
-            if sum.abs() as f32 > limit && is_even(index, index + width) {
+            if sum.abs() as f32 > limit && is_even(index..index + width) {
                 let sign = if sum < 0.0 { -1.0 } else { 1.0 };
-                let (from, to) = grown(&original, (index, index + width), sign / sigma, is_even);
+                let own = grown(&original, index..index + width, sign / sigma, is_even);
                 // A pulse of little dispersion is everywhere at once in its middle.
-                if !is_swept(from, to) {
-                    found.extend(from..to);
+                if !is_swept(own.clone()) {
+                    found.extend(own.clone());
                 }
-                off[from..to].fill(0.0);
+                off[own].fill(0.0);
                 sum = off[index..index + width].iter().map(|x| f64::from(*x)).sum();
             }
             if index + width < off.len() {
@@ -653,34 +672,27 @@ fn outliers(
 /// Extends an outlier on either side by boxcars of the same sign beyond [`WING`] deviations, no longer than itself.
 ///
 /// Without this the weaker values of a long signal would remain between and beside the strong ones.
-fn grown(
-    off: &[f32],
-    (mut from, mut to): (usize, usize),
-    scale: f32,
-    is_even: Test<'_>,
-) -> (usize, usize) {
-    let ratio = |begin: usize, end: usize| {
-        let sum: f64 = off[begin..end].iter().map(|x| f64::from(*x)).sum();
-        scale * sum as f32 / ((end - begin) as f32).sqrt()
+fn grown(off: &[f32], mut own: Range<usize>, scale: f32, is_even: Test<'_>) -> Range<usize> {
+    let ratio = |of: Range<usize>| {
+        let width = of.len();
+        let sum: f64 = off[of].iter().map(|x| f64::from(*x)).sum();
+        scale * sum as f32 / (width as f32).sqrt()
     };
     // The boxcar of highest S/N next to the outlier, up to its length.
-    let best = |length: usize, place: &dyn Fn(usize) -> (usize, usize)| {
+    let best = |length: usize, place: &dyn Fn(usize) -> Range<usize>| {
         let widths = std::iter::successors(Some(1), |width| Some(2 * width));
-        let all = widths.take_while(|width| *width <= length).map(|width| {
-            let (begin, end) = place(width);
-            (ratio(begin, end), width)
-        });
+        let widths = widths.take_while(|width| *width <= length);
+        let all = widths.map(|width| (ratio(place(width)), width));
         let (ratio, width) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let (begin, end) = place(width);
-        (ratio > WING && is_even(begin, end)).then_some(width)
+        (ratio > WING && is_even(place(width))).then_some(width)
     };
     loop {
-        let length = to - from;
-        let left = best(length.min(from), &|width| (from - width, from));
-        let right = best(length.min(off.len() - to), &|width| (to, to + width));
+        let Range { start, end } = own;
+        let left = best(own.len().min(start), &|width| start - width..start);
+        let right = best(own.len().min(off.len() - end), &|width| end..end + width);
         if left.is_none() && right.is_none() {
-            return (from, to);
+            return own;
         }
-        (from, to) = (from - left.unwrap_or(0), to + right.unwrap_or(0));
+        own = start - left.unwrap_or(0)..end + right.unwrap_or(0);
     }
 }

@@ -1,6 +1,27 @@
-//! Channels whose statistic deviates from that of nearby channels, found by differences at several lags.
+//! Outlier channels of blocks: channels whose statistic deviates from that of nearby channels, found by differences at several
+//! lags.
 //!
 //! Invariant: a statistic that changes slowly over the band marks no channel.
+
+use super::profile::{Levels, Part, Statistics};
+use crate::backend::threads::Threads;
+use crate::math::median_and_sigma;
+
+/// Comparison radius of channels in blocks, as a fraction of the band, and in parts of blocks, in channels.
+const RADIUS: f64 = 0.1;
+const NEAR_RADIUS: usize = 4;
+
+/// Outlier limit in deviations.
+const THRESHOLD: f64 = 6.0;
+
+/// Deviations from the median that some channel needs for any two to differ by [`THRESHOLD`].
+const FAR: f64 = 4.0;
+
+/// Smallest relative change of a channel's deviation that counts.
+const MIN_CHANGE: f64 = 0.02;
+
+/// Fewest channels for which threads process lags in parallel.
+const MANY_CHANNELS: usize = 1024;
 
 /// Ratio of successive lags.
 const LAG_FACTOR: f64 = 1.5;
@@ -9,7 +30,7 @@ const LAG_FACTOR: f64 = 1.5;
 const QUARTILES_PER_SIGMA: f64 = 1.349;
 
 /// Largest number of differences whose quartiles are computed; larger sets are subsampled.
-const MOST_DIFFERENCES: usize = 2048;
+const MAX_DIFFERENCES: usize = 2048;
 
 /// Marks channels whose statistic is high relative to channels up to `radius` away.
 ///
@@ -28,18 +49,18 @@ pub fn iqrm_mask(statistic: &[f64], radius: usize, threshold: f64, least: f64) -
 
 /// Votes at one lag: pairs of a channel and its voter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Votes {
+struct Votes {
     /// Votes on channels far above their voter, and on channels far below it.
-    pub(super) high: Vec<(u32, u32)>,
-    pub(super) low: Vec<(u32, u32)>,
+    high: Vec<(u32, u32)>,
+    low: Vec<(u32, u32)>,
 }
 
 impl Votes {
-    pub(super) fn at(statistic: &[f64], lag: isize, threshold: f64, least: f64) -> Self {
+    fn at(statistic: &[f64], lag: isize, threshold: f64, least: f64) -> Self {
         let channels = statistic.len();
         let from = |i: usize| (i as isize - lag).clamp(0, channels as isize - 1) as usize;
         let difference = |i: usize| statistic[i] - statistic[from(i)];
-        let some = (0..channels).step_by(channels.div_ceil(MOST_DIFFERENCES).max(1));
+        let some = (0..channels).step_by(channels.div_ceil(MAX_DIFFERENCES).max(1));
         let mut sorted: Vec<f64> = some.map(difference).filter(|x| x.is_finite()).collect();
         let mut votes = Self::default();
         let Some((low, middle, high)) = quartiles(&mut sorted) else { return votes };
@@ -57,10 +78,7 @@ impl Votes {
 }
 
 /// Marks the channels that received more votes than one of their voters cast.
-pub(super) fn marked<'a>(
-    channels: usize,
-    votes: impl Iterator<Item = &'a [(u32, u32)]>,
-) -> Vec<bool> {
+fn marked<'a>(channels: usize, votes: impl Iterator<Item = &'a [(u32, u32)]>) -> Vec<bool> {
     let mut received: Vec<Vec<u32>> = vec![Vec::new(); channels];
     let mut cast = vec![0usize; channels];
     for (channel, voter) in votes.flatten() {
@@ -76,7 +94,7 @@ pub(super) fn marked<'a>(
 }
 
 /// Iterates over lags in both directions: 1, 2, 3, 4, 6, 9 and so on, up to the radius.
-pub(super) fn lags(radius: usize) -> impl Iterator<Item = isize> {
+fn lags(radius: usize) -> impl Iterator<Item = isize> {
     let next = |lag: &usize| Some(((LAG_FACTOR * *lag as f64) as usize).max(lag + 1));
     std::iter::successors(Some(1), next)
         .take_while(move |lag| *lag <= radius)
@@ -94,6 +112,105 @@ fn quartiles(values: &mut [f64]) -> Option<(f64, f64, f64)> {
     let low = *values[..=half].select_nth_unstable_by(quarter, f64::total_cmp).1;
     let high = *values[half..].select_nth_unstable_by(last - quarter - half, f64::total_cmp).1;
     Some((low, middle, high))
+}
+
+/// Finder of outlier channels in blocks.
+pub(super) struct Outliers<'a> {
+    /// Channels excluded throughout.
+    pub(super) masked: &'a [bool],
+    pub(super) threads: &'a Threads,
+}
+
+impl Outliers<'_> {
+    /// Finds channels whose deviation is an outlier in most of a block; processes all lags of all blocks in parallel.
+    pub(super) fn loud(&self, blocks: &[Statistics]) -> Vec<Vec<bool>> {
+        let lags: Vec<isize> = lags(self.radius()).collect();
+        let loud = |block: &Statistics| self.each(|c| f64::from(block.deviation[c]).ln());
+        let loud: Vec<Vec<f64>> = blocks.iter().map(loud).collect();
+        let mut votes = vec![Votes::default(); blocks.len() * lags.len()];
+        self.threads.for_each(&mut votes, 1, |index, votes| {
+            let (block, lag) = (index / lags.len(), lags[index % lags.len()]);
+            let least = MIN_CHANGE.max(blocks[block].white());
+            votes[0] = Votes::at(&loud[block], lag, THRESHOLD, least);
+        });
+        let of_block = |votes: &[Votes]| {
+            marked(self.masked.len(), votes.iter().map(|own| own.high.as_slice()))
+        };
+        votes.chunks(lags.len().max(1)).map(of_block).collect()
+    }
+
+    /// Marks the channels that are outliers in most of a block by their deviation (`loud`) or by the change of their
+    /// mean.
+    pub(super) fn of_block(
+        &self,
+        block: &Statistics,
+        levels: &Levels,
+        gain: f64,
+        mut loud: Vec<bool>,
+    ) -> Vec<bool> {
+        let excess = self.excess(&block.mean, levels, gain);
+        let off = both_sides(&excess, self.radius(), block.white(), Some(self.threads));
+        loud.iter_mut().zip(off).for_each(|(marked, is_off)| *marked |= is_off);
+        loud
+    }
+
+    fn radius(&self) -> usize {
+        (RADIUS * self.masked.len() as f64) as usize
+    }
+
+    /// Marks the channels whose mean differs from adjacent channels in a part of a block.
+    pub(super) fn of_part(&self, part: &Part, levels: &Levels) -> Vec<bool> {
+        if !levels.has_signal_in(&part.mean) {
+            return vec![false; self.masked.len()];
+        }
+        let gain = levels.gain(&part.mean);
+        let white = (1.0 / part.counted as f64).sqrt();
+        both_sides(&self.excess(&part.mean, levels, gain), NEAR_RADIUS, white, None)
+    }
+
+    /// Returns the difference of channel means from their levels at the block's gain, in units of their noise.
+    fn excess(&self, mean: &[f32], levels: &Levels, gain: f64) -> Vec<f64> {
+        let gain = gain as f32;
+        let (level, noise) = (&levels.level, &levels.noise);
+        self.each(|c| f64::from((mean[c] - gain * level[c]) / noise[c]))
+    }
+
+    /// Returns a value for each channel; NaN for masked ones.
+    fn each(&self, of: impl Fn(usize) -> f64) -> Vec<f64> {
+        (0..self.masked.len()).map(|c| if self.masked[c] { f64::NAN } else { of(c) }).collect()
+    }
+}
+
+/// Marks channels whose statistic is far too high or far too low; `threads` process lags in parallel.
+fn both_sides(
+    statistic: &[f64],
+    radius: usize,
+    least: f64,
+    threads: Option<&Threads>,
+) -> Vec<bool> {
+    // Values near the median have no outlying difference.
+    let mut finite: Vec<f64> = statistic.iter().copied().filter(|x| x.is_finite()).collect();
+    let lowest = finite.iter().copied().fold(0.0, f64::min);
+    let highest = finite.iter().copied().fold(0.0, f64::max);
+    if let Some((middle, sigma)) = median_and_sigma(&mut finite)
+        && (highest - middle).max(middle - lowest) < FAR * sigma.max(least)
+    {
+        return vec![false; statistic.len()];
+    }
+    let lags: Vec<isize> = lags(radius).collect();
+    let mut votes = vec![Votes::default(); lags.len()];
+    let vote = |index: usize, votes: &mut Votes| {
+        *votes = Votes::at(statistic, lags[index], THRESHOLD, least);
+    };
+    match threads {
+        Some(threads) if statistic.len() >= MANY_CHANNELS => {
+            threads.for_each(&mut votes, 1, |index, votes| vote(index, &mut votes[0]));
+        }
+        _ => votes.iter_mut().enumerate().for_each(|(index, votes)| vote(index, votes)),
+    }
+    let high = marked(statistic.len(), votes.iter().map(|own| own.high.as_slice()));
+    let low = marked(statistic.len(), votes.iter().map(|own| own.low.as_slice()));
+    high.into_iter().zip(low).map(|(a, b)| a || b).collect()
 }
 
 #[cfg(test)]

@@ -1,25 +1,116 @@
-//! Level and noise of each channel over the latest blocks, and the terms that interference is fitted with.
+//! Statistics of blocks of rows, the running level and noise of each channel, and the terms that interference is fitted with,
+//! with vectorized kernels over rows of channels.
 //!
-//! Invariant: a profile depends on the blocks' statistics alone; a change of the gain changes no profile.
+//! Invariant: a profile depends on the blocks' statistics alone; a change of the gain changes no profile. Sums run in the rows'
+//! order and have the same lanes at each vector level, so that threads and levels give the same bits.
 
-use super::rows::{self, Amplitudes, LANES, dot, lanes_sum, short_dot};
-use super::statistics::{Statistics, median};
-use crate::backend::simd;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use crate::backend::simd::{Level, leveled};
+use crate::sample::{Samples, unpack_f32_inline};
+
+/// Parts of a block: a signal in less than half of them does not move their median.
+pub(super) const PARTS: usize = 8;
+
+/// One part of a block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    /// Rows used for the statistics.
+    pub(super) counted: usize,
+    /// Mean of each channel.
+    pub(super) mean: Vec<f32>,
+    pub(super) deviation: Vec<f32>,
+}
+
+/// Parts of a block, and the median over them of each channel's mean and deviation.
+#[derive(Clone, Debug)]
+pub(super) struct Statistics {
+    pub(super) parts: Vec<Part>,
+    pub(super) mean: Vec<f32>,
+    pub(super) deviation: Vec<f32>,
+    /// Rows used for the statistics.
+    pub(super) counted: usize,
+}
+
+impl Statistics {
+    /// Computes the medians over a block's parts.
+    pub(super) fn new(parts: Vec<Part>, level: Level) -> Self {
+        let mut own = Self { parts, mean: Vec::new(), deviation: Vec::new(), counted: 0 };
+        own.take_parts(level, |_| true);
+        own
+    }
+
+    /// Computes the block's statistics from the selected parts.
+    pub(super) fn take_parts(&mut self, level: Level, is_taken: impl Fn(usize) -> bool) {
+        let all = self.parts.iter().enumerate();
+        let parts: Vec<&Part> =
+            all.filter(|(index, _)| is_taken(*index)).map(|(_, part)| part).collect();
+        let middle = |of: fn(&Part) -> &Vec<f32>| {
+            let rows: Vec<&[f32]> = parts.iter().map(|part| of(part).as_slice()).collect();
+            let mut middle = vec![0.0; rows.first().map_or(0, |row| row.len())];
+            medians(level, &rows, &mut middle);
+            middle
+        };
+        (self.mean, self.deviation) = (middle(|part| &part.mean), middle(|part| &part.deviation));
+        self.counted = parts.iter().map(|part| part.counted).sum();
+    }
+
+    /// Returns the standard error of the logarithm of a channel's deviation in white noise.
+    pub(super) fn white(&self) -> f64 {
+        (1.0 / (2.0 * self.counted as f64)).sqrt()
+    }
+
+    /// Returns the rows of each part of a block; the last part may have fewer.
+    pub(super) fn part_rows(rows: usize) -> usize {
+        rows.div_ceil(PARTS).max(1)
+    }
+}
+
+impl Part {
+    /// Computes the statistics of rows about each channel's `origin`; `row` is scratch.
+    pub(super) fn of(samples: Samples<'_>, origin: &[f32], level: Level, row: &mut [f32]) -> Self {
+        let channels = samples.channels();
+        let (mut mean, mut deviation) = (vec![0.0f32; channels], vec![0.0f32; channels]);
+        add_rows(level, samples, origin, row, &mut mean, &mut deviation);
+        let counted = samples.times().div_ceil(SPACING).max(1);
+        let count = counted as f32;
+        for ((mean, deviation), origin) in mean.iter_mut().zip(&mut deviation).zip(origin) {
+            let offset = *mean / count;
+            *deviation = (*deviation / count - offset * offset).max(0.0).sqrt();
+            *mean = offset + origin;
+        }
+        Self { counted, mean, deviation }
+    }
+}
+
+/// Returns the median and reorders the values: the mean of the middle two if even, 0 for none.
+pub(super) fn median(values: &mut [f32]) -> f32 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    let (_, upper, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    let upper = *upper;
+    if values.len() % 2 == 1 {
+        return upper;
+    }
+    let lower = values[..middle].iter().copied().max_by(f32::total_cmp).unwrap_or(upper);
+    0.5 * (lower + upper)
+}
 
 /// Blocks in the running median.
 const BLOCKS: usize = 16;
 
 /// Blocks for which a marked channel holds its level; a longer change becomes its level.
-const KEPT: u16 = 256;
+const HELD_BLOCKS: u16 = 256;
 
 /// Largest change per block of a marked channel's held level, as a fraction of its noise: a step would look like a
 /// signal.
 const PACE: f32 = 0.02;
 
 /// Lowest gain at which a block updates the profile.
-pub(super) const LEAST_GAIN: f64 = 0.3;
+pub(super) const MIN_GAIN: f64 = 0.3;
 
 /// Fraction (as power) of the noise profile orthogonal to the level below which a second term is not worth fitting.
 const ALIKE: f64 = 0.0025;
@@ -30,7 +121,7 @@ pub(super) const BANDS: usize = 16;
 /// Running profile of the band.
 #[derive(Debug)]
 pub(super) struct Profile {
-    vectors: simd::Level,
+    vectors: Level,
     levels: Arc<Levels>,
     /// Means and deviations of the latest blocks, normalized to a gain of 1.
     means: VecDeque<Vec<f32>>,
@@ -53,7 +144,7 @@ pub(super) struct Levels {
 }
 
 impl Profile {
-    pub(super) fn new(masked: &[bool], vectors: simd::Level) -> Self {
+    pub(super) fn new(masked: &[bool], vectors: Level) -> Self {
         let zero = vec![0.0; masked.len()];
         let levels = Levels::new(masked.into(), [zero.clone(), zero.clone(), zero]);
         Self {
@@ -72,16 +163,16 @@ impl Profile {
 
     /// Adds a block of a known gain, in which some channels are marked.
     pub(super) fn push(&mut self, block: &Statistics, gain: f64, marked: &[bool]) {
-        if !is_told(gain) {
+        if !has_signal(gain) {
             return;
         }
         let scale = (1.0 / gain) as f32;
         let is_first = self.means.is_empty();
         for (passed, marked) in self.passed.iter_mut().zip(marked) {
-            *passed = if *marked { (*passed + 1).min(KEPT) } else { 0 };
+            *passed = if *marked { (*passed + 1).min(HELD_BLOCKS) } else { 0 };
         }
         let taken = |own: &[f32], kept: &[f32], ring: &mut VecDeque<Vec<f32>>| {
-            let is_kept = |c: usize| marked[c] && !is_first && self.passed[c] < KEPT;
+            let is_kept = |c: usize| marked[c] && !is_first && self.passed[c] < HELD_BLOCKS;
             let mut values = if ring.len() == BLOCKS {
                 ring.pop_front().unwrap_or_default()
             } else {
@@ -97,7 +188,7 @@ impl Profile {
         let middle = |ring: &VecDeque<Vec<f32>>| {
             let mut middle = vec![0.0; marked.len()];
             let blocks: Vec<&[f32]> = ring.iter().map(Vec::as_slice).collect();
-            rows::medians(self.vectors, &blocks, &mut middle);
+            medians(self.vectors, &blocks, &mut middle);
             middle
         };
         let (level, noise) = (middle(&self.means), middle(&self.deviations));
@@ -112,8 +203,8 @@ impl Profile {
 }
 
 /// Returns whether a block of this gain has enough signal to update the profile; a dropout has not.
-pub(super) fn is_told(gain: f64) -> bool {
-    gain >= LEAST_GAIN
+pub(super) fn has_signal(gain: f64) -> bool {
+    gain >= MIN_GAIN
 }
 
 impl Levels {
@@ -131,12 +222,12 @@ impl Levels {
         (self.level[channel] - self.held[channel]).abs() > PACE * self.noise[channel]
     }
 
-    /// Returns whether a block or part with this mean can update the profile; see [`is_told`].
-    pub(super) fn is_told_by(&self, mean: &[f32]) -> bool {
+    /// Returns whether a block or part with this mean can update the profile; see [`has_signal`].
+    pub(super) fn has_signal_in(&self, mean: &[f32]) -> bool {
         if !self.has_levels {
             return true;
         }
-        let least = LEAST_GAIN as f32;
+        let least = MIN_GAIN as f32;
         let (mut all, mut high) = (0u32, 0u32);
         for (channel, mean) in mean.iter().enumerate() {
             let (level, noise) = (self.level[channel], self.noise[channel]);
@@ -149,7 +240,7 @@ impl Levels {
             _ if all == 0 => true,
             std::cmp::Ordering::Greater => true,
             std::cmp::Ordering::Less => false,
-            std::cmp::Ordering::Equal => is_told(self.gain(mean)),
+            std::cmp::Ordering::Equal => has_signal(self.gain(mean)),
         }
     }
 
@@ -266,7 +357,7 @@ impl Terms {
     }
 
     /// Fits both terms like [`Terms::fit`], but faster and less exactly, and the first term in each group of
-    /// channels. The row has [`rows::row_length`] values.
+    /// channels. The row has [`row_length`] values.
     #[inline(always)]
     pub(super) fn amplitudes(&self, row: &[f32]) -> Amplitudes {
         let mut groups = [0.0; BANDS];
@@ -306,6 +397,186 @@ impl Terms {
     }
 }
 
+/// Lanes of a sum.
+const LANES: usize = 16;
+
+/// Row spacing in sums: every fourth row counts.
+const SPACING: usize = 4;
+
+/// Largest number of rows of [`medians`].
+pub(super) const MAX_ROWS: usize = 16;
+
+/// Amplitudes of a spectrum.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Amplitudes {
+    /// Least-squares amplitudes of both terms.
+    pub(super) terms: [f32; 2],
+    /// Amplitude of the first term in each group of channels.
+    pub(super) groups: [f32; BANDS],
+    /// Scatter of the groups' amplitudes relative to noise, as power.
+    pub(super) scatter: f32,
+}
+
+/// Returns the length of a row including the padding that group sums read beyond its end.
+pub(super) fn row_length(channels: usize) -> usize {
+    channels + channels.div_ceil(BANDS) + LANES
+}
+
+leveled!(
+    /// Adds every fourth row to the sums and sums of squares of each channel's difference from its origin.
+    add_rows,
+    add_rows_inline,
+    (samples: Samples<'_>, origin: &[f32], row: &mut [f32], sums: &mut [f32], squares: &mut [f32])
+);
+
+leveled!(
+    /// Computes the amplitudes of the rows from `start` on; `row` has [`row_length`] values.
+    amplitudes,
+    amplitudes_inline,
+    (samples: Samples<'_>, start: usize, terms: &Terms, row: &mut [f32], output: &mut [Amplitudes])
+);
+
+leveled!(
+    /// Computes the median of each column of up to [`MAX_ROWS`] rows; the mean of the middle two if even.
+    medians,
+    medians_inline,
+    (rows: &[&[f32]], output: &mut [f32])
+);
+
+leveled!(
+    /// Computes the medians of consecutive groups of 16 values; the last group may have fewer.
+    grouped_medians,
+    grouped_medians_inline,
+    (values: &[f32], output: &mut [f32])
+);
+
+#[inline(always)]
+fn add_rows_inline(
+    samples: Samples<'_>,
+    origin: &[f32],
+    row: &mut [f32],
+    sums: &mut [f32],
+    squares: &mut [f32],
+) {
+    for time in (0..samples.times()).step_by(SPACING) {
+        let row = &mut row[..samples.channels()];
+        unpack_f32_inline(samples.row(time), samples.encoding(), row);
+        let both = sums.iter_mut().zip(&mut *squares);
+        for ((x, origin), (sum, square)) in row.iter().zip(origin).zip(both) {
+            let x = x - origin;
+            *sum += x;
+            *square += x * x;
+        }
+    }
+}
+
+#[inline(always)]
+fn amplitudes_inline(
+    samples: Samples<'_>,
+    start: usize,
+    terms: &Terms,
+    row: &mut [f32],
+    output: &mut [Amplitudes],
+) {
+    for (time, output) in output.iter_mut().enumerate() {
+        let channels = samples.channels();
+        unpack_f32_inline(samples.row(start + time), samples.encoding(), &mut row[..channels]);
+        *output = terms.amplitudes(row);
+    }
+}
+
+#[inline(always)]
+fn medians_inline(rows: &[&[f32]], output: &mut [f32]) {
+    for (index, output) in output.chunks_mut(LANES).enumerate() {
+        let start = index * LANES;
+        let mut columns = [[0.0; LANES]; MAX_ROWS];
+        for (values, row) in columns.iter_mut().zip(rows) {
+            values[..output.len()].copy_from_slice(&row[start..start + output.len()]);
+        }
+        let middle = middle(&mut columns[..rows.len().min(MAX_ROWS)]);
+        output.copy_from_slice(&middle[..output.len()]);
+    }
+}
+
+#[inline(always)]
+fn grouped_medians_inline(values: &[f32], output: &mut [f32]) {
+    for (values, output) in values.chunks(MAX_ROWS * LANES).zip(output.chunks_mut(LANES)) {
+        let whole = values.len() / MAX_ROWS;
+        let mut columns = [[0.0; LANES]; MAX_ROWS];
+        for (lane, group) in values.chunks_exact(MAX_ROWS).enumerate() {
+            columns.iter_mut().zip(group).for_each(|(values, x)| values[lane] = *x);
+        }
+        let rest = values.len() - whole * MAX_ROWS;
+        output[..whole].copy_from_slice(&middle(&mut columns)[..whole]);
+        if rest > 0 {
+            let mut column = [[0.0; 1]; MAX_ROWS];
+            column.iter_mut().zip(&values[whole * MAX_ROWS..]).for_each(|(to, x)| *to = [*x]);
+            output[whole] = middle(&mut column[..rest])[0];
+        }
+    }
+}
+
+/// Sorts each lane and returns the median.
+#[inline(always)]
+fn middle<const N: usize>(columns: &mut [[f32; N]]) -> [f32; N] {
+    let count = columns.len();
+    for last in 1..count {
+        for place in (0..last).rev() {
+            let (low, high) = (columns[place], columns[place + 1]);
+            for lane in 0..N {
+                let swap = high[lane] < low[lane];
+                columns[place][lane] = if swap { high[lane] } else { low[lane] };
+                columns[place + 1][lane] = if swap { low[lane] } else { high[lane] };
+            }
+        }
+    }
+    if count == 0 {
+        return [0.0; N];
+    }
+    let (lower, upper) = (columns[(count - 1) / 2], columns[count / 2]);
+    if count % 2 == 1 {
+        return upper;
+    }
+    std::array::from_fn(|lane| 0.5 * (lower[lane] + upper[lane]))
+}
+
+/// Computes a dot product in double precision.
+#[inline(always)]
+fn dot(row: &[f32], weights: &[f32]) -> f64 {
+    let mut sums = [0.0f64; LANES];
+    let (rows, row_rest) = row.as_chunks::<LANES>();
+    let (whole, weights_rest) = weights.as_chunks::<LANES>();
+    for (row, weights) in rows.iter().zip(whole) {
+        sums = std::array::from_fn(|lane| {
+            sums[lane] + f64::from(row[lane]) * f64::from(weights[lane])
+        });
+    }
+    let rest = row_rest.iter().zip(weights_rest);
+    let rest: f64 = rest.map(|(x, weight)| f64::from(*x) * f64::from(*weight)).sum();
+    let eight: [f64; 8] = std::array::from_fn(|lane| sums[lane] + sums[lane + 8]);
+    let four: [f64; 4] = std::array::from_fn(|lane| eight[lane] + eight[lane + 4]);
+    (four[0] + four[2]) + (four[1] + four[3]) + rest
+}
+
+/// Computes a dot product in single precision from the row's `start` on; the weights fill whole lanes.
+#[inline(always)]
+fn short_dot(row: &[f32], start: usize, weights: &[[f32; LANES]]) -> f32 {
+    let (row, _) = row[start..].as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (row, weights) in row.iter().zip(weights) {
+        sums = std::array::from_fn(|lane| sums[lane] + row[lane] * weights[lane]);
+    }
+    lanes_sum(sums)
+}
+
+/// Sums the lanes pairwise.
+#[inline(always)]
+fn lanes_sum(lanes: [f32; LANES]) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|lane| lanes[lane] + lanes[lane + 8]);
+    let four: [f32; 4] = std::array::from_fn(|lane| eight[lane] + eight[lane + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,8 +608,43 @@ mod tests {
             }
         }
         // 30 counts in steps of a fiftieth of the noise.
-        let least = usize::from(KEPT) + (30.0 / (PACE * 10.0)) as usize;
+        let least = usize::from(HELD_BLOCKS) + (30.0 / (PACE * 10.0)) as usize;
         assert!((least - 2..least + 2 * BLOCKS).contains(&marked), "{marked}");
         assert!(!profile.levels().is_moving(0) && profile.levels().held[0] == 80.0);
+    }
+
+    fn values(count: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919 + 13) % 1009) as f32 - 500.0).collect()
+    }
+
+    #[test]
+    fn medians_of_columns_are_those_of_sorted_columns() {
+        let values = values(MAX_ROWS * 37);
+        let all: Vec<&[f32]> = values.chunks(37).collect();
+        for level in Level::available() {
+            for count in 1..=MAX_ROWS {
+                let mut output = [0.0; 37];
+                medians(level, &all[..count], &mut output);
+                for (channel, output) in output.iter().enumerate() {
+                    let mut column: Vec<f32> =
+                        all[..count].iter().map(|row| row[channel]).collect();
+                    assert_eq!(*output, median(&mut column), "{count} {channel}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn medians_of_groups_are_those_of_sorted_groups() {
+        for level in Level::available() {
+            for count in [0, 1, 15, 16, 17, 256, 300, 513] {
+                let values = values(count);
+                let mut output = vec![0.0; count.div_ceil(MAX_ROWS)];
+                grouped_medians(level, &values, &mut output);
+                let truth: Vec<f32> =
+                    values.chunks(MAX_ROWS).map(|group| median(&mut group.to_vec())).collect();
+                assert_eq!(output, truth, "{count}");
+            }
+        }
     }
 }

@@ -130,7 +130,7 @@ impl DeviceRows {
             }
             let passed = match cursor.segment((times - done) as u64) {
                 Segment::Gap(gap) => {
-                    filler.fill(&mut self.rows, (done, gap), stream)?;
+                    filler.fill(&mut self.rows, done..done + gap, stream)?;
                     gap
                 }
                 Segment::Data(data) => {
@@ -138,8 +138,7 @@ impl DeviceRows {
                         if seen.is_apart {
                             filler.reset();
                         }
-                        let part = (done + seen.unused, data - seen.unused);
-                        filler.observe(&self.rows, part, stream)?;
+                        filler.observe(&self.rows, done + seen.unused..done + data, stream)?;
                     }
                     data
                 }

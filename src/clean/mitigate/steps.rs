@@ -1,6 +1,52 @@
-//! Requested mitigation, as `--rfi` names it.
+//! Steps of mitigation, as options name them, and counts of what they changed.
 
-use super::mitigate::{Bandpass, Steps};
+/// Treatment of broadband signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bandpass {
+    /// Keeps them.
+    #[default]
+    Off,
+    /// Subtracts them from spectra that are outliers.
+    Outliers,
+    /// Subtracts them from every spectrum.
+    Always,
+}
+
+/// Steps of mitigation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Masks channels that are outliers in a block.
+    pub iqrm: bool,
+    /// Subtracts broadband signals.
+    pub bandpass: Bandpass,
+    /// Replaces dropouts and corrects gain steps.
+    pub time: bool,
+}
+
+/// Statistics of mitigation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mitigated {
+    /// Steps applied.
+    pub steps: Steps,
+    /// Rows; `cells` excludes channels that are masked throughout.
+    pub rows: u64,
+    /// Samples of those rows.
+    pub cells: u64,
+    /// Samples in outlier channels.
+    pub masked_cells: u64,
+    /// Spectra whose broadband part was subtracted.
+    pub broadband_rows: u64,
+    /// Runs of such spectra.
+    pub broadband_runs: u64,
+    /// Spectra lost to dropouts.
+    pub lost_rows: u64,
+    /// Runs of such spectra.
+    pub lost_runs: u64,
+    /// Spectra corrected for a level change.
+    pub followed_rows: u64,
+    /// Largest relative change of the level that was corrected.
+    pub largest_change: f64,
+}
 
 /// Requested mitigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
