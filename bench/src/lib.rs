@@ -6,21 +6,24 @@
 mod channelize;
 mod correlate;
 mod dedisperse;
+mod device;
 mod gpu;
 mod injections;
+mod peers;
 mod plane;
 mod pulse;
 mod quality;
+mod random;
 mod recovery;
-mod session;
+mod runner;
 mod spiir;
-mod table;
 mod telescopes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sidereal::Result;
+use sidereal::backend::Backend;
 
 pub use injections::{
     Outcome as Injected, Pair as InjectedPair, Recovered as RecoveredPair, recovered,
@@ -30,10 +33,26 @@ pub use quality::{
     Bank, CENTRE, CHANNELS, LEAKAGE, SCALLOPING, check as check_quality,
     measure_all as measure_quality, powers_db,
 };
-pub use recovery::{BANDS, Band, Outcome as Recovered, SNRS, Scored, WIDTHS_S};
-pub use session::{Caller, Curve, Document, Figure, Session};
-pub use spiir::bank as spiir_bank;
-pub use table::{Line, Row};
+pub use recovery::{BANDS, Band, Outcome as Recovered, SNRS, WIDTHS_S};
+pub use runner::{Caller, Document, Line, Row, Score, Session};
+pub use spiir::{Curve, bank as spiir_bank};
+
+/// Data of a figure.
+#[derive(Clone, Copy, Debug)]
+pub enum Figure<'a> {
+    /// DM-time plane and its differences from float64 sums.
+    Plane(&'a Sums),
+    /// Recovered against injected values of binaries.
+    Injections(&'a [Injected]),
+    /// Recovered against injected values of bursts.
+    Recovery(&'a [Recovered]),
+    /// Templates in real time against latency.
+    Latency(&'a [Curve]),
+    /// Power of a tone that moves over three channels.
+    Scalloping(&'a [Bank], &'a Backend),
+    /// Power of a tone between two channels over the whole band.
+    Leakage(&'a [Bank], &'a Backend),
+}
 
 /// Arguments of `bench`.
 #[derive(Args, Clone, Debug)]
@@ -48,7 +67,7 @@ enum Command {
     Correlate(correlate::Arguments),
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
-    Device(gpu::device::Arguments),
+    Device(device::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
@@ -94,22 +113,47 @@ impl Arguments {
         }
     }
 
-    /// Runs the benchmark.
+    /// Runs the benchmark; `draw` draws a figure into a file.
     ///
     /// # Errors
-    /// Those of the measured stages; [`sidereal::Error::Unavailable`] when an output was wrong.
-    pub fn run(&self, session: &Session<'_>) -> Result<()> {
+    /// Those of the measured stages and of `draw`; [`sidereal::Error::Unavailable`] when an output was wrong.
+    pub fn run(
+        &self,
+        session: &Session<'_>,
+        draw: &dyn Fn(&Path, Figure<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let draw = |plot: &Option<PathBuf>, figure| match plot {
+            Some(path) => draw(path, figure),
+            None => Ok(()),
+        };
         match &self.command {
             Command::Channelize(arguments) => channelize::run(arguments, session),
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),
-            Command::Device(arguments) => gpu::device::run(arguments, session),
+            Command::Device(arguments) => device::run(arguments, session),
             Command::Pulse(arguments) => pulse::run(arguments, session),
             Command::Telescopes(arguments) => telescopes::run(arguments, session),
-            Command::Recovery(arguments) => recovery::run(arguments, session),
-            Command::Injections(arguments) => injections::run(arguments, session),
-            Command::Plane(arguments) => plane::run(arguments, session),
-            Command::Spiir(arguments) => spiir::run(arguments, session),
+            Command::Recovery(arguments) => {
+                let outcomes = recovery::run(arguments, session)?;
+                draw(&arguments.plot, Figure::Recovery(&outcomes))
+            }
+            Command::Injections(arguments) => {
+                let outcomes = injections::run(arguments, session)?;
+                draw(&arguments.plot, Figure::Injections(&outcomes))
+            }
+            Command::Plane(arguments) => {
+                let sums = plane::run(session)?;
+                draw(&arguments.plot, Figure::Plane(&sums))?;
+                plane::check(&sums)
+            }
+            Command::Spiir(arguments) => {
+                let mut curves = Vec::new();
+                let done = spiir::run(arguments, session, &mut curves);
+                if !curves.is_empty() {
+                    draw(&arguments.plot, Figure::Latency(&curves))?;
+                }
+                done
+            }
         }
     }
 }

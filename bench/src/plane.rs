@@ -13,7 +13,7 @@ use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::view::PlaneMut;
 use sidereal::{Error, Result};
 
-use crate::session::{Document, Figure, Session};
+use crate::runner::{Document, Session, say};
 
 /// Dedisperse a pulse at DM 90 to trials from 0 to 200 and compare every sum with an independent double-precision
 /// sum.
@@ -21,7 +21,7 @@ use crate::session::{Document, Figure, Session};
 pub(crate) struct Arguments {
     /// Plot the plane and the differences.
     #[arg(long, value_name = "FILE.png")]
-    pub(super) plot: Option<PathBuf>,
+    pub(crate) plot: Option<PathBuf>,
 }
 
 const CHANNELS: usize = 1024;
@@ -50,6 +50,11 @@ impl Sums {
     /// Step between trials in pc cm^-3.
     pub const DM_STEP: f64 = 0.5;
 
+    /// Returns the number of sums that differ.
+    fn differing(&self) -> usize {
+        self.fast.iter().zip(&self.slow).filter(|(fast, slow)| fast != slow).count()
+    }
+
     /// Returns the largest difference between both sums.
     pub fn largest_difference(&self) -> f64 {
         let differences = self.fast.iter().zip(&self.slow).map(|(fast, slow)| (fast - slow).abs());
@@ -57,38 +62,39 @@ impl Sums {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
+/// Computes and compares the plane, and prints the comparison.
+///
+/// # Errors
+/// Those of the dedispersion.
+pub(crate) fn run(session: &Session<'_>) -> Result<Sums> {
     let sums = sums(&session.backend)?;
-    let differing = sums.fast.iter().zip(&sums.slow).filter(|(fast, slow)| fast != slow).count();
-    let largest = sums.largest_difference();
-    report(&sums, differing, largest, session)?;
-    if let Some(path) = &arguments.plot {
-        session.caller.draw(path, &Figure::Plane(&sums))?;
+    let (times, largest) = (sums.times, sums.largest_difference());
+    let (differing, trials) = (sums.differing(), Sums::TRIALS);
+    if session.json {
+        session.caller.print(&Document::One(serde_json::json!({
+            "bench": "plane", "dms": trials, "times": times, "differing": differing,
+            "largest_difference": largest,
+        })))?;
+    } else if !session.quiet {
+        say(&format!(
+            "{trials} trials x {times} times of {CHANNELS} channels: {differing} sums differ from the \
+             float64 sum, by {largest} at most"
+        ))?;
     }
+    Ok(sums)
+}
+
+/// Checks that no sum differs.
+///
+/// # Errors
+/// [`Error::Unavailable`] when one does.
+pub(crate) fn check(sums: &Sums) -> Result<()> {
+    let (differing, largest) = (sums.differing(), sums.largest_difference());
     if differing == 0 {
         return Ok(());
     }
     let why = format!("{differing} of {} sums differ, by {largest} at most", sums.fast.len());
     Err(Error::Unavailable { what: "an exact plane".to_owned(), why })
-}
-
-#[allow(clippy::print_stdout)]
-fn report(sums: &Sums, differing: usize, largest: f64, session: &Session<'_>) -> Result<()> {
-    if session.json {
-        let document = serde_json::json!({
-            "bench": "plane", "dms": Sums::TRIALS, "times": sums.times, "differing": differing,
-            "largest_difference": largest,
-        });
-        return session.caller.print(&Document::One(document));
-    } else if !session.quiet {
-        println!(
-            "{} trials x {} times of {CHANNELS} channels: {differing} sums differ from the \
-             float64 sum, by {largest} at most",
-            Sums::TRIALS,
-            sums.times
-        );
-    }
-    Ok(())
 }
 
 fn sums(backend: &Backend) -> Result<Sums> {

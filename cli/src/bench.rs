@@ -85,13 +85,16 @@ fn measure(bench: &sidereal_bench::Arguments, existing: Existing, common: &Commo
         quiet: common.quiet,
         caller: common,
     };
-    let Some(place) = bench.quality_folder() else { return bench.run(&session) };
+    let draw = |path: &Path, figure: Figure<'_>| {
+        figures::draw(&Png::new(path, &Made::new(common, &[])?), figure)
+    };
+    let Some(place) = bench.quality_folder() else { return bench.run(&session, &draw) };
     let folder =
         Folder::begin(place, &Writing { contents: QUALITY, existing, inputs: &[], common })?;
     let banks = sidereal_bench::measure_quality(&session)?;
     let backend = &session.backend;
-    common.draw(&folder.file(SCALLOPING), &Figure::Scalloping(&banks, backend))?;
-    common.draw(&folder.file(LEAKAGE), &Figure::Leakage(&banks, backend))?;
+    draw(&folder.file(SCALLOPING), Figure::Scalloping(&banks, backend))?;
+    draw(&folder.file(LEAKAGE), Figure::Leakage(&banks, backend))?;
     folder.finish()?;
     sidereal_bench::check_quality(&banks)
 }
@@ -108,13 +111,9 @@ impl Caller for Common {
         match document {
             Document::Rows(rows) => print_all(&made, rows),
             Document::Lines(lines) => print_all(&made, lines),
-            Document::Interference(scores) => print_all(&made, scores),
+            Document::Scores(scores) => print_all(&made, scores),
             Document::One(value) => json::print(&made.product("bench", value)),
         }
-    }
-
-    fn draw(&self, path: &Path, figure: &Figure<'_>) -> Result<()> {
-        figures::draw(&Png::new(path, &Made::new(self, &[])?), figure)
     }
 
     fn check_interrupt(&self) -> Result<()> {

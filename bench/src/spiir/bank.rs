@@ -7,8 +7,10 @@ use sidereal::Result;
 use sidereal::spiir::MAX_DELAY;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
+use crate::random::{self, Random};
+
 /// Sampling rate of the strain in Hz.
-pub const RATE_HZ: u32 = 4096;
+pub(crate) const RATE_HZ: u32 = 4096;
 
 /// Number of filters for a chirp of [`LENGTH`] samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02
 /// cycles.
@@ -18,23 +20,9 @@ const LENGTH: f64 = 61.8 * 4096.0;
 /// Exponent with which the delay grows with the filter's index.
 const GROWTH: f64 = 3.2;
 
-/// Pseudorandom number generator.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// Returns a number from 0 to 1.
-    pub fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Returns an approximately normal number of variance 1.
-    pub fn normal(&mut self) -> f32 {
-        ((0..12).map(|_| self.unit()).sum::<f64>() - 6.0) as f32
-    }
+/// Rounds a coefficient to single precision.
+fn single(x: Complex<f64>) -> Complex<f32> {
+    Complex::new(x.re as f32, x.im as f32)
 }
 
 /// Makes `filters` filters of a chirp of the length that they cover: the time before the end grows as the filter
@@ -53,7 +41,6 @@ fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
         let a = Complex::from_polar(decay, TAU * frequency * (0.98 + 0.04 * random.unit()));
         let size = ((1.0 - decay * decay) * 2.0 / count).sqrt();
         let b = Complex::from_polar(size, TAU * random.unit());
-        let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
         let delay = (delay * (0.98 + 0.02 * random.unit())) as u32;
         Filter { a: single(a), b: single(b), delay }
     };
@@ -61,8 +48,8 @@ fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
 }
 
 /// Makes a plan of `templates` templates whose filters are split equally among the rates.
-pub fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+pub(crate) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+    let mut random = Random::new();
     let mut branch = |halvings: u32| {
         let from = filters * halvings as usize / rates as usize;
         let to = filters * (halvings as usize + 1) / rates as usize;
@@ -75,20 +62,18 @@ pub fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
 
 /// Makes noise in place of whitened strain.
 pub fn noise(times: usize) -> Vec<f32> {
-    let mut random = Random(99);
-    (0..times).map(|_| random.normal()).collect()
+    random::noise(99, times)
 }
 
 /// Makes a plan of filters within two seconds, split equally among the rates, as in the recorded GPU measurements:
 /// delays below 8192 samples, memories of 20 to 420 samples.
 pub fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new();
     let mut filter = |halvings: u32| {
         let decay = (-1.0 / (20.0 + 400.0 * random.unit())).exp();
         let a = Complex::from_polar(decay, 0.02 + 0.5 * random.unit());
         let size = ((1.0 - decay * decay) * 2.0 / filters as f64).sqrt();
         let b = Complex::from_polar(size, TAU * random.unit());
-        let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
         let delay = (8192.0 * random.unit()) as u32 >> halvings;
         Filter { a: single(a), b: single(b), delay }
     };
@@ -106,7 +91,7 @@ pub fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
 /// frequency.
 pub fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let most = rates - 1;
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Random::new();
     let mut template = |_| {
         let mut branches: Vec<Branch> =
             (0..=most).map(|halvings| Branch { halvings, filters: Vec::new() }).collect();
@@ -131,13 +116,12 @@ pub fn most_of_chirp() -> usize {
 fn slowed(filter: &Filter, halvings: u32) -> Filter {
     let step = 1u32 << halvings;
     let a = filter.pole().powu(step);
-    let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
     let b = filter.weight() * f64::from(step).sqrt();
     Filter { a: single(a), b: single(b), delay: filter.delay.div_ceil(step) }
 }
 
 /// Returns a plan of only the first templates.
-pub fn first(plan: &Plan, templates: usize) -> Result<Plan> {
+pub(crate) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     let mut options = plan.options().clone();
     options.templates.truncate(templates);
     Plan::new(options)

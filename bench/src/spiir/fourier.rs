@@ -1,7 +1,6 @@
 //! Compares the filter bank with an FFT matched filter: latency, and templates that one core runs in real time.
 
 use std::f64::consts::PI;
-use std::path::Path;
 use std::time::Instant;
 
 use num_complex::Complex;
@@ -11,15 +10,17 @@ use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::math::advanced_ligo;
 use sidereal::spiir::MatchedFilter;
-use sidereal::spiir::bank::{Bank, Options, Rates};
+use sidereal::spiir::bank::{Bank, Options, Rates as BankRates};
 use sidereal::spiir::{Resampler, Spiir};
 use sidereal::strain::Binary;
 use sidereal::waveform::{InspiralOptions, SOLAR_MASS_S, inspiral};
 
-use super::bank::{RATE_HZ, Random};
-use crate::session::{Curve, Figure};
-use crate::table::{Row, Table, best_and_median};
+use super::bank::RATE_HZ;
+use crate::random;
+use crate::runner::{Rates, Row, Run};
 
+/// Name of the benchmark.
+const BENCH: &str = "spiir";
 /// Templates in a bank.
 const TEMPLATES: usize = 4;
 /// Samples per call of the filter bank.
@@ -38,6 +39,17 @@ const LENGTHS: [(f64, &[f64]); 4] = [
     (16.0, &[0.0625, 0.25, 1.0, 4.0, 16.0]),
     (64.0, &[0.25, 1.0, 4.0, 16.0, 64.0]),
 ];
+
+/// Results for one template length: points of latency in seconds, and templates that one core filters in real time.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Length of the templates, in seconds.
+    pub length_s: f64,
+    /// Points of the Fourier transforms, by rising latency.
+    pub transforms: Vec<(f64, f64)>,
+    /// Points of the recursive filters, one per resampler.
+    pub filters: Vec<(f64, f64)>,
+}
 
 /// Returns the frequency from which a 1.4 + 1.4 solar-mass inspiral lasts `seconds`: Newtonian chirp.
 fn f_low_hz(seconds: f64) -> f64 {
@@ -60,7 +72,7 @@ pub(super) fn neutron_stars(
     };
     let waves = (0..templates).map(make).collect::<Result<Vec<_>>>()?;
     let psd = advanced_ligo(0.25, RATE_HZ as usize * 2 + 1)?;
-    let rates = Rates::Multi { lowest_hz };
+    let rates = BankRates::Multi { lowest_hz };
     Bank::design(&waves, &psd, &Options { f_low_hz, rates, resampler, ..Options::default() })
 }
 
@@ -75,13 +87,12 @@ struct Ours {
 
 impl Ours {
     fn new(bank: &Bank, level: Level) -> Result<Self> {
-        let mut random = Random(41);
         let plan = bank.plan()?;
         let filters = bank.templates.iter().map(|template| template.filters.effective_filters());
         Ok(Self {
             effective: filters.sum::<f64>() / bank.templates.len() as f64,
             latency_s: plan.latency() as f64 / f64::from(RATE_HZ),
-            input: (0..BLOCK * 16).map(|_| random.normal()).collect(),
+            input: random::noise(41, BLOCK * 16),
             output: vec![Complex::default(); plan.templates() * BLOCK],
             spiir: Spiir::new(plan, &Backend::Cpu(level, Threads::new(1)))?,
         })
@@ -114,9 +125,8 @@ impl Fourier {
         let longest = rows.iter().map(|row| row.len()).max().unwrap_or(0);
         let least = longest + (latency_s * f64::from(RATE_HZ)) as usize;
         let filter = MatchedFilter::new(&rows, smooth(least))?;
-        let mut random = Random(43);
         Ok(Self {
-            input: (0..filter.history() + filter.hop()).map(|_| random.normal()).collect(),
+            input: random::noise(43, filter.history() + filter.hop()),
             output: vec![Complex::default(); rows.len() * filter.hop()],
             templates: rows.len(),
             filter,
@@ -155,8 +165,7 @@ fn smooth(least: usize) -> usize {
 fn is_right(bank: &Bank, level: Level) -> Result<bool> {
     let longest = bank.templates.iter().map(|template| template.whitened.len()).max().unwrap_or(0);
     let times = longest + (COMPARED_S * f64::from(RATE_HZ)) as usize;
-    let mut random = Random(47);
-    let input: Vec<f32> = (0..times).map(|_| random.normal()).collect();
+    let input = random::noise(47, times);
     let plan = bank.plan()?;
     let latency = plan.latency();
     let mut padded = input.clone();
@@ -187,16 +196,15 @@ fn likeness(x: &[Complex<f32>], y: &[Complex<f32>]) -> f64 {
     product.norm() / (power(x) * power(y)).sqrt()
 }
 
-/// Measures all lengths and latencies: one row for each transform, and a plot of all if requested.
+/// Measures all lengths and latencies, one row for each transform; returns the points of the plot.
 ///
 /// # Errors
-/// Those of the design and the filters.
-pub(super) fn run(
-    table: &mut Table<'_>,
+/// Those of the design, the filters and the table.
+pub(super) fn measure(
+    run: &mut Run<'_>,
     seconds: f64,
     wanted: &dyn Fn(&str) -> bool,
-    plot: Option<&Path>,
-) -> Result<bool> {
+) -> Result<Vec<Curve>> {
     let mut curves = Vec::new();
     for (length_s, latencies) in LENGTHS {
         let name = |latency_s: f64| format!("{length_s} s templates, transforms of {latency_s} s");
@@ -210,22 +218,20 @@ pub(super) fn run(
         let slow = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::default())?;
         let (slow_s, slow_rate) = alone(&slow, seconds)?;
         let mut curve = Curve { length_s, transforms: Vec::new(), filters: Vec::new() };
-        let mut best = 0.0_f64;
-        let mut quick_s = 0.0;
+        let (mut best, mut quick_s) = (0.0_f64, 0.0);
         for latency_s in latencies {
-            let (row, exact_s, ours_s) = measure(&bank, latency_s, seconds, name(latency_s))?;
-            curve.transforms.push((exact_s, row.baseline));
-            best = best.max(row.rate);
-            quick_s = ours_s;
-            table.push(row)?;
+            let name = name(latency_s);
+            run.case(&name, || {
+                let measured = compare(&bank, latency_s, seconds, &name)?;
+                curve.transforms.push((measured.transform_s, measured.row.baseline));
+                (best, quick_s) = (best.max(measured.row.rate), measured.filters_s);
+                Ok(vec![measured.row])
+            })?;
         }
         curve.filters = vec![(quick_s, best), (slow_s, slow_rate)];
         curves.push(curve);
     }
-    if let Some(path) = plot.filter(|_| !curves.is_empty()) {
-        table.session.caller.draw(path, &Figure::Latency(&curves))?;
-    }
-    Ok(!curves.is_empty())
+    Ok(curves)
 }
 
 /// Returns a bank's latency in seconds and the number of templates filtered in real time.
@@ -238,13 +244,14 @@ fn alone(bank: &Bank, seconds: f64) -> Result<(f64, f64)> {
     Ok((ours.latency_s, best))
 }
 
-/// Measures one row, with the exact latencies of the transform and of the filter bank.
-pub(super) fn measure(
-    bank: &Bank,
-    latency_s: f64,
-    seconds: f64,
-    name: String,
-) -> Result<(Row, f64, f64)> {
+/// Row of a comparison, and the exact latencies of the transform and of the filter bank.
+struct Measured {
+    row: Row,
+    transform_s: f64,
+    filters_s: f64,
+}
+
+fn compare(bank: &Bank, latency_s: f64, seconds: f64, name: &str) -> Result<Measured> {
     let level = Level::best();
     let one = Threads::new(1);
     let checked = is_right(bank, level)?;
@@ -253,55 +260,39 @@ pub(super) fn measure(
     // Warm-up of FFT plans and memory pages.
     ours.rate()?;
     fourier.rate()?;
-    let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    let start = Instant::now();
-    while rates.len() < ROUNDS || start.elapsed().as_secs_f64() < seconds {
-        let operations = OPERATIONS * ours.effective * f64::from(RATE_HZ);
+    let operations = OPERATIONS * ours.effective * f64::from(RATE_HZ);
+    let roof = |_: &mut Ours| {
         let flops = 2.0 * roof::multiply_adds(level, &one, 2e-3) * OPERATIONS / 16.0;
-        roofs.push(flops / operations);
-        baselines.push(fourier.rate()?);
-        rates.push(ours.rate()?);
-    }
-    let (rate, median) = best_and_median(&mut rates);
-    let (roof, baseline) = (best_and_median(&mut roofs).0, best_and_median(&mut baselines).0);
-    let row = Row {
-        bench: "spiir",
-        case: format!("{name} (ours {:.2} s, {:.0} filters)", ours.latency_s, ours.effective),
-        device: Backend::Cpu(level, one).name(),
-        rate,
-        unit: "templates in real time",
-        roof,
-        roof_unit: "templates in real time",
-        fraction_of_roof: rate / roof,
-        baseline,
-        ratio_to_baseline: rate / baseline,
-        checked,
-        median,
+        Ok(flops / operations)
     };
-    Ok((row, fourier.latency_s(), ours.latency_s))
+    let rates = Rates::alternate(&mut ours, ROUNDS, seconds, roof, |_| fourier.rate(), Ours::rate)?;
+    let name = format!("{name} (ours {:.2} s, {:.0} filters)", ours.latency_s, ours.effective);
+    let backend = Backend::Cpu(level, one.clone());
+    let row = rates.row(BENCH, name, &backend, "templates in real time", checked);
+    Ok(Measured { row, transform_s: fourier.latency_s(), filters_s: ours.latency_s })
 }
 
 /// Measures the number of 1.4 + 1.4 solar-mass templates that one core filters in real time, from several lowest
 /// frequencies, beside transforms of the template's length in seconds.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`measure`].
 pub(super) fn binaries(
-    table: &mut Table<'_>,
+    run: &mut Run<'_>,
     seconds: f64,
     wanted: &dyn Fn(&str) -> bool,
-) -> Result<bool> {
-    let mut found = false;
+) -> Result<()> {
     for f_low in [30.0, 20.0, 15.0] {
         let name = format!("1.4 + 1.4 solar masses from {f_low} Hz");
         if wanted(&name) {
-            let bank = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::default())?;
-            let length_s = bank.templates[0].duration_s;
-            table.push(measure(&bank, length_s, seconds, name)?.0)?;
-            found = true;
+            run.case(&name, || {
+                let bank = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::default())?;
+                let length_s = bank.templates[0].duration_s;
+                Ok(vec![compare(&bank, length_s, seconds, &name)?.row])
+            })?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,62 +1,98 @@
-//! `sidereal bench telescopes`: multiple of real time of a complete search for each telescope of the AstroAccelerate
-//! paper's Table 4, beside the paper's two GPUs.
+//! `bench telescopes`: multiple of real time of a complete search for each telescope of the AstroAccelerate paper's
+//! Table 4, beside the paper's two GPUs. On CPUs the search runs as a user runs it, in its own process; its wall-clock
+//! time and peak memory count.
 
-mod child;
+mod gpu;
 mod observation;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, Host, roof};
+use sidereal::io::FilterbankSource as _;
+use sidereal::io::sigproc::FilterbankWriter;
+use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::simulate::{TELESCOPES, Telescope};
 use sidereal::{Error, Result};
 
-use crate::session::Session;
-use crate::table::Table;
-pub(crate) use observation::{Arguments, Observation};
+use crate::gpu::Gpu;
+use crate::runner::{Rates, Row, Run, Session, say};
+pub(crate) use observation::Arguments;
+use observation::{DOWNSAMPLE_TOL, Observation};
 
 /// Least length of a recording in seconds, unless an option sets it.
 const SECONDS: f64 = 60.0;
 
+/// Bytes simulated at once.
+const GULP_BYTES: usize = 16 << 20;
+
+/// Interval between readings of the process's memory.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Those of the searches and of the table.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let range = 1.0..=86400.0;
     let seconds = arguments.seconds.unwrap_or(SECONDS);
     if !range.contains(&seconds) {
-        let rule = "it must be 1 to 86400 s";
-        return Err(Error::parameter("--seconds", seconds, rule));
+        return Err(Error::parameter("--seconds", seconds, "it must be 1 to 86400 s"));
     }
-    let backend = session.backend.clone();
     let chosen: Vec<&Telescope> = if arguments.only.is_empty() {
         TELESCOPES.iter().collect()
     } else {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
-    if let Some(gpu) = super::gpu::Gpu::of(&backend, arguments.quick)? {
-        return super::gpu::telescopes::run(&gpu, &chosen, arguments, session);
+    let backend = &session.backend;
+    if let Some(gpu) = Gpu::of(backend, arguments.quick)? {
+        return gpu::run(&gpu, &chosen, arguments, session);
     }
-    let roof = roof_adds_per_s(&backend);
-    let mut table = Table::hidden(session, arguments.csv.as_deref());
-    let talk = !session.json && !session.quiet;
+    let roof = roof_adds_per_s(backend);
+    let mut run = Run::hidden(session, arguments.csv.as_deref());
     let (mut plain_s, mut mitigated_s) = (0.0, 0.0);
-    if talk {
-        print_head();
+    if session.talks() {
+        say(&head())?;
     }
     for telescope in chosen {
         let observation = Observation::new(telescope, arguments, seconds)?;
-        let runs = observation.search(arguments, session, &backend)?;
-        if talk {
-            observation.print(&runs);
+        let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let name = format!("sidereal-bench-{}-{}", std::process::id(), telescope.slug());
+        let work = Scratch::new(&folder.join(name))?;
+        let recording = work.0.join("recording.fil");
+        record(&observation, &recording, backend)?;
+        let search = |rfi| search(&observation, &recording, &work.0, rfi, session.threads);
+        let (plain, mitigated) = (search("none")?, search("auto")?);
+        drop(work);
+        if session.talks() {
+            say(&line(&observation, &plain, &mitigated))?;
         }
-        plain_s += runs.plain.wall_s;
-        mitigated_s += runs.mitigated.wall_s;
-        let name = telescope.name.to_owned();
-        let mitigated = format!("{name}, --rfi auto");
-        table.push(observation.row(name, &runs.plain, &backend, roof))?;
-        table.push(observation.row(mitigated, &runs.mitigated, &backend, roof))?;
+        plain_s += plain.wall_s;
+        mitigated_s += mitigated.wall_s;
+        let row = |case: String, search: &Search| -> Row {
+            let rate = search.realtime(&observation);
+            let rates = Rates::once(rate, roof / observation.adds_per_s, telescope.published_a100);
+            let checked = search.found(&observation.burst);
+            let row = rates.row("telescopes", case, backend, "x real time", checked);
+            row.beside("x real time by brute-force additions alone")
+        };
+        run.push(row(telescope.name.to_owned(), &plain))?;
+        run.push(row(format!("{}, --rfi auto", telescope.name), &mitigated))?;
     }
-    if talk {
-        print_foot(mitigated_s / plain_s);
+    if session.talks() {
+        let ratio = mitigated_s / plain_s;
+        say(&format!(
+            "real time: seconds of data a second of the whole search, from start to end of the process, with --rfi none;\n\
+             rfi auto: the same with --rfi auto, which takes {ratio:.2} times as long in all.\n\
+             V100, A100: the same of AstroAccelerate's dedispersion (Novotny et al. 2023, Table 4)."
+        ))?;
     }
-    table.finish()
+    run.finish()
 }
 
 /// Returns the additions per second of 8-bit samples that brute force reaches at best.
@@ -67,9 +103,8 @@ fn roof_adds_per_s(backend: &Backend) -> f64 {
     }
 }
 
-#[allow(clippy::print_stdout)]
-fn print_head() {
-    println!(
+fn head() -> String {
+    format!(
         "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  binning of the ranges",
         "telescope",
         "channels",
@@ -84,14 +119,141 @@ fn print_head() {
         "A100",
         "peak/MiB",
         "found"
-    );
+    )
 }
 
-#[allow(clippy::print_stdout)]
-fn print_foot(ratio: f64) {
-    println!(
-        "real time: seconds of data a second of the whole search, from start to end of the process, with --rfi none;\n\
-         rfi auto: the same with --rfi auto, which takes {ratio:.2} times as long in all.\n\
-         V100, A100: the same of AstroAccelerate's dedispersion (Novotny et al. 2023, Table 4)."
+fn line(observation: &Observation, plain: &Search, mitigated: &Search) -> String {
+    let Telescope { name, channels, tsamp_us, dm_max, published_v100, published_a100, .. } =
+        *observation.telescope;
+    let Observation { plan, delay_s, seconds, burst, .. } = observation;
+    let bins: Vec<String> = plan.ranges.iter().map(|range| range.downsample.to_string()).collect();
+    format!(
+        "{name:<16} {channels:>8} {tsamp_us:>8} {dm_max:>6.0} {:>7} {delay_s:>8.2} {seconds:>7.1} {:>9.2} {:>9.2} \
+         {published_v100:>9} {published_a100:>9} {:>9.0} {:>6}  {}",
+        plan.trials(),
+        plain.realtime(observation),
+        mitigated.realtime(observation),
+        plain.peak_mib,
+        if plain.found(burst) && mitigated.found(burst) { "yes" } else { "NO" },
+        bins.join(",")
+    )
+}
+
+/// Writes the simulated recording.
+fn record(observation: &Observation, path: &Path, backend: &Backend) -> Result<()> {
+    let tsamp_s = observation.telescope.tsamp_s();
+    let mut options = Options::new(
+        observation.telescope.band()?,
+        tsamp_s,
+        (observation.seconds / tsamp_s) as u64,
     );
+    options.bursts.push(observation.burst);
+    options.telescope = observation.telescope.name.to_owned();
+    let mut source = Simulator::new(options)?;
+    if let Backend::Cpu(_, threads) = backend {
+        source = source.with_threads(threads.clone());
+    }
+    let mut writer = FilterbankWriter::create(path, source.header())?;
+    let row_bytes = source.header().row_bytes();
+    let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
+    loop {
+        let times = source.read(&mut rows)?;
+        if times == 0 {
+            return writer.finish();
+        }
+        writer.write(&rows[..times * row_bytes])?;
+    }
+}
+
+/// Time, memory and candidates of a search.
+struct Search {
+    wall_s: f64,
+    peak_mib: f64,
+    summary: Value,
+}
+
+impl Search {
+    fn realtime(&self, observation: &Observation) -> f64 {
+        observation.seconds / self.wall_s
+    }
+
+    /// Returns whether a candidate matches the burst in DM and time.
+    fn found(&self, burst: &Burst) -> bool {
+        let near = |candidate: &Value| {
+            let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
+            let near_dm = dm.is_some_and(|dm| (dm - burst.dm).abs() < 0.05 * burst.dm);
+            let reach = 2.0 * burst.width_s;
+            near_dm && time_s.is_some_and(|time| (time - burst.time_s).abs() < reach)
+        };
+        self.summary["candidates"].as_array().is_some_and(|all| all.iter().any(near))
+    }
+}
+
+/// Folder that is removed on drop.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|source| Error::io(path, source))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `sidereal search` on a recording with a value of `--rfi`; the search makes the plan from its own options.
+fn search(
+    observation: &Observation,
+    recording: &Path,
+    folder: &Path,
+    rfi: &str,
+    threads: usize,
+) -> Result<Search> {
+    let program = std::env::current_exe().map_err(|source| Error::io("sidereal", source))?;
+    let begin = Instant::now();
+    let mut child = Command::new(&program)
+        .arg("search")
+        .arg(recording)
+        .args(["--no-plots", "--json", "--no-progress", "--dm-min", "0"])
+        .args(["--dm-max", &observation.telescope.dm_max.to_string()])
+        .args(["--dm-tol", &observation.dm_tol.to_string()])
+        .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
+        .args(["--threads", &threads.to_string()])
+        // Excludes the truncated start and end of the recording, which the search processes once more.
+        .args(["--min-band", "1"])
+        .arg("-o")
+        .arg(folder.join("search"))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|source| Error::io(&program, source))?;
+    let peak_mib = wait(&mut child).map_err(|source| Error::io(&program, source))?;
+    let wall_s = begin.elapsed().as_secs_f64();
+    let path = folder.join("search").join("summary.json");
+    let text = fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
+    let summary = serde_json::from_str(&text)
+        .map_err(|error| Error::format(&path, "document", 0, error.to_string()))?;
+    Ok(Search { wall_s, peak_mib, summary })
+}
+
+/// Waits for the end; returns the peak resident memory where the system reports it (0 elsewhere).
+fn wait(child: &mut Child) -> std::io::Result<f64> {
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let mut peak: f64 = 0.0;
+    loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        peak = peak.max(kib.unwrap_or(0.0) / 1024.0);
+        if let Some(status) = child.try_wait()? {
+            if status.success() {
+                return Ok(peak);
+            }
+            return Err(std::io::Error::other(format!("the search ended with {status}")));
+        }
+        std::thread::sleep(LOOK);
+    }
 }

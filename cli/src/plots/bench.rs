@@ -20,8 +20,8 @@ use super::text::{Anchor, Style};
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written; those of the filter bank.
-pub(crate) fn draw(file: &Png<'_>, figure: &Figure<'_>) -> Result<()> {
-    match *figure {
+pub(crate) fn draw(file: &Png<'_>, figure: Figure<'_>) -> Result<()> {
+    match figure {
         Figure::Plane(sums) => plane(file, sums),
         Figure::Injections(outcomes) => injections(file, outcomes),
         Figure::Recovery(outcomes) => recovery(file, outcomes),

@@ -11,8 +11,8 @@ use sidereal::channelize::{Channelizer, Options, Output, Plan};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 use sidereal::{Error, Result};
 
-use crate::session::Session;
-use crate::table::{Row, Table};
+use crate::random;
+use crate::runner::{Rates, Run, Session};
 
 /// Measure a GPU's memory, its bus, and the time to its first result.
 #[derive(Args, Clone, Debug)]
@@ -47,46 +47,32 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         return Err(Error::parameter("--device", backend.name(), rule));
     };
     let bytes = arguments.working_set.max(1) << 20;
-    let mut table = Table::new(session, arguments.csv.as_deref(), ABOUT)?;
+    let mut run = Run::new(session, arguments.csv.as_deref(), ABOUT)?;
+    let row = |case: &str, rate: f64, unit: &'static str, baseline: f64| {
+        Rates::once(rate, rate, baseline).row("device", case, &backend, unit, true)
+    };
     let transfers = measure::transfers(device, bytes)?;
-    let figures = [
+    let rates = [
         ("memory copy, read and written", device.rates()?.copy, 4200.0),
         ("memory read", measure::read_rate(device, bytes)?, 4500.0),
         ("host to device, page-locked", transfers.to_device, 55.0),
         ("device to host, page-locked", transfers.from_device, 55.0),
         ("each way while both are used", transfers.both, 50.6),
     ];
-    for (case, rate, baseline) in figures {
-        table.push(row(case, &backend, (rate * 1e-9, "GB/s"), baseline))?;
+    for (case, rate, baseline) in rates {
+        run.push(row(case, rate * 1e-9, "GB/s", baseline))?;
     }
     let cache = std::env::temp_dir().join(format!("sidereal-first-{}", std::process::id()));
     for case in ["first result, nothing compiled", "first result, kernels compiled before"] {
-        let seconds = start(&backend, session, &cache)?;
-        table.push(row(case, &backend, (1.0 / seconds, "runs/s"), 1.0 / START_S))?;
+        let seconds = start(&backend, session.threads, &cache)?;
+        run.push(row(case, 1.0 / seconds, "runs/s", 1.0 / START_S))?;
     }
     let _ = std::fs::remove_dir_all(&cache);
-    table.finish()
-}
-
-fn row(case: &str, backend: &Backend, (rate, unit): (f64, &'static str), baseline: f64) -> Row {
-    Row {
-        bench: "device",
-        case: case.to_owned(),
-        device: backend.name(),
-        rate,
-        unit,
-        roof: rate,
-        roof_unit: unit,
-        fraction_of_roof: 1.0,
-        baseline,
-        ratio_to_baseline: rate / baseline,
-        checked: true,
-        median: rate,
-    }
+    run.finish()
 }
 
 /// Returns the seconds from this program's start to its first result, with compiled kernels cached in a folder.
-fn start(backend: &Backend, session: &Session<'_>, cache: &Path) -> Result<f64> {
+fn start(backend: &Backend, threads: usize, cache: &Path) -> Result<f64> {
     let program = std::env::current_exe().map_err(|source| Error::io("sidereal", source))?;
     let ordinal = match backend {
         Backend::Cuda(device, _) => device.ordinal(),
@@ -95,7 +81,7 @@ fn start(backend: &Backend, session: &Session<'_>, cache: &Path) -> Result<f64> 
     let began = Instant::now();
     let status = Command::new(&program)
         .args(["bench", "device", "--first", "--device", &format!("cuda:{ordinal}")])
-        .args(["--threads", &session.threads.to_string()])
+        .args(["--threads", &threads.to_string()])
         .env("SIDEREAL_CACHE_DIR", cache)
         .stdout(Stdio::null())
         .status()
@@ -110,7 +96,7 @@ fn start(backend: &Backend, session: &Session<'_>, cache: &Path) -> Result<f64> 
 /// Channelizes a little data, as a user's first call would.
 fn first_result(backend: &Backend) -> Result<()> {
     let plan = Plan::new(Options::new(1024, 8, VoltageEncoding::Complex8))?;
-    let bytes = super::random::bytes(2 * 16 * plan.points());
+    let bytes = random::bytes(2 * 16 * plan.points());
     let mut channelizer = Channelizer::new(plan.clone(), backend)?;
     let rows = plan.max_rows(16 * plan.points());
     let mut output = vec![rustfft::num_complex::Complex::ZERO; rows * plan.row_elements()];

@@ -1,15 +1,18 @@
 //! Pseudorandom data, identical in every run.
 
-/// Generator of pseudorandom words.
+/// Generator of pseudorandom numbers (xorshift).
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
+
+/// Seed of most data.
+pub(crate) const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
 impl Random {
-    pub(super) fn new() -> Self {
-        Self(0x2545_f491_4f6c_dd1d)
+    pub(crate) fn new() -> Self {
+        Self(SEED)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -17,13 +20,29 @@ impl Random {
     }
 
     /// Returns a number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         ((self.next() >> 16) % end.max(1) as u64) as usize
+    }
+
+    /// Returns a number from 0 to 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns an approximately normal number of variance 1: the sum of 12 uniform ones.
+    pub(crate) fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
 
+/// Returns `count` approximately normal numbers of variance 1.
+pub(crate) fn noise(seed: u64, count: usize) -> Vec<f32> {
+    let mut random = Random(seed);
+    (0..count).map(|_| random.normal() as f32).collect()
+}
+
 /// Returns `count` uniformly distributed bytes.
-pub(super) fn bytes(count: usize) -> Vec<u8> {
+pub(crate) fn bytes(count: usize) -> Vec<u8> {
     let mut random = Random::new();
     let mut bytes = vec![0; count];
     for chunk in bytes.chunks_mut(8) {
@@ -35,7 +54,7 @@ pub(super) fn bytes(count: usize) -> Vec<u8> {
 }
 
 /// Returns the bytes of `count` floats from -0.5 to 0.5.
-pub(super) fn floats(count: usize) -> Vec<u8> {
+pub(crate) fn floats(count: usize) -> Vec<u8> {
     let mut bytes = bytes(4 * count);
     for float in bytes.chunks_exact_mut(4) {
         let bits = u32::from_le_bytes([float[0], float[1], float[2], float[3]]);

@@ -28,13 +28,13 @@ const DEDISPERSE: [(usize, f64); 5] =
     [(512, 11.3), (1024, 11.6), (2048, 11.7), (4096, 11.7), (8192, 11.8)];
 
 /// Antennas of [`CORRELATE`]'s columns.
-pub(super) const CORRELATE_ANTENNAS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
+pub(crate) const CORRELATE_ANTENNAS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
 
 /// Correlators with their input encodings: 10^12 operations per second (8 per complex multiply-add, n (n + 1) / 2
 /// products of n inputs) by dual-polarization antennas; 1024 samples, 65536 antennas x channels. The older
 /// Tensor-Core Correlator (version of NiclasEsser1/tensor-core-correlator) reaches 221, 326, 358, 391, 410 and 421 in
 /// bursts at 8 bit.
-pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
+pub(crate) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
     (
         "Tensor-Core Correlator 0.5, 8 bit",
         VoltageEncoding::Complex8,
@@ -70,11 +70,11 @@ pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
 ];
 
 /// Antennas x channels of [`CORRELATE`].
-pub(super) const CORRELATE_PRODUCT: usize = 65_536;
+pub(crate) const CORRELATE_PRODUCT: usize = 65_536;
 
 /// Returns the 10^12 operations per second of the best correlator of the same spectra with sums of equal precision; 0
 /// if not measured.
-pub(super) fn correlate(plan: &Plan, times: usize) -> f64 {
+pub(crate) fn correlate(plan: &Plan, times: usize) -> f64 {
     let options = plan.options();
     let at = CORRELATE_ANTENNAS.iter().position(|measured| *measured == options.antennas);
     let is_measured = times == 1024
@@ -86,7 +86,7 @@ pub(super) fn correlate(plan: &Plan, times: usize) -> f64 {
 }
 
 /// Returns the 10^9 samples per second of the best peer; 0 if not measured.
-pub(super) fn channelize(encoding: VoltageEncoding, channels: usize, taps: usize) -> f64 {
+pub(crate) fn channelize(encoding: VoltageEncoding, channels: usize, taps: usize) -> f64 {
     let eight = (0..EIGHT_TAPS[0].1.len()).find(|power| channels == 256 << power);
     let (rates, at): (Option<&[f64]>, _) = match (channels, taps) {
         (1024, _) => {
@@ -119,17 +119,17 @@ const SPIIR: [(usize, f64); 8] = [
 
 /// Overlap-save FFT matched filter (PyTorch) with 4096 templates at 4096 Hz: template length in seconds and multiple
 /// of real time, from 0.44, 0.54, 9.4 and 38.5 ms per second of data at latencies of 1, 4, 1 and 1 s.
-pub(super) const SPIIR_FOURIER: [(f64, f64); 4] =
+pub(crate) const SPIIR_FOURIER: [(f64, f64); 4] =
     [(1.0, 2273.0), (4.0, 1852.0), (16.0, 106.0), (64.0, 26.0)];
 
 /// Returns the 10^12 operations per second of the best peer; 0 if not measured.
-pub(super) fn spiir(filters: usize) -> f64 {
+pub(crate) fn spiir(filters: usize) -> f64 {
     SPIIR.iter().find(|(measured, _)| *measured == filters).map_or(0.0, |(_, rate)| *rate)
 }
 
 /// Returns the 10^12 additions per second of the best peer, at the largest measured number of channels up to
 /// `channels`.
-pub(super) fn dedisperse(channels: usize) -> f64 {
+pub(crate) fn dedisperse(channels: usize) -> f64 {
     let below = DEDISPERSE.iter().rev().find(|(measured, _)| *measured <= channels);
     below.unwrap_or(&DEDISPERSE[0]).1
 }
