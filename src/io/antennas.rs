@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -192,11 +193,8 @@ struct Comments {
 }
 
 /// Range of each key.
-const KEYS: [(&str, (f64, f64)); 3] = [
-    ("longitude_deg", (-360.0, 360.0)),
-    ("latitude_deg", (-90.0, 90.0)),
-    ("height_m", (-1e5, 1e7)),
-];
+const KEYS: [(&str, RangeInclusive<f64>); 3] =
+    [("longitude_deg", -360.0..=360.0), ("latitude_deg", -90.0..=90.0), ("height_m", -1e5..=1e7)];
 
 impl Comments {
     /// Parses a comment; ignores one without a known key.
@@ -211,7 +209,7 @@ impl Comments {
             };
         }
         let Some(index) = KEYS.iter().position(|(known, _)| *known == key) else { return Ok(()) };
-        match self.numbers[index].replace(line.number(key, value, KEYS[index].1)?) {
+        match self.numbers[index].replace(line.number(key, value, KEYS[index].1.clone())?) {
             None => Ok(()),
             Some(_) => Err(twice()),
         }
@@ -310,15 +308,15 @@ impl Columns {
         };
         let mut position_m = [0.0; 3];
         for (metres, axis) in position_m.iter_mut().zip(self.axes()) {
-            *metres = line.number(axis, field(axis), (-FARTHEST_M, FARTHEST_M))?;
+            *metres = line.number(axis, field(axis), -FARTHEST_M..=FARTHEST_M)?;
         }
         self.check_distance(line, &position_m)?;
-        let delay_ns = optional("delay_ns", (-LONGEST_DELAY_NS, LONGEST_DELAY_NS))?;
+        let delay_ns = optional("delay_ns", -LONGEST_DELAY_NS..=LONGEST_DELAY_NS)?;
         Ok(AntennaRow {
             name: name(line, field("name"))?,
             number: number(line, field("number"), order)?,
             position_m,
-            diameter_m: optional("diameter", (f64::MIN_POSITIVE, WIDEST_M))?,
+            diameter_m: optional("diameter", f64::MIN_POSITIVE..=WIDEST_M)?,
             delay_s: delay_ns.unwrap_or(0.0) / NS_PER_S,
         })
     }

@@ -22,13 +22,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use hdf5_pure::{
-    AttrValue, CompoundTypeBuilder, DType, Dataset, Datatype, File, FileBuilder, FormatError,
-    GroupBuilder, Layout, VlenStringReadOptions,
+    AttrValue, DType, Dataset, FileBuilder, GroupBuilder, Layout, VlenStringReadOptions,
 };
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic;
+use crate::io::hdf5::{self, Built, Element, Input};
 use crate::math::PowerSpectrum;
 use crate::strain::Binary;
 
@@ -179,10 +179,6 @@ fn binary_numbers(binary: Option<&Binary>) -> [f64; 4] {
     binary.map_or([f64::NAN; 4], |own| [own.mass1_msun, own.mass2_msun, own.spin1z, own.spin2z])
 }
 
-fn complex_type() -> Built<Datatype> {
-    CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()
-}
-
 fn complex_bytes(values: &[Complex<f32>]) -> Vec<u8> {
     let both = |z: &Complex<f32>| [z.re.to_le_bytes(), z.im.to_le_bytes()].concat();
     values.iter().flat_map(both).collect()
@@ -197,8 +193,6 @@ fn complex_values(bytes: &[u8]) -> Vec<Complex<f32>> {
         .collect()
 }
 
-type Built<T = ()> = std::result::Result<T, FormatError>;
-
 /// Writes a filter bank; replaces an existing file.
 ///
 /// # Errors
@@ -207,13 +201,11 @@ pub fn write(path: &Path, bank: &BankFile) -> Result<()> {
     if bank.templates.is_empty() {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
     }
-    let fault = |error: hdf5_pure::Error| Error::format(path, "HDF5", 0, error.to_string());
-    let mut builder = FileBuilder::new();
-    fill(&mut builder, bank).map_err(|error| fault(hdf5_pure::Error::Format(error)))?;
-    atomic::write(path, &builder.finish().map_err(fault)?)
+    atomic::write(path, &hdf5::finish(path, fill(bank))?)
 }
 
-fn fill(builder: &mut FileBuilder, bank: &BankFile) -> Built {
+fn fill(bank: &BankFile) -> Built<FileBuilder> {
+    let mut builder = FileBuilder::new();
     let text = |text: &str| AttrValue::VarLenString(text.to_owned());
     builder.set_attr("format", text(FORMAT));
     builder.set_attr("version", AttrValue::I64(VERSION));
@@ -253,7 +245,7 @@ fn fill(builder: &mut FileBuilder, bank: &BankFile) -> Built {
         left_out(&mut group, &bank.left_out);
         builder.add_group(group.finish());
     }
-    Ok(())
+    Ok(builder)
 }
 
 type Fill = fn(&mut GroupBuilder, &[TemplateRecord]) -> Built;
@@ -333,7 +325,7 @@ fn offsets(group: &mut GroupBuilder, lengths: impl Iterator<Item = usize>) {
 
 fn complex(group: &mut GroupBuilder, name: &str, values: &[Complex<f32>]) -> Built {
     let dataset = group.create_dataset(name);
-    dataset.with_raw_data(complex_type()?, complex_bytes(values), values.len() as u64);
+    dataset.with_raw_data(Element::Complex.datatype()?, complex_bytes(values), values.len() as u64);
     dataset.with_shape(&[values.len() as u64]);
     Ok(())
 }
@@ -390,25 +382,21 @@ pub fn read(path: &Path) -> Result<BankFile> {
     })
 }
 
-struct Reader<'a> {
-    path: &'a Path,
-    file: File,
-    bytes: u64,
+struct Reader {
+    input: Input,
     root: HashMap<String, AttrValue>,
 }
 
-impl<'a> Reader<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
-        let fault = |error: hdf5_pure::Error| Error::format(path, "HDF5", 0, error.to_string());
+impl Reader {
+    fn open(path: &Path) -> Result<Self> {
         crate::io::check_seekable(path)?;
-        let bytes = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
-        let file = File::open_streaming(path).map_err(fault)?;
-        let root = file.root().attrs().map_err(fault)?;
-        Ok(Self { path, file, bytes, root })
+        let input = Input::open(path)?;
+        let root = input.file.root().attrs().map_err(input.library("HDF5"))?;
+        Ok(Self { input, root })
     }
 
     fn fault(&self, field: &str, why: impl Into<String>) -> Error {
-        Error::format(self.path, field, 0, why)
+        self.input.fault(field, why)
     }
 
     fn format(&self) -> Result<&str> {
@@ -423,11 +411,12 @@ impl<'a> Reader<'a> {
     /// Returns an attribute of a group, or of the root.
     fn attribute(&self, group: &str, name: &str) -> Result<AttrValue> {
         let field = format!("{group}/{name}");
-        let library = |error: hdf5_pure::Error| self.fault(&field, error.to_string());
+        let library = self.input.library(&field);
         let found = if group.is_empty() {
             self.root.get(name).cloned()
         } else {
-            let attributes = self.file.group(group).map_err(library)?.attrs().map_err(library)?;
+            let attributes =
+                self.input.file.group(group).map_err(library)?.attrs().map_err(library)?;
             attributes.get(name).cloned()
         };
         found.ok_or_else(|| self.fault(&field, "no such attribute"))
@@ -448,9 +437,9 @@ impl<'a> Reader<'a> {
 
     /// Opens a contiguous one-dimensional data set inside the file and returns it with its length; `None` if absent.
     fn dataset(&self, name: &str) -> Result<Option<(Dataset, u64)>> {
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.input.library(name);
         let (group, leaf) = name.rsplit_once('/').unwrap_or(("", name));
-        let parent = self.file.group(group).map_err(library)?;
+        let parent = self.input.file.group(group).map_err(library)?;
         if !parent.datasets().map_err(library)?.iter().any(|own| own == leaf) {
             return Ok(None);
         }
@@ -460,8 +449,9 @@ impl<'a> Reader<'a> {
             return Err(self.fault(name, format!("axes {shape:?} found, expected one")));
         };
         let width = dataset.element_size().map_err(library)?;
-        if elements.checked_mul(width.max(1)).is_none_or(|bytes| bytes > self.bytes) {
-            let why = format!("{elements} elements of {width} bytes in a file of {}", self.bytes);
+        if elements.checked_mul(width.max(1)).is_none_or(|bytes| bytes > self.input.bytes) {
+            let why =
+                format!("{elements} elements of {width} bytes in a file of {}", self.input.bytes);
             return Err(self.fault(name, why));
         }
         match dataset.layout().map_err(library)? {
@@ -480,7 +470,7 @@ impl<'a> Reader<'a> {
         length: Option<usize>,
         take: fn(&Dataset) -> std::result::Result<Vec<T>, hdf5_pure::Error>,
     ) -> Result<Vec<T>> {
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.input.library(name);
         let values = match self.dataset(name)? {
             None => Vec::new(),
             Some((dataset, elements)) => {
@@ -522,13 +512,12 @@ impl<'a> Reader<'a> {
     }
 
     fn complex(&self, name: &str, length: usize) -> Result<Vec<Complex<f32>>> {
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.input.library(name);
         let values = match self.dataset(name)? {
             None => Vec::new(),
             Some((dataset, _)) => {
-                let expected = complex_type().map_err(|error| {
-                    self.fault(name, hdf5_pure::Error::Format(error).to_string())
-                })?;
+                let expected = Element::Complex.datatype();
+                let expected = expected.map_err(hdf5_pure::Error::Format).map_err(library)?;
                 if dataset.datatype().map_err(library)? != expected {
                     return Err(self.fault(name, "expected a compound of two floats, r and i"));
                 }
@@ -547,11 +536,11 @@ impl<'a> Reader<'a> {
 
     fn names(&self, name: &str) -> Result<Vec<String>> {
         let Some((dataset, _)) = self.dataset(name)? else { return Ok(Vec::new()) };
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.input.library(name);
         match dataset.dtype().map_err(library)? {
             DType::VariableLengthString => {
                 let bounds = VlenStringReadOptions::new()
-                    .with_max_payload_bytes(MAX_TEXT.min(self.bytes as usize));
+                    .with_max_payload_bytes(MAX_TEXT.min(self.input.bytes as usize));
                 dataset.read_vlen_strings(bounds).map_err(library)
             }
             other => Err(self.fault(name, format!("type {other} found, expected text"))),
@@ -589,7 +578,7 @@ impl<'a> Reader<'a> {
 
     /// Returns no records for a file without the group.
     fn left_out(&self) -> Result<Vec<LeftOutRecord>> {
-        if self.file.group("left_out").is_err() {
+        if self.input.file.group("left_out").is_err() {
             return Ok(Vec::new());
         }
         let is_index = |index: &f64| (0.0..1e9).contains(index) && index.fract() == 0.0;
@@ -647,7 +636,7 @@ impl<'a> Reader<'a> {
         let name = format!("{group}/offset");
         let offsets = self.elements(&name, &DType::U64, Some(templates + 1), Dataset::read_u64)?;
         // The file's size bounds every count.
-        let fits = offsets[0] == 0 && offsets.is_sorted() && offsets[templates] <= self.bytes;
+        let fits = offsets[0] == 0 && offsets.is_sorted() && offsets[templates] <= self.input.bytes;
         if !fits {
             return Err(self.fault(&name, "expected numbers that rise from 0"));
         }

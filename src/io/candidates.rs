@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::atomic;
-use crate::io::csv::{Line, lines, shown};
+use crate::io::csv::{self, Line, lines, shown};
+use std::ops::RangeInclusive;
 
 /// A candidate. Times are in seconds from the first sample's start, at the highest frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -209,27 +210,29 @@ pub fn parse_heimdall(text: &str, path: &Path) -> Result<Vec<HeimdallRow>> {
 
 fn row(line: &str, path: &Path, at: u64) -> Result<HeimdallRow> {
     let mut words = line.split_whitespace();
-    let mut next = |name: &'static str| {
-        let lacking = || Error::format(path, name, at, "the line has no such column");
-        words.next().map(|word| (name, word)).ok_or_else(lacking)
-    };
     Ok(HeimdallRow {
-        snr: number(next("snr")?, path, at)?,
-        sample: number(next("sample")?, path, at)?,
-        time_s: number(next("time")?, path, at)?,
-        filter: number(next("filter")?, path, at)?,
-        dm_trial: number(next("dm_trial")?, path, at)?,
-        dm: number(next("dm")?, path, at)?,
-        members: number(next("members")?, path, at)?,
-        begin: number(next("begin")?, path, at)?,
-        end: number(next("end")?, path, at)?,
+        snr: number(&mut words, "snr", path, at)?,
+        sample: number(&mut words, "sample", path, at)?,
+        time_s: number(&mut words, "time", path, at)?,
+        filter: number(&mut words, "filter", path, at)?,
+        dm_trial: number(&mut words, "dm_trial", path, at)?,
+        dm: number(&mut words, "dm", path, at)?,
+        members: number(&mut words, "members", path, at)?,
+        begin: number(&mut words, "begin", path, at)?,
+        end: number(&mut words, "end", path, at)?,
     })
 }
 
-fn number<T: std::str::FromStr>(column: (&str, &str), path: &Path, at: u64) -> Result<T> {
-    let (name, word) = column;
-    let why = || Error::format(path, name, at, format!("found {word:?}, expected a number"));
-    word.parse().map_err(|_| why())
+/// Parses the next word, that of the column `name`.
+fn number<T: std::str::FromStr>(
+    words: &mut std::str::SplitWhitespace<'_>,
+    name: &str,
+    path: &Path,
+    at: u64,
+) -> Result<T> {
+    let fault = |why: String| Error::format(path, name, at, why);
+    let word = words.next().ok_or_else(|| fault("the line has no such column".to_string()))?;
+    word.parse().map_err(|_| fault(format!("found {word:?}, expected a number")))
 }
 
 /// Maximum bytes of a list.
@@ -321,21 +324,21 @@ fn singlepulse(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
         return Err(line.fault("columns", "found fewer than five"));
     };
     let (seconds, sample) =
-        (line.number("time", time, TIME)?, line.number("sample", sample, (-1e18, 1e18))?);
+        (line.number("time", time, TIME)?, line.number("sample", sample, -1e18..=1e18)?);
     // The series may have been binned: infer its sampling time.
     let own = if sample * seconds > 0.0 { seconds / sample } else { tsamp_s };
-    let width_s = line.number("downfact", width, (1.0, 1e12))? * own.max(tsamp_s);
+    let width_s = line.number("downfact", width, 1.0..=1e12)? * own.max(tsamp_s);
     listed(line, [snr, dm, time], width_s)
 }
 
 /// Range of the binary logarithm of widths.
-const FILTER: (f64, f64) = (0.0, 40.0);
-const TIME: (f64, f64) = (-MAX_SECONDS, MAX_SECONDS);
+const FILTER: RangeInclusive<f64> = 0.0..=40.0;
+const TIME: RangeInclusive<f64> = -MAX_SECONDS..=MAX_SECONDS;
 
 fn listed(line: &Line<'_>, [snr, dm, time]: [&str; 3], width_s: f64) -> Result<Listed> {
     Ok(Listed {
-        snr: line.number("snr", snr, (f64::MIN, f64::MAX))?,
-        dm: line.number("dm", dm, (0.0, MAX_DM))?,
+        snr: line.number("snr", snr, csv::ANY)?,
+        dm: line.number("dm", dm, 0.0..=MAX_DM)?,
         time_s: line.number("time", time, TIME)?,
         width_s: width_s.min(MAX_SECONDS),
     })
@@ -387,7 +390,7 @@ impl Table {
         };
         let width_s = match self.width {
             Width::Seconds(place) => {
-                line.number("width_s", field("width_s", place)?, (1e-12, MAX_SECONDS))?
+                line.number("width_s", field("width_s", place)?, 1e-12..=MAX_SECONDS)?
             }
             Width::Filter(place) => {
                 line.number("width", field("width", place)?, FILTER)?.exp2() * tsamp_s

@@ -1,11 +1,15 @@
 //! Lines of a CSV file and errors about them.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 
 /// Characters of a field shown in an error.
 const SHOWN: usize = 40;
+
+/// Every finite number.
+pub(super) const ANY: RangeInclusive<f64> = f64::MIN..=f64::MAX;
 
 /// A line that is not empty.
 #[derive(Clone, Copy, Debug)]
@@ -101,18 +105,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Parses a field as a number within `range`.
+    /// Parses a field as a number within `range`; [`ANY`] is every finite number.
     pub(super) fn number(
         &self,
         column: &str,
         field: &str,
-        (least, most): (f64, f64),
+        range: RangeInclusive<f64>,
     ) -> Result<f64> {
-        let found = field.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
+        let found = field.parse::<f64>().ok().filter(|number| range.contains(number));
         found.ok_or_else(|| {
-            let why = match (least, most) {
-                (f64::MIN, f64::MAX) => format!("found {}, expected a number", shown(field)),
-                _ => format!("found {}, expected a number from {least} to {most}", shown(field)),
+            let (found, least, most) = (shown(field), range.start(), range.end());
+            let why = match range == ANY {
+                true => format!("found {found}, expected a number"),
+                false => format!("found {found}, expected a number from {least} to {most}"),
             };
             self.fault(column, why)
         })

@@ -15,19 +15,18 @@ use crate::error::{Error, Result};
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Columns of a line: name, byte range counted from 0, and range of the number.
-const MJD: Column =
-    Column { name: "MJD (columns 8 to 15)", at: 7..15, range: (41_317.0, 88_068.0) };
+const MJD: Column = Column { name: "MJD (columns 8 to 15)", at: 7..15, range: 41_317.0..=88_068.0 };
 const POLE_X: Column =
-    Column { name: "x of the pole (columns 19 to 27)", at: 18..27, range: (-2.0, 2.0) };
+    Column { name: "x of the pole (columns 19 to 27)", at: 18..27, range: -2.0..=2.0 };
 const POLE_Y: Column =
-    Column { name: "y of the pole (columns 38 to 46)", at: 37..46, range: (-2.0, 2.0) };
+    Column { name: "y of the pole (columns 38 to 46)", at: 37..46, range: -2.0..=2.0 };
 const UT1_UTC: Column =
-    Column { name: "UT1 - UTC (columns 59 to 68)", at: 58..68, range: (-1.0, 1.0) };
+    Column { name: "UT1 - UTC (columns 59 to 68)", at: 58..68, range: -1.0..=1.0 };
 
 struct Column {
     name: &'static str,
     at: std::ops::Range<usize>,
-    range: (f64, f64),
+    range: std::ops::RangeInclusive<f64>,
 }
 
 /// A table of the Earth's orientation at 0 h UTC of consecutive days.
@@ -106,7 +105,11 @@ fn parse(text: &str, path: &Path) -> Result<Table> {
 
 impl Column {
     fn of(&self, line: &Line<'_>) -> Result<f64> {
-        line.number(self.name, line.whole().get(self.at.clone()).unwrap_or("").trim(), self.range)
+        line.number(
+            self.name,
+            line.whole().get(self.at.clone()).unwrap_or("").trim(),
+            self.range.clone(),
+        )
     }
 }
 

@@ -13,7 +13,7 @@ pub mod fbh5;
 pub mod fetch_h5;
 mod foreign;
 pub mod gwf;
-mod hdf5_patch;
+mod hdf5;
 mod inflate;
 pub mod ligolw;
 pub mod npy;

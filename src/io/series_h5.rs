@@ -24,15 +24,12 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hdf5_pure::{
-    AttrValue, CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError,
-    GroupBuilder, Layout, make_f32_type, make_i8_type,
-};
+use hdf5_pure::{AttrValue, FileBuilder, GroupBuilder};
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5_patch::{DatasetPatch, patch};
+use crate::io::hdf5::{self, Built, Element, add_placeholder};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -73,13 +70,8 @@ pub struct TemplateSeries {
     pub peak_offset_s: f64,
 }
 
-type Built<T = ()> = std::result::Result<T, FormatError>;
-
 /// Group of the data sets with PyCBC's attributes.
 const PYCBC: &str = "pycbc";
-
-/// Alignment of each series, in bytes.
-const ALIGNMENT: u64 = 4096;
 
 /// A series of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,13 +82,17 @@ enum Series {
 }
 
 impl Series {
+    fn element(self) -> Element {
+        match self {
+            Self::Snr { .. } => Element::Complex,
+            Self::Whitened { .. } => Element::F32,
+            Self::Valid { .. } => Element::Bool,
+        }
+    }
+
     /// Returns the bytes per sample.
     fn width(self) -> u64 {
-        match self {
-            Self::Snr { .. } => 8,
-            Self::Whitened { .. } => 4,
-            Self::Valid { .. } => 1,
-        }
+        self.element().bytes()
     }
 
     fn detector(self) -> usize {
@@ -126,17 +122,6 @@ impl Series {
             Self::Valid { .. } => None,
         }
     }
-
-    fn datatype(self) -> Built<Datatype> {
-        Ok(match self {
-            Self::Snr { .. } => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
-            Self::Whitened { .. } => make_f32_type(),
-            Self::Valid { .. } => {
-                let byte = EnumTypeBuilder::with_base(make_i8_type());
-                byte.value("FALSE", 0).value("TRUE", 1).build()?
-            }
-        })
-    }
 }
 
 /// Returns the name of a template's data set.
@@ -163,18 +148,12 @@ impl Skeleton {
                 series.extend([Series::Whitened { detector }, Series::Valid { detector }]);
             }
         }
-        let reserved = build(path, (file, true), &series)?.len() as u64;
-        let (mut end, mut starts) = (reserved, Vec::new());
-        for each in &series {
-            let start = end.next_multiple_of(ALIGNMENT);
-            let samples = file.detectors[each.detector()].samples;
-            let bytes =
-                samples.checked_mul(each.width()).and_then(|bytes| bytes.checked_add(start));
-            end = bytes.filter(|end| *end < i64::MAX as u64 - ALIGNMENT).ok_or_else(|| {
-                Error::parameter("samples", samples, "it is more than a file can hold")
-            })?;
-            starts.push(start);
-        }
+        let reserved = hdf5::finish(path, fill(file, true, &series))?.len() as u64;
+        let samples = |each: &Series| file.detectors[each.detector()].samples;
+        let bytes = series.iter().map(|each| samples(each).checked_mul(each.width()));
+        let starts = hdf5::addresses(reserved, bytes).map_err(|long| {
+            Error::parameter("samples", samples(&series[long]), "it is more than a file can hold")
+        })?;
         Ok(Self { reserved, series, starts })
     }
 
@@ -205,64 +184,27 @@ impl Skeleton {
     fn finish(
         &self,
         path: &Path,
-        (file, is_complete): (&SeriesFile, bool),
+        file: &SeriesFile,
+        is_complete: bool,
         length: impl Fn(Series) -> u64,
     ) -> Result<Vec<u8>> {
-        let mut bytes = build(path, (file, is_complete), &self.series)?;
-        let placeholders = self.placeholders(file, &bytes).map_err(|error| fault(path, &error))?;
-        let place = |((each, start), placeholders): ((&Series, &u64), Vec<u64>)| {
-            let (samples, bytes, start) = (length(*each), length(*each) * each.width(), *start);
-            placeholders.into_iter().map(move |placeholder| DatasetPatch {
-                placeholder,
-                axes: vec![samples],
-                start,
-                bytes,
-            })
+        let place = |(each, start): (&Series, &u64)| hdf5::Rows {
+            paths: [Some(each.path(file)), each.pycbc_path(file)].into_iter().flatten().collect(),
+            axes: vec![length(*each)],
+            start: *start,
+            bytes: length(*each) * each.width(),
         };
-        let places: Vec<DatasetPatch> =
-            self.series.iter().zip(&self.starts).zip(placeholders).flat_map(place).collect();
-        let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
-        let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
-        if !is_whole {
-            let why = "the HDF5 library laid the file out in an unknown way".to_string();
-            return Err(Error::Unavailable { what: path.display().to_string(), why });
-        }
-        Ok(bytes)
+        let rows: Vec<_> = self.series.iter().zip(&self.starts).map(place).collect();
+        let small = hdf5::finish(path, fill(file, is_complete, &self.series))?;
+        hdf5::replace_placeholders(path, small, self.reserved, &rows)
     }
-
-    /// Finds the addresses of the placeholder elements that hdf5-pure wrote for each series.
-    fn placeholders(
-        &self,
-        file: &SeriesFile,
-        bytes: &[u8],
-    ) -> std::result::Result<Vec<Vec<u64>>, hdf5_pure::Error> {
-        let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
-        let find = |path: String| {
-            let layout = small.dataset(&path)?.layout()?;
-            // Address 0 is the superblock's, so it marks a data set without a contiguous address.
-            let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
-            Ok(address.unwrap_or(0))
-        };
-        let paths = |each: &Series| [Some(each.path(file)), each.pycbc_path(file)];
-        let each = |each: &Series| paths(each).into_iter().flatten().map(find).collect();
-        self.series.iter().map(each).collect()
-    }
-}
-
-fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
-    Error::format(path, "HDF5", 0, error.to_string())
-}
-
-fn build(path: &Path, file: (&SeriesFile, bool), series: &[Series]) -> Result<Vec<u8>> {
-    let built = fill(file, series).map_err(hdf5_pure::Error::Format);
-    built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
 }
 
 fn text(words: impl Into<String>) -> AttrValue {
     AttrValue::VarLenString(words.into())
 }
 
-fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<FileBuilder> {
+fn fill(file: &SeriesFile, is_complete: bool, series: &[Series]) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
     builder.set_attr("format", text("sidereal series"));
     builder.set_attr("version", AttrValue::I64(1));
@@ -324,11 +266,7 @@ fn add(
     own: &DetectorSeries,
     axis: Axis<'_>,
 ) -> Built {
-    let zeros = vec![0; series.width() as usize];
-    group
-        .create_dataset(leaf)
-        .with_raw_data(series.datatype()?, zeros, 1)
-        .with_shape(&[1])
+    add_placeholder(group, leaf, series.element(), 1)?
         .set_attr("x0", AttrValue::F64(own.start.plus_s(axis.offset_s).s()))
         .set_attr("dx", AttrValue::F64(1.0 / f64::from(own.rate_hz)))
         .set_attr("xunit", text("s"))
@@ -346,11 +284,7 @@ fn add_for_pycbc(
     own: &DetectorSeries,
     offset_s: f64,
 ) -> Built {
-    let zeros = vec![0; series.width() as usize];
-    group
-        .create_dataset(leaf)
-        .with_raw_data(series.datatype()?, zeros, 1)
-        .with_shape(&[1])
+    add_placeholder(group, leaf, series.element(), 1)?
         .set_attr("start_time", AttrValue::F64(own.start.plus_s(offset_s).s()))
         .set_attr("delta_t", AttrValue::F64(1.0 / f64::from(own.rate_hz)));
     Ok(())
@@ -538,7 +472,7 @@ impl Writer {
             }
         }
         let length = |series| length(&self.written, series);
-        let start = self.skeleton.finish(self.file.path(), (&self.header, is_complete), length)?;
+        let start = self.skeleton.finish(self.file.path(), &self.header, is_complete, length)?;
         self.file.put_at(0, &start)?;
         match self.file {
             Target::Atomic(file) => file.commit(),

@@ -555,7 +555,7 @@ impl<R: Read + Seek> Storage<R> {
                     let packing = (!is_plain).then_some(*packing);
                     decode(&self.packed, packing, self.place.element_bytes, &mut self.decoded)
                         .map_err(|why| self.place.fault(chunk.address, why))?;
-                    band.take(&self.place, (chunk, axes), &self.decoded);
+                    band.take(&self.place, chunk, axes, &self.decoded);
                 }
                 Ok(())
             }
@@ -603,8 +603,7 @@ fn decode(
 
 impl FileBand<'_> {
     /// Copies a decoded chunk's samples into the band.
-    fn take(&mut self, place: &DataLayout, chunk: (&Chunk, &Axes), decoded: &[u8]) {
-        let (chunk, axes) = chunk;
+    fn take(&mut self, place: &DataLayout, chunk: &Chunk, axes: &Axes, decoded: &[u8]) {
         let element = place.element_bytes;
         let [_, chunk_feeds, chunk_channels] = axes.map(|length| length as usize);
         let first = chunk.offset[2] as usize;

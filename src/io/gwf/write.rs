@@ -468,16 +468,17 @@ impl GwfWriter {
         let encoded = Encoded { kind: 2, samples: samples.len() as u64, bytes };
         let header = self.header.clone();
         let is_last = header.masks.is_empty();
-        let name = (header.channel.as_str(), header.unit.as_str());
+        let (name, unit) = (&header.channel, &header.unit);
         let spacing_s = 1.0 / rate as f64;
-        let mut channels = vec![self.channel(name, &encoded, (spacing_s, length_s), is_last)?];
+        let first = self.channel(name, unit, &encoded, spacing_s, length_s, is_last)?;
+        let mut channels = vec![first];
         for (index, (name, numbers)) in header.masks.iter().enumerate() {
             let first = (self.before / rate) as usize;
             let numbers = &numbers[first..first + samples.len().div_ceil(rate as usize)];
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
             let encoded = Encoded { kind: 4, samples: numbers.len() as u64, bytes };
             let is_last = index + 1 == header.masks.len();
-            channels.push(self.channel((name, ""), &encoded, (1.0, length_s), is_last)?);
+            channels.push(self.channel(name, "", &encoded, 1.0, length_s, is_last)?);
         }
         let mut body = Body::default();
         body.u32(0);
@@ -494,9 +495,11 @@ impl GwfWriter {
     /// Writes a channel and its vector; returns the channel's offset.
     fn channel(
         &mut self,
-        (name, unit): (&str, &str),
+        name: &str,
+        unit: &str,
         encoded: &Encoded,
-        (spacing_s, length_s): (f64, f64),
+        spacing_s: f64,
+        length_s: f64,
         is_last: bool,
     ) -> Result<u64> {
         let instance = self.counts[usize::from(PROCESSED - FRAME)];

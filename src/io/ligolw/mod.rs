@@ -344,7 +344,7 @@ impl<'a> Builder<'a> {
                 Node::End | Node::Eof => break,
             }
         }
-        if let Some(cell) = cells.finish(end).map_err(|fault| self.lift(fault.into()))? {
+        if let Some(cell) = cells.finish(end).map_err(|fault| self.lift(fault))? {
             self.cell(cell).map_err(|fault| self.lift(fault))?;
         }
         self.close(end)
@@ -354,10 +354,11 @@ impl<'a> Builder<'a> {
     fn cell(&mut self, cell: Cell) -> std::result::Result<(), Fault> {
         let columns = self.table.columns.len();
         let place = self.cells.checked_rem(columns).ok_or_else(|| {
-            Fault::from(("cells found, but the table has no columns".to_owned(), cell.offset))
+            Fault::of_stream("cells found, but the table has no columns", cell.offset)
         })?;
         if self.cells == self.most_cells {
-            return Err((format!("more than {} cells", self.most_cells), cell.offset).into());
+            let why = format!("more than {} cells", self.most_cells);
+            return Err(Fault::of_stream(why, cell.offset));
         }
         let Column { name, values } = &mut self.table.columns[place];
         values.push(cell.text).map_err(|why| Fault {
@@ -389,15 +390,17 @@ impl<'a> Builder<'a> {
 }
 
 /// Error about a cell.
+#[derive(Debug, PartialEq)]
 struct Fault {
     column: String,
     why: String,
     offset: u64,
 }
 
-impl From<(String, u64)> for Fault {
-    fn from((why, offset): (String, u64)) -> Self {
-        Self { column: "Stream".to_owned(), why, offset }
+impl Fault {
+    /// Makes an error about the stream's text.
+    fn of_stream(why: impl Into<String>, offset: u64) -> Self {
+        Self { column: "Stream".to_owned(), why: why.into(), offset }
     }
 }
 
@@ -447,12 +450,12 @@ impl Cells {
     /// Processes a piece of text that begins at byte `offset`; calls `cell` for each cell ended by a delimiter.
     ///
     /// Fails with a reason and the byte offset, or with the error of `cell`.
-    fn feed<E: From<(String, u64)>>(
+    fn feed(
         &mut self,
         piece: &str,
         offset: u64,
-        mut cell: impl FnMut(Cell) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+        mut cell: impl FnMut(Cell) -> std::result::Result<(), Fault>,
+    ) -> std::result::Result<(), Fault> {
         for (place, letter) in piece.char_indices() {
             let at = offset + place as u64;
             match self.state {
@@ -486,7 +489,7 @@ impl Cells {
                 State::Closed => {
                     let why =
                         format!("{letter:?} found behind a closing quote, expected a delimiter");
-                    return Err((why, at).into());
+                    return Err(Fault::of_stream(why, at));
                 }
             }
         }
@@ -494,10 +497,10 @@ impl Cells {
     }
 
     /// Returns the last cell, which has no delimiter after it; `None` if it is absent.
-    fn finish(&mut self, end: u64) -> std::result::Result<Option<Cell>, (String, u64)> {
+    fn finish(&mut self, end: u64) -> std::result::Result<Option<Cell>, Fault> {
         match self.state {
             State::Bare | State::Closed => Ok(self.begun.then(|| self.take(end))),
-            _ => Err(("the stream ends inside of a quoted text".to_owned(), self.offset)),
+            _ => Err(Fault::of_stream("the stream ends inside of a quoted text", self.offset)),
         }
     }
 
@@ -520,14 +523,14 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn cells(pieces: &[&str]) -> std::result::Result<Vec<Option<String>>, (String, u64)> {
+    fn cells(pieces: &[&str]) -> std::result::Result<Vec<Option<String>>, Fault> {
         let mut found = Vec::new();
         let mut cells = Cells::new(',');
         let mut offset = 0;
         for piece in pieces {
             cells.feed(piece, offset, |cell| {
                 found.push(cell.text);
-                Ok::<(), (String, u64)>(())
+                Ok(())
             })?;
             offset += piece.len() as u64;
         }
@@ -565,8 +568,8 @@ mod tests {
 
     #[test]
     fn what_stands_behind_a_quote_or_never_ends_is_a_fault() {
-        assert_eq!(cells(&["1,\"a\" b,"]).unwrap_err().1, 6);
-        assert_eq!(cells(&["1,\"a"]).unwrap_err().1, 2);
+        assert_eq!(cells(&["1,\"a\" b,"]).unwrap_err().offset, 6);
+        assert_eq!(cells(&["1,\"a"]).unwrap_err().offset, 2);
         assert!(cells(&["1,a\\"]).is_err());
     }
 

@@ -513,25 +513,38 @@ fn gps(moment: Gps) -> String {
     format!("{sign}{}.{:09}", ns / UNIT, ns % UNIT)
 }
 
-/// Names and step of an array's axis.
-struct Axis<'a> {
+/// An array of numbers along an axis.
+struct Series<'a> {
     name: &'a str,
-    values: &'a str,
     unit: &'a str,
+    axis: &'a str,
+    axis_unit: &'a str,
+    /// Names of the numbers of a row, and their count.
+    values: &'a str,
+    columns: usize,
+    /// Step of the axis.
     step: f64,
 }
 
 /// Writes the complex signal-to-noise ratio series of the trigger with this id.
 fn snr(sink: &mut Sink, series: &SnrSeries, event_id: i64) -> Result<()> {
     let step = 1.0 / f64::from(series.rate_hz);
-    let axis = Axis { name: "Time", values: "Time,Real,Imaginary", unit: "s", step };
+    let array = Series {
+        name: "snr:array",
+        unit: "",
+        axis: "Time",
+        axis_unit: "s",
+        values: "Time,Real,Imaginary",
+        columns: 3,
+        step,
+    };
     sink.element("LIGO_LW", &[("Name", "COMPLEX8TimeSeries")], |sink| {
         head(sink, series.start)?;
         let row = |(place, z): (usize, &num_complex::Complex<f32>)| {
             format!("{} {} {}", real(place as f64 * step), z.re, z.im)
         };
         let rows = series.samples.iter().enumerate().map(row);
-        array(sink, ("snr:array", ""), (&axis, 3), rows)?;
+        array.write(sink, rows)?;
         let id = [("Name", "event_id:param"), ("Type", "int_8s")];
         sink.value("Param", &id, &event_id.to_string())
     })
@@ -540,14 +553,22 @@ fn snr(sink: &mut Sink, series: &SnrSeries, event_id: i64) -> Result<()> {
 /// Writes the power spectrum of a detector.
 fn psd(sink: &mut Sink, row: &PsdRow) -> Result<()> {
     let step = row.psd.spacing_hz();
-    let axis = Axis { name: "Frequency", values: "Frequency,Real", unit: "s^-1", step };
+    let array = Series {
+        name: "psd:array",
+        unit: "s strain^2",
+        axis: "Frequency",
+        axis_unit: "s^-1",
+        values: "Frequency,Real",
+        columns: 2,
+        step,
+    };
     sink.element("LIGO_LW", &[("Name", "REAL8FrequencySeries")], |sink| {
         head(sink, Gps::default())?;
         let line = |(bin, density): (usize, &f64)| {
             format!("{} {}", real(bin as f64 * step), real(*density))
         };
         let rows = row.psd.densities().iter().enumerate().map(line);
-        array(sink, ("psd:array", "s strain^2"), (&axis, 2), rows)?;
+        array.write(sink, rows)?;
         sink.value("Param", &[("Name", "instrument:param"), ("Type", "lstring")], &row.ifo)
     })
 }
@@ -557,28 +578,26 @@ fn head(sink: &mut Sink, epoch: Gps) -> Result<()> {
     sink.value("Param", &[("Name", "f0:param"), ("Type", "real_8"), ("Unit", "s^-1")], "0")
 }
 
-/// Writes a named array with `columns` numbers per row.
-fn array(
-    sink: &mut Sink,
-    (name, unit): (&str, &str),
-    (axis, columns): (&Axis<'_>, usize),
-    rows: impl ExactSizeIterator<Item = String>,
-) -> Result<()> {
-    sink.element("Array", &[("Type", "real_8"), ("Name", name), ("Unit", unit)], |sink| {
-        let scale = real(axis.step);
-        let places = [("Name", axis.name), ("Unit", axis.unit), ("Start", "0"), ("Scale", &scale)];
-        sink.value("Dim", &places, &rows.len().to_string())?;
-        sink.value("Dim", &[("Name", axis.values)], &columns.to_string())?;
-        sink.element("Stream", &[("Type", "Local"), ("Delimiter", " ")], |sink| {
-            // Numbers need a delimiter also across a line end.
-            let mut rows = rows.peekable();
-            while let Some(row) = rows.next() {
-                let end = if rows.peek().is_some() { " " } else { "" };
-                sink.line(&(row + end))?;
-            }
-            Ok(())
+impl Series<'_> {
+    fn write(&self, sink: &mut Sink, rows: impl ExactSizeIterator<Item = String>) -> Result<()> {
+        let head = [("Type", "real_8"), ("Name", self.name), ("Unit", self.unit)];
+        sink.element("Array", &head, |sink| {
+            let scale = real(self.step);
+            let places =
+                [("Name", self.axis), ("Unit", self.axis_unit), ("Start", "0"), ("Scale", &scale)];
+            sink.value("Dim", &places, &rows.len().to_string())?;
+            sink.value("Dim", &[("Name", self.values)], &self.columns.to_string())?;
+            sink.element("Stream", &[("Type", "Local"), ("Delimiter", " ")], |sink| {
+                // Numbers need a delimiter also across a line end.
+                let mut rows = rows.peekable();
+                while let Some(row) = rows.next() {
+                    let end = if rows.peek().is_some() { " " } else { "" };
+                    sink.line(&(row + end))?;
+                }
+                Ok(())
+            })
         })
-    })
+    }
 }
 
 #[cfg(test)]

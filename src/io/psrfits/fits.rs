@@ -39,7 +39,7 @@ impl Header {
     /// # Errors
     /// [`Error::Format`] if the file ends before the END card, or there is no END card within 2048 blocks;
     /// [`Error::Io`].
-    pub(super) fn read(input: &mut (impl Read + Seek), path: &Path, start: u64) -> Result<Self> {
+    pub(super) fn read<R: Read + Seek>(input: &mut R, path: &Path, start: u64) -> Result<Self> {
         input.seek(SeekFrom::Start(start)).map_err(|e| Error::io(path, e))?;
         let mut header =
             Self { path: path.to_path_buf(), cards: HashMap::new(), start, data_start: start };
@@ -277,11 +277,11 @@ impl Table {
     pub(super) fn read_bytes<R: Read + Seek>(
         &self,
         input: &mut R,
-        at: (&Column, u64),
+        column: &Column,
+        row: u64,
         skip: u64,
         bytes: &mut [u8],
     ) -> Result<()> {
-        let (column, row) = at;
         input
             .seek(SeekFrom::Start(self.cell(column, row) + skip))
             .and_then(|_| input.read_exact(bytes))
@@ -295,13 +295,13 @@ impl Table {
     pub(super) fn read_reals<R: Read + Seek>(
         &self,
         input: &mut R,
-        at: (&Column, u64),
+        column: &Column,
+        row: u64,
         scratch: &mut Vec<u8>,
         values: &mut Vec<f64>,
     ) -> Result<()> {
-        let (column, row) = at;
         scratch.resize(column.bytes as usize, 0);
-        self.read_bytes(input, at, 0, scratch)?;
+        self.read_bytes(input, column, row, 0, scratch)?;
         values.clear();
         match column.letter {
             'E' => values.extend(scratch.chunks_exact(4).map(|b| f64::from(big_endian_f32(b)))),

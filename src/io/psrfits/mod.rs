@@ -86,7 +86,7 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
         recorded_polarizations: layout.polarizations,
         times: Some((table.rows - 1) * layout.block_times + layout.last_times + lost),
     };
-    Ok(Box::new(Source::new(input, header, table, layout, (scaling, timing.gaps, converter))))
+    Ok(Box::new(Source::new(input, header, table, layout, scaling, timing.gaps, converter)))
 }
 
 fn check_primary(primary: &Header, path: &Path) -> Result<()> {
@@ -158,7 +158,7 @@ fn read_band<R: Read + Seek>(
         return Err(table.fault(column, 0, why));
     }
     let (mut scratch, mut centres) = (Vec::new(), Vec::new());
-    table.read_reals(input, (column, 0), &mut scratch, &mut centres)?;
+    table.read_reals(input, column, 0, &mut scratch, &mut centres)?;
     centres.iter_mut().for_each(|centre| *centre *= HZ_PER_MHZ);
     let spacing_hz = (centres[channels - 1] - centres[0]).abs() / (channels.max(2) - 1) as f64;
     let width_hz = if width_mhz == 0.0 { spacing_hz } else { width_mhz.abs() * HZ_PER_MHZ };
@@ -203,7 +203,7 @@ fn scan_gaps<R: Read + Seek>(
     let mut reference = 0.0;
     let mut lost = 0u64;
     for row in 0..table.rows {
-        table.read_reals(input, (column, row), &mut scratch, &mut cell)?;
+        table.read_reals(input, column, row, &mut scratch, &mut cell)?;
         let offset_s = cell[0];
         if row == 0 {
             reference = offset_s;
@@ -216,7 +216,7 @@ fn scan_gaps<R: Read + Seek>(
         let expected = (row * layout.block_times + lost) as f64;
         let missing = (offset_s - reference) / layout.tsamp_s - expected;
         let is_last = row + 1 == table.rows;
-        let times = check_jump(table, (column, row), (missing, expected), is_last, layout)?;
+        let times = check_jump(table, column, row, missing, expected, is_last, layout)?;
         if times > 0 && !allow_gaps {
             let why = format!(
                 "row {row} starts {times} samples ({} s) after the end of row {}; `allow_gaps` fills them",
@@ -243,13 +243,13 @@ fn rows_before(offset_s: f64, layout: &Layout) -> u64 {
 /// Returns the whole number of missing samples; rows within half a sample are contiguous.
 fn check_jump(
     table: &Table,
-    at: (&Column, u64),
-    late: (f64, f64),
+    column: &Column,
+    row: u64,
+    missing: f64,
+    expected: f64,
     is_last: bool,
     layout: &Layout,
 ) -> Result<u64> {
-    let (column, row) = at;
-    let (missing, expected) = late;
     // OFFS_SUB of a last, partly valid row may be the centre of its valid samples, which is earlier.
     let early = if is_last { layout.block_times as f64 / 2.0 } else { 0.5 };
     if missing < -early - 1e-3 {
@@ -318,9 +318,10 @@ impl<R: Read + Seek> Source<R> {
         header: FilterbankHeader,
         table: Table,
         layout: Layout,
-        parts: (Scaling, Vec<Gap>, Converter),
+        scaling: Scaling,
+        gaps: Vec<Gap>,
+        converter: Converter,
     ) -> Self {
-        let (scaling, gaps, converter) = parts;
         let warnings = warnings(&table, &layout);
         let filled = filled_times(&gaps, layout.block_times);
         Self {
@@ -384,10 +385,10 @@ impl<R: Read + Seek> Source<R> {
             let first = time * spectrum_bits;
             let end = (first + times * spectrum_bits).div_ceil(8);
             self.raw.resize((end - first / 8) as usize, 0);
-            let at = (&self.layout.data, row);
-            self.table.read_bytes(&mut self.input, at, first / 8, &mut self.raw)?;
-            let scaling = (&self.scaling, &self.factors);
-            self.converter.convert(&mut self.raw, (first % 8) as usize, scaling, rows);
+            let data = &self.layout.data;
+            self.table.read_bytes(&mut self.input, data, row, first / 8, &mut self.raw)?;
+            let phase = (first % 8) as usize;
+            self.converter.convert(&mut self.raw, phase, &self.scaling, &self.factors, rows);
             time += times;
         }
         Ok(())

@@ -262,7 +262,7 @@ impl Scaling {
         ];
         for (column, values) in columns {
             if let Some(column) = column {
-                table.read_reals(input, (column, row), &mut self.scratch, values)?;
+                table.read_reals(input, column, row, &mut self.scratch, values)?;
             }
         }
         Ok(())
@@ -352,7 +352,8 @@ impl Converter {
         &mut self,
         raw: &mut [u8],
         phase: usize,
-        scaling: (&Scaling, &Factors),
+        scaling: &Scaling,
+        factors: &Factors,
         rows: &mut [u8],
     ) {
         self.order.apply(&self.layout, raw);
@@ -365,10 +366,10 @@ impl Converter {
                 row.copy_from_slice(&raw[start..start + row_bytes]);
                 continue;
             }
-            self.unpack(raw, spectrum, self.chosen.first, scaling);
+            self.unpack(raw, spectrum, self.chosen.first, scaling, factors);
             if let Some(second) = self.chosen.second {
                 std::mem::swap(&mut self.values, &mut self.addend);
-                self.unpack(raw, spectrum, second, scaling);
+                self.unpack(raw, spectrum, second, scaling, factors);
                 self.values.iter_mut().zip(&self.addend).for_each(|(y, x)| *y += x);
             }
             encode(&self.values, self.encoding, row);
@@ -381,7 +382,8 @@ impl Converter {
         raw: &[u8],
         spectrum: usize,
         polarization: usize,
-        scaling: (&Scaling, &Factors),
+        scaling: &Scaling,
+        factors: &Factors,
     ) {
         let layout = &self.layout;
         let start = spectrum + polarization * layout.channels * layout.bits;
@@ -399,8 +401,8 @@ impl Converter {
             let signed = self.values.iter_mut().filter(|value| **value >= half);
             signed.for_each(|value| *value -= 2.0 * half);
         }
-        if !scaling.0.is_trivial() {
-            scaling.0.apply(scaling.1, polarization, &mut self.values);
+        if !scaling.is_trivial() {
+            scaling.apply(factors, polarization, &mut self.values);
         }
     }
 }

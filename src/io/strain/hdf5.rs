@@ -7,9 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use hdf5_pure::{AttrValue, DType, Dataset, File, Layout, VlenStringReadOptions};
+use hdf5_pure::{AttrValue, Dataset, Layout};
 
 use crate::error::{Error, Result};
+use crate::io::hdf5::Input;
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::strain::{
     DEFAULT_BITS, LONGEST_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
@@ -30,8 +31,9 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
 /// Returns whether a file is HDF5 with strain in either layout, even if damaged.
 pub(super) fn is_strain(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
-    let has_series =
-        || input.root_names().is_ok_and(|names| names.iter().any(|name| input.is_series(name)));
+    let has_series = || {
+        input.root_names().is_ok_and(|names| names.iter().any(|name| input.is_gwpy_series(name)))
+    };
     input.has(STRAIN) || has_series()
 }
 
@@ -43,9 +45,10 @@ fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     };
     let start_s = match series.number("Xstart")? {
         Some(start_s) => start_s,
-        None => input.number("meta/GPSstart")?,
+        None => input.only_number("meta/GPSstart")?,
     };
-    let detector = input.texts("meta/Detector").ok().and_then(|texts| texts.into_iter().next());
+    let detector =
+        input.small_texts("meta/Detector").ok().and_then(|texts| texts.into_iter().next());
     let said = Said { format: "GWOSC HDF5", detector, spacing_s, start_s };
     let times = series.len();
     let header = finish_header(path, said, times, options)?;
@@ -67,7 +70,7 @@ struct GwpySeries {
 /// Reads all gwpy series of a file, sorted by name.
 fn gwpy_series(input: &Input) -> Result<Vec<GwpySeries>> {
     let mut found = Vec::new();
-    for dataset in input.root_names()?.into_iter().filter(|name| input.is_series(name)) {
+    for dataset in input.root_names()?.into_iter().filter(|name| input.is_gwpy_series(name)) {
         let series = input.series(&dataset)?;
         if let (Some(spacing_s), Some(start_s)) = (series.number("dx")?, series.number("x0")?) {
             let names = [series.text("channel"), series.text("name"), &dataset];
@@ -253,7 +256,7 @@ fn read(
     [mask_name, names_name]: [&str; 2],
     bits: Bits<'_>,
 ) -> Result<Mask> {
-    let names = input.texts(names_name)?;
+    let names = input.small_texts(names_name)?;
     let bit = |name: &str| names.iter().position(|known| known == name).filter(|bit| *bit < 32);
     let wanted = match bits {
         Bits::Known(wanted) => wanted.iter().filter_map(|name| bit(name)).collect(),
@@ -280,39 +283,14 @@ fn read(
     Ok(Mask::new([samples, offset], &series.read_all(LONGEST_MASK)?, wanted))
 }
 
-/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
-const FILTERS: [u16; 4] = [1, 2, 3, 32000];
 /// Bytes per read of a data set without chunks.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Maximum bytes of all texts of a data set.
 const MAX_TEXT: u64 = 1 << 16;
 
-/// Open HDF5 file and its size.
-pub(super) struct Input {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
-}
-
 impl Input {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        let file = File::open_streaming(path)
-            .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;
-        Ok(Self { path: path.to_path_buf(), file, bytes: found.len() })
-    }
-
-    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
-        Error::format(&self.path, field, 0, why)
-    }
-
-    /// Returns whether a data set of this name exists.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.file.dataset(name).is_ok()
-    }
-
     /// Returns whether a data set has both attributes of a gwpy series.
-    fn is_series(&self, name: &str) -> bool {
+    fn is_gwpy_series(&self, name: &str) -> bool {
         let attributes = self.file.dataset(name).and_then(|dataset| dataset.attrs());
         attributes.is_ok_and(|all| all.contains_key("x0") && all.contains_key("dx"))
     }
@@ -326,18 +304,14 @@ impl Input {
     }
 
     pub(super) fn series(&self, name: &str) -> Result<Series> {
-        let dataset = self.file.dataset(name);
-        let dataset = dataset.map_err(|error| self.fault(name, error.to_string()))?;
-        Series::new(self, name, dataset)
+        Series::new(self, name, self.dataset(name)?)
     }
 
     /// Reads all texts of a small data set.
-    pub(super) fn texts(&self, name: &str) -> Result<Vec<String>> {
-        let dataset = self.file.dataset(name);
-        let dataset = dataset.map_err(|error| self.fault(name, error.to_string()))?;
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
-        let shape = dataset.shape().map_err(library)?;
-        let width = dataset.element_size().map_err(library)?;
+    pub(super) fn small_texts(&self, name: &str) -> Result<Vec<String>> {
+        let dataset = self.dataset(name)?;
+        let shape = dataset.shape().map_err(self.library(name))?;
+        let width = dataset.element_size().map_err(self.library(name))?;
         let bytes = shape.iter().try_fold(width, |product, axis| product.checked_mul(*axis));
         if bytes.is_none_or(|bytes| bytes > MAX_TEXT.min(self.bytes)) {
             let why =
@@ -345,47 +319,21 @@ impl Input {
             return Err(self.fault(name, why));
         }
         self.check_one_piece(name, &dataset)?;
-        let texts = match dataset.dtype().map_err(library)? {
-            DType::String => dataset.read_string(),
-            DType::VariableLengthString => {
-                let bounds = VlenStringReadOptions::new().with_max_payload_bytes(MAX_TEXT as usize);
-                dataset.read_vlen_strings(bounds)
-            }
-            other => return Err(self.fault(name, format!("type {other} found, expected text"))),
-        };
-        let texts = texts.map_err(library)?;
-        Ok(texts.iter().map(|text| text.trim_end_matches('\0').trim().to_string()).collect())
+        self.strings(name, &dataset, MAX_TEXT as usize)
     }
 
     /// Reads the only number of a data set.
-    pub(super) fn number(&self, name: &str) -> Result<f64> {
-        let dataset = self.file.dataset(name);
-        let dataset = dataset.map_err(|error| self.fault(name, error.to_string()))?;
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
-        let shape = dataset.shape().map_err(library)?;
+    pub(super) fn only_number(&self, name: &str) -> Result<f64> {
+        let dataset = self.dataset(name)?;
+        let shape = dataset.shape().map_err(self.library(name))?;
         if shape.iter().any(|axis| *axis != 1) {
             return Err(self.fault(name, format!("axes {shape:?} found, expected one number")));
         }
         self.check_one_piece(name, &dataset)?;
         self.check_numbers(name, &dataset)?;
-        match dataset.read_f64().map_err(library)?[..] {
+        match dataset.read_f64().map_err(self.library(name))?[..] {
             [number] if number.is_finite() => Ok(number),
             ref found => Err(self.fault(name, format!("{found:?}, expected a finite number"))),
-        }
-    }
-
-    fn check_one_piece(&self, name: &str, dataset: &Dataset) -> Result<()> {
-        match dataset.layout().map_err(|error| self.fault(name, error.to_string()))? {
-            Layout::Compact { .. } | Layout::Contiguous { address: Some(_), .. } => Ok(()),
-            other => Err(self.fault(name, format!("layout {other}, expected one piece"))),
-        }
-    }
-
-    fn check_numbers(&self, name: &str, dataset: &Dataset) -> Result<()> {
-        use DType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-        match dataset.dtype().map_err(|error| self.fault(name, error.to_string()))? {
-            F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64 => Ok(()),
-            other => Err(self.fault(name, format!("type {other} found, expected numbers"))),
         }
     }
 }
@@ -405,7 +353,7 @@ pub(super) struct Series {
 
 impl Series {
     fn new(input: &Input, name: &str, dataset: Dataset) -> Result<Self> {
-        let library = |error: hdf5_pure::Error| input.fault(name, error.to_string());
+        let library = input.library(name);
         input.check_numbers(name, &dataset)?;
         let shape = dataset.shape().map_err(library)?;
         let &[promised] = shape.as_slice() else {
@@ -441,12 +389,7 @@ impl Series {
                 );
             }
         };
-        let filters = dataset.filter_pipeline();
-        if let Some(filter) = filters.iter().find(|filter| !FILTERS.contains(&filter.id)) {
-            let what = format!("HDF5 filter {} of {name}", filter.id);
-            let why = format!("{}: deflate, shuffle and LZF are read", input.path.display());
-            return Err(Error::Unavailable { what, why });
-        }
+        input.check_filters(name, &dataset)?;
         let attributes = dataset.attrs().map_err(library)?;
         let (path, name) = (input.path.clone(), name.to_string());
         Ok(Self {

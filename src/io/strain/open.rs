@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, is_gwf};
+use crate::io::hdf5::Input;
 use crate::io::npy::{Header, Kind};
-use crate::io::strain::hdf5::Input;
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
     LONGEST_MASK, OpenOptions, Said, StrainHeader, StrainSource, finish_header, gwf, hdf5, join,
@@ -128,7 +128,7 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
     }
     let start_s = match input.series(hdf5::STRAIN)?.number("Xstart")? {
         Some(start_s) => start_s,
-        None => input.number("meta/GPSstart")?,
+        None => input.only_number("meta/GPSstart")?,
     };
     let mask = |group: &str, name: &str, known: &[(&str, &str)]| {
         let (mask, names) =
@@ -141,7 +141,7 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
         let spacing_s = series.number("Xspacing")?.unwrap_or(1.0);
         let first_s = whole_second(spacing_s, first_s).map_err(|why| input.fault(&mask, why))?;
         // The bit order differs between observing runs.
-        let theirs = input.texts(&names)?;
+        let theirs = input.small_texts(&names)?;
         let place = |name: &str| theirs.iter().position(|known| known == name);
         let places: Vec<Option<usize>> = known.iter().map(|(name, _)| place(name)).collect();
         let ours = |number: &f64| {

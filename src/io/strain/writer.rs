@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use hdf5_pure::{AttrValue, FileBuilder, FormatError, GroupBuilder, Layout};
+use hdf5_pure::{AttrValue, FileBuilder, GroupBuilder};
 use sofars::cal::jd2cal;
 use sofars::ts::dat;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::gwf::{GwfHeader, GwfWriter};
-use crate::io::hdf5_patch::{DatasetPatch, patch};
+use crate::io::hdf5::{self, Built};
 use crate::io::npy::Header;
 use crate::units::{Gps, SECONDS_PER_DAY};
 
@@ -190,9 +190,6 @@ pub const ALL_QUALITY: u32 = (1 << QUALITY_BITS.len()) - 1;
 /// All bits of `Injmask`.
 pub const ALL_INJECTIONS: u32 = (1 << INJECTION_BITS.len()) - 1;
 
-/// Alignment of the samples, in bytes.
-const ALIGNMENT: u64 = 4096;
-
 /// MJD of the GPS epoch.
 const GPS_ZERO_DAY: i64 = 44_244;
 
@@ -295,32 +292,17 @@ impl GwoscWriter {
 
 /// Builds everything that precedes the samples.
 fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
-    let fault = |error: hdf5_pure::Error| Error::format(path, "HDF5", 0, error.to_string());
-    let builder = fill(header, &utc_start(header.start_s)?);
-    let builder = builder.map_err(|error| fault(hdf5_pure::Error::Format(error)))?;
-    let mut bytes = builder.finish().map_err(fault)?;
-    let placeholder = placeholder(&bytes).map_err(fault)?;
-    let samples = header.samples();
-    let start = (bytes.len() as u64).next_multiple_of(ALIGNMENT);
-    let place = DatasetPatch { placeholder, axes: vec![samples], start, bytes: samples * 8 };
-    if !patch(&mut bytes, &[place], start + samples * 8) {
-        let why = "the HDF5 library laid the file out in an unknown way".to_string();
-        return Err(Error::Unavailable { what: path.display().to_string(), why });
-    }
+    let small = hdf5::finish(path, fill(header, &utc_start(header.start_s)?))?;
+    let (reserved, samples) = (small.len() as u64, header.samples());
+    let start = reserved.next_multiple_of(hdf5::ALIGNMENT);
+    let axes = vec![samples];
+    let rows = hdf5::Rows { paths: vec![STRAIN.into()], axes, start, bytes: samples * 8 };
+    let mut bytes = hdf5::replace_placeholders(path, small, reserved, &[rows])?;
     bytes.resize(start as usize, 0);
     Ok(bytes)
 }
 
-/// Finds the address of the placeholder sample that hdf5-pure wrote.
-fn placeholder(bytes: &[u8]) -> std::result::Result<u64, hdf5_pure::Error> {
-    let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
-    let layout = small.dataset(STRAIN)?.layout()?;
-    // Address 0 is the superblock's, so it marks a data set without a contiguous address.
-    let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
-    Ok(address.unwrap_or(0))
-}
-
-fn fill(header: &GwoscHeader, utc_start: &str) -> std::result::Result<FileBuilder, FormatError> {
+fn fill(header: &GwoscHeader, utc_start: &str) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
     let mut meta = builder.create_group("meta");
     let site: String = header.detector.chars().take(1).collect();
@@ -353,11 +335,11 @@ fn fill(header: &GwoscHeader, utc_start: &str) -> std::result::Result<FileBuilde
     let mut quality = builder.create_group("quality");
     let mut simple = quality.create_group("simple");
     let names = ["DQmask", "DQShortnames", "DQDescriptions"];
-    fill_mask(&mut simple, names, header, (&header.quality, &QUALITY_BITS))?;
+    fill_mask(&mut simple, names, header, &header.quality, &QUALITY_BITS)?;
     quality.add_group(simple.finish());
     let mut injections = quality.create_group("injections");
     let names = ["Injmask", "InjShortnames", "InjDescriptions"];
-    fill_mask(&mut injections, names, header, (&header.injections, &INJECTION_BITS))?;
+    fill_mask(&mut injections, names, header, &header.injections, &INJECTION_BITS)?;
     quality.add_group(injections.finish());
     builder.add_group(quality.finish());
     Ok(builder)
@@ -367,8 +349,9 @@ fn fill_mask(
     group: &mut GroupBuilder,
     [mask, names, meanings]: [&str; 3],
     header: &GwoscHeader,
-    (values, bits): (&[u32], &[(&str, &str)]),
-) -> std::result::Result<(), FormatError> {
+    values: &[u32],
+    bits: &[(&str, &str)],
+) -> Built {
     let series = group.create_dataset(mask).with_u32_data(values);
     for (name, value) in axes(mask, header, 1.0, values.len() as u64) {
         series.set_attr(name, value);

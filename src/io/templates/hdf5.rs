@@ -2,56 +2,21 @@
 //!
 //! Invariant: no read takes more memory than [`most_bytes`] allows for a file of its size.
 
-use std::path::{Path, PathBuf};
-
 use hdf5_pure::{
-    AttrValue, CompoundMember, DType, Dataset, Datatype, DatatypeByteOrder, File, Group, Layout,
+    AttrValue, CompoundMember, DType, Dataset, Datatype, DatatypeByteOrder, Group, Layout,
 };
 use num_complex::Complex64;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::io::hdf5::{Input, is_real};
 use crate::io::inflate::most_bytes;
 
-/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
-const FILTERS: [u16; 4] = [1, 2, 3, 32000];
 /// Maximum numbers in a data set.
 const MAX_NUMBERS: u64 = 1 << 27;
 /// Maximum number of groups searched.
 const MAX_GROUPS: usize = 1 << 16;
 
-/// Open HDF5 file and its size.
-pub(super) struct Input {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
-}
-
 impl Input {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        let file = File::open_streaming(path)
-            .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;
-        Ok(Self { path: path.to_path_buf(), file, bytes: found.len() })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the maximum decompressed bytes for a file of this size.
-    pub(super) fn most_bytes(&self) -> u64 {
-        most_bytes(self.bytes)
-    }
-
-    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
-        Error::format(&self.path, field, 0, why)
-    }
-
-    /// Returns whether a data set of this name exists.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.file.dataset(name).is_ok()
-    }
-
     /// Returns the names of the root group (empty) and of its child groups.
     pub(super) fn groups(&self) -> Result<Vec<String>> {
         let groups = self.file.root().groups();
@@ -135,16 +100,10 @@ impl Input {
         self.file.dataset(name).is_ok_and(|dataset| complex_layout(&dataset).is_some())
     }
 
-    /// Returns the shape of a data set.
-    pub(super) fn shape(&self, name: &str) -> Result<Vec<u64>> {
-        let shape = self.file.dataset(name).and_then(|dataset| dataset.shape());
-        shape.map_err(|error| self.fault(name, error.to_string()))
-    }
-
     /// Reads all numbers of a data set of one or two axes.
     pub(super) fn numbers(&self, name: &str) -> Result<Array> {
         let (dataset, shape) = self.checked(name)?;
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.library(name);
         let kind = dataset.dtype().map_err(library)?;
         let numbers = match complex_layout(&dataset) {
             Some(layout) => Numbers::Complex(layout.numbers(&dataset.read_raw().map_err(library)?)),
@@ -167,7 +126,7 @@ impl Input {
     /// Reads the integers of a data set as texts; `None` if it has another type.
     pub(super) fn whole_texts(&self, name: &str, expected: usize) -> Result<Option<Vec<String>>> {
         let (dataset, shape) = self.checked(name)?;
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.library(name);
         if shape != [expected] {
             return Err(self.fault(name, format!("axes {shape:?}, expected {expected} rows")));
         }
@@ -182,7 +141,7 @@ impl Input {
 
     /// Opens a data set of one or two axes after validating its storage, which the library trusts.
     fn checked(&self, name: &str) -> Result<(Dataset, Vec<usize>)> {
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.library(name);
         let dataset = self.file.dataset(name).map_err(library)?;
         let shape = dataset.shape().map_err(library)?;
         let count = shape.iter().try_fold(1_u64, |product, axis| product.checked_mul(*axis));
@@ -212,12 +171,7 @@ impl Input {
                 return Err(self.fault(name, why));
             }
         }
-        let filters = dataset.filter_pipeline();
-        if let Some(filter) = filters.iter().find(|filter| !FILTERS.contains(&filter.id)) {
-            let what = format!("HDF5 filter {} of {name}", filter.id);
-            let why = format!("{}: deflate, shuffle and LZF are read", self.path.display());
-            return Err(Error::Unavailable { what, why });
-        }
+        self.check_filters(name, &dataset)?;
         Ok((dataset, shape.iter().map(|axis| *axis as usize).collect()))
     }
 
@@ -228,10 +182,10 @@ impl Input {
         shape: &[u64],
         chunk: &[u64],
     ) -> Result<()> {
-        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let library = self.library(name);
         // Narrower numbers are also read as f64.
         let width = dataset.element_size().map_err(library)?.max(8);
-        let most = self.most_bytes();
+        let most = most_bytes(self.bytes);
         let is_possible = |axes: &[u64]| {
             let bytes = axes.iter().try_fold(width, |product, axis| product.checked_mul(*axis));
             bytes.is_some_and(|bytes| bytes <= most)
@@ -268,11 +222,6 @@ impl Input {
         }
         Ok(())
     }
-}
-
-fn is_real(kind: &DType) -> bool {
-    use DType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-    matches!(kind, F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
 }
 
 /// Returns the complex layout of a data set, if it is complex.

@@ -23,11 +23,13 @@ use num_complex::Complex64;
 use rustfft::FftPlanner;
 
 use crate::error::{Error, Result};
-use crate::io::csv::{Line, lines, shown};
+use crate::io::csv::{self, Line, lines, shown};
+use crate::io::hdf5::Input;
+use crate::io::inflate::most_bytes;
 use crate::io::ligolw;
 use crate::io::ligolw::Values;
 use crate::strain::{Binary, Waveform};
-use hdf5::{Array, Input, Numbers};
+use hdf5::{Array, Numbers};
 
 /// Contents of a template file.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +80,7 @@ pub fn open_with(path: &Path, options: &TemplateOptions) -> Result<Templates> {
         .and_then(|file| file.take(HDF5.len() as u64).read_to_end(&mut head))
         .map_err(|error| Error::io(path, error))?;
     let found = if head.starts_with(HDF5) {
-        let file = hdf5::Input::open(path)?;
+        let file = Input::open(path)?;
         if is_bank(&file) {
             Templates::Binaries(read_bank(&file)?)
         } else {
@@ -335,7 +337,7 @@ impl Search<'_> {
 
     /// Names a series by its group (or, in the root group, its file), data set and row.
     fn name(&self, group: &str, dataset: &str, row: Option<usize>) -> String {
-        let stem = self.file.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = self.file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let mut name = if group.is_empty() { stem.unwrap_or_default() } else { group.to_string() };
         for part in [dataset.to_string(), row.map_or_else(String::new, |row| row.to_string())] {
             if !part.is_empty() {
@@ -349,7 +351,7 @@ impl Search<'_> {
     fn take(&mut self, name: String, objects: [&str; 2], samples: Vec<Complex64>) -> Result<()> {
         let [dataset, group] = objects;
         self.samples = self.samples.saturating_add(samples.len() as u64);
-        let most = MAX_SAMPLES.min(self.file.most_bytes() / size_of::<Complex64>() as u64);
+        let most = MAX_SAMPLES.min(most_bytes(self.file.bytes) / size_of::<Complex64>() as u64);
         if self.samples > most {
             let why = format!("more than {most} samples in all");
             return Err(self.file.fault(dataset, why));
@@ -395,7 +397,7 @@ impl Search<'_> {
                     STEPS.join(", "),
                     objects[0]
                 );
-                Err(Error::format(self.file.path(), "rate", 0, why))
+                Err(Error::format(&self.file.path, "rate", 0, why))
             }
         }
     }
@@ -648,8 +650,7 @@ fn row(line: &Line<'_>, columns: &[Option<usize>]) -> Result<(String, Binary)> {
             // A missing spin is 0.
             Some(2 | 3) if field.is_empty() => {}
             Some(place) if place < numbers.len() => {
-                let any = (f64::MIN, f64::MAX);
-                numbers[place] = line.number(COLUMNS[place], &field, any)?;
+                numbers[place] = line.number(COLUMNS[place], &field, csv::ANY)?;
             }
             Some(_) => name = field,
             None => {}

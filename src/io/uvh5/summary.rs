@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hdf5_pure::{DType, Dataset, File, Layout, VlenStringReadOptions};
+use hdf5_pure::{Dataset, Layout};
 
 use crate::error::{Error, Result};
+use crate::io::hdf5::Input;
 use crate::io::uvh5::{Location, MJD_ZERO};
 use crate::units::{Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ, SECONDS_PER_DAY};
 
@@ -157,7 +158,7 @@ pub fn summary(path: &Path) -> Result<Summary> {
     })
 }
 
-fn check_band(fields: &Fields<'_>, frequencies_hz: &[f64], channels: u64) -> Result<()> {
+fn check_band(fields: &Fields, frequencies_hz: &[f64], channels: u64) -> Result<()> {
     let field = "Header/freq_array";
     if frequencies_hz.is_empty() || frequencies_hz.len() as u64 != channels {
         let why = format!("{} found, but visdata has {channels}", frequencies_hz.len());
@@ -184,7 +185,7 @@ struct Times {
 
 impl Times {
     /// Reads the times of all rows, in any order; beyond [`MAX_ROWS`] only those of the first and last row.
-    fn read(fields: &Fields<'_>, rows: u64) -> Result<Self> {
+    fn read(fields: &Fields, rows: u64) -> Result<Self> {
         let last = rows.checked_sub(1).ok_or_else(|| fields.fault("Header/Nblts", "no rows"))?;
         let all = |name: &str| match rows <= MAX_ROWS {
             true => fields.numbers(name, rows),
@@ -216,7 +217,7 @@ impl Times {
 }
 
 /// Returns the number of baselines with rows; before version 1.2 the stored count may be wrong.
-fn baselines(fields: &Fields<'_>, rows: u64, version: &str) -> Result<u64> {
+fn baselines(fields: &Fields, rows: u64, version: &str) -> Result<u64> {
     let told = fields.count("Nbls")?;
     let is_right = version.parse::<f64>().is_ok_and(|version| version >= COUNTS_BASELINES);
     if is_right || rows > MAX_ROWS {
@@ -228,7 +229,7 @@ fn baselines(fields: &Fields<'_>, rows: u64, version: &str) -> Result<u64> {
     Ok(pairs.len() as u64)
 }
 
-fn date(fields: &Fields<'_>, julian: f64) -> Result<Epoch> {
+fn date(fields: &Fields, julian: f64) -> Result<Epoch> {
     if !DATES.contains(&julian) {
         let why = format!("{julian} found, expected a Julian date");
         return Err(fields.fault("Header/time_array", why));
@@ -238,7 +239,7 @@ fn date(fields: &Fields<'_>, julian: f64) -> Result<Epoch> {
 }
 
 /// Reads the first catalogue entry.
-fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
+fn source(fields: &Fields) -> Result<Option<Source>> {
     let Some(entry) = fields.first_group("phase_center_catalog") else { return Ok(only(fields)) };
     let field = |name: &str| format!("{entry}/{name}");
     let kind = fields.text_or_empty(&field("cat_type"));
@@ -258,7 +259,7 @@ fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
 }
 
 /// Reads the single source of a file older than version 1.1, which has no catalogue.
-fn only(fields: &Fields<'_>) -> Option<Source> {
+fn only(fields: &Fields) -> Option<Source> {
     let name = fields.text_or_empty("object_name");
     let place = || {
         let (ra, dec) = (fields.number("phase_center_ra"), fields.number("phase_center_dec"));
@@ -277,37 +278,30 @@ fn only(fields: &Fields<'_>) -> Option<Source> {
 const MAX_TEXT: usize = 1 << 20;
 
 /// Open HDF5 file. Names refer to the group `Header`, unless they begin with `Data/`.
-struct Fields<'a> {
-    path: &'a Path,
-    file: File,
-    bytes: u64,
+struct Fields {
+    input: Input,
 }
 
-impl<'a> Fields<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
+impl Fields {
+    fn open(path: &Path) -> Result<Self> {
         crate::io::check_seekable(path)?;
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        let file = File::open_streaming(path)
-            .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;
-        Ok(Self { path, file, bytes: found.len() })
+        Ok(Self { input: Input::open(path)? })
     }
 
-    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
-        Error::format(self.path, field, 0, why)
+    fn fault(&self, field: &str, why: impl Into<String>) -> Error {
+        self.input.fault(field, why)
     }
 
     fn dataset(&self, name: &str) -> Result<(String, Dataset)> {
         let path =
             if name.starts_with("Data/") { name.to_string() } else { format!("Header/{name}") };
-        match self.file.dataset(&path) {
-            Ok(dataset) => Ok((path, dataset)),
-            Err(error) => Err(self.fault(&path, error.to_string())),
-        }
+        let dataset = self.input.dataset(&path)?;
+        Ok((path, dataset))
     }
 
-    pub(super) fn shape(&self, name: &str) -> Result<Vec<u64>> {
+    fn shape(&self, name: &str) -> Result<Vec<u64>> {
         let (path, dataset) = self.dataset(name)?;
-        dataset.shape().map_err(|error| self.fault(&path, error.to_string()))
+        dataset.shape().map_err(self.input.library(&path))
     }
 
     /// Fails if part of a data set lies beyond the file's end; accepts a missing data set.
@@ -316,16 +310,17 @@ impl<'a> Fields<'a> {
     /// [`Error::Format`] naming it.
     fn check_inside(&self, name: &str) -> Result<()> {
         let Ok((path, dataset)) = self.dataset(name) else { return Ok(()) };
-        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let library = self.input.library(&path);
         let beyond = |from: u64, bytes: u64| {
             let why = format!(
                 "truncated or damaged: {bytes} bytes of it lie at byte {from} of a file of {} bytes",
-                self.bytes
+                self.input.bytes
             );
             Err(self.fault(&path, why))
         };
-        let is_inside =
-            |from: u64, bytes: u64| from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        let is_inside = |from: u64, bytes: u64| {
+            from.checked_add(bytes).is_some_and(|end| end <= self.input.bytes)
+        };
         match dataset.layout().map_err(library)? {
             Layout::Contiguous { address: Some(address), .. } => {
                 let width = dataset.element_size().map_err(library)?;
@@ -347,7 +342,7 @@ impl<'a> Fields<'a> {
     /// number of elements.
     fn small(&self, name: &str, most: u64) -> Result<(String, Dataset, u64)> {
         let (path, dataset) = self.dataset(name)?;
-        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let library = self.input.library(&path);
         let shape = dataset.shape().map_err(library)?;
         let elements = shape.iter().try_fold(1_u64, |product, axis| product.checked_mul(*axis));
         let Some(elements) = elements.filter(|elements| *elements <= most) else {
@@ -357,23 +352,20 @@ impl<'a> Fields<'a> {
         };
         let width = dataset.element_size().map_err(library)?;
         let bytes = elements.checked_mul(width);
-        if bytes.is_none_or(|bytes| bytes > self.bytes) {
-            let why = format!("{elements} elements of {width} bytes in a file of {}", self.bytes);
+        if bytes.is_none_or(|bytes| bytes > self.input.bytes) {
+            let why =
+                format!("{elements} elements of {width} bytes in a file of {}", self.input.bytes);
             return Err(self.fault(&path, why));
         }
-        match dataset.layout().map_err(library)? {
-            Layout::Compact { .. } | Layout::Contiguous { address: Some(_), .. } => {
-                Ok((path, dataset, elements))
-            }
-            other => Err(self.fault(&path, format!("layout {other}, expected one piece"))),
-        }
+        self.input.check_one_piece(&path, &dataset)?;
+        Ok((path, dataset, elements))
     }
 
     /// Reads all numbers of a small data set.
-    pub(super) fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
+    fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
         let (path, dataset, elements) = self.small(name, most)?;
-        self.check_numbers(&path, &dataset)?;
-        let numbers = dataset.read_f64().map_err(|error| self.fault(&path, error.to_string()))?;
+        self.input.check_numbers(&path, &dataset)?;
+        let numbers = dataset.read_f64().map_err(self.input.library(&path))?;
         match numbers.iter().find(|number| !number.is_finite()) {
             None if numbers.len() as u64 == elements => Ok(numbers),
             None => Err(self.fault(&path, format!("{} of {elements} elements", numbers.len()))),
@@ -382,10 +374,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads the element of one row, or the only element.
-    pub(super) fn row(&self, name: &str, row: u64) -> Result<f64> {
+    fn row(&self, name: &str, row: u64) -> Result<f64> {
         let (path, dataset, elements) = self.small(name, u64::MAX)?;
-        self.check_numbers(&path, &dataset)?;
-        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        self.input.check_numbers(&path, &dataset)?;
+        let library = self.input.library(&path);
         let shape = dataset.shape().map_err(library)?;
         let found = match shape.len() {
             0 => dataset.read_f64().map_err(library)?,
@@ -400,22 +392,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn check_numbers(&self, path: &str, dataset: &Dataset) -> Result<()> {
-        use DType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-        let found = dataset.dtype().map_err(|error| self.fault(path, error.to_string()))?;
-        match found {
-            F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64 => Ok(()),
-            other => Err(self.fault(path, format!("type {other} found, expected numbers"))),
-        }
-    }
-
     /// Reads a single number.
-    pub(super) fn number(&self, name: &str) -> Result<f64> {
+    fn number(&self, name: &str) -> Result<f64> {
         self.row(name, 0)
     }
 
     /// Reads a count.
-    pub(super) fn count(&self, name: &str) -> Result<u64> {
+    fn count(&self, name: &str) -> Result<u64> {
         let number = self.number(name)?;
         if number.fract() != 0.0 || !(0.0..9e15).contains(&number) {
             let why = format!("{number} found, expected a whole number");
@@ -425,19 +408,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads all strings of a small data set.
-    pub(super) fn texts(&self, name: &str, most: u64) -> Result<Vec<String>> {
+    fn texts(&self, name: &str, most: u64) -> Result<Vec<String>> {
         let (path, dataset, _) = self.small(name, most)?;
-        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
-        let texts = match dataset.dtype().map_err(library)? {
-            DType::String => dataset.read_string(),
-            DType::VariableLengthString => {
-                let bounds = VlenStringReadOptions::new().with_max_payload_bytes(MAX_TEXT);
-                dataset.read_vlen_strings(bounds)
-            }
-            other => return Err(self.fault(&path, format!("type {other} found, expected text"))),
-        };
-        let texts = texts.map_err(library)?;
-        Ok(texts.iter().map(|text| text.trim_end_matches('\0').trim().to_string()).collect())
+        self.input.strings(&path, &dataset, MAX_TEXT)
     }
 
     /// Reads a single string; empty if it is missing or not a string.
@@ -447,7 +420,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the first child group of a group, by name.
     fn first_group(&self, name: &str) -> Option<String> {
-        let mut names = self.file.group(&format!("Header/{name}")).ok()?.groups().ok()?;
+        let mut names = self.input.file.group(&format!("Header/{name}")).ok()?.groups().ok()?;
         names.sort();
         names.first().map(|first| format!("{name}/{first}"))
     }

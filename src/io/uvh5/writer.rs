@@ -3,15 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hdf5_pure::{
-    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder, Layout,
-    make_f32_type, make_f64_type, make_i8_type, make_i32_type,
-};
+use hdf5_pure::{FileBuilder, GroupBuilder};
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5_patch::{DatasetPatch, patch};
+use crate::io::hdf5::{self, Built, Element, add_placeholder};
 use crate::io::uvh5::{Antenna, Header, Keyword, MJD_ZERO, PhaseCentre};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use crate::view::check_length;
@@ -125,7 +122,8 @@ impl Writer {
         check_name(path)?;
         header.check()?;
         let skeleton = Skeleton::new(path, &header)?;
-        let rows = header.baselines.iter().map(|pair| Row::new(&header.antennas, *pair)).collect();
+        let rows =
+            header.baselines.iter().map(|&(i, j)| Row::new(&header.antennas, i, j)).collect();
         let file = AtomicFile::create(path)?;
         let updated = Instant::now();
         let mut writer = Self { header, file, skeleton, rows, written: 0, last: None, updated };
@@ -288,92 +286,51 @@ impl Writer {
     }
 }
 
-/// Alignment of each row data set, in bytes.
-const ALIGNMENT: u64 = 4096;
-
 /// File layout.
 #[derive(Clone, Debug)]
 struct Skeleton {
     reserved: u64,
-    /// Address of the first row and bytes per row, for each of [`Rows::ALL`].
-    places: Vec<(u64, u64)>,
+    /// Address of the first row of each of [`Rows::ALL`].
+    starts: Vec<u64>,
+    /// Bytes per row of each.
+    row_bytes: Vec<u64>,
 }
 
 impl Skeleton {
-    pub(super) fn new(path: &Path, header: &Header) -> Result<Self> {
+    fn new(path: &Path, header: &Header) -> Result<Self> {
         // The header length does not depend on the counts.
-        let reserved = build(path, header, Counts::new(header, 1))?.len() as u64;
-        let mut end = reserved;
-        let mut places = Vec::new();
-        for rows in Rows::ALL {
-            let row_bytes = rows.row_bytes(header);
-            let start = end.next_multiple_of(ALIGNMENT);
-            places.push((start, row_bytes));
-            let bytes = (header.integrations as u64)
-                .checked_mul(header.baselines.len() as u64)
-                .and_then(|rows| rows.checked_mul(row_bytes))
-                .and_then(|bytes| bytes.checked_add(start))
-                .filter(|end| *end < i64::MAX as u64 - ALIGNMENT);
-            end = bytes.ok_or_else(|| {
-                let rule = "the visibilities of all of them are more than a file can hold";
-                Error::parameter("integrations", header.integrations, rule)
-            })?;
-        }
-        Ok(Self { reserved, places })
+        let reserved = hdf5::finish(path, fill(header, Counts::new(header, 1)))?.len() as u64;
+        let row_bytes: Vec<u64> = Rows::ALL.iter().map(|rows| rows.row_bytes(header)).collect();
+        let rows = (header.integrations as u64).checked_mul(header.baselines.len() as u64);
+        let bytes = row_bytes.iter().map(|bytes| rows.and_then(|rows| rows.checked_mul(*bytes)));
+        let starts = hdf5::addresses(reserved, bytes).map_err(|_| {
+            let rule = "the visibilities of all of them are more than a file can hold";
+            Error::parameter("integrations", header.integrations, rule)
+        })?;
+        Ok(Self { reserved, starts, row_bytes })
     }
 
     /// Returns the file offset of a row.
     fn offset(&self, which: Rows, row: u64) -> u64 {
-        let (start, row_bytes) = self.places[which as usize];
-        start + row * row_bytes
+        self.starts[which as usize] + row * self.row_bytes[which as usize]
     }
 
     /// Returns the length of a file with `rows` rows.
-    pub(super) fn end(&self, rows: u64) -> u64 {
-        self.places.last().map_or(self.reserved, |(start, row_bytes)| start + rows * row_bytes)
+    fn end(&self, rows: u64) -> u64 {
+        self.offset(Rows::ALL[Rows::ALL.len() - 1], rows)
     }
 
     /// Returns the start of the file, with the counts of the rows written.
     fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
-        let mut bytes = build(path, header, counts)?;
-        let placeholders = placeholders(&bytes).map_err(|error| fault(path, &error))?;
-        let places: Vec<DatasetPatch> = Rows::ALL
-            .iter()
-            .zip(self.places.iter().zip(placeholders))
-            .map(|(rows, (&(start, row_bytes), placeholder))| {
-                let axes = [counts.rows].into_iter().chain(rows.row_axes(header)).collect();
-                DatasetPatch { placeholder, axes, start, bytes: counts.rows * row_bytes }
-            })
-            .collect();
-        let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
-        let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
-        if !is_whole {
-            let why = "the HDF5 library laid the file out in an unknown way".to_string();
-            return Err(Error::Unavailable { what: path.display().to_string(), why });
-        }
-        Ok(bytes)
+        let place = |rows: Rows| hdf5::Rows {
+            paths: vec![rows.path()],
+            axes: [counts.rows].into_iter().chain(rows.row_axes(header)).collect(),
+            start: self.offset(rows, 0),
+            bytes: counts.rows * self.row_bytes[rows as usize],
+        };
+        let small = hdf5::finish(path, fill(header, counts))?;
+        hdf5::replace_placeholders(path, small, self.reserved, &Rows::ALL.map(place))
     }
-}
-
-/// Finds the addresses of the placeholder elements that hdf5-pure wrote for [`Rows::ALL`].
-fn placeholders(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
-    let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
-    let find = |rows: Rows| {
-        let layout = file.dataset(&rows.path())?.layout()?;
-        // Address 0 is the superblock's, so it marks a data set without a contiguous address.
-        let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
-        Ok(address.unwrap_or(0))
-    };
-    Rows::ALL.into_iter().map(find).collect()
-}
-
-fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
-    Error::format(path, "HDF5", 0, error.to_string())
-}
-
-fn build(path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
-    let built = fill(header, counts).map_err(hdf5_pure::Error::Format);
-    built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
 }
 
 fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
@@ -383,7 +340,7 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     builder.add_group(group.finish());
     let mut group = builder.create_group("Data");
     for rows in Rows::ALL.into_iter().filter(|rows| rows.is_data()) {
-        add_rows(&mut group, rows)?;
+        add_placeholder(&mut group, rows.name(), rows.element(), rows.rank())?;
     }
     builder.add_group(group.finish());
     Ok(builder)
@@ -395,9 +352,6 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
 /// IERS Conventions (2010), eq. 5.15.
 const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_5;
 
-/// Result of hdf5-pure's builders.
-type Built<T = ()> = std::result::Result<T, FormatError>;
-
 /// Counts known only at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
@@ -406,7 +360,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new(header: &Header, integrations: usize) -> Self {
+    fn new(header: &Header, integrations: usize) -> Self {
         let rows = integrations as u64 * header.baselines.len() as u64;
         Self { integrations, rows }
     }
@@ -415,7 +369,7 @@ impl Counts {
 /// Fills the group `Header`.
 fn fill_header(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
     for rows in Rows::ALL.into_iter().filter(|rows| !rows.is_data()) {
-        add_rows(group, rows)?;
+        add_placeholder(group, rows.name(), rows.element(), rows.rank())?;
     }
     fill_counts(group, header, counts);
     fill_telescope(group, header)?;
@@ -570,32 +524,9 @@ fn add_text(group: &mut GroupBuilder, name: &str, text: &str) -> Built {
 }
 
 fn add_bool(group: &mut GroupBuilder, name: &str, value: bool) -> Built {
-    let kind = datatype(Element::Bool)?;
+    let kind = Element::Bool.datatype()?;
     group.create_dataset(name).with_raw_data(kind, vec![u8::from(value)], 1).with_shape(&[]);
     Ok(())
-}
-
-/// Adds a row data set with one placeholder element.
-fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
-    let zeros = vec![0; rows.element().bytes()];
-    group
-        .create_dataset(rows.name())
-        .with_raw_data(datatype(rows.element())?, zeros, 1)
-        .with_shape(&vec![1; rows.rank()]);
-    Ok(())
-}
-
-fn datatype(element: Element) -> Built<Datatype> {
-    Ok(match element {
-        Element::I32 => make_i32_type(),
-        Element::F32 => make_f32_type(),
-        Element::F64 => make_f64_type(),
-        Element::Complex => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
-        Element::Bool => {
-            let byte = EnumTypeBuilder::with_base(make_i8_type());
-            byte.value("FALSE", 0).value("TRUE", 1).build()?
-        }
-    })
 }
 
 /// A data set with one row per baseline and integration.
@@ -614,28 +545,6 @@ enum Rows {
     Visibilities,
     Samples,
     Flags,
-}
-
-/// The type of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
-    I32,
-    F32,
-    F64,
-    /// Two f32, `r` and `i`.
-    Complex,
-    /// A boolean enum, as h5py writes it.
-    Bool,
-}
-
-impl Element {
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::Bool => 1,
-            Self::I32 | Self::F32 => 4,
-            Self::F64 | Self::Complex => 8,
-        }
-    }
 }
 
 impl Rows {
@@ -657,7 +566,7 @@ impl Rows {
     ];
 
     /// Returns its name in its group.
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Time => "time_array",
             Self::SiderealTime => "lst_array",
@@ -681,7 +590,7 @@ impl Rows {
     }
 
     /// Returns its path in the file.
-    pub(super) fn path(self) -> String {
+    fn path(self) -> String {
         format!("{}/{}", if self.is_data() { "Data" } else { "Header" }, self.name())
     }
 
@@ -694,7 +603,7 @@ impl Rows {
         }
     }
 
-    pub(super) fn element(self) -> Element {
+    fn element(self) -> Element {
         match self {
             Self::Antenna1 | Self::Antenna2 | Self::PhaseCentre => Element::I32,
             Self::Visibilities => Element::Complex,
@@ -715,7 +624,7 @@ impl Rows {
 
     /// Returns the bytes of one row.
     fn row_bytes(self, header: &Header) -> u64 {
-        self.row_axes(header).iter().product::<u64>() * self.element().bytes() as u64
+        self.row_axes(header).iter().product::<u64>() * self.element().bytes()
     }
 }
 
@@ -736,7 +645,7 @@ impl Row {
     ///
     /// The file stores `<conj(x_1) x_2>`. With j first that is `V_ij`, and its XY is `conj(X_j) Y_i`: our YX. With i
     /// first it is the conjugate, and its XY is `conj(X_i) Y_j`: our XY.
-    pub(super) fn new(antennas: &[Antenna], (i, j): (usize, usize)) -> Self {
+    fn new(antennas: &[Antenna], i: usize, j: usize) -> Self {
         let conjugate = antennas[i].number < antennas[j].number;
         let (first, second) = if conjugate { (i, j) } else { (j, i) };
         let pairs = if conjugate { [0, 3, 1, 2] } else { [0, 3, 2, 1] };
@@ -752,7 +661,7 @@ impl Row {
     }
 
     /// Appends the means of one channel: the sums of all pairs divided by the count of valid samples.
-    pub(super) fn visibilities(&self, sums: &[Complex<f64>], count: u64, bytes: &mut Vec<u8>) {
+    fn visibilities(&self, sums: &[Complex<f64>], count: u64, bytes: &mut Vec<u8>) {
         let scale = if count == 0 { 0.0 } else { 1.0 / count as f64 };
         let is_power = self.antenna_1 == self.antenna_2;
         for (place, pair) in self.pairs.iter().take(sums.len()).enumerate() {

@@ -170,7 +170,8 @@ pub(super) struct Keys {
 pub(super) fn header(
     fields: &Fields,
     keys: &Keys,
-    (encoding, counts): (VoltageEncoding, Counts),
+    encoding: VoltageEncoding,
+    counts: Counts,
     tsamp_s: f64,
     options: &VoltageOptions,
 ) -> Result<VoltageHeader> {

@@ -94,8 +94,7 @@ fn sampling_time(header: &Fields) -> Result<f64> {
 
 fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<VoltageHeader> {
     let (header, geometry) = (&scan.header, &scan.geometry);
-    let streams = (geometry.encoding, geometry.counts);
-    let told = fields::header(header, &KEYS, streams, tsamp_s, options)?;
+    let told = fields::header(header, &KEYS, geometry.encoding, geometry.counts, tsamp_s, options)?;
     let angle = |key| header.text(key).filter(|text| text.contains(':'));
     Ok(VoltageHeader {
         path: scan.files()[0].clone(),
@@ -182,7 +181,7 @@ fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
         let bytes = next.unwrap_or(length) - data;
         let times = bytes / geometry.frame_bytes() / geometry.unit_times() * geometry.unit_times();
         let promised = if next.is_none() { size } else { 0 };
-        let cut = cut(path, (bytes, promised), times, &geometry);
+        let cut = cut(path, bytes, promised, times, &geometry);
         if times == 0 {
             let why = format!(
                 "{bytes} bytes follow the header, expected {} samples ({} bytes) at least",
@@ -202,12 +201,7 @@ fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
 
 /// Describes what the file's end truncates: the difference between `bytes` present and `promised` (FILE_SIZE; 0 if
 /// absent), and the last incomplete sample or heap.
-fn cut(
-    path: &Path,
-    (bytes, promised): (u64, u64),
-    times: u64,
-    geometry: &Geometry,
-) -> Option<String> {
+fn cut(path: &Path, bytes: u64, promised: u64, times: u64, geometry: &Geometry) -> Option<String> {
     let unit = geometry.unit_times() * geometry.frame_bytes();
     let rest = bytes - times * geometry.frame_bytes();
     let what = if geometry.unit_times() == 1 { "sample" } else { "heap" };

@@ -125,8 +125,7 @@ fn describe(
     options: &VoltageOptions,
 ) -> Result<VoltageHeader> {
     let (cards, geometry) = (&scan.cards, &scan.geometry);
-    let streams = (geometry.encoding, geometry.counts);
-    let told = fields::header(cards, &KEYS, streams, tsamp_s, options)?;
+    let told = fields::header(cards, &KEYS, geometry.encoding, geometry.counts, tsamp_s, options)?;
     Ok(VoltageHeader {
         path: scan.files[0].clone(),
         format: "GUPPI raw",
