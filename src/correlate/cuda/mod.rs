@@ -17,7 +17,7 @@ use std::ops::Range;
 use launch::{Clock, Job, Shape, Spectra};
 use paths::Path;
 use sums::{Masks, Sums};
-use transfer::{Counted, Host, Outbox, Reader};
+use transfer::{Counted, Downloader, Reader, Uploader};
 
 use super::block::{Block, Output};
 use super::plan::Plan;
@@ -57,9 +57,9 @@ pub(super) struct Engine {
     /// Recorded after the work queued last, on any stream.
     last: Event,
     /// None before the first block from the host.
-    host: Option<Box<Host>>,
+    uploads: Option<Box<Uploader>>,
     /// None before the first read-out.
-    outbox: Option<Box<Outbox>>,
+    downloads: Option<Box<Downloader>>,
 }
 
 /// Spectra of some channels on the device.
@@ -84,8 +84,8 @@ impl Engine {
             clock: Clock::new(plan.encoding(), plan.precision()),
             counted: Counted::default(),
             last: device.event()?,
-            host: None,
-            outbox: None,
+            uploads: None,
+            downloads: None,
             plan: plan.clone(),
             shape,
             device: device.clone(),
@@ -99,40 +99,40 @@ impl Engine {
             return Ok(());
         }
         self.prepare(block.times())?;
-        let mut host = match self.host.take() {
-            Some(host) => host,
-            None => Box::new(Host::new(&self.plan, &self.shape, &self.device, &self.threads)?),
+        let mut uploads = match self.uploads.take() {
+            Some(uploads) => uploads,
+            None => Box::new(Uploader::new(&self.plan, &self.shape, &self.device, &self.threads)?),
         };
-        let done = self.run_pieces(&mut host, block);
+        let done = self.run_pieces(&mut uploads, block);
         if done.is_err() {
-            host.settle();
+            uploads.settle();
         }
-        self.host = Some(host);
+        self.uploads = Some(uploads);
         self.pass(done?, block.times(), block.valid().is_some());
         Ok(())
     }
 
     /// Processes a block in pieces. Returns the clock after it, which is the same for all channels but may differ
     /// from that of whole-block launches, because pieces split them.
-    fn run_pieces(&self, host: &mut Host, block: Block<'_>) -> Result<Clock> {
-        host.grow(block.times())?;
-        host.work.wait(&self.last)?;
+    fn run_pieces(&self, uploads: &mut Uploader, block: Block<'_>) -> Result<Clock> {
+        uploads.grow(block.times())?;
+        uploads.work.wait(&self.last)?;
         let mut clock = self.clock;
-        for piece in host.pieces(block.times()) {
+        for piece in uploads.pieces(block.times()) {
             if piece.times.start == 0 {
                 clock = self.clock;
             }
-            let arrived = host.bring(block, &piece)?;
+            let (spectra, valid) = uploads.upload(block, &piece)?;
             let part = Part {
-                spectra: arrived.spectra,
-                valid: arrived.valid,
+                spectra,
+                valid,
                 counts_go_on: self.counted.some || piece.times.start > 0,
                 channels: piece.channels,
             };
-            self.work(&part, &mut clock, &host.work)?;
-            host.release()?;
+            self.work(&part, &mut clock, &uploads.work)?;
+            uploads.release()?;
         }
-        host.work.record(&self.last)?;
+        uploads.work.record(&self.last)?;
         Ok(clock)
     }
 
@@ -187,14 +187,14 @@ impl Engine {
     /// Allocates memory for an integration of `spectra` spectra, and for its read-out.
     pub(super) fn reserve(&mut self, spectra: u64) -> Result<()> {
         self.prepare(usize::try_from(spectra).unwrap_or(usize::MAX))?;
-        self.prepare_outbox()
+        self.prepare_downloads()
     }
 
     /// Allocates the memory of the read-out.
-    fn prepare_outbox(&mut self) -> Result<()> {
-        if self.outbox.is_none() {
+    fn prepare_downloads(&mut self) -> Result<()> {
+        if self.downloads.is_none() {
             let words = 2 * self.plan.channels() * self.plan.row_elements();
-            self.outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
+            self.downloads = Some(Box::new(Downloader::new(&self.device, words, &self.threads)?));
         }
         Ok(())
     }
@@ -287,16 +287,16 @@ impl Engine {
         output: Output<'_>,
         counts: &mut [u64],
     ) -> Result<()> {
-        self.prepare_outbox()?;
-        let Self { plan, sums, masks, clock, counted, last, outbox, .. } = self;
-        let Some(outbox) = outbox else { return Ok(()) };
-        outbox.work.wait(last)?;
+        self.prepare_downloads()?;
+        let Self { plan, sums, masks, clock, counted, last, downloads, .. } = self;
+        let Some(downloads) = downloads else { return Ok(()) };
+        downloads.work.wait(last)?;
         let reader = Reader { plan, sums, masks, clock: *clock, counted: *counted };
         match output {
-            Output::Integer(to) => reader.sums::<i32, _>(outbox, channels.start, to)?,
-            Output::Float(to) => reader.sums::<f32, _>(outbox, channels.start, to)?,
+            Output::Integer(to) => reader.sums::<i32, _>(downloads, channels.start, to)?,
+            Output::Float(to) => reader.sums::<f32, _>(downloads, channels.start, to)?,
         }
-        reader.counts(outbox, channels.start, counts)
+        reader.counts(downloads, channels.start, counts)
     }
 
     /// Returns the name of the product kernel.
@@ -324,10 +324,10 @@ fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
     if least.is_some_and(|bytes| bytes <= free) {
         return Ok(());
     }
-    let told = |bytes: Option<usize>| {
+    let count = |bytes: Option<usize>| {
         bytes.map_or("more than can be counted".to_owned(), |bytes| bytes.to_string())
     };
-    let (least, long) = (told(least), told(bytes(plan)));
+    let (least, long) = (count(least), count(bytes(plan)));
     Err(Error::Unavailable {
         what: format!("memory for the sums of all channels on CUDA device {}", device.ordinal()),
         why: format!(

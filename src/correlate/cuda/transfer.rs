@@ -11,7 +11,7 @@ use super::super::plan::{LANES, Plan};
 use super::launch::{Clock, Shape, Spectra};
 use super::sums::{Masks, Sums};
 use crate::backend::cuda::{
-    Arguments, Buffer, Device, Event, Extent, Function, Pinned, Source, Stream, Variant,
+    Arguments, Buffer, Device, DownloadRing, Extent, Function, Source, Stream, UploadRing, Variant,
     combinations,
 };
 use crate::backend::threads::Threads;
@@ -24,7 +24,7 @@ const SLOTS: usize = 3;
 const PIECE_BYTES: usize = if cfg!(test) { 1 << 15 } else { 1 << 24 };
 
 /// Bytes that a thread copies at once.
-const COPY: usize = 1 << 18;
+const COPY_BYTES: usize = 1 << 18;
 
 /// Piece of a block: whole channels, or some times of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,46 +34,22 @@ pub(super) struct Piece {
     pub(super) times: Range<usize>,
 }
 
-/// Memory of a piece on the host and on the device.
+/// Staging of blocks from host memory.
 #[derive(Debug)]
-struct Slot {
-    packed: Pinned<u8>,
-    mask: Pinned<u64>,
-    device_packed: Buffer<u8>,
-    device_mask: Buffer<u64>,
-    natural: Buffer<u8>,
-    /// Recorded after the copies.
-    copied: Event,
-    /// Recorded after the last work on the copied data.
-    worked: Event,
-}
-
-/// Piece on the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    pub(super) spectra: Spectra,
-    /// Address of the validity mask.
-    pub(super) valid: Option<u64>,
-}
-
-/// Streams and staging memory.
-#[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct Uploader {
     plan: Plan,
     shape: Shape,
     device: Device,
     threads: Threads,
-    workers: Vec<()>,
     corner_turn: CornerTurn,
-    copies: Stream,
+    packed: UploadRing,
+    masks: UploadRing<u64>,
+    /// Spectra of a piece in natural order.
+    natural: Option<Buffer<u8>>,
     pub(super) work: Stream,
-    slots: Vec<Slot>,
-    /// Bytes of a slot's spectra.
-    bytes: usize,
-    next: usize,
 }
 
-impl Host {
+impl Uploader {
     pub(super) fn new(
         plan: &Plan,
         shape: &Shape,
@@ -85,13 +61,11 @@ impl Host {
             shape: *shape,
             device: device.clone(),
             threads: threads.clone(),
-            workers: vec![(); threads.count()],
             corner_turn: CornerTurn::new(plan, shape, device)?,
-            copies: device.stream()?,
+            packed: UploadRing::new(device, 0, SLOTS)?,
+            masks: UploadRing::new(device, 0, SLOTS)?,
+            natural: None,
             work: device.stream()?,
-            slots: Vec::new(),
-            bytes: 0,
-            next: 0,
         })
     }
 
@@ -100,16 +74,18 @@ impl Host {
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable) without enough memory.
     pub(super) fn grow(&mut self, times: usize) -> Result<()> {
-        let (channels, times) = self.most(times);
+        let (channels, times) = self.piece_size(times);
         let bytes = (channels * self.channel_bytes(times)).next_power_of_two();
-        if bytes > self.bytes {
-            self.slots.clear();
-            self.bytes = 0;
-            let slots = (0..SLOTS).map(|_| Slot::new(&self.device, bytes));
-            self.slots = slots.collect::<Result<_>>()?;
-            self.bytes = bytes;
+        if bytes <= self.packed.elements() {
+            return Ok(());
         }
-        Ok(())
+        self.packed.resize(0)?;
+        self.natural = None;
+        // A mask word covers 64 samples of an antenna, which take at least 16 bytes.
+        self.masks.resize(bytes.div_ceil(16))?;
+        self.natural = Some(self.device.buffer(bytes)?);
+        // Last: its size tells whether all are large enough.
+        self.packed.resize(bytes)
     }
 
     /// Returns the bytes of a channel: the larger of packed and natural order.
@@ -119,7 +95,7 @@ impl Host {
     }
 
     /// Returns the largest number of channels and times of a block's pieces.
-    fn most(&self, times: usize) -> (usize, usize) {
+    fn piece_size(&self, times: usize) -> (usize, usize) {
         let bytes = self.channel_bytes(times);
         if bytes <= PIECE_BYTES {
             return ((PIECE_BYTES / bytes.max(1)).min(self.plan.channels()), times);
@@ -129,24 +105,27 @@ impl Host {
 
     /// Returns the pieces of a block of `times` times. All times of a group of channels come before the next group.
     pub(super) fn pieces(&self, times: usize) -> impl Iterator<Item = Piece> + use<> {
-        let (channels, most) = self.most(times);
+        let (channels, piece_times) = self.piece_size(times);
         let all = self.plan.channels();
         (0..all).step_by(channels).flat_map(move |channel| {
             let channels = channel..all.min(channel + channels);
-            (0..times).step_by(most).map(move |time| Piece {
+            (0..times).step_by(piece_times).map(move |time| Piece {
                 channels: channels.clone(),
-                times: time..times.min(time + most),
+                times: time..times.min(time + piece_times),
             })
         })
     }
 
-    /// Queues the copy of a piece to the device and its corner turn. Work queued in [`Host::work`] from now on may
-    /// use it, until [`Host::release`].
-    pub(super) fn bring(&mut self, block: Block<'_>, piece: &Piece) -> Result<Arrived> {
-        let slot = &mut self.slots[self.next];
-        slot.copied.synchronize()?;
+    /// Queues the copy of a piece to the device and its corner turn; returns the spectra and the address of their mask.
+    /// Work queued in [`Uploader::work`] from now on may use them, until [`Uploader::release`].
+    pub(super) fn upload(
+        &mut self,
+        block: Block<'_>,
+        piece: &Piece,
+    ) -> Result<(Spectra, Option<u64>)> {
         let (panels, times) = (self.plan.panels(), piece.times.len());
-        let rows = Rows {
+        let channels = piece.channels.len();
+        let packed = Rows {
             from: block.bytes(),
             first: piece.channels.start * panels,
             pitch: self.plan.panel_bytes(block.times()),
@@ -154,80 +133,39 @@ impl Host {
             start: piece.times.start * LANES * self.shape.row_bytes(1),
             length: self.plan.panel_bytes(times),
         };
-        let bytes = piece.channels.len() * panels * rows.length;
-        let target = &mut slot.packed.as_mut_slice()[..bytes];
-        self.threads.for_each_chunk(&mut self.workers, target, COPY, |(), index, part| {
-            rows.copy(index * COPY, part);
-        });
-        let words = block.valid().map(|valid| {
-            let antennas = self.plan.antennas();
-            let rows = Rows {
-                from: valid,
-                first: piece.channels.start * antennas,
-                pitch: Plan::mask_words(block.times()),
-                start: piece.times.start / 64,
-                length: Plan::mask_words(times),
-            };
-            let words = piece.channels.len() * antennas * rows.length;
-            let target = &mut slot.mask.as_mut_slice()[..words];
-            let chunk = COPY / size_of::<u64>();
-            self.threads.for_each_chunk(&mut self.workers, target, chunk, |(), index, part| {
-                rows.copy(index * chunk, part);
-            });
-            words
-        });
-        self.copies.wait(&slot.worked)?;
-        // SAFETY: the host memory is not accessed before `copied` has passed.
-        unsafe {
-            self.copies.copy_in(&slot.packed, 0..bytes, &mut slot.device_packed, 0)?;
-            if let Some(words) = words {
-                self.copies.copy_in(&slot.mask, 0..words, &mut slot.device_mask, 0)?;
+        let packed =
+            packed.upload(channels * panels, &mut self.packed, &self.work, &self.threads)?;
+        let valid = match block.valid() {
+            None => None,
+            Some(valid) => {
+                let antennas = self.plan.antennas();
+                let masks = Rows {
+                    from: valid,
+                    first: piece.channels.start * antennas,
+                    pitch: Plan::mask_words(block.times()),
+                    start: piece.times.start / 64,
+                    length: Plan::mask_words(times),
+                };
+                let rows = channels * antennas;
+                Some(masks.upload(rows, &mut self.masks, &self.work, &self.threads)?)
             }
-        }
-        self.copies.record(&slot.copied)?;
-        self.work.wait(&slot.copied)?;
+        };
+        let natural = self.natural.as_ref().map_or(0, Buffer::address);
         let input_stride = CornerTurn::stride(&self.shape, times);
-        let (from, to) = (slot.device_packed.address(), slot.natural.address());
-        self.corner_turn.enqueue(from, to, piece.channels.len(), times, &self.work)?;
-        Ok(Arrived {
-            spectra: Spectra {
-                address: slot.natural.address(),
-                channel_stride: self.shape.inputs * input_stride,
-                input_stride,
-                times,
-            },
-            valid: words.map(|_| slot.device_mask.address()),
-        })
+        self.corner_turn.enqueue(packed, natural, channels, times, &self.work)?;
+        let channel_stride = self.shape.inputs * input_stride;
+        Ok((Spectra { address: natural, channel_stride, input_stride, times }, valid))
     }
 
     /// Waits for queued work after an error. Its own errors are ignored, since the first one is returned.
     pub(super) fn settle(&self) {
-        for stream in [&self.copies, &self.work] {
-            let _ = stream.synchronize();
-        }
+        let _ = self.work.synchronize();
     }
 
     /// Marks that all work on the last piece is queued.
     pub(super) fn release(&mut self) -> Result<()> {
-        self.work.record(&self.slots[self.next].worked)?;
-        self.next = (self.next + 1) % self.slots.len();
-        Ok(())
-    }
-}
-
-impl Slot {
-    fn new(device: &Device, bytes: usize) -> Result<Self> {
-        // A mask word covers 64 samples of an antenna, which take at least 16 bytes.
-        let words = bytes.div_ceil(16);
-        Ok(Self {
-            packed: device.pinned(bytes)?,
-            mask: device.pinned(words)?,
-            device_packed: device.buffer(bytes)?,
-            device_mask: device.buffer(words)?,
-            natural: device.buffer(bytes)?,
-            copied: device.event()?,
-            worked: device.event()?,
-        })
+        self.packed.release(&self.work)?;
+        self.masks.release(&self.work)
     }
 }
 
@@ -241,7 +179,22 @@ struct Rows<'a, T> {
     length: usize,
 }
 
-impl<T: Copy> Rows<'_, T> {
+impl<T: Pod + Send + Sync> Rows<'_, T> {
+    /// Queues the copy of `rows` rows to the device; returns their address.
+    fn upload(
+        &self,
+        rows: usize,
+        ring: &mut UploadRing<T>,
+        work: &Stream,
+        threads: &Threads,
+    ) -> Result<u64> {
+        let chunk = COPY_BYTES / size_of::<T>();
+        let fill = |to: &mut [T]| {
+            threads.for_each(to, chunk, |index, part| self.copy(index * chunk, part));
+        };
+        Ok(ring.upload(rows * self.length, work, fill)?.address())
+    }
+
     /// Fills `to` with the result from element `at` on.
     fn copy(&self, mut at: usize, mut to: &mut [T]) {
         if self.length == self.pitch {
@@ -361,7 +314,7 @@ impl Reader<'_> {
     /// takes half the time.
     pub(super) fn sums<N, T>(
         &self,
-        outbox: &mut Outbox,
+        downloads: &mut Downloader,
         first: usize,
         output: &mut [Complex<T>],
     ) -> Result<()>
@@ -376,20 +329,20 @@ impl Reader<'_> {
         }
         let start = first * self.plan.baselines();
         let elements = start..start + output.len() / pairs;
-        outbox.bring(
+        downloads.download(
             elements,
             self.sums.words(clock),
-            &mut |range, to, stream| self.sums.read(clock, range, to, stream),
-            &mut |range, words, (threads, workers)| {
+            |range, to, stream| self.sums.read(clock, range, to, stream),
+            |range, words, threads| {
                 let to = &mut output[(range.start - start) * pairs..][..range.len() * pairs];
                 if clock.is_settled() {
                     let from: &[Complex<T>] = bytemuck::cast_slice(words);
-                    threads.for_each_chunk(workers, to, READ, |(), index, to| {
+                    threads.for_each(to, READ, |index, to| {
                         to.copy_from_slice(&from[index * READ..][..to.len()]);
                     });
                 } else {
                     let from: &[Complex<N>] = bytemuck::cast_slice(words);
-                    threads.for_each_chunk(workers, to, READ, |(), index, to| {
+                    threads.for_each(to, READ, |index, to| {
                         // Turns -0.0 into 0.0, so that the bits do not depend on the split of the stream.
                         let wide = |sum: N| T::zeroed() + sum.into();
                         for (to, from) in to.iter_mut().zip(&from[index * READ..]) {
@@ -404,7 +357,7 @@ impl Reader<'_> {
     /// Reads the counts of whole channels from `first` on.
     pub(super) fn counts(
         &self,
-        outbox: &mut Outbox,
+        downloads: &mut Downloader,
         first: usize,
         counts: &mut [u64],
     ) -> Result<()> {
@@ -414,17 +367,17 @@ impl Reader<'_> {
             return Ok(());
         }
         let start = first * self.plan.baselines();
-        outbox.bring(
+        downloads.download(
             start..start + counts.len(),
             1,
-            &mut |range, to, stream| {
+            |range, to, stream| {
                 let bytes = range.len() * size_of::<u64>();
                 // SAFETY: source and destination hold this many counts.
                 unsafe { stream.copy_within(self.masks.at(range.start), to, bytes) }
             },
-            &mut |range, words, (threads, workers)| {
+            |range, words, threads| {
                 let to = &mut counts[range.start - start..][..range.len()];
-                threads.for_each_chunk(workers, to, READ, |(), index, to| {
+                threads.for_each(to, READ, |index, to| {
                     for (to, count) in to.iter_mut().zip(&words[index * READ..]) {
                         *to = all + count;
                     }
@@ -434,109 +387,62 @@ impl Reader<'_> {
     }
 }
 
-/// Most 64-bit words of a part.
-const WORDS: usize = 1 << 20;
-
-/// Memory of a part on the host and on the device.
+/// Staging of sums and counts to host memory.
 #[derive(Debug)]
-struct OutSlot {
-    device: Buffer<u64>,
-    host: Pinned<u64>,
-    made: Event,
-    copied: Event,
-    /// Elements in flight.
-    range: Option<Range<usize>>,
-}
-
-/// Streams and staging memory.
-#[derive(Debug)]
-pub(super) struct Outbox {
-    device: Device,
-    slots: Vec<OutSlot>,
+pub(super) struct Downloader {
+    ring: DownloadRing<u64>,
     pub(super) work: Stream,
-    copies: Stream,
-    pub(super) threads: Threads,
-    pub(super) workers: Vec<()>,
+    threads: Threads,
 }
 
-/// Produces elements at a device address.
-pub(super) type Make<'a> = &'a mut dyn FnMut(Range<usize>, u64, &Stream) -> Result<()>;
-
-/// Consumes the words of elements on the host.
-pub(super) type Take<'a> = &'a mut dyn FnMut(Range<usize>, &[u64], (&Threads, &mut [()]));
-
-impl Outbox {
-    /// Allocates parts of `words` words, limited to 16 to 2^20.
+impl Downloader {
+    /// Allocates pieces of `words` 64-bit words, limited to 16 to 2^20.
     pub(super) fn new(device: &Device, words: usize, threads: &Threads) -> Result<Self> {
-        let words = words.clamp(16, WORDS);
-        let slot = |_| {
-            Ok(OutSlot {
-                device: device.buffer(words)?,
-                host: device.pinned(words)?,
-                made: device.event()?,
-                copied: device.event()?,
-                range: None,
-            })
-        };
         Ok(Self {
-            device: device.clone(),
-            slots: (0..SLOTS).map(slot).collect::<Result<_>>()?,
+            ring: DownloadRing::new(device, words.clamp(16, 1 << 20), SLOTS)?,
             work: device.stream()?,
-            copies: device.stream()?,
             threads: threads.clone(),
-            workers: vec![(); threads.count()],
         })
     }
 
-    /// Transfers elements of `words` words each. A part holds at least one element.
-    pub(super) fn bring(
+    /// Transfers elements of `words` words each. A piece holds at least one element. `make` queues the production of
+    /// elements at a device address, `take` consumes their words on the host.
+    fn download(
         &mut self,
         elements: Range<usize>,
         words: usize,
-        make: Make<'_>,
-        take: Take<'_>,
+        make: impl FnMut(Range<usize>, u64, &Stream) -> Result<()>,
+        take: impl FnMut(Range<usize>, &[u64], &Threads),
     ) -> Result<()> {
-        self.parts(elements, words, make, take).inspect_err(|_| {
-            // Work in flight must end before its memory is reused.
-            let _ = self.device.synchronize();
-            self.slots.iter_mut().for_each(|slot| slot.range = None);
-        })
+        let done = self.pieces(elements, words, make, take);
+        // Work in flight must end before its memory is reused.
+        done.inspect_err(|_| self.ring.discard())
     }
 
-    fn parts(
+    fn pieces(
         &mut self,
         elements: Range<usize>,
         words: usize,
-        make: Make<'_>,
-        take: Take<'_>,
+        mut make: impl FnMut(Range<usize>, u64, &Stream) -> Result<()>,
+        mut take: impl FnMut(Range<usize>, &[u64], &Threads),
     ) -> Result<()> {
-        let most = self.slots[0].device.len() / words;
-        for (index, start) in elements.clone().step_by(most).enumerate() {
-            let slot = index % SLOTS;
-            self.hand_out(slot, words, take)?;
-            let range = start..elements.end.min(start + most);
-            let slot = &mut self.slots[slot];
-            make(range.clone(), slot.device.address(), &self.work)?;
-            self.work.record(&slot.made)?;
-            self.copies.wait(&slot.made)?;
-            let all = 0..range.len() * words;
-            // SAFETY: the host memory is not accessed before `copied` has passed.
-            unsafe { self.copies.copy_out(&slot.device, all, &mut slot.host, 0)? };
-            self.copies.record(&slot.copied)?;
-            slot.range = Some(range);
+        let Self { ring, work, threads } = self;
+        let mut receive = |ring: &mut DownloadRing<u64>| -> Result<bool> {
+            let Some((range, words)) = ring.receive()? else { return Ok(false) };
+            take(range, words, threads);
+            Ok(true)
+        };
+        let each = ring.elements() / words;
+        for start in elements.clone().step_by(each) {
+            if ring.is_full() {
+                receive(ring)?;
+            }
+            let range = start..elements.end.min(start + each);
+            make(range.clone(), ring.target(work)?.address(), work)?;
+            let count = range.len() * words;
+            ring.send(range, count, work)?;
         }
-        let next = elements.len().div_ceil(most);
-        (next..next + SLOTS).try_for_each(|index| self.hand_out(index % SLOTS, words, take))
-    }
-
-    /// Waits for the transfer of a slot, if there is one, and passes its elements to `take`.
-    fn hand_out(&mut self, slot: usize, words: usize, take: Take<'_>) -> Result<()> {
-        let slot = &mut self.slots[slot];
-        if let Some(range) = slot.range.take() {
-            slot.copied.synchronize()?;
-            let words = &slot.host.as_slice()[..range.len() * words];
-            take(range, words, (&self.threads, &mut self.workers));
-        }
+        while receive(ring)? {}
         Ok(())
     }
 }
