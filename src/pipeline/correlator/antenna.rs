@@ -1,22 +1,29 @@
-//! F-engine of one antenna: samples to aligned spectra.
+//! F-engine of one antenna: samples to aligned spectra, and the gains that scale them before requantization.
 //!
-//! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for.
+//! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for; measured gains depend on the
+//! antenna's first valid spectra alone; given gains multiply the sky's voltages: in a lower sideband, whose voltages are
+//! their conjugates, the gains' conjugates do.
 
 use std::ops::Range;
 use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::gains::{GainControl, Powers};
-use super::inputs::Channels;
-use super::tracking::{Delay, Delays};
-use super::window::{Flags, InvalidRange, NotFinite, Window, lead};
+use super::options::Gains;
+use super::recordings::{Channels, Delay, Delays, Recordings};
+use super::window::{Flags, Framing, InvalidRange, NotFinite, Window, lead};
 use crate::backend::Backend;
 use crate::channelize::{Channelizer, Output};
-use crate::delay::{self, Aligner, Rows, Slope};
+use crate::correlate::Precision;
+use crate::delay;
+use crate::delay::{Aligner, Rows, Slope};
 use crate::error::{Error, Result};
+use crate::pipeline::voltage::deviation;
 use crate::view::Progress;
 use crate::voltage::{VoltageEncoding, Voltages, voltage};
+
+/// Bytes of one antenna's spectra between filter bank and alignment.
+const TILE_BYTES: usize = 1 << 20;
 
 /// Consecutive spectra with one shift.
 #[derive(Clone, Debug)]
@@ -72,11 +79,13 @@ impl AntennaInput {
     /// Builds the F-engine of an antenna with at most `capacity` spectra per gulp.
     pub(super) fn new(
         location: SampleLocation,
-        (bank, flags): (Bank, Flags),
+        bank: Bank,
+        flags: Flags,
         gain_control: GainControl,
-        (tile, capacity): (usize, usize),
+        capacity: usize,
         backend: &Backend,
     ) -> Self {
+        let tile = (TILE_BYTES / (8 * gain_control.elements())).clamp(4, 256);
         Self {
             location,
             bank,
@@ -154,12 +163,12 @@ impl AntennaInput {
 
     /// Returns the recording's sample index at which a spectrum's window begins.
     pub(super) fn at(&self, spectrum: u64, shift: i64) -> i64 {
-        spectrum as i64 * self.bank.steps().0 as i64 + shift + self.location.offset as i64
+        spectrum as i64 * self.bank.framing().hop as i64 + shift + self.location.offset as i64
     }
 
     /// Returns the samples of consecutive spectra with one shift; all of them must exist.
     fn samples(&self, spectra: &Range<u64>, shift: i64) -> Range<u64> {
-        let end = self.at(spectra.end - 1, shift) as u64 + self.bank.steps().1;
+        let end = self.at(spectra.end - 1, shift) as u64 + self.bank.framing().span;
         self.at(spectra.start, shift) as u64..end
     }
 
@@ -206,7 +215,7 @@ impl AntennaInput {
     /// Appends the flagged ranges, and those that are not finite, of consecutive spectra with one shift.
     fn find_invalid(&self, spectra: &Range<u64>, shift: i64, invalid: &mut Vec<InvalidRange>) {
         for flags in [&self.flags, &self.not_finite] {
-            flags.find(spectra, self.at(0, shift), self.bank.steps(), invalid);
+            flags.find(spectra, self.at(0, shift), self.bank.framing(), invalid);
         }
     }
 
@@ -245,7 +254,7 @@ impl AntennaInput {
 
     /// Returns the spectra that gains are measured with.
     fn measured(&self, start: u64, shift: i64) -> Range<u64> {
-        let (hop, span) = self.bank.steps();
+        let Framing { hop, span } = self.bank.framing();
         let left = self.location.length - self.at(start, shift) as u64 - span;
         start..start + (left / hop + 1).min(self.gain_control.spectra() as u64)
     }
@@ -263,7 +272,7 @@ impl AntennaInput {
             self.slopes = Some(slopes);
         }
         self.runs.clear();
-        let span = self.bank.steps().1 as i64;
+        let span = self.bank.framing().span as i64;
         for (spectrum, delay) in spectra.clone().zip(&self.delays) {
             let shift = delay.shift;
             let at = self.at(spectrum, shift);
@@ -294,7 +303,7 @@ impl AntennaInput {
         let Some(base) = self.runs.first().map(|run| run.spectra.start) else { return Ok(()) };
         let runs = std::mem::take(&mut self.runs);
         for run in runs.iter().filter(|run| run.inside) {
-            self.make_run(run, (run.spectra.start - base) as usize, window, (rows, scratch))?;
+            self.make_run(run, (run.spectra.start - base) as usize, window, rows, scratch)?;
         }
         self.runs = runs;
         let invalid = std::mem::take(&mut self.invalid);
@@ -359,7 +368,8 @@ impl AntennaInput {
         run: &Run,
         first: usize,
         window: &Window,
-        (rows, scratch): (&mut [u8], &mut Scratch),
+        rows: &mut [u8],
+        scratch: &mut Scratch,
     ) -> Result<()> {
         if self.aligner.is_none() {
             // Without gains all spectra of the run are flagged.
@@ -382,7 +392,7 @@ impl AntennaInput {
         let mut done = 0;
         while done < times {
             let made = self.spectra(&mut input, scratch)?;
-            self.align((first + done, made), scratch, rows)?;
+            self.align(first + done, made, scratch, rows)?;
             done += made;
         }
         self.next = Some((run.shift, run.spectra.end, samples.end));
@@ -392,7 +402,8 @@ impl AntennaInput {
     /// Aligns spectra into the rows, starting at time `first`.
     fn align(
         &mut self,
-        (first, times): (usize, usize),
+        first: usize,
+        times: usize,
         scratch: &Scratch,
         rows: &mut [u8],
     ) -> Result<()> {
@@ -441,13 +452,14 @@ pub(super) enum Bank {
 }
 
 impl Bank {
-    /// Returns the samples between spectra (hop) and the samples under a window (span).
-    pub(super) fn steps(&self) -> (u64, u64) {
+    /// Returns the division of samples into spectra.
+    fn framing(&self) -> Framing {
         match self {
             Self::Filter(channelizer) => {
-                (channelizer.plan().hop() as u64, channelizer.plan().span() as u64)
+                let plan = channelizer.plan();
+                Framing { hop: plan.hop() as u64, span: plan.span() as u64 }
             }
-            Self::Recorded { .. } => (1, 1),
+            Self::Recorded { .. } => Framing { hop: 1, span: 1 },
         }
     }
 
@@ -516,4 +528,272 @@ pub(super) struct SampleLocation {
     pub(super) sample_lag: f64,
     /// Number of samples of the recording.
     pub(super) length: u64,
+}
+
+/// Largest number of spectra that gains are measured with.
+const MAX_GAIN_SPECTRA: usize = 256;
+
+/// Smallest number of spectra that gains are measured with.
+const MIN_GAIN_SPECTRA: usize = 16;
+
+/// Largest size in bytes of the spectra that gains are measured with, if it holds [`MIN_GAIN_SPECTRA`].
+const MAX_GAIN_BYTES: usize = 32 << 20;
+
+/// Returns the encoding for `nbits` bits per real component.
+///
+/// # Errors
+/// [`Error::Parameter`] for numbers other than 4, 8 and 32.
+pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
+    match nbits {
+        4 => Ok(VoltageEncoding::Complex4),
+        8 => Ok(VoltageEncoding::Complex8),
+        32 => Ok(VoltageEncoding::ComplexF32),
+        _ => Err(Error::parameter("correlate.nbits", nbits, "spectra have 4, 8 or 32 bits")),
+    }
+}
+
+/// Checks that a reduced precision is requested for floats only.
+///
+/// # Errors
+/// [`Error::Parameter`] for a precision other than f32 with integers.
+pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> {
+    if precision == Precision::F32 || nbits == 32 {
+        return Ok(());
+    }
+    let rule = "products of integers are exact: it is for `correlate.nbits` 32";
+    Err(Error::parameter("precision", precision.to_string(), rule))
+}
+
+/// Gains of one antenna; axes polarization, channel.
+#[derive(Clone, Debug)]
+pub(super) struct GainControl {
+    polarizations: usize,
+    coarse: usize,
+    fine: usize,
+    encoding: VoltageEncoding,
+    /// Gains of the spectra: one for all, or one per element.
+    gains: Vec<Complex<f32>>,
+    /// Whether gains are to be measured.
+    measured: bool,
+    /// Whether the readout divides visibilities by the gains.
+    undone: bool,
+}
+
+/// Source of an antenna's gains.
+pub(super) enum GainSource {
+    /// Measured from the power of spectra.
+    Measured,
+    /// One for all; the readout divides by it.
+    Fixed(f32),
+    /// Gains that remain in the visibilities; axes polarization, channel.
+    Given(Vec<Complex<f32>>),
+}
+
+impl GainControl {
+    pub(super) fn new(
+        polarizations: usize,
+        channels: &Channels,
+        encoding: VoltageEncoding,
+        source: GainSource,
+    ) -> Self {
+        let float = encoding == VoltageEncoding::ComplexF32;
+        let one = Complex::new(1.0, 0.0);
+        let (gains, measured, undone) = match source {
+            GainSource::Measured => (vec![one], !float, true),
+            GainSource::Fixed(gain) => (vec![one * gain], false, true),
+            GainSource::Given(gains) => (gains, false, false),
+        };
+        let (coarse, fine) = (channels.coarse, channels.fine);
+        Self { polarizations, coarse, fine, encoding, gains, measured, undone }
+    }
+
+    /// Returns the number of recorded channels.
+    pub(super) fn coarse(&self) -> usize {
+        self.coarse
+    }
+
+    /// Returns the channels per recorded channel.
+    pub(super) fn fine(&self) -> usize {
+        self.fine
+    }
+
+    /// Returns the elements of a spectrum.
+    pub(super) fn elements(&self) -> usize {
+        self.polarizations * self.coarse * self.fine
+    }
+
+    pub(super) fn encoding(&self) -> VoltageEncoding {
+        self.encoding
+    }
+
+    /// Returns the gains of the spectra: one for all, or one per element.
+    pub(super) fn gains(&self) -> &[Complex<f32>] {
+        &self.gains
+    }
+
+    /// Whether gains are measured.
+    pub(super) fn is_measured(&self) -> bool {
+        self.measured
+    }
+
+    /// Returns the number of spectra that gains are measured with.
+    pub(super) fn spectra(&self) -> usize {
+        if self.measured {
+            (MAX_GAIN_BYTES / (8 * self.elements())).clamp(MIN_GAIN_SPECTRA, MAX_GAIN_SPECTRA)
+        } else {
+            1
+        }
+    }
+
+    /// Sets gains so that the standard deviation is the optimum of the encoding. Channels without power get 1;
+    /// channels without valid spectra get the polarization's median.
+    pub(super) fn set(&mut self, powers: &Powers) {
+        let target = deviation(self.encoding.bits());
+        let channels = self.coarse * self.fine;
+        let gain = |power: f64| {
+            // `power` includes the real and the imaginary part.
+            let deviation = (0.5 * power).sqrt();
+            let gain = (target / deviation) as f32;
+            if gain.is_normal() { gain } else { 1.0 }
+        };
+        self.gains.clear();
+        for sums in powers.sums.chunks_exact(channels) {
+            let own = |channel: usize| {
+                let count = powers.counts[channel / self.fine];
+                (count > 0).then(|| gain(sums[channel] / count as f64))
+            };
+            let mut known: Vec<f32> = (0..channels).filter_map(own).collect();
+            known.sort_by(f32::total_cmp);
+            let median = known.get(known.len() / 2).copied().unwrap_or(1.0);
+            let all = (0..channels).map(|channel| own(channel).unwrap_or(median));
+            self.gains.extend(all.map(|gain| Complex::new(gain, 0.0)));
+        }
+    }
+
+    /// Returns the divisor of an element's products at readout.
+    pub(super) fn divisor(&self, element: usize) -> f64 {
+        if self.undone { f64::from(self.gains[element % self.gains.len()].re) } else { 1.0 }
+    }
+
+    /// Whether all divisors are 1.
+    pub(super) fn is_unit(&self) -> bool {
+        !self.undone || self.gains.iter().all(|gain| gain.re == 1.0)
+    }
+
+    pub(super) fn align_options(&self) -> delay::Options {
+        delay::Options {
+            polarizations: self.polarizations,
+            coarse_channels: self.coarse,
+            channels: self.fine,
+            encoding: self.encoding,
+            gains: self.gains.clone(),
+        }
+    }
+}
+
+/// Powers summed over spectra.
+pub(super) struct Powers {
+    /// Axes polarization, channel.
+    sums: Vec<f64>,
+    /// Valid spectra of each recorded channel.
+    counts: Vec<u64>,
+    fine: usize,
+}
+
+impl Powers {
+    pub(super) fn new(level: &GainControl) -> Self {
+        let (sums, counts) = (vec![0.0; level.elements()], vec![0; level.coarse]);
+        Self { sums, counts, fine: level.fine }
+    }
+
+    /// Adds the valid channels of one spectrum.
+    pub(super) fn add(&mut self, row: &[Complex<f32>], spectrum: u64, invalid: &[InvalidRange]) {
+        let channels = self.counts.len() * self.fine;
+        let hits = |invalid: &&InvalidRange, coarse: &usize| {
+            invalid.spectra.contains(&spectrum) && invalid.coarse.contains(coarse)
+        };
+        for coarse in 0..self.counts.len() {
+            let own = coarse * self.fine..(coarse + 1) * self.fine;
+            // Unflagged zeros, e.g. of a receiver that is still off, do not represent the signal level.
+            let silent =
+                || row.chunks_exact(channels).all(|row| row[own.clone()].iter().all(is_zero));
+            if invalid.iter().any(|invalid| hits(&invalid, &coarse)) || silent() {
+                continue;
+            }
+            self.counts[coarse] += 1;
+            let rows = self.sums.chunks_exact_mut(channels).zip(row.chunks_exact(channels));
+            for (sums, values) in rows {
+                let pairs = sums[own.clone()].iter_mut().zip(&values[own.clone()]);
+                pairs.for_each(|(sum, z)| {
+                    *sum += f64::from(z.re).powi(2) + f64::from(z.im).powi(2);
+                });
+            }
+        }
+    }
+}
+
+fn is_zero(value: &Complex<f32>) -> bool {
+    value.re == 0.0 && value.im == 0.0
+}
+
+/// User gains; axes antenna, polarization, channel.
+pub(super) struct GainTable {
+    gains: Vec<Complex<f32>>,
+    /// Elements per antenna; 1: one gain for all.
+    elements: usize,
+}
+
+impl GainTable {
+    /// Checks gains and sorts them into correlated order.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a number of gains that matches no allowed shape, or a gain that is not finite.
+    pub(super) fn new(
+        gains: &Gains,
+        antennas: usize,
+        recordings: &Recordings,
+        channels: &Channels,
+    ) -> Result<Self> {
+        let Gains::Table(given) = gains else {
+            return match gains {
+                Gains::Fixed(gain) if !gain.is_finite() || *gain == 0.0 => {
+                    Err(Error::parameter("gains", gain, "it must be finite and not 0"))
+                }
+                _ => Ok(Self { gains: Vec::new(), elements: 0 }),
+            };
+        };
+        if let Some(invalid) = given.iter().find(|gain| !gain.is_finite()) {
+            return Err(Error::parameter("gains", invalid.to_string(), "gains must be finite"));
+        }
+        let polarizations = recordings.header.polarizations;
+        let correlated = channels.correlated();
+        let all = antennas * polarizations * correlated;
+        if ![1, correlated, all].contains(&given.len()) {
+            let rule = format!(
+                "there must be 1 gain, {correlated} (channel), or {all} (antenna, polarization, channel)"
+            );
+            return Err(Error::parameter("number of gains", given.len(), rule));
+        }
+        let own = |gain: Complex<f32>| if channels.is_conjugate() { gain.conj() } else { gain };
+        let mut sorted = vec![Complex::ZERO; all];
+        for (index, row) in sorted.chunks_exact_mut(correlated).enumerate() {
+            for (rank, channel) in channels.order().iter().enumerate() {
+                row[*channel] = own(given[(index * correlated + rank) % given.len()]);
+            }
+        }
+        Ok(Self { gains: sorted, elements: polarizations * correlated })
+    }
+}
+
+impl GainSource {
+    /// Returns how an antenna's gains are determined.
+    pub(super) fn new(gains: &Gains, table: &GainTable, antenna: usize) -> Self {
+        match gains {
+            Gains::Auto => Self::Measured,
+            Gains::Fixed(gain) => Self::Fixed(*gain),
+            Gains::Table(_) => {
+                Self::Given(table.gains[antenna * table.elements..][..table.elements].to_vec())
+            }
+        }
+    }
 }

@@ -4,20 +4,18 @@
 
 use std::ops::Range;
 
-use super::antenna::{AntennaInput, Scratch};
-use super::inputs::Channels;
-use super::tracking::Delays;
+use super::antenna::AntennaInput;
+use super::recordings::{Channels, Delays};
 use super::window::Window;
+use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
 use crate::backend::threads::Threads;
-use crate::channelize::{self, Channelizer, DeviceVoltages, Input};
-use crate::correlate::{self, Correlator, DeviceSpectra};
+use crate::channelize::{Channelizer, DeviceVoltages, Input};
+use crate::correlate::DeviceSpectra;
 use crate::delay::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
-
-/// Fills a mask (channel, antenna, word).
-pub(super) type FillMask<'a> = &'a dyn Fn(&mut [u64]);
+use crate::{channelize, correlate};
 
 /// Number of double-buffer slots.
 const SLOTS: usize = 2;
@@ -27,14 +25,14 @@ const LINE: usize = 128;
 
 /// Sample format of an antenna's recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Kind {
+pub(super) struct SampleFormat {
     pub(super) encoding: VoltageEncoding,
     /// Value of one count.
     pub(super) scale: f64,
 }
 
 /// Configuration of the device F-engine.
-pub(super) struct Wanted<'a> {
+pub(super) struct DeviceConfig<'a> {
     pub(super) plan: &'a correlate::Plan,
     pub(super) channels: &'a Channels,
     /// Filter bank of one antenna; none if the voltages are already channelized.
@@ -44,22 +42,25 @@ pub(super) struct Wanted<'a> {
     /// Whether recorded integers are multiplied unchanged.
     pub(super) direct: bool,
     /// Sample formats of all correlated antennas, by ascending array number.
-    pub(super) kinds: &'a [Kind],
+    pub(super) formats: &'a [SampleFormat],
     /// Spectra computed per call.
     pub(super) capacity: usize,
 }
 
-/// Host data from which the device computes the prepared spectra.
-pub(super) struct Held<'a> {
-    pub(super) stations: &'a mut [AntennaInput],
-    pub(super) windows: &'a [&'a Window],
-    pub(super) delays: &'a Delays,
+/// Antennas, and the windows of their recordings.
+#[derive(Clone, Copy)]
+struct HostSamples<'a> {
+    antennas: &'a [AntennaInput],
+    windows: &'a [&'a Window],
 }
 
-/// Host threads with their scratch memory.
-pub(super) struct Pool<'a> {
-    pub(super) threads: &'a Threads,
-    pub(super) scratches: &'a mut [Scratch],
+/// Spectra on the device, for the X-engine.
+pub(super) struct DeviceSupply<'a> {
+    pub(super) spectra: &'a mut Buffer<u8>,
+    pub(super) layout: DeviceSpectra,
+    /// Axes channel, antenna, word.
+    pub(super) valid: Option<&'a Buffer<u64>>,
+    pub(super) stream: &'a Stream,
 }
 
 /// Spectra computed on a device.
@@ -72,6 +73,10 @@ pub(super) struct OnDevice {
     /// Whether `delays` holds those of the current spectra.
     delays_held: bool,
     masks: UploadRing<u64>,
+    /// Whether `masks` holds that of the spectra supplied last.
+    mask_held: bool,
+    /// Rows of a mask: channels x antennas.
+    mask_rows: usize,
     /// Aligned spectra, input of the X-engine.
     natural: Buffer<u8>,
     layout: Natural,
@@ -83,16 +88,16 @@ impl OnDevice {
     /// # Errors
     /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver
     /// refuses.
-    pub(super) fn new(device: &Device, wanted: &Wanted<'_>) -> Result<Self> {
-        let plan = wanted.plan;
-        let input_stride = plan.encoding().bytes(wanted.capacity).next_multiple_of(LINE);
+    pub(super) fn new(device: &Device, config: &DeviceConfig<'_>) -> Result<Self> {
+        let plan = config.plan;
+        let input_stride = plan.encoding().bytes(config.capacity).next_multiple_of(LINE);
         let layout =
             Natural { first_byte: 0, channel_stride: plan.inputs() * input_stride, input_stride };
-        let words = correlate::Plan::mask_words(wanted.capacity);
-        let delays = match wanted.fixed {
+        let words = correlate::Plan::mask_words(config.capacity);
+        let delays = match config.fixed {
             true => None,
             false => {
-                Some(UploadRing::new(device, 2 * wanted.kinds.len() * wanted.capacity, SLOTS)?)
+                Some(UploadRing::new(device, 2 * config.formats.len() * config.capacity, SLOTS)?)
             }
         };
         let work = device.stream()?;
@@ -103,10 +108,12 @@ impl OnDevice {
         Ok(Self {
             work,
             natural,
-            groups: Group::all(device, wanted)?,
+            groups: Group::all(device, config)?,
             delays,
             delays_held: false,
             masks: UploadRing::new(device, plan.channels() * plan.antennas() * words, SLOTS)?,
+            mask_held: false,
+            mask_rows: plan.channels() * plan.antennas(),
             layout,
             made: 0..0,
         })
@@ -124,30 +131,28 @@ impl OnDevice {
         all
     }
 
-    /// Enqueues the prepared spectra; the host samples may change after the return.
+    /// Enqueues the prepared spectra of antennas whose gain measurement has been attempted; the host samples may change
+    /// after the return.
     ///
     /// # Errors
     /// Errors of the filter banks and of the alignment.
     pub(super) fn make(
         &mut self,
-        held: Held<'_>,
+        antennas: &[AntennaInput],
+        windows: &[&Window],
+        delays: &Delays,
         spectra: Range<u64>,
-        pool: &mut Pool<'_>,
+        threads: &Threads,
     ) -> Result<()> {
         self.release()?;
-        let Held { stations, windows, delays } = held;
-        pool.threads.for_each_chunk(pool.scratches, stations, 1, |own, _, station| {
-            let window = windows[station[0].location().recording];
-            station[0].settle(window, own);
-        });
-        stations.iter_mut().try_for_each(AntennaInput::take_outcome)?;
         self.made = spectra.clone();
-        let segments = segments(stations, &spectra);
+        let segments = segments(antennas, &spectra);
+        let samples = HostSamples { antennas, windows };
         for group in &mut self.groups {
-            group.settle(stations)?;
-            group.make((stations, windows), &segments, pool, &self.work)?;
+            group.settle(antennas)?;
+            group.make(samples, &segments, threads, &self.work)?;
         }
-        self.send_delays(stations, delays)
+        self.send_delays(antennas, delays)
     }
 
     /// Releases the buffers of the previous spectra.
@@ -164,7 +169,7 @@ impl OnDevice {
         let times = (self.made.end - self.made.start) as usize;
         let mut slot = uploads.current();
         let rows = slot.host()?.chunks_exact_mut(2 * times);
-        let order = self.groups.iter().flat_map(Group::stations);
+        let order = self.groups.iter().flat_map(|group| &group.stations);
         for (row, station) in rows.zip(order) {
             for (pair, delay) in row.chunks_exact_mut(2).zip(stations[*station].delays(all)) {
                 pair.copy_from_slice(&[delay.total_s, delay.residual_s]);
@@ -175,16 +180,20 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Enqueues alignment and X-engine for `times` spectra; `mask` fills the validity mask, if there is one.
+    /// Enqueues the alignment of `times` spectra from number `first` on and returns them; `fill` writes their validity
+    /// mask, if there is one.
     ///
     /// # Errors
-    /// Errors of the alignment and of the X-engine.
-    pub(super) fn correlate(
+    /// Errors of the alignment.
+    pub(super) fn supply(
         &mut self,
-        (first, times): (u64, usize),
-        mask: Option<FillMask<'_>>,
-        correlator: &mut Correlator,
-    ) -> Result<()> {
+        first: u64,
+        times: usize,
+        fill: Option<impl FnOnce(&mut [u64])>,
+    ) -> Result<DeviceSupply<'_>> {
+        if std::mem::replace(&mut self.mask_held, false) {
+            self.masks.release(&self.work)?;
+        }
         let stride = (self.made.end - self.made.start) as usize;
         let first = (first - self.made.start) as usize;
         let delays = match &mut self.delays {
@@ -195,25 +204,20 @@ impl OnDevice {
         for group in &mut self.groups {
             let place = row * stride + first;
             let own = delays.map(|seconds| DeviceDelays { seconds, first: place, stride });
-            let to = (&mut self.natural, self.layout);
-            group.align((first, times), own, to, &self.work)?;
-            row += group.stations().len();
+            group.align(first, times, own, &mut self.natural, self.layout, &self.work)?;
+            row += group.stations.len();
         }
-        let layout = DeviceSpectra {
-            first_byte: self.layout.first_byte,
-            channel_stride: self.layout.channel_stride,
-            input_stride: self.layout.input_stride,
-            times,
+        let valid = match fill {
+            Some(fill) => {
+                let words = self.mask_rows * correlate::Plan::mask_words(times);
+                self.mask_held = true;
+                Some(self.masks.upload(words, &self.work, fill)?)
+            }
+            None => None,
         };
-        let Some(mask) = mask else {
-            return correlator.enqueue(&mut self.natural, layout, None, &self.work);
-        };
-        let masks = &mut self.masks;
-        let plan = correlator.plan();
-        let words = plan.channels() * plan.antennas() * correlate::Plan::mask_words(times);
-        let valid = masks.upload(words, &self.work, mask)?;
-        correlator.enqueue(&mut self.natural, layout, Some(valid), &self.work)?;
-        masks.release(&self.work)
+        let Natural { first_byte, channel_stride, input_stride } = self.layout;
+        let layout = DeviceSpectra { first_byte, channel_stride, input_stride, times };
+        Ok(DeviceSupply { spectra: &mut self.natural, layout, valid, stream: &self.work })
     }
 }
 
@@ -236,7 +240,7 @@ const PIECE_BYTES: usize = 16 << 20;
 struct Group {
     /// Indices among all correlated antennas.
     stations: Vec<usize>,
-    kind: Kind,
+    format: SampleFormat,
     /// Streams per antenna.
     streams: usize,
     aligner: DeviceAligner,
@@ -263,25 +267,32 @@ struct Bank {
 
 impl Group {
     /// Builds one group per sample format.
-    fn all(device: &Device, wanted: &Wanted<'_>) -> Result<Vec<Self>> {
-        let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
-        for (station, kind) in wanted.kinds.iter().enumerate() {
-            match kinds.iter_mut().find(|(other, _)| other == kind) {
+    fn all(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<Self>> {
+        let mut formats: Vec<(SampleFormat, Vec<usize>)> = Vec::new();
+        for (station, format) in config.formats.iter().enumerate() {
+            match formats.iter_mut().find(|(other, _)| other == format) {
                 Some((_, stations)) => stations.push(station),
-                None => kinds.push((*kind, vec![station])),
+                None => formats.push((*format, vec![station])),
             }
         }
-        kinds.into_iter().map(|(kind, own)| Self::new(device, wanted, kind, own)).collect()
+        formats.into_iter().map(|(format, own)| Self::new(device, config, format, own)).collect()
     }
 
-    fn new(device: &Device, wanted: &Wanted<'_>, kind: Kind, stations: Vec<usize>) -> Result<Self> {
-        let (plan, channels) = (wanted.plan, wanted.channels);
+    fn new(
+        device: &Device,
+        config: &DeviceConfig<'_>,
+        format: SampleFormat,
+        stations: Vec<usize>,
+    ) -> Result<Self> {
+        let (plan, channels) = (config.plan, config.channels);
         let polarizations = plan.polarizations();
         let streams = channels.coarse * polarizations;
-        let form = match (wanted.bank, wanted.direct) {
+        let form = match (config.bank, config.direct) {
             (Some(_), _) => Form::Spectra,
             (None, true) => Form::Recorded,
-            (None, false) => Form::Voltages { encoding: kind.encoding, scale: kind.scale as f32 },
+            (None, false) => {
+                Form::Voltages { encoding: format.encoding, scale: format.scale as f32 }
+            }
         };
         let aligner = DeviceAligner::new(
             device,
@@ -292,15 +303,19 @@ impl Group {
                 channels: channels.fine,
                 encoding: plan.encoding(),
                 form,
-                band: (!wanted.fixed).then(|| channels.band().clone()),
+                band: (!config.fixed).then(|| channels.band().clone()),
             },
         )?;
-        let (hop, span) = wanted.bank.map_or((1, 0), |bank| (bank.hop(), bank.span()));
-        let stride = stride(kind, wanted.capacity.saturating_mul(hop).saturating_add(span));
-        let source = match wanted.bank {
-            Some(bank) => {
-                Source::Bank(Box::new(Bank::new(device, (bank, kind), &stations, wanted.capacity)?))
-            }
+        let (hop, span) = config.bank.map_or((1, 0), |bank| (bank.hop(), bank.span()));
+        let stride = stride(format, config.capacity.saturating_mul(hop).saturating_add(span));
+        let source = match config.bank {
+            Some(bank) => Source::Bank(Box::new(Bank::new(
+                device,
+                bank,
+                format,
+                stations.len(),
+                config.capacity,
+            )?)),
             None => Source::Recorded(None),
         };
         Ok(Self {
@@ -311,15 +326,11 @@ impl Group {
             )?,
             settled: vec![form == Form::Recorded; stations.len()],
             stations,
-            kind,
+            format,
             streams,
             aligner,
             source,
         })
-    }
-
-    fn stations(&self) -> &Vec<usize> {
-        &self.stations
     }
 
     fn is_recorded(&self) -> bool {
@@ -360,27 +371,21 @@ impl Group {
     /// Copies samples to the device and enqueues their channelization.
     fn make(
         &mut self,
-        (all, windows): (&[AntennaInput], &[&Window]),
+        samples: HostSamples<'_>,
         segments: &[Range<u64>],
-        pool: &mut Pool<'_>,
+        threads: &Threads,
         work: &Stream,
     ) -> Result<()> {
         let base = segments.first().map_or(0, |segment| segment.start);
         if let Source::Recorded(_) = self.source {
             let times = segments.last().map_or(0, |segment| (segment.end - base) as usize);
-            let samples = DeviceSamples { first_byte: 0, stride: stride(self.kind, times), times };
-            let parts = |station: &AntennaInput| station.parts().0;
-            self.send((all, windows), (samples.stride, times), &parts, pool)?;
-            self.source = Source::Recorded(Some(samples));
+            let stride = stride(self.format, times);
+            self.send(samples, stride, times, threads, |station| station.parts().0)?;
+            self.source = Source::Recorded(Some(DeviceSamples { first_byte: 0, stride, times }));
             return Ok(());
         }
         for segment in segments {
-            self.channelize(
-                (all, windows),
-                segment,
-                (segment.start - base) as usize,
-                (pool, work),
-            )?;
+            self.channelize(samples, segment, (segment.start - base) as usize, threads, work)?;
         }
         Ok(())
     }
@@ -388,14 +393,15 @@ impl Group {
     /// Enqueues one segment's spectra; `row` is the first output row.
     fn channelize(
         &mut self,
-        (all, windows): (&[AntennaInput], &[&Window]),
+        samples: HostSamples<'_>,
         segment: &Range<u64>,
         row: usize,
-        (pool, work): (&mut Pool<'_>, &Stream),
+        threads: &Threads,
+        work: &Stream,
     ) -> Result<()> {
         let Source::Bank(bank) = &mut self.source else { return Ok(()) };
         let shifts: Vec<Option<i64>> =
-            self.stations.iter().map(|station| shift(&all[*station], segment.start)).collect();
+            self.stations.iter().map(|own| shift(&samples.antennas[*own], segment.start)).collect();
         let goes_on =
             bank.next.as_ref().is_some_and(|(next, old)| *next == segment.start && *old == shifts);
         let (hop, span) = (bank.channelizer.plan().hop(), bank.channelizer.plan().span());
@@ -406,7 +412,7 @@ impl Group {
         }
         let spectra = (segment.end - segment.start) as usize;
         let times = (spectra - 1) * hop + span - skipped;
-        let stride = stride(self.kind, times);
+        let stride = stride(self.format, times);
         let start = segment.start;
         let parts = move |station: &AntennaInput| match shift(station, start) {
             Some(shift) => {
@@ -415,7 +421,7 @@ impl Group {
             }
             None => Vec::new(),
         };
-        self.send((all, windows), (stride, times), &parts, pool)?;
+        self.send(samples, stride, times, threads, parts)?;
         let Source::Bank(bank) = &mut self.source else { return Ok(()) };
         let (voltages, _) = self.uploads.acquire(work)?;
         let layout = DeviceVoltages { first_byte: 0, stride, times };
@@ -429,23 +435,37 @@ impl Group {
         self.uploads.release(work)
     }
 
-    /// Gathers samples of each antenna's streams and copies them: parts of the window, zeros elsewhere.
+    /// Gathers `times` samples of each antenna's streams and copies them: the ranges that `parts` returns, zeros
+    /// elsewhere.
     fn send(
         &mut self,
-        (all, windows): (&[AntennaInput], &[&Window]),
-        (stride, times): (usize, usize),
-        parts: &dyn Fn(&AntennaInput) -> Placed,
-        pool: &mut Pool<'_>,
+        samples: HostSamples<'_>,
+        stride: usize,
+        times: usize,
+        threads: &Threads,
+        parts: impl Fn(&AntennaInput) -> Placed,
     ) -> Result<()> {
         let each = stride * self.streams;
-        let together = (PIECE_BYTES / each.max(1)).max(pool.threads.count()).max(1);
+        let together = (PIECE_BYTES / each.max(1)).max(threads.count()).max(1);
         let mut slot = self.uploads.current();
         slot.host()?;
         for stations in self.stations.chunks(together) {
             let bytes = each * stations.len();
-            let rows = &mut slot.rest()[..bytes];
-            let own = stations.iter().map(|station| &all[*station]);
-            place((own, windows), rows, (stride, times), parts, pool)?;
+            let rows = slot.rest()[..bytes].chunks_exact_mut(each);
+            let jobs = stations.iter().zip(rows).map(|(station, rows)| {
+                let antenna = &samples.antennas[*station];
+                let location = antenna.location();
+                Job {
+                    window: samples.windows[location.recording],
+                    streams: location.streams.clone(),
+                    parts: parts(antenna),
+                    rows,
+                    outcome: Ok(()),
+                }
+            });
+            let mut jobs: Vec<Job<'_>> = jobs.collect();
+            threads.for_each(&mut jobs, 1, |_, job| job[0].outcome = job[0].fill(stride, times));
+            jobs.into_iter().try_for_each(|job| job.outcome)?;
             slot.send(bytes)?;
         }
         Ok(())
@@ -454,22 +474,24 @@ impl Group {
     /// Enqueues the alignment of `times` spectra.
     fn align(
         &mut self,
-        (first, times): (usize, usize),
+        first: usize,
+        times: usize,
         delays: Option<DeviceDelays<'_>>,
-        to: (&mut Buffer<u8>, Natural),
+        to: &mut Buffer<u8>,
+        layout: Natural,
         work: &Stream,
     ) -> Result<()> {
         match &mut self.source {
             Source::Bank(bank) => {
                 let stride = 8 * bank.channelizer.plan().row_elements();
                 let from = DeviceSamples { first_byte: first * stride, stride, times };
-                self.aligner.enqueue(&bank.spectra, from, delays, to.0, to.1, work)
+                self.aligner.enqueue(&bank.spectra, from, delays, to, layout, work)
             }
             Source::Recorded(Some(samples)) => {
-                let first_byte = self.kind.encoding.bytes(first);
+                let first_byte = self.format.encoding.bytes(first);
                 let from = DeviceSamples { first_byte, times, ..*samples };
                 let (voltages, _) = self.uploads.acquire(work)?;
-                self.aligner.enqueue(voltages, from, delays, to.0, to.1, work)
+                self.aligner.enqueue(voltages, from, delays, to, layout, work)
             }
             Source::Recorded(None) => Ok(()),
         }
@@ -479,16 +501,16 @@ impl Group {
 impl Bank {
     fn new(
         device: &Device,
-        (one, kind): (&channelize::Plan, Kind),
-        stations: &[usize],
+        one: &channelize::Plan,
+        format: SampleFormat,
+        antennas: usize,
         capacity: usize,
     ) -> Result<Self> {
-        let Kind { encoding, scale } = kind;
-        let input = Input { encoding, scale, antennas: stations.len(), ..*one.input() };
+        let SampleFormat { encoding, scale } = format;
+        let input = Input { encoding, scale, antennas, ..*one.input() };
         let plan = channelize::Plan::new(channelize::Options { input, ..one.options().clone() })?;
         let bytes = plan.row_elements().saturating_mul(8).saturating_mul(capacity);
-        let backend =
-            crate::backend::Backend::Cuda(device.clone(), crate::backend::threads::Threads::new(1));
+        let backend = Backend::Cuda(device.clone(), Threads::new(1));
         Ok(Self {
             channelizer: Channelizer::new(plan, &backend)?,
             spectra: device.buffer(bytes)?,
@@ -498,8 +520,8 @@ impl Bank {
 }
 
 /// Returns the bytes between streams, padded for whole chunks of samples.
-fn stride(kind: Kind, times: usize) -> usize {
-    kind.encoding.bytes(times.saturating_add(ALIGNED)).next_multiple_of(ALIGNED)
+fn stride(format: SampleFormat, times: usize) -> usize {
+    format.encoding.bytes(times.saturating_add(ALIGNED)).next_multiple_of(ALIGNED)
 }
 
 /// Returns the shift of a spectrum; none if the recording lacks its samples.
@@ -518,29 +540,6 @@ struct Job<'a> {
     parts: Placed,
     rows: &'a mut [u8],
     outcome: Result<()>,
-}
-
-/// Fills `times` samples of each stream of `stations`: the ranges that `parts` returns, zeros elsewhere.
-fn place<'a>(
-    (stations, windows): (impl Iterator<Item = &'a AntennaInput>, &[&Window]),
-    rows: &mut [u8],
-    (stride, times): (usize, usize),
-    parts: &dyn Fn(&AntennaInput) -> Placed,
-    pool: &mut Pool<'_>,
-) -> Result<()> {
-    let mut left = rows;
-    let mut jobs = Vec::new();
-    for station in stations {
-        let streams = station.location().streams.clone();
-        let (rows, rest) = left.split_at_mut(stride * streams.len());
-        let window = windows[station.location().recording];
-        jobs.push(Job { window, streams, parts: parts(station), rows, outcome: Ok(()) });
-        left = rest;
-    }
-    pool.threads.for_each_chunk(pool.scratches, &mut jobs, 1, |_, _, job| {
-        job[0].outcome = job[0].fill(stride, times);
-    });
-    jobs.into_iter().try_for_each(|job| job.outcome)
 }
 
 impl Job<'_> {

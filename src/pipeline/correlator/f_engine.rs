@@ -6,12 +6,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch};
-use super::device::{Held, OnDevice, Pool};
-use super::inputs::Channels;
-use super::tracking::Delays;
+use super::device::{DeviceSupply, OnDevice};
+use super::recordings::{Channels, Delays};
 use super::window::{InvalidRange, Window, WindowedSource, cells};
 use crate::backend::threads::Threads;
-use crate::correlate::{self, BlockBuffer, CornerTurn, Correlator, Plan, Rows};
+use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
@@ -50,6 +49,18 @@ pub(super) enum Spectra {
     Streams(VoltageBlock<'static>),
     /// Spectra in the memory of the GPU that multiplies them.
     Device(Box<OnDevice>),
+}
+
+/// Spectra for the X-engine.
+pub(super) enum Supply<'a> {
+    /// In host memory, with the validity mask unless all are valid.
+    Host {
+        /// Input of the corner turn.
+        spectra: correlate::Spectra<'a>,
+        mask: Option<Mask<'a>>,
+    },
+    /// In the memory of the GPU that multiplies them.
+    Device(DeviceSupply<'a>),
 }
 
 /// Part of a gulp that belongs to one antenna.
@@ -242,9 +253,12 @@ impl FEngine {
             }
             Spectra::Streams(block) => gather(stations, &windows, block)?,
             Spectra::Device(device) => {
-                let mut pool = Pool { threads: &self.threads, scratches: &mut self.scratches };
-                let held = Held { stations, windows: &windows, delays };
-                device.make(held, spectra.clone(), &mut pool)?;
+                self.threads.for_each_chunk(&mut self.scratches, stations, 1, |own, _, station| {
+                    let window = windows[station[0].location().recording];
+                    station[0].settle(window, own);
+                });
+                stations.iter_mut().try_for_each(AntennaInput::take_outcome)?;
+                device.make(stations, &windows, delays, spectra.clone(), &self.threads)?;
             }
         }
         stations.iter_mut().try_for_each(AntennaInput::take_outcome)
@@ -256,62 +270,51 @@ impl FEngine {
         }
     }
 
-    /// Transposes available spectra from number `first` on into packed order; the buffer sets the count.
-    pub(super) fn turn(
-        &self,
-        first: u64,
-        turn: &mut CornerTurn,
-        buffer: &mut BlockBuffer,
-    ) -> Result<()> {
-        let skipped = (first - self.made.start) as usize;
-        match &self.spectra {
-            Spectra::Rows(rows) => {
-                let rows = Rows { bytes: rows, times: self.capacity, first: skipped };
-                turn.run(correlate::Spectra::Rows(rows), buffer)?;
-            }
-            Spectra::Streams(block) => {
-                let streams = block.voltages().slice(skipped, buffer.times())?;
-                turn.run(correlate::Spectra::Streams(streams), buffer)?;
-            }
-            Spectra::Device(_) => {}
-        }
-        let times = first..first + buffer.times() as u64;
-        if self.parts.is_masked(&times) {
-            self.parts.mask(&times, buffer.mask_mut());
-        }
-        Ok(())
-    }
-
-    /// Enqueues alignment and X-engine on the device for `times` spectra from number `first` on.
+    /// Returns `times` available spectra from number `first` on.
     ///
     /// # Errors
-    /// Errors of the alignment and of the X-engine.
-    pub(super) fn correlate(
-        &mut self,
-        first: u64,
-        times: usize,
-        correlator: &mut Correlator,
-    ) -> Result<()> {
-        let Spectra::Device(device) = &mut self.spectra else { return Ok(()) };
-        let (parts, range) = (&self.parts, first..first + times as u64);
-        let mask = |mask: &mut [u64]| parts.mask(&range, mask);
-        let is_masked = parts.is_masked(&range);
-        device.correlate((first, times), is_masked.then_some(&mask), correlator)
+    /// Those of the alignment on a device.
+    pub(super) fn supply(&mut self, first: u64, times: usize) -> Result<Supply<'_>> {
+        let skipped = (first - self.made.start) as usize;
+        let mask = self.parts.mask(first..first + times as u64);
+        let spectra = match &mut self.spectra {
+            Spectra::Rows(bytes) => {
+                correlate::Spectra::Rows(Rows { bytes, times: self.capacity, first: skipped })
+            }
+            Spectra::Streams(block) => {
+                correlate::Spectra::Streams(block.voltages().slice(skipped, times)?)
+            }
+            Spectra::Device(device) => {
+                let fill = mask.as_ref().map(|mask| |bits: &mut [u64]| mask.fill(bits));
+                return Ok(Supply::Device(device.supply(first, times, fill)?));
+            }
+        };
+        Ok(Supply::Host { spectra, mask })
     }
 }
 
 impl Parts {
-    /// Whether any spectrum of `times` is invalid.
-    fn is_masked(&self, times: &Range<u64>) -> bool {
+    /// Returns the validity mask of some spectra; `None` if all are valid.
+    fn mask(&self, times: Range<u64>) -> Option<Mask<'_>> {
         let is_invalid = |invalid: &InvalidRange| {
             invalid.spectra.start < times.end && invalid.spectra.end > times.start
         };
-        self.stations.iter().any(|station| station.invalid().iter().any(is_invalid))
+        let any = self.stations.iter().any(|station| station.invalid().iter().any(is_invalid));
+        any.then_some(Mask { parts: self, times })
     }
+}
 
-    /// Fills the validity mask of `times`; axes channel, antenna, word.
-    fn mask(&self, times: &Range<u64>, mask: &mut [u64]) {
-        let (antennas, fine) = (self.stations.len(), self.channels.fine);
+/// Validity of the spectra of all antennas.
+pub(super) struct Mask<'a> {
+    parts: &'a Parts,
+    times: Range<u64>,
+}
+
+impl Mask<'_> {
+    /// Writes the bits; axes channel, antenna, word.
+    pub(super) fn fill(&self, mask: &mut [u64]) {
+        let Self { parts, times } = self;
+        let (antennas, fine) = (parts.stations.len(), parts.channels.fine);
         let count = (times.end - times.start) as usize;
         let words = Plan::mask_words(count);
         mask.fill(u64::MAX);
@@ -319,7 +322,7 @@ impl Parts {
             let last = (1 << (count % 64)) - 1;
             mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
         }
-        for (antenna, station) in self.stations.iter().enumerate() {
+        for (antenna, station) in parts.stations.iter().enumerate() {
             for invalid in station.invalid() {
                 let from = invalid.spectra.start.max(times.start);
                 let to = invalid.spectra.end.min(times.end).max(from);

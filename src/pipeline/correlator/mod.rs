@@ -6,19 +6,370 @@
 mod antenna;
 mod device;
 mod f_engine;
-mod fx;
-mod gains;
-mod header;
-mod inputs;
 mod options;
+mod recordings;
 mod setup;
-mod tracking;
 mod window;
 mod write;
 mod x_engine;
 
-pub use fx::{AntennaSummary, ArrayCorrelator, Steps, Summary, Watch};
-pub use header::{ArrayHeader, BankHeader, Integration};
-pub use inputs::ArrayInput;
-pub use options::{Baselines, CorrelateOptions, Gains, Missing, PhaseCentre};
+use f_engine::FEngine;
+use options::Asked;
+pub use options::{
+    ArrayHeader, BankHeader, Baselines, CorrelateOptions, Gains, Integration, Missing, PhaseCentre,
+};
+pub use recordings::ArrayInput;
+use recordings::{Baseline, Tracking, later};
+use setup::{Built, build};
 pub use write::{Labels, WriteReport, history, write_uvh5};
+use x_engine::XEngine;
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
+
+/// FX correlator for the recordings of an array's antennas; returns one integration per call.
+///
+/// | step         | does                                                                                |
+/// |--------------|-------------------------------------------------------------------------------------|
+/// | whole delay  | reads each antenna's samples `round(delay / tsamp)` later                           |
+/// | filter bank  | channelizes recorded channels, unless they are already channelized                  |
+/// | alignment    | corrects the phase of the residual delay in each channel, requantizes               |
+/// | corner turn  | transposes spectra into the order of the X-engine                                   |
+/// | X-engine     | multiplies all pairs of antennas and accumulates                                    |
+/// | readout      | divides by internal gains, averages channels, sorts them by sky frequency           |
+///
+/// Spectrum numbers count from the first sample that all recordings share (within `time_range`). Spectrum `s` covers
+/// samples `s hop` to `s hop + span` of the reference point, and for each antenna the samples of the same wavefront.
+/// A spectrum is invalid if a sample under its window is flagged or not finite, or if the delay moves its window
+/// outside the recording. Sums and counts leave invalid spectra out.
+///
+/// # Numerics
+/// Already channelized voltages without delays or gains give exact integer sums of products. All others are computed
+/// in single precision up to requantization and are exact after it. Results have the same bits for any `gulp` and any
+/// number of threads at one SIMD level, unless a GPU may round floats ([`crate::correlate::Precision`]).
+/// # Source
+/// Thompson, Moran & Swenson 2017, chapters 4 and 9 (FX correlators, delay tracking).
+pub struct ArrayCorrelator {
+    header: ArrayHeader,
+    tracking: Tracking,
+    f_engine: FEngine,
+    x_engine: XEngine,
+    baselines: Vec<Baseline>,
+    /// Number of the next spectrum.
+    next: u64,
+    /// Integrations returned so far.
+    number: u64,
+    watch: Option<Watch>,
+    /// Whether an error ended the stream before the end of the data.
+    ended: bool,
+    /// Error to return by the next call.
+    fault: Option<Error>,
+}
+
+/// Progress callback: receives the number of correlated spectra; returns false to stop the run.
+pub type Watch = Box<dyn FnMut(u64) -> bool + Send>;
+
+impl std::fmt::Debug for ArrayCorrelator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArrayCorrelator").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl ArrayCorrelator {
+    /// Builds the correlator of an array for its recordings.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] naming the option that is out of range, or both files and their difference;
+    /// [`crate::Error::Unavailable`] when memory does not suffice; errors of the geometry and the sources.
+    pub fn new(
+        array: &Array,
+        inputs: Vec<ArrayInput>,
+        options: &CorrelateOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        Self::built(Asked { array, options, delays: None, backend }, inputs)
+    }
+
+    /// Like [`Self::new`], with the caller's delays instead of those of the phase centre: one polynomial per antenna
+    /// of the array, in seconds since the polynomial's start.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`crate::Error::Shape`] for another number of polynomials.
+    pub fn with_delays(
+        array: &Array,
+        inputs: Vec<ArrayInput>,
+        delays: &[DelayPolynomial],
+        options: &CorrelateOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        Self::built(Asked { array, options, delays: Some(delays), backend }, inputs)
+    }
+
+    fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
+        let Built { header, tracking, f_engine, x_engine, baselines } = build(asked, inputs)?;
+        Ok(Self {
+            header,
+            tracking,
+            f_engine,
+            x_engine,
+            baselines,
+            next: 0,
+            number: 0,
+            watch: None,
+            ended: false,
+            fault: None,
+        })
+    }
+
+    /// Returns the properties known before the first integration.
+    pub fn header(&self) -> &ArrayHeader {
+        &self.header
+    }
+
+    /// Returns the sky over the array; none if the recordings do not state their start.
+    pub fn sky(&self) -> Option<&Sky> {
+        self.tracking.sky()
+    }
+
+    /// Returns the tracked direction.
+    pub fn direction(&self) -> Option<Direction> {
+        self.tracking.direction()
+    }
+
+    /// Sets a callback that receives the progress many times per integration.
+    pub fn watched_by(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    /// Describes a truncated recording that is used to its end, if any.
+    pub fn cut(&self) -> Option<String> {
+        self.f_engine.cut()
+    }
+
+    /// Computes the next integration; returns false at the end of the data.
+    ///
+    /// After an error or a stop within an integration, this call returns the spectra before it as a last, shorter
+    /// integration, and the next call returns the error.
+    ///
+    /// # Errors
+    /// Errors of a source or a device; [`Error::stopped`] when the callback stops the run.
+    pub fn next_integration(&mut self, integration: &mut Integration) -> Result<bool> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let header = &self.header;
+        if self.ended || self.next >= header.spectra {
+            return Ok(false);
+        }
+        let first = self.next;
+        let end = header.spectra.min(first + header.integration_spectra);
+        if let Err(fault) = self.sum(end) {
+            self.ended = true;
+            // A failed device cannot return its sums.
+            if self.next == first || self.read(first, integration).is_err() {
+                return Err(fault);
+            }
+            self.fault = Some(fault);
+            return Ok(true);
+        }
+        self.read(first, integration)?;
+        Ok(true)
+    }
+
+    /// Accumulates spectra up to number `end`.
+    fn sum(&mut self, end: u64) -> Result<()> {
+        while self.next < end {
+            if !self.f_engine.made().contains(&self.next) {
+                self.make(end)?;
+                self.check_watch()?;
+            }
+            let last = end.min(self.f_engine.made().end);
+            self.x_engine.run(&mut self.f_engine, self.next, (last - self.next) as usize)?;
+            self.next = last;
+            self.check_watch()?;
+        }
+        Ok(())
+    }
+
+    /// Computes the next spectra; if a source fails, as many as its samples allow.
+    fn make(&mut self, end: u64) -> Result<()> {
+        let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
+        let mut last = all.min(self.next + self.f_engine.capacity() as u64);
+        while !self.f_engine.make(self.next..last)? {
+            if last == self.next + 1 {
+                let ended = || Error::stopped("voltages");
+                return Err(self.f_engine.take_fault().unwrap_or_else(ended));
+            }
+            last = self.next + (last - self.next) / 2;
+        }
+        Ok(())
+    }
+
+    fn check_watch(&mut self) -> Result<()> {
+        let next = self.next;
+        match self.watch.as_mut().is_some_and(|watch| !watch(next)) {
+            true => Err(Error::stopped("voltages")),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads out the integration that begins with spectrum `first`.
+    fn read(&mut self, first: u64, integration: &mut Integration) -> Result<()> {
+        let header = &self.header;
+        self.x_engine.read(&self.f_engine, &self.baselines, integration)?;
+        integration.number = self.number;
+        integration.first = first;
+        integration.spectra = self.next - first;
+        let length_s = (integration.spectra - 1) as f64 * header.spectrum_s + header.window_s;
+        let middle_s = first as f64 * header.spectrum_s + 0.5 * length_s;
+        integration.centre = later(header.start, middle_s)?;
+        self.number += 1;
+        Ok(())
+    }
+
+    /// Returns the summary of the work so far.
+    pub fn summary(&self) -> Summary {
+        let Self { header, tracking, f_engine, x_engine, .. } = self;
+        let data_s = self.next as f64 * header.spectrum_s;
+        let names = header.array.antennas.iter().zip(&header.present);
+        let missing = names.filter(|(_, present)| !**present).map(|(own, _)| own.name.clone());
+        Summary {
+            integrations: self.number,
+            spectra: self.next,
+            data_s,
+            samples: (data_s * header.bank.sample_rate_hz).round() as u64,
+            made_on_device: f_engine.is_on_device(),
+            not_on_device: f_engine.not_on_device().map(str::to_owned),
+            steps: steps(f_engine, x_engine),
+            antennas: antennas(header, f_engine),
+            missing: missing.collect(),
+            not_finite: f_engine.not_finite(),
+            dut1_s: header.dut1_s,
+            altitudes_deg: tracking.altitudes_deg(),
+            lowest_altitude_deg: tracking.lowest_deg(),
+        }
+    }
+}
+
+/// Summary of a correlation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Integrations returned.
+    pub integrations: u64,
+    /// Spectra correlated.
+    pub spectra: u64,
+    /// Length of the data in seconds.
+    pub data_s: f64,
+    /// Recorded samples of each stream in that length.
+    pub samples: u64,
+    /// Whether the GPU computed the spectra in addition to multiplying them.
+    pub made_on_device: bool,
+    /// Why the host computed spectra that a GPU multiplied, if it did.
+    pub not_on_device: Option<String>,
+    /// Seconds of each step.
+    pub steps: Steps,
+    /// Recorded antennas, by ascending array number.
+    pub antennas: Vec<AntennaSummary>,
+    /// Names of antennas without a recording.
+    pub missing: Vec<String>,
+    /// Recorded samples that were not finite numbers; spectra that contain them are invalid.
+    pub not_finite: u64,
+    /// UT1 - UTC at the start in seconds.
+    pub dut1_s: f64,
+    /// Altitude of the tracked source at the start and at the end in degrees.
+    pub altitudes_deg: Option<(f64, f64)>,
+    /// Lowest altitude of the source in degrees, sampled at least every ten minutes.
+    pub lowest_altitude_deg: Option<f64>,
+}
+
+/// Seconds per step. Reading, filter bank and alignment run concurrently; their values are shares of their common
+/// elapsed time.
+///
+/// With a GPU, the values are host time: reading includes waiting for the GPU to accept samples, the X-engine is the
+/// time to enqueue its work, and the readout waits for all enqueued work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// Reading.
+    pub read_s: f64,
+    /// Filter banks.
+    pub channelize_s: f64,
+    /// Delay phases, gains and requantization.
+    pub align_s: f64,
+    /// Corner turn.
+    pub turn_s: f64,
+    /// X-engine.
+    pub correlate_s: f64,
+    /// Readout of the X-engine.
+    pub output_s: f64,
+}
+
+/// Summary of one antenna.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AntennaSummary {
+    /// Name of the antenna.
+    pub name: String,
+    /// Fraction of its samples that saturated in requantization.
+    pub saturated: f64,
+    /// Fraction of its spectra that are invalid.
+    pub masked: f64,
+}
+
+impl Steps {
+    /// Returns the sum of all steps.
+    pub fn total_s(&self) -> f64 {
+        self.read_s
+            + self.channelize_s
+            + self.align_s
+            + self.turn_s
+            + self.correlate_s
+            + self.output_s
+    }
+}
+
+impl Summary {
+    /// Whether the source is below the horizon at any time, sampled every ten minutes.
+    pub fn is_below_horizon(&self) -> bool {
+        self.lowest_altitude_deg.is_some_and(|lowest| lowest < 0.0)
+    }
+
+    /// Returns the recorded samples of each stream (antenna, polarization, recorded channel) per second, in millions.
+    pub fn msamples_per_s(&self) -> f64 {
+        self.samples as f64 * 1e-6 / self.steps.total_s().max(1e-9)
+    }
+}
+
+fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
+    let read: f64 = f_engine.sources().iter().map(|source| source.elapsed_s()).sum();
+    let elapsed = f_engine.stations().iter().map(|station| station.elapsed());
+    let (mut channelize, mut align) = (0.0, 0.0);
+    for own in elapsed {
+        channelize += own.channelize_s;
+        align += own.align_s;
+    }
+    let share = f_engine.elapsed_s() / (read + channelize + align).max(1e-12);
+    let [turn_s, correlate_s, output_s] = x_engine.elapsed_s();
+    Steps {
+        read_s: read * share,
+        channelize_s: channelize * share,
+        align_s: align * share,
+        turn_s,
+        correlate_s,
+        output_s,
+    }
+}
+
+fn antennas(header: &ArrayHeader, f_engine: &FEngine) -> Vec<AntennaSummary> {
+    let made = f_engine.made().end as f64;
+    let counts = f_engine.masked().iter().zip(f_engine.saturated());
+    let of = |(station, (masked, saturated)): (&antenna::AntennaInput, (&u64, u64))| {
+        let level = station.gain_control();
+        let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
+        AntennaSummary {
+            name: header.array.antennas[station.location().antenna].name.clone(),
+            saturated: part(saturated, level.elements()),
+            masked: part(*masked, level.coarse()),
+        }
+    };
+    f_engine.stations().iter().zip(counts).map(of).collect()
+}

@@ -2,28 +2,28 @@
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
-use super::antenna::{AntennaInput, Bank, SampleLocation};
-use super::device::{Kind, OnDevice, Wanted};
+use super::antenna::{
+    AntennaInput, Bank, GainControl, GainSource, GainTable, SampleLocation, check_precision,
+    encoding,
+};
+use super::device::{DeviceConfig, OnDevice, SampleFormat};
 use super::f_engine::{FEngine, Parts, Spectra};
-use super::gains::{self, GainControl, Table, encoding};
-use super::header::{ArrayHeader, BankHeader};
-use super::inputs::{ArrayInput, Baseline, Channels, Recordings, chosen, numbers};
-use super::options::{Asked, CorrelateOptions, Gains};
-use super::tracking::{self, Delays, Model, Tracking};
-use super::window::{Flags, WindowedSource, unpacked, unpacked_encoding};
+use super::options::{ArrayHeader, Asked, BankHeader, CorrelateOptions, Gains};
+use super::recordings::{
+    ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
+    delay_model, select_baselines,
+};
+use super::window::{Flags, Framing, WindowedSource, unpacked, unpacked_encoding};
 use super::x_engine::XEngine;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
-use crate::channelize::{self, Channelizer, Form, Input, Order};
-use crate::correlate;
+use crate::channelize::{Channelizer, Form, Input, Order};
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::pipeline::budget;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
-
-/// Bytes of one antenna's spectra between filter bank and alignment.
-const TILE_BYTES: usize = 1 << 20;
+use crate::{channelize, correlate};
 
 /// Components of a correlator.
 pub(super) struct Built {
@@ -35,29 +35,29 @@ pub(super) struct Built {
 }
 
 /// Geometry of the spectra.
-pub(super) struct Shape {
+struct Shape {
     recordings: Recordings,
     /// Filter bank; none if the voltages are already channelized.
-    pub(super) bank: Option<channelize::Plan>,
-    pub(super) channels: Channels,
+    bank: Option<channelize::Plan>,
+    channels: Channels,
     /// Whether there are no delays.
-    pub(super) fixed: bool,
+    fixed: bool,
     /// Whether recorded integers are multiplied unchanged.
-    pub(super) direct: bool,
-    pub(super) encoding: VoltageEncoding,
+    direct: bool,
+    encoding: VoltageEncoding,
     /// Number of spectra.
-    pub(super) spectra: u64,
+    spectra: u64,
     /// Spectra per integration.
     integration: u64,
 }
 
 /// Allocated buffer for spectra, on the host or on a device.
-pub(super) struct Room {
-    pub(super) spectra: Spectra,
+struct SpectraBuffer {
+    spectra: Spectra,
     /// Spectra per gulp.
-    pub(super) capacity: usize,
+    capacity: usize,
     /// Why the spectra are not computed on the GPU that multiplies them, if there is one.
-    pub(super) not_on_device: Option<String>,
+    not_on_device: Option<String>,
 }
 
 /// Builds all components.
@@ -66,19 +66,19 @@ pub(super) struct Room {
 /// As [`super::ArrayCorrelator::new`].
 pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
     let options = asked.options;
-    let numbers = numbers(asked.array, &inputs, options.missing)?;
+    let numbers = array_numbers(asked.array, &inputs, options.missing)?;
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let cut: Vec<bool> = inputs.iter().map(|input| input.source.cut().is_some()).collect();
     let recordings = Recordings::new(&headers, &cut, options)?;
     let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
-    let model = tracking::model(&asked, &tracking, &recordings)?;
+    let model = delay_model(&asked, &tracking, &recordings)?;
     if matches!(model, Model::None) {
         recordings.check_whole(&headers)?;
     }
     let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
     let mut stations = numbers.clone();
     stations.sort_unstable();
-    let baselines = chosen(asked.array, &options.baselines, &stations)?;
+    let baselines = select_baselines(asked.array, &options.baselines, &stations)?;
     let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s());
     let threads = match &asked.backend.host() {
         Host::Reference => Threads::new(1),
@@ -91,15 +91,14 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         encoding: shape.encoding,
     })?
     .with_precision(options.precision);
-    let options = &shape.fitted(&asked, &plan, baselines.len(), &inputs)?;
-    let asked = Asked { options, ..asked };
-    let capacity = gulp_capacity(&plan, shape.spectra, options.gulp);
-    shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
+    let gulp = shape.fitting_gulp(&asked, &plan, baselines.len(), &inputs)?;
     let x_engine = XEngine::new(plan.clone(), shape.integration, asked.backend, &threads)?;
-    let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
+    let framing = shape.framing();
+    let delays = Delays::new(model, header.spectrum_s / framing.hop as f64, framing);
     let sources = shape.sources(inputs);
-    let Room { spectra, capacity, not_on_device } =
-        shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
+    let formats = sample_formats(&sources, &numbers);
+    let buffer = shape.spectra_buffer(asked.backend, &plan, &formats, gulp)?;
+    let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
     let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
         stations = stations.into_iter().map(AntennaInput::on_device).collect();
@@ -126,7 +125,7 @@ impl Shape {
         let bank = divided.then(|| bank_plan(header, options)).transpose()?;
         let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
         let asked = encoding(options.nbits)?;
-        gains::check_precision(options.precision, options.nbits)?;
+        check_precision(options.precision, options.nbits)?;
         let recorded = header.encoding;
         let exact =
             [VoltageEncoding::Complex4, VoltageEncoding::Complex8, VoltageEncoding::ComplexF32];
@@ -151,110 +150,116 @@ impl Shape {
         Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
     }
 
-    /// Returns the samples between spectra (hop) and the samples under a window (span).
-    fn steps(&self) -> (u64, u64) {
-        self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
+    /// Returns the division of samples into spectra.
+    fn framing(&self) -> Framing {
+        let (hop, span) = self.bank.as_ref().map_or((1, 1), |plan| (plan.hop(), plan.span()));
+        Framing { hop: hop as u64, span: span as u64 }
     }
 
-    /// Returns the options with a gulp small enough for the memory limit.
+    /// Returns the requested spectra per gulp, or fewer if the memory limit requires it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], with the need and the limit, when a gulp of one spectrum does not fit.
-    fn fitted(
+    /// [`Error::Unavailable`], with the need, when a gulp of one spectrum exceeds the limit, or the system lacks
+    /// memory.
+    fn fitting_gulp(
         &self,
         asked: &Asked<'_>,
         plan: &correlate::Plan,
         baselines: usize,
         inputs: &[ArrayInput],
-    ) -> Result<CorrelateOptions> {
-        let mut options = asked.options.clone();
-        if options.memory.is_none() {
-            return Ok(options);
-        }
+    ) -> Result<usize> {
+        let mut gulp = asked.options.gulp;
         loop {
-            let asked = Asked { options: &options, ..*asked };
-            let capacity = gulp_capacity(plan, self.spectra, options.gulp);
-            let bytes = self.bytes(&asked, plan, capacity, baselines, inputs);
+            let capacity = gulp_capacity(plan, self.spectra, gulp);
+            let bytes = self.bytes(asked.backend, plan, gulp, baselines, inputs);
             let held = bytes.unwrap_or(usize::MAX);
-            match budget::remaining_bytes(options.memory, "the correlation", held, 0) {
-                Ok(_) => return Ok(options),
+            match budget::remaining_bytes(asked.options.memory, "the correlation", held, 0) {
+                Ok(_) => {
+                    let what = format!(
+                        "{} antennas with {} polarizations and {} channels",
+                        plan.antennas(),
+                        plan.polarizations(),
+                        plan.channels()
+                    );
+                    check_memory(&what, bytes)?;
+                    return Ok(gulp);
+                }
                 Err(error) if capacity == 1 => return Err(error),
-                Err(_) => options.gulp = capacity / 2,
+                Err(_) => gulp = capacity / 2,
             }
         }
-    }
-
-    /// Checks that memory suffices for the X-engine, a gulp and an integration.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] naming the bytes.
-    fn check_memory(
-        &self,
-        asked: &Asked<'_>,
-        plan: &correlate::Plan,
-        capacity: usize,
-        baselines: usize,
-        inputs: &[ArrayInput],
-    ) -> Result<()> {
-        let bytes = self.bytes(asked, plan, capacity, baselines, inputs);
-        let what = format!(
-            "{} antennas with {} polarizations and {} channels",
-            plan.antennas(),
-            plan.polarizations(),
-            plan.channels()
-        );
-        check_memory(&what, bytes)
     }
 
     /// Returns the bytes of the X-engine, a gulp and an integration; `None` if the count overflows.
     fn bytes(
         &self,
-        asked: &Asked<'_>,
+        backend: &Backend,
         plan: &correlate::Plan,
-        capacity: usize,
+        gulp: usize,
         baselines: usize,
         inputs: &[ArrayInput],
     ) -> Option<usize> {
+        let mut together = gulp_capacity(plan, self.spectra, gulp);
+        let capacity = together;
+        if backend.is_gpu() {
+            together = together.max(gulp_capacity_on_device(plan, self.spectra, gulp));
+        }
         let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average();
         let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
-        let (hop, span) = (self.steps().0 as usize, self.steps().1 as usize);
-        let together = most_gulp_capacity(plan, self.spectra, asked.options.gulp, asked.backend);
-        let times = together.checked_mul(hop).and_then(|times| times.checked_add(span));
+        let Framing { hop, span } = self.framing();
+        let times = together.checked_mul(hop as usize);
+        let times = times.and_then(|times| times.checked_add(span as usize));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
             let bits = unpacked_encoding(header.encoding).sample_bits();
             Some(header.streams().checked_mul(times?)?.checked_mul(bits)? / 8)
         };
         let windows = inputs.iter().map(window);
-        let parts = [
-            XEngine::bytes(plan, capacity, asked.backend),
-            capacity.checked_mul(row),
-            visibilities,
-        ];
+        let parts =
+            [XEngine::bytes(plan, capacity, backend), capacity.checked_mul(row), visibilities];
         let all = parts.into_iter().chain(windows);
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
 
-    /// Allocates the spectra of a gulp: on a device if memory suffices, else on the host.
-    fn room(
+    /// Allocates the spectra of a gulp: on the GPU, or on the host if the GPU's memory or the filter bank's library is
+    /// missing.
+    fn spectra_buffer(
         &self,
-        asked: &Asked<'_>,
+        backend: &Backend,
         plan: &correlate::Plan,
-        recorded: (&[Box<dyn VoltageSource>], &[usize]),
-        capacity: usize,
-    ) -> Result<Room> {
-        let not_on_device = match self.room_on_device(asked, plan, recorded)? {
-            Ok(room) => return Ok(room),
-            Err(why) => why,
-        };
+        formats: &[SampleFormat],
+        gulp: usize,
+    ) -> Result<SpectraBuffer> {
+        let mut not_on_device = None;
+        if let Backend::Cuda(device, _) = backend {
+            let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
+            let config = DeviceConfig {
+                plan,
+                channels: &self.channels,
+                bank: self.bank.as_ref(),
+                fixed: self.fixed,
+                direct: self.direct,
+                formats,
+                capacity,
+            };
+            match OnDevice::new(device, &config) {
+                Ok(made) => {
+                    let spectra = Spectra::Device(Box::new(made));
+                    return Ok(SpectraBuffer { spectra, capacity, not_on_device });
+                }
+                Err(error @ Error::Unavailable { .. }) => not_on_device = Some(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        let capacity = gulp_capacity(plan, self.spectra, gulp);
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
             true => Spectra::Streams(VoltageBlock::new(self.encoding, streams, capacity)),
             false => Spectra::Rows(vec![0; capacity * row]),
         };
-        Ok(Room { spectra, capacity, not_on_device })
+        Ok(SpectraBuffer { spectra, capacity, not_on_device })
     }
 
     fn header(
@@ -276,8 +281,8 @@ impl Shape {
             channel_width_hz: self.channels.width_hz(),
             average_channels: self.channels.average(),
             start: recorded.start,
-            spectrum_s: self.steps().0 as f64 * recorded.tsamp_s,
-            window_s: self.steps().1 as f64 * recorded.tsamp_s,
+            spectrum_s: self.framing().hop as f64 * recorded.tsamp_s,
+            window_s: self.framing().span as f64 * recorded.tsamp_s,
             spectra: self.spectra,
             integration_spectra: self.integration,
             integrations: self.spectra.div_ceil(self.integration),
@@ -302,7 +307,7 @@ impl Shape {
 
     /// Returns the sources, unpacked where windows must begin at samples that are not on byte boundaries.
     fn sources(&self, inputs: Vec<ArrayInput>) -> Vec<Box<dyn VoltageSource>> {
-        let hop = self.steps().0;
+        let hop = self.framing().hop;
         let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
             let source = input.source;
             let step = source.header().encoding.samples_per_byte() as u64;
@@ -318,12 +323,13 @@ impl Shape {
         capacity: usize,
     ) -> Vec<WindowedSource> {
         let Recordings { lengths, offsets, times, .. } = &self.recordings;
-        let pairs = sources.into_iter().zip(lengths.iter().zip(offsets));
-        let windowed = |(source, (length, offset)): (Box<dyn VoltageSource>, (&u64, &u64))| {
-            let gulp = read_times(source.header(), capacity, self.steps());
-            WindowedSource::new(source, (*length, offset + times), (gulp, self.steps().1))
-        };
-        pairs.map(windowed).collect()
+        let framing = self.framing();
+        let sources = sources.into_iter().zip(lengths).zip(offsets);
+        let sources = sources.map(|((source, length), offset)| {
+            let gulp = read_times(source.header(), capacity, framing);
+            WindowedSource::new(source, *length, offset + times, gulp, framing.span)
+        });
+        sources.collect()
     }
 
     /// Builds the antennas, by ascending array number.
@@ -340,7 +346,7 @@ impl Shape {
             Host::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
         };
         let table =
-            Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
+            GainTable::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
         let mut stations = Vec::new();
         let mut numbers = numbers.iter();
         for (recording, source) in sources.iter().enumerate() {
@@ -360,15 +366,13 @@ impl Shape {
                     length: self.recordings.lengths[recording],
                 };
                 let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
-                let parts = (self.bank(header, &backend)?, flags);
+                let bank = self.bank(header, &backend)?;
                 let gains = match self.direct {
-                    true => gains::Source::Fixed((1.0 / header.scale) as f32),
-                    false => gains::source(&options.gains, &table, *number),
+                    true => GainSource::Fixed((1.0 / header.scale) as f32),
+                    false => GainSource::new(&options.gains, &table, *number),
                 };
-                let shape = (channels.coarse, channels.fine);
-                let level = GainControl::new(header.polarizations, shape, self.encoding, gains);
-                let tile = (TILE_BYTES / (8 * level.elements())).clamp(4, 256);
-                stations.push(AntennaInput::new(place, parts, level, (tile, capacity), &backend));
+                let gains = GainControl::new(header.polarizations, channels, self.encoding, gains);
+                stations.push(AntennaInput::new(place, bank, flags, gains, capacity, &backend));
             }
         }
         stations.sort_by_key(|station: &AntennaInput| station.location().antenna);
@@ -386,63 +390,30 @@ impl Shape {
     }
 }
 
-impl Shape {
-    /// Allocates the F-engine on the GPU and returns it with the number of spectra per call. If memory or the filter
-    /// bank's library is missing, returns the reason, and the host computes the spectra. Without a GPU backend there
-    /// is no reason.
-    fn room_on_device(
-        &self,
-        asked: &Asked<'_>,
-        plan: &correlate::Plan,
-        (sources, numbers): (&[Box<dyn VoltageSource>], &[usize]),
-    ) -> Result<std::result::Result<Room, Option<String>>> {
-        let Backend::Cuda(device, _) = asked.backend else { return Ok(Err(None)) };
-        let kinds = kinds(sources, numbers);
-        let capacity = gulp_capacity_on_device(plan, self.spectra, asked.options.gulp);
-        let wanted = Wanted {
-            plan,
-            channels: &self.channels,
-            bank: self.bank.as_ref(),
-            fixed: self.fixed,
-            direct: self.direct,
-            kinds: &kinds,
-            capacity,
-        };
-        match OnDevice::new(device, &wanted) {
-            Ok(made) => {
-                let spectra = Spectra::Device(Box::new(made));
-                Ok(Ok(Room { spectra, capacity, not_on_device: None }))
-            }
-            Err(error @ Error::Unavailable { .. }) => Ok(Err(Some(error.to_string()))),
-            Err(error) => Err(error),
-        }
-    }
-}
-
 /// Returns the sample format of each antenna, by ascending array number.
-fn kinds(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<Kind> {
-    let kinds = sources.iter().flat_map(|source| {
+fn sample_formats(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<SampleFormat> {
+    let formats = sources.iter().flat_map(|source| {
         let header = source.header();
-        let kind = Kind { encoding: header.encoding, scale: header.scale };
-        std::iter::repeat_n(kind, header.antennas)
+        let format = SampleFormat { encoding: header.encoding, scale: header.scale };
+        std::iter::repeat_n(format, header.antennas)
     });
-    let mut all: Vec<(usize, Kind)> = numbers.iter().copied().zip(kinds).collect();
+    let mut all: Vec<(usize, SampleFormat)> = numbers.iter().copied().zip(formats).collect();
     all.sort_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, kind)| kind).collect()
+    all.into_iter().map(|(_, format)| format).collect()
 }
 
 /// Bytes of spectra per gulp, if that gives at least the fewest spectra.
 const GULP_BYTES: usize = 64 << 20;
 
 /// Largest number of spectra per gulp.
-const MOST: usize = 1024;
+const MAX_GULP: usize = 1024;
 
 /// Smallest number of spectra per gulp, unless there are few inputs: the X-engine reads and writes its sums, as many
 /// as inputs squared, once per gulp.
-const FEWEST: usize = 256;
+const MIN_GULP: usize = 256;
 
 /// Upper bound in bytes on the spectra of a gulp, even for a requested gulp.
-const MOST_BYTES: usize = 4 << 30;
+const MAX_GULP_BYTES: usize = 4 << 30;
 
 /// Bytes per read of a recording.
 const READ_BYTES: usize = 1 << 20;
@@ -451,17 +422,17 @@ const READ_BYTES: usize = 1 << 20;
 const DEVICE_BYTES: usize = 1 << 30;
 
 /// Largest number of spectra per gulp on a device, unless more are requested.
-const DEVICE_MOST: usize = 1 << 14;
+const MAX_DEVICE_GULP: usize = 1 << 14;
 
 /// Upper bound on a device: with 32-bit spectra each block of a launch covers 32 spectra, and a launch has at most
 /// 65535.
-const LAUNCH_MOST: usize = 65_535 * 32;
+const MAX_LAUNCH_GULP: usize = 65_535 * 32;
 
 /// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number.
 fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
-    let fewest = (4 * plan.inputs()).clamp(16, FEWEST);
-    let chosen = (GULP_BYTES / row).clamp(fewest, MOST);
+    let fewest = (4 * plan.inputs()).clamp(16, MIN_GULP);
+    let chosen = (GULP_BYTES / row).clamp(fewest, MAX_GULP);
     // Rounds down to whole words of the mask.
     let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
     bounded(if gulp == 0 { chosen } else { gulp }, row, spectra)
@@ -470,28 +441,13 @@ fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
 /// Like [`gulp_capacity`], for a device, which holds spectra in single precision before requantization.
 fn gulp_capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = 8 * plan.inputs() * plan.channels();
-    let chosen = (DEVICE_BYTES / row).clamp(16, DEVICE_MOST);
+    let chosen = (DEVICE_BYTES / row).clamp(16, MAX_DEVICE_GULP);
     let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
-    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra).min(LAUNCH_MOST)
-}
-
-/// Returns the largest number of spectra per gulp wherever the backend may compute them.
-fn most_gulp_capacity(
-    plan: &correlate::Plan,
-    spectra: u64,
-    gulp: usize,
-    backend: &Backend,
-) -> usize {
-    let host = gulp_capacity(plan, spectra, gulp);
-    if backend.is_gpu() {
-        return host.max(gulp_capacity_on_device(plan, spectra, gulp));
-    }
-    let _ = backend;
-    host
+    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra).min(MAX_LAUNCH_GULP)
 }
 
 fn bounded(asked: usize, row: usize, spectra: u64) -> usize {
-    asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MOST))
+    asked.min((MAX_GULP_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MAX_GULP))
 }
 
 /// Returns the plan of one antenna's filter bank.
@@ -541,8 +497,8 @@ fn integration_spectra(
 }
 
 /// Returns the samples per read of a recording.
-fn read_times(header: &VoltageHeader, capacity: usize, (hop, span): (u64, u64)) -> usize {
-    let all = capacity as u64 * hop + span;
+fn read_times(header: &VoltageHeader, capacity: usize, framing: Framing) -> usize {
+    let all = capacity as u64 * framing.hop + framing.span;
     let fitting = READ_BYTES * 8 / (header.streams() * header.encoding.sample_bits());
     fitting.max(1024).min(usize::try_from(all).unwrap_or(fitting))
 }

@@ -14,6 +14,15 @@ use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages, voltage};
 /// Number of samples that fills whole bytes in every encoding.
 const WHOLE: usize = 4;
 
+/// Division of samples into spectra.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framing {
+    /// Samples from one spectrum to the next.
+    pub(super) hop: u64,
+    /// Samples under a spectrum's window.
+    pub(super) span: u64,
+}
+
 /// Samples of every stream of a recording; axes stream, time.
 pub(super) struct Window {
     bytes: Vec<u8>,
@@ -116,8 +125,10 @@ impl WindowedSource {
     /// samples at a time. `span` is the number of samples under a spectrum's window.
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
-        (length, end): (u64, u64),
-        (gulp, span): (usize, u64),
+        length: u64,
+        end: u64,
+        gulp: usize,
+        span: u64,
     ) -> Self {
         let header = source.header();
         let window = Window {
@@ -368,9 +379,10 @@ impl Flags {
         &self,
         spectra: &Range<u64>,
         origin: i64,
-        (hop, span): (u64, u64),
+        framing: Framing,
         found: &mut Vec<InvalidRange>,
     ) {
+        let Framing { hop, span } = framing;
         let at = |spectrum: u64| spectrum as i64 * hop as i64 + origin;
         let (from, to) = (at(spectra.start), at(spectra.end) - hop as i64 + span as i64);
         let first = self.ends.partition_point(|end| (*end as i64) <= from);
@@ -534,7 +546,7 @@ mod tests {
                     // Spectra whose samples all exist.
                     let spectra = 2..20u64;
                     let mut found = Vec::new();
-                    flags.find(&spectra, origin, (hop, span), &mut found);
+                    flags.find(&spectra, origin, Framing { hop, span }, &mut found);
                     assert!(found.iter().all(|invalid| invalid.coarse == (0..1)));
                     for spectrum in spectra {
                         let first = spectrum as i64 * hop as i64 + origin;

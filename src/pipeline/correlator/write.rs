@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::fx::{ArrayCorrelator, Summary};
-use super::header::{ArrayHeader, Integration};
-use super::options::{CorrelateOptions, Gains, PhaseCentre};
+use super::options::{ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre};
+use super::{ArrayCorrelator, Summary};
 use crate::correlate::Precision;
 use crate::error::{Error, Result};
 use crate::geometry::{Location, Sky, day_length_s};
-use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
+use crate::io::uvh5;
+use crate::io::uvh5::{Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
 use crate::pipeline::ending::Ending;
 
 /// Shortest integration in seconds whose time a file resolves: Julian dates are 40 us apart, and the last integration
 /// may be half as long.
-const SHORTEST_S: f64 = 2e-4;
+const MIN_INTEGRATION_S: f64 = 2e-4;
 
 /// File metadata that the correlation does not determine.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +82,9 @@ pub fn write_uvh5(
     let header = correlator.header().clone();
     let sky = known(correlator, &header)?.clone();
     let file = file_header(&header, labels)?;
-    if file.integration_s < SHORTEST_S {
+    if file.integration_s < MIN_INTEGRATION_S {
         let rule = format!(
-            "times of visibilities are Julian dates, whose numbers are 40 us apart: at least {SHORTEST_S} s"
+            "times of visibilities are Julian dates, whose numbers are 40 us apart: at least {MIN_INTEGRATION_S} s"
         );
         return Err(Error::parameter("integration_s", file.integration_s, rule));
     }
@@ -99,7 +99,7 @@ pub fn write_uvh5(
             Err(fault) => break Ending::after(fault),
         }
         let start = Instant::now();
-        let written = put(&mut writer, &integration, (&header, &sky), (correlator, &location));
+        let written = put(&mut writer, &integration, correlator, &sky, &location);
         write_s += start.elapsed().as_secs_f64();
         if let Err(fault) = written {
             break Ending::after(fault);
@@ -138,8 +138,9 @@ fn known<'a>(correlator: &'a ArrayCorrelator, header: &ArrayHeader) -> Result<&'
 fn put(
     writer: &mut Writer,
     integration: &Integration,
-    (header, sky): (&ArrayHeader, &Sky),
-    (correlator, location): (&ArrayCorrelator, &Location),
+    correlator: &ArrayCorrelator,
+    sky: &Sky,
+    location: &Location,
 ) -> Result<()> {
     let centre = integration.centre;
     let lst_deg = sky.local_sidereal_time_rad(centre)?.to_degrees();
@@ -166,7 +167,7 @@ fn put(
         uvw_m: &uvw_m,
         sums: &integration.sums,
         counts: &integration.counts,
-        full_count: header.full_count(),
+        full_count: correlator.header().full_count(),
     })
 }
 

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use num_complex::Complex;
 
-use super::f_engine::FEngine;
-use super::header::Integration;
-use super::inputs::Baseline;
+use super::device::DeviceSupply;
+use super::f_engine::{FEngine, Supply};
+use super::options::Integration;
+use super::recordings::Baseline;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
@@ -25,7 +26,7 @@ const SHARES: usize = 4;
 /// Corner turn and X-engine.
 pub(super) struct XEngine {
     /// Corner turn and its buffer; created when the host first supplies spectra.
-    turning: Option<(CornerTurn, BlockBuffer)>,
+    corner_turn: Option<(CornerTurn, BlockBuffer)>,
     backend: Backend,
     correlator: Correlator,
     threads: Threads,
@@ -68,7 +69,7 @@ impl XEngine {
         let mut correlator = Correlator::new(plan, backend)?;
         correlator.reserve(integration)?;
         Ok(Self {
-            turning: None,
+            corner_turn: None,
             backend: backend.clone(),
             counts,
             correlator,
@@ -101,27 +102,32 @@ impl XEngine {
     /// Accumulates `times` of the available spectra, starting at number `first`.
     ///
     /// # Errors
-    /// As [`CornerTurn::rows`] and [`Correlator::run`].
+    /// Those of [`FEngine::supply`], [`CornerTurn::run`], [`Correlator::run`] and [`Correlator::enqueue`].
     pub(super) fn run(&mut self, f_engine: &mut FEngine, first: u64, times: usize) -> Result<()> {
         let begin = Instant::now();
-        if f_engine.is_on_device() {
-            f_engine.correlate(first, times, &mut self.correlator)?;
-            self.elapsed_s[1] += begin.elapsed().as_secs_f64();
-            return Ok(());
+        let capacity = f_engine.capacity();
+        match f_engine.supply(first, times)? {
+            Supply::Host { spectra, mask } => {
+                let (corner_turn, buffer) = self.corner_turn.get_or_insert_with(|| {
+                    let plan = self.correlator.plan();
+                    let corner_turn = CornerTurn::new(plan.clone(), &self.backend);
+                    (corner_turn, BlockBuffer::new(plan, capacity))
+                });
+                buffer.set_times(times)?;
+                corner_turn.run(spectra, buffer)?;
+                if let Some(mask) = mask {
+                    mask.fill(buffer.mask_mut());
+                }
+                let turned = Instant::now();
+                self.correlator.run(buffer.block())?;
+                self.elapsed_s[0] += (turned - begin).as_secs_f64();
+                self.elapsed_s[1] += turned.elapsed().as_secs_f64();
+            }
+            Supply::Device(DeviceSupply { spectra, layout, valid, stream }) => {
+                self.correlator.enqueue(spectra, layout, valid, stream)?;
+                self.elapsed_s[1] += begin.elapsed().as_secs_f64();
+            }
         }
-        let (turn, buffer) = self.turning.get_or_insert_with(|| {
-            let plan = self.correlator.plan();
-            (
-                CornerTurn::new(plan.clone(), &self.backend),
-                BlockBuffer::new(plan, f_engine.capacity()),
-            )
-        });
-        buffer.set_times(times)?;
-        f_engine.turn(first, turn, buffer)?;
-        let turned = Instant::now();
-        self.correlator.run(buffer.block())?;
-        self.elapsed_s[0] += (turned - begin).as_secs_f64();
-        self.elapsed_s[1] += turned.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -206,7 +212,7 @@ impl<'a> Scales<'a> {
     }
 
     /// Returns the factor for one polarization pair of a baseline in a channel.
-    fn scale(&self, (i, j): (usize, usize), pair: usize, channel: usize) -> f64 {
+    fn scale(&self, i: usize, j: usize, pair: usize, channel: usize) -> f64 {
         let Some(inverse) = &self.inverse else { return 1.0 };
         let (polarizations, channels) = (self.plan.polarizations(), self.plan.channels());
         let own = |station: usize, polarization: usize| {
@@ -236,7 +242,7 @@ impl Row<'_> {
                     Sums::Float(sums) => sums[first + pair],
                 };
                 let value = if scales.is_conjugate { value.conj() } else { value };
-                *out += value * scales.scale((i, j), pair, channel);
+                *out += value * scales.scale(i, j, pair, channel);
             }
         }
     }

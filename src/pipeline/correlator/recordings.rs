@@ -1,16 +1,19 @@
-//! Recordings of an array: checks that they match, their antennas and baselines, and their channels.
+//! Recordings of an array: checks that they match, their antennas and baselines, their channels, the tracked direction,
+//! and the delays of each antenna and spectrum.
 //!
 //! Invariant: recordings that pass have one rate, one band and one form; baselines (i, j) have i >= j and rise in i,
-//! then in j; channels come out by rising sky frequency.
+//! then in j; channels come out by rising sky frequency; a tracked direction has a known start; a spectrum's delay
+//! depends on its number alone.
 
 use std::ops::Range;
-use std::path::Path;
 
-use super::options::{Baselines, CorrelateOptions, Missing};
+use super::options::{Asked, Baselines, CorrelateOptions, Missing, PhaseCentre};
+use super::window::Framing;
 use crate::channelize::Plan;
 use crate::delay::Band;
 use crate::error::{Error, Result};
-use crate::geometry::{self, Array};
+use crate::geometry;
+use crate::geometry::{Array, DelayModel, DelayPolynomial, Direction, Sky};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::pipeline::voltage::layout::{Layout, offsets_hz, sideband};
 use crate::units::{Epoch, HZ_PER_MHZ};
@@ -153,75 +156,46 @@ fn check_alone(header: &VoltageHeader) -> Result<()> {
     Ok(())
 }
 
-/// Builds the error that names both files and their values.
-fn differs<T: std::fmt::Display>(
-    name: &'static str,
-    (a, first): (&Path, T),
-    (b, other): (&Path, T),
-) -> Error {
-    let rule = format!("{} has {first}: both must have the same", a.display());
-    Error::parameter(name, format!("{other} in {}", b.display()), rule)
-}
-
 fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
-    let (a, b) = (first.path.as_path(), other.path.as_path());
+    // The error names both files and their values.
+    let differ = |name, first_value: String, other_value: String| {
+        let rule = format!("{} has {first_value}: both must have the same", first.path.display());
+        Err(Error::parameter(name, format!("{other_value} in {}", other.path.display()), rule))
+    };
+    let same = |name, value: fn(&VoltageHeader) -> String| {
+        let (first_value, other_value) = (value(first), value(other));
+        if first_value == other_value { Ok(()) } else { differ(name, first_value, other_value) }
+    };
     let times = first.times.unwrap_or(0).min(other.times.unwrap_or(0)).max(1) as f64;
     if (first.tsamp_s - other.tsamp_s).abs() * times > RATE_TOLERANCE * first.tsamp_s {
-        let rate = |header: &VoltageHeader| 1.0 / header.tsamp_s;
-        return Err(differs("sample_rate_hz", (a, rate(first)), (b, rate(other))));
+        let rate = |header: &VoltageHeader| (1.0 / header.tsamp_s).to_string();
+        return differ("sample_rate_hz", rate(first), rate(other));
     }
-    let counts = (first.coarse_channels(), other.coarse_channels());
-    if counts.0 != counts.1 {
-        return Err(differs("recorded channels", (a, counts.0), (b, counts.1)));
-    }
-    let centres = first.centres_hz.iter().zip(&other.centres_hz);
-    for (own, theirs) in centres {
+    same("recorded channels", |header| header.coarse_channels().to_string())?;
+    for (own, theirs) in first.centres_hz.iter().zip(&other.centres_hz) {
         if (own - theirs).abs() > CENTRE_TOLERANCE * own {
-            let mhz = |hz: &f64| hz / HZ_PER_MHZ;
-            return Err(differs(
-                "centre of a recorded channel (MHz)",
-                (a, mhz(own)),
-                (b, mhz(theirs)),
-            ));
+            let mhz = |hz: &f64| (hz / HZ_PER_MHZ).to_string();
+            return differ("centre of a recorded channel (MHz)", mhz(own), mhz(theirs));
         }
     }
-    let side = |header: &VoltageHeader| if header.lower_sideband { "lower" } else { "upper" };
-    if side(first) != side(other) {
-        return Err(differs("sideband", (a, side(first)), (b, side(other))));
-    }
-    let counts = (first.polarizations, other.polarizations);
-    if counts.0 != counts.1 {
-        return Err(differs("polarizations", (a, counts.0), (b, counts.1)));
-    }
-    let feed = |header: &VoltageHeader| match header.circular {
-        Some(true) => "circular",
-        _ => "linear",
-    };
-    if feed(first) != feed(other) {
-        return Err(differs("feeds", (a, feed(first)), (b, feed(other))));
-    }
-    let kind = |header: &VoltageHeader| match header.encoding.is_complex() {
-        true => "complex samples",
-        false => "real samples",
-    };
-    if kind(first) != kind(other) {
-        return Err(differs("samples", (a, kind(first)), (b, kind(other))));
-    }
-    let bank = |header: &VoltageHeader| match &header.filter {
+    same("sideband", |header| if header.lower_sideband { "lower".into() } else { "upper".into() })?;
+    same("polarizations", |header| header.polarizations.to_string())?;
+    same(
+        "feeds",
+        |header| {
+            if header.circular == Some(true) { "circular".into() } else { "linear".into() }
+        },
+    )?;
+    same("samples", |header| {
+        if header.encoding.is_complex() { "complex samples".into() } else { "real samples".into() }
+    })?;
+    same("filter bank", |header| match &header.filter {
         Some(filter) => format!("{} channels of {} taps", filter.channels, filter.taps),
-        None => "none".to_owned(),
-    };
-    if bank(first) != bank(other) {
-        return Err(differs("filter bank", (a, bank(first)), (b, bank(other))));
-    }
-    if (first.start.day == 0) != (other.start.day == 0) {
-        let day = |header: &VoltageHeader| match header.start.day {
-            0 => "an unknown day",
-            _ => "a known day",
-        };
-        return Err(differs("start", (a, day(first)), (b, day(other))));
-    }
-    Ok(())
+        None => "none".into(),
+    })?;
+    same("start", |header| {
+        if header.start.day == 0 { "an unknown day".into() } else { "a known day".into() }
+    })
 }
 
 fn length(header: &VoltageHeader) -> Result<u64> {
@@ -337,7 +311,7 @@ pub(super) struct Baseline {
 /// # Errors
 /// [`Error::Parameter`] for a name that the array lacks, an antenna with two recordings, a number of names that
 /// differs from the number of antennas or, unless they are to be flagged, antennas without a recording.
-pub(super) fn numbers(
+pub(super) fn array_numbers(
     array: &Array,
     inputs: &[ArrayInput],
     missing: Missing,
@@ -391,7 +365,7 @@ pub(super) fn numbers(
 ///
 /// # Errors
 /// [`Error::Parameter`] for a name that the array lacks, and for an empty list.
-pub(super) fn chosen(
+pub(super) fn select_baselines(
     array: &Array,
     asked: &Baselines,
     stations: &[usize],
@@ -540,4 +514,208 @@ fn check_average(centres_hz: &[f64], together: usize, average: usize) -> Result<
         return Err(Error::parameter("average_channels", average, rule));
     }
     Ok(())
+}
+
+/// Seconds between altitude samples.
+const ALTITUDES_S: f64 = 600.0;
+
+/// Largest number of altitude samples; covers the longest observation whose delays are modelled.
+const MAX_ALTITUDES: f64 = 14_400.0;
+
+/// Sky over an array, and the tracked direction.
+#[derive(Clone, Debug)]
+pub(super) struct Tracking {
+    /// None if the time is unknown.
+    sky: Option<Sky>,
+    direction: Option<Direction>,
+    dut1_s: f64,
+    /// Altitude of the source from start to end, at most ten minutes apart.
+    altitudes_deg: Vec<f64>,
+}
+
+impl Tracking {
+    /// # Errors
+    /// [`Error::Parameter`] for a source without a known start of the recording; as [`Sky::frame`].
+    pub(super) fn new(
+        array: &Array,
+        header: &VoltageHeader,
+        times: u64,
+        options: &CorrelateOptions,
+    ) -> Result<Self> {
+        let direction = match &options.phase_centre {
+            PhaseCentre::Sidereal { ra_deg, dec_deg, .. } => {
+                Some(Direction::new(*ra_deg, *dec_deg)?)
+            }
+            PhaseCentre::Drift => None,
+        };
+        if header.start.day == 0 {
+            if direction.is_some() {
+                let rule = format!(
+                    "{} does not say its start, and without it no source can be tracked (`PhaseCentre::Drift`)",
+                    header.path.display()
+                );
+                return Err(Error::parameter("start", "unknown", rule));
+            }
+            return Ok(Self { sky: None, direction, dut1_s: 0.0, altitudes_deg: Vec::new() });
+        }
+        let sky = Sky::new(array, options.dut1.clone())?;
+        let dut1_s = options.dut1.at(header.start)?;
+        let length_s = times as f64 * header.tsamp_s;
+        let altitudes_deg = match direction {
+            Some(source) => altitudes_deg(&sky, source, header.start, length_s)?,
+            None => Vec::new(),
+        };
+        Ok(Self { sky: Some(sky), direction, dut1_s, altitudes_deg })
+    }
+
+    /// Returns the sky; none if the time is unknown.
+    pub(super) fn sky(&self) -> Option<&Sky> {
+        self.sky.as_ref()
+    }
+
+    /// Returns the tracked direction.
+    pub(super) fn direction(&self) -> Option<Direction> {
+        self.direction
+    }
+
+    /// Returns UT1 - UTC at the start.
+    pub(super) fn dut1_s(&self) -> f64 {
+        self.dut1_s
+    }
+
+    /// Returns the altitude of the source at the start and at the end.
+    pub(super) fn altitudes_deg(&self) -> Option<(f64, f64)> {
+        self.altitudes_deg.first().copied().zip(self.altitudes_deg.last().copied())
+    }
+
+    /// Returns the lowest altitude of the source.
+    pub(super) fn lowest_deg(&self) -> Option<f64> {
+        self.altitudes_deg.iter().copied().reduce(f64::min)
+    }
+}
+
+/// Computes altitudes from the start to the end of an observation, at most ten minutes apart.
+fn altitudes_deg(sky: &Sky, source: Direction, start: Epoch, length_s: f64) -> Result<Vec<f64>> {
+    let steps = (length_s / ALTITUDES_S).ceil().clamp(1.0, MAX_ALTITUDES);
+    let altitude = |step: usize| {
+        let epoch = later(start, length_s * (step as f64 / steps))?;
+        Ok(sky.altitude_azimuth_deg(source, epoch)?.0)
+    };
+    (0..=steps as usize).map(altitude).collect()
+}
+
+/// Builds the model of the delays to remove.
+///
+/// # Errors
+/// [`Error::Shape`] for a number of delays that differs from the antennas; as [`DelayModel::fit`].
+pub(super) fn delay_model(
+    asked: &Asked<'_>,
+    tracking: &Tracking,
+    recordings: &Recordings,
+) -> Result<Model> {
+    let (antennas, header) = (asked.array.antennas.len(), &recordings.header);
+    let cables_s = &asked.options.cable_delays_s;
+    for (what, actual) in
+        [("cable delays", cables_s.len()), ("delays", asked.delays.map_or(0, <[_]>::len))]
+    {
+        if actual != 0 && actual != antennas {
+            return Err(Error::Shape { what, expected: antennas, actual });
+        }
+    }
+    if let Some(invalid) = cables_s.iter().find(|delay| !delay.is_finite()) {
+        return Err(Error::parameter("cable delay (s)", invalid, "it must be finite"));
+    }
+    let cable = |antenna: usize| cables_s.get(antenna).copied().unwrap_or(0.0);
+    if let Some(given) = asked.delays {
+        let with_cable = |(antenna, polynomial): (usize, &DelayPolynomial)| {
+            let mut own = *polynomial;
+            own.coefficients[0] += cable(antenna);
+            Ok((own, since(&polynomial.start, &header.start)?))
+        };
+        let all = given.iter().enumerate().map(with_cable).collect::<Result<_>>()?;
+        return Ok(Model::Given(all));
+    }
+    if let (Some(direction), Some(sky)) = (tracking.direction(), tracking.sky()) {
+        let centre = geometry::PhaseCentre::Source(direction);
+        let length_s = recordings.times as f64 * header.tsamp_s;
+        let model = DelayModel::fit(sky, centre, header.start, length_s, cables_s)?;
+        return Ok(Model::Fitted(model));
+    }
+    if cables_s.iter().all(|delay| *delay == 0.0) {
+        return Ok(Model::None);
+    }
+    let fixed = |antenna| {
+        let coefficients = [cable(antenna), 0.0, 0.0, 0.0, 0.0, 0.0];
+        (DelayPolynomial { start: header.start, length_s: 0.0, coefficients }, 0.0)
+    };
+    Ok(Model::Given((0..antennas).map(fixed).collect()))
+}
+
+/// Bound on delays in samples; longer than any recording.
+const MAX_DELAY: f64 = 1e15;
+
+/// Delay model.
+#[derive(Clone, Debug)]
+pub(super) enum Model {
+    /// No delays.
+    None,
+    /// Delays of a phase centre and of cables, from the common start on.
+    Fitted(DelayModel),
+    /// One polynomial per antenna, and the seconds from its start to the common start.
+    Given(Vec<(DelayPolynomial, f64)>),
+}
+
+/// Delays of all antennas at all spectra.
+#[derive(Clone, Debug)]
+pub(super) struct Delays {
+    model: Model,
+    tsamp_s: f64,
+    framing: Framing,
+}
+
+/// Delay of a spectrum, and its whole-sample shift: samples are read `shift` later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Delay {
+    pub(super) delay_s: f64,
+    pub(super) shift: i64,
+}
+
+impl Delays {
+    /// Computes delays for spectra that cover samples `s hop` to `s hop + span`.
+    pub(super) fn new(model: Model, tsamp_s: f64, framing: Framing) -> Self {
+        Self { model, tsamp_s, framing }
+    }
+
+    /// Returns the shift in seconds of an antenna whose sampling is offset by `sample_lag` samples.
+    pub(super) fn shift_s(&self, shift: i64, sample_lag: f64) -> f64 {
+        (shift as f64 + sample_lag) * self.tsamp_s
+    }
+
+    /// Returns the delay at the centre of the shifted window, for an antenna whose sampling is offset by `sample_lag`
+    /// samples.
+    pub(super) fn at(&self, antenna: usize, sample_lag: f64, spectrum: u64) -> Delay {
+        let Framing { hop, span } = self.framing;
+        let middle = (spectrum * hop) as f64 + 0.5 * span as f64;
+        let delay_s =
+            |shift: f64| self.delay_s(antenna, (middle + shift + sample_lag) * self.tsamp_s);
+        // The first estimate uses the reference point's time; the delay changes little until the antenna's own time.
+        let shift = self.samples(delay_s(self.samples(delay_s(0.0), sample_lag)), sample_lag);
+        Delay { delay_s: delay_s(shift), shift: shift as i64 }
+    }
+
+    /// Returns the delay rounded to whole samples.
+    fn samples(&self, delay_s: f64, sample_lag: f64) -> f64 {
+        (delay_s / self.tsamp_s - sample_lag).round().clamp(-MAX_DELAY, MAX_DELAY)
+    }
+
+    fn delay_s(&self, antenna: usize, seconds: f64) -> f64 {
+        match &self.model {
+            Model::None => 0.0,
+            Model::Fitted(model) => model.at(antenna, seconds),
+            Model::Given(all) => {
+                let (polynomial, since_s) = &all[antenna];
+                polynomial.at(seconds + since_s)
+            }
+        }
+    }
 }
