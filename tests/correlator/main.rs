@@ -4,8 +4,6 @@ mod encodings;
 mod endings;
 mod exact;
 mod faults;
-mod horizon;
-mod not_finite;
 mod science;
 mod sky;
 mod support;

@@ -1,7 +1,7 @@
 //! Helpers of the theme, shared with other themes.
 #![allow(dead_code)]
 
-#[path = "../array/mod.rs"]
+#[path = "array.rs"]
 pub(crate) mod array;
 #[path = "../common/mod.rs"]
 pub(crate) mod common;
@@ -11,8 +11,6 @@ pub(crate) mod correlate;
 pub(crate) mod memory;
 #[path = "../common/random.rs"]
 pub(crate) mod random;
-#[path = "../array/scene.rs"]
-pub(crate) mod scene;
 #[path = "../common/sums.rs"]
 pub(crate) mod sums;
 #[path = "../common/tbx.rs"]

@@ -16,7 +16,7 @@ use sidereal::pipeline::correlator::{
 };
 use sidereal::voltage::VoltageEncoding;
 
-#[path = "array/mod.rs"]
+#[path = "correlator/array.rs"]
 mod array;
 #[path = "common/cuda.rs"]
 mod cuda;
