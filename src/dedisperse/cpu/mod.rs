@@ -158,8 +158,7 @@ fn compile(
     let dms = plan.dms().len();
     let groups = order.len().div_ceil(shape.group());
     let mut tiles: Vec<Vec<Pass>> = (0..dms.div_ceil(tile_dms)).map(|_| Vec::new()).collect();
-    let mut workers = vec![(); threads.count()];
-    threads.for_each_chunk(&mut workers, &mut tiles, 1, |(), index, passes| {
+    threads.for_each(&mut tiles, 1, |index, passes| {
         let first_dm = index * tile_dms;
         let dms = tile_dms.min(dms - first_dm);
         let tile = Tile { plan, shape, order, first_dm, dms };

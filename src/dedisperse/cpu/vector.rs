@@ -173,7 +173,7 @@ pub(super) mod x86 {
 
     use std::arch::x86_64::*;
 
-    use super::Vector;
+    use crate::dedisperse::cpu::vector::Vector;
 
     /// 256 bits.
     #[derive(Clone, Copy)]

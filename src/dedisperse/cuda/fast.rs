@@ -165,8 +165,7 @@ fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
 fn tables(plan: &Plan, shape: &Shape, sorted: &[usize], threads: &Threads) -> Tables {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let mut made: Vec<(Vec<Tile>, Vec<usize>)> = vec![Default::default(); parts.len()];
-    let mut workers = vec![(); threads.count()];
-    threads.for_each_chunk(&mut workers, &mut made, 1, |(), index, target| {
+    threads.for_each(&mut made, 1, |index, target| {
         target[0] = tiles(plan, shape, parts[index]);
     });
     let mut tables = Tables::default();

@@ -144,8 +144,7 @@ impl Table {
         let order = plan.descending_channels();
         let intervals = order.len().div_ceil(CHANNELS);
         let mut records: Vec<Vec<u32>> = vec![Vec::new(); tiles.len() * intervals];
-        let mut workers = vec![(); threads.count()];
-        threads.for_each_chunk(&mut workers, &mut records, 1, |(), index, target| {
+        threads.for_each(&mut records, 1, |index, target| {
             let (tile, interval) = (&tiles[index / intervals], index % intervals);
             let channels = &order[interval * CHANNELS..];
             let channels = &channels[..channels.len().min(CHANNELS)];

@@ -8,10 +8,11 @@ mod fast;
 mod general;
 mod history;
 mod record;
-mod staging;
 
 use super::plan::{Lane, Plan, Sum};
-use crate::backend::cuda::{Buffer, Device, Event, Extent, Plane, Stream, Variant};
+use crate::backend::cuda::{
+    Buffer, Device, DownloadRing, Event, Extent, Plane, Stream, UploadRing, Variant,
+};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::sample::{Encoding, Samples};
@@ -20,7 +21,6 @@ use fast::Fast;
 use general::General;
 use history::{History, Job};
 use record::Shape;
-use staging::Staging;
 
 /// Dedispersion plan bound to a device.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Engine {
     fast: Option<Fast>,
     general: Option<General>,
     history: History,
-    /// Page-locked buffers; `None` until the first transfer from or to host memory.
+    /// `None` until the first transfer from or to host memory.
     staging: Option<Box<Staging>>,
     sizes: Sizes,
     threads: Threads,
@@ -46,6 +46,47 @@ pub(super) struct Engine {
     bias: u32,
 }
 
+/// Transfers of input rows to the device and of sums to the host.
+#[derive(Debug)]
+struct Staging {
+    uploads: UploadRing,
+    downloads: DownloadRing<u32, Columns>,
+    compute: Stream,
+    threads: Threads,
+}
+
+/// Output times of all trials that a download holds.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    column: usize,
+    times: usize,
+}
+
+impl Staging {
+    fn new(device: &Device, sizes: &Sizes, threads: &Threads) -> Result<Self> {
+        let bytes = INPUT_BYTES.min(device.free_bytes()? / INPUT_PART).max(sizes.row_bytes);
+        Ok(Self {
+            uploads: UploadRing::new(device, bytes, 2)?,
+            downloads: DownloadRing::new(device, sizes.dms * sizes.host, 2)?,
+            compute: device.stream()?,
+            threads: threads.clone(),
+        })
+    }
+
+    /// Copies the oldest sums to the caller's plane; returns whether there were any.
+    fn deliver<T: Sum>(&mut self, output: &mut PlaneMut<'_, T>) -> Result<bool> {
+        let Some((Columns { column, times }, words)) = self.downloads.receive()? else {
+            return Ok(false);
+        };
+        let sums: &[T] = bytemuck::cast_slice(words);
+        let stride = output.stride();
+        self.threads.for_each(output.data_mut(), stride, |dm, row| {
+            row[column..column + times].copy_from_slice(&sums[dm * times..][..times]);
+        });
+        Ok(true)
+    }
+}
+
 /// Block sizes in output times.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
@@ -56,6 +97,10 @@ struct Sizes {
     /// Output times of a block that stays on the device.
     device: usize,
 }
+
+/// Size of an input buffer in bytes, limited to the fraction 1 / `INPUT_PART` of the free memory.
+const INPUT_BYTES: usize = 8 << 20;
+const INPUT_PART: usize = 8;
 
 /// Size of the output plane of a block copied to the host, in bytes.
 const PLANE_BYTES: usize = 64 << 20;
@@ -160,11 +205,14 @@ impl Engine {
     }
 
     fn load_staged(&mut self, staging: &mut Staging, input: Samples<'_>) -> Result<()> {
-        for start in (0..input.times()).step_by(staging.rows()) {
-            let rows = staging.rows().min(input.times() - start);
-            let address = staging.copy_in(input.slice(start, rows).bytes())?;
-            self.load_rows(address, rows, &staging.compute)?;
-            staging.taken()?;
+        let Staging { uploads, compute, threads, .. } = staging;
+        let most = uploads.elements() / self.sizes.row_bytes;
+        for start in (0..input.times()).step_by(most) {
+            let part = input.slice(start, most.min(input.times() - start));
+            let fill = |host: &mut [u8]| threads.copy(part.bytes(), host);
+            let address = uploads.upload(part.bytes().len(), compute, fill)?.address();
+            self.load_rows(address, part.times(), compute)?;
+            uploads.release(compute)?;
         }
         Ok(())
     }
@@ -173,10 +221,7 @@ impl Engine {
     fn take_staging(&mut self) -> Result<Box<Staging>> {
         let staging = match self.staging.take() {
             Some(staging) => staging,
-            None => {
-                let Sizes { dms, row_bytes, host, .. } = self.sizes;
-                Box::new(Staging::new(&self.device, row_bytes, (dms, host), &self.threads)?)
-            }
+            None => Box::new(Staging::new(&self.device, &self.sizes, &self.threads)?),
         };
         staging.compute.wait(&self.last)?;
         Ok(staging)
@@ -198,19 +243,35 @@ impl Engine {
         column: usize,
     ) -> Result<()> {
         let mut staging = self.take_staging()?;
-        let done = staging.target().and_then(|target| {
-            self.sum(target, times, times, &staging.compute)?;
-            staging.copy_out(times, output, column)
-        });
+        let done = self.emit_staged(&mut staging, times, output, column);
         self.staging = Some(staging);
         done
+    }
+
+    fn emit_staged<T: Sum>(
+        &mut self,
+        staging: &mut Staging,
+        times: usize,
+        output: &mut PlaneMut<'_, T>,
+        column: usize,
+    ) -> Result<()> {
+        let target = staging.downloads.target(&staging.compute)?.address();
+        self.sum(target, times, times, &staging.compute)?;
+        let words = times * self.sizes.dms;
+        staging.downloads.send(Columns { column, times }, words, &staging.compute)?;
+        // Copies the previous sums while the device works.
+        if staging.downloads.is_full() {
+            staging.deliver(output)?;
+        }
+        Ok(())
     }
 
     /// Waits for all queued sums and copies them to the caller's plane.
     pub(super) fn finish<T: Sum>(&mut self, output: &mut PlaneMut<'_, T>) -> Result<()> {
         let Some(staging) = &mut self.staging else { return Ok(()) };
         staging.compute.record(&self.last)?;
-        staging.hand_over(output)
+        while staging.deliver(output)? {}
+        Ok(())
     }
 
     /// Queues the load of input rows in device memory.

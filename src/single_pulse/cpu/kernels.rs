@@ -336,7 +336,7 @@ mod screen {
 
     use std::arch::x86_64::*;
 
-    use super::{Boxes, Sum};
+    use crate::single_pulse::cpu::kernels::{Boxes, Sum};
     use crate::single_pulse::plan::BLOCK;
 
     /// Returns whether every load of `blocks` blocks lies in the prefix sums.

@@ -6,20 +6,26 @@
 
 mod search;
 mod sizes;
-mod staging;
+
+use std::ops::Range;
 
 use super::plan::{Input, Plan};
 use super::rules::{Carried, CarriedTrial, Event, Noise};
-use crate::backend::cuda::{self, CopiedRows, Device, Plane, PlaneKind, Stream};
+use crate::backend::cuda::{
+    self, CopiedRows, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 pub use search::kernels;
 use search::{Batch, Kernels, Search};
 use sizes::{Memory, Sizes, Sums};
-use staging::Staging;
 
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<u32>();
+
+/// Bytes of a part of host series, and the fewest samples of a trial in it, so that each row is one long copy.
+const PART_BYTES: usize = 32 << 20;
+const MIN_PART_TIMES: usize = 256;
 
 /// Search bound to a device.
 #[derive(Debug)]
@@ -28,7 +34,7 @@ pub(super) struct Engine {
     threads: Threads,
     search: Search,
     /// Buffers for input from host memory, allocated at first use.
-    staging: Option<Staging>,
+    uploads: Option<UploadRing<u32>>,
     stream: Stream,
     /// Completion of all work queued on any stream.
     done: cuda::Event,
@@ -74,7 +80,7 @@ impl Engine {
             device: device.clone(),
             threads,
             search,
-            staging: None,
+            uploads: None,
             stream,
             done,
             window: 0,
@@ -89,37 +95,40 @@ impl Engine {
 
     /// Searches samples in host memory, in parts copied while others are searched.
     pub(super) fn run(&mut self, input: Input<'_>, events: &mut Vec<Event>) -> Result<()> {
-        let mut staging = match self.staging.take() {
-            Some(staging) => staging,
-            None => Staging::new(&self.device, &self.search.sizes, &self.threads)?,
+        let sizes = &self.search.sizes;
+        let most = (PART_BYTES / SAMPLE / sizes.dms).max(MIN_PART_TIMES);
+        let mut uploads = match self.uploads.take() {
+            Some(uploads) => uploads,
+            None => UploadRing::new(&self.device, most * sizes.dms, 2)?,
         };
-        self.run_staged(&mut staging, input, events)?;
-        // On an error the staging buffers are dropped.
-        self.staging = Some(staging);
+        self.run_staged(&mut uploads, most, input, events)?;
+        // On an error the buffers are dropped.
+        self.uploads = Some(uploads);
         Ok(())
     }
 
     fn run_staged(
         &mut self,
-        staging: &mut Staging,
+        uploads: &mut UploadRing<u32>,
+        most: usize,
         input: Input<'_>,
         events: &mut Vec<Event>,
     ) -> Result<()> {
         let old = events.len();
-        let (times, most) = (input.times(), staging.times());
+        let times = input.times();
         let part = |start: usize| start..times.min(start + most);
         if times > 0 {
-            staging.stage(input, part(0))?;
+            stage(uploads.current(), most, input, part(0), &self.threads)?;
         }
         for start in (0..times).step_by(most) {
-            let rows = staging.take(&self.stream)?;
-            let next = part(start + most);
-            if !next.is_empty() {
-                staging.stage(input, next)?;
+            let (rows, mut others) = uploads.acquire(&self.stream)?;
+            let rows = Rows { address: rows.address(), stride: most };
+            if let (Some(slot), false) = (others.next(), part(start + most).is_empty()) {
+                stage(slot, most, input, part(start + most), &self.threads)?;
             }
-            let rows = Rows { address: rows, stride: most };
+            drop(others);
             self.push(rows, part(start).len(), None, events)?;
-            staging.release(&self.stream)?;
+            uploads.release(&self.stream)?;
         }
         sort(&mut events[old..]);
         Ok(())
@@ -352,6 +361,26 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Copies a range of samples to a slot's rows of `most` samples and starts their copy to the device.
+fn stage(
+    mut slot: UploadSlot<'_, u32>,
+    most: usize,
+    input: Input<'_>,
+    range: Range<usize>,
+    threads: &Threads,
+) -> Result<()> {
+    let words = slot.host()?;
+    threads.for_each(words, most, |dm, row| {
+        let samples: &[u32] = match input {
+            Input::I32(plane) => bytemuck::cast_slice(&plane.row(dm)[range.clone()]),
+            Input::F32(plane) => bytemuck::cast_slice(&plane.row(dm)[range.clone()]),
+        };
+        row[..samples.len()].copy_from_slice(samples);
+    });
+    let count = words.len();
+    slot.send(count)
 }
 
 fn sort(events: &mut [Event]) {
