@@ -12,8 +12,10 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Buffer;
 use sidereal::backend::threads::Threads;
-use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, TriggerOptions};
-use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
+use sidereal::spiir::trigger::{self, Autocorrelation, DeviceRatios, Finder, TriggerOptions};
+use sidereal::spiir::{
+    Branch, DeviceOutput, DeviceSamples, Filter, Options, Plan, Resampler, Spiir, Template,
+};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -51,20 +53,22 @@ fn a_search_asks_for_no_memory() {
     let input = device.upload(&[0.5; TIMES]).expect("room");
     let mut output: Buffer<Complex<f32>> = device.buffer(TEMPLATES * TIMES).expect("room");
     assert_quiet("filters", 2, 6, || {
-        let rows = (&mut output, 0, TIMES);
-        spiir.enqueue((&input, 0), TIMES, rows, &stream).expect("queued");
+        let samples = DeviceSamples { buffer: &input, first: 0, times: TIMES };
+        let rows = DeviceOutput { buffer: &mut output, first: 0, stride: TIMES };
+        spiir.enqueue(samples, rows, &stream).expect("queued");
     });
     let options =
         TriggerOptions { rate_hz: 1000, threshold: 4.0, window_s: 0.02, gate_pad_s: 0.01 };
-    let mut finder = DeviceFinder::new(&options, &vec![shape(); TEMPLATES], &device).expect("made");
+    let plan = trigger::Plan::new(options, vec![shape(); TEMPLATES]).expect("a plan");
+    let mut finder = Finder::new(plan, &backend).expect("made");
     let peak = |k: usize| Complex::new(if k % APART == 5 { 9.0 } else { 0.1 }, 0.0);
     let z: Vec<Complex<f32>> = (0..TEMPLATES * TIMES).map(peak).collect();
     let z = device.upload(&z).expect("room");
     let (mut triggers, mut found) = (Vec::with_capacity(4096), 0);
     assert_quiet("the search for peaks", 6, 6, || {
         triggers.clear();
-        let rows = (TIMES, TIMES);
-        finder.enqueue(&z, rows, &[true; TIMES], &stream, &mut triggers).expect("queued");
+        let rows = DeviceRatios { z: &z, stride: TIMES, times: TIMES };
+        finder.enqueue(rows, &[true; TIMES], &mut triggers, &stream).expect("queued");
         found += triggers.len();
     });
     assert!(found >= 6 * TEMPLATES * TIMES / APART, "{found} triggers");

@@ -8,7 +8,8 @@ mod random;
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
 use random::Random;
-use sidereal::spiir::trigger::{Autocorrelation, Finder, TriggerOptions};
+use sidereal::backend::Backend;
+use sidereal::spiir::trigger::{Autocorrelation, Finder, Plan, Ratios, TriggerOptions};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -21,7 +22,8 @@ fn a_warm_search_asks_for_no_memory() {
     values[50] = Complex::new(1.0, 0.0);
     let shapes = vec![Autocorrelation::new(values); templates];
     let options = TriggerOptions { threshold: 2.0, gate_pad_s: 0.01, ..TriggerOptions::new(2048) };
-    let mut finder = Finder::new(&options, &shapes).expect("a finder");
+    let plan = Plan::new(options, shapes).expect("a plan");
+    let mut finder = Finder::new(plan, &Backend::best(1)).expect("a finder");
     let mut random = Random::new(1);
     let mut normal = || random.gaussian() as f32;
     let z: Vec<_> = (0..templates * times).map(|_| Complex::new(normal(), normal())).collect();
@@ -33,8 +35,10 @@ fn a_warm_search_asks_for_no_memory() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert_quiet("search for triggers", 300, 30, || {
         triggers.clear();
-        finder.run(&z, times, times, &valid, &mut triggers).expect("run");
-        finder.run(&z, times, 100, &valid[..100], &mut triggers).expect("run");
+        for count in [times, 100] {
+            let ratios = Ratios { z: &z, stride: times, times: count };
+            finder.run(ratios, &valid[..count], &mut triggers).expect("run");
+        }
         found += triggers.len();
     });
     assert!(found > 100, "{found}");

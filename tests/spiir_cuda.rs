@@ -8,7 +8,9 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::tune::{self, Work};
 use sidereal::backend::cuda::{Buffer, Device, Stream};
 use sidereal::backend::threads::Threads;
-use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
+use sidereal::spiir::{
+    Branch, DeviceOutput, DeviceSamples, Filter, Options, Plan, Resampler, Spiir, Template,
+};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
@@ -42,14 +44,10 @@ fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
             let mut output: Buffer<Complex<f32>> = device.upload(&guard).expect("output");
             let (mut first, mut made) = (0, 0);
             for times in blocks {
-                let done = spiir.enqueue(
-                    (&samples, first),
-                    times,
-                    (&mut output, at + made, stride),
-                    &stream,
-                );
+                let input = DeviceSamples { buffer: &samples, first, times };
+                let rows = DeviceOutput { buffer: &mut output, first: at + made, stride };
+                made += spiir.enqueue(input, rows, &stream).expect("queued").produced;
                 first += times;
-                made += done.expect("queued").produced;
             }
             stream.synchronize().expect("done");
             assert_eq!(made, produced);
@@ -130,10 +128,13 @@ fn buffers_that_are_too_short_are_refused() {
         let stream = device.stream().expect("stream");
         let samples: Buffer<f32> = device.upload(&[0.0; 600]).expect("samples");
         let mut output: Buffer<Complex<f32>> = device.buffer(1100).expect("output");
-        assert!(spiir.enqueue((&samples, 1), 600, (&mut output, 0, 600), &stream).is_err());
-        assert!(spiir.enqueue((&samples, 0), 600, (&mut output, 0, 599), &stream).is_err());
-        assert!(spiir.enqueue((&samples, 0), 600, (&mut output, 500, 600), &stream).is_err());
-        assert!(spiir.enqueue((&samples, 0), 600, (&mut output, 0, 600), &stream).is_ok());
+        let mut is_refused = |from: usize, to: usize, stride: usize| {
+            let input = DeviceSamples { buffer: &samples, first: from, times: 600 };
+            let rows = DeviceOutput { buffer: &mut output, first: to, stride };
+            spiir.enqueue(input, rows, &stream).is_err()
+        };
+        assert!(is_refused(1, 0, 600) && is_refused(0, 0, 599) && is_refused(0, 500, 600));
+        assert!(!is_refused(0, 0, 600));
         stream.synchronize().expect("done");
     }
     let mut spiir = Spiir::new(plan(2), &Backend::best(1)).expect("bound");
@@ -141,7 +142,9 @@ fn buffers_that_are_too_short_are_refused() {
         let samples: Buffer<f32> = device.buffer(4).expect("samples");
         let mut output: Buffer<Complex<f32>> = device.buffer(8).expect("output");
         let stream = device.stream().expect("stream");
-        assert!(spiir.enqueue((&samples, 0), 4, (&mut output, 0, 4), &stream).is_err());
+        let input = DeviceSamples { buffer: &samples, first: 0, times: 4 };
+        let rows = DeviceOutput { buffer: &mut output, first: 0, stride: 4 };
+        assert!(spiir.enqueue(input, rows, &stream).is_err());
     }
 }
 
@@ -170,8 +173,9 @@ impl Work for Resident {
     fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let (mut first, mut made) = (0, 0);
         for times in [7, 1050, 1, SAMPLES - 1058] {
-            let output = (&mut self.output, made, SAMPLES);
-            made += self.spiir.enqueue((&self.input, first), times, output, stream)?.produced;
+            let input = DeviceSamples { buffer: &self.input, first, times };
+            let rows = DeviceOutput { buffer: &mut self.output, first: made, stride: SAMPLES };
+            made += self.spiir.enqueue(input, rows, stream)?.produced;
             first += times;
         }
         Ok(())

@@ -13,12 +13,12 @@ pub mod whiten;
 
 use num_complex::Complex;
 
-use crate::backend::cuda::{Buffer, Stream};
-use crate::backend::{Backend, Host};
+use crate::backend::Backend;
+use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
-use crate::view::Progress;
-pub use cuda::kernels;
+use crate::view::{Progress, check_length};
+pub use cuda::{DeviceOutput, DeviceSamples, kernels};
 pub use plan::{Branch, Filter, MAX_DELAY, MAX_HALVINGS, Options, Plan, Resampler, Template};
 pub use reference::{Band, MatchedFilter, matched_filter, matched_whitened};
 
@@ -31,13 +31,13 @@ enum Engine {
 
 impl Engine {
     fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
-        if let Backend::Cuda(device, threads) = backend {
-            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
-        }
-        Ok(match &backend.host() {
-            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
-            Host::Cpu(level, threads) => {
+        Ok(match backend {
+            Backend::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
+            Backend::Cpu(level, threads) => {
                 Self::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)?))
+            }
+            Backend::Cuda(device, threads) => {
+                Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?))
             }
         })
     }
@@ -96,11 +96,8 @@ impl Spiir {
 
     /// Limits blocks copied to a GPU to `samples` samples. Must be called before the first block.
     pub fn limit(&mut self, samples: usize) {
-        match &mut self.engine {
-            Engine::Cuda(engine) => engine.limit(samples),
-            _ => {
-                let _ = samples;
-            }
+        if let Engine::Cuda(engine) = &mut self.engine {
+            engine.limit(samples);
         }
     }
 
@@ -116,15 +113,44 @@ impl Spiir {
         output: &mut [Complex<f32>],
         stride: usize,
     ) -> Result<Progress> {
-        self.check_output(output.len(), stride, input.len())?;
+        self.check_output(output.len(), stride)?;
+        check_row(stride, input.len())?;
         let produced = match &mut self.engine {
             Engine::Reference(engine) => engine.run(input, output, stride),
             Engine::Cpu(engine) => engine.run(input, output, stride),
             Engine::Cuda(engine) => engine.run(input, output, stride)?,
         };
-        self.consumed += input.len() as u64;
+        Ok(self.advance(input.len(), produced))
+    }
+
+    /// Like [`run`](Self::run), for device memory. Input and output are used in the order of `stream`; the call
+    /// returns when the work is queued. Calls of `run` and `enqueue` may be mixed within a stream.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if samples or ratios exceed their buffers; [`Error::Parameter`] for buffers of another
+    /// device; [`Error::Unavailable`] if the backend is not a GPU; [`Error::Device`] if the driver call fails.
+    pub fn enqueue(
+        &mut self,
+        input: DeviceSamples<'_>,
+        output: DeviceOutput<'_>,
+        stream: &Stream,
+    ) -> Result<Progress> {
+        let Engine::Cuda(engine) = &mut self.engine else {
+            return Err(Error::Unavailable {
+                what: "filtering of data on a device".to_owned(),
+                why: "the bank was bound to a backend that is not a GPU".to_owned(),
+            });
+        };
+        check_row(output.stride, input.times)?;
+        let times = input.times;
+        let produced = engine.enqueue(input, output, stream)?;
+        Ok(self.advance(times, produced))
+    }
+
+    fn advance(&mut self, consumed: usize, produced: usize) -> Progress {
+        self.consumed += consumed as u64;
         self.produced += produced as u64;
-        Ok(Progress { consumed: input.len(), produced })
+        Progress { consumed, produced }
     }
 
     /// Ends the stream: writes up to `stride` of the ratios of its last [`Plan::latency`] samples, as if zeros
@@ -134,7 +160,7 @@ impl Spiir {
     /// As [`Self::run`].
     pub fn flush(&mut self, output: &mut [Complex<f32>], stride: usize) -> Result<usize> {
         const ZEROS: [f32; 256] = [0.0; 256];
-        self.check_output(output.len(), stride, 0)?;
+        self.check_output(output.len(), stride)?;
         let end = *self.end.get_or_insert(self.consumed + self.plan.latency() as u64);
         let mut produced = 0;
         while produced == 0 && self.consumed < end && stride > 0 {
@@ -197,49 +223,17 @@ impl Spiir {
         self.consumed
     }
 
-    fn check_output(&self, length: usize, stride: usize, times: usize) -> Result<()> {
-        crate::view::check_length(
-            "signal-to-noise ratios (template, time)",
-            self.plan.templates() * stride,
-            length,
-        )?;
-        if stride < times {
-            let what = "row of signal-to-noise ratios";
-            return Err(Error::Shape { what, expected: times, actual: stride });
-        }
-        Ok(())
+    fn check_output(&self, length: usize, stride: usize) -> Result<()> {
+        let what = "signal-to-noise ratios (template, time)";
+        check_length(what, self.plan.templates() * stride, length)
     }
 }
 
-/// Filtering of device memory.
-impl Spiir {
-    /// Like [`run`](Self::run), for `times` samples from element `first` of a device buffer, with output rows of
-    /// `stride` elements from element `at` of another. Both are used in the order of `stream`; the call returns when
-    /// the work is queued. Calls of `run` and `enqueue` may be mixed within a stream.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] if samples or ratios exceed their buffers; [`Error::Parameter`] for buffers of another
-    /// device; [`Error::Unavailable`] if the backend is not a GPU; [`Error::Device`] if the driver call fails.
-    pub fn enqueue(
-        &mut self,
-        (input, first): (&Buffer<f32>, usize),
-        times: usize,
-        (output, at, stride): (&mut Buffer<Complex<f32>>, usize, usize),
-        stream: &Stream,
-    ) -> Result<Progress> {
-        let Engine::Cuda(engine) = &mut self.engine else {
-            return Err(Error::Unavailable {
-                what: "filtering of data on a device".to_owned(),
-                why: "the bank was bound to a backend that is not a GPU".to_owned(),
-            });
-        };
-        if stride < times {
-            let what = "row of signal-to-noise ratios";
-            return Err(Error::Shape { what, expected: times, actual: stride });
-        }
-        let produced = engine.enqueue((input, first), times, (output, at, stride), stream)?;
-        self.consumed += times as u64;
-        self.produced += produced as u64;
-        Ok(Progress { consumed: times, produced })
+/// Checks that an output row of `stride` elements holds the ratios of `times` samples.
+fn check_row(stride: usize, times: usize) -> Result<()> {
+    if stride < times {
+        let what = "row of signal-to-noise ratios";
+        return Err(Error::Shape { what, expected: times, actual: stride });
     }
+    Ok(())
 }

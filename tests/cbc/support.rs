@@ -3,7 +3,7 @@
 
 #[path = "../common/binaries.rs"]
 pub(crate) mod binaries;
-#[path = "../common/chirps.rs"]
+#[path = "../common/cbc.rs"]
 pub(crate) mod chirps;
 #[path = "../common/coincident.rs"]
 pub(crate) mod coincident;

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 use chirps::{Chirp, LENGTH, RATE_HZ, autocorrelation, filtered};
 use num_complex::{Complex, Complex64};
 use random::Random;
-use sidereal::spiir::trigger::{Autocorrelation, Finder, Trigger, TriggerOptions};
+use sidereal::backend::Backend;
+use sidereal::spiir::trigger::{Autocorrelation, Finder, Plan, Ratios, Trigger, TriggerOptions};
 
 /// Samples to either side in the autocorrelations.
 const HALF: usize = 100;
 
 fn finder(options: &TriggerOptions, autocorrelations: &[Autocorrelation]) -> Finder {
-    Finder::new(options, autocorrelations).expect("a finder")
+    let plan = Plan::new(options.clone(), autocorrelations.to_vec()).expect("a plan");
+    Finder::new(plan, &Backend::best(1)).expect("a finder")
 }
 
 /// Returns all triggers of rows of `times` samples, in blocks of lengths that `next` returns.
@@ -23,7 +25,7 @@ fn in_blocks(
     valid: &[bool],
     mut next: impl FnMut() -> usize,
 ) -> Vec<Trigger> {
-    let (times, templates) = (valid.len(), finder.templates());
+    let (times, templates) = (valid.len(), finder.plan().templates());
     let mut triggers = Vec::new();
     let mut done = 0;
     while done < times {
@@ -34,10 +36,11 @@ fn in_blocks(
             row[..block].copy_from_slice(&z[done..done + block]);
         }
         let valid = &valid[done..done + block];
-        finder.run(&rows, stride, block, valid, &mut triggers).expect("run");
+        let ratios = Ratios { z: &rows, stride, times: block };
+        finder.run(ratios, valid, &mut triggers).expect("run");
         done += block;
     }
-    finder.flush(&mut triggers);
+    finder.flush(&mut triggers).expect("flushed");
     triggers
 }
 
@@ -116,21 +119,25 @@ fn a_reset_forgets_and_wrong_shapes_are_refused() {
     let (z, shapes) = smooth_noise(2, 3000, 3);
     let options = TriggerOptions { threshold: 2.5, ..TriggerOptions::new(1000) };
     let mut finder = finder(&options, &shapes);
-    assert_eq!(finder.latency(), 250);
+    assert_eq!(finder.plan().latency(), 250);
     let valid = vec![true; 3000];
     let first = whole(&mut finder, &z, &valid);
-    let mut some = Vec::new();
-    finder.run(&z, 3000, 1234, &valid[..1234], &mut some).expect("run");
+    let run = |finder: &mut Finder, z: &[_], stride: usize, times: usize, flags: usize| {
+        let mut some = Vec::new();
+        finder.run(Ratios { z, stride, times }, &valid[..flags], &mut some).map(|()| some)
+    };
+    let some = run(&mut finder, &z, 3000, 1234, 1234).expect("run");
     assert!(!some.is_empty() && first.starts_with(&some));
-    finder.reset();
+    finder.reset().expect("reset");
     assert_eq!(whole(&mut finder, &z, &valid), first);
-    assert!(finder.run(&z, 2999, 10, &valid[..10], &mut some).is_err());
-    assert!(finder.run(&z, 3000, 10, &valid[..9], &mut some).is_err());
-    assert!(finder.run(&z[..10], 5, 6, &valid[..6], &mut some).is_err());
+    assert!(run(&mut finder, &z, 2999, 10, 10).is_err());
+    assert!(run(&mut finder, &z, 3000, 10, 9).is_err());
+    assert!(run(&mut finder, &z[..10], 5, 6, 6).is_err());
     let mut none = Vec::new();
-    finder.flush(&mut none);
-    finder.run(&[], 0, 0, &[], &mut none).expect("an empty block");
-    finder.flush(&mut none);
+    finder.flush(&mut none).expect("flushed");
+    let nothing = Ratios { z: &[], stride: 0, times: 0 };
+    finder.run(nothing, &[], &mut none).expect("an empty block");
+    finder.flush(&mut none).expect("flushed");
     assert!(none.is_empty());
 }
 
@@ -147,16 +154,17 @@ fn unusable_options_are_refused() {
         TriggerOptions { gate_pad_s: f64::NAN, ..fine.clone() },
     ];
     for options in bad {
-        assert!(Finder::new(&options, &shapes).is_err(), "{options:?}");
+        assert!(Plan::new(options.clone(), shapes.clone()).is_err(), "{options:?}");
     }
-    assert!(Finder::new(&fine, &[]).is_err());
+    let is_refused = |shapes: Vec<_>| Plan::new(fine.clone(), shapes).is_err();
+    assert!(is_refused(Vec::new()));
     let one = Complex::new(1.0, 0.0);
     for values in [vec![], vec![one], vec![one; 4], vec![one; 3], vec![one * 0.5; 5]] {
         let shape = Autocorrelation::new(values.clone());
-        assert!(Finder::new(&fine, &[shape]).is_err(), "{values:?}");
+        assert!(is_refused(vec![shape]), "{values:?}");
     }
     let spoilt = vec![Complex::new(f32::NAN, 0.0), one, one * 0.5];
-    assert!(Finder::new(&fine, &[Autocorrelation { values: spoilt, norm: 1.0 }]).is_err());
+    assert!(is_refused(vec![Autocorrelation { values: spoilt, norm: 1.0 }]));
 }
 
 /// An injected signal.

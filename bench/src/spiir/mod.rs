@@ -13,7 +13,9 @@ use sidereal::backend::cuda::{Buffer, Stream, measure};
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
-use sidereal::spiir::{Branch, Filter, Options, Plan, Spiir, Template};
+use sidereal::spiir::{
+    Branch, DeviceOutput, DeviceSamples, Filter, Options, Plan, Spiir, Template,
+};
 use sidereal::{Error, Result};
 
 use crate::gpu::Gpu;
@@ -742,8 +744,9 @@ impl Resident {
 
     fn step(&mut self, stream: &Stream) -> Result<usize> {
         let times = self.times;
-        let output = (&mut self.output, 0, times);
-        Ok(self.spiir.enqueue((&self.input, 0), times, output, stream)?.produced)
+        let input = DeviceSamples { buffer: &self.input, first: 0, times };
+        let output = DeviceOutput { buffer: &mut self.output, first: 0, stride: times };
+        Ok(self.spiir.enqueue(input, output, stream)?.produced)
     }
 }
 

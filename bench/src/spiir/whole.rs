@@ -19,9 +19,9 @@ use sidereal::pipeline::cbc::{
 use sidereal::simulate::strain::{self, Injection, Simulation, StrainOptions, StrainSimulator};
 use sidereal::spiir::bank::{self, Bank, Rates as BankRates};
 use sidereal::spiir::coincidence::{self, Detector, Event, Ranking, Segments, TimedTrigger};
-use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
+use sidereal::spiir::trigger::{DeviceRatios, Finder, Ratios, Trigger, TriggerOptions};
 use sidereal::spiir::whiten::{Method, Options, Psd, Whitener};
-use sidereal::spiir::{Resampler, Spiir};
+use sidereal::spiir::{DeviceOutput, DeviceSamples, Resampler, Spiir};
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
@@ -75,14 +75,6 @@ fn end(length_s: f64, before_end_s: f64) -> Gps {
 /// Returns whether every detector saw the event at the binary's end.
 fn is_at(event: &Event, end: Gps) -> bool {
     event.detectors.iter().flatten().all(|one| one.gps.seconds_since(end).abs() < 0.05)
-}
-
-fn autocorrelations(bank: &Bank) -> Vec<Autocorrelation> {
-    let shape = |template: &bank::BankTemplate| Autocorrelation {
-        values: template.autocorrelation.clone(),
-        norm: template.autocorrelation_norm,
-    };
-    bank.templates.iter().map(shape).collect()
 }
 
 /// Returns the time windows of two detectors' coincidence, in seconds.
@@ -144,7 +136,7 @@ impl Chain {
             source: Simulation::new(&options)?.detectors.remove(0),
             whitener: Whitener::new(whitening)?,
             spiir: Spiir::new(bank.plan()?, backend)?,
-            finder: Finder::new(&TriggerOptions::new(RATE_HZ), &autocorrelations(bank))?,
+            finder: Finder::new(bank.trigger_plan(TriggerOptions::new(RATE_HZ))?, backend)?,
             triggers: Vec::new(),
         })
     }
@@ -169,7 +161,8 @@ impl Chain {
         let known = self.spiir.run(white, &mut block.z, BLOCK)?.produced;
         lap(2);
         block.valid.fill(true);
-        self.finder.run(&block.z, BLOCK, known, &block.valid[..known], &mut self.triggers)?;
+        let ratios = Ratios { z: &block.z, stride: BLOCK, times: known };
+        self.finder.run(ratios, &block.valid[..known], &mut self.triggers)?;
         lap(3);
         Ok(count > 0)
     }
@@ -382,7 +375,9 @@ fn kernels_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
     let mut z = gpu.device.buffer::<Complex<f32>>(bank.templates.len() * times)?;
     let mut spiir = Spiir::new(bank.plan()?, &gpu.backend)?;
     let seconds = measure::seconds(&stream, &mut |stream| {
-        spiir.enqueue((&input, 0), times, (&mut z, 0, times), stream).map(|_| ())
+        let input = DeviceSamples { buffer: &input, first: 0, times };
+        let output = DeviceOutput { buffer: &mut z, first: 0, stride: times };
+        spiir.enqueue(input, output, stream).map(|_| ())
     })?;
     Ok(measure::median(&seconds) / 2.0)
 }
@@ -397,12 +392,13 @@ fn finder_s(gpu: &Gpu, bank: &Bank) -> Result<f64> {
         z.extend((0..times).map(|k| Complex::new(value(2 * k), value(2 * k + 1))));
     }
     let z = gpu.device.upload(&z)?;
-    let shapes = autocorrelations(bank);
-    let mut finder = DeviceFinder::new(&TriggerOptions::new(RATE_HZ), &shapes, &gpu.device)?;
+    let plan = bank.trigger_plan(TriggerOptions::new(RATE_HZ))?;
+    let mut finder = Finder::new(plan, &gpu.backend)?;
     let (valid, mut triggers) = (vec![true; times], Vec::new());
     let seconds = measure::seconds(&stream, &mut |stream| {
         triggers.clear();
-        finder.enqueue(&z, (times, times), &valid, stream, &mut triggers)
+        let ratios = DeviceRatios { z: &z, stride: times, times };
+        finder.enqueue(ratios, &valid, &mut triggers, stream)
     })?;
     Ok(measure::median(&seconds) / 2.0)
 }

@@ -8,8 +8,7 @@ use num_complex::Complex;
 use sidereal::backend::cuda::tune::{Tuned, Work, digest};
 use sidereal::backend::cuda::{Buffer, Stream};
 use sidereal::pipeline::cbc::read_bank;
-use sidereal::spiir::MAX_HALVINGS;
-use sidereal::spiir::{Plan, Spiir};
+use sidereal::spiir::{DeviceOutput, DeviceSamples, MAX_HALVINGS, Plan, Spiir};
 use sidereal::{Error, Result};
 use sidereal_bench::spiir_bank;
 
@@ -130,8 +129,9 @@ impl Filtering {
 impl Work for Filtering {
     fn enqueue(&mut self, stream: &Stream) -> Result<()> {
         let times = self.input.len();
-        let output = (&mut self.output, 0, times);
-        self.spiir.enqueue((&self.input, 0), times, output, stream).map(|_| ())
+        let input = DeviceSamples { buffer: &self.input, first: 0, times };
+        let output = DeviceOutput { buffer: &mut self.output, first: 0, stride: times };
+        self.spiir.enqueue(input, output, stream).map(|_| ())
     }
 
     fn digest(&mut self) -> Result<u128> {

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 
 use super::need::Need;
-use super::work::{Ratios, Work};
+use super::work::Work;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::spiir::bank::{Bank, BankTemplate};
+use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::SegmentsBuilder;
 use crate::spiir::coincidence::{Segments, TimedTrigger};
-use crate::spiir::trigger::{Autocorrelation, Trigger, TriggerOptions};
+use crate::spiir::trigger::{Ratios, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
 use crate::state::{Saved, Saving};
 use crate::units::Gps;
@@ -100,7 +100,7 @@ impl ChirpDetector {
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::showing(true, (start, bank), options, backend)
+        Self::showing(true, start, bank, options, backend)
     }
 
     /// Like [`ChirpDetector::new`], for triggers only: observers do not receive ratios, so that a GPU keeps them in
@@ -115,31 +115,27 @@ impl ChirpDetector {
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::showing(false, (start, bank), options, backend)
+        Self::showing(false, start, bank, options, backend)
     }
 
     fn showing(
         shown: bool,
-        (start, bank): (Gps, &Bank),
+        start: Gps,
+        bank: &Bank,
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
         let rate_hz = options.whitening.rate_hz;
         check_rate(bank, rate_hz)?;
         let whitener = Whitener::new(options.whitening.clone())?;
-        let autocorrelation = |template: &BankTemplate| Autocorrelation {
-            values: template.autocorrelation.clone(),
-            norm: template.autocorrelation_norm,
-        };
-        let autocorrelations: Vec<Autocorrelation> =
-            bank.templates.iter().map(autocorrelation).collect();
-        let triggers = TriggerOptions {
+        let plan = bank.plan()?;
+        let search = bank.trigger_plan(TriggerOptions {
             rate_hz,
             threshold: options.threshold,
             window_s: options.window_s,
             gate_pad_s: options.gate_pad_s,
-        };
-        let work = Work::new(bank.plan()?, (&triggers, &autocorrelations), backend, shown)?;
+        })?;
+        let work = Work::new(plan, search, backend, shown)?;
         let piece = work.piece();
         Ok(Self {
             start,
@@ -183,11 +179,10 @@ impl ChirpDetector {
     /// Returns the delay of triggers relative to the strain.
     pub fn latency(&self) -> Latency {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
-        let (filters, search) = self.work.latencies();
         Latency {
             whitening_s: seconds(self.whitener.latency()),
-            resampling_s: seconds(filters),
-            triggers_s: seconds(search),
+            resampling_s: seconds(self.work.filter_latency()),
+            triggers_s: seconds(self.work.search_latency()),
         }
     }
 
@@ -284,7 +279,7 @@ impl ChirpDetector {
         }
         self.segments.load(from, self.counts.1)?;
         self.whitener.load(from)?;
-        self.work.load(from, self.counts)?;
+        self.work.load(from, self.counts.0, self.counts.1)?;
         if let Some(bad) =
             triggers.iter().find(|one| one.template as usize >= self.peak_offsets_s.len())
         {
@@ -329,7 +324,7 @@ impl ChirpDetector {
         }
         self.z_valid.clear();
         self.z_valid.extend(self.waiting.drain(..times));
-        if let Some(Ratios { z, stride }) = self.work.ratios() {
+        if let Some(Ratios { z, stride, times }) = self.work.ratios(times) {
             observe(Piece::Ratios { first: self.counts.1, z, stride, times });
         }
         self.counts.1 += times as u64;

@@ -6,7 +6,6 @@ mod bank;
 mod bank_file;
 mod concurrent;
 mod detector;
-mod device;
 mod need;
 mod options;
 pub mod placement;

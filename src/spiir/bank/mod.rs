@@ -8,6 +8,7 @@ mod whitened;
 use num_complex::Complex;
 
 use super::plan::{self, Filter, Plan, Resampler, Template};
+use super::trigger::{self, Autocorrelation, TriggerOptions};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::{Binary, Waveform};
@@ -225,6 +226,18 @@ impl Bank {
             ([], None) => Err(Error::parameter("templates", 0, "a filter bank has at least 1")),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the plan of the search for the templates' peaks.
+    ///
+    /// # Errors
+    /// As [`trigger::Plan::new`].
+    pub fn trigger_plan(&self, options: TriggerOptions) -> Result<trigger::Plan> {
+        let autocorrelation = |template: &BankTemplate| Autocorrelation {
+            values: template.autocorrelation.clone(),
+            norm: template.autocorrelation_norm,
+        };
+        trigger::Plan::new(options, self.templates.iter().map(autocorrelation).collect())
     }
 
     /// Returns the plan that runs the bank.

@@ -1,5 +1,7 @@
 //! Tables and ring buffers of the filter bank in device memory, and the kernel launches over them.
 
+use std::ops::RangeInclusive;
+
 use num_complex::Complex;
 
 use super::super::plan::{Plan, Template};
@@ -210,13 +212,13 @@ impl Bank {
         let outputs = |level: usize| (job.times >> level) + 1;
         let copied = job.times.div_ceil(TAKEN).max(1);
         let halved = if last > 0 { outputs(1).div_ceil(TAKEN / 4) } else { 0 };
-        self.take_levels(job, (0, last.min(1)), (copied.max(halved), TAKEN), stream)?;
+        self.take_levels(job, 0..=last.min(1), copied.max(halved), TAKEN, stream)?;
         for level in 2..=last {
             if outputs(level) <= ALONE / 4 {
-                return self.take_levels(job, (level, last), (1, ALONE), stream);
+                return self.take_levels(job, level..=last, 1, ALONE, stream);
             }
             let blocks = outputs(level).div_ceil(TAKEN / 4);
-            self.take_levels(job, (level, level), (blocks, TAKEN), stream)?;
+            self.take_levels(job, level..=level, blocks, TAKEN, stream)?;
         }
         Ok(())
     }
@@ -224,8 +226,9 @@ impl Bank {
     fn take_levels(
         &self,
         job: &Job,
-        (first, last): (usize, usize),
-        (blocks, threads): (usize, usize),
+        levels: RangeInclusive<usize>,
+        blocks: usize,
+        threads: usize,
         stream: &Stream,
     ) -> Result<()> {
         let arguments = Arguments::new()
@@ -233,8 +236,8 @@ impl Bank {
             .with(job.times as u32)
             .with(job.begin)
             .with(self.table.address())
-            .with(first as u32)
-            .with(last as u32)
+            .with(*levels.start() as u32)
+            .with(*levels.end() as u32)
             .with(self.inputs.address())
             .with(self.down.address())
             .with(self.down.len() as u32)

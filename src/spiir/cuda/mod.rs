@@ -13,12 +13,41 @@ mod passes;
 use num_complex::Complex;
 
 use super::plan::Plan;
-use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
+use crate::backend::cuda::{Buffer, Device, DownloadRing, Event, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use bank::{Bank, Job, PIECE};
 pub use kernels::kernels;
+
+/// Bytes of the ratios of one piece of host memory.
+const OUTPUT_BYTES: usize = 32 << 20;
+/// Fewest samples of a piece.
+const MIN_PIECE: usize = 64;
+/// Pieces in flight.
+const SLOTS: usize = 2;
+
+/// Samples of whitened strain in device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceSamples<'a> {
+    /// Memory that holds them.
+    pub buffer: &'a Buffer<f32>,
+    /// Element of the first sample.
+    pub first: usize,
+    /// Number of samples.
+    pub times: usize,
+}
+
+/// Rows of signal-to-noise ratios in device memory, one per template.
+#[derive(Debug)]
+pub struct DeviceOutput<'a> {
+    /// Memory that holds them.
+    pub buffer: &'a mut Buffer<Complex<f32>>,
+    /// Element of the first template's first ratio.
+    pub first: usize,
+    /// Elements between rows.
+    pub stride: usize,
+}
 
 /// Filter plan bound to a device.
 #[derive(Debug)]
@@ -26,10 +55,10 @@ pub(super) struct Engine {
     device: Device,
     threads: Threads,
     bank: Bank,
-    /// Host-side staging buffers; `None` until the first call with host memory.
+    /// Buffers for host memory; `None` until the first call with it.
     staging: Option<Box<Staging>>,
     /// Largest piece of host memory in samples.
-    most: usize,
+    max_piece: usize,
     templates: usize,
     latency: u64,
     /// Samples of the stream so far.
@@ -40,6 +69,15 @@ pub(super) struct Engine {
     last: Event,
 }
 
+/// Buffers that copy samples to the device and ratios back; a download holds a range of each output row.
+#[derive(Debug)]
+struct Staging {
+    uploads: UploadRing<f32>,
+    downloads: DownloadRing<Complex<f32>>,
+    work: Stream,
+    workers: Vec<()>,
+}
+
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
         Ok(Self {
@@ -47,7 +85,7 @@ impl Engine {
             threads: threads.clone(),
             bank: Bank::new(plan, device, threads)?,
             staging: None,
-            most: usize::MAX,
+            max_piece: usize::MAX,
             templates: plan.templates(),
             latency: plan.latency() as u64,
             taken: 0,
@@ -58,12 +96,12 @@ impl Engine {
 
     /// Returns the host bytes per sample of a piece.
     pub(super) fn staged_bytes(&self) -> usize {
-        Staging::bytes(self.templates)
+        SLOTS * (size_of::<f32>() + self.templates * size_of::<Complex<f32>>())
     }
 
     /// Limits pieces of host memory to `samples` samples.
     pub(super) fn limit(&mut self, samples: usize) {
-        self.most = samples.max(1);
+        self.max_piece = samples.max(1);
     }
 
     pub(super) fn reset(&mut self) {
@@ -97,37 +135,76 @@ impl Engine {
     ) -> Result<usize> {
         let mut staging = match self.staging.take() {
             Some(staging) => staging,
-            None => {
-                Box::new(Staging::new(&self.device, (self.templates, self.most), &self.threads)?)
-            }
+            None => Box::new(self.staging()?),
         };
-        let done = self.run_staged(&mut staging, input, (output, stride));
-        staging.forget();
+        let produced = self.run_staged(&mut staging, input, output, stride);
+        if produced.is_err() {
+            staging.downloads.discard();
+        }
         self.staging = Some(staging);
-        done
+        produced
+    }
+
+    fn staging(&self) -> Result<Staging> {
+        let (device, templates) = (&self.device, self.templates);
+        let piece = (OUTPUT_BYTES / 8 / templates).clamp(MIN_PIECE, PIECE).min(self.max_piece);
+        Ok(Staging {
+            uploads: UploadRing::new(device, piece, SLOTS)?,
+            downloads: DownloadRing::new(device, templates * piece, SLOTS)?,
+            work: device.stream()?,
+            workers: vec![(); self.threads.count()],
+        })
     }
 
     fn run_staged(
         &mut self,
         staging: &mut Staging,
         input: &[f32],
-        (output, stride): (&mut [Complex<f32>], usize),
+        output: &mut [Complex<f32>],
+        stride: usize,
     ) -> Result<usize> {
-        staging.compute.wait(&self.last)?;
+        staging.work.wait(&self.last)?;
         let mut produced = 0;
-        for samples in input.chunks(staging.piece()) {
-            let (input, ratios) = staging.copy_in(samples)?;
-            let known = self.known();
-            let end = (self.taken + samples.len() as u64).max(self.latency);
-            let new = (end - known) as usize;
-            // Rows in the staging buffer are contiguous.
-            self.filter((input, samples.len()), (ratios, new), &staging.compute)?;
-            staging.copy_out((produced, new), output, stride)?;
-            produced += new;
+        for samples in input.chunks(staging.uploads.elements()) {
+            if staging.downloads.is_full() {
+                self.deliver(staging, output, stride)?;
+            }
+            let Staging { uploads, downloads, work, .. } = staging;
+            let fill = |host: &mut [f32]| host.copy_from_slice(samples);
+            let from = uploads.upload(samples.len(), work, fill)?.address();
+            let to = downloads.target(work)?.address();
+            let fresh = self.fresh(samples.len());
+            // Rows of a download are contiguous.
+            self.filter(from, samples.len(), to, fresh, work)?;
+            uploads.release(work)?;
+            downloads.send(produced..produced + fresh, self.templates * fresh, work)?;
+            produced += fresh;
         }
-        staging.compute.record(&self.last)?;
-        staging.hand_over(output, stride)?;
+        staging.work.record(&self.last)?;
+        while self.deliver(staging, output, stride)? {}
         Ok(produced)
+    }
+
+    /// Copies the oldest ratios to the output rows; returns whether there were any.
+    fn deliver(
+        &self,
+        staging: &mut Staging,
+        output: &mut [Complex<f32>],
+        stride: usize,
+    ) -> Result<bool> {
+        let Some((range, ratios)) = staging.downloads.receive()? else { return Ok(false) };
+        if !range.is_empty() {
+            self.threads.for_each_chunk(
+                &mut staging.workers,
+                output,
+                stride,
+                |(), template, row| {
+                    row[range.clone()]
+                        .copy_from_slice(&ratios[template * range.len()..][..range.len()]);
+                },
+            );
+        }
+        Ok(true)
     }
 
     /// Returns the sample number of the next ratio.
@@ -135,11 +212,18 @@ impl Engine {
         self.taken.max(self.latency)
     }
 
-    /// Queues the filtering of samples in device memory.
+    /// Returns the number of ratios that the next `times` samples produce.
+    fn fresh(&self, times: usize) -> usize {
+        ((self.taken + times as u64).max(self.latency) - self.known()) as usize
+    }
+
+    /// Queues the filtering of `times` samples at device address `input` to rows at `output`.
     fn filter(
         &mut self,
-        (input, times): (u64, usize),
-        (output, stride): (u64, usize),
+        input: u64,
+        times: usize,
+        output: u64,
+        stride: usize,
         stream: &Stream,
     ) -> Result<()> {
         if self.stale {
@@ -167,173 +251,30 @@ impl Engine {
     /// Like `run`, for samples in device memory.
     pub(super) fn enqueue(
         &mut self,
-        (input, first): (&Buffer<f32>, usize),
-        times: usize,
-        (output, at, stride): (&mut Buffer<Complex<f32>>, usize, usize),
+        input: DeviceSamples<'_>,
+        output: DeviceOutput<'_>,
         stream: &Stream,
     ) -> Result<usize> {
-        input.check_on(&self.device)?;
-        output.check_on(&self.device)?;
+        let DeviceSamples { buffer: samples, first, times } = input;
+        let DeviceOutput { buffer: ratios, first: start, stride } = output;
+        samples.check_on(&self.device)?;
+        ratios.check_on(&self.device)?;
         let end = first.saturating_add(times);
-        if end > input.len() {
+        if end > samples.len() {
             let what = "input on the device (samples)";
-            return Err(Error::Shape { what, expected: end, actual: input.len() });
+            return Err(Error::Shape { what, expected: end, actual: samples.len() });
         }
-        let known = self.known();
-        let produced = ((self.taken + times as u64).max(self.latency) - known) as usize;
+        let produced = self.fresh(times);
         let rows = (self.templates - 1).saturating_mul(stride).saturating_add(produced);
-        let end = at.saturating_add(rows);
-        if produced > 0 && end > output.len() {
+        let end = start.saturating_add(rows);
+        if produced > 0 && end > ratios.len() {
             let what = "output on the device (template, time)";
-            return Err(Error::Shape { what, expected: end, actual: output.len() });
+            return Err(Error::Shape { what, expected: end, actual: ratios.len() });
         }
         stream.wait(&self.last)?;
-        let row = output.at(at.min(output.len()));
-        self.filter((input.at(first), times), (row, stride), stream)?;
+        let row = ratios.at(start.min(ratios.len()));
+        self.filter(samples.at(first), times, row, stride, stream)?;
         stream.record(&self.last)?;
         Ok(produced)
-    }
-}
-
-/// Bytes of the ratios of one piece.
-const OUTPUT_BYTES: usize = 32 << 20;
-/// Fewest samples of a piece.
-const LEAST: usize = 64;
-
-/// One set of buffers: samples to the device and ratios to the host.
-#[derive(Debug)]
-struct Slot {
-    input: Pinned<f32>,
-    samples: Buffer<f32>,
-    ratios: Buffer<Complex<f32>>,
-    output: Pinned<Complex<f32>>,
-    /// Recorded when the samples are on the device.
-    copied_in: Event,
-    /// Recorded when the ratios are computed.
-    made: Event,
-    /// Recorded when the ratios are on the host.
-    copied_out: Event,
-}
-
-/// Ratios not yet delivered to the caller: their slot, offset in each output row, and count.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    slot: usize,
-    at: usize,
-    ratios: usize,
-}
-
-/// Staging buffers and streams of an engine.
-#[derive(Debug)]
-struct Staging {
-    slots: [Slot; 2],
-    inward: Stream,
-    compute: Stream,
-    outward: Stream,
-    threads: Threads,
-    workers: Vec<()>,
-    templates: usize,
-    piece: usize,
-    next: usize,
-    pending: Option<Pending>,
-}
-
-impl Staging {
-    /// Allocates buffers for pieces of at most `most` samples.
-    fn new(device: &Device, (templates, most): (usize, usize), threads: &Threads) -> Result<Self> {
-        let piece = (OUTPUT_BYTES / 8 / templates).clamp(LEAST, PIECE).min(most);
-        let slot = || {
-            Ok(Slot {
-                input: device.pinned(piece)?,
-                samples: device.buffer(piece)?,
-                ratios: device.buffer(templates * piece)?,
-                output: device.pinned(templates * piece)?,
-                copied_in: device.event()?,
-                made: device.event()?,
-                copied_out: device.event()?,
-            })
-        };
-        Ok(Self {
-            slots: [slot()?, slot()?],
-            inward: device.stream()?,
-            compute: device.stream()?,
-            outward: device.stream()?,
-            threads: threads.clone(),
-            workers: vec![(); threads.count()],
-            templates,
-            piece,
-            next: 0,
-            pending: None,
-        })
-    }
-
-    /// Returns the host bytes per sample of a piece.
-    fn bytes(templates: usize) -> usize {
-        2 * (size_of::<f32>() + templates * size_of::<Complex<f32>>())
-    }
-
-    /// Returns the most samples of a piece.
-    fn piece(&self) -> usize {
-        self.piece
-    }
-
-    /// Queues the copy of samples to the device. Returns the addresses of the samples and of their ratios, valid on
-    /// the compute stream.
-    fn copy_in(&mut self, samples: &[f32]) -> Result<(u64, u64)> {
-        let slot = &mut self.slots[self.next];
-        slot.copied_in.synchronize()?;
-        // Also waits for the kernels that read this slot's previous samples.
-        slot.made.synchronize()?;
-        slot.input.as_mut_slice()[..samples.len()].copy_from_slice(samples);
-        // SAFETY: the buffer is not touched before `copied_in` has passed.
-        unsafe { self.inward.copy_in(&slot.input, 0..samples.len(), &mut slot.samples, 0)? };
-        self.inward.record(&slot.copied_in)?;
-        self.compute.wait(&slot.copied_in)?;
-        self.compute.wait(&slot.copied_out)?;
-        Ok((slot.samples.address(), slot.ratios.address()))
-    }
-
-    /// Queues the copy of each template's new ratios to the host, for offset `at` of its row, and meanwhile delivers
-    /// the previous ratios to the caller.
-    fn copy_out(
-        &mut self,
-        (at, ratios): (usize, usize),
-        output: &mut [Complex<f32>],
-        stride: usize,
-    ) -> Result<()> {
-        let slot = &mut self.slots[self.next];
-        self.compute.record(&slot.made)?;
-        self.outward.wait(&slot.made)?;
-        let all = self.templates * ratios;
-        if all > 0 {
-            // SAFETY: the buffer is not touched before `copied_out` has passed.
-            unsafe { self.outward.copy_out(&slot.ratios, 0..all, &mut slot.output, 0)? };
-        }
-        self.outward.record(&slot.copied_out)?;
-        let now = Pending { slot: self.next, at, ratios };
-        self.next = 1 - self.next;
-        self.hand_over(output, stride)?;
-        self.pending = Some(now);
-        Ok(())
-    }
-
-    /// Discards pending ratios.
-    fn forget(&mut self) {
-        self.pending = None;
-    }
-
-    /// Delivers the pending ratios to the caller.
-    fn hand_over(&mut self, output: &mut [Complex<f32>], stride: usize) -> Result<()> {
-        let Some(Pending { slot, at, ratios }) = self.pending.take() else { return Ok(()) };
-        let slot = &self.slots[slot];
-        slot.copied_out.synchronize()?;
-        if ratios == 0 {
-            return Ok(());
-        }
-        let made = slot.output.as_slice();
-        self.threads.for_each_chunk(&mut self.workers, output, stride, |(), template, row| {
-            row[at..at + ratios].copy_from_slice(&made[template * ratios..][..ratios]);
-        });
-        Ok(())
     }
 }

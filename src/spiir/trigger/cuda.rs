@@ -4,13 +4,17 @@
 //! by sample and template, so nothing depends on how the stream was split or on what ran first.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use num_complex::Complex;
 
 use super::gate::Gate;
 use super::measure::{Interpolator, Measure, ROWS, STEPS, TAPS};
-use super::plan::{Autocorrelation, HALF, Sizes, Trigger, TriggerOptions};
+use super::plan::{Autocorrelation, HALF, Plan, Ratios, Trigger};
 use crate::backend::cuda::{
-    Arguments, Buffer, Device, Event, Extent, Function, Pinned, Source, Stream, Variant,
+    Arguments, Buffer, Device, DownloadRing, Event, Extent, Function, Source, Stream, UploadRing,
+    Variant,
 };
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
@@ -21,12 +25,25 @@ const THREADS: usize = 256;
 const SAMPLES: usize = 2048;
 const MEASURING: usize = 2;
 
+/// Launches in flight.
+const LAUNCHES: usize = 2;
+
+/// Length in 32-bit words of the header, the first of which is the number of triggers, and of a trigger.
+const HEADER: usize = 8;
+const WORDS: usize = 6;
+
+/// Triggers copied together with their number, before the host knows the number.
+const COPIED_AHEAD: usize = 4096;
+
+/// Bytes of the ratios of one piece of host memory.
+const STAGED_BYTES: usize = 32 << 20;
+
 /// Device bytes for the triggers of one launch.
 const FOUND_BYTES: usize = 32 << 20;
 
 /// Most samples per call (positions are 32-bit numbers), and most samples decided by one launch.
-const MOST_TIMES: usize = 1 << 28;
-const MOST_DECIDED: usize = 1 << 14;
+const MAX_TIMES: usize = 1 << 28;
+const MAX_DECIDED: usize = 1 << 14;
 
 /// Returns the kernels of the peak search.
 pub fn kernels(_: Extent) -> Vec<Variant> {
@@ -37,33 +54,26 @@ fn source() -> Source {
     Source { name: "peaks.cu", text: include_str!("peaks.cu"), includes: &[], defines: Vec::new() }
 }
 
-/// Finds the peaks of every template's signal-to-noise ratio in device memory, like [`super::Finder`].
-///
-/// | buffer     | axes           | type        | unit                                 | access   |
-/// |------------|----------------|-------------|--------------------------------------|----------|
-/// | `z`        | template, time | complex f32 | standard deviations, each quadrature | read     |
-/// | `valid`    | time           | bool        |                                      | read     |
-/// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
-///
-/// # Numerics
-/// Finds the same trigger samples as the host for any split of the stream. Offset, amplitude and xi-squared are
-/// summed in another order and agree within some parts in a million.
-/// # Real time
-/// [`DeviceFinder::enqueue`] decides 16384 samples per launch, or fewer if the templates are so many that their
-/// triggers would not fit in 32 MiB. Two launches may be in flight: before one is queued, the last but one must have
-/// finished, also within a block that takes more than two. Allocates only to grow the trigger list and the flags of a
-/// longer block.
+/// Signal-to-noise ratios in device memory: the next `times` samples of each template, at the start of its row of
+/// `stride` elements.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceRatios<'a> {
+    /// Memory that holds the rows of the templates.
+    pub z: &'a Buffer<Complex<f32>>,
+    /// Elements between rows.
+    pub stride: usize,
+    /// Samples of a row.
+    pub times: usize,
+}
+
+/// State of the search of one stream.
 #[derive(Debug)]
-pub struct DeviceFinder {
+pub(super) struct Engine {
     device: Device,
     screen: Function,
     measure: Function,
     retain: Function,
     tables: Tables,
-    sizes: Sizes,
-    templates: usize,
-    /// Least `|z|^2` of a trigger.
-    threshold: f32,
     gate: Gate,
     /// Double buffer of the last samples of every template, `capacity` each. Buffer `present` holds `kept` samples,
     /// the first of which is stream sample `first`.
@@ -76,16 +86,39 @@ pub struct DeviceFinder {
     known: u64,
     decided: u64,
     collected: u64,
-    slots: [Slot; 2],
-    next: usize,
+    /// Triggers of the launches in flight.
+    found: DownloadRing<u32, Launch>,
+    /// Most triggers of a launch, and most samples that it decides.
+    max_found: usize,
+    step: usize,
     /// Last queued work, on any stream.
     last: Event,
-    /// Most samples that one launch decides.
-    step: usize,
     /// Triggers for which a later gate may still come within the pad.
     waiting: Vec<Trigger>,
-    /// Stream for infrequent copies.
-    copies: Stream,
+    /// Stream for infrequent work.
+    own: Arc<Stream>,
+    /// Buffers for host memory; `None` until the first call with it.
+    staging: Option<Box<Staging>>,
+}
+
+/// Launch in flight: the first sample that positions count from, and the end of the decided samples.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    first: u64,
+    until: u64,
+}
+
+/// Buffers that copy ratios to the device, in pieces of `piece` samples.
+#[derive(Debug)]
+struct Staging {
+    uploads: UploadRing<Complex<f32>>,
+    piece: usize,
+    work: Stream,
+}
+
+/// Returns the 32-bit words for this number of triggers.
+const fn found_words(triggers: usize) -> usize {
+    HEADER + WORDS * triggers
 }
 
 /// Newest samples: one row per template.
@@ -96,44 +129,37 @@ struct Block {
     times: usize,
 }
 
-impl DeviceFinder {
-    /// Creates a peak search over templates with these autocorrelations.
-    ///
-    /// # Errors
-    /// As [`super::Finder::new`]; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] if a driver call
-    /// fails.
-    pub fn new(
-        options: &TriggerOptions,
-        autocorrelations: &[Autocorrelation],
-        device: &Device,
-    ) -> Result<Self> {
-        let sizes = Sizes::new(options, autocorrelations)?;
-        let templates = autocorrelations.len();
+impl Engine {
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let templates = plan.templates();
         let module = device.module(&source())?;
-        let capacity = 2 * sizes.back;
+        let capacity = 2 * plan.back;
         let words = capacity.saturating_mul(templates);
         // Two triggers of a template are at least this far apart.
-        let apart = sizes.window + 1;
-        let most = (FOUND_BYTES / Slot::bytes(templates)).max(1);
-        let step = most.saturating_mul(apart).min(MOST_DECIDED);
-        let room = templates * step.div_ceil(apart);
-        let copies = device.stream()?;
+        let apart = plan.window + 1;
+        let most = (FOUND_BYTES / (4 * found_words(templates))).max(1);
+        let step = most.saturating_mul(apart).min(MAX_DECIDED);
+        let max_found = templates * step.div_ceil(apart);
+        let own = Arc::new(device.stream()?);
         let mut tails = [device.buffer(words)?, device.buffer(words)?];
         // Fills the tails because a saved state copies whole rows, including ends not yet written.
         for tail in &mut tails {
-            copies.fill(tail, 0..words, 0)?;
+            own.fill(tail, 0..words, 0)?;
         }
-        copies.synchronize()?;
+        let mut found = DownloadRing::new(device, found_words(max_found), LAUNCHES)?;
+        // Fills the buffers because a copy may include triggers that were not written.
+        for _ in 0..LAUNCHES {
+            own.fill(found.target(&own)?, 0..found_words(max_found), 0)?;
+            found.send(Launch { first: 0, until: 0 }, 0, &own)?;
+        }
+        while found.receive()?.is_some() {}
         Ok(Self {
             device: device.clone(),
             screen: module.function("screen", 0)?,
             measure: module.function("measure", 0)?,
             retain: module.function("retain", 0)?,
-            tables: Tables::new(device, autocorrelations, sizes.half)?,
-            sizes,
-            templates,
-            threshold: options.threshold * options.threshold,
-            gate: Gate::new(sizes.pad),
+            tables: Tables::new(device, plan.autocorrelations(), plan.half)?,
+            gate: Gate::new(plan.pad),
             tails,
             present: 0,
             capacity,
@@ -142,50 +168,76 @@ impl DeviceFinder {
             known: 0,
             decided: 0,
             collected: 0,
-            slots: [Slot::new(device, room)?, Slot::new(device, room)?],
-            next: 0,
-            last: device.event()?,
+            found,
+            max_found,
             step,
+            last: device.event()?,
             waiting: Vec::new(),
-            copies,
+            own,
+            staging: None,
         })
     }
 
-    /// Returns the number of templates.
-    pub fn templates(&self) -> usize {
-        self.templates
+    pub(super) fn held_bytes(&self) -> usize {
+        LAUNCHES * found_words(self.max_found) * size_of::<u32>()
     }
 
-    /// Returns the host bytes of the trigger buffers.
-    pub fn held_bytes(&self) -> usize {
-        self.slots.iter().map(Slot::held_bytes).sum()
-    }
-
-    /// Returns how many samples must follow a sample before it can be decided.
-    pub fn latency(&self) -> usize {
-        self.sizes.latency
-    }
-
-    /// Queues the search of the next `times` samples of each template, at the start of its row of `stride`. Appends
-    /// the triggers already on the host: those of all launches but the last two. Calls may use different streams.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] unless `z` has a row for each template, `times <= stride` and `valid.len() == times`;
-    /// [`Error::Parameter`] for memory of another device; [`Error::Device`] if a driver call or earlier work failed.
-    pub fn enqueue(
+    /// Searches samples in host memory, piece by piece, and waits for all triggers that are certain.
+    pub(super) fn run(
         &mut self,
-        z: &Buffer<Complex<f32>>,
-        (stride, times): (usize, usize),
+        plan: &Plan,
+        ratios: Ratios<'_>,
         valid: &[bool],
-        stream: &Stream,
         triggers: &mut Vec<Trigger>,
     ) -> Result<()> {
+        let mut staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => Box::new(Staging::new(&self.device, plan.templates())?),
+        };
+        let done = self.run_staged(&mut staging, plan, ratios, valid, triggers);
+        self.staging = Some(staging);
+        done?;
+        self.collect(triggers)
+    }
+
+    fn run_staged(
+        &mut self,
+        staging: &mut Staging,
+        plan: &Plan,
+        ratios: Ratios<'_>,
+        valid: &[bool],
+        triggers: &mut Vec<Trigger>,
+    ) -> Result<()> {
+        let Staging { uploads, piece, work } = staging;
+        for (index, valid) in valid.chunks(*piece).enumerate() {
+            let (first, times) = (index * *piece, valid.len());
+            let fill = |host: &mut [Complex<f32>]| {
+                for (template, row) in host.chunks_exact_mut(times).enumerate() {
+                    row.copy_from_slice(&ratios.row(template)[first..first + times]);
+                }
+            };
+            let z = uploads.upload(plan.templates() * times, work, fill)?;
+            self.enqueue(plan, DeviceRatios { z, stride: times, times }, valid, triggers, work)?;
+            uploads.release(work)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        plan: &Plan,
+        ratios: DeviceRatios<'_>,
+        valid: &[bool],
+        triggers: &mut Vec<Trigger>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let DeviceRatios { z, stride, times } = ratios;
         check_length("valid samples", times, valid.len())?;
-        let (what, most) = ("row of signal-to-noise ratios", stride.min(MOST_TIMES));
+        let (what, most) = ("row of signal-to-noise ratios", stride.min(MAX_TIMES));
         if times > most {
             return Err(Error::Shape { what, expected: times, actual: most });
         }
-        let (expected, actual) = (self.templates.saturating_mul(stride), z.len());
+        let (expected, actual) = (plan.templates().saturating_mul(stride), z.len());
         if actual < expected {
             let what = "signal-to-noise ratios (template, time)";
             return Err(Error::Shape { what, expected, actual });
@@ -193,39 +245,29 @@ impl DeviceFinder {
         z.check_on(&self.device)?;
         self.gate.push(valid);
         let block = Block { address: z.address(), stride, times };
-        let back = self.sizes.back as u64;
+        let back = plan.back as u64;
         let known = self.known + times as u64;
         let until = known.saturating_sub(back).max(self.decided);
         stream.wait(&self.last)?;
-        self.decide(block, until, stream)?;
-        self.keep(block, (until.saturating_sub(back), known), stream)?;
+        self.decide(plan, block, until, stream)?;
+        self.keep(plan, block, until.saturating_sub(back)..known, stream)?;
         stream.record(&self.last)?;
         self.known = known;
         self.emit(triggers);
         Ok(())
     }
 
-    /// Waits for all launches in flight and appends the triggers that are certain.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if any of it failed.
-    pub fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
-        for _ in 0..self.slots.len() {
-            self.take_next()?;
-            self.next = (self.next + 1) % self.slots.len();
-        }
+    pub(super) fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        while self.receive()? {}
         self.emit(triggers);
         Ok(())
     }
 
-    /// Ends the stream and appends the triggers of its last [`Self::latency`] samples. A new stream may follow.
-    ///
-    /// # Errors
-    /// As [`Self::collect`].
-    pub fn flush(&mut self, stream: &Stream, triggers: &mut Vec<Trigger>) -> Result<()> {
+    pub(super) fn flush(&mut self, plan: &Plan, triggers: &mut Vec<Trigger>) -> Result<()> {
         let nothing = Block { address: 0, stride: 0, times: 0 };
+        let stream = Arc::clone(&self.own);
         stream.wait(&self.last)?;
-        self.decide(nothing, self.known, stream)?;
+        self.decide(plan, nothing, self.known, &stream)?;
         stream.record(&self.last)?;
         self.gate.end();
         self.collect(triggers)?;
@@ -233,26 +275,17 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Discards the stream, so that another may begin.
-    ///
-    /// # Errors
-    /// As [`Self::collect`].
-    pub fn reset(&mut self) -> Result<()> {
+    pub(super) fn reset(&mut self) -> Result<()> {
         self.collect(&mut Vec::new())?;
         self.forget();
         Ok(())
     }
 
-    /// Returns the samples received per template.
-    pub fn known(&self) -> u64 {
+    pub(super) fn known(&self) -> u64 {
         self.known
     }
 
-    /// Saves the stream's state. All certain triggers must have been [collected](Self::collect) before.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] while a launch is in flight; [`Error::Device`] if earlier work failed.
-    pub fn save(&self, to: &mut Saving) -> Result<()> {
+    pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
         if self.collected < self.decided {
             return Err(Error::Unavailable {
                 what: "the state of a search for peaks".to_owned(),
@@ -261,7 +294,7 @@ impl DeviceFinder {
         }
         to.part("finder on a GPU");
         to.number(self.known);
-        let mut tails = vec![Complex::default(); self.templates * self.capacity];
+        let mut tails = vec![Complex::default(); self.tails[0].len()];
         self.tails[self.present].download(0, &mut tails)?;
         for row in tails.chunks_exact(self.capacity) {
             to.complex(&row[..self.kept]);
@@ -276,29 +309,23 @@ impl DeviceFinder {
         Ok(())
     }
 
-    /// Restores the state saved by a finder with the same options on the same kind of device.
-    ///
-    /// # Errors
-    /// [`Error::Format`] for a state that such a finder does not save, after which [`reset`](Self::reset) is
-    /// required;
-    /// [`Error::Device`] if a driver call or earlier work failed.
-    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+    pub(super) fn load(&mut self, plan: &Plan, from: &mut Saved<'_>) -> Result<()> {
         self.reset()?;
         from.part("finder on a GPU")?;
         let known = from.number()?;
-        let back = self.sizes.back as u64;
+        let back = plan.back as u64;
         let decided = known.saturating_sub(back);
         let first = decided.saturating_sub(back);
         let kept = (known - first) as usize;
-        let mut tails = vec![Complex::default(); self.templates * self.capacity];
+        let mut tails = vec![Complex::default(); self.tails[0].len()];
         for row in tails.chunks_exact_mut(self.capacity) {
             from.fill_complex(&mut row[..kept])?;
         }
-        self.gate.load(from, known, known.saturating_sub(self.sizes.latency as u64))?;
+        self.gate.load(from, known, known.saturating_sub(plan.latency() as u64))?;
         let certain = self.gate.decided();
-        let most = self.templates.saturating_mul(decided.saturating_sub(certain) as usize);
+        let most = plan.templates().saturating_mul(decided.saturating_sub(certain) as usize);
         for _ in 0..from.at_most(most)? {
-            let (template, sample) = (from.at_most(self.templates - 1)? as u32, from.number()?);
+            let (template, sample) = (from.at_most(plan.templates() - 1)? as u32, from.number()?);
             let earliest = self.waiting.last().map_or(certain, |before| before.sample);
             if !(earliest..decided).contains(&sample) {
                 return Err(from.fault("sample of a trigger", format!("{sample} found")));
@@ -320,11 +347,20 @@ impl DeviceFinder {
         (self.known, self.decided, self.collected, self.kept, self.first) = (0, 0, 0, 0, 0);
     }
 
-    /// Collects the triggers of the slot to be used next.
-    fn take_next(&mut self) -> Result<()> {
-        let taken = self.slots[self.next].take(&self.copies, &mut self.waiting)?;
-        self.collected = taken.unwrap_or(self.collected);
-        Ok(())
+    /// Waits for the oldest launch and collects its triggers, ordered by sample, then template; returns whether there
+    /// was one.
+    fn receive(&mut self) -> Result<bool> {
+        let count = |words: &[u32]| (words[0] as usize).min(self.max_found);
+        let total = |words: &[u32]| found_words(count(words));
+        let Some((launch, words)) = self.found.receive_all(&self.own, total)? else {
+            return Ok(false);
+        };
+        let begin = self.waiting.len();
+        let words = &words[HEADER..found_words(count(words))];
+        self.waiting.extend(words.chunks_exact(WORDS).map(|words| trigger(launch.first, words)));
+        self.waiting[begin..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
+        self.collected = launch.until;
+        Ok(true)
     }
 
     /// Appends the triggers that are decided and have no gate within the pad.
@@ -348,41 +384,49 @@ impl DeviceFinder {
     }
 
     /// Launches the search over all samples before `until`.
-    fn decide(&mut self, block: Block, until: u64, stream: &Stream) -> Result<()> {
+    fn decide(&mut self, plan: &Plan, block: Block, until: u64, stream: &Stream) -> Result<()> {
         while self.decided < until {
             let end = until.min(self.decided + self.step as u64);
-            self.take_next()?;
+            if self.found.is_full() {
+                self.receive()?;
+            }
             let rows = self.rows(block);
-            let slot = &mut self.slots[self.next];
-            slot.clear(stream)?;
-            let (count, found, room) = slot.addresses();
-            let samples = (end - self.decided) as usize;
+            let found = self.found.target(stream)?;
+            stream.fill(found, 0..1, 0)?;
+            let (count, at) = (found.address(), found.at(HEADER));
+            let add_found = |rows: Arguments| rows.with(count).with(at).with(self.max_found as u32);
             let screen = rows
                 .with((self.decided - self.first) as u32)
                 .with((end - self.first) as u32)
-                .with(self.threshold)
-                .with(self.sizes.window as u32);
-            let screen = screen.with(count).with(found).with(room);
-            let measure = self.tables.add_to(rows).with(count).with(found).with(room);
-            let grid = [self.templates, samples.div_ceil(SAMPLES), 1];
+                .with(plan.threshold())
+                .with(plan.window as u32);
+            let (screen, measure) = (add_found(screen), add_found(self.tables.add_to(rows)));
+            let samples = (end - self.decided) as usize;
+            let grid = [plan.templates(), samples.div_ceil(SAMPLES), 1];
             let most = MEASURING * self.device.properties().multiprocessors;
-            let measuring = (room as usize).div_ceil(THREADS / 32).min(most);
+            let measuring = self.max_found.div_ceil(THREADS / 32).min(most);
             // SAFETY: the arguments match the kernels' parameters; tail and block hold every position that the
             // samples reach. The stream waits for the kernels that wrote the tail.
             unsafe {
                 stream.launch(&self.screen, grid, [THREADS, 1, 1], &screen)?;
                 stream.launch(&self.measure, [measuring, 1, 1], [THREADS, 1, 1], &measure)?;
             }
-            slot.send(self.first, end, stream)?;
-            self.next = (self.next + 1) % self.slots.len();
+            let launch = Launch { first: self.first, until: end };
+            self.found.send(launch, found_words(self.max_found.min(COPIED_AHEAD)), stream)?;
             self.decided = end;
         }
         Ok(())
     }
 
-    /// Retains the samples from number `from` to before `known`.
-    fn keep(&mut self, block: Block, (from, known): (u64, u64), stream: &Stream) -> Result<()> {
-        let count = (known - from) as usize;
+    /// Retains the samples in a range.
+    fn keep(
+        &mut self,
+        plan: &Plan,
+        block: Block,
+        samples: Range<u64>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let (from, count) = (samples.start, (samples.end - samples.start) as usize);
         if block.times == 0 {
             return Ok(());
         }
@@ -392,7 +436,7 @@ impl DeviceFinder {
             .with((from - self.first) as u32)
             .with(count as u32)
             .with(self.tails[next].address());
-        let grid = [self.templates, count.div_ceil(THREADS), 1];
+        let grid = [plan.templates(), count.div_ceil(THREADS), 1];
         // SAFETY: the arguments match the kernel's parameters; the retained samples are at most twice what a decision
         // reaches. The stream waits for all writers of one tail and all readers of the other.
         unsafe { stream.launch(&self.retain, grid, [THREADS, 1, 1], &arguments)? };
@@ -401,82 +445,11 @@ impl DeviceFinder {
     }
 }
 
-/// Header length in 32-bit words, the first of which is the number of triggers; and words of a trigger.
-const HEADER: usize = 8;
-const WORDS: usize = 6;
-
-/// Triggers copied together with their number, before the host knows the number.
-const USUAL: usize = 4096;
-
-/// Device and host buffers for the triggers of one launch.
-#[derive(Debug)]
-struct Slot {
-    found: Buffer<u32>,
-    host: Pinned<u32>,
-    room: usize,
-    copied: Event,
-    /// First sample that positions count from, and end of the decided samples; `None` when no launch is in flight.
-    under_way: Option<(u64, u64)>,
-}
-
-impl Slot {
-    fn new(device: &Device, room: usize) -> Result<Self> {
-        let words = HEADER + WORDS * room;
-        let (mut found, host) = (device.buffer(words)?, device.pinned(words)?);
-        // The copy may include triggers that were not written; they are never read, but the memory must be
-        // initialized.
-        let stream = device.stream()?;
-        stream.fill(&mut found, 0..words, 0)?;
-        stream.synchronize()?;
-        Ok(Self { found, host, room, copied: device.event()?, under_way: None })
-    }
-
-    /// Returns the device bytes of a slot for `room` triggers.
-    fn bytes(room: usize) -> usize {
-        (HEADER + WORDS * room) * size_of::<u32>()
-    }
-
-    /// Returns its host bytes.
-    fn held_bytes(&self) -> usize {
-        Self::bytes(self.room)
-    }
-
-    /// Queues a reset of the trigger count.
-    fn clear(&mut self, stream: &Stream) -> Result<()> {
-        stream.fill(&mut self.found, 0..1, 0)
-    }
-
-    /// Returns the device addresses of the trigger count and of the triggers, and the capacity.
-    fn addresses(&self) -> (u64, u64, u32) {
-        (self.found.address(), self.found.at(HEADER), self.room as u32)
-    }
-
-    /// Queues the copy of a launch's triggers to the host.
-    fn send(&mut self, first: u64, until: u64, stream: &Stream) -> Result<()> {
-        let words = HEADER + WORDS * self.room.min(USUAL);
-        self.under_way = Some((first, until));
-        // SAFETY: the host reads its copy only in `take`, after `copied`.
-        unsafe { stream.copy_out(&self.found, 0..words, &mut self.host, 0)? };
-        stream.record(&self.copied)
-    }
-
-    /// Waits for the launch in flight and appends its triggers ordered by sample, then template. Returns the end of
-    /// the decided samples.
-    fn take(&mut self, copies: &Stream, triggers: &mut Vec<Trigger>) -> Result<Option<u64>> {
-        let Some((first, until)) = self.under_way.take() else { return Ok(None) };
-        self.copied.synchronize()?;
-        let count = (self.host.as_slice()[0] as usize).min(self.room);
-        if count > USUAL {
-            let rest = HEADER + WORDS * USUAL..HEADER + WORDS * count;
-            // SAFETY: synchronized on the next line.
-            unsafe { copies.copy_out(&self.found, rest.clone(), &mut self.host, rest.start)? };
-            copies.synchronize()?;
-        }
-        let begin = triggers.len();
-        let words = &self.host.as_slice()[HEADER..HEADER + WORDS * count];
-        triggers.extend(words.chunks_exact(WORDS).map(|words| trigger(first, words)));
-        triggers[begin..].sort_unstable_by_key(|trigger| (trigger.sample, trigger.template));
-        Ok(Some(until))
+impl Staging {
+    fn new(device: &Device, templates: usize) -> Result<Self> {
+        let piece = (STAGED_BYTES / 8 / templates).clamp(64, MAX_DECIDED);
+        let uploads = UploadRing::new(device, templates * piece, 2)?;
+        Ok(Self { uploads, piece, work: device.stream()? })
     }
 }
 

@@ -6,6 +6,193 @@ mod gate;
 mod measure;
 mod plan;
 
-pub use cpu::Finder;
-pub use cuda::{DeviceFinder, kernels};
-pub use plan::{Autocorrelation, Trigger, TriggerOptions, reweighted};
+use crate::backend::Backend;
+use crate::backend::cuda::Stream;
+use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
+use crate::view::check_length;
+pub use cuda::{DeviceRatios, kernels};
+pub use plan::{Autocorrelation, Plan, Ratios, Trigger, TriggerOptions, reweighted};
+
+#[derive(Debug)]
+enum Engine {
+    Cpu(Box<cpu::Engine>),
+    Cuda(Box<cuda::Engine>),
+}
+
+/// Finds the peaks of every template's signal-to-noise ratio.
+///
+/// Sample `t` is a trigger if `|z[t]| >= threshold`, `|z[t]|` is the maximum within the window on either side (of
+/// equal values the earliest), and no sample within the pad is invalid. The trigger time is that of the peak of the
+/// interpolated series, minus the offset of the peak of `|A|` from its middle. Amplitude and phase are those of the
+/// series at that time. With the series interpolated there,
+///
+/// `xi2 = sum_m |z[t + m] - z[t] A[m]|^2 / sum_m (2 - 2 |A[m]|^2)`, `|m| <= ` half the autocorrelation's length.
+///
+/// | buffer     | axes           | type        | unit                                 | access   |
+/// |------------|----------------|-------------|--------------------------------------|----------|
+/// | `z`        | template, time | complex f32 | standard deviations, each quadrature | read     |
+/// | `valid`    | time           | bool        |                                      | read     |
+/// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
+///
+/// # Numerics
+/// Triggers are ordered by sample, then template, and do not depend on how the stream was split. Values that are not
+/// finite count as 0. A GPU finds the same samples; offset, amplitude and xi-squared are summed in another order and
+/// agree within some parts in a million.
+/// # Real time
+/// After its longest block, a call allocates only to grow the trigger list. On a GPU, [`Finder::enqueue`] decides 16384
+/// samples per launch, or fewer if the templates are so many that their triggers would not fit in 32 MiB. Two launches
+/// may be in flight: before one is queued, the last but one must have finished, also within a block that takes more
+/// than two.
+/// # Source
+/// Messick et al. 2017, Phys. Rev. D 95, 042001 (xi-squared).
+#[derive(Debug)]
+pub struct Finder {
+    plan: Plan,
+    engine: Engine,
+}
+
+impl Finder {
+    /// Binds a plan to a backend.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without memory for its history, or NVRTC; [`Error::Device`] if a driver call fails.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Cuda(device, _) => Engine::Cuda(Box::new(cuda::Engine::new(&plan, device)?)),
+            Backend::Reference | Backend::Cpu(..) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan)?))
+            }
+        };
+        Ok(Self { plan, engine })
+    }
+
+    /// Returns the plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the host bytes it occupies.
+    pub fn held_bytes(&self) -> usize {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.held_bytes(&self.plan),
+            Engine::Cuda(engine) => engine.held_bytes(),
+        }
+    }
+
+    /// Searches the next samples of each template and appends the triggers that are certain.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there is a row for each template, `times <= stride` and `valid.len() == times`;
+    /// [`Error::Device`] if a driver call or earlier work failed.
+    pub fn run(
+        &mut self,
+        ratios: Ratios<'_>,
+        valid: &[bool],
+        triggers: &mut Vec<Trigger>,
+    ) -> Result<()> {
+        let Ratios { z, stride, times } = ratios;
+        let what = "signal-to-noise ratios (template, time)";
+        check_length(what, self.plan.templates() * stride, z.len())?;
+        check_length("valid samples", times, valid.len())?;
+        if times > stride {
+            let what = "row of signal-to-noise ratios";
+            return Err(Error::Shape { what, expected: times, actual: stride });
+        }
+        match &mut self.engine {
+            Engine::Cpu(engine) => engine.run(&self.plan, ratios, valid, triggers),
+            Engine::Cuda(engine) => engine.run(&self.plan, ratios, valid, triggers)?,
+        }
+        Ok(())
+    }
+
+    /// Queues the search of the next samples in device memory. Appends the triggers already on the host: those of all
+    /// launches but the last two. Calls may use different streams, and may be mixed with [`Finder::run`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there is a row for each template, `times <= stride` and `valid.len() == times`;
+    /// [`Error::Parameter`] for memory of another device; [`Error::Unavailable`] if the backend is not a GPU;
+    /// [`Error::Device`] if a driver call or earlier work failed.
+    pub fn enqueue(
+        &mut self,
+        ratios: DeviceRatios<'_>,
+        valid: &[bool],
+        triggers: &mut Vec<Trigger>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let Engine::Cuda(engine) = &mut self.engine else {
+            return Err(Error::Unavailable {
+                what: "a search for peaks on a device".to_owned(),
+                why: "it was bound to a backend that is not a GPU".to_owned(),
+            });
+        };
+        engine.enqueue(&self.plan, ratios, valid, triggers, stream)
+    }
+
+    /// Waits for all launches in flight and appends the triggers that are certain.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if any of it failed.
+    pub fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        match &mut self.engine {
+            Engine::Cpu(_) => Ok(()),
+            Engine::Cuda(engine) => engine.collect(triggers),
+        }
+    }
+
+    /// Ends the stream and appends the triggers of its last [`Plan::latency`] samples. A new stream may follow.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn flush(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        match &mut self.engine {
+            Engine::Cpu(engine) => engine.flush(&self.plan, triggers),
+            Engine::Cuda(engine) => engine.flush(&self.plan, triggers)?,
+        }
+        Ok(())
+    }
+
+    /// Discards the stream, so that another may begin.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn reset(&mut self) -> Result<()> {
+        match &mut self.engine {
+            Engine::Cpu(engine) => engine.reset(),
+            Engine::Cuda(engine) => engine.reset()?,
+        }
+        Ok(())
+    }
+
+    /// Returns the samples received per template.
+    pub fn known(&self) -> u64 {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.known(),
+            Engine::Cuda(engine) => engine.known(),
+        }
+    }
+
+    /// Saves the stream's state. All certain triggers must have been [collected](Self::collect) before.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while a launch is in flight; [`Error::Device`] if earlier work failed.
+    pub fn save(&self, to: &mut Saving) -> Result<()> {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.save(to),
+            Engine::Cuda(engine) => engine.save(to)?,
+        }
+        Ok(())
+    }
+
+    /// Restores the state saved by a search with the same plan on the same kind of backend.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a state that such a search does not save, after which [`reset`](Self::reset) is required;
+    /// [`Error::Device`] if a driver call or earlier work failed.
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        match &mut self.engine {
+            Engine::Cpu(engine) => engine.load(&self.plan, from),
+            Engine::Cuda(engine) => engine.load(&self.plan, from),
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Triggers and their ranking; options of the peak search, their checks, and derived sizes.
+//! Options of the peak search, their checks and derived sizes; its input, and triggers with their ranking.
 
 use num_complex::Complex;
 
@@ -120,6 +120,25 @@ pub(super) fn norm(values: &[Complex<f32>]) -> f32 {
     left.sum::<f64>() as f32
 }
 
+/// Signal-to-noise ratios in host memory: the next `times` samples of each template, at the start of its row of
+/// `stride` elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratios<'a> {
+    /// Rows of the templates.
+    pub z: &'a [Complex<f32>],
+    /// Elements between rows.
+    pub stride: usize,
+    /// Samples of a row.
+    pub times: usize,
+}
+
+impl<'a> Ratios<'a> {
+    /// Returns the samples of one template; none if there are none at all.
+    pub(super) fn row(&self, template: usize) -> &'a [Complex<f32>] {
+        if self.times == 0 { &[] } else { &self.z[template * self.stride..][..self.times] }
+    }
+}
+
 /// Peak of one template's signal-to-noise ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trigger {
@@ -178,9 +197,11 @@ const fn reach(half: usize) -> usize {
     half + HALF + FARTHEST + 1
 }
 
-/// Sizes derived from the options.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+/// Checked peak search: options, the templates' autocorrelations, and derived sizes in samples.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    options: TriggerOptions,
+    autocorrelations: Vec<Autocorrelation>,
     /// Half-length of the longest autocorrelation.
     pub(super) half: usize,
     /// Samples on either side within which a trigger is the maximum.
@@ -189,19 +210,16 @@ pub(super) struct Sizes {
     pub(super) pad: usize,
     /// Samples before and after a sample that its detection and measurement read.
     pub(super) back: usize,
-    /// Samples that must follow before a sample can be decided.
-    pub(super) latency: usize,
+    latency: usize,
 }
 
-impl Sizes {
-    /// Checks the options and derives the sizes.
+impl Plan {
+    /// Checks the options, for templates with these autocorrelations.
     ///
     /// # Errors
-    /// As `Finder::new`.
-    pub(super) fn new(
-        options: &TriggerOptions,
-        autocorrelations: &[Autocorrelation],
-    ) -> Result<Self> {
+    /// [`Error::Parameter`] for an unusable rate, threshold, window or pad, no template, or an autocorrelation
+    /// without a middle of 1 and a norm above 0.
+    pub fn new(options: TriggerOptions, autocorrelations: Vec<Autocorrelation>) -> Result<Self> {
         options.check()?;
         if autocorrelations.is_empty() || u32::try_from(autocorrelations.len()).is_err() {
             let rule = "there must be 1 to 2^32 - 1";
@@ -213,7 +231,33 @@ impl Sizes {
         let half = autocorrelations.iter().map(Autocorrelation::half).max().unwrap_or(0);
         let (window, pad) = (options.window(), options.gate_pad());
         let back = window.max(reach(half));
-        Ok(Self { half, window, pad, back, latency: back.max(pad) })
+        let latency = back.max(pad);
+        Ok(Self { options, autocorrelations, half, window, pad, back, latency })
+    }
+
+    /// Returns the options.
+    pub fn options(&self) -> &TriggerOptions {
+        &self.options
+    }
+
+    /// Returns the templates' autocorrelations.
+    pub fn autocorrelations(&self) -> &[Autocorrelation] {
+        &self.autocorrelations
+    }
+
+    /// Returns the number of templates.
+    pub fn templates(&self) -> usize {
+        self.autocorrelations.len()
+    }
+
+    /// Returns how many samples must follow a sample before it can be decided.
+    pub fn latency(&self) -> usize {
+        self.latency
+    }
+
+    /// Returns the least `|z|^2` of a trigger.
+    pub(super) fn threshold(&self) -> f32 {
+        self.options.threshold * self.options.threshold
     }
 }
 

@@ -23,7 +23,9 @@ use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, DetectorReport, Input, Piece, Report,
     SearchOptions,
 };
-use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
+use sidereal::spiir::trigger::{
+    Autocorrelation, DeviceRatios, Finder, Plan, Ratios, Trigger, TriggerOptions,
+};
 use sidereal::state::{Saved, Saving};
 
 /// Same samples and templates, and same statistics except for the order of sums.
@@ -68,7 +70,7 @@ fn noise(rows: usize, times: usize) -> (Vec<Complex<f32>>, Vec<Autocorrelation>)
 
 /// Searched on the device in blocks of random sizes, each on another of three streams.
 fn on_device(
-    finder: &mut DeviceFinder,
+    finder: &mut Finder,
     device: &Device,
     (z, valid): (&[Complex<f32>], &[bool]),
     mut next: impl FnMut() -> usize,
@@ -81,22 +83,24 @@ fn on_device(
     while done < times {
         let block = next().min(times - done);
         let stride = block + 3;
-        let mut rows = vec![Complex::new(f32::NAN, 9e9); finder.templates() * stride];
+        let mut rows = vec![Complex::new(f32::NAN, 9e9); finder.plan().templates() * stride];
         for (row, z) in rows.chunks_exact_mut(stride).zip(z.chunks_exact(times)) {
             row[..block].copy_from_slice(&z[done..done + block]);
         }
-        let rows = device.upload(&rows).expect("room");
+        let z = device.upload(&rows).expect("room");
+        let rows = DeviceRatios { z: &z, stride, times: block };
         let valid = &valid[done..done + block];
-        finder.enqueue(&rows, (stride, block), valid, stream(), &mut triggers).expect("queued");
+        finder.enqueue(rows, valid, &mut triggers, stream()).expect("queued");
         done += block;
     }
-    finder.flush(stream(), &mut triggers).expect("flushed");
+    finder.flush(&mut triggers).expect("flushed");
     triggers
 }
 
 #[test]
 fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
-    let Some(device) = cuda::device() else { return };
+    let Some(gpu) = cuda::backend(1) else { return };
+    let Backend::Cuda(device, _) = &gpu else { return };
     let (rows, times) = (3, 5000);
     let (mut z, shapes) = noise(rows, times);
     // Equal adjacent samples, non-finite values, peaks at both ends, and gates.
@@ -112,18 +116,23 @@ fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
         [(0.025, 0.03, 2.0), (0.025, 0.2, 2.0), (0.0, 0.0, 2.5), (0.3, 0.01, 2.0)]
     {
         let options = TriggerOptions { rate_hz: 1000, threshold, window_s, gate_pad_s };
-        let mut host = Finder::new(&options, &shapes).expect("a finder");
-        let mut expected = Vec::new();
-        host.run(&z, times, times, &valid, &mut expected).expect("searched");
-        host.flush(&mut expected);
-        let mut finder = DeviceFinder::new(&options, &shapes, &device).expect("a finder");
-        assert_eq!(finder.latency(), host.latency());
+        let plan = Plan::new(options, shapes.clone()).expect("a plan");
+        let on_host = |finder: &mut Finder| {
+            let mut triggers = Vec::new();
+            let ratios = Ratios { z: &z, stride: times, times };
+            finder.run(ratios, &valid, &mut triggers).expect("searched");
+            finder.flush(&mut triggers).expect("flushed");
+            triggers
+        };
+        let expected = on_host(&mut Finder::new(plan.clone(), &gpu.on_host()).expect("a finder"));
+        let mut finder = Finder::new(plan, &gpu).expect("a finder");
         let mut random = Random::new(3);
         let data = (&z[..], &valid[..]);
-        let whole = on_device(&mut finder, &device, data, || times);
+        let whole = on_device(&mut finder, device, data, || times);
         assert_same(&whole, &expected, &format!("window {window_s} s"));
+        assert_eq!(on_host(&mut finder), whole, "window {window_s} s, ratios of the host");
         for most in [100, 1500] {
-            let split = on_device(&mut finder, &device, data, || 1 + random.below(most));
+            let split = on_device(&mut finder, device, data, || 1 + random.below(most));
             assert_eq!(split, whole, "window {window_s} s, blocks of up to {most}");
         }
         finder.reset().expect("reset");
@@ -132,19 +141,22 @@ fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
 
 #[test]
 fn nonsense_is_refused_by_name() {
-    let Some(device) = cuda::device() else { return };
+    let Some(gpu) = cuda::backend(1) else { return };
+    let Backend::Cuda(device, _) = &gpu else { return };
     let (z, shapes) = noise(2, 100);
     let options = TriggerOptions::new(1000);
-    let mut finder = DeviceFinder::new(&options, &shapes, &device).expect("a finder");
+    let plan = Plan::new(options.clone(), shapes).expect("a plan");
+    let mut finder = Finder::new(plan, &gpu).expect("a finder");
     let (stream, z) = (device.stream().expect("a stream"), device.upload(&z).expect("room"));
-    let mut try_with = |rows: (usize, usize), valid: &[bool]| {
-        let error = finder.enqueue(&z, rows, valid, &stream, &mut Vec::new()).expect_err("refused");
+    let mut try_with = |stride: usize, times: usize, valid: &[bool]| {
+        let rows = DeviceRatios { z: &z, stride, times };
+        let error = finder.enqueue(rows, valid, &mut Vec::new(), &stream).expect_err("refused");
         error.to_string()
     };
-    assert!(try_with((100, 100), &[true; 99]).contains("valid samples"));
-    assert!(try_with((50, 60), &[true; 60]).contains("row of signal-to-noise ratios"));
-    assert!(try_with((101, 60), &[true; 60]).contains("template, time"));
-    let none = DeviceFinder::new(&options, &[], &device).map(|_| ());
+    assert!(try_with(100, 100, &[true; 99]).contains("valid samples"));
+    assert!(try_with(50, 60, &[true; 60]).contains("row of signal-to-noise ratios"));
+    assert!(try_with(101, 60, &[true; 60]).contains("template, time"));
+    let none = Plan::new(options, Vec::new()).map(|_| ());
     assert!(none.expect_err("refused").to_string().contains("templates"));
 }
 
