@@ -205,7 +205,7 @@ fn check_filter(index: usize, filter: &Filter) -> Result<()> {
 }
 
 /// Gain below which the minimum-phase design treats a response as 0.
-const LEAST_GAIN: f64 = 1e-9;
+const MIN_GAIN: f64 = 1e-9;
 /// Centre of the band that holds the filters, in cycles per sample of the higher rate.
 const BAND_MIDDLE: f64 = 0.14;
 
@@ -329,7 +329,7 @@ fn minimum_phase(taps: &[f64]) -> (Vec<f32>, usize) {
     series.resize(size, Complex64::default());
     forward.process(&mut series);
     for value in &mut series {
-        *value = Complex64::new(value.norm().max(LEAST_GAIN).ln() / size as f64, 0.0);
+        *value = Complex64::new(value.norm().max(MIN_GAIN).ln() / size as f64, 0.0);
     }
     inverse.process(&mut series);
     series[1..size / 2].iter_mut().for_each(|value| *value *= 2.0);

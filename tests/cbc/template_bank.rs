@@ -3,9 +3,7 @@
 use sidereal::Error;
 use sidereal::backend::threads::Threads;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
-use sidereal::pipeline::cbc::placement::{
-    PlaceOptions, Placed, Space, coverage, harmonic_mean, place,
-};
+use sidereal::pipeline::cbc::{PlaceOptions, Placed, Range, Space, coverage, harmonic_mean, place};
 use sidereal::strain::Binary;
 use sidereal::waveform::PhenomD;
 
@@ -18,8 +16,8 @@ fn placed(options: &PlaceOptions, threads: usize) -> Placed {
 }
 
 fn heavy() -> PlaceOptions {
-    let space =
-        Space { spin1z: (-0.5, 0.5), spin2z: (-0.5, 0.5), ..Space::of_masses((15.0, 50.0)) };
+    let spins = Range::new(-0.5, 0.5);
+    let space = Space { spin1z: spins, spin2z: spins, ..Space::of_masses(Range::new(15.0, 50.0)) };
     PlaceOptions { f_low_hz: 20.0, f_high_hz: 1024.0, ..PlaceOptions::new(space) }
 }
 
@@ -114,7 +112,7 @@ fn half_a_bank_covers_less() {
 
 #[test]
 fn light_binaries_are_placed_too() {
-    let space = Space::of_masses((1.3, 1.5));
+    let space = Space::of_masses(Range::new(1.3, 1.5));
     let options = PlaceOptions { f_low_hz: 40.0, f_high_hz: 1024.0, ..PlaceOptions::new(space) };
     let bank = placed(&options, 2);
     assert!((50..2000).contains(&bank.binaries.len()), "{}", bank.binaries.len());
@@ -132,10 +130,10 @@ fn what_can_not_be_placed_is_refused_clearly() {
         };
     let few = refused(&PlaceOptions { most: 10, ..heavy() });
     assert!(few.contains("most templates is 10") && few.contains("allow more"), "{few}");
-    let none = Space { total_msun: (1.0, 2.0), ..heavy().space };
+    let none = Space { total_msun: Range::new(1.0, 2.0), ..heavy().space };
     let none = refused(&PlaceOptions { space: none, ..heavy() });
     assert!(none.contains("no binary"), "{none}");
-    let reversed = Space::of_masses((60.0, 10.0));
+    let reversed = Space::of_masses(Range::new(60.0, 10.0));
     let reversed = refused(&PlaceOptions { space: reversed, ..heavy() });
     assert!(reversed.contains("60:10"), "{reversed}");
     let band = refused(&PlaceOptions { f_low_hz: 2000.0, ..heavy() });

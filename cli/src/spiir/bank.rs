@@ -8,15 +8,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
-use sidereal::io::templates;
+use sidereal::io::templates::open;
 use sidereal::pipeline::cbc::{design, write_bank};
-use sidereal::spiir::bank::{Bank, BankTemplate};
+use sidereal::spiir::bank::{self, Bank, BankTemplate};
 use sidereal::{Error, Result};
 
-use super::design::Design;
-use super::left_out::Missed;
-use super::placement::{self, Placement};
-use super::whitening::{spectrum, spectrum_file};
+use super::inputs::{spectrum, spectrum_file};
+use super::templates::{self, Design, Placement};
 use crate::common::Common;
 use crate::json;
 use crate::output::{Existing, Files, WritingFiles};
@@ -113,7 +111,7 @@ pub(crate) struct Document {
     filters: usize,
     /// Report on the placement of the templates, if they were placed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    placement: Option<placement::Report>,
+    placement: Option<templates::Report>,
     templates: Vec<Row>,
     #[serde(flatten)]
     missed: Missed,
@@ -229,12 +227,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         Host::Reference => Threads::new(1),
     };
     let (templates, placed) = match &arguments.templates {
-        Some(path) => (templates::open(path)?, None),
+        Some(path) => (open(path)?, None),
         None => {
-            let band_hz = arguments.design.band_hz(arguments.rate);
-            let (placed, report) = arguments.placement.place(&psd, band_hz, &threads)?;
-            placement::write_csv(&files.beside(CSV), &placed.binaries)?;
-            (placement::templates(&placed), Some(report))
+            let (design, rate_hz) = (&arguments.design, arguments.rate);
+            let (placed, report) = arguments.placement.place(&psd, design, rate_hz, &threads)?;
+            templates::write_csv(&files.beside(CSV), &placed.binaries)?;
+            (templates::placed(&placed), Some(report))
         }
     };
     let source = arguments.design.source(templates, arguments.rate, common.quiet)?;
@@ -255,4 +253,80 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return json::print(&Product::new("spiir-bank", document, provenance, run));
     }
     if common.quiet { Ok(()) } else { json::say(document.table().trim_end()) }
+}
+
+/// Most templates of each kind listed on the terminal.
+const MISSED_LISTED: usize = 5;
+
+/// Template that was dropped from the bank.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct LeftOut {
+    name: String,
+    /// Best match that its filters reached; null if none were made.
+    #[serde(rename = "match")]
+    fit: Option<f64>,
+    reason: String,
+}
+
+/// Template that was kept although its match is below the requested one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Below {
+    name: String,
+    #[serde(rename = "match")]
+    fit: f64,
+}
+
+/// Templates of a bank whose filters miss the requested match.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Missed {
+    /// Dropped templates.
+    left_out: Vec<LeftOut>,
+    /// Kept templates with a match below the requested one.
+    below_match: Vec<Below>,
+}
+
+impl Missed {
+    /// Collects those of a bank.
+    pub(crate) fn new(bank: &Bank) -> Self {
+        let left_out = |one: &bank::LeftOut| LeftOut {
+            name: one.name.clone(),
+            fit: one.fit,
+            reason: one.reason.clone(),
+        };
+        let asked = bank.options.minimum_match;
+        let below = bank.templates.iter().filter(|template| template.fit < asked);
+        Self {
+            left_out: bank.left_out.iter().map(left_out).collect(),
+            below_match: below.map(|one| Below { name: one.name.clone(), fit: one.fit }).collect(),
+        }
+    }
+
+    /// Formats them as lines; empty if all templates reach the match.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.left_out.is_empty() {
+            lines.push(format!("{} left out:", plural(self.left_out.len(), "template")));
+            let each = self.left_out.iter().map(|one| format!("  {}: {}", one.name, one.reason));
+            lines.extend(listed(each));
+        }
+        if !self.below_match.is_empty() {
+            let count = plural(self.below_match.len(), "template");
+            lines.push(format!("{count} kept with less than the match that was asked for:"));
+            let mut worst: Vec<&Below> = self.below_match.iter().collect();
+            worst.sort_by(|a, b| a.fit.total_cmp(&b.fit));
+            let each = worst.iter().map(|one| format!("  {}: {}", one.name, short(one.fit, 4)));
+            lines.extend(listed(each));
+        }
+        lines
+    }
+}
+
+/// Returns the first of them and the number of the others.
+fn listed(mut each: impl ExactSizeIterator<Item = String>) -> Vec<String> {
+    let more = each.len().saturating_sub(MISSED_LISTED);
+    let mut lines: Vec<String> = each.by_ref().take(MISSED_LISTED).collect();
+    if more > 0 {
+        lines.push(format!("  and {more} more (--json lists all)"));
+    }
+    lines
 }

@@ -18,9 +18,7 @@ use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
-use super::inputs;
-use super::search::banks::Banks;
-use super::whitening::Whiten;
+use super::inputs::{self, Banks, Whiten};
 use crate::common::{Common, Work, tell_notes};
 use crate::interrupt::Exit;
 use crate::output::{Existing, Files, WritingFiles, is_same};
@@ -113,8 +111,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         keeper.check(place)?;
     }
     let detectors = strain.into_iter().zip(own);
-    let made = |pair| One::new(pair, &arguments.whitening, &backend, common.memory);
-    let mut detectors = detectors.map(made).collect::<Result<Vec<_>>>()?;
+    let made = detectors
+        .map(|(one, bank)| One::new(one, bank, &arguments.whitening, &backend, common.memory));
+    let mut detectors = made.collect::<Result<Vec<_>>>()?;
     let most = Need::piece(common.memory, "the filters", detectors.iter().map(One::need))?;
     detectors.iter_mut().for_each(|one| one.limit(most, common));
     tell_notes(&backend, common);
@@ -133,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let provenance = Provenance::new(common, &inputs)?;
     let told = provenance::Run::new(common).on(&backend);
     let comment = comment(&provenance, &told)?;
-    let mut run = Run::begin(detectors, files.folder(), comment, (keeper, left))?;
+    let mut run = Run::begin(detectors, files.folder(), comment, keeper, left)?;
     let ending = run.filter(common)?;
     let document = run.finish(&files.main(), &ending)?;
     let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
@@ -185,7 +184,8 @@ impl Run {
         mut detectors: Vec<One>,
         folder: &Path,
         comment: String,
-        (mut keeper, left): (RunJournal, Option<&Path>),
+        mut keeper: RunJournal,
+        left: Option<&Path>,
     ) -> Result<Self> {
         let header = SeriesFile { comment, detectors: detectors.iter().map(One::header).collect() };
         let path = folder.join(SERIES);
@@ -222,7 +222,7 @@ impl Run {
             self.save()?;
         }
         for (index, one) in self.detectors.iter_mut().enumerate() {
-            let flushed = one.end((&mut self.writer, index));
+            let flushed = one.end(&mut self.writer, index);
             if let (Err(error), false) = (flushed, matches!(ending, Ending::Failed(_))) {
                 ending = Ending::Failed(Arc::new(error));
             }
@@ -237,7 +237,7 @@ impl Run {
             let mut result = Ok(());
             for (index, one) in self.detectors.iter_mut().enumerate() {
                 // The other detectors reach the same time before an error ends the loop.
-                result = result.and(one.step((&mut self.writer, index)));
+                result = result.and(one.step(&mut self.writer, index));
             }
             result?;
             progress.at(self.detectors.iter().map(|one| one.taken).sum());
@@ -315,7 +315,8 @@ struct One {
 
 impl One {
     fn new(
-        (strain, bank): (Strain, Bank),
+        strain: Strain,
+        bank: Bank,
         whiten: &Whiten,
         backend: &Backend,
         memory: Option<u64>,
@@ -362,7 +363,7 @@ impl One {
     }
 
     /// Filters the next block.
-    fn step(&mut self, (writer, index): (&mut Writer, usize)) -> Result<()> {
+    fn step(&mut self, writer: &mut Writer, index: usize) -> Result<()> {
         if self.has_ended {
             return Ok(());
         }
@@ -382,7 +383,7 @@ impl One {
     }
 
     /// Filters the samples that the chain still holds.
-    fn end(&mut self, (writer, index): (&mut Writer, usize)) -> Result<()> {
+    fn end(&mut self, writer: &mut Writer, index: usize) -> Result<()> {
         let mut write = |piece: Piece<'_>| self.sums.take(writer, index, piece);
         passed_on(&mut write, |observe| self.chain.flush(observe))
     }

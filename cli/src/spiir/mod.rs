@@ -1,13 +1,10 @@
 //! `sidereal spiir`: filter banks for gravitational waves, their signal-to-noise ratios, and events.
 
 mod bank;
-mod design;
 mod filter;
 mod inputs;
-mod left_out;
-mod placement;
 mod search;
-mod whitening;
+mod templates;
 
 use clap::{Args, Subcommand};
 use sidereal::Result;

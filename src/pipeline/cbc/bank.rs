@@ -1,11 +1,12 @@
 //! Design of a filter bank for one detector's noise from template files.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
 
-use super::spectrum::Whitening;
+use super::options::Whitening;
 use super::strain::Strain;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -23,6 +24,17 @@ pub struct Source {
     pub waveforms: Vec<Waveform>,
     /// Design options.
     pub options: bank::Options,
+}
+
+/// Templates or bank of a detector.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Templates, from which a bank is designed for the detector's own noise.
+    Templates(Source),
+    /// As `Templates`, shared by several detectors.
+    Shared(Arc<Source>),
+    /// Existing bank.
+    Bank(Box<Bank>),
 }
 
 /// Returns the waveforms of a template file: stored ones, or those computed from its binaries with `approximant`.

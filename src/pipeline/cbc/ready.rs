@@ -1,12 +1,10 @@
 //! One detector of a search, from its source to triggers, in steps of any length.
 
-use super::bank::{check_length, design_for};
-use super::detector::{ChirpDetector, DetectorOptions, Piece};
-use super::need::Need;
-use super::options::{Input, SearchOptions};
-use super::report::DetectorReport;
+use super::bank::{Input, check_length, design_for};
+use super::detector::{ChirpDetector, DetectorOptions, Need, Piece};
+use super::options::SearchOptions;
+use super::report::{DetectorReport, Whitened};
 use super::strain::{Reader, Strain};
-use super::whitened::Whitened;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -46,7 +44,8 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Prepares a detector; designs the bank if none is given.
     pub(super) fn new(
-        (strain, input): (Strain, Input),
+        strain: Strain,
+        input: Input,
         options: &SearchOptions,
         threads: &Threads,
     ) -> Result<Self> {

@@ -1,17 +1,17 @@
 //! Search for coincident events: every detector's chain, then coincidence.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Instant;
 
-use super::bank::keep_common;
-use super::concurrent;
-use super::need::Need;
-use super::options::{Input, SearchObserver, SearchOptions, Status};
+use super::bank::{Input, keep_common};
+use super::detector::Need;
+use super::options::{SearchObserver, SearchOptions, Status};
 use super::ready::{Prepared, Ready};
-use super::report::{DetectorReport, Report};
+use super::report::{DetectorReport, Report, Whitened};
 use super::strain::{Strain, common_span};
-use super::whitened::Whitened;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
@@ -79,7 +79,7 @@ impl ChirpSearch {
             Host::Reference => Threads::new(1),
         };
         let pairs = strain.into_iter().zip(with);
-        let prepared = pairs.map(|pair| Prepared::new(pair, options, &threads));
+        let prepared = pairs.map(|(strain, input)| Prepared::new(strain, input, options, &threads));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
         let banks = prepared.iter_mut().map(|one| (one.strain.detector.as_str(), &mut one.bank));
         keep_common(&mut banks.collect::<Vec<_>>())?;
@@ -210,8 +210,8 @@ impl ChirpSearch {
             rounds += round as i64;
             let until = first.plus_samples(rounds, rate_hz);
             let observe = &mut |status: &Status| observer.at(status);
-            let run = if self.is_together { concurrent::run } else { in_turn };
-            is_going &= run(&mut self.detectors, (until, block), &mut status, observe)?;
+            let run = if self.is_together { concurrently } else { in_turn };
+            is_going &= run(&mut self.detectors, until, block, &mut status, observe)?;
             if !is_going && self.detectors.iter().any(|one| !one.has_ended()) {
                 return Ok(Ending::Stopped);
             }
@@ -263,7 +263,8 @@ fn whitened_file(folder: &Path, detector: &str) -> PathBuf {
 /// Searches one detector after another up to a time; returns false when `observe` stopped the search.
 fn in_turn(
     detectors: &mut [Ready],
-    (until, block): (Gps, usize),
+    until: Gps,
+    block: usize,
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<bool> {
@@ -439,4 +440,103 @@ fn describe(template: &BankTemplate) -> String {
             )
         },
     )
+}
+
+/// Searches all detectors up to a time; returns false when `observe` stopped the search.
+///
+/// # Errors
+/// Error of the first detector that failed.
+fn concurrently(
+    detectors: &mut [Ready],
+    until: Gps,
+    block: usize,
+    status: &mut Status,
+    observe: &mut dyn FnMut(&Status) -> bool,
+) -> Result<bool> {
+    let work = |ready: &mut Ready, progress: &mut dyn FnMut(u64) -> bool| {
+        ready.advance(until, block, progress)
+    };
+    let detectors = detectors.iter_mut().collect();
+    Ok(run_concurrently(detectors, work, status, observe)?.is_some())
+}
+
+/// Runs `work` on all parts, each on a thread. `work` reports the samples done since its last report, and must return
+/// `None` when the report returns false.
+fn run_concurrently<T: Send, R: Send>(
+    parts: Vec<T>,
+    work: impl Fn(T, &mut dyn FnMut(u64) -> bool) -> Result<Option<R>> + Sync,
+    status: &mut Status,
+    observe: &mut dyn FnMut(&Status) -> bool,
+) -> Result<Option<Vec<R>>> {
+    let is_stopped = AtomicBool::new(false);
+    let mut is_refused = false;
+    let (progress, counts) = mpsc::channel::<u64>();
+    let ended: Vec<_> = thread::scope(|scope| {
+        let (stopped, work) = (&is_stopped, &work);
+        let begin = |part: T| {
+            let progress = progress.clone();
+            scope.spawn(move || {
+                work(part, &mut |times| {
+                    progress.send(times).is_ok() && !stopped.load(Ordering::Relaxed)
+                })
+            })
+        };
+        let running: Vec<_> = parts.into_iter().map(begin).collect();
+        drop(progress);
+        for times in counts {
+            status.times += times;
+            // Parts may end before they notice the stop.
+            if !is_refused && !observe(status) {
+                is_refused = true;
+                is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let mut reports = Vec::with_capacity(ended.len());
+    let mut fault = None;
+    for report in ended {
+        match report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            Ok(report) => reports.push(report),
+            Err(error) => fault = fault.or(Some(error)),
+        }
+    }
+    match fault {
+        Some(error) => Err(error),
+        None if is_refused => Ok(None),
+        None => Ok(reports.into_iter().collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that report and end, whatever the report returns.
+    fn ended(observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Vec<u64>>> {
+        let work = |part: u64, progress: &mut dyn FnMut(u64) -> bool| {
+            let _ = progress(part);
+            Ok(Some(part))
+        };
+        let mut status = Status { times: 0, total: 6 };
+        run_concurrently(vec![1, 2, 3], work, &mut status, observe)
+    }
+
+    #[test]
+    fn what_was_stopped_gives_no_reports_and_is_told_nothing_more() {
+        let mut calls = 0;
+        let refuse = &mut |_: &Status| {
+            calls += 1;
+            false
+        };
+        assert_eq!(ended(refuse).unwrap(), None);
+        assert_eq!(calls, 1);
+        let mut last = 0;
+        let go_on = &mut |status: &Status| {
+            last = status.times;
+            true
+        };
+        assert_eq!(ended(go_on).unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(last, 6);
+    }
 }

@@ -16,25 +16,25 @@ use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
 
 /// Longest autocorrelation in samples, equal to the limit of the peak search.
-const LONGEST_AUTOCORRELATION: usize = 1 << 16;
+const MAX_AUTOCORRELATION: usize = 1 << 16;
 
 /// Allowed smoothing widths of the power spectrum; narrower ones would need too many bins.
 const SMOOTHING_HZ: std::ops::RangeInclusive<f64> = 0.01..=1e5;
 /// Most rounds of placing filters with another tolerance.
-const MOST_ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 /// Least tolerance in cycles.
-const LEAST_EPSILON: f64 = 0.001;
+const MIN_EPSILON: f64 = 0.001;
 /// Ridge, as a fraction of the diagonal, that bounds the weights of nearly equal filters.
 const RIDGE: f64 = 1e-4;
 /// Filters per pursuit batch, and most batches.
 const BATCH: usize = 6;
 const BATCHES: usize = 6;
 /// Least gain of the match for which another batch is tried.
-const LEAST_GAIN: f64 = 5e-4;
+const MIN_GAIN: f64 = 5e-4;
 /// Filters above which no batch is added: the template has no phase that filters could follow.
-const MOST_PURSUED: usize = 512;
+const MAX_PURSUED: usize = 512;
 /// Filters above which no finer tolerance is tried.
-const MOST_REFINED: usize = 2048;
+const MAX_REFINED: usize = 2048;
 /// Seconds before the template's end in which pursuit adds filters.
 const PURSUED_S: f64 = 0.25;
 /// Decay times of the longest filter's response that the match includes.
@@ -175,7 +175,7 @@ impl<'a> Fitter<'a> {
         // Padding so that the autocorrelation's lags do not wrap around the transform.
         let memory = (MEMORIES * memory) as usize + options.autocorrelation_length / 2;
         let target =
-            Target::new(&template.samples, (&chain.once, halvings), memory, &designer.transforms);
+            Target::new(&template.samples, &chain.once, halvings, memory, &designer.transforms);
         Self { waveform, template, options, halvings, chain, target }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Fitter<'a> {
         let mut best: Option<Round> = None;
         let mut failed: Option<f64> = None;
         let mut nearest = Round::none(epsilon);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let Some(placed) = place(self.template, self.options, epsilon) else { break };
             let round = self.pursued(epsilon, placed);
             if round.fit >= wanted {
@@ -198,7 +198,7 @@ impl<'a> Fitter<'a> {
                     _ => break,
                 }
             } else {
-                let is_crowded = round.filters.len() > MOST_REFINED;
+                let is_crowded = round.filters.len() > MAX_REFINED;
                 if round.fit > nearest.fit {
                     nearest = round;
                 }
@@ -211,8 +211,8 @@ impl<'a> Fitter<'a> {
                         epsilon = (epsilon * best.epsilon).sqrt();
                     }
                     Some(_) => break,
-                    None if epsilon <= LEAST_EPSILON => break,
-                    None => epsilon = (epsilon / 2.0).max(LEAST_EPSILON),
+                    None if epsilon <= MIN_EPSILON => break,
+                    None => epsilon = (epsilon / 2.0).max(MIN_EPSILON),
                 }
             }
         }
@@ -226,7 +226,7 @@ impl<'a> Fitter<'a> {
         let rate_hz = f64::from(self.waveform.rate_hz);
         let samples = ((PURSUED_S * rate_hz) as usize).min(self.template.samples.len());
         for _ in 0..BATCHES {
-            let is_crowded = placed.len() > MOST_PURSUED;
+            let is_crowded = placed.len() > MAX_PURSUED;
             if round.fit >= self.options.minimum_match || is_crowded {
                 break;
             }
@@ -238,7 +238,7 @@ impl<'a> Fitter<'a> {
             if gain > 0.0 {
                 round = Round { placement_fit, ..next };
             }
-            if gain < LEAST_GAIN {
+            if gain < MIN_GAIN {
                 break;
             }
         }
@@ -353,8 +353,8 @@ fn check_options(options: &Options) -> Result<()> {
         return Err(Error::parameter(name, value, format!("it must be {rule}")));
     }
     let length = options.autocorrelation_length;
-    if length.is_multiple_of(2) || !(3..=LONGEST_AUTOCORRELATION).contains(&length) {
-        let rule = format!("it must be odd, 3 to {LONGEST_AUTOCORRELATION}");
+    if length.is_multiple_of(2) || !(3..=MAX_AUTOCORRELATION).contains(&length) {
+        let rule = format!("it must be odd, 3 to {MAX_AUTOCORRELATION}");
         return Err(Error::parameter("length of the autocorrelation (samples)", length, rule));
     }
     options.resampler.check()

@@ -25,7 +25,8 @@ impl<'a> Target<'a> {
     /// Creates the target of a whitened template; `memory` samples are padded for responses to decay.
     pub(super) fn new(
         h: &[Complex64],
-        (once, halvings): (&Kernel, u32),
+        once: &Kernel,
+        halvings: u32,
         memory: usize,
         transforms: &'a Transforms,
     ) -> Self {
@@ -250,7 +251,7 @@ fn power(pole: Complex64, exponent: f64) -> Complex64 {
 }
 
 /// Taps at a kernel's ends below this fraction of the largest are dropped.
-const LEAST_TAP: f64 = 1e-13;
+const MIN_TAP: f64 = 1e-13;
 
 /// Finite sequence with indices of either sign.
 #[derive(Clone, Debug, PartialEq)]
@@ -322,7 +323,7 @@ impl Kernel {
 
     fn trimmed(mut self) -> Self {
         let largest = self.taps.iter().fold(0.0_f64, |most, tap| most.max(tap.abs()));
-        let counts = |tap: &f64| tap.abs() > LEAST_TAP * largest;
+        let counts = |tap: &f64| tap.abs() > MIN_TAP * largest;
         let first = self.taps.iter().position(counts).unwrap_or(0);
         let last = self.taps.iter().rposition(counts).unwrap_or(0);
         self.taps.truncate(last + 1);
@@ -486,7 +487,7 @@ mod tests {
             let wanted: Vec<Complex64> =
                 (0..700).map(|n| Complex64::cis(2e-4 * f64::from(n * n))).collect();
             let transforms = Transforms::new();
-            let target = Target::new(&wanted, (&chain.once, 2), 4000, &transforms);
+            let target = Target::new(&wanted, &chain.once, 2, 4000, &transforms);
             let matrix = gram(&filters, &chain);
             let products = target.products(&filters);
             // Zeroes all weights but two to check one pair at a time.

@@ -1,6 +1,7 @@
 //! Placement of filters along a template, matching pursuit of the residual, and assignment to rates.
 
 use std::f64::consts::TAU;
+use std::ops::RangeInclusive;
 
 use num_complex::{Complex, Complex64};
 
@@ -9,9 +10,9 @@ use super::whitened::Whitened;
 use super::{Options, Rates};
 
 /// Least second and third differences of the phase in cycles; smaller ones are rounding errors.
-const LEAST_DIFFERENCES: [f64; 2] = [1e-14, 1e-16];
+const MIN_DIFFERENCES: [f64; 2] = [1e-14, 1e-16];
 /// Most filters that are placed.
-const MOST_FILTERS: usize = 1 << 14;
+const MAX_FILTERS: usize = 1 << 14;
 
 /// Filter at the strain's rate.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +31,17 @@ pub(super) struct Placed {
 
 /// Limit on the filters placed along the template itself, as a multiple of those along its guide. Beyond it the
 /// filters would follow ripples of the whitening.
-const MOST_OF_GUIDE: usize = 2;
+const MAX_OF_GUIDE: usize = 2;
 
 /// Places filters along the template, or along its guide if that needs far fewer. Returns `None` for too many
 /// filters.
 pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Option<Vec<Placed>> {
     let last = template.samples.len() - 1;
-    let own = place_along(&template.samples, (template.start, last), options, epsilon);
+    let own = place_along(&template.samples, template.start..=last, options, epsilon);
     let Some(guide) = &template.guide else { return own };
-    let guided = place_along(guide, (template.start, template.end), options, epsilon);
+    let guided = place_along(guide, template.start..=template.end, options, epsilon);
     match (own, guided) {
-        (Some(own), Some(guided)) if own.len() > MOST_OF_GUIDE * guided.len() => Some(guided),
+        (Some(own), Some(guided)) if own.len() > MAX_OF_GUIDE * guided.len() => Some(guided),
         (own, guided) => own.or(guided),
     }
 }
@@ -49,10 +50,11 @@ pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Opt
 /// the interval of each. Returns `None` for too many filters.
 fn place_along(
     h: &[Complex64],
-    (start, end): (usize, usize),
+    followed: RangeInclusive<usize>,
     options: &Options,
     epsilon: f64,
 ) -> Option<Vec<Placed>> {
+    let (start, end) = followed.into_inner();
     let steps = phase_steps(h);
     let last = h.len() - 1;
     let mut filters = Vec::new();
@@ -75,7 +77,7 @@ fn place_along(
         let value = h[k] * Complex64::cis(angle * (j - k) as f64);
         let decay = options.beta / stretch;
         filters.push(Placed { angle, decay, weight: value.conj(), delay: last - j, reserve: 0.0 });
-        if filters.len() > MOST_FILTERS {
+        if filters.len() > MAX_FILTERS {
             return None;
         }
         j = j.saturating_sub(stretch as usize);
@@ -92,8 +94,8 @@ fn phase_steps(h: &[Complex64]) -> Vec<f64> {
 
 /// Returns the samples over which neither the second nor the third difference makes the phase deviate by `epsilon`.
 fn stretch(second: f64, third: f64, epsilon: f64) -> f64 {
-    let by_second = (2.0 * epsilon / second.max(LEAST_DIFFERENCES[0])).sqrt().round();
-    let by_third = (6.0 * epsilon / third.max(LEAST_DIFFERENCES[1])).cbrt().round();
+    let by_second = (2.0 * epsilon / second.max(MIN_DIFFERENCES[0])).sqrt().round();
+    let by_third = (6.0 * epsilon / third.max(MIN_DIFFERENCES[1])).cbrt().round();
     by_second.min(by_third.max(1.0)).max(1.0)
 }
 
@@ -111,11 +113,11 @@ fn slope(steps: &[f64], k: usize) -> f64 {
 /// Trial frequencies per octave.
 const FREQUENCIES_AN_OCTAVE: f64 = 8.0;
 /// Highest frequency in cycles per sample.
-const HIGHEST: f64 = 0.36;
+const MAX_FREQUENCY: f64 = 0.36;
 /// Trial decay times in cycles of the frequency.
 const MEMORIES_CYCLES: [f64; 6] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2];
 /// Greatest decay per sample.
-const FASTEST: f64 = 1.0;
+const MAX_DECAY: f64 = 1.0;
 /// Refinement steps of frequency and decay time, each half the previous one.
 const FINER: usize = 4;
 /// Multiple of a filter's decay, in cycles per sample, that its branch must hold in addition to its frequency.
@@ -127,7 +129,7 @@ const RESERVE: f64 = 4.0;
 /// Each one maximizes `|<v, r>| / |v|` over frequency, decay and delay, with `v[n] = a^(n - d)` and `r` the residual
 /// of the previous ones.
 pub(super) fn pursue(mut rest: Vec<Complex64>, lowest: f64, count: usize) -> Vec<Placed> {
-    let octaves = (HIGHEST / lowest).log2().max(0.0);
+    let octaves = (MAX_FREQUENCY / lowest).log2().max(0.0);
     let frequencies = (octaves * FREQUENCIES_AN_OCTAVE) as usize + 1;
     let grid: Vec<(f64, f64)> = (0..frequencies)
         .map(|at| TAU * lowest * (at as f64 / FREQUENCIES_AN_OCTAVE).exp2())
@@ -174,7 +176,7 @@ fn best(rest: &[Complex64], grid: &[(f64, f64)]) -> Option<Placed> {
 }
 
 fn placed(angle: f64, decay: f64, delay: usize) -> Placed {
-    let decay = decay.min(FASTEST);
+    let decay = decay.min(MAX_DECAY);
     let reserve = RESERVE * decay / TAU;
     Placed { angle, decay, delay, reserve, weight: Complex64::default() }
 }
@@ -193,7 +195,7 @@ fn finer(rest: &[Complex64], mut one: Placed) -> Placed {
         let angle = (step / FREQUENCIES_AN_OCTAVE).exp2();
         let decay = step.exp2();
         for (angle, decay) in [(angle, 1.0), (1.0 / angle, 1.0), (1.0, decay), (1.0, 1.0 / decay)] {
-            let angle = (one.angle * angle).min(TAU * HIGHEST);
+            let angle = (one.angle * angle).min(TAU * MAX_FREQUENCY);
             let other = placed(angle, one.decay * decay, one.delay);
             let new = score(&other);
             if new > most {

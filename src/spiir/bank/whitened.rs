@@ -33,7 +33,7 @@ const WITHOUT_END: f64 = 0.01;
 const FINAL_POWER: f64 = 0.999;
 const FINAL_SAMPLES: usize = 4;
 /// Fewest samples of a template.
-const FEWEST: usize = 8;
+const MIN_SAMPLES: usize = 8;
 
 /// Whitened template.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Whitened {
             if options.smoothing_hz == 0.0 { 1.0 / conditioned.spacing_hz() } else { 0.0 };
         let margin = (MARGIN_S.max(ringing) * rate) as usize;
         let fade = Fade { begin: cycles(&waveform.samples, false), end: 0 };
-        let all = whiten(waveform, (conditioned, transforms), margin, fade);
+        let all = whiten(waveform, conditioned, transforms, margin, fade);
         let peak = margin + waveform.peak;
         let early = (options.before_s * rate).round() as usize;
         let end = if early > 0 { peak.saturating_sub(early) + 1 } else { all.len() };
@@ -102,16 +102,18 @@ impl Whitened {
         };
         let start = reaches(1.0 - options.power).unwrap_or(0).max(first) - first;
         let samples = all[first..=last].to_vec();
-        if samples.len() < FEWEST {
+        if samples.len() < MIN_SAMPLES {
             let left = samples.len();
-            return Err(format!("{left} samples of it are left, at least {FEWEST} are needed"));
+            return Err(format!(
+                "{left} samples of it are left, at least {MIN_SAMPLES} are needed"
+            ));
         }
         let ending = cycles(&waveform.samples, true);
         let ends = all.get(margin + waveform.samples.len() - ending..).unwrap_or(&[]);
         let is_loud = || ends.iter().map(Complex64::norm_sqr).sum::<f64>() > LITTLE * total;
         let guide = (is_abrupt(waveform) && is_loud()).then(|| {
             let fade = Fade { end: ending, ..fade };
-            whiten(waveform, (conditioned, transforms), margin, fade)[first..=last].to_vec()
+            whiten(waveform, conditioned, transforms, margin, fade)[first..=last].to_vec()
         });
         let left = |guide: &Vec<Complex64>| guide.iter().map(Complex64::norm_sqr).sum::<f64>();
         if early == 0 && guide.as_ref().is_some_and(|guide| left(guide) < WITHOUT_END * total) {
@@ -150,7 +152,8 @@ fn quiet_from(waveform: &Waveform) -> usize {
 /// Whitens the faded-in `h_plus` and returns its analytic signal, padded by `margin` samples on each side.
 fn whiten(
     waveform: &Waveform,
-    (conditioned, transforms): (&Conditioned, &Transforms),
+    conditioned: &Conditioned,
+    transforms: &Transforms,
     margin: usize,
     fade: Fade,
 ) -> Vec<Complex64> {
@@ -224,10 +227,10 @@ pub(super) fn fast_size(length: usize, halvings: u32) -> usize {
 /// Bins of the smoothed spectrum per smoothing width.
 const BINS_A_WIDTH: f64 = 32.0;
 /// Most bins of the smoothed spectrum.
-const MOST_BINS: f64 = (1_u64 << 26) as f64;
+const MAX_BINS: f64 = (1_u64 << 26) as f64;
 /// Limit on the product of bins and bins per width. Above it the smoothed spectrum gets coarser, down to
 /// [`BINS_A_WIDTH`].
-const MOST_PRODUCTS: f64 = (1_u64 << 28) as f64;
+const MAX_PRODUCTS: f64 = (1_u64 << 28) as f64;
 /// Start of the rising taper as a fraction of the lowest frequency.
 const OPENING: f64 = 0.9;
 /// Start of the falling taper as a fraction of the highest frequency.
@@ -314,7 +317,7 @@ impl Conditioned {
 /// the width, up to the band's highest frequency.
 ///
 /// # Errors
-/// [`Error::Parameter`] if the width is so small for the band that it needs more than [`MOST_BINS`] bins.
+/// [`Error::Parameter`] if the width is so small for the band that it needs more than [`MAX_BINS`] bins.
 fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerSpectrum> {
     if width_hz == 0.0 {
         return Ok(psd.clone());
@@ -324,13 +327,13 @@ fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerS
     let mut spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
     // Both the number of bins and the windows in bins are inversely proportional to the spacing.
     let work = (highest_hz / spacing) * (width_hz / spacing);
-    if work > MOST_PRODUCTS {
-        spacing = (spacing * (work / MOST_PRODUCTS).sqrt()).min(width_hz / BINS_A_WIDTH);
+    if work > MAX_PRODUCTS {
+        spacing = (spacing * (work / MAX_PRODUCTS).sqrt()).min(width_hz / BINS_A_WIDTH);
     }
     let bins = (highest_hz / spacing).round() + 1.0;
-    if bins > MOST_BINS {
+    if bins > MAX_BINS {
         let rule = format!(
-            "a spectrum up to {highest_hz} Hz smoothed over so little has {bins} bins, more than {MOST_BINS}"
+            "a spectrum up to {highest_hz} Hz smoothed over so little has {bins} bins, more than {MAX_BINS}"
         );
         return Err(Error::parameter("smoothing of the power spectrum (Hz)", width_hz, rule));
     }

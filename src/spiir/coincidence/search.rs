@@ -96,7 +96,9 @@ fn check_triggers(detectors: &[Detector<'_>]) -> Result<()> {
 /// Describes the valid time of each detector for an error message.
 fn not_together(valid: &[Segments]) -> String {
     let span = |(detector, segments): (usize, &Segments)| match segments.extent() {
-        Some((begin, end)) => format!("detector {detector} GPS {:.3} to {:.3}", begin.s(), end.s()),
+        Some(Range { start, end }) => {
+            format!("detector {detector} GPS {:.3} to {:.3}", start.s(), end.s())
+        }
         None => format!("detector {detector} never"),
     };
     let spans: Vec<String> = valid.iter().enumerate().map(span).collect();
@@ -193,13 +195,19 @@ impl Noise<'_> {
         let none = Background { left_out: count, ..Background::default() };
         let Some(circle) = common.extent().filter(|_| options.slides > 0) else { return none };
         let table = Table::new(detectors, options.ranking, |detector, trigger| {
-            (circle.0..circle.1).contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
+            circle.contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
         });
         let interval_ns = nanoseconds(options.slide_interval_s);
         let cluster_ns = nanoseconds(options.cluster_s);
         let windows_ns = self.windows_ns;
-        let slides =
-            Slides { table: &table, valid: &valid, circle, windows_ns, interval_ns, cluster_ns };
+        let slides = Slides {
+            table: &table,
+            valid: &valid,
+            circle: circle.clone(),
+            windows_ns,
+            interval_ns,
+            cluster_ns,
+        };
         let made = slides.run(options.slides.min(slides.room()), threads);
         Background { left_out: count, ..made }
     }
@@ -470,7 +478,7 @@ struct Slides<'a> {
     /// Valid time of each detector.
     valid: &'a [Segments],
     /// Cyclic interval: from the first to the last time with two valid detectors.
-    circle: (Gps, Gps),
+    circle: Range<Gps>,
     windows_ns: &'a [Vec<i64>],
     interval_ns: i64,
     cluster_ns: i64,
@@ -499,7 +507,7 @@ impl Slides<'_> {
     /// Returns the most slides of the interval: no two give a pair of detectors the same offset, and none comes
     /// within a step of the full interval.
     fn room(&self) -> usize {
-        let steps = (self.circle.1.ns - self.circle.0.ns) / self.interval_ns - 1;
+        let steps = (self.circle.end.ns - self.circle.start.ns) / self.interval_ns - 1;
         steps.max(0) as usize / (self.valid.len() - 1)
     }
 
@@ -539,7 +547,7 @@ impl Slides<'_> {
         for (place, template) in self.table.templates.iter().enumerate() {
             for (detector, moved) in moved.iter_mut().enumerate() {
                 let offset = self.offset_ns(slide, detector);
-                turn(self.table.row(detector, place), self.circle, offset, moved);
+                turn(self.table.row(detector, place), &self.circle, offset, moved);
             }
             let mut rows: [&[Hit]; super::MAX_DETECTORS] = [&[]; super::MAX_DETECTORS];
             for (row, moved) in rows.iter_mut().zip(moved.iter()) {
@@ -553,7 +561,7 @@ impl Slides<'_> {
     /// Returns the time of one slide in which at least two detectors are valid.
     fn time_s(&self, slide: usize) -> f64 {
         let turned = |(detector, valid): (usize, &Segments)| {
-            valid.turned(self.circle, self.offset_ns(slide, detector))
+            valid.turned(&self.circle, self.offset_ns(slide, detector))
         };
         let turned: Vec<Segments> = self.valid.iter().enumerate().map(turned).collect();
         Segments::at_least(2, &turned.iter().collect::<Vec<_>>()).duration_s()
@@ -561,10 +569,10 @@ impl Slides<'_> {
 }
 
 /// Shifts time-ordered triggers cyclically within the interval; keeps them ordered.
-fn turn(row: &[Hit], (first, last): (Gps, Gps), offset_ns: i64, moved: &mut Vec<Hit>) {
-    let length = last.ns - first.ns;
+fn turn(row: &[Hit], circle: &Range<Gps>, offset_ns: i64, moved: &mut Vec<Hit>) {
+    let length = circle.end.ns - circle.start.ns;
     let offset = offset_ns.rem_euclid(length);
-    let stay = row.partition_point(|hit| hit.ns + offset < last.ns);
+    let stay = row.partition_point(|hit| hit.ns + offset < circle.end.ns);
     moved.clear();
     let later = |hit: &Hit, by: i64| Hit { ns: hit.ns + by, ..*hit };
     moved.extend(row[stay..].iter().map(|hit| later(hit, offset - length)));

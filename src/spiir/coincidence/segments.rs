@@ -1,5 +1,7 @@
 //! Time segments: the valid time of detectors, and their intersections.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::units::Gps;
@@ -46,8 +48,8 @@ impl Segments {
     }
 
     /// Returns the first beginning and the last end.
-    pub fn extent(&self) -> Option<(Gps, Gps)> {
-        Some((self.spans.first()?.0, self.spans.last()?.1))
+    pub(super) fn extent(&self) -> Option<Range<Gps>> {
+        Some(self.spans.first()?.0..self.spans.last()?.1)
     }
 
     /// Returns the sum of all lengths in seconds.
@@ -98,19 +100,20 @@ impl Segments {
     /// Returns the time in these segments but not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
-        let Some((first, last)) = self.extent() else { return Self::default() };
+        let Some(extent) = self.extent() else { return Self::default() };
         let mut gaps = Self::default();
-        let mut begin = first;
+        let mut begin = extent.start;
         for (from, until) in &other.spans {
             gaps.push(begin, *from);
             begin = begin.max(*until);
         }
-        gaps.push(begin, last);
+        gaps.push(begin, extent.end);
         Self::at_least(2, &[self, &gaps])
     }
 
-    /// Returns the part between two times, cyclically shifted by `offset_ns` within that interval.
-    pub(super) fn turned(&self, (first, last): (Gps, Gps), offset_ns: i64) -> Self {
+    /// Returns the part within an interval, cyclically shifted by `offset_ns` within it.
+    pub(super) fn turned(&self, circle: &Range<Gps>, offset_ns: i64) -> Self {
+        let (first, last) = (circle.start, circle.end);
         let length = last.ns - first.ns;
         let mut turned = Vec::with_capacity(self.spans.len() + 1);
         for (begin, end) in &self.spans {
@@ -258,12 +261,12 @@ mod tests {
     #[test]
     fn a_turn_keeps_the_length_and_a_full_turn_everything() {
         let a = segments(&[(0, 10), (20, 30), (35, 50)]);
-        let circle = (Gps { ns: 5 }, Gps { ns: 45 });
-        assert_eq!(a.turned(circle, 0), segments(&[(5, 10), (20, 30), (35, 45)]));
-        assert_eq!(a.turned(circle, 8), segments(&[(5, 18), (28, 38), (43, 45)]));
-        assert_eq!(a.turned(circle, 40), a.turned(circle, 0));
+        let circle = Gps { ns: 5 }..Gps { ns: 45 };
+        assert_eq!(a.turned(&circle, 0), segments(&[(5, 10), (20, 30), (35, 45)]));
+        assert_eq!(a.turned(&circle, 8), segments(&[(5, 18), (28, 38), (43, 45)]));
+        assert_eq!(a.turned(&circle, 40), a.turned(&circle, 0));
         for offset in 0..40 {
-            assert!((a.turned(circle, offset).duration_s() - 25e-9).abs() < 1e-18);
+            assert!((a.turned(&circle, offset).duration_s() - 25e-9).abs() < 1e-18);
         }
     }
 

@@ -7,7 +7,7 @@ use super::passes::{Limits, Pass, Tap, has_long_memory, near_counts, passes, sha
 use crate::backend::threads::Threads;
 
 /// Most blocks that split the samples of a launch.
-const MOST_PARTS: f64 = 8.0;
+const MAX_PARTS: f64 = 8.0;
 
 /// Bank-group counts that a sweep of template swaps may inspect.
 const SWEEP: usize = 1 << 22;
@@ -61,7 +61,7 @@ impl Packed {
         let levels: Vec<Vec<Row<'_>>> =
             (0..plan.levels()).map(|level| rows(plan, level, limits, row)).collect();
         let warps = warps(&levels);
-        let parts = (busy_warps(limits) / 2.0 / warps).floor().clamp(1.0, MOST_PARTS) as usize;
+        let parts = (busy_warps(limits) / 2.0 / warps).floor().clamp(1.0, MAX_PARTS) as usize;
         let block = block(warps * parts as f64, limits);
         let mut units = Vec::new();
         for (level, mut rows) in levels.into_iter().enumerate() {
@@ -73,7 +73,7 @@ impl Packed {
             }
         }
         units.sort_by(|a, b| b.cost.total_cmp(&a.cost));
-        Self::of(&units, (block, parts), threads)
+        Self::of(&units, block, parts, threads)
     }
 
     /// Returns the properties that a tuning choice depends on.
@@ -87,7 +87,7 @@ impl Packed {
         )
     }
 
-    fn of(units: &[Unit<'_>], (block, parts): (usize, usize), threads: &Threads) -> Self {
+    fn of(units: &[Unit<'_>], block: usize, parts: usize, threads: &Threads) -> Self {
         let mut packed = Self { threads: block, ..Self::default() };
         let mut values = 0;
         let mut filled = Vec::new();

@@ -9,7 +9,7 @@ use super::kernels::Shape;
 /// Values of a slot: those of the filter, and the position of its input.
 const VALUES: [usize; 2] = [SHORT_VALUES + 1, LONG_VALUES + 1];
 /// Fewest samples of tiles that a window serves.
-const LEAST_CHUNK: usize = 1024;
+const MIN_CHUNK: usize = 1024;
 /// Samples of a window that the kernel prefetches.
 const AHEAD: usize = 8;
 /// The pitch of the window's copies is `PITCH` more than a multiple of `PITCHES`, which spans all shared-memory
@@ -63,17 +63,13 @@ impl Windows {
     fn new(level: usize, limits: &Limits) -> Self {
         let capacity = limits.shared_bytes / 16 - AHEAD - (PITCHES - 4);
         let wanted = ((limits.piece >> level) + 2 * TILE).next_multiple_of(TILE);
-        Self { capacity, wanted, span: capacity - LEAST_CHUNK.min(wanted) - 8 }
+        Self { capacity, wanted, span: capacity - MIN_CHUNK.min(wanted) - 8 }
     }
 
     /// Builds a pass over filters that lie in one window.
-    fn pass<'a>(
-        &self,
-        shape: Shape,
-        taps: Vec<Vec<Tap<'a>>>,
-        (least, farthest): (usize, usize),
-    ) -> Pass<'a> {
-        let reach = farthest.next_multiple_of(4);
+    fn pass<'a>(&self, shape: Shape, taps: Vec<Vec<Tap<'a>>>, delays: Delays) -> Pass<'a> {
+        let Delays { least, most } = delays;
+        let reach = most.next_multiple_of(4);
         let room = (self.capacity - (reach - least) - 4) / TILE * TILE;
         let chunk = self.wanted.min(room);
         let pitch = pitch(reach - least + chunk + AHEAD);
@@ -98,13 +94,13 @@ pub(super) fn passes<'a, 'b>(
     for long in [true, false] {
         let mut left: Vec<&'b [Tap<'a>]> =
             templates.iter().map(|taps| of_kind(taps, long)).collect();
-        let Some((least, farthest)) = ends(&left) else { continue };
-        if farthest - least <= windows.span {
-            passes.extend(near(&left, (least, farthest), (lanes, long), &windows));
+        let Some(delays) = delays(&left) else { continue };
+        if delays.span() <= windows.span {
+            passes.extend(near(&left, delays, lanes, long, &windows));
             continue;
         }
-        while let Some((least, _)) = ends(&left) {
-            passes.push(next(&mut left, least, (lanes, long), &windows));
+        while let Some(delays) = self::delays(&left) {
+            passes.push(next(&mut left, delays.least, lanes, long, &windows));
         }
     }
     passes
@@ -151,7 +147,7 @@ pub(super) fn share_windows(
     let windows = Windows::new(level, limits);
     let span = |templates: &[&[Tap<'_>]], long: bool| {
         let taps: Vec<&[Tap<'_>]> = templates.iter().map(|taps| of_kind(taps, long)).collect();
-        ends(&taps).map_or(0, |(least, farthest)| farthest - least)
+        delays(&taps).map_or(0, Delays::span)
     };
     [false, true].into_iter().all(|long| {
         let all = span(templates, long);
@@ -160,18 +156,31 @@ pub(super) fn share_windows(
     })
 }
 
-/// Returns the least and the greatest delay.
-fn ends(templates: &[&[Tap<'_>]]) -> Option<(usize, usize)> {
+/// Least and greatest delay of some filters.
+#[derive(Clone, Copy)]
+struct Delays {
+    least: usize,
+    most: usize,
+}
+
+impl Delays {
+    fn span(self) -> usize {
+        self.most - self.least
+    }
+}
+
+fn delays(templates: &[&[Tap<'_>]]) -> Option<Delays> {
     let least = templates.iter().filter_map(|taps| taps.first()).map(|tap| tap.back).min()?;
-    let farthest = templates.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max()?;
-    Some((least, farthest))
+    let most = templates.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max()?;
+    Some(Delays { least, most })
 }
 
 /// Returns the passes over filters that all lie in one window.
 fn near<'a>(
     templates: &[&[Tap<'a>]],
-    ends: (usize, usize),
-    (lanes, long): (usize, bool),
+    delays: Delays,
+    lanes: usize,
+    long: bool,
     windows: &Windows,
 ) -> Vec<Pass<'a>> {
     let most = templates.iter().map(|taps| taps.len()).max().unwrap_or(0);
@@ -181,7 +190,7 @@ fn near<'a>(
         let part = |taps: &&[Tap<'a>]| taps[from.min(taps.len())..to.min(taps.len())].to_vec();
         let taps = templates.iter().map(part).collect();
         from = to;
-        windows.pass(shape, taps, ends)
+        windows.pass(shape, taps, delays)
     };
     Shape::passes(most, lanes, long).into_iter().map(pass).collect()
 }
@@ -191,7 +200,8 @@ fn near<'a>(
 fn next<'a>(
     left: &mut [&[Tap<'a>]],
     least: usize,
-    (lanes, long): (usize, bool),
+    lanes: usize,
+    long: bool,
     windows: &Windows,
 ) -> Pass<'a> {
     let last = least + windows.span;
@@ -210,8 +220,8 @@ fn next<'a>(
         now.to_vec()
     };
     let taken: Vec<Vec<Tap<'a>>> = left.iter_mut().zip(&reached).map(take).collect();
-    let farthest = taken.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max();
-    windows.pass(shape, taken, (least, farthest.unwrap_or(least)))
+    let most = taken.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max();
+    windows.pass(shape, taken, Delays { least, most: most.unwrap_or(least) })
 }
 
 impl Pass<'_> {
@@ -269,11 +279,11 @@ const LONG_MEMORY: f64 = 5000.0;
 /// The same limit as the phase in radians through which the pole rotates within its memory.
 const LONG_TURN: f64 = 400.0;
 /// Least magnitude of either part of a weight, relative to the weight; the ratio of the parts scales the states.
-const LEAST_PART: f64 = 1e-9;
+const MIN_PART: f64 = 1e-9;
 /// A pole that rotates by less than this per sample is taken as real. The response changes by at most this times the
 /// memory, relative to the weight: 2e-11 for the longest memory that single precision has. So c1 and c2 are from
 /// 1e-27 to 1e9.
-const LEAST_TURN: f64 = 1e-18;
+const MIN_TURN: f64 = 1e-18;
 /// Floats tried on either side of c1.
 const TRIED: u32 = 32;
 
@@ -316,10 +326,10 @@ impl Scaled {
         if b.norm() == 0.0 {
             return Self { a: a_re, c1: 0.0, c2: 0.0, re: 0.0, im: 0.0, ratio: 1.0 };
         }
-        let part = |part: f64| part.abs().max(LEAST_PART * b.norm()).copysign(part);
+        let part = |part: f64| part.abs().max(MIN_PART * b.norm()).copysign(part);
         let (re, im) = (part(b.re), part(b.im));
         let ratio = im / re;
-        if a.im.abs() < LEAST_TURN {
+        if a.im.abs() < MIN_TURN {
             return Self { a: a_re, c1: 0.0, c2: 0.0, re: re as f32, im: im as f32, ratio };
         }
         let memory = memory(filter);

@@ -3,7 +3,7 @@
 
 use num_complex::Complex;
 
-use super::plan::{Autocorrelation, FARTHEST, HALF, norm};
+use super::plan::{Autocorrelation, HALF, MAX_SHIFT, norm};
 use crate::math::{bessel_i0, sinc};
 
 /// Contiguous samples of one template's signal-to-noise ratio.
@@ -180,7 +180,7 @@ impl Measure {
     pub(super) fn shift(&self, autocorrelation: &Autocorrelation) -> f32 {
         let values = &autocorrelation.values;
         let half = autocorrelation.half();
-        let near = half.saturating_sub(FARTHEST)..(half + FARTHEST + 1).min(values.len());
+        let near = half.saturating_sub(MAX_SHIFT)..(half + MAX_SHIFT + 1).min(values.len());
         let power = |at: usize| values[at].norm_sqr();
         let best = near.clone().reduce(|best, at| if power(at) > power(best) { at } else { best });
         let best = best.unwrap_or(half);

@@ -5,10 +5,10 @@ use num_complex::Complex;
 use crate::error::{Error, Result};
 
 /// Longest window and longest pad of a gate, in seconds.
-const LONGEST_S: f64 = 60.0;
+const MAX_S: f64 = 60.0;
 
 /// Longest autocorrelation in samples.
-const LONGEST_AUTOCORRELATION: usize = 1 << 16;
+const MAX_AUTOCORRELATION: usize = 1 << 16;
 
 /// Definition of a trigger.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,8 +44,8 @@ impl TriggerOptions {
         }
         let times = [("window of a trigger (s)", self.window_s), ("pad (s)", self.gate_pad_s)];
         for (name, seconds) in times {
-            if !(0.0..=LONGEST_S).contains(&seconds) {
-                let rule = format!("it must be 0 to {LONGEST_S}");
+            if !(0.0..=MAX_S).contains(&seconds) {
+                let rule = format!("it must be 0 to {MAX_S}");
                 return Err(Error::parameter(name, seconds, rule));
             }
         }
@@ -91,9 +91,9 @@ impl Autocorrelation {
     /// [`Error::Parameter`] naming `template`.
     fn check(&self, template: usize) -> Result<()> {
         let values = self.values.len();
-        if values.is_multiple_of(2) || !(3..=LONGEST_AUTOCORRELATION).contains(&values) {
+        if values.is_multiple_of(2) || !(3..=MAX_AUTOCORRELATION).contains(&values) {
             let rule = format!(
-                "it must be an odd number, 3 to {LONGEST_AUTOCORRELATION} (template {template})"
+                "it must be an odd number, 3 to {MAX_AUTOCORRELATION} (template {template})"
             );
             return Err(Error::parameter("length of an autocorrelation", values, rule));
         }
@@ -190,11 +190,11 @@ pub fn reweighted(snr: f32, xi2: f32) -> f32 {
 /// Taps of the interpolation on either side of a sample.
 pub(super) const HALF: usize = 8;
 /// Largest distance of an autocorrelation's peak from its middle, in samples.
-pub(super) const FARTHEST: usize = 8;
+pub(super) const MAX_SHIFT: usize = 8;
 
 /// Returns the samples needed on either side of a peak for an autocorrelation of `half` samples on either side.
 const fn reach(half: usize) -> usize {
-    half + HALF + FARTHEST + 1
+    half + HALF + MAX_SHIFT + 1
 }
 
 /// Checked peak search: options, the templates' autocorrelations, and derived sizes in samples.

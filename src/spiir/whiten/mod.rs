@@ -23,7 +23,7 @@ pub use running::{RunningOptions, RunningPsd};
 pub use welch::{Average, Take, WelchOptions, welch, welch_of};
 
 /// Samples beyond this magnitude are not strain and count as not finite.
-const GREATEST: f64 = 1e60;
+const MAX_STRAIN: f64 = 1e60;
 /// Approximate blocks per second of the minimum-phase filter.
 const BLOCKS: f64 = 64.0;
 
@@ -332,7 +332,7 @@ impl Whitener {
 
     /// Passes one sample through all stages.
     fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
-        let is_good = valid && sample.abs() <= GREATEST;
+        let is_good = valid && sample.abs() <= MAX_STRAIN;
         let (sample, weight) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
         if let Some(follower) = &mut self.follower
             && follower.push(sample, weight == 1.0)

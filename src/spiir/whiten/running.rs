@@ -68,9 +68,9 @@ pub struct RunningPsd {
 }
 
 /// Limit on the numbers of segments in the median and of medians in the mean.
-const MOST_SAMPLES: usize = 1 << 12;
+const MAX_SAMPLES: usize = 1 << 12;
 /// Longest median: beyond it the sum of its bias loses precision.
-const LONGEST_MEDIAN: usize = 31;
+const MAX_MEDIAN: usize = 31;
 
 impl RunningPsd {
     /// Creates a spectrum of `bins` bins.
@@ -82,8 +82,8 @@ impl RunningPsd {
             let rule = format!("it must be 1 to {most}");
             (1..=most).contains(&value).then_some(()).ok_or(Error::parameter(name, value, rule))
         };
-        check("segments of the running median", options.median_samples, LONGEST_MEDIAN)?;
-        check("medians of the running mean", options.average_samples, MOST_SAMPLES)?;
+        check("segments of the running median", options.median_samples, MAX_MEDIAN)?;
+        check("medians of the running mean", options.average_samples, MAX_SAMPLES)?;
         let initial = match &options.initial {
             None => Vec::new(),
             Some(spectrum) => {

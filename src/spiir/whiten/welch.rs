@@ -51,7 +51,7 @@ impl Default for WelchOptions {
 }
 
 /// Longest segment in samples.
-const LONGEST: f64 = (1_u64 << 26) as f64;
+const MAX_SEGMENT: f64 = (1_u64 << 26) as f64;
 
 /// Returns the samples in `seconds` seconds, an even number.
 ///
@@ -59,7 +59,7 @@ const LONGEST: f64 = (1_u64 << 26) as f64;
 /// [`Error::Parameter`] for fewer than 16 samples or more than 2^26.
 pub(super) fn even_samples(name: &'static str, seconds: f64, rate_hz: u32) -> Result<usize> {
     let samples = (seconds * f64::from(rate_hz) / 2.0).round() * 2.0;
-    if !(16.0..=LONGEST).contains(&samples) {
+    if !(16.0..=MAX_SEGMENT).contains(&samples) {
         let rule = format!("it must be 16 samples to 2^26 at {rate_hz} Hz");
         return Err(Error::parameter(name, seconds, rule));
     }
@@ -91,7 +91,7 @@ pub fn welch(
 ) -> Result<PowerSpectrum> {
     check_length("flags of valid samples", samples.len(), valid.len())?;
     let times = samples.len() as u64;
-    welch_of(&mut |take| take(samples, valid), (times, rate_hz), options)
+    welch_of(&mut |take| take(samples, valid), times, rate_hz, options)
 }
 
 /// Receives pieces of strain in order: samples, and their validity.
@@ -107,7 +107,8 @@ pub type Take<'a> = dyn FnMut(&[f64], &[bool]) -> Result<()> + 'a;
 /// As [`welch`]; those of `pass`.
 pub fn welch_of(
     pass: &mut dyn FnMut(&mut Take<'_>) -> Result<()>,
-    (times, rate_hz): (u64, u32),
+    times: u64,
+    rate_hz: u32,
     options: &WelchOptions,
 ) -> Result<PowerSpectrum> {
     let length = even_samples("Welch segment (s)", options.segment_s, rate_hz)?;
@@ -258,7 +259,7 @@ fn medians_of_each(
 ) -> Result<(Vec<f64>, usize)> {
     let room = (bytes / 8 / bins).max(FEW);
     if most <= room as u64 {
-        return held(pass, (bins, most as usize));
+        return held(pass, bins, most as usize);
     }
     let buckets = 1_usize << (bytes / 4 / bins).clamp(16, 4096).ilog2();
     check_memory("the counts of all segments' spectra", bins.checked_mul(buckets * 4))?;
@@ -300,7 +301,7 @@ fn medians_of_each(
 }
 
 /// Computes the medians of segments held in memory.
-fn held(pass: &mut Pass<'_>, (bins, most): (usize, usize)) -> Result<(Vec<f64>, usize)> {
+fn held(pass: &mut Pass<'_>, bins: usize, most: usize) -> Result<(Vec<f64>, usize)> {
     let numbers = bins.checked_mul(most);
     check_memory("the spectra of all segments", numbers.and_then(|n| n.checked_mul(8)))?;
     // Axes: segment, bin.

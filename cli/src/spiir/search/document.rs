@@ -14,7 +14,7 @@ use sidereal::units::SECONDS_PER_YEAR;
 use crate::flags;
 use crate::plots::{plural, short};
 use crate::progress::multiple;
-use crate::spiir::left_out::Missed;
+use crate::spiir::bank::Missed;
 
 /// Most events listed on the terminal.
 const LISTED: usize = 10;

@@ -1,42 +1,39 @@
 //! `sidereal spiir search`: finds coincident events in strain.
 
-pub(super) mod banks;
 mod document;
-mod keeping;
-mod localize;
 mod pictures;
-mod ratios;
+mod products;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use num_complex::Complex;
+use serde::{Deserialize, Serialize};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::{self, Templates};
-use sidereal::pipeline::cbc::placement::harmonic_mean;
-use sidereal::pipeline::cbc::{ChirpSearch, Input, Report, SearchOptions, Strain, Whitening};
+use sidereal::pipeline::cbc::{
+    self, ChirpSearch, Input, Report, SearchOptions, Status, Strain, Whitening, harmonic_mean,
+};
 use sidereal::pipeline::ending::Ending;
-use sidereal::spiir::coincidence::{Ranking, Sample};
+use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
+use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};
 
-use super::design::{Design, within};
-use super::inputs;
-use super::placement::{self, Placement};
-use super::whitening::Whiten;
+use super::inputs::{self, Banks, Whiten};
+use super::templates::{self as options, Design, Placement, within};
 use crate::common::{self, Common, tell_notes};
 use crate::interrupt::Exit;
-use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
+use crate::output::{Contents, Existing, Folder, JOURNAL, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::say::note;
 use crate::space::Reserve;
 use crate::{errors, flags, interrupt, json};
-use banks::Banks;
 pub(crate) use document::Document;
-use keeping::Keeping;
 
 /// Templates and design options, which conflict with a bank from a file.
 const DESIGN: [&str; 14] = [
@@ -96,80 +93,39 @@ pub(crate) struct Arguments {
 
 /// Options of triggers and events.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Detection")]
 struct Detection {
     /// Lowest signal-to-noise ratio of a trigger.
-    #[arg(
-        long,
-        value_name = "SNR",
-        default_value_t = 4.0,
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SNR", default_value_t = 4.0, allow_negative_numbers = true)]
     threshold: f64,
     /// Seconds added to the light travel time between two detectors.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 0.002,
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.002, allow_negative_numbers = true)]
     window_pad: f64,
     /// Keep only the best of events within this many seconds.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 0.5,
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, allow_negative_numbers = true)]
     cluster: f64,
     /// Drop triggers within this many seconds of a gate.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 0.25,
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, allow_negative_numbers = true)]
     gate_pad: f64,
     /// Ranking of events: reweighted (by xi-squared) or snr.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHAT",
-        default_value = "reweighted",
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "reweighted")]
     rank: RankWord,
     /// Triggers of the background: inclusive or exclude-foreground.
     ///
     /// inclusive uses all triggers, so that signals raise the rates; exclude-foreground excludes those of clear
     /// events and their surroundings, louder events first.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHICH",
-        default_value = "inclusive",
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "inclusive")]
     background: BackgroundWord,
     /// Number of time slides for the background; 0 disables them.
-    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Detection")]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     slides: usize,
     /// Interval of the slides, in seconds.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 0.1,
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, allow_negative_numbers = true)]
     slide_interval: f64,
     /// Samples per step; 0 chooses.
     ///
     /// Results do not depend on it.
-    #[arg(long, value_name = "SAMPLES", default_value_t = 0, help_heading = "Detection")]
+    #[arg(long, value_name = "SAMPLES", default_value_t = 0)]
     gulp: usize,
 }
 
@@ -193,26 +149,27 @@ enum BackgroundWord {
 
 /// Output options.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
 struct Writing {
     /// Folder to write.
-    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Replace the folder if it exists.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
     resume: Resume,
     /// Draw no plots.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     no_plots: bool,
     /// Draw at most this many of the loudest events.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     max_plots: usize,
     /// List at most this many of the loudest events in events.json.
-    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     max_events: usize,
     /// Write at most this many of the loudest events to events.xml.
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 10)]
     max_xml: usize,
 }
 
@@ -332,7 +289,7 @@ impl<'a> Work<'a> {
         let provenance = Provenance::new(common, &self.arguments.files())?;
         let made = Made { provenance, run: Run::new(common).on(&self.backend) };
         if self.arguments.bank.is_empty() && !whitening.turns_phases() {
-            ratios::write_banks(folder, self.search.banks(), &comment(&made, "banks of")?)?;
+            products::write_banks(folder, self.search.banks(), &comment(&made, "banks of")?)?;
         }
         let path = folder.file("");
         let reserve = Reserve::new(&folder.file("events.json"));
@@ -340,8 +297,8 @@ impl<'a> Work<'a> {
             Keep::Nothing => None,
             _ => Some(RunJournal::new(path.clone(), self.arguments.identity(&self.backend)?)),
         };
-        let kept = (keeper, (keep == Keep::FromBefore).then(|| folder.place()));
-        let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
+        let left = (keep == Keep::FromBefore).then(|| folder.place());
+        let mut keeping = Keeping::begin(&mut self.search, &path, keeper, left, &progress)?;
         if keep == Keep::FromBefore {
             remove_pictures(&path)?;
         }
@@ -416,25 +373,20 @@ impl Place<'_> {
         // The host computes the series: a few templates do not justify kernels, whose failure must not end a finished
         // search.
         let (path, host) = (self.folder.file("events.xml"), self.backend.on_host());
-        localize::write(&path, report, (writing.max_xml, &self.made), &host)?;
+        products::write_events_xml(&path, report, writing.max_xml, &self.made, &host)?;
         Ok(product)
     }
 
     /// Writes the series and draws the plots.
     fn write_series(&self, report: &Report) -> Result<()> {
         let (writing, host) = (&self.arguments.writing, self.backend.on_host());
-        ratios::write(
-            &self.folder.file("snr.h5"),
-            report,
-            comment(&self.made, "series of")?,
-            &host,
-        )?;
+        let comment = comment(&self.made, "series of")?;
+        products::write_series(&self.folder.file("snr.h5"), report, comment, &host)?;
         if writing.no_plots {
             return Ok(());
         }
         let threshold = self.arguments.detection.threshold;
-        let folder = (self.folder, &self.made);
-        pictures::draw(folder, report, (writing.max_plots, threshold), &host)
+        pictures::draw(self.folder, &self.made, report, writing.max_plots, threshold, &host)
     }
 }
 
@@ -513,12 +465,11 @@ impl Arguments {
         let psd = harmonic_mean(&spectra.collect::<Result<Vec<_>>>()?)?;
         let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
         let threads = Threads::new(common.threads()?);
-        let band_hz = self.design.band_hz(rate_hz);
-        let (placed, report) = self.placement.place(&psd, band_hz, &threads)?;
+        let (placed, report) = self.placement.place(&psd, &self.design, rate_hz, &threads)?;
         if !common.quiet {
             note!("{}", report.text());
         }
-        Ok(placement::templates(&placed))
+        Ok(options::placed(&placed))
     }
 }
 
@@ -528,11 +479,11 @@ impl Detection {
         &self,
         memory: Option<u64>,
     ) -> Result<impl Fn(Whitening) -> SearchOptions + use<'_>> {
-        within("--threshold", self.threshold, (1.0, 1e3), "standard deviations")?;
-        within("--window-pad", self.window_pad, (0.0, 0.1), "seconds")?;
-        within("--cluster", self.cluster, (0.0, 60.0), "seconds")?;
-        within("--gate-pad", self.gate_pad, (0.0, 60.0), "seconds")?;
-        within("--slide-interval", self.slide_interval, (1e-3, 1e6), "seconds")?;
+        within("--threshold", self.threshold, 1.0..=1e3, "standard deviations")?;
+        within("--window-pad", self.window_pad, 0.0..=0.1, "seconds")?;
+        within("--cluster", self.cluster, 0.0..=60.0, "seconds")?;
+        within("--gate-pad", self.gate_pad, 0.0..=60.0, "seconds")?;
+        within("--slide-interval", self.slide_interval, 1e-3..=1e6, "seconds")?;
         Ok(move |whitening| SearchOptions {
             whitening,
             threshold: self.threshold as f32,
@@ -553,5 +504,138 @@ impl Detection {
             block: self.gulp,
             memory,
         })
+    }
+}
+
+/// Journal line of a trigger. Floats are written so that they are read back bit for bit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Line {
+    detector: String,
+    gps: f64,
+    snr: f64,
+    template: u32,
+    sample: u64,
+    offset: f64,
+    z: [f64; 2],
+    /// `None` for infinity, which JSON cannot represent.
+    xi2: Option<f64>,
+}
+
+impl Line {
+    fn new(detector: &str, trigger: &Trigger, timed: &TimedTrigger) -> Self {
+        let Trigger { template, sample, offset, z, xi2 } = *trigger;
+        Self {
+            detector: detector.to_owned(),
+            gps: timed.gps.s(),
+            snr: timed.snr.into(),
+            template,
+            sample,
+            offset: offset.into(),
+            z: [z.re.into(), z.im.into()],
+            xi2: xi2.is_finite().then_some(xi2.into()),
+        }
+    }
+
+    fn trigger(&self) -> Trigger {
+        let z = Complex::new(self.z[0] as f32, self.z[1] as f32);
+        let Self { template, sample, .. } = *self;
+        let xi2 = self.xi2.map_or(f32::INFINITY, |xi2| xi2 as f32);
+        Trigger { template, sample, offset: self.offset as f32, z, xi2 }
+    }
+}
+
+/// Observer that stores a search's triggers and states, shows its progress, and stops it when the user asks.
+pub(super) struct Keeping<'a> {
+    keeper: Option<RunJournal>,
+    names: Vec<String>,
+    progress: &'a Progress,
+}
+
+impl<'a> Keeping<'a> {
+    /// Begins a search in a folder, or resumes the one whose product at `left` is stored there. Without a keeper
+    /// nothing is stored.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the difference from the interrupted run; [`Error::Format`] for a damaged journal
+    /// or checkpoint; [`Error::Io`].
+    pub(super) fn begin(
+        search: &mut ChirpSearch,
+        folder: &Path,
+        mut keeper: Option<RunJournal>,
+        left: Option<&Path>,
+        progress: &'a Progress,
+    ) -> Result<Self> {
+        let names: Vec<String> = search.banks().map(|(name, _)| name.to_owned()).collect();
+        let resumed = match (&mut keeper, left) {
+            (Some(keeper), Some(place)) => keeper.resume(place)?,
+            _ => None,
+        };
+        match (&keeper, resumed) {
+            (Some(keeper), Some(left)) => {
+                let triggers = triggers(&names, keeper.lines()?)?;
+                search.resume(folder, &mut left.saved()?, triggers)?;
+            }
+            _ => search.store_in(folder)?,
+        }
+        Ok(Self { keeper, names, progress })
+    }
+}
+
+impl cbc::SearchObserver for Keeping<'_> {
+    fn at(&mut self, status: &Status) -> bool {
+        self.progress.total(Some(status.total));
+        self.progress.at(status.times);
+        !interrupt::requested()
+    }
+
+    fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        let name = &self.names[detector];
+        keeper.append(triggers.iter().map(|(trigger, timed)| Line::new(name, trigger, timed)))
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.keeper.as_ref().is_some_and(RunJournal::is_due)
+    }
+
+    fn save(&mut self, state: Vec<u8>) -> Result<()> {
+        self.keeper.as_mut().map_or(Ok(()), |keeper| keeper.checkpoint(&state))
+    }
+}
+
+/// Collects each detector's triggers from a journal.
+fn triggers(names: &[String], lines: Vec<Line>) -> Result<Vec<Vec<Trigger>>> {
+    let mut all = vec![Vec::new(); names.len()];
+    for (index, line) in lines.into_iter().enumerate() {
+        let Some(detector) = names.iter().position(|name| *name == line.detector) else {
+            let why = format!("a trigger of {}, which is not searched", line.detector);
+            return Err(Error::format(JOURNAL, format!("line {}", index + 1), 0, why));
+        };
+        all[detector].push(line.trigger());
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use sidereal::units::Gps;
+
+    use super::*;
+
+    #[test]
+    fn triggers_come_back_from_the_journal_bit_for_bit() {
+        let mut state = 1_u32;
+        let mut float = || {
+            state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            f32::from_bits(state >> 2 | 0x2000_0000)
+        };
+        for sample in 0..2000 {
+            let z = Complex::new(float(), -float());
+            let trigger = Trigger { template: 3, sample, offset: -float(), z, xi2: float() };
+            let timed = TimedTrigger::new(&trigger, Gps::from_s(1e9), 4096, 0.1);
+            let text = serde_json::to_vec(&Line::new("H1", &trigger, &timed)).unwrap();
+            let read: Line = serde_json::from_slice(&text).unwrap();
+            assert_eq!(read.trigger(), trigger);
+        }
     }
 }

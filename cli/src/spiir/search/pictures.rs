@@ -26,9 +26,11 @@ const AROUND_S: f64 = 2.0;
 
 /// Draws at most `most` of the loudest events, and the background with triggers above the threshold.
 pub(super) fn draw(
-    (folder, made): (&Folder, &Made),
+    folder: &Folder,
+    made: &Made,
     report: &Report,
-    (most, threshold): (usize, f64),
+    most: usize,
+    threshold: f64,
     backend: &Backend,
 ) -> Result<()> {
     let events = &report.found.events;

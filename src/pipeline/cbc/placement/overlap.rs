@@ -4,6 +4,7 @@
 //! frequency. With the best linear fit in frequency removed from each phase, the overlap integral therefore needs few
 //! frequencies, whatever the waveforms' length.
 
+use super::space::Range;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::Binary;
@@ -22,7 +23,7 @@ const STEPS: usize = 4;
 /// Time shift, in units of the inverse bandwidth, below which the second-order series gives the match.
 const NEAR: f32 = 0.15;
 /// Longest Newton step in that unit.
-const LONGEST_STEP: f32 = 0.7;
+const MAX_STEP: f32 = 0.7;
 /// Overlap below which the iteration stops.
 const MIN_REFINED: f32 = 0.7;
 
@@ -39,8 +40,8 @@ impl Nodes {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a band in which the spectrum leaves no sensitivity.
-    pub(super) fn new(psd: &PowerSpectrum, (low, high): (f64, f64), cells: usize) -> Result<Self> {
-        let high = high.min(psd.highest_hz());
+    pub(super) fn new(psd: &PowerSpectrum, band_hz: Range, cells: usize) -> Result<Self> {
+        let (low, high) = (band_hz.low, band_hz.high.min(psd.highest_hz()));
         let ratio = (high / low).powf(1.0 / cells as f64);
         let mut nodes = Self { f_hz: Vec::new(), weights: Vec::new() };
         for cell in 0..cells {
@@ -112,6 +113,12 @@ pub(super) struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) coordinates: [f64; COORDINATES],
+    re: [f32; NODES],
+    im: [f32; NODES],
+}
+
+/// Product of two waveforms at each node.
+struct Product {
     re: [f32; NODES],
     im: [f32; NODES],
 }
@@ -233,13 +240,14 @@ impl Frame {
             if step + 1 == STEPS || here < MIN_REFINED && step > 0 {
                 break;
             }
-            self.rotate(&mut product, shift.clamp(-LONGEST_STEP, LONGEST_STEP));
+            self.rotate(&mut product, shift.clamp(-MAX_STEP, MAX_STEP));
         }
         best
     }
 
     /// Returns the sums over the nodes of a product times powers 0 to 2 of the offset, real and imaginary.
-    fn moments(&self, (re, im): &([f32; NODES], [f32; NODES])) -> [[f32; 2]; 3] {
+    fn moments(&self, product: &Product) -> [[f32; 2]; 3] {
+        let Product { re, im } = product;
         let mut sums = [[[0.0_f32; LANES]; 2]; 3];
         for first in (0..NODES).step_by(LANES) {
             for lane in 0..LANES {
@@ -257,7 +265,8 @@ impl Frame {
     }
 
     /// Applies a time shift to a product.
-    fn rotate(&self, (re, im): &mut ([f32; NODES], [f32; NODES]), shift: f32) {
+    fn rotate(&self, product: &mut Product, shift: f32) {
+        let Product { re, im } = product;
         for node in 0..NODES {
             let (sin, cos) = (shift * self.offsets_f32[node]).sin_cos();
             let (a, b) = (re[node], im[node]);
@@ -268,12 +277,12 @@ impl Frame {
 }
 
 /// Returns one waveform times the conjugate of another.
-fn product(one: &Shape, other: &Shape) -> ([f32; NODES], [f32; NODES]) {
-    let mut product = ([0.0; NODES], [0.0; NODES]);
+fn product(one: &Shape, other: &Shape) -> Product {
+    let mut product = Product { re: [0.0; NODES], im: [0.0; NODES] };
     for node in 0..NODES {
         let (a, b, c, d) = (one.re[node], one.im[node], other.re[node], other.im[node]);
-        product.0[node] = a * c + b * d;
-        product.1[node] = b * c - a * d;
+        product.re[node] = a * c + b * d;
+        product.im[node] = b * c - a * d;
     }
     product
 }

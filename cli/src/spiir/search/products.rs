@@ -1,0 +1,212 @@
+//! Products of a search beside its document: events.xml with the data that BAYESTAR needs to localize events, snr.h5 with
+//! signal-to-noise ratios and whitened strain, and the banks that it made.
+
+use std::path::Path;
+
+use num_complex::Complex;
+use serde_json::Value;
+use sidereal::Result;
+use sidereal::backend::Backend;
+use sidereal::io::ligolw::{
+    DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow, write_events,
+};
+use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
+use sidereal::pipeline::cbc::{DetectorReport, Report, series, write_bank};
+use sidereal::spiir::bank::Bank;
+use sidereal::spiir::coincidence::{Event, TimedTrigger};
+use sidereal::spiir::{Options, Plan, Spiir};
+
+use crate::output::Folder;
+use crate::provenance::Made;
+use crate::{interrupt, json};
+
+/// Seconds of ratios before and after a trigger.
+const HALF_S: f64 = 0.1;
+
+/// Writes at most `most` of the loudest events.
+pub(super) fn write_events_xml(
+    path: &Path,
+    report: &Report,
+    most: usize,
+    made: &Made,
+    backend: &Backend,
+) -> Result<()> {
+    let events = report.found.events.iter().take(most);
+    let events = events.map(|event| row(report, event, backend)).collect::<Result<Vec<_>>>()?;
+    let ends = report.detectors.iter().map(|one| (one.start, one.start.plus_s(one.duration_s)));
+    let psd = |one: &DetectorReport| PsdRow { ifo: one.name.clone(), psd: one.psd.clone() };
+    let file = EventsFile {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        comment: format!("sidereal spiir search\nrun: {}", json::line(&made.run)?),
+        parameters: parameters(report, most, made),
+        span: ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+        psds: report.detectors.iter().map(psd).collect(),
+        events,
+    };
+    write_events(path, &file)
+}
+
+/// Returns the options, with the approximant of the events' templates if they have one and no option gives it.
+fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)> {
+    const APPROXIMANT: &str = "--approximant";
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let options = made.provenance.options.iter();
+    let mut all: Vec<(String, String)> =
+        options.map(|(name, value)| (format!("--{name}"), word(value))).collect();
+    let templates = report.detectors.first().map_or(&[][..], |one| &one.bank.templates);
+    let events = report.found.events.iter().take(most);
+    let mut names: Vec<&str> = events
+        .filter_map(|event| templates.get(event.template as usize)?.approximant.as_deref())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if let [name] = names[..]
+        && all.iter().all(|(option, _)| option != APPROXIMANT)
+    {
+        all.push((APPROXIMANT.to_owned(), name.to_owned()));
+    }
+    all
+}
+
+fn row(report: &Report, event: &Event, backend: &Backend) -> Result<EventRow> {
+    let template = event.template as usize;
+    let pairs = report.detectors.iter().zip(&event.detectors);
+    let seen = pairs.filter_map(|(detector, trigger)| Some((detector, (*trigger)?)));
+    let detectors = seen.map(|(detector, trigger)| part(detector, &trigger, backend));
+    let about = report.detectors.first().map(|one| &one.bank.templates[template]);
+    Ok(EventRow {
+        gps: event.gps,
+        network_snr: event.network_snr,
+        far_hz: event.far_hz,
+        template: about.map_or_else(TemplateRow::default, |about| TemplateRow {
+            name: about.name.clone(),
+            binary: about.binary,
+            duration_s: Some(about.duration_s),
+            f_final_hz: Some(about.f_final_hz),
+        }),
+        detectors: detectors.collect::<Result<_>>()?,
+    })
+}
+
+fn part(
+    detector: &DetectorReport,
+    trigger: &TimedTrigger,
+    backend: &Backend,
+) -> Result<DetectorRow> {
+    let template = trigger.template as usize;
+    let sigma = detector.bank.templates[template].sigma_1mpc;
+    let half = (HALF_S * f64::from(detector.rate_hz)).round() as usize;
+    let ratios = series(detector, template, trigger.gps, half, backend)?;
+    // A series truncated by the data's start or end is too short to be useful.
+    let whole = ratios.z.len() == 2 * half + 1;
+    let snr = f64::from(trigger.snr);
+    Ok(DetectorRow {
+        ifo: detector.name.clone(),
+        gps: trigger.gps,
+        snr,
+        phase: trigger.phase.into(),
+        xi2: Some(trigger.xi2.into()),
+        effective_distance_mpc: Some(sigma / snr),
+        sigmasq: Some(sigma * sigma),
+        snr_series: whole.then_some(SnrSeries {
+            start: ratios.start,
+            rate_hz: ratios.rate_hz,
+            samples: ratios.z,
+        }),
+    })
+}
+
+/// Largest number of templates with a series.
+const TEMPLATES: usize = 4;
+/// Samples filtered per step.
+const BLOCK: usize = 1 << 14;
+
+/// Writes the series of every detector.
+pub(super) fn write_series(
+    path: &Path,
+    report: &Report,
+    comment: String,
+    backend: &Backend,
+) -> Result<()> {
+    let mut templates: Vec<usize> = Vec::new();
+    for event in report.found.events.iter().take(TEMPLATES) {
+        if !templates.contains(&(event.template as usize)) {
+            templates.push(event.template as usize);
+        }
+    }
+    let header = SeriesFile {
+        comment,
+        detectors: report.detectors.iter().map(|one| header(one, &templates)).collect(),
+    };
+    let mut writer = Writer::create(path, header)?;
+    for (index, one) in report.detectors.iter().enumerate() {
+        for first in (0..one.whitened.times()).step_by(BLOCK) {
+            interrupt::check()?;
+            let (samples, valid) = one.whitened.read(first..first + BLOCK as u64)?;
+            writer.whitened(index, &samples, &valid)?;
+        }
+        if !templates.is_empty() {
+            write_ratios(&mut writer, index, one, &templates, backend)?;
+        }
+    }
+    writer.finish_as(report.ending.is_complete())
+}
+
+/// Filters a detector's whitened strain with some of its templates, block by block.
+fn write_ratios(
+    writer: &mut Writer,
+    index: usize,
+    one: &DetectorReport,
+    templates: &[usize],
+    backend: &Backend,
+) -> Result<()> {
+    let filters = |template: &usize| one.bank.templates[*template].filters.clone();
+    let plan = Plan::new(Options {
+        rate_hz: one.rate_hz,
+        templates: templates.iter().map(filters).collect(),
+        resampler: one.bank.resampler.clone(),
+    })?;
+    let mut spiir = Spiir::new(plan, backend)?;
+    let mut z = vec![Complex::default(); templates.len() * BLOCK];
+    for first in (0..one.whitened.times()).step_by(BLOCK) {
+        interrupt::check()?;
+        let block = one.whitened.samples(first..first + BLOCK as u64)?;
+        let produced = spiir.run(&block, &mut z, BLOCK)?.produced;
+        writer.snr(index, &z, BLOCK, produced)?;
+    }
+    loop {
+        match spiir.flush(&mut z, BLOCK)? {
+            0 => return Ok(()),
+            produced => writer.snr(index, &z, BLOCK, produced)?,
+        }
+    }
+}
+
+fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
+    let template = |index: &usize| {
+        let template = &one.bank.templates[*index];
+        TemplateSeries { name: template.name.clone(), peak_offset_s: template.peak_offset_s }
+    };
+    DetectorSeries {
+        detector: one.name.clone(),
+        start: one.start,
+        rate_hz: one.rate_hz,
+        samples: one.whitened.times(),
+        latency_s: one.latency.whitening_s + one.latency.resampling_s,
+        templates: templates.iter().map(template).collect(),
+        whitened: true,
+    }
+}
+
+/// Writes the banks that a search made.
+pub(super) fn write_banks<'a>(
+    folder: &Folder,
+    banks: impl Iterator<Item = (&'a str, &'a Bank)>,
+    comment: &str,
+) -> Result<()> {
+    for (name, bank) in banks {
+        let path = folder.file(format!("bank_{name}.h5"));
+        write_bank(&path, bank, name, comment)?;
+    }
+    Ok(())
+}
