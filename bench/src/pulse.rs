@@ -159,7 +159,12 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
         &mut sums,
         ROUNDS,
         0.0,
-        |sums| rate(count, || Ok(prefix(pool, &whole, sums, times))),
+        |sums| {
+            rate(count, || {
+                prefix(pool, &whole, sums, times);
+                Ok(())
+            })
+        },
         |sums| {
             rate(count / 8, || {
                 std::hint::black_box(plain(&plan, case, pool, &mut sums[..count / 8], times));

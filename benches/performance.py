@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/performance.md from the records in benches/record.
+
+    benches/performance.py            rewrites the tables between their markers
+    benches/performance.py --check    fails if a table differs from the records
+
+A table stands between `<!-- record: NAME -->` and `<!-- end -->`; TABLES has its cells. A cell that is None is not
+recorded and stays as it is.
+"""
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+TAPS = [4, 8, 16, 32, 64]
+CHANNELS = [256, 512, 2048, 4096, 8192, 16384, 32768, 65536]
+ANTENNAS = [32, 64, 128, 256, 512, 1024]
+FILTERS = [4, 8, 16, 32, 64, 128, 256, 512]
+TELESCOPES = [
+    "Apertif ALERT", "Arecibo PALFA", "ASKAP", "CHIME FRB", "Green Bank 820", "Green Bank 2000",
+    "GMRT", "Lovell", "Parkes SUPERB F", "Parkes SUPERB T", "UTMOST", "VLA",
+]  # fmt: skip
+
+
+class Record:
+    """Rows of a record by case: the last of a name and unit counts."""
+
+    def __init__(self, name):
+        with open(ROOT / "benches" / "record" / f"{name}.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.rows = {}
+        for row in rows:
+            if row["unit"] not in ("kHz", "MHz", "W"):
+                self.rows[row["case"]] = row
+
+    def value(self, case, column):
+        return float(self.rows[case][column])
+
+    def rate(self, case):
+        return f"{self.value(case, 'rate'):.0f}"
+
+    def fine_rate(self, case):
+        return f"{self.value(case, 'rate'):.1f}"
+
+    def of_roof(self, case):
+        return f"{self.value(case, 'fraction_of_roof'):.2f}"
+
+    def ratio(self, case):
+        ratio = self.value(case, "ratio_to_baseline")
+        return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}"
+
+    def fine_ratio(self, case):
+        return f"{self.value(case, 'ratio_to_baseline'):.2f}"
+
+
+def row(label, show, cases):
+    return [label, *(show(case) for case in cases)]
+
+
+def dedisperse_cpu():
+    case = "500 trials, 1024 channels, 8 bit, 1 threads"
+    for label, name in [("Xeon (AVX-512)", "xeon-avx512"), ("EPYC (Zen 4)", "epyc-zen4")]:
+        record = Record(f"{name}/2026-11-21-dedisperse")
+        yield [label, record.of_roof(case), record.ratio(case)]
+
+
+def channelize_cpu():
+    record = Record("xeon-avx512/2026-11-21-channelize-headline")
+    scipy = Record("xeon-avx512/2026-11-21-channelize-scipy")
+    for taps, bits in [(4, "f32"), (8, "f32"), (16, "f32"), (32, "f32"), (8, "8 bit")]:
+        case = f"1024 channels, {taps} taps, {bits}"
+        beside = f"{case}, SciPy"
+        of_scipy = scipy.ratio(beside) if beside in scipy.rows else ""
+        yield [f"{bits}, {taps} taps", record.rate(case), record.of_roof(case), record.ratio(case), of_scipy]
+
+
+def correlate_cpu():
+    record = Record("xeon-avx512/2026-11-21-correlate")
+    cases = {bits: [f"{n} antennas, {bits}" for n in ANTENNAS] for bits in ("4 bit", "8 bit", "f32")}
+    yield row("8 bit, GFLOP/s", record.rate, cases["8 bit"])
+    yield row("of the byte roof", record.of_roof, cases["8 bit"])
+    yield row("of `cherk`", record.ratio, cases["8 bit"])
+    yield row("4 bit, of the byte roof", record.of_roof, cases["4 bit"])
+    yield row("f32, of the float roof", record.of_roof, cases["f32"])
+    yield row("f32, of `cherk`", record.fine_ratio, cases["f32"])
+
+
+def spiir_cpu():
+    record = Record("xeon-avx512/2026-11-21-spiir")
+    cases = [next(case for case in record.rows if case.startswith(f"{n} filters, ")) for n in FILTERS]
+    yield row("GFLOP/s", record.rate, cases)
+    yield row("of the roof", record.of_roof, cases)
+    yield row("of the plain loop", record.ratio, cases)
+
+
+def telescopes():
+    cpu = Record("xeon-avx512/2026-11-21-telescopes")
+    gpu = Record("h200/2026-11-22-telescopes")
+    for name in TELESCOPES:
+        rates = [f"{cpu.value(name, 'rate'):.2f}", gpu.rate(f"{name}, resident")]
+        a100 = f"{cpu.value(name, 'baseline'):.0f}"
+        yield [name, None, None, None, None, *rates, None, a100, None]
+
+
+def channelize_gpu(cases, columns):
+    record = Record("h200/2026-11-22-channelize")
+    for bits in ("8 bit", "16 bit", "f32"):
+        own = [cases.format(column=column, bits=bits) for column in columns]
+        yield row(bits, record.rate, own)
+        if columns == TAPS:
+            yield row("of the roof", record.of_roof, own)
+        yield row("of AstroAccelerate", record.ratio, own)
+
+
+def dedisperse_gpu():
+    record = Record("h200/2026-11-22-dedisperse")
+    cases = [f"paper's plan, {n} channels, 8 bit" for n in (512, 1024, 2048, 4096, 8192)]
+    yield row("8 bit", record.fine_rate, cases)
+    yield row("of AstroAccelerate", record.ratio, cases)
+
+
+def correlate_gpu():
+    record = Record("h200/2026-11-22-correlate")
+    cases = lambda kind: [f"{n} antennas, {kind}" for n in ANTENNAS]
+    yield row("8 bit", record.rate, cases("8 bit"))
+    yield row("of the best peer", record.ratio, cases("8 bit"))
+    yield row("8 bit, back to back", record.rate, cases("8 bit, sustained"))
+    yield row("4 bit", record.rate, cases("4 bit"))
+    yield row("f32 (xGPU's reaches 29, 36, 40, 43, 44, 45)", record.rate, cases("f32"))
+    yield row("f32 as tf32", record.rate, cases("f32 as tf32"))
+
+
+def spiir_gpu():
+    record = Record("h200/2026-11-22-spiir")
+    cases = [f"{n} filters, 4096 templates" for n in FILTERS]
+    yield row("delays as in the paper, within two seconds", record.fine_rate, cases)
+    yield row("of the paper's kernel", record.ratio, cases)
+
+
+TABLES = {
+    "dedisperse-cpu": (["", "of the brute-force roof", "of a plain loop"], dedisperse_cpu),
+    "channelize-cpu": (
+        ["", "Msamples/s", "of the copy roof", "of rustfft alone", "of SciPy"],
+        channelize_cpu,
+    ),
+    "correlate-cpu": (["antennas", *ANTENNAS], correlate_cpu),
+    "spiir-cpu": (["filters per template", *FILTERS], spiir_cpu),
+    "telescopes": (
+        ["telescope", "channels", "t_samp (us)", "DM to", "trials", "sidereal, 2 cores",
+         "sidereal, H200", "V100", "A100", "memory (MiB)"],
+        telescopes,
+    ),
+    "channelize-gpu-taps": (
+        ["taps", *TAPS],
+        lambda: channelize_gpu("1024 channels, {column} taps, {bits}", TAPS),
+    ),
+    "channelize-gpu-channels": (
+        ["channels", *CHANNELS],
+        lambda: channelize_gpu("{column} channels, 8 taps, {bits}", CHANNELS),
+    ),
+    "dedisperse-gpu": (["channels", 512, 1024, 2048, 4096, 8192], dedisperse_gpu),
+    "correlate-gpu": (["antennas", *ANTENNAS], correlate_gpu),
+    "spiir-gpu": (["filters per template", *FILTERS], spiir_gpu),
+}  # fmt: skip
+
+
+def table(name, old):
+    """Formats a table; `old` has the cells that are not recorded."""
+    head, rows = TABLES[name]
+    kept = [line.strip("| \n").split(" | ") for line in old.splitlines()[2:]]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for place, cells in enumerate(rows()):
+        lines.append([kept[place][at] if cell is None else cell for at, cell in enumerate(cells)])
+    text = ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines]
+    text[0] = text[0].replace("|  |", "| |")
+    text[1] = text[1].replace(" ", "")
+    return "".join(line.replace("|  |", "| |") + "\n" for line in text)
+
+
+def main():
+    page = PAGE.read_text()
+    seen = []
+
+    def renewed(found):
+        seen.append(found[1])
+        return f"<!-- record: {found[1]} -->\n\n{table(found[1], found[2])}\n<!-- end -->"
+
+    made = re.sub(r"<!-- record: ([\w-]+) -->\n\n(.*?)\n<!-- end -->", renewed, page, flags=re.S)
+    missing = TABLES.keys() - set(seen)
+    if missing:
+        sys.exit(f"{PAGE.name} has no table {', '.join(sorted(missing))}")
+    if "--check" not in sys.argv:
+        PAGE.write_text(made)
+    elif made != page:
+        sys.exit(f"{PAGE.name} differs from the records: run benches/performance.py")
+
+
+if __name__ == "__main__":
+    main()
