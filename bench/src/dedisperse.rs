@@ -72,9 +72,6 @@ the samples once and the planes once through the device's memory. Baseline: Astr
 (driver 580, CUDA 13.0), tuned, 8 bit, the paper's plan, the best peer. Sums are compared with plain ones.";
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Those of the dedispersion and of the table.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     session.check(arguments.seconds)?;
     let (csv, only) = (arguments.csv.as_deref(), arguments.only.as_deref());
@@ -177,9 +174,6 @@ fn bands() -> Vec<(&'static str, f64, f64, f64, f64)> {
 }
 
 /// Returns the plan of one range of a case.
-///
-/// # Errors
-/// Those of the plan.
 fn plan(case: &Case, trials: Trials) -> Result<Plan> {
     let width = case.bandwidth_mhz / case.channels as f64;
     let top = case.centre_mhz + 0.5 * (case.bandwidth_mhz - width);

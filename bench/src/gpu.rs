@@ -32,9 +32,6 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// Returns the GPU of a backend with its roofs, if the backend is one.
-    ///
-    /// # Errors
-    /// Those of the driver.
     pub(crate) fn of(backend: &Backend, Quick { quick }: Quick) -> Result<Option<Self>> {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let longest = 4 * device.properties().l2_bytes;
@@ -46,9 +43,6 @@ impl Gpu {
     }
 
     /// Begins a benchmark on the GPU, which continues after a case that fails.
-    ///
-    /// # Errors
-    /// As [`Run::new`].
     pub(crate) fn begin<'a>(
         &self,
         session: &'a Session<'a>,
@@ -106,9 +100,6 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Creates a reader that runs `nvidia-smi` for a device.
-    ///
-    /// # Errors
-    /// Those of the driver.
     pub(crate) fn of(device: &Device) -> Result<Self> {
         let fields = "power.draw.instant,enforced.power.limit,clocks.sm,clocks.max.sm";
         let mut program = Command::new("nvidia-smi");

@@ -88,9 +88,6 @@ enum Resampling {
 }
 
 /// Runs the campaign and prints its results.
-///
-/// # Errors
-/// Those of the steps.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Outcome>> {
     if !(1..=100_000).contains(&arguments.injections) {
         let rule = "it must be 1 to 100000";
@@ -300,9 +297,6 @@ impl Setup {
     }
 
     /// Injects, searches and compares.
-    ///
-    /// # Errors
-    /// Those of the steps.
     fn run(&self, case: &Case) -> Result<Outcome> {
         let binary = Binary::of_masses(case.masses_msun.0, case.masses_msun.1);
         let inspirals = InspiralOptions {

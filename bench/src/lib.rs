@@ -56,6 +56,7 @@ pub enum Figure<'a> {
 
 /// Arguments of `bench`.
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

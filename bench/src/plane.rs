@@ -63,9 +63,6 @@ impl Sums {
 }
 
 /// Computes and compares the plane, and prints the comparison.
-///
-/// # Errors
-/// Those of the dedispersion.
 pub(crate) fn run(session: &Session<'_>) -> Result<Sums> {
     let sums = sums(&session.backend)?;
     let (times, largest) = (sums.times, sums.largest_difference());

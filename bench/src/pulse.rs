@@ -68,9 +68,6 @@ impl Case {
     }
 
     /// Returns the search plan of `trials` trials.
-    ///
-    /// # Errors
-    /// Those of the plan.
     fn plan(&self, trials: usize) -> Result<Plan> {
         Plan::new(Options {
             dms: (0..trials).map(|dm| dm as f64).collect(),
@@ -118,9 +115,6 @@ reading the plane once. No peer's kernel takes so many widths, so there is no ba
 with the processor's.";
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Those of the search and of the table.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let csv = arguments.csv.as_deref();
     if let Some(gpu) = Gpu::of(&session.backend, arguments.quick)? {

@@ -16,9 +16,6 @@ pub const SCALLOPING: &str = "scalloping.png";
 pub const LEAKAGE: &str = "leakage.png";
 
 /// Measures every window and prints the results.
-///
-/// # Errors
-/// Those of the filter bank.
 pub fn measure_all(session: &Session<'_>) -> Result<Vec<Bank>> {
     let mut banks = Vec::new();
     for (window, taps) in cases() {

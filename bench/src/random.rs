@@ -1,4 +1,11 @@
-//! Pseudorandom data, identical in every run.
+//! Pseudorandom data, identical in every run, and a recording that repeats them.
+
+use std::sync::Arc;
+
+use sidereal::Result;
+use sidereal::backend::threads::Threads;
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::voltage::VoltageBlock;
 
 /// Generator of pseudorandom numbers (xorshift).
 #[derive(Clone, Debug)]
@@ -62,4 +69,69 @@ pub(crate) fn floats(count: usize) -> Vec<u8> {
         float.copy_from_slice(&value.to_le_bytes());
     }
     bytes
+}
+
+/// Bytes that a thread copies at a time.
+pub(crate) const PART: usize = 1 << 18;
+
+/// Recording of one channel that repeats the same voltages.
+#[derive(Clone)]
+pub(crate) struct RepeatedVoltages {
+    header: VoltageHeader,
+    /// Bytes of one polarization after another.
+    pub(crate) bytes: Arc<Vec<u8>>,
+    /// Threads that copy.
+    threads: Threads,
+    /// Index of the next sample.
+    next: u64,
+}
+
+impl RepeatedVoltages {
+    pub(crate) fn new(header: VoltageHeader, bytes: Vec<u8>, threads: Threads) -> Self {
+        Self { header, bytes: Arc::new(bytes), threads, next: 0 }
+    }
+
+    /// Returns the number of samples that are left.
+    fn left(&self) -> u64 {
+        self.header.times.unwrap_or(0) - self.next
+    }
+}
+
+impl VoltageSource for RepeatedVoltages {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let encoding = self.header.encoding;
+        let stream = self.bytes.len() / self.header.polarizations;
+        let held = (stream * 8 / encoding.sample_bits()) as u64;
+        let mut done = 0;
+        while done < block.capacity() && self.left() > 0 {
+            let contiguous = (held - self.next % held).min(self.left());
+            let times = contiguous.min((block.capacity() - done) as u64);
+            let from = encoding.bytes((self.next % held) as usize);
+            let (at, length) = (encoding.bytes(done), encoding.bytes(times as usize));
+            let rows = block.rows_mut().zip(self.bytes.chunks_exact(stream));
+            let mut parts: Vec<(&[u8], &mut [u8])> = rows
+                .flat_map(|(to, own)| {
+                    own[from..from + length].chunks(PART).zip(to[at..at + length].chunks_mut(PART))
+                })
+                .collect();
+            let mut none = vec![(); self.threads.count()];
+            self.threads.for_each_chunk(&mut none, &mut parts, 1, |(), _, parts| {
+                parts.iter_mut().for_each(|(from, to)| to.copy_from_slice(from));
+            });
+            self.next += times;
+            done += times as usize;
+        }
+        block.set_times(done)?;
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let skipped = times.min(self.left());
+        self.next += skipped;
+        Ok(skipped)
+    }
 }

@@ -126,9 +126,6 @@ pub(crate) struct Rates {
 
 impl Rates {
     /// Takes turns at roof, baseline and ours, for at least `rounds` rounds and `seconds` seconds; each measures a rate.
-    ///
-    /// # Errors
-    /// Those of the three.
     pub(crate) fn alternate<S>(
         state: &mut S,
         rounds: usize,
@@ -336,9 +333,6 @@ impl<'a> Run<'a> {
     }
 
     /// Measures all cases in order.
-    ///
-    /// # Errors
-    /// As [`Run::case`].
     pub(crate) fn each<C: Named>(
         &mut self,
         cases: &[C],
@@ -348,9 +342,6 @@ impl<'a> Run<'a> {
     }
 
     /// Measures one case, which may have several rows.
-    ///
-    /// # Errors
-    /// Those of the case, unless the run continues; those of [`Run::push`].
     pub(crate) fn case(
         &mut self,
         name: &str,

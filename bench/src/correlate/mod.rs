@@ -109,9 +109,6 @@ of the same kind that do nothing else, or the spectra and sums once through the 
 peer of the same input on an H200 (driver 580, CUDA 13.0); 0 where none was measured. Sums are compared with plain ones.";
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Those of the correlator and of the table.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     session.check(arguments.seconds)?;
     let (csv, only) = (arguments.csv.as_deref(), arguments.only.as_deref());
@@ -540,9 +537,6 @@ enum Other<'a> {
 }
 
 /// Measures one case.
-///
-/// # Errors
-/// Those of the X-engine and of `cherk`.
 fn measure(case: &Case, cherk: Option<&mut Cherk>, seconds: f64) -> Result<Row> {
     let plan = Plan::new(case.options.clone())?;
     let buffer = spectra(&plan, case.times)?;
@@ -602,9 +596,6 @@ fn spectra(plan: &Plan, times: usize) -> Result<BlockBuffer> {
 const COMPARED_ANTENNAS: usize = 6;
 
 /// Correlates one block into empty sums and compares the sums of its first and last channel.
-///
-/// # Errors
-/// Those of the X-engine.
 fn is_right(plan: &Plan, backend: &Backend, block: Block<'_>) -> Result<bool> {
     let mut correlator = Correlator::new(plan.clone(), backend)?;
     correlator.run(block)?;
@@ -887,9 +878,6 @@ fn device_bound(plan: &Plan) -> f64 {
 }
 
 /// Compares products of some inputs in three channels on a GPU, and the counts.
-///
-/// # Errors
-/// Those of the device.
 fn is_device_right(
     correlator: &mut Correlator,
     host: &[u8],

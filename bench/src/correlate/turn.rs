@@ -46,9 +46,6 @@ struct Case {
 }
 
 /// Measures the corner turn and the alignment; `threads` is the largest number of threads to use.
-///
-/// # Errors
-/// Those of both, and of the table.
 pub(super) fn measure(
     run: &mut Run<'_>,
     threads: usize,

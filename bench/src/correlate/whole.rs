@@ -2,7 +2,6 @@
 //! each step; on GPUs from voltages in page-locked host memory to visibilities in host memory.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use num_complex::Complex;
@@ -17,18 +16,18 @@ use sidereal::delay::{
     Natural, Slope,
 };
 use sidereal::geometry::{Array, Dut1, Location, Sky};
-use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::io::voltages::VoltageHeader;
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, WriteReport,
     write_uvh5,
 };
 use sidereal::simulate::array::Layout;
 use sidereal::units::Epoch;
-use sidereal::voltage::{VoltageBlock, VoltageEncoding, Voltages};
+use sidereal::voltage::{VoltageEncoding, Voltages};
 use sidereal::{Error, Result};
 
 use crate::gpu::Gpu;
-use crate::random::{self, Random, SEED};
+use crate::random::{self, Random, RepeatedVoltages, SEED};
 use crate::runner::{Rates, Row, Run, Session, say};
 
 /// Name of the benchmark.
@@ -66,7 +65,7 @@ const COPIED: usize = 64 << 20;
 /// Array, its voltages, and the correlation options.
 struct Case {
     array: Array,
-    voltages: Vec<Noise>,
+    voltages: Vec<RepeatedVoltages>,
     options: CorrelateOptions,
     output: PathBuf,
 }
@@ -86,9 +85,6 @@ const NAMES: [&str; 8] =
     ["read", "channelize", "align", "turn", "correlate", "sums out", "write", "rest"];
 
 /// Measures the whole verb on a CPU.
-///
-/// # Errors
-/// Those of the pipeline, and of a table with a wrong case.
 pub(super) fn on_cpu(session: &Session<'_>, csv: Option<&Path>, seconds: f64) -> Result<()> {
     let threads = Threads::new(session.threads).count();
     let mut run = Run::new(session, csv, ABOUT)?;
@@ -120,7 +116,8 @@ impl Case {
         let places = Layout::Random.places(antennas, SPREAD_M, 1);
         let array = Array::from_enu("bench", &places, place)?;
         let times = (SPECTRA + TAPS - 1) * CHANNELS;
-        let voltages: Vec<Noise> = (0..antennas).map(|k| Noise::new(k, antennas, times)).collect();
+        let voltages: Vec<RepeatedVoltages> =
+            (0..antennas).map(|k| noise(k, antennas, times)).collect();
         let start = header(times).start;
         let lst = Sky::new(&array, Dut1::Table)?.local_sidereal_time_rad(start)?;
         let mut options = CorrelateOptions::new(CHANNELS);
@@ -181,7 +178,7 @@ impl Case {
         let squares: f64 = taps.iter().map(|tap| tap * tap).sum();
         let passed = squares / taps.iter().sum::<f64>().powi(2);
         let found = |k| power(&ours, k).map(|power| power / passed);
-        Ok(right && self.voltages.iter().enumerate().all(|(k, own)| own.agrees(found(k))))
+        Ok(right && self.voltages.iter().enumerate().all(|(k, own)| agree(&own.bytes, found(k))))
     }
 
     fn measure(&self, threads: usize, seconds: f64) -> Result<(Row, Parts)> {
@@ -267,18 +264,6 @@ const BYTES: usize = 256 << 20;
 /// Bytes of a complex sample.
 const SAMPLE: usize = 2;
 
-/// Two polarizations of one recorded channel.
-#[derive(Clone)]
-struct Noise {
-    header: VoltageHeader,
-    /// Bytes of the first polarization, then of the second.
-    bytes: Arc<Vec<u8>>,
-    /// Index of the next sample.
-    next: usize,
-    /// Samples of each polarization.
-    times: usize,
-}
-
 /// Returns the header of a recording of `times` samples.
 fn header(times: usize) -> VoltageHeader {
     let mut header = VoltageHeader::new(vec![1.4e9], 1.0 / RATE_HZ, VoltageEncoding::Complex8);
@@ -290,54 +275,24 @@ fn header(times: usize) -> VoltageHeader {
     header
 }
 
-impl Noise {
-    /// Makes the noise of antenna `antenna` of `antennas`.
-    fn new(antenna: usize, antennas: usize, times: usize) -> Self {
-        let held = (BYTES / (2 * SAMPLE * antennas)).min(times);
-        let mut random = Random(SEED ^ (antenna as u64 + 1).wrapping_mul(0x9e37_79b9));
-        let mut bytes = vec![0u8; 2 * SAMPLE * held];
-        for bytes in bytes.chunks_mut(8) {
-            bytes.copy_from_slice(&random.next().to_le_bytes()[..bytes.len()]);
-        }
-        Self { header: header(times), bytes: Arc::new(bytes), next: 0, times }
+/// Makes the noise of antenna `antenna` of `antennas`.
+fn noise(antenna: usize, antennas: usize, times: usize) -> RepeatedVoltages {
+    let held = (BYTES / (2 * SAMPLE * antennas)).min(times);
+    let mut random = Random(SEED ^ (antenna as u64 + 1).wrapping_mul(0x9e37_79b9));
+    let mut bytes = vec![0u8; 2 * SAMPLE * held];
+    for bytes in bytes.chunks_mut(8) {
+        bytes.copy_from_slice(&random.next().to_le_bytes()[..bytes.len()]);
     }
-
-    /// Returns whether both polarizations' powers equal those of the voltages.
-    fn agrees(&self, powers: [f64; 2]) -> bool {
-        let rows = self.bytes.chunks_exact(self.bytes.len() / 2);
-        let square = |byte: &u8| f64::from(*byte as i8).powi(2);
-        let means =
-            rows.map(|row| SAMPLE as f64 * row.iter().map(square).sum::<f64>() / row.len() as f64);
-        means.zip(powers).all(|(mean, found)| (found / mean - 1.0).abs() < POWER_TOLERANCE)
-    }
+    RepeatedVoltages::new(header(times), bytes, Threads::new(1))
 }
 
-impl VoltageSource for Noise {
-    fn header(&self) -> &VoltageHeader {
-        &self.header
-    }
-
-    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let times = block.capacity().min(self.times - self.next);
-        let held = self.bytes.len() / 2;
-        for (row, from) in block.rows_mut().zip(self.bytes.chunks_exact(held)) {
-            let (mut at, mut row) = (self.next * SAMPLE % held, &mut row[..times * SAMPLE]);
-            while !row.is_empty() {
-                let (part, rest) = row.split_at_mut(row.len().min(held - at));
-                part.copy_from_slice(&from[at..at + part.len()]);
-                (row, at) = (rest, 0);
-            }
-        }
-        block.set_times(times)?;
-        self.next += times;
-        Ok(times)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let times = (times as usize).min(self.times - self.next);
-        self.next += times;
-        Ok(times as u64)
-    }
+/// Returns whether both polarizations' powers equal those of the voltages.
+fn agree(voltages: &[u8], powers: [f64; 2]) -> bool {
+    let rows = voltages.chunks_exact(voltages.len() / 2);
+    let square = |byte: &u8| f64::from(*byte as i8).powi(2);
+    let means =
+        rows.map(|row| SAMPLE as f64 * row.iter().map(square).sum::<f64>() / row.len() as f64);
+    means.zip(powers).all(|(mean, found)| (found / mean - 1.0).abs() < POWER_TOLERANCE)
 }
 
 /// Samples per second of each polarization: 1.05 s in total.
@@ -380,9 +335,6 @@ fn sizes(quick: bool) -> Vec<Size> {
 }
 
 /// Measures the chain on a GPU.
-///
-/// # Errors
-/// Those of the device, and of a table with a wrong case.
 pub(super) fn on_gpu(gpu: &Gpu, csv: Option<&Path>, session: &Session<'_>) -> Result<()> {
     let sizes = sizes(gpu.quick);
     let bytes = sizes.iter().map(|size| size.gulp_bytes()).max().unwrap_or(0);

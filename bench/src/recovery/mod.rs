@@ -58,9 +58,6 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the campaign and prints its results; returns those of injected bursts.
-///
-/// # Errors
-/// Those of the searches.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Outcome>> {
     if arguments.injections == 0 || arguments.injections > 100_000 {
         let rule = "it must be 1 to 100000";

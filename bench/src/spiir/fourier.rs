@@ -197,9 +197,6 @@ fn likeness(x: &[Complex<f32>], y: &[Complex<f32>]) -> f64 {
 }
 
 /// Measures all lengths and latencies, one row for each transform; returns the points of the plot.
-///
-/// # Errors
-/// Those of the design, the filters and the table.
 pub(super) fn measure(
     run: &mut Run<'_>,
     seconds: f64,
@@ -274,9 +271,6 @@ fn compare(bank: &Bank, latency_s: f64, seconds: f64, name: &str) -> Result<Meas
 
 /// Measures the number of 1.4 + 1.4 solar-mass templates that one core filters in real time, from several lowest
 /// frequencies, beside transforms of the template's length in seconds.
-///
-/// # Errors
-/// As [`measure`].
 pub(super) fn binaries(
     run: &mut Run<'_>,
     seconds: f64,

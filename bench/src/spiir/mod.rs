@@ -106,9 +106,6 @@ transforms (PyTorch). Some templates are compared with the reference. Accuracy: 
 output's root mean square, beside what is allowed and the root mean square error.";
 
 /// Runs the benchmark; adds the points of the table `fourier` to `curves`.
-///
-/// # Errors
-/// Those of the filter bank and of the table.
 pub(crate) fn run(
     arguments: &Arguments,
     session: &Session<'_>,
@@ -362,9 +359,6 @@ impl Other {
 }
 
 /// Measures one case.
-///
-/// # Errors
-/// Those of the filter bank.
 fn measure(case: &Case, seconds: f64) -> Result<Row> {
     let plan = bank::plan(case.templates, case.filters, case.rates)?;
     let threads = Threads::new(case.threads);
@@ -486,9 +480,6 @@ struct Group {
 impl Accuracy {
     /// Measures one case: the reported rate is the error. All cores share the double-precision sums; `quick` uses 20 s of
     /// data.
-    ///
-    /// # Errors
-    /// Those of the filter bank.
     fn measure(&self, backend: &Backend, quick: bool) -> Result<Row> {
         let plan = bank::plan(1, self.filters, 1)?;
         let filters = &plan.options().templates[0].branches[0].filters;

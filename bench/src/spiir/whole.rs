@@ -169,9 +169,6 @@ impl Chain {
 }
 
 /// Runs `length_s` seconds of two detectors through the chain; returns a row for each step and one for the total.
-///
-/// # Errors
-/// Those of the steps.
 pub(super) fn on_cpu(length_s: f64, threads: usize) -> Result<Vec<Row>> {
     let level = Level::best();
     let threads = Threads::new(threads);
@@ -244,9 +241,6 @@ const BLOCKS: usize = 64;
 
 /// Measures the search of `length_s` seconds on a GPU: a row for each step alone, one for the total, one for the
 /// latency; `roof` is the number of operations per second that the filters' direct form allows.
-///
-/// # Errors
-/// Those of the steps.
 pub(super) fn on_gpu(gpu: &Gpu, length_s: f64, threads: usize, roof: f64) -> Result<Vec<Row>> {
     let threads = Threads::new(threads);
     let bank = repeated_neutron_stars(gpu.quick, &threads)?;

@@ -1,7 +1,6 @@
 //! `bench telescopes` on a GPU: complete search of each telescope, from rows in device memory to candidates, and
 //! bus-bound searches of few trials from host memory.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use sidereal::backend::Backend;
@@ -9,7 +8,7 @@ use sidereal::backend::cuda::measure;
 use sidereal::backend::threads::Threads;
 use sidereal::clean::{Bandpass, Steps};
 use sidereal::dedisperse::dm_plan::DmPlan;
-use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::io::voltages::VoltageHeader;
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
@@ -17,12 +16,12 @@ use sidereal::simulate::Telescope;
 use sidereal::simulate::burst::{Options, Simulator};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::Band;
-use sidereal::voltage::{VoltageBlock, VoltageEncoding};
+use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
 use super::observation::{Arguments, Observation};
 use crate::gpu::Gpu;
-use crate::random;
+use crate::random::{self, PART, RepeatedVoltages};
 use crate::runner::{Rates, Row, Run, Session, say};
 
 /// Name of the benchmark.
@@ -54,9 +53,6 @@ dedispersion alone (Novotny et al. 2023, Table 4). equal: whether the candidates
 it was not asked, for length).";
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Those of the device, and of a table with a wrong case.
 pub(super) fn run(
     gpu: &Gpu,
     chosen: &[&'static Telescope],
@@ -262,9 +258,6 @@ fn timed(mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
-/// Bytes that a thread copies at a time.
-const PART: usize = 1 << 18;
-
 /// All rows of a simulated recording.
 struct Recording {
     header: FilterbankHeader,
@@ -275,9 +268,6 @@ struct Recording {
 
 impl Recording {
     /// Simulates an observation on all cores.
-    ///
-    /// # Errors
-    /// Those of the simulation.
     fn simulated(observation: &Observation) -> Result<Self> {
         let (telescope, threads) = (observation.telescope, Threads::new(0));
         let tsamp_s = telescope.tsamp_s();
@@ -292,9 +282,6 @@ impl Recording {
     }
 
     /// Makes rows of 64 us at 1400 MHz with uniformly distributed bytes.
-    ///
-    /// # Errors
-    /// Those of the band.
     fn random(channels: usize, times: usize) -> Result<Self> {
         let step_mhz = -300.0 / channels as f64;
         let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
@@ -312,9 +299,6 @@ impl Recording {
 /// Searches a source; returns the report and the rows per second in the steady state. The time runs from the end of
 /// the first gulp, after the setup, to the list of candidates, before memory is released. The second gulp does not
 /// count, because it was already in transit.
-///
-/// # Errors
-/// Those of the search.
 fn running(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
@@ -445,9 +429,6 @@ impl FilterbankSource for RepeatedRows<'_> {
 }
 
 /// Measures a search of rows; `bus` is the bus bandwidth in bytes per second.
-///
-/// # Errors
-/// Those of the search.
 fn few_trials(gpu: &Gpu, bus: f64) -> Result<Row> {
     let recording = Recording::random(CHANNELS, if gpu.quick { QUICK_ROWS } else { ROWS })?;
     let mut options = bus_bound()?;
@@ -483,81 +464,18 @@ const QUICK_TIMES: usize = 1 << 20;
 /// Number of searches.
 const VOLTAGE_RUNS: usize = 3;
 
-/// Source that repeats the same voltages.
-#[derive(Clone)]
-struct RepeatedVoltages {
-    header: VoltageHeader,
-    /// Bytes of one stream after another.
-    bytes: Arc<Vec<u8>>,
-    threads: Threads,
-    /// Index of the next sample.
-    next: u64,
-}
-
-impl RepeatedVoltages {
-    fn new(times: usize) -> Self {
-        let encoding = VoltageEncoding::Complex8;
-        let header = VoltageHeader {
-            polarizations: 2,
-            times: Some(times as u64 * ROUNDS),
-            format: "memory",
-            ..VoltageHeader::new(vec![1400e6], 1.0 / RATE_HZ, encoding)
-        };
-        let bytes = Arc::new(random::bytes(2 * encoding.bytes(times)));
-        Self { header, bytes, threads: Threads::new(0), next: 0 }
-    }
-
-    /// Returns the number of contiguous samples from the next one.
-    fn run(&self) -> u64 {
-        let held = self.header.times.unwrap_or(0) / ROUNDS;
-        held - self.next % held
-    }
-}
-
-impl VoltageSource for RepeatedVoltages {
-    fn header(&self) -> &VoltageHeader {
-        &self.header
-    }
-
-    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let encoding = self.header.encoding;
-        let all = self.header.times.unwrap_or(0);
-        let (held, mut done) = ((all / ROUNDS) as usize, 0);
-        while done < block.capacity() && self.next < all {
-            let times = self.run().min((block.capacity() - done) as u64);
-            let from = encoding.bytes((self.next % held as u64) as usize);
-            let (at, length) = (encoding.bytes(done), encoding.bytes(times as usize));
-            let stream = encoding.bytes(held);
-            let rows = block.rows_mut().zip(self.bytes.chunks_exact(stream));
-            let mut parts: Vec<(&[u8], &mut [u8])> = rows
-                .flat_map(|(to, own)| {
-                    own[from..from + length].chunks(PART).zip(to[at..at + length].chunks_mut(PART))
-                })
-                .collect();
-            let mut none = vec![(); self.threads.count()];
-            self.threads.for_each_chunk(&mut none, &mut parts, 1, |(), _, parts| {
-                parts.iter_mut().for_each(|(from, to)| to.copy_from_slice(from));
-            });
-            self.next += times;
-            done += times as usize;
-        }
-        block.set_times(done)?;
-        Ok(done)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let skipped = times.min(self.header.times.unwrap_or(0) - self.next);
-        self.next += skipped;
-        Ok(skipped)
-    }
-}
-
 /// Measures a search of voltages; `bus` is the bus bandwidth in bytes per second.
-///
-/// # Errors
-/// Those of the search.
 fn voltages(gpu: &Gpu, bus: f64) -> Result<Row> {
-    let recording = RepeatedVoltages::new(if gpu.quick { QUICK_TIMES } else { TIMES });
+    let times = if gpu.quick { QUICK_TIMES } else { TIMES };
+    let encoding = VoltageEncoding::Complex8;
+    let header = VoltageHeader {
+        polarizations: 2,
+        times: Some(times as u64 * ROUNDS),
+        format: "memory",
+        ..VoltageHeader::new(vec![1400e6], 1.0 / RATE_HZ, encoding)
+    };
+    let bytes = random::bytes(2 * encoding.bytes(times));
+    let recording = RepeatedVoltages::new(header, bytes, Threads::new(0));
     let channelize = ChannelizeOptions { integrate: SPECTRA, ..ChannelizeOptions::new(CHANNELS) };
     let mut options = bus_bound()?;
     if gpu.quick {

@@ -35,9 +35,6 @@ const GULP_BYTES: usize = 16 << 20;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Runs the benchmark.
-///
-/// # Errors
-/// Those of the searches and of the table.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let range = 1.0..=86400.0;
     let seconds = arguments.seconds.unwrap_or(SECONDS);

@@ -56,9 +56,6 @@ pub(crate) struct Observation {
 
 impl Observation {
     /// Creates a recording of at least `seconds`, and of at least [`DELAYS`] dispersion delays.
-    ///
-    /// # Errors
-    /// Those of the plan.
     pub(crate) fn new(
         telescope: &'static Telescope,
         arguments: &Arguments,
