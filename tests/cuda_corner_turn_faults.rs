@@ -1,16 +1,16 @@
 //! Rejected inputs of the corner-turn kernels.
 
-#[path = "common/aligned.rs"]
-mod aligned;
 #[path = "common/cuda.rs"]
 mod cuda;
+#[path = "common/delayed.rs"]
+mod delayed;
 #[path = "common/random.rs"]
 mod random;
 
-use aligned::{Case, DIRT, INPUTS};
+use delayed::{Case, DIRT, INPUTS, corrector};
 use num_complex::Complex;
 use random::Random;
-use sidereal::delay::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
+use sidereal::delay::{DeviceDelays, DeviceSamples, Form, Natural, Options, Plan};
 use sidereal::voltage::VoltageEncoding::{self, Complex8};
 
 /// A mismatch gives an error, and nothing is launched.
@@ -19,7 +19,7 @@ fn faults_name_what_does_not_fit() {
     let Some(device) = cuda::device() else { return };
     let mut random = Random::new(9);
     let case = Case::new((Form::Spectra, Complex8), (2, 1, 8), (20, true), &mut random);
-    let mut aligner = DeviceAligner::new(&device, case.options.clone()).unwrap();
+    let mut corrector = corrector(&device, case.options.clone());
     let samples = device.upload(&case.samples).unwrap();
     let seconds = device.upload(&vec![0.0; 3 * 2 * 20]).unwrap();
     let mut output = device.upload(&vec![DIRT; 8 * INPUTS * 64]).unwrap();
@@ -27,7 +27,7 @@ fn faults_name_what_does_not_fit() {
     let delays = DeviceDelays { seconds: &seconds, first: 0, stride: 20 };
     let to = Natural { first_byte: 0, channel_stride: INPUTS * 64, input_stride: 64 };
     let mut refused = |at: DeviceSamples, delays: Option<DeviceDelays<'_>>, to: Natural| {
-        let error = aligner.enqueue(&samples, at, delays, &mut output, to, &stream);
+        let error = corrector.enqueue(&samples, at, delays, &mut output, to, &stream);
         error.unwrap_err().to_string()
     };
     assert!(refused(case.at, None, to).contains("delays"));
@@ -48,8 +48,8 @@ fn faults_name_what_does_not_fit() {
         refused(case.at, Some(delays), Natural { first_byte: 512, ..to })
             .contains("inputs (bytes)")
     );
-    assert!(aligner.set_gains([(3, &[Complex::ONE][..])]).is_err());
-    assert!(aligner.set_gains([(0, &[Complex::ONE; 3][..])]).is_err());
-    let options = DeviceOptions { encoding: VoltageEncoding::Real8, ..case.options.clone() };
-    assert!(DeviceAligner::new(&device, options).is_err());
+    assert!(corrector.set_gains([(3, &[Complex::ONE][..])]).is_err());
+    assert!(corrector.set_gains([(0, &[Complex::ONE; 3][..])]).is_err());
+    let options = Options { encoding: VoltageEncoding::Real8, ..case.options.clone() };
+    assert!(Plan::new(options).is_err());
 }

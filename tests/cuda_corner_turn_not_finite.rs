@@ -1,13 +1,13 @@
 //! Non-finite samples, gains and delays in the corner-turn kernels of a device.
 
-#[path = "common/aligned.rs"]
-mod aligned;
 #[path = "common/cuda.rs"]
 mod cuda;
+#[path = "common/delayed.rs"]
+mod delayed;
 #[path = "common/random.rs"]
 mod random;
 
-use aligned::{Case, complex, wide};
+use delayed::{Case, complex, wide};
 use num_complex::Complex64;
 use random::Random;
 use sidereal::backend::cuda::Device;

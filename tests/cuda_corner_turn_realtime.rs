@@ -9,8 +9,10 @@ mod cuda;
 
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 use sidereal::delay::{
-    Band, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
+    Band, DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural, Options, Plan,
 };
 use sidereal::voltage::VoltageEncoding;
 
@@ -36,7 +38,7 @@ fn a_corner_turn_asks_for_no_memory() {
         (Form::Recorded, 6, 1, 2 * TIMES),
     ] {
         let band = Band { zeros_hz: vec![1e9; coarse_channels], first_hz: 0.0, step_hz: 1e5 };
-        let options = DeviceOptions {
+        let options = Options {
             inputs: vec![0, 2],
             polarizations: 2,
             coarse_channels,
@@ -44,16 +46,15 @@ fn a_corner_turn_asks_for_no_memory() {
             encoding,
             form,
             band: (form != Form::Recorded).then_some(band),
+            gains: vec![Complex::new(2.0, 0.0)],
         };
-        let mut aligner = DeviceAligner::new(&device, options).unwrap();
-        if form != Form::Recorded {
-            let gain = [Complex::new(2.0, 0.0)];
-            aligner.set_gains([(0, &gain[..]), (1, &gain[..])]).unwrap();
-        }
+        let backend = Backend::Cuda(device.clone(), Threads::new(1));
+        let plan = Plan::new(options).unwrap();
+        let mut corrector = DelayCorrector::new(plan, &backend).unwrap();
         let from = DeviceSamples { first_byte: 0, stride, times: TIMES };
         let delays = DeviceDelays { seconds: &seconds, first: 0, stride: TIMES };
         assert_quiet(&format!("{form:?}"), 1, 4, || {
-            aligner.enqueue(&samples, from, Some(delays), &mut spectra, to, &stream).unwrap();
+            corrector.enqueue(&samples, from, Some(delays), &mut spectra, to, &stream).unwrap();
         });
         stream.synchronize().unwrap();
     }

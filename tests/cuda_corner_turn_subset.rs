@@ -3,14 +3,14 @@
 //! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is the rounding of a number within
 //! that distance of `v`.
 
-#[path = "common/aligned.rs"]
-mod aligned;
 #[path = "common/cuda.rs"]
 mod cuda;
+#[path = "common/delayed.rs"]
+mod delayed;
 #[path = "common/random.rs"]
 mod random;
 
-use aligned::{Case, DIRT, INPUTS};
+use delayed::{Case, DIRT, INPUTS};
 use num_complex::Complex64;
 use random::Random;
 use sidereal::backend::cuda::Device;

@@ -10,7 +10,6 @@ pub mod threads;
 #[allow(dead_code)]
 pub(crate) mod vector;
 
-use crate::error::{Error, Result};
 use simd::Level;
 use threads::Threads;
 
@@ -101,20 +100,6 @@ impl Backend {
             Self::Cpu(_, threads) => threads.count(),
             Self::Cuda(_, threads) => threads.count(),
         }
-    }
-
-    /// Like [`Self::host`], for a stage without GPU kernels.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if this backend is a GPU.
-    pub fn only_host(&self, stage: &str) -> Result<Host> {
-        if !self.is_gpu() {
-            return Ok(self.host());
-        }
-        Err(Error::Unavailable {
-            what: format!("{stage} on {}", self.name()),
-            why: "it has no kernels for a GPU: use `Backend::Cpu`".to_owned(),
-        })
     }
 
     /// Returns whether this backend is a GPU.

@@ -1,4 +1,4 @@
-//! Options of the delay correction of one antenna's spectra: phases, gains, and output encoding.
+//! Options of the delay correction: phases, gains, and output encoding.
 //!
 //! Invariant: a plan that exists can be run; all sizes follow from it.
 
@@ -8,10 +8,33 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 
-/// Options for one antenna's spectra.
+/// Maximum number of inputs, of recorded channels, and of channels of each.
+const MAX_COUNT: usize = 1 << 20;
+
+/// Kind of input samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// Single-precision spectra of a filter bank; axes time, antenna, polarization, recorded channel, channel.
+    Spectra,
+    /// Channelized voltages of a complex encoding, multiplied by `scale`; axes antenna, recorded channel,
+    /// polarization, time. In GPU memory only.
+    Voltages {
+        /// Recorded encoding.
+        encoding: VoltageEncoding,
+        /// Value of one count.
+        scale: f32,
+    },
+    /// Channelized voltages that the X-engine multiplies as recorded, without delays and gains. In GPU memory only.
+    Recorded,
+}
+
+/// Options for antennas of one form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Polarizations, 1 or 2.
+    /// Index of each antenna's first input in the output, for spectra in GPU memory. Spectra in host memory are those
+    /// of one antenna, by itself.
+    pub inputs: Vec<usize>,
+    /// Polarizations, 1 or 2: the inputs of an antenna.
     pub polarizations: usize,
     /// Recorded (coarse) channels.
     pub coarse_channels: usize,
@@ -19,9 +42,39 @@ pub struct Options {
     pub channels: usize,
     /// Output: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
     pub encoding: VoltageEncoding,
-    /// Complex gains that multiply the spectra: one for all, or axes polarization, channel (of all recorded
-    /// channels).
+    /// Kind of input.
+    pub form: Form,
+    /// Conversion of delays in GPU memory to phases; `None` without delays.
+    pub band: Option<Band>,
+    /// Complex gains that multiply the spectra of every antenna: one for all, or axes polarization, channel (of all
+    /// recorded channels).
     pub gains: Vec<Complex<f32>>,
+}
+
+impl Options {
+    /// Returns the options for spectra of one antenna with a gain of 1.
+    pub fn one_antenna(
+        polarizations: usize,
+        coarse_channels: usize,
+        channels: usize,
+        encoding: VoltageEncoding,
+    ) -> Self {
+        Self {
+            inputs: vec![0],
+            polarizations,
+            coarse_channels,
+            channels,
+            encoding,
+            form: Form::Spectra,
+            band: None,
+            gains: vec![Complex::ONE],
+        }
+    }
+
+    /// Returns the index after the last input.
+    pub(super) fn inputs_end(&self) -> usize {
+        self.inputs.iter().max().map_or(0, |last| last.saturating_add(self.polarizations))
+    }
 }
 
 /// Phase rotation of the channels of a recorded channel at one time: `start + k step` turns for channel `k`.
@@ -64,6 +117,17 @@ impl Band {
     }
 }
 
+/// Destination rows in host memory; axes polarization, time, channel. A call writes its spectra from time `first` on.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    /// Bytes of all polarizations, `times` spectra and all channels.
+    pub bytes: &'a mut [u8],
+    /// Allocated spectra of each polarization.
+    pub times: usize,
+    /// Index of the first spectrum to write.
+    pub first: usize,
+}
+
 /// Checked options and all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -74,24 +138,38 @@ impl Plan {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an option out of range; [`Error::Shape`] for gains of the wrong length.
+    /// [`Error::Parameter`] for an option out of range; [`Error::Shape`] for gains or zero frequencies of the wrong
+    /// length.
     pub fn new(options: Options) -> Result<Self> {
-        within("polarizations", options.polarizations, 1, 2)?;
-        within("recorded channels", options.coarse_channels, 1, 1 << 20)?;
-        within("channels", options.channels, 1, 1 << 20)?;
         use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+        within("antennas", options.inputs.len(), 65_535)?;
+        within("polarizations", options.polarizations, 2)?;
+        within("inputs", options.inputs_end(), MAX_COUNT)?;
+        within("recorded channels", options.coarse_channels, MAX_COUNT)?;
+        within("channels", options.channels, MAX_COUNT)?;
         if !matches!(options.encoding, Complex4 | Complex8 | ComplexF32) {
             let rule = "spectra are complex, of 4 or 8 bit integers or 32-bit floats";
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
-        if let Some(bad) = options.gains.iter().find(|gain| !gain.is_finite()) {
-            return Err(Error::parameter("gain", bad.to_string(), "gains must be finite"));
+        if let Form::Voltages { encoding, .. } = options.form
+            && !encoding.is_complex()
+        {
+            let rule = "voltages that are channelized are complex";
+            return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
         }
-        if options.gains.len() != 1 {
-            let expected = options.polarizations * options.coarse_channels * options.channels;
-            check_length("gains (polarization, channel)", expected, options.gains.len())?;
+        if options.form != Form::Spectra && options.channels != 1 {
+            let rule = "voltages that are channelized already have one channel each";
+            return Err(Error::parameter("channels", options.channels, rule));
         }
-        Ok(Self { options })
+        if options.form == Form::Recorded && options.band.is_some() {
+            let rule = "voltages that are multiplied as they were recorded are not turned";
+            return Err(Error::parameter("delays", "given", rule));
+        }
+        let zeros = options.band.as_ref().map_or(options.coarse_channels, |b| b.zeros_hz.len());
+        check_length("zero frequencies (recorded channel)", options.coarse_channels, zeros)?;
+        let plan = Self { options };
+        plan.check_gains(&plan.options.gains)?;
+        Ok(plan)
     }
 
     /// Returns the options.
@@ -104,7 +182,7 @@ impl Plan {
         self.options.coarse_channels * self.options.channels
     }
 
-    /// Returns the elements of one spectrum of all polarizations.
+    /// Returns the elements of one spectrum of all polarizations of an antenna.
     pub fn row_elements(&self) -> usize {
         self.options.polarizations * self.channels()
     }
@@ -118,24 +196,38 @@ impl Plan {
     pub fn gain(&self, element: usize) -> Complex<f32> {
         self.options.gains[element % self.options.gains.len()]
     }
+
+    /// # Errors
+    /// [`Error::Parameter`] for a gain that is not finite; [`Error::Shape`] for another number than 1 or that of the
+    /// elements.
+    pub(super) fn check_gains(&self, gains: &[Complex<f32>]) -> Result<()> {
+        if let Some(bad) = gains.iter().find(|gain| !gain.is_finite()) {
+            return Err(Error::parameter("gain", bad.to_string(), "gains must be finite"));
+        }
+        if gains.len() == 1 {
+            return Ok(());
+        }
+        check_length("gains (polarization, channel)", self.row_elements(), gains.len())
+    }
+
+    /// # Errors
+    /// [`Error::Unavailable`] if the samples are not one antenna's spectra.
+    pub(super) fn check_host(&self) -> Result<()> {
+        if self.options.inputs.len() == 1 && self.options.form == Form::Spectra {
+            return Ok(());
+        }
+        Err(Error::Unavailable {
+            what: "delay correction of several antennas or of recorded voltages".to_owned(),
+            why: "host memory holds the spectra of one antenna".to_owned(),
+        })
+    }
 }
 
-fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
-    if (least..=most).contains(&value) {
+fn within(name: &'static str, value: usize, most: usize) -> Result<()> {
+    if (1..=most).contains(&value) {
         return Ok(());
     }
-    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
-}
-
-/// Destination rows; axes polarization, time, channel. A call writes its spectra from time `first` on.
-#[derive(Debug)]
-pub struct Rows<'a> {
-    /// Bytes of all polarizations, `times` spectra and all channels.
-    pub bytes: &'a mut [u8],
-    /// Allocated spectra of each polarization.
-    pub times: usize,
-    /// Index of the first spectrum to write.
-    pub first: usize,
+    Err(Error::parameter(name, value, format!("it must be 1 to {most}")))
 }
 
 #[cfg(test)]
@@ -144,13 +236,7 @@ mod tests {
 
     #[test]
     fn rules_name_the_option() {
-        let options = Options {
-            polarizations: 2,
-            coarse_channels: 3,
-            channels: 4,
-            encoding: VoltageEncoding::Complex8,
-            gains: vec![Complex::new(1.0, 0.0)],
-        };
+        let options = Options::one_antenna(2, 3, 4, VoltageEncoding::Complex8);
         let plan = Plan::new(options.clone()).unwrap();
         assert_eq!((plan.channels(), plan.row_elements(), plan.element_bytes()), (12, 24, 2));
         let refused = |change: &dyn Fn(&mut Options)| {

@@ -9,19 +9,19 @@ use crate::voltage::VoltageEncoding;
 
 /// Rotates, applies gains and rounds in double precision.
 #[derive(Debug)]
-pub struct Engine {
+pub(super) struct Engine {
     plan: Plan,
     saturated: Vec<u64>,
 }
 
 impl Engine {
     /// Starts a new stream.
-    pub fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         Self { plan: plan.clone(), saturated: vec![0; plan.row_elements()] }
     }
 
     /// Writes `slopes.len() / coarse channels` spectra.
-    pub fn run(&mut self, spectra: &[Complex<f32>], slopes: &[Slope], rows: Rows<'_>) {
+    pub(super) fn run(&mut self, spectra: &[Complex<f32>], slopes: &[Slope], rows: Rows<'_>) {
         let Self { plan, saturated } = self;
         let (channels, size) = (plan.channels(), plan.element_bytes());
         for (time, row) in spectra.chunks_exact(plan.row_elements()).enumerate() {
@@ -32,16 +32,17 @@ impl Engine {
                 let slope = slopes[time * plan.options().coarse_channels + coarse];
                 let turns = slope.start.fract() + k as f64 * slope.step.fract();
                 let gain = wide(plan.gain(element));
-                let aligned = wide(*value) * gain * Complex64::from_polar(1.0, TAU * turns.fract());
+                let corrected =
+                    wide(*value) * gain * Complex64::from_polar(1.0, TAU * turns.fract());
                 let at = (polarization * rows.times + rows.first + time) * channels + channel;
                 let bytes = &mut rows.bytes[at * size..][..size];
-                saturated[element] += u64::from(write(aligned, plan.options().encoding, bytes));
+                saturated[element] += u64::from(write(corrected, plan.options().encoding, bytes));
             }
         }
     }
 
     /// Returns the saturated complex samples; axes polarization, channel.
-    pub fn saturated(&self) -> &[u64] {
+    pub(super) fn saturated(&self) -> &[u64] {
         &self.saturated
     }
 }

@@ -8,7 +8,7 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
-use sidereal::delay::{self, Aligner, Slope};
+use sidereal::delay::{self, DelayCorrector, Slope};
 use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
 use sidereal::voltage::{Voltages, voltage};
 
@@ -164,8 +164,10 @@ fn alignments() -> Vec<Alignment> {
         let shape = format!("{coarse_channels} x {channels}");
         let name = format!("align {shape}, {}, {phases}{each}", label(encoding));
         let gains = vec![Complex::new(0.9, -0.2); elements];
-        let options =
-            delay::Options { polarizations: 2, coarse_channels, channels, encoding, gains };
+        let options = delay::Options {
+            gains,
+            ..delay::Options::one_antenna(2, coarse_channels, channels, encoding)
+        };
         Alignment { name, options, slope }
     };
     let mut cases = Vec::new();
@@ -179,20 +181,20 @@ fn alignments() -> Vec<Alignment> {
     cases
 }
 
-/// Aligner and its output.
+/// Delay correction and its output.
 struct Subject {
-    aligner: Aligner,
+    corrector: DelayCorrector,
     bytes: Vec<u8>,
 }
 
 impl Subject {
-    fn new(plan: &delay::Plan, backend: &Backend) -> Self {
+    fn new(plan: &delay::Plan, backend: &Backend) -> Result<Self> {
         let bytes = vec![0; TIMES * plan.row_elements() * plan.element_bytes()];
-        Self { aligner: Aligner::new(plan.clone(), backend), bytes }
+        Ok(Self { corrector: DelayCorrector::new(plan.clone(), backend)?, bytes })
     }
 
     fn run(&mut self, spectra: &[Complex<f32>], slopes: &[Slope]) -> Result<()> {
-        self.aligner.run(
+        self.corrector.run(
             spectra,
             slopes,
             delay::Rows { bytes: &mut self.bytes, times: TIMES, first: 0 },
@@ -215,9 +217,9 @@ fn measure_alignment(case: &Alignment, seconds: f64) -> Result<Row> {
     let slopes = vec![case.slope; TIMES * case.options.coarse_channels];
     let backend = Backend::Cpu(Level::best(), Threads::new(1));
     let plain = Backend::Cpu(Level::Portable, Threads::new(1));
-    let mut ours = Subject::new(&plan, &backend);
-    let mut other = Subject::new(&plan, &plain);
-    let mut reference = Subject::new(&plan, &Backend::Reference);
+    let mut ours = Subject::new(&plan, &backend)?;
+    let mut other = Subject::new(&plan, &plain)?;
+    let mut reference = Subject::new(&plan, &Backend::Reference)?;
     ours.run(&spectra, &slopes)?;
     reference.run(&spectra, &slopes)?;
     let checked = are_alike(case.options.encoding, &ours.bytes, &reference.bytes);

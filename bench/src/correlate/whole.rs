@@ -12,7 +12,7 @@ use sidereal::backend::{Backend, roof};
 use sidereal::channelize::{self, Channelizer, DeviceVoltages, Order};
 use sidereal::correlate::{self, Correlator, DeviceSpectra};
 use sidereal::delay::{
-    self, Aligner, Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form,
+    self, Band, Delay, DelayCorrector, DeviceDelays, DeviceSamples, Form,
     Natural, Slope,
 };
 use sidereal::geometry::{Array, Dut1, Location, Sky};
@@ -427,7 +427,7 @@ struct Chain {
     work: Stream,
     channelizer: Channelizer,
     spectra: Buffer<u8>,
-    aligner: DeviceAligner,
+    corrector: DelayCorrector,
     seconds: Buffer<f64>,
     natural: Buffer<u8>,
     layout: Natural,
@@ -478,7 +478,7 @@ impl Chain {
             channels,
             encoding,
         })?;
-        let options = DeviceOptions {
+        let options = delay::Options {
             inputs: (0..antennas).map(|antenna| 2 * antenna).collect(),
             polarizations: 2,
             coarse_channels: 1,
@@ -486,10 +486,9 @@ impl Chain {
             encoding,
             form: Form::Spectra,
             band: Some(band(size)),
+            gains: vec![gain(size)],
         };
-        let mut aligner = DeviceAligner::new(&gpu.device, options)?;
-        let gain = [gain(size)];
-        aligner.set_gains((0..antennas).map(|antenna| (antenna, &gain[..])))?;
+        let corrector = DelayCorrector::new(delay::Plan::new(options)?, &gpu.backend)?;
         let delays = (0..antennas).flat_map(|antenna| {
             (0..spectra).flat_map(move |spectrum| {
                 let own = antenna_delay(antenna, spectrum);
@@ -503,7 +502,7 @@ impl Chain {
             work: gpu.device.stream()?,
             channelizer: Channelizer::new(bank(size, antennas)?, &gpu.backend)?,
             spectra: gpu.device.buffer(8 * 2 * antennas * channels * spectra)?,
-            aligner,
+            corrector,
             seconds: gpu.device.upload(&delays.collect::<Vec<f64>>())?,
             natural: gpu.device.buffer(channels * layout.channel_stride)?,
             layout,
@@ -556,7 +555,7 @@ impl Chain {
         let stride = 8 * self.channelizer.plan().row_elements();
         let from = DeviceSamples { first_byte: 0, stride, times };
         let delays = DeviceDelays { seconds: &self.seconds, first: 0, stride: spectra };
-        self.aligner.enqueue(
+        self.corrector.enqueue(
             &self.spectra,
             from,
             Some(delays),
@@ -659,20 +658,17 @@ fn aligned(chain: &Chain, antenna: usize, own: &[u8], host: &Backend) -> Result<
     let mut channelizer = Channelizer::new(plan, host)?;
     let made = channelizer.run(input, channelize::Output::Complex(&mut spectra))?.produced;
     let options = delay::Options {
-        polarizations: 2,
-        coarse_channels: 1,
-        channels: size.channels,
-        encoding: VoltageEncoding::Complex8,
         gains: vec![gain(size)],
+        ..delay::Options::one_antenna(2, 1, size.channels, VoltageEncoding::Complex8)
     };
-    let mut aligner = Aligner::new(delay::Plan::new(options)?, host);
+    let mut corrector = DelayCorrector::new(delay::Plan::new(options)?, host)?;
     let band = band(size);
     let slopes: Vec<Slope> =
         (0..made).map(|time| band.slope(0, antenna_delay(antenna, time))).collect();
     let mut bytes = vec![0; 2 * made * size.channels * 2];
     let elements = made * 2 * size.channels;
     let rows = delay::Rows { bytes: &mut bytes, times: made, first: 0 };
-    aligner.run(&spectra[..elements], &slopes, rows)?;
+    corrector.run(&spectra[..elements], &slopes, rows)?;
     Ok((bytes, made))
 }
 

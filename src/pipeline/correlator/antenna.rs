@@ -1,4 +1,4 @@
-//! F-engine of one antenna: samples to aligned spectra, and the gains that scale them before requantization.
+//! F-engine of one antenna: samples to delay-corrected spectra, and the gains that scale them before requantization.
 //!
 //! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for; measured gains depend on the
 //! antenna's first valid spectra alone; given gains multiply the sky's voltages: in a lower sideband, whose voltages are
@@ -16,13 +16,13 @@ use crate::backend::Backend;
 use crate::channelize::{Channelizer, Output};
 use crate::correlate::Precision;
 use crate::delay;
-use crate::delay::{Aligner, Rows, Slope};
+use crate::delay::{DelayCorrector, Rows, Slope};
 use crate::error::{Error, Result};
 use crate::pipeline::voltage::deviation;
 use crate::view::Progress;
 use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
-/// Bytes of one antenna's spectra between filter bank and alignment.
+/// Bytes of one antenna's spectra between filter bank and delay correction.
 const TILE_BYTES: usize = 1 << 20;
 
 /// Consecutive spectra with one shift.
@@ -51,8 +51,8 @@ pub(super) struct AntennaInput {
     gain_control: GainControl,
     backend: Backend,
     /// Created once gains are known.
-    aligner: Option<Aligner>,
-    /// Spectra per tile, the unit of channelization and alignment.
+    corrector: Option<DelayCorrector>,
+    /// Spectra per tile, the unit of channelization and delay correction.
     tile: usize,
     /// Number of spectra that `rows` can hold.
     capacity: usize,
@@ -93,7 +93,7 @@ impl AntennaInput {
             not_finite: Flags::none(),
             gain_control,
             backend: backend.clone(),
-            aligner: None,
+            corrector: None,
             tile,
             capacity,
             delays: Vec::new(),
@@ -134,7 +134,7 @@ impl AntennaInput {
 
     /// Whether gains are known.
     pub(super) fn is_settled(&self) -> bool {
-        self.aligner.is_some()
+        self.corrector.is_some()
     }
 
     /// Returns the invalid ranges of the current spectra.
@@ -153,7 +153,7 @@ impl AntennaInput {
 
     /// Returns the complex samples that saturated in requantization.
     pub(super) fn saturated(&self) -> u64 {
-        self.aligner.as_ref().map_or(0, |aligner| aligner.saturated().iter().sum())
+        self.corrector.as_ref().map_or(0, |own| own.saturated().map_or(0, |counts| counts.iter().sum()))
     }
 
     /// Takes the result of the last gulp.
@@ -237,7 +237,7 @@ impl AntennaInput {
             self.find_invalid(spectra, *shift, &mut invalid);
             self.invalid = invalid;
             let mut samples = self.samples(spectra, *shift);
-            if self.aligner.is_none() && self.measure.is_none() {
+            if self.corrector.is_none() && self.measure.is_none() {
                 let start = lead(&self.invalid[first..], spectra, coarse);
                 self.measure = start.map(|start| (start, *shift));
                 if let Some(start) = start {
@@ -318,7 +318,7 @@ impl AntennaInput {
         due.map_or(Ok(()), |(start, shift)| self.measure(window, start, shift, scratch))
     }
 
-    /// Measures gains and creates the aligner.
+    /// Measures gains and binds the delay correction.
     fn measure(
         &mut self,
         window: &Window,
@@ -345,8 +345,8 @@ impl AntennaInput {
             self.next = None;
             self.gain_control.set(&powers);
         }
-        let plan = delay::Plan::new(self.gain_control.align_options())?;
-        self.aligner = Some(Aligner::new(plan, &self.backend));
+        let plan = delay::Plan::new(self.gain_control.delay_options())?;
+        self.corrector = Some(DelayCorrector::new(plan, &self.backend)?);
         Ok(())
     }
 
@@ -371,7 +371,7 @@ impl AntennaInput {
         rows: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        if self.aligner.is_none() {
+        if self.corrector.is_none() {
             // Without gains all spectra of the run are flagged.
             return Ok(());
         }
@@ -392,15 +392,15 @@ impl AntennaInput {
         let mut done = 0;
         while done < times {
             let made = self.spectra(&mut input, scratch)?;
-            self.align(first + done, made, scratch, rows)?;
+            self.correct(first + done, made, scratch, rows)?;
             done += made;
         }
         self.next = Some((run.shift, run.spectra.end, samples.end));
         Ok(())
     }
 
-    /// Aligns spectra into the rows, starting at time `first`.
-    fn align(
+    /// Corrects the delays of spectra into the rows, starting at time `first`.
+    fn correct(
         &mut self,
         first: usize,
         times: usize,
@@ -409,8 +409,8 @@ impl AntennaInput {
     ) -> Result<()> {
         let begin = Instant::now();
         let coarse = self.gain_control.coarse();
-        if let (Some(aligner), Some(slopes)) = (&mut self.aligner, &self.slopes) {
-            aligner.run(
+        if let (Some(corrector), Some(slopes)) = (&mut self.corrector, &self.slopes) {
+            corrector.run(
                 &scratch[..times * self.gain_control.elements()],
                 &slopes[first * coarse..(first + times) * coarse],
                 Rows { bytes: rows, times: self.capacity, first },
@@ -680,13 +680,12 @@ impl GainControl {
         !self.undone || self.gains.iter().all(|gain| gain.re == 1.0)
     }
 
-    pub(super) fn align_options(&self) -> delay::Options {
+    pub(super) fn delay_options(&self) -> delay::Options {
+        let Self { polarizations, coarse, fine, encoding, .. } = *self;
+        let gains = self.gains.clone();
         delay::Options {
-            polarizations: self.polarizations,
-            coarse_channels: self.coarse,
-            channels: self.fine,
-            encoding: self.encoding,
-            gains: self.gains.clone(),
+            gains,
+            ..delay::Options::one_antenna(polarizations, coarse, fine, encoding)
         }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use num_complex::Complex;
+
 use super::antenna::AntennaInput;
 use super::recordings::{Channels, Delays};
 use super::window::Window;
@@ -12,10 +14,10 @@ use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::{Channelizer, DeviceVoltages, Input};
 use crate::correlate::DeviceSpectra;
-use crate::delay::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
+use crate::delay::{DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
-use crate::{channelize, correlate};
+use crate::{channelize, correlate, delay};
 
 /// Number of double-buffer slots.
 const SLOTS: usize = 2;
@@ -77,7 +79,7 @@ pub(super) struct OnDevice {
     mask_held: bool,
     /// Rows of a mask: channels x antennas.
     mask_rows: usize,
-    /// Aligned spectra, input of the X-engine.
+    /// Corrected spectra, input of the X-engine.
     natural: Buffer<u8>,
     layout: Natural,
     /// Range of available spectra.
@@ -135,7 +137,7 @@ impl OnDevice {
     /// after the return.
     ///
     /// # Errors
-    /// Errors of the filter banks and of the alignment.
+    /// Errors of the filter banks and of the delay correction.
     pub(super) fn make(
         &mut self,
         antennas: &[AntennaInput],
@@ -180,11 +182,11 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Enqueues the alignment of `times` spectra from number `first` on and returns them; `fill` writes their validity
+    /// Enqueues the delay correction of `times` spectra from number `first` on and returns them; `fill` writes their validity
     /// mask, if there is one.
     ///
     /// # Errors
-    /// Errors of the alignment.
+    /// Errors of the delay correction.
     pub(super) fn supply(
         &mut self,
         first: u64,
@@ -204,7 +206,7 @@ impl OnDevice {
         for group in &mut self.groups {
             let place = row * stride + first;
             let own = delays.map(|seconds| DeviceDelays { seconds, first: place, stride });
-            group.align(first, times, own, &mut self.natural, self.layout, &self.work)?;
+            group.correct(first, times, own, &mut self.natural, self.layout, &self.work)?;
             row += group.stations.len();
         }
         let valid = match fill {
@@ -243,14 +245,14 @@ struct Group {
     format: SampleFormat,
     /// Streams per antenna.
     streams: usize,
-    aligner: DeviceAligner,
+    corrector: DelayCorrector,
     /// Whether the device has each antenna's gains.
     settled: Vec<bool>,
     uploads: UploadRing,
     source: Source,
 }
 
-/// Input of the aligner.
+/// Input of the delay correction.
 enum Source {
     /// Spectra of a filter bank.
     Bank(Box<Bank>),
@@ -294,18 +296,17 @@ impl Group {
                 Form::Voltages { encoding: format.encoding, scale: format.scale as f32 }
             }
         };
-        let aligner = DeviceAligner::new(
-            device,
-            DeviceOptions {
-                inputs: stations.iter().map(|station| station * polarizations).collect(),
-                polarizations,
-                coarse_channels: channels.coarse,
-                channels: channels.fine,
-                encoding: plan.encoding(),
-                form,
-                band: (!config.fixed).then(|| channels.band().clone()),
-            },
-        )?;
+        let delays = delay::Plan::new(delay::Options {
+            inputs: stations.iter().map(|station| station * polarizations).collect(),
+            polarizations,
+            coarse_channels: channels.coarse,
+            channels: channels.fine,
+            encoding: plan.encoding(),
+            form,
+            band: (!config.fixed).then(|| channels.band().clone()),
+            gains: vec![Complex::ZERO],
+        })?;
+        let corrector = DelayCorrector::new(delays, &on_one_thread(device))?;
         let (hop, span) = config.bank.map_or((1, 0), |bank| (bank.hop(), bank.span()));
         let stride = stride(format, config.capacity.saturating_mul(hop).saturating_add(span));
         let source = match config.bank {
@@ -328,7 +329,7 @@ impl Group {
             stations,
             format,
             streams,
-            aligner,
+            corrector,
             source,
         })
     }
@@ -338,7 +339,7 @@ impl Group {
     }
 
     fn add_saturated(&self, all: &mut [u64]) {
-        let Ok(counts) = self.aligner.saturated() else { return };
+        let Ok(counts) = self.corrector.saturated() else { return };
         let each = counts.len() / self.stations.len();
         for (station, counts) in self.stations.iter().zip(counts.chunks_exact(each)) {
             all[*station] += counts.iter().sum::<u64>();
@@ -354,7 +355,7 @@ impl Group {
                 fresh.push((place, all[*station].gain_control().gains()));
             }
         }
-        if fresh.is_empty() { Ok(()) } else { self.aligner.set_gains(fresh) }
+        if fresh.is_empty() { Ok(()) } else { self.corrector.set_gains(fresh) }
     }
 
     /// Releases the voltages of the previous spectra.
@@ -471,8 +472,8 @@ impl Group {
         Ok(())
     }
 
-    /// Enqueues the alignment of `times` spectra.
-    fn align(
+    /// Enqueues the delay correction of `times` spectra.
+    fn correct(
         &mut self,
         first: usize,
         times: usize,
@@ -485,13 +486,13 @@ impl Group {
             Source::Bank(bank) => {
                 let stride = 8 * bank.channelizer.plan().row_elements();
                 let from = DeviceSamples { first_byte: first * stride, stride, times };
-                self.aligner.enqueue(&bank.spectra, from, delays, to, layout, work)
+                self.corrector.enqueue(&bank.spectra, from, delays, to, layout, work)
             }
             Source::Recorded(Some(samples)) => {
                 let first_byte = self.format.encoding.bytes(first);
                 let from = DeviceSamples { first_byte, times, ..*samples };
                 let (voltages, _) = self.uploads.acquire(work)?;
-                self.aligner.enqueue(voltages, from, delays, to, layout, work)
+                self.corrector.enqueue(voltages, from, delays, to, layout, work)
             }
             Source::Recorded(None) => Ok(()),
         }
@@ -510,13 +511,17 @@ impl Bank {
         let input = Input { encoding, scale, antennas, ..*one.input() };
         let plan = channelize::Plan::new(channelize::Options { input, ..one.options().clone() })?;
         let bytes = plan.row_elements().saturating_mul(8).saturating_mul(capacity);
-        let backend = Backend::Cuda(device.clone(), Threads::new(1));
         Ok(Self {
-            channelizer: Channelizer::new(plan, &backend)?,
+            channelizer: Channelizer::new(plan, &on_one_thread(device))?,
             spectra: device.buffer(bytes)?,
             next: None,
         })
     }
+}
+
+/// Returns the device as a backend that leaves host work to the caller.
+fn on_one_thread(device: &Device) -> Backend {
+    Backend::Cuda(device.clone(), Threads::new(1))
 }
 
 /// Returns the bytes between streams, padded for whole chunks of samples.

@@ -9,7 +9,7 @@ use counting::{Counting, assert_quiet};
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
-use sidereal::delay::{self, Aligner, Slope};
+use sidereal::delay::{self, DelayCorrector, Slope};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 #[global_allocator]
@@ -23,7 +23,7 @@ fn alignment_and_corner_turn_ask_for_no_memory() {
             start_threads(&backend);
             for encoding in [Complex4, Complex8, ComplexF32] {
                 for (coarse, channels) in [(1, 300), (7, 9), (40, 1)] {
-                    check_align(&backend, encoding, (coarse, channels));
+                    check_delay(&backend, encoding, (coarse, channels));
                 }
                 for (antennas, channels, times) in [(3, 70, 37), (20, 1030, 130)] {
                     check_turn(&backend, encoding, (antennas, channels, times));
@@ -40,10 +40,10 @@ fn start_threads(backend: &Backend) {
     threads.for_each_chunk(&mut scratch, &mut [0u8; 64], 1, |(), _, part| part[0] = 1);
 }
 
-fn check_align(backend: &Backend, encoding: VoltageEncoding, (coarse, channels): (usize, usize)) {
+fn check_delay(backend: &Backend, encoding: VoltageEncoding, (coarse, channels): (usize, usize)) {
     let gains = vec![Complex::new(3.0, 1.0); 2 * coarse * channels];
-    let (polarizations, coarse_channels) = (2, coarse);
-    let options = delay::Options { polarizations, coarse_channels, channels, encoding, gains };
+    let options =
+        delay::Options { gains, ..delay::Options::one_antenna(2, coarse, channels, encoding) };
     let name = format!("aligning {coarse} x {channels} {encoding:?} on {}", backend.name());
     let plan = delay::Plan::new(options).unwrap();
     let times = 5;
@@ -54,10 +54,10 @@ fn check_align(backend: &Backend, encoding: VoltageEncoding, (coarse, channels):
         .map(|i| Slope { start: i as f64, step: 0.1 * (i % 3) as f64 })
         .collect();
     let mut bytes = vec![0u8; times * plan.row_elements() * plan.element_bytes()];
-    let mut aligner = Aligner::new(plan, backend);
+    let mut corrector = DelayCorrector::new(plan, backend).unwrap();
     assert_quiet(&name, 2, 4, || {
         let rows = delay::Rows { bytes: &mut bytes, times, first: 0 };
-        aligner.run(&spectra, &slopes, rows).unwrap();
+        corrector.run(&spectra, &slopes, rows).unwrap();
     });
 }
 

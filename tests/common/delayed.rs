@@ -5,9 +5,11 @@
 use std::f64::consts::TAU;
 
 use num_complex::{Complex, Complex64};
+use sidereal::backend::Backend;
 use sidereal::backend::cuda::Device;
+use sidereal::backend::threads::Threads;
 use sidereal::delay::{
-    Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
+    Band, Delay, DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural, Options, Plan,
 };
 use sidereal::voltage::VoltageEncoding::{self, Complex4, ComplexF32};
 use sidereal::voltage::voltage;
@@ -19,7 +21,7 @@ pub(crate) const DIRT: u8 = 0xa5;
 
 /// Antennas, their samples, and the requested output.
 pub(crate) struct Case {
-    pub(crate) options: DeviceOptions,
+    pub(crate) options: Options,
     /// The bytes in the layout, and their offsets.
     pub(crate) samples: Vec<u8>,
     pub(crate) at: DeviceSamples,
@@ -47,7 +49,7 @@ impl Case {
             step_hz: 4e6 / channels as f64,
         };
         let inputs = vec![6, 0, 3];
-        let options = DeviceOptions {
+        let options = Options {
             inputs,
             polarizations,
             coarse_channels,
@@ -55,6 +57,7 @@ impl Case {
             encoding,
             form,
             band: turns.then_some(band),
+            gains: vec![Complex::ZERO],
         };
         let elements = polarizations * coarse_channels * channels;
         let size = if encoding == Complex4 { 0.3 } else { 1.0 };
@@ -184,10 +187,10 @@ impl Case {
         let pairs = self.delays.iter().flatten().flat_map(|own| [own.total_s, own.residual_s]);
         let seconds = device.upload(&pairs.collect::<Vec<f64>>()).unwrap();
         let stream = device.stream().unwrap();
-        let mut aligner = DeviceAligner::new(device, self.options.clone()).unwrap();
+        let mut corrector = corrector(device, self.options.clone());
         if self.options.form != Form::Recorded {
             let gains = self.gains.iter().map(Vec::as_slice).enumerate();
-            aligner.set_gains(gains).unwrap();
+            corrector.set_gains(gains).unwrap();
         }
         for first in (0..times).step_by(most) {
             let count = most.min(times - first);
@@ -201,13 +204,19 @@ impl Case {
             let delays = DeviceDelays { seconds: &seconds, first, stride: times };
             let place = to.first_byte + self.options.encoding.bytes(first);
             let to = Natural { first_byte: place, ..to };
-            aligner.enqueue(&samples, from, Some(delays), &mut output, to, &stream).unwrap();
+            corrector.enqueue(&samples, from, Some(delays), &mut output, to, &stream).unwrap();
         }
         stream.synchronize().unwrap();
         let mut bytes = bytes;
         output.download(0, &mut bytes).unwrap();
-        (bytes, to, aligner.saturated().unwrap())
+        (bytes, to, corrector.saturated().unwrap())
     }
+}
+
+/// The stage on a device.
+pub(crate) fn corrector(device: &Device, options: Options) -> DelayCorrector {
+    let backend = Backend::Cuda(device.clone(), Threads::new(1));
+    DelayCorrector::new(Plan::new(options).unwrap(), &backend).unwrap()
 }
 
 pub(crate) fn complex(random: &mut Random, scale: f64) -> Complex<f32> {
