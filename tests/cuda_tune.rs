@@ -5,7 +5,7 @@ mod cuda_device;
 
 use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::tune::{self, Choice, Work};
+use sidereal::backend::cuda::tune::{self, Candidate, Work};
 use sidereal::backend::cuda::{
     Arguments, Buffer, Device, Function, Plane, PlaneKind, Source, Stream,
 };
@@ -30,9 +30,9 @@ fn source(threads: u32, extra: u32) -> Source {
 }
 
 /// Threads, the added number, bytes of shared memory.
-fn choice(threads: u32, extra: u32, shared_bytes: u32) -> Choice {
+fn choice(threads: u32, extra: u32, shared_bytes: u32) -> Candidate {
     let values = vec![threads, extra, shared_bytes];
-    Choice { name: format!("{threads} threads"), values }
+    Candidate { name: format!("{threads} threads"), values }
 }
 
 struct Numbers {
@@ -42,8 +42,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new(device: &Device, candidates: &[Choice]) -> Result<Self> {
-        let choice = tune::choice(device, &source(32, 0), "numbers=4096", candidates);
+    fn new(device: &Device, candidates: &[Candidate]) -> Result<Self> {
+        let choice = tune::select(device, &source(32, 0), "numbers=4096", candidates);
         let [threads, extra, shared_bytes] = choice.values[..] else { unreachable!() };
         let module = device.module(&source(threads, extra))?;
         let function = module.function("number", shared_bytes as usize)?;
@@ -74,7 +74,7 @@ fn launch(
     unsafe { stream.launch(function, [1, 1, 1], [threads, 1, 1], arguments) }
 }
 
-fn tuned(device: &Device, candidates: &[Choice]) -> Result<Vec<tune::Tuned>> {
+fn tuned(device: &Device, candidates: &[Candidate]) -> Result<Vec<tune::Tuned>> {
     let mut build = || -> Result<Box<dyn Work>> { Ok(Box::new(Numbers::new(device, candidates)?)) };
     tune::tune(device, &mut build, &mut |kernel, _| {
         assert_eq!(kernel, "number.cu");
@@ -152,7 +152,7 @@ fn what_a_choice_leaves_to_another_kernel_is_measured_then() {
         let numbers = Numbers::new(&device, &candidates)?;
         let shape = format!("after={}", numbers.threads);
         let other = Source { name: "other.cu", ..source(32, 0) };
-        tune::choice(&device, &other, &shape, &candidates[..1]);
+        tune::select(&device, &other, &shape, &candidates[..1]);
         Ok(Box::new(Chained(numbers)))
     };
     let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).expect("both can be launched");

@@ -14,9 +14,7 @@ use crate::backend::cuda::{Buffer, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 pub use cuda::{DeviceDelays, DeviceSamples, Natural, kernels};
-pub use plan::{
-    Band, Delay, Form, Options, Plan, Rows, Slope,
-};
+pub use plan::{Band, Delay, Form, Options, Plan, Rows, Slope};
 
 #[derive(Debug)]
 enum Engine {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use num_complex::Complex;
-use sidereal::backend::cuda::peak::{self, Products};
+use sidereal::backend::cuda::measure::Products;
 use sidereal::backend::cuda::{Buffer, Stream, measure};
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
@@ -683,9 +683,9 @@ struct Roofs {
 
 impl Roofs {
     fn new(gpu: &Gpu) -> Result<Self> {
-        let rounds = if gpu.quick { 1 } else { peak::ROUNDS };
-        let floats = peak::floats(&gpu.device, rounds)?;
-        let products = |of| peak::products(&gpu.device, of, rounds);
+        let rounds = if gpu.quick { 1 } else { measure::ROUNDS };
+        let floats = measure::floats(&gpu.device, rounds)?;
+        let products = |of| measure::products(&gpu.device, of, rounds);
         let tf32 = products(Products::Tf32)?.unwrap_or(floats);
         Ok(Self {
             // Without tensor cores, four byte products take the place of each float product.

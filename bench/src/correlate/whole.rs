@@ -12,8 +12,7 @@ use sidereal::backend::{Backend, roof};
 use sidereal::channelize::{self, Channelizer, DeviceVoltages, Order};
 use sidereal::correlate::{self, Correlator, DeviceSpectra};
 use sidereal::delay::{
-    self, Band, Delay, DelayCorrector, DeviceDelays, DeviceSamples, Form,
-    Natural, Slope,
+    self, Band, Delay, DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural, Slope,
 };
 use sidereal::geometry::{Array, Dut1, Location, Sky};
 use sidereal::io::voltages::VoltageHeader;

@@ -1,10 +1,11 @@
-//! Kernel sources: compiles one for an architecture with NVRTC, which needs no GPU, and lists the variants of each kernel.
+//! Compilation of CUDA kernels at run time by NVRTC, and the architecture that they are compiled for: the device's own,
+//! or an older one if NVRTC does not know it.
 
 use std::ffi::{CStr, CString, c_char};
+use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 
-use super::{nvrtc, target};
 use crate::error::{Error, Result};
 
 /// Headers that kernels can include: helpers, and PTX instructions without a C++ equivalent.
@@ -102,7 +103,7 @@ fn is_problem(line: &str) -> bool {
 /// log if the source is rejected.
 pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
     let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
-    let (major, minor) = nvrtc::nvrtc()?;
+    let (major, minor) = nvrtc()?;
     let mut program = Program::new(source)?;
     let compiled = program.compile(&source.options(architecture));
     let log = program.log();
@@ -120,7 +121,7 @@ pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
             return Err(Error::Device { call: "nvrtcCompileProgram", code: result as i64, text });
         }
     }
-    let code = if target::is_virtual(architecture) { program.ptx()? } else { program.cubin()? };
+    let code = if is_virtual(architecture) { program.ptx()? } else { program.cubin()? };
     let resources = resources(&log);
     Ok(Compiled { code, log, resources })
 }
@@ -326,6 +327,154 @@ fn combination(
     constants
 }
 
+/// Returns NVRTC's version, major and minor.
+///
+/// # Errors
+/// [`Error::Unavailable`] without NVRTC, with what to install.
+pub fn nvrtc() -> Result<(u32, u32)> {
+    found_compiler().map(|compiler| compiler.version)
+}
+
+/// Like [`nvrtc`], with the supported architectures.
+pub(super) fn found_compiler() -> Result<&'static Compiler> {
+    let unavailable = |why: &String| Error::Unavailable {
+        what: "compiling CUDA kernels".to_owned(),
+        why: why.clone(),
+    };
+    installed().as_ref().map_err(unavailable)
+}
+
+/// Returns NVRTC's version, or what to do to install it.
+pub(super) fn version() -> std::result::Result<(u32, u32), String> {
+    installed().as_ref().map(|compiler| compiler.version).map_err(String::clone)
+}
+
+/// Returns NVRTC, or what to do to install it; looks it up only once.
+pub(super) fn installed() -> &'static std::result::Result<Compiler, String> {
+    static FOUND: OnceLock<std::result::Result<Compiler, String>> = OnceLock::new();
+    FOUND.get_or_init(find)
+}
+
+fn find() -> std::result::Result<Compiler, String> {
+    // SAFETY: only checks whether the library can be loaded.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(
+            "NVRTC (libnvrtc.so.13 or .12) is not on the library path: it comes with the CUDA \
+                    toolkit, or with `pip install nvidia-cuda-nvrtc` (put its lib folder on \
+                    LD_LIBRARY_PATH)"
+                .to_owned(),
+        );
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the library is present; writes two integers.
+    let _ = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    let version = (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0));
+    Ok(Compiler { version, known: known_capabilities() })
+}
+
+/// Returns the compute capabilities that NVRTC supports; empty if it does not report them. NVRTC must be present.
+fn known_capabilities() -> Vec<u32> {
+    let mut count = 0;
+    // SAFETY: writes one integer.
+    let _ = unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) };
+    let mut known = vec![0_i32; usize::try_from(count).unwrap_or(0)];
+    if !known.is_empty() {
+        // SAFETY: writes the reported number of integers.
+        let _ = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
+    }
+    known
+        .into_iter()
+        .filter_map(|known| u32::try_from(known).ok())
+        .filter(|known| *known > 0)
+        .collect()
+}
+
+/// Architecture that a device's kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Whether it is the device's own. Code for an older architecture is PTX, which the driver compiles for the
+    /// device.
+    pub is_own: bool,
+}
+
+impl Target {
+    /// Selects the newest architecture known to the compiler that is not newer than the device. If there is none,
+    /// selects the device's own, which the compiler then rejects.
+    pub(super) fn new(capability: (u32, u32), known: &[u32]) -> Self {
+        let own = 10 * capability.0 + capability.1;
+        let newest = known.iter().copied().filter(|known| *known <= own).max().unwrap_or(own);
+        Self { capability: (newest / 10, newest % 10), is_own: newest == own }
+    }
+
+    /// Returns NVRTC's name of the architecture: `sm_90a` for capability 9.0 (the suffix enables its specific
+    /// instructions), `sm_80` and the like for others, `compute_120` and the like for PTX.
+    pub fn architecture(self) -> String {
+        let (major, minor) = self.capability;
+        if !self.is_own {
+            return format!("{VIRTUAL}{major}{minor}");
+        }
+        let suffix = if self.capability == (9, 0) { "a" } else { "" };
+        format!("sm_{major}{minor}{suffix}")
+    }
+
+    /// Returns a note for the user of a device if its kernels are compiled through PTX.
+    pub(super) fn note(
+        self,
+        name: &str,
+        (major, minor): (u32, u32),
+        compiler: &Compiler,
+    ) -> Option<String> {
+        let (version, architecture) = (compiler.version_text(), self.architecture());
+        (!self.is_own).then(|| {
+            format!(
+                "kernels for {name} are compiled through PTX ({architecture}), because NVRTC {version} does not know \
+                 sm_{major}{minor}: a newer one makes them faster (`pip install --upgrade nvidia-cuda-nvrtc`, or \
+                 another CUDA toolkit)"
+            )
+        })
+    }
+}
+
+/// Prefix of architectures that are compiled to PTX.
+const VIRTUAL: &str = "compute_";
+
+/// Returns whether code for an architecture is PTX.
+pub(super) fn is_virtual(architecture: &str) -> bool {
+    architecture.starts_with(VIRTUAL)
+}
+
+/// Version and architectures of an NVRTC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compiler {
+    /// Major and minor.
+    pub(super) version: (u32, u32),
+    /// Supported compute capabilities, as 90 for 9.0.
+    pub(super) known: Vec<u32>,
+}
+
+impl Compiler {
+    /// Formats the compiler as one line, for the file that records it.
+    pub(super) fn text(&self) -> String {
+        let known: String = self.known.iter().map(|known| format!(" {known}")).collect();
+        format!("{}{known}\n", self.version_text())
+    }
+
+    /// Parses that line.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let (major, minor) = words.next()?.split_once('.')?;
+        let version = (major.parse().ok()?, minor.parse().ok()?);
+        let known = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        Some(Self { version, known })
+    }
+
+    fn version_text(&self) -> String {
+        format!("{}.{}", self.version.0, self.version.1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,6 +550,63 @@ mod tests {
             for value in *values {
                 assert!(few.iter().flatten().any(|found| found.0 == *name && found.1 == *value));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod target_tests {
+    use super::*;
+
+    const KNOWN: [u32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
+
+    fn architecture(capability: (u32, u32)) -> String {
+        Target::new(capability, &KNOWN).architecture()
+    }
+
+    #[test]
+    fn a_device_that_is_known_has_its_own_code() {
+        assert_eq!(architecture((9, 0)), "sm_90a");
+        assert_eq!(architecture((8, 9)), "sm_89");
+        assert_eq!(architecture((12, 1)), "sm_121");
+    }
+
+    #[test]
+    fn a_newer_one_has_ptx_of_the_newest_before_it_without_its_own_instructions() {
+        assert_eq!(architecture((13, 0)), "compute_121");
+        assert_eq!(architecture((99, 9)), "compute_121");
+        assert_eq!(architecture((10, 1)), "compute_100");
+        let before_hopper = Target::new((9, 0), &KNOWN[..6]);
+        assert_eq!(before_hopper.architecture(), "compute_89");
+        assert_eq!((before_hopper.capability, before_hopper.is_own), ((8, 9), false));
+        assert!(is_virtual("compute_90") && !is_virtual("sm_90"));
+    }
+
+    #[test]
+    fn one_that_is_older_than_all_or_of_a_compiler_that_says_nothing_stays_what_it_is() {
+        assert_eq!(architecture((5, 2)), "sm_52");
+        assert_eq!(Target::new((9, 0), &[]).architecture(), "sm_90a");
+    }
+
+    #[test]
+    fn the_note_names_what_is_missing() {
+        let compiler = Compiler { version: (13, 0), known: KNOWN.to_vec() };
+        let note = |capability| Target::new(capability, &KNOWN).note("GPU", capability, &compiler);
+        let text = note((13, 0)).expect("it is newer");
+        for word in ["GPU", "PTX", "compute_121", "NVRTC 13.0 ", "sm_130", "pip install"] {
+            assert!(text.contains(word), "{text}");
+        }
+        assert_eq!(note((9, 0)), None);
+    }
+
+    #[test]
+    fn a_compiler_is_read_again_from_its_line() {
+        let compiler = Compiler { version: (13, 0), known: KNOWN.to_vec() };
+        assert_eq!(Compiler::parse(&compiler.text()), Some(compiler));
+        let bare = Compiler { version: (12, 8), known: Vec::new() };
+        assert_eq!(Compiler::parse("12.8\n"), Some(bare));
+        for damaged in ["", "13", "13.x", "-1.0", "13.0 80 x"] {
+            assert_eq!(Compiler::parse(damaged), None, "{damaged}");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Devices: opening, properties, memory limit and notes for the user.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::cufft;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
-use super::cache;
-use super::call::{check, check_open};
-use super::target::Target;
-use super::tune::state::State;
+use super::compile::Target;
+use super::{cache, compile};
 use crate::backend::simd::Level;
 use crate::error::{Error, Result};
 
@@ -297,4 +297,161 @@ fn start() -> Result<()> {
     }
     // SAFETY: the library is present; the flags must be 0.
     check_open("a CUDA device", "cuInit", unsafe { sys::cuInit(0) })
+}
+
+/// Converts the driver's result of `call`.
+pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
+    match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        // Allocations made internally for streams, modules and the like.
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Unavailable {
+            what: format!("memory on the CUDA device, which {call} asks for,"),
+            why: format!("it is full; {OTHERS}"),
+        }),
+        _ => Err(Error::Device { call, code: result as i64, text: text(result) }),
+    }
+}
+
+/// Possible users of device memory.
+pub(super) const OTHERS: &str = "other programs may hold it (`nvidia-smi` shows them)";
+
+/// Like [`check`], for calls needed to open a device; the error says what the user can do.
+pub(super) fn check_open(what: &str, call: &'static str, result: CUresult) -> Result<()> {
+    let why = match result {
+        CUresult::CUDA_ERROR_NO_DEVICE => "the driver finds no GPU".to_owned(),
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            format!("its memory is full, so that nothing can be started on it; {OTHERS}")
+        }
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => {
+            "it is busy: another program has it to itself (`nvidia-smi` shows its compute mode)"
+                .to_owned()
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the driver's library (libcuda.so.1) and its kernel module are of different versions: \
+             restart the machine, or install the driver again"
+                .to_owned()
+        }
+        _ => return check(call, result),
+    };
+    Err(Error::Unavailable { what: what.to_owned(), why })
+}
+
+/// Returns the driver's name and text of a result code.
+fn text(result: CUresult) -> String {
+    let mut name = std::ptr::null();
+    let mut text = std::ptr::null();
+    // SAFETY: both calls write null or a pointer to a string that lives as long as the driver.
+    unsafe {
+        let _ = sys::cuGetErrorName(result, &raw mut name);
+        let _ = sys::cuGetErrorString(result, &raw mut text);
+    }
+    format!("{}: {}", string(name), string(text))
+}
+
+fn string(text: *const std::ffi::c_char) -> String {
+    if text.is_null() {
+        return "unknown".to_owned();
+    }
+    // SAFETY: not null, and the driver's strings are zero-terminated.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Available CUDA components; the text of each missing one says what to install.
+#[derive(Debug)]
+pub struct Status {
+    /// CUDA version of the driver (1000 x major + 10 x minor), or why it is missing.
+    pub driver: std::result::Result<u32, String>,
+    /// Version of NVRTC (major, minor), or why it is missing.
+    pub nvrtc: std::result::Result<(u32, u32), String>,
+    /// Version of cuFFT, or why it is missing.
+    pub cufft: std::result::Result<u32, String>,
+    /// Devices that can be opened.
+    pub devices: Vec<Device>,
+}
+
+/// Looks up the driver, NVRTC, cuFFT and the devices.
+pub fn status() -> Status {
+    let devices = Device::all();
+    let driver = match (Device::count(), devices.first()) {
+        (Err(Error::Unavailable { why, .. }), _) => Err(why),
+        (Err(error), _) => Err(error.to_string()),
+        (Ok(0), _) => Err("the driver is installed, but finds no GPU".to_owned()),
+        (Ok(_), None) => Err("the driver finds a GPU that can't be opened".to_owned()),
+        (Ok(_), Some(device)) => Ok(device.properties().driver_version),
+    };
+    Status { driver, nvrtc: compile::version(), cufft: cufft_version(), devices }
+}
+
+/// Checks that kernels are available: from NVRTC, or from the cache of an NVRTC used earlier.
+///
+/// # Errors
+/// [`Error::Unavailable`] without either, with what to install.
+pub fn kernels_at_hand() -> crate::error::Result<()> {
+    match compile::nvrtc() {
+        Err(missing) if cache::recorded_compiler().is_none() => Err(missing),
+        _ => Ok(()),
+    }
+}
+
+/// Returns cuFFT's version.
+pub(super) fn cufft_version() -> std::result::Result<u32, String> {
+    // SAFETY: only checks whether the library can be loaded.
+    if !unsafe { cufft::sys::is_culib_present() } {
+        return Err("cuFFT (libcufft.so.12 or .11) is not on the library path: it comes with the CUDA \
+                    toolkit, or with `pip install nvidia-cufft`; only channels that are no power of two \
+                    and very many need it"
+            .to_owned());
+    }
+    let mut version = 0;
+    // SAFETY: the library is present; writes one integer.
+    let _ = unsafe { cufft::sys::cufftGetVersion(&raw mut version) };
+    Ok(u32::try_from(version).unwrap_or(0))
+}
+
+/// Tuning candidate: one configuration of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Name for tables, such as `tile 64 x 128, 3 stages`.
+    pub name: String,
+    /// Values of the kernel's parameters.
+    pub values: Vec<u32>,
+}
+
+/// Kernel, device and shape for which a choice is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TuningKey {
+    pub(super) kernel: String,
+    pub(super) kernel_hash: u128,
+    pub(super) device: String,
+    pub(super) driver: String,
+    pub(super) shape: String,
+}
+
+/// State of a device's tuning, and notes for its user.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) is_tuning: bool,
+    pub(super) pending: Vec<PendingKey>,
+    pub(super) forced: Vec<(TuningKey, Candidate)>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Kernel of a plan and its candidates.
+#[derive(Clone, Debug)]
+pub(super) struct PendingKey {
+    pub(super) key: TuningKey,
+    pub(super) candidates: Vec<Candidate>,
+}
+
+impl State {
+    /// Returns the state of a device with notes that apply from the start.
+    pub(super) fn with_notes(notes: Vec<String>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
+    pub(super) fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
 }

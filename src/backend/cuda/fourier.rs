@@ -2,7 +2,7 @@
 
 use cudarc::cufft::sys::{self, cufftResult, cufftType};
 
-use super::status;
+use super::device::cufft_version;
 use super::{Buffer, Device, Stream};
 use crate::error::{Error, Result};
 
@@ -55,7 +55,7 @@ impl Device {
     /// [`Error::Unavailable`] without cuFFT; [`Error::Device`] if it fails.
     pub fn fourier(&self, length: Length, batch: usize) -> Result<Fourier> {
         let points = length.points();
-        status::cufft_version().map_err(|why| Error::Unavailable {
+        cufft_version().map_err(|why| Error::Unavailable {
             what: format!("a Fourier transform of {points} points on a GPU"),
             why,
         })?;

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys;
 
 use super::Device;
-use super::call::{OTHERS, check};
+use super::device::{OTHERS, check};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 

@@ -6,35 +6,27 @@
 #![allow(unsafe_code)]
 
 mod cache;
-mod call;
 mod compile;
 mod device;
 mod fourier;
 pub mod measure;
 mod memory;
 mod module;
-mod nvrtc;
-pub mod peak;
 mod staging;
-mod status;
 mod stream;
-mod target;
 #[cfg(test)]
 #[path = "../../../tests/common/cuda.rs"]
 pub(crate) mod testing;
 pub mod tune;
 
 pub use compile::{
-    ARCHITECTURES, Compiled, Extent, HEADERS, Resources, Source, Variant, combinations, compile,
+    ARCHITECTURES, Compiled, Extent, HEADERS, Resources, Source, Target, Variant, combinations,
+    compile, nvrtc,
 };
-pub use device::{Device, Properties};
+pub use device::{Device, Properties, Status, kernels_at_hand, status};
 pub use fourier::{Fourier, Length};
-pub use measure::Rates;
+pub use measure::{Rates, kernels};
 pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};
-pub use nvrtc::nvrtc;
-pub use peak::kernels;
 pub use staging::{DownloadRing, UploadRing, UploadSlot};
-pub use status::{Status, kernels_at_hand, status};
 pub use stream::{CopiedRows, Event, Stream};
-pub use target::Target;

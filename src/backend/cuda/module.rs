@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUtensorMap};
 
-use super::call::check;
+use super::device::check;
 use super::{Device, Source, Stream, cache};
 use crate::error::{Error, Result};
 

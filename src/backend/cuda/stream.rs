@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 use cudarc::driver::sys;
 
-use super::call::check;
+use super::device::check;
 use super::{Buffer, Device, Pinned};
 use crate::error::{Error, Result};
 

@@ -4,8 +4,7 @@
 //! Invariant: each sum is made in the order of the taps, whatever the number of spectra.
 #![allow(unsafe_code)]
 
-use super::butterfly::{Complexes, butterfly};
-use super::passes::Spread;
+use super::passes::{Complexes, Spread, butterfly};
 use crate::backend::vector::{Vector, levels, prefetch_l2};
 use crate::voltage::VoltageEncoding;
 
@@ -108,7 +107,7 @@ pub(super) struct Filter {
     /// Number of registers per row of columns.
     pub(super) blocks: usize,
     /// Coefficients; axes: block, tap, lane. For pairs, those of odd samples follow.
-    pub(super) coefficients: super::memory::Floats,
+    pub(super) coefficients: super::shape::Floats,
     /// Offset in floats from the coefficients of even samples to those of odd samples; 0 for complex samples.
     pub(super) odd: usize,
     /// Storage format of rows.

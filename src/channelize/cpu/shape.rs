@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use rustfft::{Fft, FftPlanner};
 
-use super::decode::Column;
 use super::fir::{Filter, Row};
-use super::memory::Floats;
 use super::passes::{Passes, root};
+use super::samples::Column;
 use crate::backend::simd::Level;
 use crate::backend::vector::lanes;
 use crate::channelize::plan::{Form, Plan};
@@ -90,7 +89,7 @@ impl Shape {
         let imaginary = if overlaps { linear_columns(plan, hop, block, column) } else { padded };
         Ok(Self {
             filter: filter(plan, column, lanes, imaginary + 16),
-            spreads: super::pending::spreads(),
+            spreads: super::passes::spreads(),
             rotation: rotation(plan, column, lanes, &transform),
             segments: segments(plan),
             halves: halves(column, columns),
@@ -316,4 +315,43 @@ fn halves(column: Column, columns: usize) -> Floats {
         (re[k], im[k]) = (factor.0 as f32, factor.1 as f32);
     }
     floats
+}
+
+/// Cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+/// Zero-initialized floats aligned to a cache line.
+#[derive(Clone)]
+pub(super) struct Floats {
+    lines: Vec<Line>,
+}
+
+impl std::fmt::Debug for Floats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} lines", self.lines.len())
+    }
+}
+
+// SAFETY: a line is an array of floats.
+unsafe impl bytemuck::Zeroable for Line {}
+// SAFETY: a line is an array of floats without padding.
+unsafe impl bytemuck::Pod for Line {}
+
+impl Floats {
+    /// Returns `floats` zeros.
+    pub(super) fn new(floats: usize) -> Self {
+        Self { lines: vec![Line([0.0; 16]); floats.div_ceil(16)] }
+    }
+
+    /// Returns all values, up to the end of the last cache line.
+    pub(super) fn values(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.lines)
+    }
+
+    /// Returns all values, mutably.
+    pub(super) fn values_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.lines)
+    }
 }

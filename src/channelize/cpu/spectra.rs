@@ -3,14 +3,11 @@
 
 use num_complex::Complex;
 
-use super::decode::{Column, Source};
 use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
-use super::memory::Floats;
-use super::passes::{self, RotatedTarget, Spread, Target};
-use super::pending::{self, Pending};
-use super::samples::Samples;
-use super::shape::{Shape, Transform};
+use super::passes::{self, Pending, RotatedTarget, Spread, Target};
+use super::samples::{Column, Samples, Source};
+use super::shape::{Floats, Shape, Transform};
 use crate::backend::simd::Level;
 use crate::backend::vector::{Vector, levels};
 
@@ -176,7 +173,7 @@ impl Buffers {
         // for the whole call, which ends with `flush`.
         unsafe {
             passes::transform_in_place(shape.level, passes, rows, target, &mut self.pending);
-            pending::flush(shape.level, &mut self.pending);
+            passes::flush(shape.level, &mut self.pending);
             self.pending = Pending::new(aside.as_ptr(), at, to.len());
         }
         true
@@ -185,7 +182,7 @@ impl Buffers {
     /// Writes all pending stores.
     pub(super) fn flush(&mut self, shape: &Shape) {
         // SAFETY: as in `finish_in_place`.
-        unsafe { pending::flush(shape.level, &mut self.pending) };
+        unsafe { passes::flush(shape.level, &mut self.pending) };
     }
 
     /// Computes windowed sums into the buffer of sums, spectra side by side.

@@ -5,8 +5,7 @@
 
 use super::fused::Fused;
 use super::general::General;
-use super::job::{DeviceVoltages, Job};
-use super::sample_cache::{Rows, SampleCache};
+use super::job::{DeviceVoltages, Job, Rows, SampleCache};
 use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;

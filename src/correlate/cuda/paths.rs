@@ -5,7 +5,7 @@ use super::launch::{Job, Shape};
 use super::stages::{Block, Stages};
 use super::wgmma::Wgmma;
 use super::{stages, wgmma};
-use crate::backend::cuda::tune::Choice;
+use crate::backend::cuda::tune::Candidate;
 use crate::backend::cuda::{Arguments, Device, Extent, Function, Source, Stream, Variant, tune};
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
@@ -77,7 +77,7 @@ impl Kind {
     }
 
     /// Returns the tuning candidate. Its number is stored with tuned choices.
-    fn choice(self) -> Choice {
+    fn candidate(self) -> Candidate {
         let number = match self {
             Self::Wgmma => 0,
             Self::Mma => 1,
@@ -87,7 +87,7 @@ impl Kind {
             Self::Floats(Precision::F16) => 5,
             Self::Plain => 6,
         };
-        Choice { name: self.name().to_owned(), values: vec![number] }
+        Candidate { name: self.name().to_owned(), values: vec![number] }
     }
 }
 
@@ -125,13 +125,13 @@ impl Path {
     /// Binds the tuned choice, or the first suitable kernel.
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
         let kinds = Kind::suitable(shape, device);
-        let candidates: Vec<Choice> = kinds.iter().map(|kind| kind.choice()).collect();
+        let candidates: Vec<Candidate> = kinds.iter().map(|kind| kind.candidate()).collect();
         let words = format!(
             "inputs={} channels={} encoding={:?} precision={:?}",
             shape.inputs, shape.channels, shape.encoding, shape.precision
         );
-        let choice = tune::choice(device, &sources(), &words, &candidates);
-        let kind = kinds.into_iter().find(|kind| kind.choice().values == choice.values);
+        let choice = tune::select(device, &sources(), &words, &candidates);
+        let kind = kinds.into_iter().find(|kind| kind.candidate().values == choice.values);
         let kind = kind.unwrap_or(Kind::Plain);
         let kernel = match kind {
             Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),

@@ -2,7 +2,7 @@
 
 use super::super::plan::{Lane, Plan};
 use super::history::Job;
-use crate::backend::cuda::tune::{self, Choice};
+use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream, Variant};
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -146,7 +146,7 @@ fn candidates(plan: &Plan, sorted: &[usize]) -> Vec<Shape> {
 
 /// Returns the tuned shape for the plan, or the model's choice.
 fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
-    let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
+    let candidates: Vec<Candidate> = shapes.iter().map(Shape::candidate).collect();
     let shifts = || (0..plan.dms().len()).map(|dm| plan.trial_shift(dm));
     let words = format!(
         "channels={} trials={} shortest={} longest={} most={}",
@@ -156,7 +156,7 @@ fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
         plan.max_shift(),
         plan.largest().unwrap_or(0),
     );
-    let choice = tune::choice(device, &shapes.first()?.source(), &words, &candidates);
+    let choice = tune::select(device, &shapes.first()?.source(), &words, &candidates);
     let index = candidates.iter().position(|candidate| *candidate == choice);
     Some(shapes[index.unwrap_or(0)])
 }
@@ -268,11 +268,11 @@ impl Shape {
     }
 
     /// Returns the tuning candidate for this shape.
-    fn choice(&self) -> Choice {
+    fn candidate(&self) -> Candidate {
         let Self { teams, flight, times, group, ring, depth, sets } = *self;
         let values = [teams, flight, times, group, ring, depth, sets].map(|value| value as u32);
         let name = format!("{teams} warpgroups, {times} times, {} positions", self.max_positions());
-        Choice { name, values: values.to_vec() }
+        Candidate { name, values: values.to_vec() }
     }
 
     /// Returns the largest mean window for which the shape is fast.
@@ -622,7 +622,7 @@ mod tests {
         let coarse = shapes(1024, 300.0, 0.4, 800);
         assert!(!coarse.is_empty() && coarse.iter().all(|shape| shape.times == 384), "{coarse:?}");
         assert_eq!(shapes(1024, 300.0, 50.0, 64), []);
-        let mut choices: Vec<_> = Shape::ALL.iter().map(Shape::choice).collect();
+        let mut choices: Vec<_> = Shape::ALL.iter().map(Shape::candidate).collect();
         choices.dedup_by(|a, b| a.values == b.values || a.name == b.name);
         assert_eq!(choices.len(), Shape::ALL.len());
     }

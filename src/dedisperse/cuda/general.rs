@@ -3,7 +3,7 @@
 use super::super::plan::{Plan, UsedChannel};
 use super::history::{Job, element};
 use super::record::{CHANNELS, Interval, Shape, record};
-use crate::backend::cuda::tune::{self, Choice};
+use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -35,7 +35,7 @@ pub(super) fn source(shape: &Shape) -> Source {
 /// Returns the tuned shape for the plan, or the model's choice.
 fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let shapes = Shape::fitting(plan, device.properties());
-    let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
+    let candidates: Vec<Candidate> = shapes.iter().map(Shape::candidate).collect();
     let words = format!(
         "channels={} trials={trials} longest={} samples={} packed={}",
         // Channels that a search masks are unknown in advance and matter little.
@@ -44,7 +44,7 @@ fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
         element(shapes[0].lane),
         shapes[0].packed
     );
-    let choice = tune::choice(device, &source(&shapes[0]), &words, &candidates);
+    let choice = tune::select(device, &source(&shapes[0]), &words, &candidates);
     let index = candidates.iter().position(|candidate| *candidate == choice).unwrap_or(0);
     shapes[index]
 }

@@ -7,7 +7,7 @@
 use super::super::plan::{Lane, Plan};
 use super::history::element;
 use crate::backend::cuda::Properties;
-use crate::backend::cuda::tune::Choice;
+use crate::backend::cuda::tune::Candidate;
 
 /// Channels of an interval.
 pub(super) const CHANNELS: usize = 16;
@@ -95,11 +95,11 @@ impl Shape {
     }
 
     /// Returns the tuning candidate for this shape.
-    pub(super) fn choice(&self) -> Choice {
+    pub(super) fn candidate(&self) -> Candidate {
         let Self { threads, tile_dms, words, max_words, .. } = *self;
         let values = [threads, tile_dms, words, max_words].map(|value| value as u32);
         let name = format!("{threads} threads, {tile_dms} trials, {max_words} words a row");
-        Choice { name, values: values.to_vec() }
+        Candidate { name, values: values.to_vec() }
     }
 
     /// Returns the output times of a tile.

@@ -300,12 +300,7 @@ impl Plan {
 
     /// # Errors
     /// As for [`Self::check_samples`].
-    fn check_natural(
-        &self,
-        buffer: &Buffer<u8>,
-        at: Natural,
-        times: usize,
-    ) -> Result<()> {
+    fn check_natural(&self, buffer: &Buffer<u8>, at: Natural, times: usize) -> Result<()> {
         for (name, bytes) in [
             ("first byte of inputs", at.first_byte),
             ("stride of channels (bytes)", at.channel_stride),
@@ -341,7 +336,8 @@ impl Plan {
             (Some(_), Some(at)) => at,
         };
         at.seconds.check_on(device)?;
-        let last = (self.options().inputs.len() - 1).saturating_mul(at.stride).saturating_add(times);
+        let last =
+            (self.options().inputs.len() - 1).saturating_mul(at.stride).saturating_add(times);
         let end = at.first.saturating_add(last).saturating_mul(2);
         at_least("delays (antenna, time, 2)", end, at.seconds.len())
     }

@@ -153,7 +153,9 @@ impl AntennaInput {
 
     /// Returns the complex samples that saturated in requantization.
     pub(super) fn saturated(&self) -> u64 {
-        self.corrector.as_ref().map_or(0, |own| own.saturated().map_or(0, |counts| counts.iter().sum()))
+        self.corrector
+            .as_ref()
+            .map_or(0, |own| own.saturated().map_or(0, |counts| counts.iter().sum()))
     }
 
     /// Takes the result of the last gulp.

@@ -8,7 +8,7 @@ use super::super::plan::{Plan, Template};
 use super::kernels;
 use super::pack::Packed;
 use super::passes::{Limits, TILE};
-use crate::backend::cuda::tune::{self, Choice};
+use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -472,12 +472,12 @@ fn tuned_piece(packed: &Packed, device: &Device) -> usize {
     let passes = packed.units.iter().map(|unit| unit[3]).max().unwrap_or(0);
     let is_one_rate = packed.units.iter().all(|unit| unit[0] == 0);
     let pieces = suitable(passes, is_one_rate);
-    let candidate = |piece: &usize| Choice {
+    let candidate = |piece: &usize| Candidate {
         name: format!("launches of {piece} samples"),
         values: vec![*piece as u32],
     };
-    let candidates: Vec<Choice> = pieces.iter().map(candidate).collect();
-    let choice = tune::choice(device, &kernels::sources(), &packed.tuning_key(), &candidates);
+    let candidates: Vec<Candidate> = pieces.iter().map(candidate).collect();
+    let choice = tune::select(device, &kernels::sources(), &packed.tuning_key(), &candidates);
     let chosen = pieces.iter().find(|piece| choice.values == [**piece as u32]);
     *chosen.unwrap_or(&pieces[0])
 }

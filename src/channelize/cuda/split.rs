@@ -1,14 +1,16 @@
-//! Geometry of the two kernels of a long transform: compile-time constants, resource use and tables.
+//! Long power-of-two transforms in two kernels: windowed sums with the first part of the transform, then the rest.
+//! The intermediate values of a pass should stay in the L2 cache.
 //!
-//! Invariant: but for `radix` and the sides, which follow from the length alone, the shape decides about speed
-//! only; every shape of a plan gives the same bits.
+//! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
 
 use std::f64::consts::TAU;
 
-use super::super::shape::{MOST_HELD, encoding, order, twiddle_words};
-use crate::backend::cuda::tune::Choice;
-use crate::backend::cuda::{Properties, Source};
+use super::fused::{MOST_HELD, encoding, order, twiddle_words};
+use super::job::{Job, Pass, Target};
+use crate::backend::cuda::tune::{self, Candidate};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Properties, Source, Stream};
 use crate::channelize::plan::{Form, Plan};
+use crate::error::Result;
 
 /// Sums of two columns per thread, counted over radix and spectra: 64 registers.
 const SUMS: usize = 16;
@@ -253,14 +255,14 @@ impl Shape {
     }
 
     /// Returns the shape as a tuning candidate.
-    pub(super) fn choice(&self) -> Choice {
+    pub(super) fn candidate(&self) -> Candidate {
         let Self { group, resident, prefetched, ahead, lines, pass_mib, .. } = *self;
         let name = format!(
             "{resident} x {group} columns, rows {prefetched} and {ahead} ahead, {lines} lines, \
              passes of {pass_mib} MiB"
         );
         let values = [group, resident, prefetched, ahead, lines, pass_mib];
-        Choice { name, values: values.map(|value| value as u32).to_vec() }
+        Candidate { name, values: values.map(|value| value as u32).to_vec() }
     }
 
     /// Returns the first kernel's source and constants.
@@ -283,11 +285,11 @@ impl Shape {
         ];
         Source {
             name: "split_sums.cu",
-            text: include_str!("../split_sums.cu"),
+            text: include_str!("split_sums.cu"),
             includes: &[
-                ("decode.cuh", include_str!("../decode.cuh")),
-                ("fft.cuh", include_str!("../fft.cuh")),
-                ("fir.cuh", include_str!("../fir.cuh")),
+                ("decode.cuh", include_str!("decode.cuh")),
+                ("fft.cuh", include_str!("fft.cuh")),
+                ("fir.cuh", include_str!("fir.cuh")),
             ],
             defines: constants.map(|(name, value)| (name, value.to_string())).to_vec(),
         }
@@ -312,14 +314,14 @@ impl Shape {
             ],
         };
         let (name, text) = match three {
-            1 => ("split_lines.cu", include_str!("../split_lines.cu")),
-            _ => ("split_long.cu", include_str!("../split_long.cu")),
+            1 => ("split_lines.cu", include_str!("split_lines.cu")),
+            _ => ("split_long.cu", include_str!("split_long.cu")),
         };
         let defines = common.into_iter().chain(own);
         Source {
             name,
             text,
-            includes: &[("fft.cuh", include_str!("../fft.cuh"))],
+            includes: &[("fft.cuh", include_str!("fft.cuh"))],
             defines: defines.map(|(name, value)| (name, value.to_string())).collect(),
         }
     }
@@ -348,8 +350,173 @@ fn table(side: usize, count: usize, of: usize) -> Vec<f32> {
     (0..side / 4).flat_map(|word| words.iter().flat_map(move |line| line[word])).collect()
 }
 
+/// Both kernels of a plan, their tables and the intermediate buffer.
+#[derive(Debug)]
+pub(super) struct Split {
+    shape: Shape,
+    /// First kernel for full batches, and for launches shorter than a batch.
+    batches: Function,
+    single: Function,
+    lines: Function,
+    /// Blocks of the first kernel resident on the device.
+    blocks: usize,
+    coefficients: Buffer<f32>,
+    twiddles: Buffer<f32>,
+    row_factors: Buffer<f32>,
+    line_factors: [Buffer<f32>; 2],
+    /// Intermediate values; axes: spectrum, stream of the pass, k1, c2.
+    values: Buffer<f32>,
+}
+
+impl Split {
+    /// Returns `None` if the plan or the device has no such kernels.
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
+        let Some(shape) = chosen(plan, device) else { return Ok(None) };
+        let sums = device.module(&shape.sums_source())?;
+        let lines = device.module(&shape.lines_source())?;
+        let batches = sums.function("split_sums_batches", shape.sums_bytes())?;
+        let resident = batches.blocks_per_multiprocessor(shape.sums_threads())?;
+        let scale = plan.input().scale;
+        let coefficients: Vec<f32> =
+            plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
+        // The kernel may load one row of taps past the end.
+        let room = vec![0.0; plan.points()];
+        let (shape, values) = values(plan, device, shape)?;
+        let [second, third] = shape.line_factors();
+        let kernel = if third.is_empty() { "split_lines" } else { "split_long_lines" };
+        Ok(Some(Self {
+            single: sums.function("split_sums_single", shape.sums_bytes_of_one())?,
+            lines: lines.function(kernel, shape.lines_bytes())?,
+            blocks: (resident * device.properties().multiprocessors).max(1),
+            coefficients: device.upload(&[coefficients, room].concat())?,
+            twiddles: device.upload(&shape.twiddles())?,
+            row_factors: device.upload(&shape.row_factors())?,
+            line_factors: [device.upload(&second)?, device.upload(&third)?],
+            values,
+            shape,
+            batches,
+        }))
+    }
+
+    /// Returns the spectra and units per pass.
+    pub(super) fn pass_sizes(&self, plan: &Plan) -> (usize, usize) {
+        pass_sizes(plan, &self.shape)
+    }
+
+    /// Enqueues the first kernel for a pass.
+    ///
+    /// # Safety
+    /// The job's addresses must be valid for its sizes, and the pass must be part of the job.
+    pub(super) unsafe fn sums(
+        &self,
+        stream: &Stream,
+        job: &Job,
+        pass: &Pass,
+        plan: &Plan,
+    ) -> Result<()> {
+        let input = plan.input();
+        let skipped = (pass.first_spectrum - job.first_spectrum) * plan.hop() as u64;
+        let groups = self.shape.line() / self.shape.group;
+        let streams = pass.units * input.polarizations;
+        let is_short = pass.spectra < self.shape.batch;
+        let (function, batch) =
+            if is_short { (&self.single, 1) } else { (&self.batches, self.shape.batch) };
+        let batches = pass.spectra.div_ceil(batch);
+        let share = share(self.blocks, groups * streams, batches);
+        let arguments = Arguments::new()
+            .with(job.input + skipped * self.shape.sample_bytes as u64)
+            .with(job.stride)
+            .with(self.coefficients.address())
+            .with(self.twiddles.address())
+            .with(self.row_factors.address())
+            .with(self.values.address())
+            .with(pass.spectra as u32)
+            .with((share * batch) as u32)
+            .with(pass.first_unit as u32)
+            .with(input.coarse_channels as u32)
+            .with(input.polarizations as u32)
+            .with(u32::from(plan.options().reverse_coarse));
+        let grid = [groups, batches.div_ceil(share), streams];
+        // SAFETY: the arguments match the kernel; the caller guarantees the job, and `values` has space for a pass.
+        unsafe { stream.launch(function, grid, [self.shape.sums_threads(), 1, 1], &arguments) }
+    }
+
+    /// Enqueues the second kernel for a pass.
+    ///
+    /// # Safety
+    /// The target must have space for the pass's spectra.
+    pub(super) unsafe fn lines(
+        &self,
+        stream: &Stream,
+        pass: &Pass,
+        plan: &Plan,
+        to: &Target,
+    ) -> Result<()> {
+        let input = plan.input();
+        let streams = pass.units * input.polarizations;
+        let [row, antenna, place, polarization] = to.strides.map(|floats| (floats / 2) as u64);
+        let [second, third] = &self.line_factors;
+        let arguments = Arguments::new().with(self.values.address()).with(second.address());
+        let arguments = if third.is_empty() { arguments } else { arguments.with(third.address()) };
+        let arguments = arguments
+            .with(streams as u32)
+            .with(input.polarizations as u32)
+            .with(row)
+            .with(antenna)
+            .with(place)
+            .with(polarization)
+            .with(pass.first_unit as u32)
+            .with(input.coarse_channels as u32)
+            .with(to.address);
+        let groups = self.shape.first() / self.shape.lines;
+        let grid = [pass.spectra * streams * groups, 1, 1];
+        // SAFETY: the arguments match the kernel; the caller guarantees the target.
+        unsafe { stream.launch(&self.lines, grid, [self.shape.lines_threads(), 1, 1], &arguments) }
+    }
+}
+
+/// Returns the shape measured fastest on this device, or else the model's choice.
+fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
+    let candidates = Shape::candidates(plan, device.properties());
+    let first = candidates.first()?;
+    let choices: Vec<Candidate> = candidates.iter().map(Shape::candidate).collect();
+    let choice = tune::select(device, &first.sums_source(), &first.tuning_key(), &choices);
+    candidates.iter().find(|shape| shape.candidate() == choice).or(Some(first)).copied()
+}
+
+/// Allocates the intermediate buffer, halving its size until the allocation succeeds.
+fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buffer<f32>)> {
+    loop {
+        let (spectra, units) = pass_sizes(plan, &shape);
+        let transforms = spectra * units * plan.input().polarizations;
+        match device.buffer(2 * plan.points() * transforms) {
+            Ok(buffer) => return Ok((shape, buffer)),
+            Err(error) if shape.pass_mib == 1 => return Err(error),
+            Err(_) => shape.pass_mib /= 2,
+        }
+    }
+}
+
+/// Returns the spectra and units per pass: at least one batch of spectra, with as many units as fit.
+fn pass_sizes(plan: &Plan, shape: &Shape) -> (usize, usize) {
+    let input = plan.input();
+    let unit = 8 * shape.points * input.polarizations;
+    let most = (shape.pass_mib << 20) / unit;
+    let units = (most / shape.batch).clamp(1, input.antennas * input.coarse_channels);
+    ((most / units).max(shape.batch), units)
+}
+
+/// Returns the number of consecutive batches per block that minimizes the estimated time. `blocks` blocks run at a
+/// time, `columns` counts groups of columns and streams, and starting a block costs half a batch.
+fn share(blocks: usize, columns: usize, batches: usize) -> usize {
+    let time = |share: &usize| {
+        (columns * batches.div_ceil(*share)).div_ceil(blocks) * (2 * share.min(&batches) + 1)
+    };
+    (1..=batches).min_by_key(time).unwrap_or(1)
+}
+
 #[cfg(test)]
-mod tests {
+mod shape_tests {
     use super::*;
     use crate::channelize::plan::Options;
     use crate::voltage::VoltageEncoding;
@@ -382,5 +549,18 @@ mod tests {
         assert!((angle(&factors, 14) + TAU * 24.0 / 1024.0).abs() < 1e-6);
         let [second, third] = shape(131_072).line_factors();
         assert_eq!((second.len(), third.len()), (16 * 16, 16 * 256));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_share_the_batches() {
+        assert_eq!(share(264, 64, 8), 2);
+        assert_eq!(share(264, 64, 256), 64);
+        assert_eq!(share(264, 64, 1), 1);
+        assert_eq!(share(264, 1000, 3), 3);
     }
 }
