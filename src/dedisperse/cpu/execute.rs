@@ -5,10 +5,7 @@
 
 use super::super::plan::Lane;
 use super::program::{FAN_IN, Pass, Shape};
-#[cfg(target_arch = "x86_64")]
-use super::vector::x86;
-use super::vector::{Portable, Vector};
-use crate::backend::simd::{Level, levels};
+use crate::backend::vector::{Vector, levels};
 
 /// Byte view of the history that rows are built from.
 #[derive(Clone, Copy)]
@@ -140,11 +137,11 @@ macro_rules! adder {
 }
 
 adder!(From8To8, 1, 1, load, add_8);
-adder!(From8To16, 1, 2, widen_8, add_16);
+adder!(From8To16, 1, 2, widen_8_to_16, add_16);
 adder!(From16To16, 2, 2, load, add_16);
-adder!(From16To32, 2, 4, widen_16, add_32);
+adder!(From16To32, 2, 4, widen_16_to_32, add_32);
 adder!(From32To32, 4, 4, load, add_32);
-adder!(FromF32, 4, 4, load, add_f32);
+adder!(FromF32, 4, 4, load, add);
 
 /// Sums source rows over `times` elements.
 #[inline(always)]
@@ -286,7 +283,7 @@ impl Write {
                 (true, true) => sums,
                 (true, false) => V::splat_32(self.bias).add_32(sums),
                 (false, false) => V::load(to).add_32(sums),
-                (false, true) => V::load(to).add_f32(sums),
+                (false, true) => V::load(to).add(sums),
             };
             sums.store(to);
         }
@@ -323,7 +320,7 @@ macro_rules! halves {
             #[inline(always)]
             unsafe fn zero() -> Self {
                 // SAFETY: the caller promises the level, here and below.
-                unsafe { Self { low: V::zero(), high: V::zero() } }
+                unsafe { Self { low: V::splat_32(0), high: V::splat_32(0) } }
             }
             #[inline(always)]
             unsafe fn add(self, from: *const u8) -> Self {
@@ -356,7 +353,7 @@ halves!(
 );
 halves!(
     /// Sums of 16-bit words as halves of 32-bit words.
-    Wide, 2, 2, add_32, sub_32, high_16, up_16, interleave_32, |a, b| [a, b, b, b]
+    Wide, 2, 2, add_32, sub_32, high_16, up_16, interleave, |a, b| [a, b, b, b]
 );
 
 /// Defines sums of elements of `$bytes` bytes in elements of the same type.
@@ -372,7 +369,7 @@ macro_rules! same {
             #[inline(always)]
             unsafe fn zero() -> Self {
                 // SAFETY: the caller promises the level, here and below.
-                unsafe { Self(V::zero()) }
+                unsafe { Self(V::splat_32(0)) }
             }
             #[inline(always)]
             unsafe fn add(self, from: *const u8) -> Self {
@@ -403,5 +400,5 @@ same!(
 );
 same!(
     /// Sums of floats.
-    Floats, 4, 1, add_f32, |sums| [sums; 4]
+    Floats, 4, 1, add, |sums| [sums; 4]
 );

@@ -7,8 +7,8 @@
 use std::ops::Add;
 
 use super::super::plan::{Lane, Plan};
-use super::vector::prefetch;
 use crate::backend::threads::Threads;
+use crate::backend::vector::prefetch;
 use crate::sample::{Encoding, Samples};
 
 /// Largest number of channel strips that one thread fills side by side.
@@ -182,7 +182,7 @@ impl Filler<'_> {
     fn ask<L: Element>(&self, first: u64, rows: &[L]) {
         let position = (first % self.size.capacity as u64) as usize;
         for row in rows.chunks_exact(self.size.stride()) {
-            prefetch(&row[position..position + TIMES]);
+            prefetch_all(&row[position..position + TIMES]);
         }
     }
 
@@ -315,7 +315,7 @@ impl Unpack {
         let (mut bin, mut filled) = (0, open);
         for time in 0..input.times() {
             if time + AHEAD < input.times() {
-                prefetch(&input.row(time + AHEAD)[start..start + bytes]);
+                prefetch_all(&input.row(time + AHEAD)[start..start + bytes]);
             }
             let row = &input.row(time)[start..start + bytes];
             self.row(row, filled > 0, &mut bins[bin]);
@@ -376,6 +376,14 @@ impl Unpack {
         } else {
             put(values.map(|x| self.element(i32::from(*x))), add, sums);
         }
+    }
+}
+
+/// Prefetches the cache lines that hold `values`.
+#[inline(always)]
+fn prefetch_all<T>(values: &[T]) {
+    for line in (0..size_of_val(values)).step_by(64) {
+        prefetch(values.as_ptr().cast::<u8>().wrapping_add(line));
     }
 }
 

@@ -6,7 +6,6 @@
 mod execute;
 mod history;
 mod program;
-mod vector;
 
 use super::plan::{Lane, Plan, Sum, UsedChannel};
 use crate::backend::simd::Level;

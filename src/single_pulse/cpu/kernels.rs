@@ -119,10 +119,15 @@ pub(super) trait Sum: Copy + PartialOrd {
     fn offset(threshold: Self, base: Self) -> Self;
     /// Returns the smallest excess of a hit.
     fn floor(first: Self, base: Self) -> Self;
+    /// Converts a sample, for integers less the middle of their bound.
+    fn lift<T: Sample>(sample: T, middle: i64) -> Self;
+    /// Converts the least sum of a hit, for integers clamped to `most` in magnitude.
+    fn threshold(least: f64, most: f64) -> Self;
+    fn value(self) -> f64;
 }
 
 macro_rules! integer_sum {
-    ($type:ty) => {
+    ($type:ty, |$sample:ident, $middle:ident| $lift:expr) => {
         impl Sum for $type {
             const LEAST: Self = <$type>::MIN;
             const ZERO: Self = 0;
@@ -146,12 +151,23 @@ macro_rules! integer_sum {
             fn floor(first: Self, base: Self) -> Self {
                 first.wrapping_sub(base)
             }
+            #[inline(always)]
+            fn lift<T: Sample>($sample: T, $middle: i64) -> Self {
+                $lift
+            }
+            fn threshold(least: f64, most: f64) -> Self {
+                least.clamp(-most, most) as i64 as Self
+            }
+            #[inline(always)]
+            fn value(self) -> f64 {
+                self as f64
+            }
         }
     };
 }
 
-integer_sum!(i32);
-integer_sum!(i64);
+integer_sum!(i32, |sample, middle| sample.integer().wrapping_sub(middle as i32));
+integer_sum!(i64, |sample, middle| i64::from(sample.integer()) - middle);
 
 impl Sum for f64 {
     const LEAST: Self = Self::NEG_INFINITY;
@@ -175,6 +191,17 @@ impl Sum for f64 {
     #[inline(always)]
     fn floor(_: Self, _: Self) -> Self {
         0.0
+    }
+    #[inline(always)]
+    fn lift<T: Sample>(sample: T, _: i64) -> Self {
+        sample.value()
+    }
+    fn threshold(least: f64, _: f64) -> Self {
+        least
+    }
+    #[inline(always)]
+    fn value(self) -> f64 {
+        self
     }
 }
 
@@ -273,24 +300,24 @@ pub(super) struct Boxes<S> {
 }
 
 /// Computes the sums before each multiple of `stride`, in order; the last is the sum of all whole strides.
-pub(super) fn accumulate<T: Copy, S: Sum>(
+pub(super) fn accumulate<T: Sample, S: Sum>(
     samples: &[T],
     stride: usize,
+    middle: i64,
     prefix: &mut Vec<S>,
-    lift: impl Fn(T) -> S,
 ) {
     prefix.clear();
     let mut sum = S::ZERO;
     prefix.push(sum);
     if stride == 1 {
         prefix.extend(samples.iter().map(|y| {
-            sum = sum.plus(lift(*y));
+            sum = sum.plus(S::lift(*y, middle));
             sum
         }));
         return;
     }
     prefix.extend(samples.chunks_exact(stride).map(|part| {
-        sum = part.iter().fold(sum, |sum, y| sum.plus(lift(*y)));
+        sum = part.iter().fold(sum, |sum, y| sum.plus(S::lift(*y, middle)));
         sum
     }));
 }

@@ -275,6 +275,17 @@ enum Rung {
     Real(Boxes<f64>),
 }
 
+/// Evaluates an expression of the boxcars of any sum type.
+macro_rules! boxes {
+    ($rung:expr, $boxes:ident => $value:expr) => {
+        match $rung {
+            Rung::Narrow($boxes) => $value,
+            Rung::Wide($boxes) => $value,
+            Rung::Real($boxes) => $value,
+        }
+    };
+}
+
 impl Scratch {
     fn new(plan: &Plan, events: usize) -> Self {
         Self {
@@ -336,7 +347,7 @@ impl Scratch {
             let group = &plan.groups()[index];
             let (before, rest) = self.rungs.split_at_mut(index);
             rest[0].fill(plan, group, level, before.last(), &trial.history);
-            rest[0].bind(plan, group, &self.thresholds);
+            boxes!(&mut rest[0], boxes => boxes.bind(plan, group, &self.thresholds));
         }
     }
 
@@ -349,11 +360,7 @@ impl Scratch {
             let mark = |block: usize| {
                 flags[block * stride..][..stride].iter_mut().for_each(|flag| *flag |= bit);
             };
-            match rung {
-                Rung::Narrow(boxes) => Screen::screen(level, boxes, whole, mark),
-                Rung::Wide(boxes) => Screen::screen(level, boxes, whole, mark),
-                Rung::Real(boxes) => Screen::screen(level, boxes, whole, mark),
-            }
+            boxes!(rung, boxes => Screen::screen(level, boxes, whole, mark));
         }
     }
 
@@ -371,7 +378,7 @@ impl Scratch {
                         continue;
                     }
                     let most = (available - time) / group.stride;
-                    rung.hits(time / group.stride, most, |boxcar, sum| {
+                    let hit = |boxcar: usize, sum: f64| {
                         let which = group.widths.start + boxcar;
                         let width = plan.widths()[which] as u64;
                         let sum = sum + (width as i64 * middle) as f64;
@@ -379,7 +386,8 @@ impl Scratch {
                         if best.is_none_or(|best| snr > best.snr) {
                             best = Some(Hit { time: origin + time as u64, width, snr });
                         }
-                    });
+                    };
+                    boxes!(rung, boxes => boxes.hits(time / group.stride, most, hit));
                 }
                 let ended = best.into_iter().flat_map(|hit| trial.sweep.offer(hit));
                 events.extend(ended.map(|hit| hit.event(dm)));
@@ -409,7 +417,6 @@ impl Rung {
         finer: Option<&Self>,
         samples: &[T],
     ) {
-        let middle = plan.middle();
         match (self, finer) {
             (Self::Narrow(now), Some(Self::Narrow(finer))) => {
                 thin(level, &finer.prefix, &mut now.prefix);
@@ -420,46 +427,9 @@ impl Rung {
             (Self::Real(now), Some(Self::Real(finer))) => {
                 thin(level, &finer.prefix, &mut now.prefix);
             }
-            (Self::Narrow(now), _) => {
-                let middle = middle as i32;
-                accumulate(samples, group.stride, &mut now.prefix, |y| {
-                    y.integer().wrapping_sub(middle)
-                });
-            }
-            (Self::Wide(now), _) => {
-                accumulate(samples, group.stride, &mut now.prefix, |y| {
-                    i64::from(y.integer()) - middle
-                });
-            }
-            (Self::Real(now), _) => {
-                accumulate(samples, group.stride, &mut now.prefix, T::value);
-            }
-        }
-    }
-
-    /// Sets the smallest hit sums, clamped if no boxcar or every boxcar reaches them.
-    fn bind(&mut self, plan: &Plan, group: &Group, thresholds: &[Threshold]) {
-        let widths = &plan.widths()[group.widths.clone()];
-        let thresholds = &thresholds[group.widths.clone()];
-        let least = |width: usize, threshold: &Threshold| {
-            let most = width as i64 * plan.half_range() + 1;
-            let least = threshold.least - (width as i64 * plan.middle()) as f64;
-            (least.clamp(-(most as f64), most as f64)) as i64
-        };
-        let pairs = widths.iter().zip(thresholds).map(|(w, t)| (*w, t));
-        match self {
-            Self::Narrow(boxes) => boxes.bind(group, pairs, |w, t| least(w, t) as i32),
-            Self::Wide(boxes) => boxes.bind(group, pairs, least),
-            Self::Real(boxes) => boxes.bind(group, pairs, |_, threshold| threshold.least),
-        }
-    }
-
-    /// Calls `hit(boxcar, sum)` for each boxcar of up to `most` strides that reaches its threshold.
-    fn hits(&self, start: usize, most: usize, hit: impl FnMut(usize, f64)) {
-        match self {
-            Self::Narrow(boxes) => boxes.hits(start, most, f64::from, hit),
-            Self::Wide(boxes) => boxes.hits(start, most, |sum| sum as f64, hit),
-            Self::Real(boxes) => boxes.hits(start, most, |sum| sum, hit),
+            (now, _) => boxes!(now, boxes => {
+                accumulate(samples, group.stride, plan.middle(), &mut boxes.prefix);
+            }),
         }
     }
 }
@@ -469,30 +439,27 @@ impl<S: Sum> Boxes<S> {
         Self { prefix: Vec::with_capacity(length), boxcars: Vec::with_capacity(boxcars) }
     }
 
-    fn bind<'a>(
-        &mut self,
-        group: &Group,
-        pairs: impl Iterator<Item = (usize, &'a Threshold)>,
-        least: impl Fn(usize, &Threshold) -> S,
-    ) {
+    /// Sets the smallest hit sums, clamped if no boxcar or every boxcar reaches them.
+    fn bind(&mut self, plan: &Plan, group: &Group, thresholds: &[Threshold]) {
+        let indices = group.widths.clone();
         self.boxcars.clear();
-        self.boxcars.extend(pairs.map(|(width, t)| (width / group.stride, least(width, t))));
+        self.boxcars.extend(indices.map(|index| {
+            let width = plan.widths()[index];
+            let most = width as i64 * plan.half_range() + 1;
+            let least = thresholds[index].least - (width as i64 * plan.middle()) as f64;
+            (width / group.stride, S::threshold(least, most as f64))
+        }));
     }
 
-    fn hits(
-        &self,
-        start: usize,
-        most: usize,
-        value: impl Fn(S) -> f64,
-        mut hit: impl FnMut(usize, f64),
-    ) {
+    /// Calls `hit(boxcar, sum)` for each boxcar of up to `most` strides that reaches its threshold.
+    fn hits(&self, start: usize, most: usize, mut hit: impl FnMut(usize, f64)) {
         for (boxcar, (width, threshold)) in self.boxcars.iter().enumerate() {
             if *width > most {
                 return;
             }
             let sum = self.prefix[start + width].minus(self.prefix[start]);
             if sum >= *threshold {
-                hit(boxcar, value(sum));
+                hit(boxcar, sum.value());
             }
         }
     }
