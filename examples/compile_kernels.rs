@@ -18,7 +18,7 @@ use std::time::Instant;
 use sidereal::backend::cuda::{
     ARCHITECTURES, Compiled, Extent, HEADERS, Resources, Source, Variant, compile,
 };
-use sidereal::pipeline::kernels;
+use sidereal::pipeline::kernel_table;
 use sidereal::{Error, Result};
 
 /// Limit of the number of cubins of the table, unless all combinations are requested.
@@ -78,7 +78,7 @@ impl Arguments {
         let Some(file) = &self.file else {
             let all = std::env::var_os("SIDEREAL_ALL_KERNELS").is_some_and(|word| word != "0");
             let extent = if all { Extent::All } else { Extent::Representative };
-            let mut table = kernels::table(extent);
+            let mut table = kernel_table(extent);
             table.retain(|(room, variant)| {
                 format!("{room} {}", title(&variant.source)).contains(&self.only)
             });

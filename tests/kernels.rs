@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use sidereal::backend::cuda::{Extent, Variant};
-use sidereal::pipeline::kernels::table;
+use sidereal::pipeline::kernel_table;
 
 /// Limit of the number of cubins that `./check` compiles.
 const MOST_CUBINS: usize = 240;
@@ -29,7 +29,7 @@ fn every_kernel_file_stands_in_the_table() {
     let files = names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), ".cu");
     assert!(!files.is_empty());
     for extent in [Extent::Representative, Extent::All] {
-        let mut table = table(extent);
+        let mut table = kernel_table(extent);
         let include = |variant: &Variant| variant.source.includes.iter().map(|file| file.0);
         let named: BTreeSet<String> = table
             .iter_mut()
@@ -43,15 +43,17 @@ fn every_kernel_file_stands_in_the_table() {
 
 #[test]
 fn the_table_is_short_enough_for_every_check() {
-    let cubins: usize =
-        table(Extent::Representative).iter().map(|(_, variant)| variant.architectures.len()).sum();
+    let cubins: usize = kernel_table(Extent::Representative)
+        .iter()
+        .map(|(_, variant)| variant.architectures.len())
+        .sum();
     assert!((1..=MOST_CUBINS).contains(&cubins), "{cubins} cubins");
 }
 
 #[test]
 fn no_variant_is_compiled_twice() {
     for extent in [Extent::Representative, Extent::All] {
-        let table = table(extent);
+        let table = kernel_table(extent);
         for (index, (room, variant)) in table.iter().enumerate() {
             let is_new = table[..index].iter().all(|other| other.1.source != variant.source);
             assert!(is_new, "{room}: {:?}", variant.source.defines);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use sidereal::Error;
-use sidereal::pipeline::ending::Ending;
+use sidereal::pipeline::Ending;
 
 use crate::flags::{named, text};
 use crate::interrupt::{self, Exit, is_full};

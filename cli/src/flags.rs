@@ -1,7 +1,7 @@
 //! Names of the library's options on the command line, and the texts of its errors with them.
 
 use sidereal::Error;
-use sidereal::pipeline::ending::Ending;
+use sidereal::pipeline::Ending;
 
 use crate::output::with_final_names;
 

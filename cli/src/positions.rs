@@ -18,7 +18,7 @@ impl Positions {
     /// Reads a CSV file; `location` is its reference position if the file has none.
     ///
     /// # Errors
-    /// As [`antennas::read`] and [`pipeline::antennas::array`]; [`Error::Parameter`] for a position that is given
+    /// As [`antennas::read`] and [`pipeline::array`]; [`Error::Parameter`] for a position that is given
     /// twice.
     pub(crate) fn read(path: &Path, location: Option<Location>) -> Result<Self> {
         let table = antennas::read(path)?;
@@ -29,7 +29,7 @@ impl Positions {
             let found = format!("{longitude_deg},{latitude_deg}");
             return Err(Error::parameter("--location", found, rule));
         }
-        let array = pipeline::antennas::array(&table, location)?;
+        let array = pipeline::array(&table, location)?;
         let cable_delays_s = table.rows.iter().map(|row| row.delay_s).collect();
         Ok(Self { array, cable_delays_s })
     }

@@ -34,6 +34,6 @@ pub(super) fn antennas(bytes: &[u8]) -> Outcome {
             assert_eq!((row.position_m, row.diameter_m), (before.position_m, before.diameter_m));
         }
     });
-    pipeline::antennas::array(&table, None)?;
+    pipeline::array(&table, None)?;
     Ok(Read::Whole)
 }

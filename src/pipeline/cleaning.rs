@@ -1,10 +1,13 @@
-//! Cleaning of rows before dedispersion: masked channels, zero-DM, time masks.
+//! Cleaning of rows before dedispersion: masked channels, interference, zero-DM, time masks; also as a source of rows.
 //!
-//! Invariant: the automatic mask is made from the first rows alone, however they are read.
+//! Invariant: the automatic mask is made from the first rows alone, however they are read; the mitigation returns what
+//! ends the source after all rows that were read.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use super::flagged::{self, Flagged, LostRows};
-use super::mitigated::Mitigation;
-use super::options::{Part, SearchOptions};
+use super::options::{Part, SearchOptions, skip_to};
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, Mitigated, Mitigator, TimeMask};
 use crate::error::{Error, Result};
@@ -457,4 +460,266 @@ fn read_prefix(
     rows.truncate(read * row_bytes);
     *left -= read as u64;
     Ok((rows, fault))
+}
+
+/// Bytes per copy task of a thread.
+const COPIED_BYTES: usize = 256 << 10;
+
+/// Time after which a source counts as slow: blocks in hand are then processed before more are read, and not
+/// concurrently with reading.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// Mitigator with its input and output blocks.
+struct Mitigation {
+    mitigator: Mitigator,
+    row_bytes: usize,
+    /// Blocks per batch.
+    batch: usize,
+    /// Next blocks, if the source is fast enough to be read ahead.
+    next: Vec<Vec<u8>>,
+    is_fast: bool,
+    /// Mitigated blocks, and the number of bytes of the first one already returned.
+    ready: VecDeque<Vec<u8>>,
+    used: usize,
+    /// Returned blocks, reused for reading.
+    spent: Vec<Vec<u8>>,
+    is_over: bool,
+    failed: Option<Error>,
+}
+
+impl Mitigation {
+    /// Builds a mitigation that processes batches of blocks, at most `most_bytes` unless one block is larger.
+    fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize) -> Self {
+        Self {
+            batch: mitigator.batch_blocks(most_bytes),
+            mitigator,
+            row_bytes,
+            next: Vec::new(),
+            is_fast: false,
+            ready: VecDeque::new(),
+            used: 0,
+            spent: Vec::new(),
+            is_over: false,
+            failed: None,
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.mitigator.held_bytes(3 * self.batch)
+    }
+
+    fn mitigated(&self) -> Mitigated {
+        self.mitigator.mitigated()
+    }
+
+    /// Reads the next mitigated rows; `source` supplies recorded rows. Returns 0 at the end.
+    fn read(
+        &mut self,
+        rows: &mut [u8],
+        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
+    ) -> Result<usize> {
+        while self.ready.is_empty() {
+            if self.is_over && self.next.is_empty() {
+                return self.failed.take().map_or(Ok(0), Err);
+            }
+            self.work(source)?;
+        }
+        let threads = self.mitigator.threads();
+        let (mut given, mut none) = (0, vec![(); threads.count()]);
+        while let Some(block) = self.ready.front() {
+            let free = (rows.len() - given) / self.row_bytes * self.row_bytes;
+            let bytes = (block.len() - self.used).min(free);
+            let (from, to) = (&block[self.used..][..bytes], &mut rows[given..given + bytes]);
+            threads.for_each_chunk(&mut none, to, COPIED_BYTES, |(), index, to| {
+                to.copy_from_slice(&from[index * COPIED_BYTES..][..to.len()]);
+            });
+            (given, self.used) = (given + bytes, self.used + bytes);
+            if self.used < block.len() {
+                break;
+            }
+            self.used = 0;
+            self.spent.extend(self.ready.pop_front());
+        }
+        Ok(given / self.row_bytes)
+    }
+
+    /// Mitigates the next blocks while the following ones are read.
+    fn work(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Result<()> {
+        let length = self.mitigator.block_rows() * self.row_bytes;
+        let mut reader = Blocks {
+            length,
+            row_bytes: self.row_bytes,
+            count: self.batch,
+            spent: std::mem::take(&mut self.spent),
+            is_over: self.is_over,
+            is_fast: self.is_fast,
+            failed: None,
+        };
+        let mut blocks = std::mem::take(&mut self.next);
+        if blocks.is_empty() {
+            blocks = reader.read(source);
+        }
+        let done = if reader.is_fast && !reader.is_over {
+            let mitigator = &mut self.mitigator;
+            let (done, next) = std::thread::scope(|scope| {
+                let reading = scope.spawn(|| reader.read(source));
+                (mitigator.push(blocks), reading.join())
+            });
+            self.next = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            done
+        } else {
+            self.mitigator.push(blocks)
+        };
+        (self.is_over, self.is_fast) = (reader.is_over, reader.is_fast);
+        self.spent = reader.spent;
+        self.failed = self.failed.take().or(reader.failed);
+        self.ready.extend(done?);
+        if self.is_over && self.next.is_empty() {
+            self.ready.extend(self.mitigator.flush()?);
+        }
+        Ok(())
+    }
+}
+
+/// Reader of blocks of rows.
+struct Blocks {
+    /// Bytes of a block and of a row, and the blocks per batch.
+    length: usize,
+    row_bytes: usize,
+    count: usize,
+    spent: Vec<Vec<u8>>,
+    is_over: bool,
+    /// Whether the last blocks were read without a wait.
+    is_fast: bool,
+    failed: Option<Error>,
+}
+
+impl Blocks {
+    /// Reads the next blocks; the last of a stream may have fewer rows. A slow block ends the batch.
+    fn read(
+        &mut self,
+        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
+    ) -> Vec<Vec<u8>> {
+        let (mut blocks, begun) = (Vec::with_capacity(self.count), Instant::now());
+        self.is_fast = true;
+        while blocks.len() < self.count && !self.is_over && self.is_fast {
+            let block = self.block(source);
+            if !block.is_empty() {
+                blocks.push(block);
+            }
+            self.is_fast = begun.elapsed() < SLOW;
+        }
+        blocks
+    }
+
+    /// Reads one block, or the remainder.
+    fn block(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Vec<u8> {
+        let mut block = self.spent.pop().unwrap_or_default();
+        block.resize(self.length, 0);
+        let mut bytes = 0;
+        while bytes < block.len() && !self.is_over {
+            match source(&mut block[bytes..]) {
+                Ok(0) => self.is_over = true,
+                Ok(times) => bytes += times * self.row_bytes,
+                Err(error) => (self.is_over, self.failed) = (true, Some(error)),
+            }
+        }
+        block.truncate(bytes);
+        block
+    }
+}
+
+/// Rows per read while skipping.
+const SKIPPED_ROWS: usize = 1024;
+
+/// Rows of a source with interference removed, masked cells filled and, if requested, zero-DM applied.
+///
+/// Row 0 is the first of the searched time range.
+pub struct CleanedRows {
+    source: Box<dyn FilterbankSource>,
+    cleaning: Cleaning,
+    header: FilterbankHeader,
+    start_s: f64,
+    raw: Vec<u8>,
+    cleaned: Vec<u8>,
+}
+
+impl CleanedRows {
+    /// Reads the rows needed for the automatic mask and the mitigation, from a source at its first row. Calls
+    /// `goes_on` between reads.
+    ///
+    /// # Errors
+    /// As [`search`](super::burst::search()); [`crate::Error::stopped`] when `goes_on` returns false.
+    pub fn new(
+        mut source: Box<dyn FilterbankSource>,
+        options: &SearchOptions,
+        backend: &Backend,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self> {
+        let part = Part::new(source.header(), options)?;
+        skip_to(source.as_mut(), part.first)?;
+        let mut cleaning = Cleaning::new(source.as_mut(), options, part, (backend, goes_on))?;
+        cleaning.check_whole()?;
+        let mut header = source.header().clone();
+        let start_s = part.first as f64 * header.tsamp_s;
+        (header.encoding, header.times) = (cleaning.encoding(), part.times);
+        Ok(Self { source, cleaning, header, start_s, raw: Vec::new(), cleaned: Vec::new() })
+    }
+
+    /// Returns the seconds from the source's first row to this first row.
+    pub fn start_s(&self) -> f64 {
+        self.start_s
+    }
+
+    /// Returns which channels are masked throughout, in recorded order.
+    pub fn masked(&self) -> &[bool] {
+        self.cleaning.masked()
+    }
+}
+
+impl FilterbankSource for CleanedRows {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let recorded = self.source.header();
+        let (encoding, channels) = (recorded.encoding, recorded.channels());
+        let raw_bytes = recorded.row_bytes();
+        let wanted = rows.len() / row_bytes;
+        let mut read = 0;
+        // Mitigation returns one block at a time.
+        while read < wanted {
+            self.raw.resize((wanted - read) * raw_bytes, 0);
+            let times = self.cleaning.read(self.source.as_mut(), &mut self.raw)?;
+            if times == 0 {
+                break;
+            }
+            let samples = Samples::new(&self.raw[..times * raw_bytes], encoding, times, channels)?;
+            let samples = self.cleaning.clean(samples, &mut self.cleaned)?;
+            for (time, row) in
+                rows[read * row_bytes..].chunks_exact_mut(row_bytes).take(times).enumerate()
+            {
+                row.copy_from_slice(samples.row(time));
+            }
+            read += times;
+        }
+        Ok(read)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let row_bytes = self.header.row_bytes();
+        let mut rows = vec![0; SKIPPED_ROWS * row_bytes];
+        let mut passed = 0;
+        while passed < times {
+            let wanted = (times - passed).min(SKIPPED_ROWS as u64) as usize;
+            let read = self.read(&mut rows[..wanted * row_bytes])?;
+            passed += read as u64;
+            if read < wanted {
+                break;
+            }
+        }
+        Ok(passed)
+    }
 }

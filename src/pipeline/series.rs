@@ -5,12 +5,10 @@
 
 use std::time::Instant;
 
-use super::budget;
-use super::burst::Status;
 use super::cleaning::Cleaning;
-use super::ending::Ending;
 use super::options::{Part, SearchOptions, skip_to};
-use super::trials::{Trials, advance, stride};
+use super::range::{Trials, advance, stride};
+use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
 use crate::clean::Mitigated;
 use crate::dedisperse::{self, Dedisperser, Output};
@@ -69,7 +67,6 @@ pub trait SeriesSink {
     ///
     /// # Errors
     /// Any error ends the run.
-    /// Any, which ends the work.
     fn checkpoint(&mut self, checkpoint: &Checkpoint, is_last: bool) -> Result<()> {
         let _ = (checkpoint, is_last);
         Ok(())
@@ -336,7 +333,7 @@ impl Work {
         };
         let held = self.ranges.iter().map(held).sum::<usize>() + cleaning.held_bytes();
         let row = per_row + header.row_bytes() + cleaning.made_row_bytes();
-        let remaining = budget::remaining_bytes(options.memory, "the series", held, row)?;
+        let remaining = remaining_bytes(options.memory, "the series", held, row)?;
         Ok(gulp.min(remaining / row.max(1)))
     }
 }

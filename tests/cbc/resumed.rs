@@ -10,10 +10,10 @@ use coincident::{
 };
 use sidereal::backend::Backend;
 use sidereal::io::strain::{StrainHeader, StrainSource};
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     ChirpSearch, Input, Recording, SearchOptions, Spectrum, Strain, Whitening,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::whiten::{GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};

@@ -6,11 +6,11 @@ use num_complex::Complex64;
 use sidereal::Error;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
     Spectrum, Whitening, design, read_bank, series, write_bank,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::{Ranking, Sample};
 use sidereal::spiir::trigger::Trigger;

@@ -10,11 +10,11 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
 use sidereal::math::PowerSpectrum;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorOptions, DetectorReport, Input, Recording, Report, SearchObserver,
     SearchOptions, Source, Spectrum, Status, Whitening, design, waveforms,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::trigger::Trigger;

@@ -8,10 +8,10 @@ use array::{drain, inputs, recording};
 use memory::{Memory, noise};
 use sidereal::backend::Backend;
 use sidereal::io::uvh5;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, CorrelateOptions, Integration, Labels, WriteReport, write_uvh5,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::voltage::VoltageEncoding;
 
 /// Samples of each recording, and of a spectrum; those under its window.

@@ -5,10 +5,10 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{Options, Plan};
 use sidereal::geometry::{Array, Direction, Location, Sky};
 use sidereal::io::uvh5;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, write_uvh5,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::simulate::array::{ArrayOptions, ArraySimulator, PointSource};
 use sidereal::voltage::VoltageEncoding;
 

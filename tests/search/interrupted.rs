@@ -3,10 +3,10 @@
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{
     Checkpoint, Observer, Report, SearchOptions, Status, search, search_from,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::series::{
     self, Block, SeriesRange, SeriesReport, SeriesSink, dedisperse, dedisperse_from,
 };

@@ -8,7 +8,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::Products;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageOptions, open};
 use sidereal::io::{FilterbankSource, Polarizations, sigproc};
-use sidereal::pipeline::ending::Ending;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{
     ChannelizeOptions, ChannelizedVoltages, Depth, Destination, Gains, Requantization,
     VoltageFilterbank, VoltageFormat, VoltageReport, WriteReport, write_filterbank, write_voltages,

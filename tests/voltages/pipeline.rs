@@ -9,7 +9,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{Feed, Products};
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::io::{FilterbankSource, Gap, Polarizations, sigproc};
-use sidereal::pipeline::ending::Ending;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{
     ChannelizeOptions, Depth, Destination, VoltageFilterbank, write_filterbank,
 };

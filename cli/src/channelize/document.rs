@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::ending::Ending;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage;
 
 use super::outputs::Outputs;

@@ -20,13 +20,13 @@ use outputs::Outputs;
 use quicklook::{Quicklook, Shape};
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::Window;
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::correlator;
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
     PhaseCentre, WriteReport, write_uvh5,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 use silent::Silent;

@@ -2,8 +2,8 @@
 
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
+use sidereal::pipeline::burst::CleanedRows;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::cleaned::CleanedRows;
 use sidereal::pipeline::cutout::{Cutout, Options, cutout, cutouts};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};

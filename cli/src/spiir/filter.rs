@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     ChirpDetector, DetectorOptions, Latency, Need, Piece, Reader, Strain, check_length,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sidereal::geometry::Dut1;
 use sidereal::io::antennas;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource, open};
-use sidereal::pipeline::antennas::array;
+use sidereal::pipeline::array;
 use sidereal::simulate::array::{ArrayOptions, ArraySimulator};
 use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};

@@ -3,34 +3,33 @@
 //! Invariant: candidates depend on the rows and the options alone, never on gulp, threads or backend, nor on whether
 //! the search was interrupted and resumed. What was found is reported, whatever ends a search.
 
-mod checkpoint;
-mod device;
 mod observer;
-mod resident;
-mod step;
 mod voltages;
+mod work;
 
 use std::collections::HashMap;
 use std::time::Instant;
 
+use observer::MemoryObserver;
+pub use observer::{Checkpoint, Observer};
+use voltages::VoltageWork;
+use work::{DeviceWork, HostWork, Stage, Step};
+
+pub use super::cleaning::CleanedRows;
 use super::cleaning::Cleaning;
-use super::ending::Ending;
-use super::filled::Filled;
+use super::flagged::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
-use super::range::{Edge, RangeSearch};
-use super::trials::Trials;
+use super::range::{Edge, RangeSearch, Trials};
+use super::run::Ending;
+pub use super::run::Status;
 use crate::backend::Backend;
+use crate::backend::cuda::Buffer;
 use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
 use crate::single_pulse::{Absorbed, Candidate, Clusterer};
-pub use checkpoint::Checkpoint;
-use observer::MemoryObserver;
-pub use observer::{Observer, Status};
-pub use resident::Resident;
-use step::{HostWork, Step};
 
 /// Result of a search.
 #[derive(Clone, Debug)]
@@ -380,10 +379,10 @@ impl Setup {
         if self.cleaning.mitigated().is_none()
             && let Some(recorded) = voltages::recorded(source, device)
         {
-            let work = voltages::VoltageWork::new(device, recorded, parts, &self.ranges, gulp)?;
+            let work = VoltageWork::new(device, recorded, parts, &self.ranges, gulp)?;
             return Ok(Box::new(work));
         }
-        Ok(Box::new(device::DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
+        Ok(Box::new(DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
     }
 
     fn host_work(&self) -> Result<Box<dyn Step>> {
@@ -458,4 +457,91 @@ fn no_trial_fits(header: &FilterbankHeader, options: &SearchOptions, times: u64)
         "its delay across the band, {delay:.3} s, is longer than the data, {length:.3} s: no trial fits"
     );
     Error::parameter("dm_min", dm, rule)
+}
+
+/// Recording whose rows are all in a GPU's memory, with its search, limited to whole bursts:
+/// [`SearchOptions::min_band`] has no effect.
+pub struct Resident {
+    setup: Setup,
+    stage: Stage,
+    /// Rows of each gulp, and their number.
+    gulps: Vec<(Buffer<u8>, usize)>,
+    gaps: Vec<Gap>,
+}
+
+impl std::fmt::Debug for Resident {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resident").field("gulps", &self.gulps.len()).finish_non_exhaustive()
+    }
+}
+
+impl Resident {
+    /// Reads all rows of a source into the memory of the backend's GPU.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the backend is not a GPU, or its memory is too small; as [`search()`].
+    pub fn new(
+        source: &mut dyn FilterbankSource,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let Backend::Cuda(device, _) = backend else {
+            let what = format!("a recording in the memory of {}", backend.name());
+            return Err(Error::Unavailable { what, why: "that takes a GPU".to_owned() });
+        };
+        let mut setup = Setup::new(source, options, backend, &mut |_| true)?;
+        let parts = (&setup.cleaning, setup.part);
+        let (stage, gulp) =
+            Stage::resident(device, &setup.header, parts, &setup.ranges, options.gulp)?;
+        let row_bytes = setup.header.row_bytes();
+        let mut rows = vec![0; gulp * row_bytes];
+        let mut gulps = Vec::new();
+        loop {
+            let times = filled(&mut setup.cleaning, source, (&mut rows, row_bytes))?;
+            if times == 0 {
+                break;
+            }
+            gulps.push((device.upload(&rows[..times * row_bytes])?, times));
+        }
+        Ok(Self { setup, stage, gulps, gaps: source.gaps().to_vec() })
+    }
+
+    /// Searches all rows, from the first kernel to the list of candidates.
+    ///
+    /// # Errors
+    /// As [`search()`].
+    pub fn search(&mut self) -> Result<Report> {
+        let begin = Instant::now();
+        let Self { setup, stage, gulps, gaps } = self;
+        setup.reset();
+        let mut clusterer = setup.clusterer()?;
+        let mut times = 0;
+        for (rows, count) in gulps.iter() {
+            let (_, cleaner) = setup.cleaning.parts();
+            stage.run((rows, *count), cleaner, &mut setup.ranges, &mut clusterer)?;
+            times += *count as u64;
+        }
+        let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
+        let (found, gaps, flagged) = ((Vec::new(), Vec::new()), gaps.clone(), 0);
+        let ending = Ending::Complete;
+        let outcome = Outcome { found, times, late, ending, gaps, flagged, begin };
+        setup.report(clusterer, outcome)
+    }
+}
+
+/// Reads rows until the buffer is full or the source ends; returns their number.
+fn filled(
+    cleaning: &mut Cleaning,
+    source: &mut dyn FilterbankSource,
+    (rows, row_bytes): (&mut [u8], usize),
+) -> Result<usize> {
+    let mut times = 0;
+    loop {
+        let rest = &mut rows[times * row_bytes..];
+        let more = if rest.is_empty() { 0 } else { cleaning.read(source, rest)? };
+        if more == 0 {
+            return Ok(times);
+        }
+        times += more;
+    }
 }

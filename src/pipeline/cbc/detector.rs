@@ -8,7 +8,7 @@ use num_complex::Complex;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
 use crate::error::{Error, Result};
-use crate::pipeline::budget;
+use crate::pipeline::run::remaining_bytes;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Segments, SegmentsBuilder, TimedTrigger};
 use crate::spiir::trigger::{self, DeviceRatios, Finder, Ratios, Trigger, TriggerOptions};
@@ -382,8 +382,7 @@ impl Need {
             held: sum.held.saturating_add(one.held),
             sample: sum.sample.saturating_add(one.sample),
         });
-        let remaining =
-            budget::remaining_bytes(limit, what, held, sample.saturating_mul(MIN_LIMIT))?;
+        let remaining = remaining_bytes(limit, what, held, sample.saturating_mul(MIN_LIMIT))?;
         Ok(remaining / sample.max(1))
     }
 }

@@ -12,7 +12,7 @@ use super::detector::Latency;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
-use crate::pipeline::ending::Ending;
+use crate::pipeline::run::Ending;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};
 use crate::spiir::{self, Branch, Filter, MAX_HALVINGS, Plan, Spiir, Template};

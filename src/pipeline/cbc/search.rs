@@ -16,7 +16,7 @@ use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::geometry::{INTERFEROMETERS, Interferometer};
-use crate::pipeline::ending::Ending;
+use crate::pipeline::run::Ending;
 use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrigger};
 use crate::spiir::trigger::Trigger;

@@ -20,7 +20,7 @@ use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Input, Order};
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
-use crate::pipeline::budget;
+use crate::pipeline::run::remaining_bytes;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 use crate::{channelize, correlate};
@@ -173,7 +173,7 @@ impl Shape {
             let capacity = gulp_capacity(plan, self.spectra, gulp);
             let bytes = self.bytes(asked.backend, plan, gulp, baselines, inputs);
             let held = bytes.unwrap_or(usize::MAX);
-            match budget::remaining_bytes(asked.options.memory, "the correlation", held, 0) {
+            match remaining_bytes(asked.options.memory, "the correlation", held, 0) {
                 Ok(_) => {
                     let what = format!(
                         "{} antennas with {} polarizations and {} channels",

@@ -11,7 +11,7 @@ use crate::geometry::{Location, Sky, day_length_s};
 use crate::io::uvh5;
 use crate::io::uvh5::{Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
-use crate::pipeline::ending::Ending;
+use crate::pipeline::run::Ending;
 
 /// Shortest integration in seconds whose time a file resolves: Julian dates are 40 us apart, and the last integration
 /// may be half as long.

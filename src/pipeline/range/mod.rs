@@ -1,23 +1,24 @@
-//! Search of one range of a DM plan: dedispersion and detection, with the DM-time plane between them in memory.
+//! Trials that fit the data, and the search of one range of a DM plan: dedispersion and detection, with the DM-time plane between them in memory.
 //!
-//! Invariant: the plane never holds more than one gulp.
+//! Invariant: a trial is searched if it has a sample at all in data of known length, and always otherwise. The plane never holds more than one gulp.
 
 mod edge;
 
-use super::filled::Filled;
-use super::options::SearchOptions;
-use super::trials::{Trials, advance, stride};
-use crate::backend::Backend;
-use crate::backend::cuda;
+pub(super) use edge::{DeviceTail, Edge, Tail};
+
+use super::cleaning::Cleaning;
+use super::flagged::Filled;
+use super::options::{Part, SearchOptions};
+use crate::backend::{Backend, cuda};
+use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
 use crate::sample::Samples;
-use crate::single_pulse::{self, Detector, Event, Input};
-use crate::single_pulse::{BandEdges, Candidate, Clusterer, TrialRange};
-use crate::view::check_length;
-use crate::view::{Plane, PlaneMut, Progress};
-pub(super) use edge::Edge;
+use crate::single_pulse::{
+    self, BandEdges, Candidate, Clusterer, Detector, Event, Input, TrialRange,
+};
+use crate::view::{Plane, PlaneMut, Progress, check_length};
 
 /// Alignment in words of a device plane's rows: 128 bytes.
 const ALIGNED: usize = 32;
@@ -323,5 +324,68 @@ impl RangeSearch {
         clusterer.push(self.index, &self.events)?;
         self.events.clear();
         Ok(())
+    }
+}
+
+/// Largest number of output times per flush.
+pub(super) const FLUSH_TIMES: usize = 1 << 12;
+
+/// Data and options that trials are checked against.
+#[derive(Clone, Copy)]
+pub(super) struct Trials<'a> {
+    pub(super) header: &'a FilterbankHeader,
+    pub(super) options: &'a SearchOptions,
+    pub(super) cleaning: &'a Cleaning,
+    pub(super) part: Part,
+}
+
+impl Trials<'_> {
+    /// Builds one plan for the trials of `ranges`, all with one binning, whose delays fit the data; none without such
+    /// a trial. Also returns the number of trials skipped.
+    pub(super) fn bind(&self, ranges: &[DmRange]) -> Result<(Option<dedisperse::Plan>, usize)> {
+        let dms: Vec<f64> = ranges.iter().flat_map(DmRange::dms).collect();
+        let downsample = ranges.first().map_or(1, |range| range.downsample);
+        let all = self.plan(downsample, dms)?;
+        let fits = |dm: &usize| self.part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
+        let kept: Vec<f64> = (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();
+        let skipped = all.dms().len() - kept.len();
+        match (kept.len(), skipped) {
+            (0, _) => Ok((None, skipped)),
+            (_, 0) => Ok((Some(all), 0)),
+            _ => Ok((Some(self.plan(downsample, kept)?), skipped)),
+        }
+    }
+
+    fn plan(&self, downsample: usize, dms: Vec<f64>) -> Result<dedisperse::Plan> {
+        dedisperse::Plan::new(dedisperse::Options {
+            band: self.header.band.clone(),
+            tsamp_s: self.header.tsamp_s,
+            dms,
+            downsample,
+            encoding: self.cleaning.encoding(),
+            range: self.cleaning.range(),
+            masked: self.cleaning.masked().to_vec(),
+            dm_constant: self.options.dm_constant,
+        })
+    }
+}
+
+/// Dedisperses rows or, without rows, flushes the remainder.
+pub(super) fn advance(
+    dedisperser: &mut Dedisperser,
+    rows: Option<Samples<'_>>,
+    output: Output<'_>,
+) -> Result<Progress> {
+    match rows {
+        Some(rows) => dedisperser.run(rows, output),
+        None => dedisperser.flush(output),
+    }
+}
+
+/// Returns the largest number of output times of a step: for rows, all of theirs; for a flush, part of the remainder.
+pub(super) fn stride(plan: &dedisperse::Plan, rows: Option<Samples<'_>>) -> usize {
+    match rows {
+        Some(rows) => plan.max_output(rows.times()).max(1),
+        None => plan.max_shift().clamp(1, FLUSH_TIMES),
     }
 }

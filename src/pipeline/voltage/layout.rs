@@ -1,10 +1,76 @@
-//! Sky frequencies of a row's channels, and the filter-bank order that produces them.
+//! Options of the channelization of recorded voltages, the sky frequencies of a row's channels with the filter-bank
+//! order that produces them, and the filter bank's parameters for a file's metadata.
+//!
+//! Invariant: options say nothing of a recording; what does not fit one is found when they are bound.
 
-use super::options::ChannelizeOptions;
-use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan};
+use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
-use crate::units::{HZ_PER_MHZ, MAX_CHANNELS};
+use crate::math::Window;
+use crate::units::{DM_CONSTANT, HZ_PER_MHZ, MAX_CHANNELS};
+
+/// Options of a filterbank computed from voltages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelizeOptions {
+    /// Channels per recorded channel.
+    pub channels: usize,
+    /// Taps of the filter bank: rows of samples under its window.
+    pub taps: usize,
+    /// The prototype filter.
+    pub window: Window,
+    /// Oversampling P / Q, at least 1.
+    pub oversampling: (usize, usize),
+    /// Detected products.
+    pub products: Products,
+    /// Type of the feeds; `None`: as recorded, else linear.
+    pub feed: Option<Feed>,
+    /// Spectra summed into a row.
+    pub integrate: usize,
+    /// Adjacent channels summed into one; divides `channels`.
+    pub average_channels: usize,
+    /// Whether to replace the channel at each recorded channel's zero frequency by the mean of the adjacent channels.
+    pub interpolate_dc: bool,
+    /// Dispersion measure for which dispersion within channels is removed before detection. The delays between
+    /// channels remain, so rows are searched at this dispersion measure like any others.
+    pub coherent_dm: Option<f64>,
+    /// Dispersion constant of `coherent_dm`, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+    /// Whether rows ascend in sky frequency instead of descending.
+    pub ascending: bool,
+    /// Antenna to use, counted from 0; `None`: the powers of all are summed.
+    pub antenna: Option<usize>,
+    /// Time range in seconds from the first sample's start; its samples are treated as the whole recording.
+    pub time_range: Option<(f64, f64)>,
+    /// Limit in bytes on blocks in host memory; `None` sets no limit. Rows do not depend on it.
+    pub memory: Option<u64>,
+    /// Samples of each stream per read; 0 selects automatically. Rows do not depend on it.
+    pub gulp: usize,
+}
+
+impl ChannelizeOptions {
+    /// Options with `channels` channels per recorded channel: 8 taps, sinc x Hann, critical sampling, Stokes I, no
+    /// sums.
+    pub fn new(channels: usize) -> Self {
+        Self {
+            channels,
+            taps: 8,
+            window: Window::default(),
+            oversampling: (1, 1),
+            products: Products::I,
+            feed: None,
+            integrate: 1,
+            average_channels: 1,
+            interpolate_dc: false,
+            coherent_dm: None,
+            dm_constant: DM_CONSTANT,
+            ascending: false,
+            antenna: None,
+            time_range: None,
+            memory: None,
+            gulp: 0,
+        }
+    }
+}
 
 /// Channel order of a filter bank whose output is sorted by sky frequency.
 #[derive(Clone, Debug)]
@@ -162,7 +228,7 @@ fn check(header: &VoltageHeader) -> Result<()> {
 }
 
 /// Largest overlap of adjacent channels, relative to their width; absorbs the rounding of frequencies.
-const MOST_OVERLAP: f64 = 1e-3;
+const MAX_OVERLAP: f64 = 1e-3;
 
 /// Checks that recorded channels do not overlap; they may have gaps. The channels of overlapping ones would not be
 /// monotonic in frequency.
@@ -173,7 +239,7 @@ fn check_spacing(header: &VoltageHeader, coarse: &[usize]) -> Result<()> {
         (a - b).abs()
     });
     let least = spacings.fold(f64::INFINITY, f64::min);
-    if least >= (1.0 - MOST_OVERLAP) * width {
+    if least >= (1.0 - MAX_OVERLAP) * width {
         return Ok(());
     }
     let rule = format!(
@@ -182,6 +248,91 @@ fn check_spacing(header: &VoltageHeader, coarse: &[usize]) -> Result<()> {
         width / HZ_PER_MHZ,
     );
     Err(Error::parameter("spacing of recorded channels (MHz)", least / HZ_PER_MHZ, rule))
+}
+
+/// Filter bank that computed rows from a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Geometry {
+    /// Format of the recording.
+    pub format: &'static str,
+    /// Channels per recorded channel, before any sum over channels.
+    pub channels: usize,
+    /// Recorded channels.
+    pub recorded_channels: usize,
+    /// Taps.
+    pub taps: usize,
+    /// Name of the window.
+    pub window: String,
+    /// Oversampling P / Q.
+    pub oversampling: (usize, usize),
+    /// Samples between spectra.
+    pub hop: usize,
+    /// Spectra summed into a row.
+    pub integrate: usize,
+    /// Adjacent channels summed into one.
+    pub average_channels: usize,
+    /// Name of each product, in the order of a row; empty for voltage output.
+    pub products: Vec<&'static str>,
+    /// `linear` or `circular`.
+    pub feed: &'static str,
+    /// Whether the channel at each recorded channel's zero frequency was interpolated.
+    pub interpolate_dc: bool,
+    /// Dispersion measure for which dispersion within channels was removed.
+    pub coherent_dm: Option<f64>,
+    /// Antennas whose powers were summed.
+    pub antennas: usize,
+    /// Polarizations recorded.
+    pub polarizations: usize,
+    /// Sampling time of the recording in seconds.
+    pub recorded_tsamp_s: f64,
+    /// Recorded samples from the start of the first sample to the start of the first row.
+    pub delay_samples: f64,
+}
+
+impl Geometry {
+    pub(super) fn new(recorded: &VoltageHeader, plan: &Plan, detection: Option<Detection>) -> Self {
+        let options = plan.options();
+        let names =
+            |detection: Detection| product_names(detection.products, recorded.polarizations);
+        let circular = recorded.circular == Some(true);
+        let feed = if circular { Feed::Circular } else { Feed::Linear };
+        Self {
+            format: recorded.format,
+            channels: plan.channels(),
+            recorded_channels: recorded.coarse_channels(),
+            taps: plan.taps(),
+            window: options.window.name(),
+            oversampling: options.oversampling,
+            hop: plan.hop(),
+            integrate: plan.spectra_per_row(),
+            average_channels: plan.channels() / plan.output_channels(),
+            products: detection.map_or_else(Vec::new, names),
+            feed: feed_name(detection.map_or(feed, |detection| detection.feed)),
+            interpolate_dc: detection.is_some_and(|detection| detection.interpolate_dc),
+            coherent_dm: None,
+            antennas: recorded.antennas,
+            polarizations: recorded.polarizations,
+            recorded_tsamp_s: recorded.tsamp_s,
+            delay_samples: plan.delay_samples(),
+        }
+    }
+}
+
+fn product_names(products: Products, polarizations: usize) -> Vec<&'static str> {
+    let names: &[&str] = match products {
+        Products::Power => &["AA", "BB"],
+        Products::I => &["I"],
+        Products::Iquv => &["I", "Q", "U", "V"],
+        Products::Aabbcrci => &["AA", "BB", "CR", "CI"],
+    };
+    names[..products.count(polarizations)].to_vec()
+}
+
+fn feed_name(feed: Feed) -> &'static str {
+    match feed {
+        Feed::Linear => "linear",
+        Feed::Circular => "circular",
+    }
 }
 
 #[cfg(test)]

@@ -5,31 +5,25 @@
 
 mod channelized;
 mod coherent;
-mod device;
 mod filled;
 mod filterbank;
-mod finite;
-mod gaps;
-mod geometry;
 pub(super) mod layout;
-mod options;
-mod part;
+mod level;
 mod rows;
-mod scaling;
+mod source;
 mod spectra;
 mod write;
-mod write_voltages;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
-pub(super) use device::DeviceRows;
-pub(super) use filled::Level;
+pub(super) use filterbank::DeviceRows;
 pub use filterbank::VoltageFilterbank;
-pub(super) use finite::blank;
-pub use geometry::Geometry;
-pub use options::ChannelizeOptions;
-pub use scaling::Scaling;
+pub use layout::{ChannelizeOptions, Geometry};
+pub(super) use level::Level;
+pub(super) use source::blank;
 pub(super) use spectra::Unread;
 pub use spectra::Watch;
-pub use write::{Depth, Destination, WriteReport, write_filterbank};
-pub use write_voltages::{VoltageFormat, VoltageReport, write_voltages};
+pub use write::{
+    Depth, Destination, Scaling, VoltageFormat, VoltageReport, WriteReport, write_filterbank,
+    write_voltages,
+};

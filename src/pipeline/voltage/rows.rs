@@ -1,10 +1,8 @@
 //! Filter-bank rows with antennas summed and recorded channels ordered; gaps are not filled.
 
-use super::spectra::{Bank, Unread};
-use super::spectra::{Spectra, Watch};
+use super::spectra::{Bank, Spectra, Unread, Watch};
 use crate::backend::Backend;
-use crate::channelize::{Channelizer, Joining};
-use crate::channelize::{Feed, Form, Plan, Products};
+use crate::channelize::{Channelizer, Feed, Form, Joining, Plan, Products};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::{self, Templates};
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
     self, ChirpSearch, Input, Report, SearchOptions, Status, Strain, Whitening, harmonic_mean,
 };
-use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};

@@ -1,10 +1,24 @@
-//! End state of a run over a recording or a stream.
+//! Progress, memory limit and end of a run over a recording or a stream.
 //!
-//! Invariant: whatever ends a run, what was found before is reported.
+//! Invariant: whatever ends a run, what was found before is reported; results do not depend on the memory limit, only
+//! blocks do.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+
+/// Progress of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// Rows processed.
+    pub times: u64,
+    /// Total number of rows, if known.
+    pub total: Option<u64>,
+    /// Length of these rows, in seconds.
+    pub data_s: f64,
+    /// Elapsed time in seconds.
+    pub elapsed_s: f64,
+}
 
 /// End state of a run, and the reason for an early end.
 #[derive(Clone, Debug)]
@@ -77,6 +91,29 @@ impl Ending {
     }
 }
 
+/// Returns the bytes that `limit` leaves for blocks after `held` fixed bytes; without a limit, `usize::MAX`.
+///
+/// # Errors
+/// [`Error::Unavailable`], with the need and the limit, when the shortest blocks (`least` bytes) do not fit.
+pub(super) fn remaining_bytes(
+    limit: Option<u64>,
+    what: &str,
+    held: usize,
+    least: usize,
+) -> Result<usize> {
+    let Some(limit) = limit else { return Ok(usize::MAX) };
+    let need = held.saturating_add(least);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if need <= limit {
+        return Ok(limit - held);
+    }
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    Err(Error::Unavailable {
+        what: format!("memory for {what}"),
+        why: format!("{} MiB are needed at least, and `memory` allows {}", mib(need), limit >> 20),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,5 +137,13 @@ mod tests {
         ] {
             assert!(!ending.is_complete() && ending.reason().is_some_and(|why| why.contains(word)));
         }
+    }
+
+    #[test]
+    fn a_limit_leaves_what_is_not_held() {
+        assert_eq!(remaining_bytes(None, "all", usize::MAX, usize::MAX).unwrap(), usize::MAX);
+        assert_eq!(remaining_bytes(Some(100), "all", 60, 40).unwrap(), 40);
+        let text = remaining_bytes(Some(8 << 20), "a search", 8 << 20, 1).unwrap_err().to_string();
+        assert!(text.contains("a search") && text.contains("9 MiB") && text.contains("allows 8"));
     }
 }

@@ -2,18 +2,17 @@
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
-mod unread;
-
 use num_complex::Complex;
 
-use super::options::ChannelizeOptions;
+use super::layout::ChannelizeOptions;
 use crate::backend::Backend;
-use crate::channelize::{Channelizer, Output, Plan};
+use crate::backend::cuda::{Buffer, Stream};
+use crate::channelize::{Channelizer, DeviceVoltages, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
-use crate::pipeline::budget;
+use crate::pipeline::run::remaining_bytes;
+use crate::view::check_length;
 use crate::voltage::VoltageBlock;
-pub(in crate::pipeline) use unread::{Bank, Unread};
 
 /// Bytes of voltages per read, unless requested otherwise.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -284,11 +283,83 @@ pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<u
     // Window samples as floats, and the rows being computed.
     let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
     let remaining =
-        budget::remaining_bytes(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
+        remaining_bytes(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
     let usual = if options.gulp == 0 { block_times(plan) } else { options.gulp };
     Ok(usual.min((remaining / 4 * 8 / bits).max(row)))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// Samples that the filter bank has not received.
+pub(in crate::pipeline) struct Unread<'a> {
+    source: &'a mut dyn VoltageSource,
+    /// Block read by the host, and the number of its samples consumed.
+    block: &'a VoltageBlock<'static>,
+    used: &'a mut usize,
+    position: &'a mut u64,
+}
+
+impl Unread<'_> {
+    /// Returns the samples of each stream already read.
+    pub(in crate::pipeline) fn held(&self) -> usize {
+        self.block.times() - *self.used
+    }
+
+    /// Fills a block with the next samples; samples already read are returned first, by themselves.
+    pub(in crate::pipeline) fn read(&mut self, block: &mut VoltageBlock<'_>) -> Result<usize> {
+        let held = self.held().min(block.capacity());
+        if held == 0 {
+            let times = self.source.read(block)?;
+            *self.position += times as u64;
+            return Ok(times);
+        }
+        let voltages = self.block.voltages().slice(*self.used, held)?;
+        for (stream, row) in block.rows_mut().enumerate() {
+            let bytes = voltages.row(stream);
+            row[..bytes.len()].copy_from_slice(bytes);
+        }
+        block.set_times(held)?;
+        *self.used += held;
+        Ok(held)
+    }
+}
+
+/// Filter bank bound to a device.
+pub(in crate::pipeline) struct Bank<'a> {
+    channelizer: &'a mut Channelizer,
+    row: &'a mut u64,
+}
+
+impl Bank<'_> {
+    /// Enqueues the computation of rows from all `pieces` of voltages on the device; returns the number of rows.
+    pub(in crate::pipeline) fn enqueue(
+        &mut self,
+        (voltages, pieces): (&Buffer<u8>, &[DeviceVoltages]),
+        rows: &mut Buffer<u8>,
+        stream: &Stream,
+    ) -> Result<usize> {
+        let mut times = 0;
+        for layout in pieces {
+            let progress = self.channelizer.enqueue_at(voltages, *layout, rows, times, stream)?;
+            check_length("samples that are channelized", layout.times, progress.consumed)?;
+            times += progress.produced;
+        }
+        *self.row += times as u64;
+        Ok(times)
+    }
+}
+
+impl<T> Spectra<T> {
+    /// Returns the filter bank.
+    pub(super) fn channelizer(&self) -> &Channelizer {
+        &self.channelizer
+    }
+
+    /// Splits the spectra into the unread voltages and the filter bank.
+    pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
+        let Self { source, channelizer, block, used, position, row, .. } = self;
+        (Unread { source: source.as_mut(), block, used, position }, Bank { channelizer, row })
+    }
 }

@@ -1,25 +1,135 @@
-//! Search on a GPU: rows are copied in and stay on the device; only events return.
+//! Buffers of a search: one gulp of rows at a time through every range, on the host, or on a GPU, where rows are copied
+//! in and only events return.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::cleaning::{Cleaning, Reader};
-use super::super::options::Part;
-use super::super::range::RangeSearch;
-use super::super::tail::DeviceTail;
-use super::step::{GULP_BYTES, Step};
 use crate::backend::cuda::{Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot};
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::pipeline::cleaning::{Cleaning, Reader};
+use crate::pipeline::options::{Part, SearchOptions};
+use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
+use crate::pipeline::run::remaining_bytes;
+use crate::sample::Samples;
 use crate::single_pulse::Clusterer;
+
+/// Limit in bytes on the rows of a gulp.
+pub(super) const GULP_BYTES: usize = 32 << 20;
+
+/// Limit in bytes on the dedispersed planes per gulp, over all ranges.
+const PLANE_BYTES: usize = 96 << 20;
+
+/// Processes rows of a source through all ranges, on the host or on a device.
+pub(super) trait Step {
+    /// Processes the next gulp; returns its number of rows, 0 at the end.
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+
+    /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
+    fn tail(&mut self) -> Result<Vec<u8>>;
+}
+
+/// Buffers of a search.
+pub(super) struct HostWork {
+    raw: Vec<u8>,
+    cleaned: Vec<u8>,
+    tail: Tail,
+}
+
+impl HostWork {
+    /// Allocates buffers for gulps of the requested rows, or of as many as the memory for the planes allows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when the memory limit is too low for any gulp.
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+        (options, edge_rows): (&SearchOptions, usize),
+    ) -> Result<Self> {
+        let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
+        let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
+        let gulp = match options.gulp {
+            0 => most.clamp(256, 1 << 16),
+            asked => asked.min(most.max(1)),
+        };
+        let made = cleaning.made_row_bytes();
+        let cleaned_row = if made == 0 { header.row_bytes() } else { made };
+        let tail = Tail::new(edge_rows * cleaned_row)?;
+        let edge = ranges.iter().map(RangeSearch::edge_plane_bytes).max().filter(|_| edge_rows > 0);
+        let held = ranges.iter().map(RangeSearch::held_bytes).sum::<usize>()
+            + cleaning.held_bytes()
+            + tail.held_bytes()
+            + edge.unwrap_or(0);
+        let row = per_time + header.row_bytes() + made;
+        let remaining = remaining_bytes(options.memory, "the search", held, row)?;
+        let gulp = gulp.min(remaining / row.max(1));
+        Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new(), tail })
+    }
+}
+
+impl Step for HostWork {
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let times = cleaning.read(source, &mut self.raw)?;
+        if times == 0 {
+            return Ok(0);
+        }
+        let header = source.header();
+        let bytes = &self.raw[..times * header.row_bytes()];
+        let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
+        let samples = cleaning.clean(samples, &mut self.cleaned)?;
+        self.tail.push(samples.bytes());
+        for range in ranges {
+            range.run(samples, clusterer)?;
+        }
+        Ok(times)
+    }
+
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let mut skipped = 0;
+        for range in ranges {
+            skipped += range.finish(times, clusterer)?;
+        }
+        Ok(skipped)
+    }
+
+    fn tail(&mut self) -> Result<Vec<u8>> {
+        Ok(self.tail.take())
+    }
+}
 
 /// Input buffers: one is searched while the next is copied and the one after it filled.
 pub(super) const SLOTS: usize = 3;
 
 /// Limit in bytes on the plane of trials per gulp; sized for the largest range, since ranges are searched one after
 /// another.
-const PLANE_BYTES: usize = 2 << 30;
+const DEVICE_PLANE_BYTES: usize = 2 << 30;
 
 /// Limit in bytes on the rows of a gulp; longer gulps hide less of the copy.
 pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
@@ -31,10 +141,10 @@ const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Largest number of rows per gulp.
-const MOST_TIMES: usize = 1 << 20;
+const MAX_TIMES: usize = 1 << 20;
 
 /// Smallest number of rows per gulp.
-const LEAST_TIMES: usize = 64;
+const MIN_TIMES: usize = 64;
 
 /// Fraction of the free memory available to gulps; stages allocate a little more in their first call.
 const SHARE: f64 = 0.75;
@@ -114,7 +224,7 @@ impl Need {
         let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
         // Rows may be long: many channels, or a second of voltages.
-        let least = LEAST_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
+        let least = MIN_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
         if free / bytes < least {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             return Err(Error::Unavailable {
@@ -130,7 +240,7 @@ impl Need {
             });
         }
         let rows = most / self.row.max(1);
-        let good = (PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MOST_TIMES);
+        let good = (DEVICE_PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MAX_TIMES);
         let wanted = if asked == 0 { good } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
         Ok(wanted.min(free / bytes).min(whole).max(1))

@@ -2,28 +2,20 @@
 //!
 //! Invariant: gains depend on the first spectra alone, never on how the voltages are read.
 
-mod flags;
-mod gains;
-mod streams;
-
-use flags::Flags;
-use gains::Measured;
-pub(in crate::pipeline) use gains::deviation;
-use streams::Streams;
-
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use num_complex::Complex;
+
 use super::coherent::dedispersed;
+use super::filled::rows_of;
 use super::filterbank::{all_flagged, too_short};
-use super::finite::finite;
-use super::geometry::Geometry;
-use super::layout::Layout;
-use super::options::ChannelizeOptions;
-use super::part::part;
-use super::spectra::{Spectra, Watch, fitting_gulp};
+use super::layout::{ChannelizeOptions, Geometry, Layout};
+use super::source::{finite, part};
+use super::spectra::{Spectra, Watch, fitting_gulp, restart_rows};
 use crate::backend::Backend;
-use crate::channelize::{Form, Plan};
+use crate::channelize::{Channelizer, Form, Options, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
@@ -313,5 +305,275 @@ fn header(
             oversampling: options.oversampling,
         }),
         ..recorded.clone()
+    }
+}
+
+/// Flags by ascending start.
+#[derive(Clone, Debug)]
+struct Flags {
+    all: Vec<Flag>,
+    /// Running maximum of the flags' ends.
+    ends: Vec<u64>,
+}
+
+impl Flags {
+    /// Flags whole recorded channels, in both polarizations, wherever a window contains a flagged sample.
+    fn new(flags: &[Flag], plan: &Plan, layout: &Layout, rows: Option<u64>) -> Self {
+        let mut all: Vec<Flag> = Vec::new();
+        for flag in flags {
+            let times = rows_of(flag, plan);
+            let times = times.start..times.end.min(rows.unwrap_or(u64::MAX));
+            if times.start < times.end {
+                let new =
+                    |streams| Flag { streams, start: times.start, times: times.end - times.start };
+                all.extend(streams(&flag.streams, plan, layout).into_iter().map(new));
+            }
+        }
+        all.sort_by_key(|flag| (flag.streams.start, flag.streams.end, flag.start));
+        all.dedup_by(|next, flag| {
+            let end = flag.start + flag.times;
+            let joins = next.streams == flag.streams && next.start <= end;
+            if joins {
+                flag.times = end.max(next.start + next.times) - flag.start;
+            }
+            joins
+        });
+        all.sort_by_key(|flag| flag.start);
+        let latest = all.iter().scan(0, |latest, flag| {
+            *latest = flag.start.saturating_add(flag.times).max(*latest);
+            Some(*latest)
+        });
+        Self { ends: latest.collect(), all }
+    }
+
+    fn all(&self) -> &[Flag] {
+        &self.all
+    }
+
+    /// Returns the number of initial times at which all `streams` streams are flagged.
+    fn lead(&self, streams: usize) -> u64 {
+        let mut leads = vec![0; streams];
+        for flag in &self.all {
+            for lead in leads[flag.streams.clone()].iter_mut().filter(|lead| flag.start <= **lead) {
+                *lead = flag.start.saturating_add(flag.times).max(*lead);
+            }
+        }
+        leads.into_iter().min().unwrap_or(0)
+    }
+
+    /// Returns the flags that overlap `times`.
+    fn touching(&self, times: &Range<u64>) -> impl Iterator<Item = &Flag> {
+        let first = self.ends.partition_point(|end| *end <= times.start);
+        let last = self.all.partition_point(|flag| flag.start < times.end);
+        self.all[first.min(last)..last].iter().filter({
+            let start = times.start;
+            move |flag| flag.start.saturating_add(flag.times) > start
+        })
+    }
+
+    /// Fills flagged samples of a block that begins at time `first` with zeros.
+    fn blank(&self, first: u64, times: usize, block: &mut VoltageBlock) {
+        let encoding = block.encoding();
+        let zero = encoding.zero_byte();
+        let end = first + times as u64;
+        for flag in self.touching(&(first..end)) {
+            let from = flag.start.max(first) - first;
+            let to = flag.start.saturating_add(flag.times).min(end) - first;
+            for stream in flag.streams.clone() {
+                let bytes = encoding.bytes(from as usize)..encoding.bytes(to as usize);
+                block.row_mut(stream)[bytes].fill(zero);
+            }
+        }
+    }
+}
+
+/// Returns the output streams of all recorded channels that the given recorded streams belong to.
+fn streams(recorded: &Range<usize>, plan: &Plan, layout: &Layout) -> Vec<Range<usize>> {
+    let polarizations = plan.input().polarizations;
+    let each = plan.channels() * polarizations;
+    let channels = layout.coarse().len();
+    let first = recorded.start / polarizations;
+    let last = recorded.end.div_ceil(polarizations);
+    let place = |channel: usize| {
+        let coarse = channel % channels;
+        let place = layout.coarse().iter().position(|own| *own == coarse).unwrap_or(coarse);
+        channel / channels * channels + place
+    };
+    let mut places: Vec<usize> = (first..last).map(place).collect();
+    places.sort_unstable();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for place in places {
+        let range = place * each..(place + 1) * each;
+        match ranges.last_mut() {
+            Some(before) if before.end == range.start => before.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+/// Largest number of spectra measured.
+const SPECTRA: usize = 1024;
+
+/// Largest size in bytes of the samples held, if they give [`MIN_SPECTRA`] spectra.
+const BLOCK_BYTES: usize = 64 << 20;
+
+/// Smallest number of spectra measured.
+const MIN_SPECTRA: usize = 16;
+
+/// Standard deviation in counts for 8 bits.
+const DEVIATION_8: f64 = 20.0;
+
+/// Standard deviation in counts for 4 bits.
+const DEVIATION_4: f64 = 2.8;
+
+/// Returns the standard deviation in counts for `bits` bits.
+pub(in crate::pipeline) fn deviation(bits: usize) -> f64 {
+    if bits == 4 { DEVIATION_4 } else { DEVIATION_8 }
+}
+
+/// Bytes of spectra computed per step.
+const SPECTRA_BYTES: usize = 4 << 20;
+
+/// First spectra of a recording that are not all flagged.
+struct Measured {
+    /// Number of the first of them.
+    row: u64,
+    /// Samples that they were computed from.
+    block: VoltageBlock<'static>,
+    channelizer: Channelizer,
+}
+
+impl Measured {
+    /// Reads the beginning of a recording, after `lead` rows that are entirely flagged.
+    fn new(
+        source: &mut dyn VoltageSource,
+        lead: u64,
+        options: Options,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let plan = Plan::new(options)?;
+        let row = lead / restart_rows(&plan) * restart_rows(&plan);
+        source.skip(row * plan.samples_per_row() as u64)?;
+        let header = source.header();
+        let bits = header.streams() * header.encoding.sample_bits() * plan.hop();
+        let spectra = (BLOCK_BYTES * 8 / bits).clamp(MIN_SPECTRA, SPECTRA);
+        let mut block = header.block(plan.span() + (spectra - 1) * plan.hop());
+        source.read(&mut block)?;
+        Ok(Self { row, block, channelizer: Channelizer::new(plan, backend)? })
+    }
+
+    /// Returns the gain of each output channel, and the samples with their first row for reuse. Channels without
+    /// power have gain 1; channels flagged throughout have the median of the others.
+    fn gains(
+        mut self,
+        streams: &Streams,
+        flags: &Flags,
+        bits: usize,
+    ) -> Result<(Vec<f32>, (u64, VoltageBlock<'static>))> {
+        let target = deviation(bits);
+        let gain = |power: f64| {
+            // `power` includes the real and the imaginary part.
+            let deviation = (0.5 * power).sqrt();
+            if deviation > 0.0 { (target / deviation) as f32 } else { 1.0 }
+        };
+        let powers = self.powers(streams, flags)?;
+        let mut known: Vec<f32> = powers.iter().flatten().map(|power| gain(*power)).collect();
+        known.sort_by(f32::total_cmp);
+        let median = known.get(known.len() / 2).copied().unwrap_or(1.0);
+        let gains = powers.into_iter().map(|power| power.map_or(median, gain)).collect();
+        Ok((gains, (self.row, self.block)))
+    }
+
+    /// Returns the mean power of each output channel over unflagged samples of all antennas and polarizations; `None`
+    /// if all are flagged.
+    fn powers(&mut self, streams: &Streams, flags: &Flags) -> Result<Vec<Option<f64>>> {
+        let row = self.channelizer.plan().row_elements();
+        let mut spectra = vec![Complex::ZERO; (SPECTRA_BYTES / (8 * row)).max(1) * row];
+        let mut sums = vec![(0.0, 0u64); streams.all_channels()];
+        let mut flagged = vec![false; streams.elements.len()];
+        let (mut used, mut time) = (0, self.row);
+        loop {
+            let rest = self.block.voltages().slice(used, self.block.times() - used)?;
+            let progress = self.channelizer.run(rest, Output::Complex(&mut spectra))?;
+            used += progress.consumed;
+            for spectrum in spectra.chunks_exact(row).take(progress.produced) {
+                flagged.fill(false);
+                for flag in flags.touching(&(time..time + 1)) {
+                    flagged[flag.streams.clone()].fill(true);
+                }
+                add(spectrum, streams, &flagged, &mut sums);
+                time += 1;
+            }
+            if progress.produced == 0 {
+                let mean = |(sum, count): &(f64, u64)| (*count > 0).then(|| sum / *count as f64);
+                return Ok(sums.iter().map(mean).collect());
+            }
+        }
+    }
+}
+
+/// Adds one spectrum's powers to the channels' sums and counts.
+fn add(spectrum: &[Complex<f32>], streams: &Streams, flagged: &[bool], sums: &mut [(f64, u64)]) {
+    for (stream, element) in streams.elements.iter().enumerate() {
+        let power = f64::from(spectrum[*element].norm_sqr());
+        if !flagged[stream] && power.is_finite() {
+            let (sum, count) = &mut sums[streams.channel(stream)];
+            *sum += power;
+            *count += 1;
+        }
+    }
+}
+
+/// Positions of the output streams in the filter bank's rows.
+#[derive(Clone, Debug)]
+struct Streams {
+    polarizations: usize,
+    /// Filter-bank index of each recorded channel of the output.
+    places: Vec<usize>,
+    /// Channels per recorded channel.
+    channels: usize,
+    /// Row element of each stream (antenna, channel, polarization).
+    elements: Vec<usize>,
+}
+
+impl Streams {
+    /// Computes the positions; with several `copies` of all antennas, channel `c` comes from copy `c mod copies`.
+    fn new(recorded: &VoltageHeader, plan: &Plan, layout: &Layout, copies: usize) -> Self {
+        let in_order = || (0..recorded.coarse_channels()).collect();
+        let places = layout.places.clone().unwrap_or_else(in_order);
+        let (polarizations, channels) = (recorded.polarizations, plan.channels());
+        let mut streams = Self { polarizations, places, channels, elements: Vec::new() };
+        let all = streams.all_channels();
+        let element = |stream: usize| {
+            let (channel, antenna) = (streams.channel(stream), stream / polarizations / all);
+            let copy = channel % channels % copies;
+            let row = (copy * recorded.antennas + antenna) * polarizations + stream % polarizations;
+            row * all + streams.in_bank(channel)
+        };
+        streams.elements = (0..recorded.antennas * all * polarizations).map(element).collect();
+        streams
+    }
+
+    /// Returns the number of channels of an antenna.
+    fn all_channels(&self) -> usize {
+        self.places.len() * self.channels
+    }
+
+    /// Returns the channel of a stream.
+    fn channel(&self, stream: usize) -> usize {
+        stream / self.polarizations % self.all_channels()
+    }
+
+    /// Returns the filter-bank index of an output channel.
+    fn in_bank(&self, channel: usize) -> usize {
+        self.places[channel / self.channels] * self.channels + channel % self.channels
+    }
+
+    /// Sorts gains of output channels into filter-bank order.
+    fn in_bank_order(&self, gains: &[f32]) -> Vec<f32> {
+        let mut sorted = vec![0.0; gains.len()];
+        gains.iter().enumerate().for_each(|(channel, gain)| sorted[self.in_bank(channel)] = *gain);
+        sorted
     }
 }

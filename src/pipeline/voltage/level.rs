@@ -3,7 +3,7 @@
 //! Invariant: depends on the rows alone, not on how they were handed over.
 
 /// Rows per level.
-pub(super) const LEVEL_ROWS: usize = 1024;
+const LEVEL_ROWS: usize = 1024;
 
 /// Limit in bytes on those rows.
 const MAX_BYTES: usize = 64 << 20;
