@@ -13,7 +13,7 @@ use sidereal::clean::{Bandpass, Steps};
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, open};
 use sidereal::pipeline::burst::{
-    Checkpoint, Observer, Report, Resident, SearchOptions, Status, search, search_from,
+    Checkpoint, Observer, Report, Resident, SearchOptions, Source, Status, search, search_from,
 };
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::BroadInterference;
@@ -43,7 +43,7 @@ fn options() -> SearchOptions {
 }
 
 fn run(source: &mut dyn FilterbankSource, options: &SearchOptions, backend: &Backend) -> Report {
-    search(source, options, backend, &mut |_| true).unwrap()
+    search(Source::Rows(source), options, backend, &mut |_| true).unwrap()
 }
 
 fn assert_same(found: &[Candidate], expected: &[Candidate], what: &str) {
@@ -175,7 +175,7 @@ fn an_interrupted_search_goes_on() {
         let expected = run(&mut simulation(encoding), &options, &gpu);
         let run = |resumed: Option<&Checkpoint>, keeper: &mut Keeper| {
             let mut source = simulation(encoding);
-            search_from(&mut source, &options, &gpu, resumed, keeper).unwrap()
+            search_from(Source::Rows(&mut source), &options, &gpu, resumed, keeper).unwrap()
         };
         let mut keeper = Keeper { stop, found: Vec::new(), checkpoint: None };
         assert!(!run(None, &mut keeper).ending.is_complete());

@@ -14,7 +14,7 @@ use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
-use sidereal::pipeline::burst::{Report, SearchOptions, search};
+use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::units::DM_CONSTANT;
 use sidereal::voltage::VoltageEncoding;
@@ -103,17 +103,17 @@ impl Case {
         VoltageFilterbank::new(self.source.boxed(), &self.channelize, backend).unwrap()
     }
 
-    fn run(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Report {
+    fn run(&self, source: Source<'_>, backend: &Backend) -> Report {
         search(source, &self.search, backend, &mut |_| true).unwrap()
     }
 
     /// The report of the search on the device, which is the others'.
     fn check(&self, gpu: &Backend) -> Report {
         let what = self.what;
-        let found = self.run(&mut self.open(gpu), gpu);
-        let rows = self.run(&mut Rows(self.open(gpu)), gpu);
+        let found = self.run(Source::Voltages(&mut self.open(gpu)), gpu);
+        let rows = self.run(Source::Rows(&mut Rows(self.open(gpu))), gpu);
         let cpu = Backend::best(2);
-        let expected = self.run(&mut self.open(&cpu), &cpu);
+        let expected = self.run(Source::Voltages(&mut self.open(&cpu)), &cpu);
         assert!(!expected.candidates.is_empty(), "{what}: the processor finds nothing");
         assert_eq!(found.candidates, rows.candidates, "{what}: by way of the host");
         for (other, place) in [(&rows, "by way of the host"), (&expected, "on the processor")] {
@@ -255,7 +255,7 @@ fn samples_that_are_not_finite_are_zeros_on_the_way_too() {
     let not = Complex::new(f32::NAN, f32::INFINITY);
     case.source.streams[1][8 * 30_000..][..8].copy_from_slice(bytemuck::bytes_of(&not));
     let mut filterbank = case.open(&gpu);
-    case.run(&mut filterbank, &gpu);
+    case.run(Source::Voltages(&mut filterbank), &gpu);
     assert_eq!(filterbank.not_finite(), 1);
     case.check(&gpu);
 }
@@ -272,7 +272,7 @@ fn no_rows_come_back() {
         case.search.min_band = 1.0;
         let mut filterbank = case.open(&gpu);
         let before = device.copied_out_bytes();
-        let found = case.run(&mut filterbank, &gpu);
+        let found = case.run(Source::Voltages(&mut filterbank), &gpu);
         (device.copied_out_bytes() - before, found.times * 32 * 4)
     };
     let (events, rows) = copied(false);

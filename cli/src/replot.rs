@@ -128,12 +128,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
-    arguments.recording.warn(opened.source.as_ref(), common);
+    arguments.recording.warn(opened.source.rows(), common);
     let earlier = arguments.earlier(opened.source.header().channels(), common);
     let (rfi, options) = arguments.options(&opened, earlier)?;
     let is_cleaned = options.mitigation.is_some() || options.auto_mask || options.mask.is_some();
     let masked = if is_cleaned {
-        let again = arguments.recording.open(arguments.dm_constant, &backend)?.source;
+        let again = arguments.recording.open(arguments.dm_constant, &backend)?.source.into_rows();
         let goes_on = &mut || !interrupt::requested();
         let rows = CleanedRows::new(again, &options, &backend.on_host(), goes_on)?;
         (0..rows.masked().len()).filter(|channel| rows.masked()[*channel]).collect()

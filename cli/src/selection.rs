@@ -11,7 +11,7 @@ use sidereal::io::rfifind::Mask;
 use sidereal::io::{
     Beam, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
 };
-use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::burst::{self, SearchOptions};
 use sidereal::pipeline::voltage::VoltageFilterbank;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
@@ -118,9 +118,49 @@ impl Observation {
     }
 }
 
+/// Source of a recording's rows.
+pub(crate) enum Source {
+    /// Filterbank rows.
+    Rows(Box<dyn FilterbankSource>),
+    /// Recorded voltages.
+    Voltages(Box<VoltageFilterbank>),
+}
+
+impl Source {
+    pub(crate) fn header(&self) -> &FilterbankHeader {
+        self.rows().header()
+    }
+
+    pub(crate) fn rows(&self) -> &dyn FilterbankSource {
+        match self {
+            Self::Rows(rows) => rows.as_ref(),
+            Self::Voltages(filterbank) => filterbank.as_ref(),
+        }
+    }
+
+    /// Returns the source for a search, which may read voltages.
+    pub(crate) fn for_search(&mut self) -> burst::Source<'_> {
+        match self {
+            Self::Rows(rows) => burst::Source::Rows(rows.as_mut()),
+            Self::Voltages(filterbank) => burst::Source::Voltages(filterbank),
+        }
+    }
+
+    pub(crate) fn rows_mut(&mut self) -> &mut dyn FilterbankSource {
+        self.for_search().into_rows()
+    }
+
+    pub(crate) fn into_rows(self) -> Box<dyn FilterbankSource> {
+        match self {
+            Self::Rows(rows) => rows,
+            Self::Voltages(filterbank) => filterbank,
+        }
+    }
+}
+
 /// Recording, open at its first spectrum.
 pub(crate) struct Opened {
-    pub(crate) source: Box<dyn FilterbankSource>,
+    pub(crate) source: Source,
     /// Filter bank that makes the spectra from voltages.
     pub(crate) geometry: Option<geometry::Document>,
 }
@@ -214,7 +254,7 @@ impl Recording {
             }
             let source = source?;
             self.voltages.check_none(first)?;
-            return Ok(Opened { source, geometry: None });
+            return Ok(Opened { source: Source::Rows(source), geometry: None });
         }
         if let Some(pol) = self.pol {
             let rule = "of voltages the total intensity is taken";
@@ -224,7 +264,7 @@ impl Recording {
         let options = self.voltages.options(recorded.header(), dm_constant)?;
         let source = VoltageFilterbank::new(recorded, &options, backend)?;
         let geometry = Some(geometry::Document::new(source.geometry()));
-        Ok(Opened { source: Box::new(source), geometry })
+        Ok(Opened { source: Source::Voltages(Box::new(source)), geometry })
     }
 
     /// Prints the recording's warnings, and warns if four products are summed as if they were polarizations.

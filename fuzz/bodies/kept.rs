@@ -164,7 +164,13 @@ struct Searched {
 fn searched(zero_dm: bool) -> Result<Searched> {
     let mut journal = Journal::default();
     let (options, backend) = (options(zero_dm)?, Backend::best(1));
-    let report = burst::search_from(&mut source()?, &options, &backend, None, &mut journal)?;
+    let report = burst::search_from(
+        burst::Source::Rows(&mut source()?),
+        &options,
+        &backend,
+        None,
+        &mut journal,
+    )?;
     let state = |checkpoint: &Checkpoint| {
         let before = &journal.found[..checkpoint.candidates as usize];
         (checkpoint.to_bytes(), bytes(before.iter().flat_map(Candidate::words)))
@@ -191,8 +197,13 @@ pub(super) fn saved_search(bytes: &[u8]) -> Outcome {
     let found = words(lines).chunks_exact(CANDIDATE).map(line).collect::<Result<_>>()?;
     let mut journal = Journal { found, ..Journal::default() };
     let (options, backend) = (options(zero_dm)?, Backend::best(1));
-    let report =
-        burst::search_from(&mut source()?, &options, &backend, Some(&checkpoint), &mut journal)?;
+    let report = burst::search_from(
+        burst::Source::Rows(&mut source()?),
+        &options,
+        &backend,
+        Some(&checkpoint),
+        &mut journal,
+    )?;
     if state == whole {
         assert_eq!(format!("{:?}", report.candidates), search.candidates);
     }

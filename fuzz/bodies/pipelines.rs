@@ -63,7 +63,9 @@ pub(super) fn burst(open: impl Fn() -> Result<Box<dyn FilterbankSource>>) -> Res
     }
     let plan = DmPlan::fixed(&[(0.0, 20.0, 10.0)])?;
     let options = SearchOptions { gulp: 33, ..SearchOptions::new(plan) };
-    burst::search(source.as_mut(), &options, &Backend::best(1), &mut |_| true)?;
+    burst::search(burst::Source::Rows(source.as_mut()), &options, &Backend::best(1), &mut |_| {
+        true
+    })?;
     series::dedisperse(open()?.as_mut(), &options, &Backend::best(1), &mut Nowhere)?;
     Ok(())
 }
@@ -150,7 +152,12 @@ pub(super) fn search(bytes: &[u8]) -> Outcome {
     let known = FilterbankHeader { times: Some(times), ..header.clone() };
     let found = |header: &FilterbankHeader, options: &SearchOptions| {
         let mut source = Rows { header: header.clone(), bytes: rows, next: 0 };
-        let report = burst::search(&mut source, options, &Backend::best(1), &mut |_| true)?;
+        let report = burst::search(
+            burst::Source::Rows(&mut source),
+            options,
+            &Backend::best(1),
+            &mut |_| true,
+        )?;
         // Text, so that NaN equals itself.
         Ok::<String, sidereal::Error>(format!("{:?}", report.candidates))
     };
@@ -381,7 +388,7 @@ pub(super) fn masked(mask: Mask, band: Band) -> Result<()> {
         ..SearchOptions::new(DmPlan::fixed(&[(0.0, 0.0, 1.0)])?)
     };
     let mut source = Rows { header, bytes: &bytes, next: 0 };
-    burst::search(&mut source, &options, &Backend::best(1), &mut |_| true)?;
+    burst::search(burst::Source::Rows(&mut source), &options, &Backend::best(1), &mut |_| true)?;
     Ok(())
 }
 

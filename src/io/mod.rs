@@ -197,9 +197,9 @@ pub trait FilterbankSource: Send {
         &[]
     }
 
-    /// Returns itself, so that a pipeline can use a faster path than rows for a known type.
-    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
-        None
+    /// Returns whether every sample is known to be finite, so that none has to be filled.
+    fn is_finite(&self) -> bool {
+        false
     }
 }
 

@@ -68,7 +68,8 @@ impl Cleaning {
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
         part: Part,
-        (backend, goes_on): (&Backend, &mut dyn FnMut() -> bool),
+        backend: &Backend,
+        goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self> {
         let header = source.header().clone();
         let mut masked = zapped(&header, options)?;
@@ -82,8 +83,7 @@ impl Cleaning {
         }
         let mut left = part.limit;
         let (mut prefix, mut fault) = (Vec::new(), None);
-        // Rows computed from voltages are finite.
-        let mut flagged = Flagged::new(&header).filter(|_| source.as_any().is_none());
+        let mut flagged = Flagged::new(&header).filter(|_| !source.is_finite());
         if options.auto_mask || options.mitigation.is_some() || flagged.is_some() {
             (prefix, fault) = read_prefix(source, &mut left, goes_on)?;
         }
@@ -155,7 +155,8 @@ impl Cleaning {
     pub(super) fn look_ahead(
         &mut self,
         source: &mut dyn FilterbankSource,
-        (times, goes_on): (usize, &mut dyn FnMut() -> bool),
+        times: usize,
+        goes_on: &mut dyn FnMut() -> bool,
         search: &mut dyn FnMut(&Self, Samples<'_>, bool) -> Result<()>,
     ) -> Result<()> {
         let header = source.header().clone();
@@ -462,6 +463,9 @@ fn read_prefix(
     Ok((rows, fault))
 }
 
+/// Reads recorded rows; returns their number, 0 at the end.
+type RowReader<'a> = dyn FnMut(&mut [u8]) -> Result<usize> + Send + 'a;
+
 /// Bytes per copy task of a thread.
 const COPIED_BYTES: usize = 256 << 10;
 
@@ -513,11 +517,7 @@ impl Mitigation {
     }
 
     /// Reads the next mitigated rows; `source` supplies recorded rows. Returns 0 at the end.
-    fn read(
-        &mut self,
-        rows: &mut [u8],
-        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
-    ) -> Result<usize> {
+    fn read(&mut self, rows: &mut [u8], source: &mut RowReader<'_>) -> Result<usize> {
         while self.ready.is_empty() {
             if self.is_over && self.next.is_empty() {
                 return self.failed.take().map_or(Ok(0), Err);
@@ -544,7 +544,7 @@ impl Mitigation {
     }
 
     /// Mitigates the next blocks while the following ones are read.
-    fn work(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Result<()> {
+    fn work(&mut self, source: &mut RowReader<'_>) -> Result<()> {
         let length = self.mitigator.block_rows() * self.row_bytes;
         let mut reader = Blocks {
             length,
@@ -596,10 +596,7 @@ struct Blocks {
 
 impl Blocks {
     /// Reads the next blocks; the last of a stream may have fewer rows. A slow block ends the batch.
-    fn read(
-        &mut self,
-        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
-    ) -> Vec<Vec<u8>> {
+    fn read(&mut self, source: &mut RowReader<'_>) -> Vec<Vec<u8>> {
         let (mut blocks, begun) = (Vec::with_capacity(self.count), Instant::now());
         self.is_fast = true;
         while blocks.len() < self.count && !self.is_over && self.is_fast {
@@ -613,7 +610,7 @@ impl Blocks {
     }
 
     /// Reads one block, or the remainder.
-    fn block(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Vec<u8> {
+    fn block(&mut self, source: &mut RowReader<'_>) -> Vec<u8> {
         let mut block = self.spent.pop().unwrap_or_default();
         block.resize(self.length, 0);
         let mut bytes = 0;
@@ -658,7 +655,7 @@ impl CleanedRows {
     ) -> Result<Self> {
         let part = Part::new(source.header(), options)?;
         skip_to(source.as_mut(), part.first)?;
-        let mut cleaning = Cleaning::new(source.as_mut(), options, part, (backend, goes_on))?;
+        let mut cleaning = Cleaning::new(source.as_mut(), options, part, backend, goes_on)?;
         cleaning.check_whole()?;
         let mut header = source.header().clone();
         let start_s = part.first as f64 * header.tsamp_s;

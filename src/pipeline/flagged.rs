@@ -8,6 +8,7 @@
 //! never on how rows are read. Without gaps no event is touched.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::voltage::Level;
@@ -48,19 +49,19 @@ pub(super) struct Flagged {
 
 /// Latest runs of rows of which more than half was filled, counted from the first row processed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LostRows(Arc<Mutex<VecDeque<(u64, u64)>>>);
+pub(super) struct LostRows(Arc<Mutex<VecDeque<Range<u64>>>>);
 
 impl LostRows {
-    /// Returns the runs, each as first row and end.
-    pub(super) fn runs(&self) -> MutexGuard<'_, VecDeque<(u64, u64)>> {
+    /// Returns the runs.
+    pub(super) fn runs(&self) -> MutexGuard<'_, VecDeque<Range<u64>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, row: u64) {
         let mut runs = self.runs();
         match runs.back_mut() {
-            Some((_, end)) if *end == row => *end += 1,
-            _ => runs.push_back((row, row + 1)),
+            Some(run) if run.end == row => run.end += 1,
+            _ => runs.push_back(row..row + 1),
         }
         if runs.len() > MAX_RUNS {
             runs.pop_front();
@@ -230,8 +231,8 @@ const CLIPPED: f64 = 0.63;
 /// Filled rows of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filled {
-    /// First row and end of each gap, counted from the first row searched.
-    gaps: Vec<(u64, u64)>,
+    /// Rows of each gap, counted from the first row searched.
+    gaps: Vec<Range<u64>>,
     /// Rows found to be mostly filled when they were read.
     lost: LostRows,
 }
@@ -241,9 +242,9 @@ impl Filled {
     pub(super) fn new(gaps: &[Gap], first: u64, lost: LostRows) -> Self {
         let rows = |gap: &Gap| {
             let start = gap.start_time.saturating_sub(first);
-            (start, (gap.start_time + gap.times).saturating_sub(first))
+            start..(gap.start_time + gap.times).saturating_sub(first)
         };
-        let gaps = gaps.iter().map(rows).filter(|(start, end)| start < end).collect();
+        let gaps = gaps.iter().map(rows).filter(|rows| !rows.is_empty()).collect();
         Self { gaps, lost }
     }
 
@@ -264,18 +265,18 @@ impl Filled {
         }
         events.retain_mut(|event| {
             let window = event.time / window_times;
-            let filled = self.part(plan, event.dm as usize, (window * window_times, window_times));
+            let first = window * window_times;
+            let filled = self.part(plan, event.dm as usize, first..first + window_times);
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
             filled <= MAX_FILLED && f64::from(event.snr) >= least
         });
     }
 
-    /// Like [`Filled::weigh`], for events of an edge whose noise was measured in `window` (first sample, number of
-    /// samples).
+    /// Like [`Filled::weigh`], for events of an edge whose noise was measured in the samples of `window`.
     pub(super) fn weigh_partial(
         &self,
         plan: &dedisperse::Plan,
-        window: (u64, u64),
+        window: Range<u64>,
         least: f64,
         events: &mut Vec<PartialEvent>,
     ) {
@@ -283,26 +284,26 @@ impl Filled {
             return;
         }
         events.retain_mut(|event| {
-            let filled = self.part(plan, event.dm as usize, window);
+            let filled = self.part(plan, event.dm as usize, window.clone());
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
             filled <= MAX_FILLED && f64::from(event.snr) >= least
         });
     }
 
-    /// Returns the filled fraction of a trial's window, `(first, times)` in output samples.
-    fn part(&self, plan: &dedisperse::Plan, dm: usize, (first, times): (u64, u64)) -> f64 {
+    /// Returns the filled fraction of a trial's window in output samples.
+    fn part(&self, plan: &dedisperse::Plan, dm: usize, window: Range<u64>) -> f64 {
         let lost = self.lost.runs();
         let channels = plan.channels_used();
         let step = channels.len().div_ceil(SAMPLED_CHANNELS);
         let bin = plan.downsample() as u64;
         let filled = |channel: usize| {
-            let start = (first + plan.shift(dm, channel) as u64) * bin;
-            let end = start + times * bin;
-            let overlap = |gap: &(u64, u64)| gap.1.min(end).saturating_sub(gap.0.max(start));
+            let start = (window.start + plan.shift(dm, channel) as u64) * bin;
+            let end = start + (window.end - window.start) * bin;
+            let overlap = |gap: &Range<u64>| gap.end.min(end).saturating_sub(gap.start.max(start));
             self.gaps.iter().chain(lost.iter()).map(overlap).sum::<u64>()
         };
         let looked = channels.iter().step_by(step);
-        let count = looked.len() as u64 * times * bin;
+        let count = looked.len() as u64 * (window.end - window.start) * bin;
         looked.map(|channel| filled(*channel)).sum::<u64>() as f64 / count as f64
     }
 }
@@ -361,7 +362,7 @@ mod tests {
         flagged.begin(&bytes[..4 * CHANNELS * 2000]);
         bytes.chunks_mut(4 * CHANNELS * gulp).for_each(|rows| flagged.fill(rows));
         let floats = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        let holds = |(start, end): &(u64, u64)| *start <= 4000 && *end >= 4300;
+        let holds = |run: &Range<u64>| run.start <= 4000 && run.end >= 4300;
         assert!(flagged.lost().runs().iter().any(holds));
         (floats.collect(), flagged.count())
     }
@@ -412,9 +413,9 @@ mod tests {
         .unwrap();
         let filled = Filled::new(&[Gap { start_time: 150, times: 100 }], 50, LostRows::default());
         // Rows 100 to 200 are output samples 50 to 100.
-        assert_eq!(filled.part(&plan, 0, (0, 100)), 0.5);
-        assert_eq!(filled.part(&plan, 0, (100, 100)), 0.0);
-        let delayed = filled.part(&plan, 1, (0, 100));
+        assert_eq!(filled.part(&plan, 0, 0..100), 0.5);
+        assert_eq!(filled.part(&plan, 0, 100..200), 0.0);
+        let delayed = filled.part(&plan, 1, 0..100);
         assert!(delayed > 0.5 - 0.5 * 50.0 / 100.0 && delayed < 0.5 + 0.5, "{delayed}");
         assert_eq!(
             Filled::new(&[Gap { start_time: 0, times: 40 }], 50, LostRows::default()).gaps,

@@ -151,7 +151,7 @@ pub fn dedisperse_from(
         let elapsed_s = begin.elapsed().as_secs_f64();
         sink.observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
     };
-    let mut cleaning = Cleaning::new(source, options, part, (backend, &mut goes_on))?;
+    let mut cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
     if resumed.is_some() {
         cleaning.check_whole()?;
     }

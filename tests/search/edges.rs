@@ -7,7 +7,7 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::FilterbankSource;
-use sidereal::pipeline::burst::{Report, SearchOptions, search};
+use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::single_pulse::Candidate;
@@ -47,7 +47,7 @@ fn options() -> SearchOptions {
 }
 
 fn run(source: &mut dyn FilterbankSource, options: &SearchOptions, backend: &Backend) -> Report {
-    search(source, options, backend, &mut |_| true).unwrap()
+    search(Source::Rows(source), options, backend, &mut |_| true).unwrap()
 }
 
 fn near<'a>(report: &'a Report, burst: &Burst) -> Option<&'a Candidate> {

@@ -5,7 +5,7 @@ use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{
-    Checkpoint, Observer, Report, SearchOptions, Status, search, search_from,
+    Checkpoint, Observer, Report, SearchOptions, Source, Status, search, search_from,
 };
 use sidereal::pipeline::series::{
     self, Block, SeriesRange, SeriesReport, SeriesSink, dedisperse, dedisperse_from,
@@ -132,7 +132,13 @@ fn cases() -> Vec<(Encoding, SearchOptions)> {
 }
 
 fn whole(encoding: Encoding, options: &SearchOptions) -> Report {
-    search(&mut Recording::new(encoding, TIMES), options, &Backend::best(2), &mut |_| true).unwrap()
+    search(
+        Source::Rows(&mut Recording::new(encoding, TIMES)),
+        options,
+        &Backend::best(2),
+        &mut |_| true,
+    )
+    .unwrap()
 }
 
 fn same(a: &Report, b: &Report) {
@@ -146,8 +152,10 @@ fn what_was_searched_before_a_fault_a_stop_or_a_cut_is_reported() {
     let shorter = |change: &dyn Fn(&mut Recording), stop| {
         let mut recording = Recording::new(Encoding::U8, times);
         change(&mut recording);
-        search(&mut recording, &options, &Backend::best(2), &mut |status| status.times < stop)
-            .unwrap()
+        search(Source::Rows(&mut recording), &options, &Backend::best(2), &mut |status| {
+            status.times < stop
+        })
+        .unwrap()
     };
     let whole = shorter(&|_| {}, u64::MAX);
     assert!(whole.ending.is_complete() && whole.candidates.len() > 10);
@@ -162,7 +170,9 @@ fn what_was_searched_before_a_fault_a_stop_or_a_cut_is_reported() {
     }
     let mut nothing = Recording::new(Encoding::U8, 0);
     nothing.fails = true;
-    assert!(search(&mut nothing, &options, &Backend::best(2), &mut |_| true).is_err());
+    assert!(
+        search(Source::Rows(&mut nothing), &options, &Backend::best(2), &mut |_| true).is_err()
+    );
 }
 
 /// Rows read together for the automatic mask.
@@ -171,18 +181,26 @@ const PIECE: u64 = 256;
 #[test]
 fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_mask_of_their_own() {
     let (options, times) = (options(), 50 * PIECE);
-    let whole =
-        search(&mut Recording::new(Encoding::U8, times), &options, &Backend::best(2), &mut |_| {
-            true
-        })
-        .unwrap();
+    let whole = search(
+        Source::Rows(&mut Recording::new(Encoding::U8, times)),
+        &options,
+        &Backend::best(2),
+        &mut |_| true,
+    )
+    .unwrap();
     assert!(whole.candidates.len() > 10);
     for loses in [false, true] {
         let mut recording = Recording::new(Encoding::U8, times + u64::from(loses));
         (recording.fails, recording.loses) = (true, loses);
         let mut keeper = Keeper::new(u64::MAX);
-        let report =
-            search_from(&mut recording, &options, &Backend::best(2), None, &mut keeper).unwrap();
+        let report = search_from(
+            Source::Rows(&mut recording),
+            &options,
+            &Backend::best(2),
+            None,
+            &mut keeper,
+        )
+        .unwrap();
         assert!(matches!(report.ending, Ending::Failed(_)));
         same(&report, &whole);
         assert!(keeper.checkpoints.is_empty(), "a whole run has another mask");
@@ -194,18 +212,25 @@ fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_ma
         asked < 50
     };
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    let report = search(&mut recording, &options, &Backend::best(2), &mut observe).unwrap();
+    let report =
+        search(Source::Rows(&mut recording), &options, &Backend::best(2), &mut observe).unwrap();
     assert!(matches!(report.ending, Ending::Stopped));
     same(&report, &whole);
 
     // A resumed search has the whole mask, or ends like the original.
     let mut first = Keeper::new(9000);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    search_from(&mut recording, &options, &Backend::best(2), None, &mut first).unwrap();
+    search_from(Source::Rows(&mut recording), &options, &Backend::best(2), None, &mut first)
+        .unwrap();
     let (checkpoint, mut second) = first.resumed(first.checkpoints.len() - 1, 0);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    let ended =
-        search_from(&mut recording, &options, &Backend::best(2), Some(&checkpoint), &mut second);
+    let ended = search_from(
+        Source::Rows(&mut recording),
+        &options,
+        &Backend::best(2),
+        Some(&checkpoint),
+        &mut second,
+    );
     assert!(ended.is_err_and(|error| error.is_stop()));
 }
 
@@ -232,7 +257,14 @@ fn a_search_that_goes_on_finds_what_an_uninterrupted_one_finds() {
             let run = |gulp, resumed: Option<&Checkpoint>, keeper: &mut Keeper| {
                 let options = SearchOptions { gulp, ..options.clone() };
                 let mut recording = Recording::new(encoding, TIMES);
-                search_from(&mut recording, &options, &Backend::best(2), resumed, keeper).unwrap()
+                search_from(
+                    Source::Rows(&mut recording),
+                    &options,
+                    &Backend::best(2),
+                    resumed,
+                    keeper,
+                )
+                .unwrap()
             };
             let mut first = Keeper::new(stop);
             assert!(matches!(run(1777, None, &mut first).ending, Ending::Stopped));
@@ -254,7 +286,8 @@ fn candidates_become_final_on_the_way() {
     let whole = whole(encoding, &options);
     let mut keeper = Keeper::new(u64::MAX);
     let mut recording = Recording::new(encoding, TIMES);
-    search_from(&mut recording, &options, &Backend::best(2), None, &mut keeper).unwrap();
+    search_from(Source::Rows(&mut recording), &options, &Backend::best(2), None, &mut keeper)
+        .unwrap();
     assert!(keeper.found.len() > whole.candidates.len() / 2, "{}", keeper.found.len());
     assert!(keeper.found.iter().all(|candidate| whole.candidates.contains(candidate)));
     // The state does not grow.
@@ -266,19 +299,32 @@ fn candidates_become_final_on_the_way() {
 fn a_checkpoint_of_other_trials_is_refused() {
     let mut keeper = Keeper::new(4000);
     let mut recording = Recording::new(Encoding::U8, TIMES);
-    search_from(&mut recording, &options(), &Backend::best(2), None, &mut keeper).unwrap();
+    search_from(Source::Rows(&mut recording), &options(), &Backend::best(2), None, &mut keeper)
+        .unwrap();
     let (checkpoint, mut keeper) = keeper.resumed(keeper.checkpoints.len() - 1, u64::MAX);
     let one = DmPlan::from_ranges(vec![DmRange::new(0.0, 60.0, 2.0)]).unwrap();
     let other = SearchOptions { plan: one, ..options() };
     let mut recording = Recording::new(Encoding::U8, TIMES);
     assert!(
-        search_from(&mut recording, &other, &Backend::best(2), Some(&checkpoint), &mut keeper)
-            .is_err()
+        search_from(
+            Source::Rows(&mut recording),
+            &other,
+            &Backend::best(2),
+            Some(&checkpoint),
+            &mut keeper
+        )
+        .is_err()
     );
     let mut short = Recording::new(Encoding::U8, 100);
     assert!(
-        search_from(&mut short, &options(), &Backend::best(2), Some(&checkpoint), &mut keeper)
-            .is_err()
+        search_from(
+            Source::Rows(&mut short),
+            &options(),
+            &Backend::best(2),
+            Some(&checkpoint),
+            &mut keeper
+        )
+        .is_err()
     );
 }
 

@@ -11,7 +11,7 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, join, open};
-use sidereal::pipeline::burst::{Report, SearchOptions, search};
+use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Pulsar, Simulator};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
@@ -23,7 +23,7 @@ fn by_tolerance(source: &dyn FilterbankSource, dm_max: f64) -> DmPlan {
 }
 
 fn run(source: &mut dyn FilterbankSource, options: &SearchOptions, backend: &Backend) -> Report {
-    search(source, options, backend, &mut |_| true).unwrap()
+    search(Source::Rows(source), options, backend, &mut |_| true).unwrap()
 }
 
 /// The best candidate of FRB 180417 in ASKAP's recording: Heimdall published DM 475.284 at
@@ -118,7 +118,12 @@ fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     assert!(report.skipped_dms > 0 && report.dms.len() + report.skipped_dms == 400);
     let plan = DmPlan::fixed(&[(30_000.0, 40_000.0, 100.0)]).unwrap();
     let mut source = simulation(Encoding::U8);
-    let outcome = search(&mut source, &SearchOptions::new(plan), &Backend::best(1), &mut |_| true);
+    let outcome = search(
+        Source::Rows(&mut source),
+        &SearchOptions::new(plan),
+        &Backend::best(1),
+        &mut |_| true,
+    );
     let message = outcome.unwrap_err().to_string();
     assert!(message.contains("no trial fits"), "{message}");
 }

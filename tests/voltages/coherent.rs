@@ -288,8 +288,13 @@ fn a_search_finds_the_pulse_at_its_measure_and_time() {
             baseline_s: 0.02,
             ..SearchOptions::new(DmPlan { ranges: vec![range] })
         };
-        let report =
-            burst::search(&mut filterbank, &search, &Backend::best(2), &mut |_| true).unwrap();
+        let report = burst::search(
+            burst::Source::Voltages(&mut filterbank),
+            &search,
+            &Backend::best(2),
+            &mut |_| true,
+        )
+        .unwrap();
         (report.candidates.into_iter().next(), time_s)
     };
     let (best, time_s) = found(Some(DM));

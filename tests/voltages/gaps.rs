@@ -29,7 +29,9 @@ fn a_search_finds_nothing_in_filled_noise() {
     let backend = Backend::best(2);
     let mut filterbank = VoltageFilterbank::new(source.boxed(), &options, &backend).unwrap();
     let search = SearchOptions::new(DmPlan { ranges: vec![DmRange::new(0.0, 100.0, 1.0)] });
-    let report = burst::search(&mut filterbank, &search, &backend, &mut |_| true).unwrap();
+    let report =
+        burst::search(burst::Source::Voltages(&mut filterbank), &search, &backend, &mut |_| true)
+            .unwrap();
     assert_eq!(report.gaps.len(), 2);
     assert!(report.candidates.is_empty(), "{:?}", report.candidates);
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{OpenOptions, atomic, open};
-use sidereal::pipeline::burst::{SearchOptions, search};
+use sidereal::pipeline::burst::{SearchOptions, Source, search};
 use sidereal::simulate::burst::{Burst, Options, Pulsar, Simulator};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
@@ -99,7 +99,7 @@ fn score(
         DM_MAX,
         &ToleranceOptions::default(),
     )?;
-    let report = search(source.as_mut(), &options(plan), backend, &mut |_| true)?;
+    let report = search(Source::Rows(source.as_mut()), &options(plan), backend, &mut |_| true)?;
     let reach = Reach::new(&band);
     let mut is_taken = vec![false; report.candidates.len()];
     let (mut ratios, mut counts) = (Vec::new(), [[0usize; 2]; 2]);
@@ -282,7 +282,7 @@ fn candidates(options: Options, backend: &Backend) -> Result<(Band, Vec<Candidat
         source = source.with_threads(threads.clone());
     }
     let options = SearchOptions { auto_mask: false, ..SearchOptions::new(plan) };
-    Ok((band, search(&mut source, &options, backend, &mut |_| true)?.candidates))
+    Ok((band, search(Source::Rows(&mut source), &options, backend, &mut |_| true)?.candidates))
 }
 
 /// Returns found over injected S/N if a candidate matches the burst: in time within the larger of the two widths, in

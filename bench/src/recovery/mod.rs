@@ -12,7 +12,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::clean::Rfi;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::atomic;
-use sidereal::pipeline::burst::{SearchOptions, search};
+use sidereal::pipeline::burst::{SearchOptions, Source, search};
 use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
 use sidereal::single_pulse::Candidate;
 use sidereal::units;
@@ -240,7 +240,7 @@ impl Cell {
         }
         let options =
             SearchOptions { snr: THRESHOLD, auto_mask: false, ..SearchOptions::new(plan) };
-        Ok(search(&mut source, &options, backend, &mut |_| true)?.candidates)
+        Ok(search(Source::Rows(&mut source), &options, backend, &mut |_| true)?.candidates)
     }
 
     /// Pairs each burst with its best candidate: the one of highest S/N within reach in time.

@@ -10,7 +10,7 @@ use sidereal::clean::{Bandpass, Steps};
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
-use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
+use sidereal::pipeline::burst::{Report, Resident, SearchOptions, Source, search};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::simulate::Telescope;
 use sidereal::simulate::burst::{Options, Simulator};
@@ -139,10 +139,12 @@ impl Measured {
         let (mut host, mut mitigated, mut same) = (Vec::new(), Vec::new(), true);
         let default = SearchOptions { mitigation: Some(MITIGATION), ..options.clone() };
         for _ in 0..2 {
-            let (from_host, rows_per_s) = running(&mut recording.source(), &options, &gpu.backend)?;
+            let (from_host, rows_per_s) =
+                running(Source::Rows(&mut recording.source()), &options, &gpu.backend)?;
             same &= self::same(&from_host.candidates, &report.candidates);
             host.push(rows_per_s * telescope.tsamp_s());
-            let (report, rows_per_s) = running(&mut recording.source(), &default, &gpu.backend)?;
+            let (report, rows_per_s) =
+                running(Source::Rows(&mut recording.source()), &default, &gpu.backend)?;
             same &= found(&report, &observation);
             mitigated.push(rows_per_s * telescope.tsamp_s());
         }
@@ -150,7 +152,9 @@ impl Measured {
         let compared = adds < COMPARED_ADDS || gpu.quick;
         let processor = Backend::best(0);
         let truth = compared
-            .then(|| search(&mut recording.source(), &options, &processor, &mut |_| true))
+            .then(|| {
+                search(Source::Rows(&mut recording.source()), &options, &processor, &mut |_| true)
+            })
             .transpose()?;
         let rows_per_s = 1.0 / telescope.tsamp_s();
         let points = |range: &sidereal::dedisperse::dm_plan::DmRange| {
@@ -291,8 +295,8 @@ impl Recording {
     }
 
     /// Returns a source that reads the recording from its start.
-    fn source(&self) -> Source<'_> {
-        Source { recording: self, next: 0 }
+    fn source(&self) -> RecordingReader<'_> {
+        RecordingReader { recording: self, next: 0 }
     }
 }
 
@@ -300,7 +304,7 @@ impl Recording {
 /// the first gulp, after the setup, to the list of candidates, before memory is released. The second gulp does not
 /// count, because it was already in transit.
 fn running(
-    source: &mut dyn FilterbankSource,
+    source: Source<'_>,
     options: &SearchOptions,
     backend: &Backend,
 ) -> Result<(Report, f64)> {
@@ -321,13 +325,13 @@ fn running(
 }
 
 /// Reader of a recording.
-struct Source<'a> {
+struct RecordingReader<'a> {
     recording: &'a Recording,
     /// Byte offset of the next row.
     next: usize,
 }
 
-impl FilterbankSource for Source<'_> {
+impl FilterbankSource for RecordingReader<'_> {
     fn header(&self) -> &FilterbankHeader {
         &self.recording.header
     }
@@ -397,7 +401,7 @@ const ROW_RUNS: usize = 5;
 struct RepeatedRows<'a> {
     recording: &'a Recording,
     header: FilterbankHeader,
-    source: Source<'a>,
+    source: RecordingReader<'a>,
     left: usize,
 }
 
@@ -440,7 +444,7 @@ fn few_trials(gpu: &Gpu, bus: f64) -> Result<Row> {
         header.times = header.times.map(|times| times * ROW_ROUNDS as u64);
         let (source, left) = (recording.source(), ROW_ROUNDS - 1);
         let mut repeated = RepeatedRows { recording: &recording, header, source, left };
-        Ok(running(&mut repeated, &options, &gpu.backend)?.1 * CHANNELS as f64)
+        Ok(running(Source::Rows(&mut repeated), &options, &gpu.backend)?.1 * CHANNELS as f64)
     };
     let runs = if gpu.quick { 1 } else { ROW_RUNS };
     let rates = (0..runs).map(rate).collect::<Result<Vec<_>>>()?;
@@ -485,7 +489,7 @@ fn voltages(gpu: &Gpu, bus: f64) -> Result<Row> {
     let rate = |_| -> Result<f64> {
         let source = Box::new(recording.clone());
         let mut filterbank = VoltageFilterbank::new(source, &channelize, &gpu.backend)?;
-        Ok(running(&mut filterbank, &options, &gpu.backend)?.1 * row_bytes)
+        Ok(running(Source::Voltages(&mut filterbank), &options, &gpu.backend)?.1 * row_bytes)
     };
     let runs = if gpu.quick { 1 } else { VOLTAGE_RUNS };
     let rates = (0..runs).map(rate).collect::<Result<Vec<_>>>()?;

@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let mut options = arguments.options(&opened)?;
     options.memory = common.memory;
-    arguments.recording.warn(opened.source.as_ref(), common);
+    arguments.recording.warn(opened.source.rows(), common);
     if common.verbose && !common.quiet {
         note!("on {}", backend.name());
     }
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         filled: Vec::new(),
     };
     let from = resumed.as_ref().map(|from| &from.checkpoint);
-    let source = opened.source.as_mut();
+    let source = opened.source.rows_mut();
     let report = series::dedisperse_from(source, &options, &backend, from, &mut files);
     if report.is_err() && !is_resumed {
         // No trial fits, so there is nothing to resume.

@@ -238,7 +238,7 @@ impl<'a> Work<'a> {
         let mut header = opened.source.header().clone();
         let mut options = arguments.options(&opened)?;
         options.memory = common.memory;
-        arguments.recording.warn(opened.source.as_ref(), common);
+        arguments.recording.warn(opened.source.rows(), common);
         let delay_s = opened.delay_s();
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
@@ -268,16 +268,23 @@ impl<'a> Work<'a> {
         };
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
-        let source = self.opened.source.as_mut();
+        let source = &mut self.opened.source;
         let mut journal = Journal::new((keeper, delay_s, has_checkpoints), &mut observe);
         let resumed = resumed.as_ref();
         let report = if keep == Keep::Nothing {
-            burst::search(source, &self.options, &self.backend, journal.observe)
+            burst::search(source.for_search(), &self.options, &self.backend, journal.observe)
         } else if self.spooled {
-            let mut spool = Spool::new(source, &folder.file(spool::NAME))?;
-            burst::search_from(&mut spool, &self.options, &self.backend, resumed, &mut journal)
+            let mut spool = Spool::new(source.rows_mut(), &folder.file(spool::NAME))?;
+            let spool = burst::Source::Rows(&mut spool);
+            burst::search_from(spool, &self.options, &self.backend, resumed, &mut journal)
         } else {
-            burst::search_from(source, &self.options, &self.backend, resumed, &mut journal)
+            burst::search_from(
+                source.for_search(),
+                &self.options,
+                &self.backend,
+                resumed,
+                &mut journal,
+            )
         };
         if report.is_err() && keep == Keep::Anew {
             // The run found nothing worth resuming.

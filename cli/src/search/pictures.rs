@@ -109,7 +109,7 @@ impl Pictures<'_> {
             let path = self.folder.file(spool::NAME);
             return Ok(Box::new(Spooled::open(&self.found.header, &path)?));
         }
-        Ok(self.recording.open(self.options.dm_constant, self.backend)?.source)
+        Ok(self.recording.open(self.options.dm_constant, self.backend)?.source.into_rows())
     }
 
     /// Cuts out the surroundings of each candidate; `each` receives the cutouts in any order, by index in `wanted`.

@@ -13,14 +13,15 @@ use std::time::Instant;
 use observer::MemoryObserver;
 pub use observer::{Checkpoint, Observer};
 use voltages::VoltageWork;
-use work::{DeviceWork, HostWork, Stage, Step};
+pub use work::Source;
+use work::{DeviceWork, Gulps, HostWork, Stage, Stages, Step};
 
 pub use super::cleaning::CleanedRows;
 use super::cleaning::Cleaning;
 use super::flagged::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
-use super::range::{Edge, RangeSearch, Trials};
+use super::range::{Edge, EdgeRows, RangeSearch, Trials};
 use super::run::Ending;
 pub use super::run::Status;
 use crate::backend::Backend;
@@ -29,7 +30,7 @@ use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
-use crate::single_pulse::{Absorbed, Candidate, Clusterer};
+use crate::single_pulse::{Absorbed, Candidate};
 
 /// Result of a search.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl Report {
 /// [`Error::Unavailable`] when a GPU's memory is too small; errors of the source or a device before any row was
 /// searched.
 pub fn search(
-    source: &mut dyn FilterbankSource,
+    source: Source<'_>,
     options: &SearchOptions,
     backend: &Backend,
     observe: &mut dyn FnMut(&Status) -> bool,
@@ -100,41 +101,41 @@ pub fn search(
 /// # Errors
 /// As [`search()`]; [`Error::Parameter`] for a checkpoint of other trials.
 pub fn search_from(
-    source: &mut dyn FilterbankSource,
+    mut source: Source<'_>,
     options: &SearchOptions,
     backend: &Backend,
     resumed: Option<&Checkpoint>,
     observer: &mut dyn Observer,
 ) -> Result<Report> {
     let begin = Instant::now();
-    let mut setup = Setup::new(source, options, backend, &mut |status| observer.observe(status))?;
+    let mut goes_on = |status: &Status| observer.observe(status);
+    let mut setup = Setup::new(source.rows(), options, backend, &mut goes_on)?;
     if resumed.is_some() {
-        setup.cleaning.check_whole()?;
+        setup.stages.cleaning.check_whole()?;
     }
-    let mut clusterer = setup.clusterer()?;
     let mut times = 0;
     if let Some(checkpoint) = resumed {
-        times = setup.resume(source, checkpoint, &mut clusterer)?;
+        times = setup.resume(source.rows(), checkpoint)?;
     } else {
         let total = setup.part.times;
         let mut goes_on = || {
             let elapsed_s = begin.elapsed().as_secs_f64();
             observer.observe(&Status { times: 0, total, data_s: 0.0, elapsed_s })
         };
-        setup.search_start(source, (backend, &mut goes_on), &mut clusterer)?;
+        setup.search_start(source.rows(), backend, &mut goes_on)?;
     }
     let mut work = setup.work(source, backend)?;
-    let (mut late, mut refused) = (0, Refused::default());
+    let (mut late, mut refused) = (0, Found::default());
     let ending = loop {
-        let rows = match work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer) {
+        let rows = match work.step(&mut setup.stages) {
             Ok(0) => break Ending::Complete,
             Ok(rows) => rows,
             Err(error) if times == 0 && setup.resumed == 0 => return Err(error),
             Err(error) => break Ending::after(error),
         };
         times += rows as u64;
-        setup.flagged = source.flagged_samples();
-        if let Err(error) = setup.keep(times, &mut clusterer, (observer, &mut refused)) {
+        setup.flagged = work.source().flagged_samples();
+        if let Err(error) = setup.keep(times, observer, &mut refused) {
             break Ending::after(error);
         }
         let data_s = times as f64 * setup.header.tsamp_s;
@@ -142,27 +143,29 @@ pub fn search_from(
         let goes_on =
             observer.observe(&Status { times, total: setup.part.times, data_s, elapsed_s });
         // If the read of the mask's rows was cut short, all rows that the mask was made from are still searched.
-        if !goes_on && !setup.cleaning.is_cut_short() {
+        if !goes_on && !setup.stages.cleaning.is_cut_short() {
             break Ending::Stopped;
         }
     };
+    let source = work.source();
     let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
+    let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
     // After a device error, or when candidates were refused, the last checkpoint remains valid.
     let is_whole =
         times >= setup.resumed && refused.candidates.is_empty() && !is_of_device(&ending);
-    if is_whole && !setup.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
+    if is_whole && !setup.stages.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
         // The report gives the error that ended the search, not a later error of writing the checkpoint.
-        let _ = setup.checkpoint(times, &clusterer, observer);
+        let _ = setup.checkpoint(times, observer);
     }
     // Rows searched by an earlier process were not all read again, so the candidates it left open remain undecided.
     if times < setup.resumed {
         times = setup.resumed;
     } else if !is_of_device(&ending) {
-        let finished = work.finish(times, &mut setup.ranges, &mut clusterer).and_then(|trials| {
+        let finished = work.finish(times, &mut setup.stages).and_then(|trials| {
             let rows = work.tail()?;
             // The search of the edge needs the memory of the gulps.
             drop(work);
-            setup.search_end((&rows, times), backend, &mut clusterer)?;
+            setup.search_end(&rows, times, backend)?;
             Ok(trials)
         });
         match finished {
@@ -171,13 +174,12 @@ pub fn search_from(
             Err(_) => {}
         }
     }
-    let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
     let mut candidates = observer.taken()?;
     let mut absorbed = observer.taken_absorbed()?;
     candidates.append(&mut refused.candidates);
     absorbed.append(&mut refused.absorbed);
-    let found = (candidates, absorbed);
-    setup.report(clusterer, Outcome { found, times, late, ending, gaps, flagged, begin })
+    let found = Found { candidates, absorbed };
+    setup.report(Outcome { found, times, late, ending, gaps, flagged, begin })
 }
 
 /// Returns whether a device failed; it cannot be used any more.
@@ -190,11 +192,9 @@ struct Setup {
     header: FilterbankHeader,
     options: SearchOptions,
     part: Part,
-    cleaning: Cleaning,
-    ranges: Vec<RangeSearch>,
-    /// Rows for the search of the recording's start or end, and rows for its levels; none if only whole bursts are
-    /// searched.
-    edge_rows: Option<(usize, usize)>,
+    stages: Stages,
+    /// Rows for the search of the recording's start or end; none if only whole bursts are searched.
+    edge_rows: Option<EdgeRows>,
     /// Rows completely searched by an earlier search.
     resumed: u64,
     /// Candidates that the observer has accepted, including those of an earlier search.
@@ -203,17 +203,17 @@ struct Setup {
     flagged: u64,
 }
 
-/// Candidates that an observer refused, with their members.
+/// Candidates in any order, with their members.
 #[derive(Default)]
-struct Refused {
+struct Found {
     candidates: Vec<Candidate>,
     absorbed: Vec<Absorbed>,
 }
 
 /// End state of a search.
 struct Outcome {
-    /// Candidates that became final before the end, in any order, and their members.
-    found: (Vec<Candidate>, Vec<Absorbed>),
+    /// Candidates that became final before the end.
+    found: Found,
     times: u64,
     /// Trials whose delay is longer than the data, found at the end.
     late: usize,
@@ -239,7 +239,7 @@ impl Setup {
             let elapsed_s = begin.elapsed().as_secs_f64();
             observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
         };
-        let cleaning = Cleaning::new(source, options, part, (backend, &mut goes_on))?;
+        let cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let ranges = RangeSearch::all(trials, &filled, backend)?;
@@ -249,9 +249,11 @@ impl Setup {
         }
         let edge_rows = RangeSearch::edge_rows(&ranges, header.row_bytes());
         let edge_rows = edge_rows.filter(|_| options.min_band < 1.0);
+        let clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
+        let stages = Stages { cleaning, ranges, clusterer };
         let (resumed, found, flagged) = (0, 0, 0);
         let options = options.clone();
-        Ok(Self { options, part, cleaning, ranges, edge_rows, header, resumed, found, flagged })
+        Ok(Self { options, part, stages, edge_rows, header, resumed, found, flagged })
     }
 
     /// Searches for bursts that began before the first row, in rows that are read ahead; if the recording has no more
@@ -259,38 +261,34 @@ impl Setup {
     fn search_start(
         &mut self,
         source: &mut dyn FilterbankSource,
-        (backend, goes_on): (&Backend, &mut dyn FnMut() -> bool),
-        clusterer: &mut Clusterer,
+        backend: &Backend,
+        goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        let Some((rows, level_rows)) = self.edge_rows else { return Ok(()) };
-        let (ranges, min_band) = (&mut self.ranges, self.options.min_band);
-        self.cleaning.look_ahead(source, (rows, goes_on), &mut |cleaning, rows, ends| {
+        let Some(EdgeRows { searched, level }) = self.edge_rows else { return Ok(()) };
+        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
+        let min_band = self.options.min_band;
+        cleaning.look_ahead(source, searched, goes_on, &mut |cleaning, rows, ends| {
             if rows.times() == 0 {
                 return Ok(());
             }
-            let edge = Edge::start(rows, ends, (cleaning.masked(), level_rows, min_band));
+            let edge = Edge::start(rows, ends, cleaning.masked(), level, min_band);
             ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
         })
     }
 
     /// Searches for bursts whose sweep extends beyond row `times`, in the last rows before it.
-    fn search_end(
-        &mut self,
-        (rows, times): (&[u8], u64),
-        backend: &Backend,
-        clusterer: &mut Clusterer,
-    ) -> Result<()> {
-        let Some((edge_rows, level_rows)) = self.edge_rows else { return Ok(()) };
+    fn search_end(&mut self, rows: &[u8], times: u64, backend: &Backend) -> Result<()> {
+        let Some(EdgeRows { searched, level }) = self.edge_rows else { return Ok(()) };
+        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
         // A shorter recording was searched completely by [`Self::search_start`].
-        if times < edge_rows as u64 {
+        if times < searched as u64 {
             return Ok(());
         }
-        let (encoding, channels) = (self.cleaning.encoding(), self.header.channels());
+        let (encoding, channels) = (cleaning.encoding(), self.header.channels());
         let count = rows.len() * 8 / (channels * encoding.bits());
         let rows = Samples::new(rows, encoding, count, channels)?;
-        let edge =
-            Edge::end(rows, times, (self.cleaning.masked(), level_rows, self.options.min_band));
-        self.ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
+        let edge = Edge::end(rows, times, cleaning.masked(), level, self.options.min_band);
+        ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
     }
 
     /// Restores a checkpoint; returns the next row of the source, counted from the part's first row.
@@ -298,135 +296,122 @@ impl Setup {
         &mut self,
         source: &mut dyn FilterbankSource,
         checkpoint: &Checkpoint,
-        clusterer: &mut Clusterer,
     ) -> Result<u64> {
-        let first = checkpoint.restore(&mut self.ranges, clusterer)?;
+        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
+        let first = checkpoint.restore(ranges, clusterer)?;
         // The search of the end needs earlier rows than the ranges do.
-        let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows as u64);
+        let edge_rows = self.edge_rows.map_or(0, |rows| rows.searched as u64);
         let first = first.min(checkpoint.times.saturating_sub(edge_rows));
         // Fill levels depend on all rows since the first, as does the count of replaced samples.
-        let is_long = self.cleaning.looks_back() || checkpoint.flagged > 0;
+        let is_long = cleaning.looks_back() || checkpoint.flagged > 0;
         let first = if is_long { 0 } else { first };
-        let skipped = self.cleaning.skip(source, first)?;
+        let skipped = cleaning.skip(source, first)?;
         if skipped < first {
             let rule = format!("the data end after {skipped} rows; an earlier search had more");
             return Err(Error::parameter("row to resume from", first, rule));
         }
-        self.ranges.iter_mut().for_each(|range| range.start_at(first));
+        ranges.iter_mut().for_each(|range| range.start_at(first));
         (self.resumed, self.found) = (checkpoint.times, checkpoint.candidates);
         Ok(first)
     }
 
     /// Passes final candidates to the observer after a gulp that ends with row `times`; candidates that the observer
     /// does not accept go to `refused`.
-    fn keep(
-        &mut self,
-        times: u64,
-        clusterer: &mut Clusterer,
-        (observer, refused): (&mut dyn Observer, &mut Refused),
-    ) -> Result<()> {
-        let mut candidates = RangeSearch::settle(&mut self.ranges, clusterer)?;
-        self.count_from_start(&mut candidates);
-        if !candidates.is_empty() {
-            let absorbed = self.absorbed(clusterer);
-            let taken = observer.absorbed(&absorbed).and_then(|()| observer.found(&candidates));
-            if let Err(error) = taken {
-                *refused = Refused { candidates, absorbed };
+    fn keep(&mut self, times: u64, observer: &mut dyn Observer, refused: &mut Found) -> Result<()> {
+        let Stages { ranges, clusterer, .. } = &mut self.stages;
+        let settled = RangeSearch::settle(ranges, clusterer)?;
+        if !settled.is_empty() {
+            let found = self.from_start(settled);
+            let taken = observer.absorbed(&found.absorbed);
+            if let Err(error) = taken.and_then(|()| observer.found(&found.candidates)) {
+                *refused = found;
                 return Err(error);
             }
-            self.found += candidates.len() as u64;
+            self.found += found.candidates.len() as u64;
         }
-        let is_kept = times >= self.resumed && !self.cleaning.is_cut_short();
+        let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
         if is_kept && observer.wants_checkpoint(false) {
-            self.checkpoint(times, clusterer, observer)?;
+            self.checkpoint(times, observer)?;
         }
         Ok(())
     }
 
-    fn checkpoint(
-        &mut self,
-        times: u64,
-        clusterer: &Clusterer,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        let reached = (times, self.found, self.flagged);
-        observer.checkpoint(&Checkpoint::take(reached, &mut self.ranges, clusterer)?)
+    fn checkpoint(&mut self, times: u64, observer: &mut dyn Observer) -> Result<()> {
+        let Stages { ranges, clusterer, .. } = &mut self.stages;
+        let taken = Checkpoint::take(times, self.found, self.flagged, ranges, clusterer)?;
+        observer.checkpoint(&taken)
     }
 
-    /// Shifts candidate times from the part's first row to the recording's first row.
-    fn count_from_start(&self, candidates: &mut [Candidate]) {
+    /// Adds the candidates' members, and counts all times from the recording's first row instead of the part's.
+    fn from_start(&mut self, mut candidates: Vec<Candidate>) -> Found {
         let offset_s = self.part.first as f64 * self.header.tsamp_s;
+        let mut absorbed = self.stages.clusterer.take_absorbed();
         candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
-    }
-
-    /// Returns the members of the candidates returned last.
-    fn absorbed(&self, clusterer: &mut Clusterer) -> Vec<Absorbed> {
-        let offset_s = self.part.first as f64 * self.header.tsamp_s;
-        let mut absorbed = clusterer.take_absorbed();
         absorbed.iter_mut().for_each(|event| event.shift(offset_s));
-        absorbed
+        Found { candidates, absorbed }
     }
 
-    fn clusterer(&self) -> Result<Clusterer> {
-        RangeSearch::clusterer(&self.ranges, &self.header, &self.options)
-    }
-
-    fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
-        let Backend::Cuda(device, _) = backend else { return self.host_work() };
-        let parts = (&self.cleaning, self.part);
-        let gulp = (self.options.gulp, self.kept_rows());
-        // Mitigation works on rows on the host.
-        if self.cleaning.mitigated().is_none()
-            && let Some(recorded) = voltages::recorded(source, device)
-        {
-            let work = VoltageWork::new(device, recorded, parts, &self.ranges, gulp)?;
-            return Ok(Box::new(work));
+    /// Binds the source to buffers on the backend. A GPU takes voltages if their filter bank runs on it and gives one
+    /// product per channel, and if no mitigation needs the rows on the host.
+    fn work<'a>(&self, source: Source<'a>, backend: &Backend) -> Result<Box<dyn Step + 'a>> {
+        let (stages, edge_rows) = (&self.stages, self.kept_rows());
+        let Backend::Cuda(device, _) = backend else {
+            let rows = source.into_rows();
+            return Ok(Box::new(HostWork::new(rows, stages, &self.options, edge_rows)?));
+        };
+        let gulps = Gulps { asked: self.options.gulp, times: self.part.times, edge_rows };
+        match source {
+            Source::Voltages(filterbank)
+                if stages.cleaning.mitigated().is_none()
+                    && filterbank.device() == Some(device)
+                    && filterbank.products() == 1 =>
+            {
+                Ok(Box::new(VoltageWork::new(device, filterbank, stages, gulps)?))
+            }
+            other => Ok(Box::new(DeviceWork::new(device, other.into_rows(), stages, gulps)?)),
         }
-        Ok(Box::new(DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
-    }
-
-    fn host_work(&self) -> Result<Box<dyn Step>> {
-        let (cleaning, ranges) = (&self.cleaning, &self.ranges);
-        let options = (&self.options, self.kept_rows());
-        Ok(Box::new(HostWork::new(&self.header, cleaning, ranges, options)?))
     }
 
     /// Returns the number of latest rows to store during the search.
     fn kept_rows(&self) -> usize {
-        let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows);
+        let edge_rows = self.edge_rows.map_or(0, |rows| rows.searched);
         let all = self.part.times.map_or(usize::MAX, |times| times.min(1 << 40) as usize);
         if all < edge_rows { 0 } else { edge_rows }
     }
 
     /// Resets the state for another stream of the same rows.
-    fn reset(&mut self) {
-        self.cleaning.reset();
-        self.ranges.iter_mut().for_each(RangeSearch::reset);
+    fn reset(&mut self) -> Result<()> {
+        let Stages { cleaning, ranges, clusterer } = &mut self.stages;
+        cleaning.reset();
+        ranges.iter_mut().for_each(RangeSearch::reset);
+        *clusterer = RangeSearch::clusterer(ranges, &self.header, &self.options)?;
+        Ok(())
     }
 
-    fn report(&self, mut clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
+    fn report(&mut self, outcome: Outcome) -> Result<Report> {
         let Outcome { found, times, late, ending, gaps, flagged, begin } = outcome;
-        let (mut candidates, mut absorbed) = found;
-        let dms = RangeSearch::searched(&self.ranges, times);
+        let Found { mut candidates, mut absorbed } = found;
+        let dms = RangeSearch::searched(&self.stages.ranges, times);
         if dms.is_empty() && ending.is_read() {
             return Err(no_trial_fits(&self.header, &self.options, times));
         }
-        let mut last = clusterer.finish();
-        self.count_from_start(&mut last);
-        candidates.append(&mut last);
-        absorbed.append(&mut self.absorbed(&mut clusterer));
+        let last = self.stages.clusterer.finish();
+        let mut last = self.from_start(last);
+        candidates.append(&mut last.candidates);
+        absorbed.append(&mut last.absorbed);
+        let Stages { cleaning, ranges, .. } = &self.stages;
         candidates.sort_by(Candidate::order);
         let left_out = limit_storms(&mut candidates, self.options.max_per_minute);
         Ok(Report {
             candidates,
             absorbed,
             dms,
-            skipped_dms: RangeSearch::skipped(&self.ranges) + late,
-            masked_channels: self.cleaning.masked_channels(),
-            mitigated: self.cleaning.mitigated(),
+            skipped_dms: RangeSearch::skipped(ranges) + late,
+            masked_channels: cleaning.masked_channels(),
+            mitigated: cleaning.mitigated(),
             left_out,
             gaps,
-            flagged_samples: flagged + self.cleaning.flagged_samples(),
+            flagged_samples: flagged + cleaning.flagged_samples(),
             times,
             data_s: times as f64 * self.header.tsamp_s,
             elapsed_s: begin.elapsed().as_secs_f64(),
@@ -490,14 +475,13 @@ impl Resident {
             return Err(Error::Unavailable { what, why: "that takes a GPU".to_owned() });
         };
         let mut setup = Setup::new(source, options, backend, &mut |_| true)?;
-        let parts = (&setup.cleaning, setup.part);
         let (stage, gulp) =
-            Stage::resident(device, &setup.header, parts, &setup.ranges, options.gulp)?;
+            Stage::resident(device, &setup.header, &setup.stages, options.gulp, setup.part.times)?;
         let row_bytes = setup.header.row_bytes();
         let mut rows = vec![0; gulp * row_bytes];
         let mut gulps = Vec::new();
         loop {
-            let times = filled(&mut setup.cleaning, source, (&mut rows, row_bytes))?;
+            let times = filled(&mut setup.stages.cleaning, source, &mut rows, row_bytes)?;
             if times == 0 {
                 break;
             }
@@ -513,19 +497,19 @@ impl Resident {
     pub fn search(&mut self) -> Result<Report> {
         let begin = Instant::now();
         let Self { setup, stage, gulps, gaps } = self;
-        setup.reset();
-        let mut clusterer = setup.clusterer()?;
+        setup.reset()?;
         let mut times = 0;
         for (rows, count) in gulps.iter() {
-            let (_, cleaner) = setup.cleaning.parts();
-            stage.run((rows, *count), cleaner, &mut setup.ranges, &mut clusterer)?;
+            let Stages { cleaning, ranges, clusterer } = &mut setup.stages;
+            let (_, cleaner) = cleaning.parts();
+            stage.run(rows, *count, cleaner, ranges, clusterer)?;
             times += *count as u64;
         }
-        let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
-        let (found, gaps, flagged) = ((Vec::new(), Vec::new()), gaps.clone(), 0);
+        let late = stage.finish(times, &mut setup.stages)?;
+        let (found, gaps, flagged) = (Found::default(), gaps.clone(), 0);
         let ending = Ending::Complete;
         let outcome = Outcome { found, times, late, ending, gaps, flagged, begin };
-        setup.report(clusterer, outcome)
+        setup.report(outcome)
     }
 }
 
@@ -533,7 +517,8 @@ impl Resident {
 fn filled(
     cleaning: &mut Cleaning,
     source: &mut dyn FilterbankSource,
-    (rows, row_bytes): (&mut [u8], usize),
+    rows: &mut [u8],
+    row_bytes: usize,
 ) -> Result<usize> {
     let mut times = 0;
     loop {

@@ -114,7 +114,9 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub(super) fn take(
-        (times, candidates, flagged): (u64, u64, u64),
+        times: u64,
+        candidates: u64,
+        flagged: u64,
         ranges: &mut [RangeSearch],
         clusterer: &Clusterer,
     ) -> Result<Self> {

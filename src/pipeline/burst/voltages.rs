@@ -3,38 +3,18 @@
 //! A gulp of voltages is read and copied while the previous one is channelized and searched. Rows that the host has
 //! already computed (for the automatic mask, or to fill a gap at the very start) are sent before any voltages.
 
-use super::work::{Need, ROW_BYTES, SLOTS, Stage, Step, with_progress};
+use super::work::{Gulps, Need, ROW_BYTES, SLOTS, Stage, Stages, Step, with_progress};
 use crate::backend::cuda::{Device, UploadRing, UploadSlot};
 use crate::channelize::{DeviceVoltages, Plan};
 use crate::error::{Error, Result};
-use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pipeline::cleaning::{Cleaning, Reader};
-use crate::pipeline::options::Part;
-use crate::pipeline::range::RangeSearch;
+use crate::io::FilterbankSource;
+use crate::pipeline::cleaning::Reader;
 use crate::pipeline::voltage::{DeviceRows, Unread, VoltageFilterbank};
-use crate::single_pulse::Clusterer;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Returns the recording whose voltages a search on `device` can read directly; none if the search must take rows
-/// from the host:
-/// - for a source that is not a voltage recording, or whose rows are also used elsewhere;
-/// - if the filter bank does not run on the search's device, as requested by the user;
-/// - for several products per channel, which reading refuses.
-pub(super) fn recorded<'a>(
-    source: &'a mut dyn FilterbankSource,
-    device: &Device,
-) -> Option<&'a mut VoltageFilterbank> {
-    let filterbank = of(source)?;
-    let is_here = filterbank.device() == Some(device);
-    (is_here && filterbank.products() == 1).then_some(filterbank)
-}
-
-fn of(source: &mut dyn FilterbankSource) -> Option<&mut VoltageFilterbank> {
-    source.as_any()?.downcast_mut()
-}
-
 /// Buffers and the stream of a search of voltages on one device.
-pub(super) struct VoltageWork {
+pub(super) struct VoltageWork<'a> {
+    filterbank: &'a mut VoltageFilterbank,
     stage: Stage,
     uploads: UploadRing,
     rows: DeviceRows,
@@ -50,31 +30,31 @@ pub(super) struct VoltageWork {
     whole: u64,
 }
 
-impl VoltageWork {
-    /// Allocates buffers for gulps of about `asked` rows (0 selects automatically); stores the latest `edge_rows`
-    /// rows.
+impl<'a> VoltageWork<'a> {
+    /// Allocates buffers for gulps of about the requested rows.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
     pub(super) fn new(
         device: &Device,
-        filterbank: &VoltageFilterbank,
-        (cleaning, part): (&Cleaning, Part),
-        ranges: &[RangeSearch],
-        (asked, edge_rows): (usize, usize),
+        filterbank: &'a mut VoltageFilterbank,
+        stages: &Stages,
+        gulps: Gulps,
     ) -> Result<Self> {
-        let header: &FilterbankHeader = filterbank.header();
+        let Gulps { asked, times, edge_rows } = gulps;
+        let header = filterbank.header();
         let voltage_row = Gulp::row_bytes(filterbank.plan());
         let made = header.row_bytes() + filterbank.unjoined_row_bytes();
-        let need = Need::new(header, cleaning, ranges).of_voltages(voltage_row, made);
-        let rows = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
+        let need = Need::new(header, stages).of_voltages(voltage_row, made);
+        let rows = need.gulp(device, asked, times, SLOTS, ROW_BYTES)?;
         let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
-        let mut stage = Stage::new(device, cleaning, ranges, gulp.rows)?;
-        stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
+        let mut stage = Stage::new(device, stages, gulp.rows)?;
+        stage.retain_tail(device, &stages.cleaning, edge_rows, header.row_bytes())?;
         Ok(Self {
             stage,
             uploads: UploadRing::new(device, gulp.bytes, SLOTS)?,
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
+            filterbank,
             reading: Reading::new(gulp),
             present: Content::End,
             failed: None,
@@ -86,19 +66,14 @@ impl VoltageWork {
 
     /// Searches the gulp that was copied last, while the next one is read and copied; returns its rows, none at the
     /// end.
-    fn take(
-        &mut self,
-        filterbank: &mut VoltageFilterbank,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<Option<usize>> {
+    fn take(&mut self, stages: &mut Stages) -> Result<Option<usize>> {
+        let Stages { cleaning, ranges, clusterer } = stages;
         let (reader, cleaner) = cleaning.parts();
+        let Self { filterbank, stage, uploads, rows, reading, .. } = self;
         if !self.has_begun {
             self.has_begun = true;
-            self.present = self.reading.next(reader, filterbank, self.uploads.current())?;
+            self.present = reading.next(reader, filterbank, uploads.current())?;
         }
-        let Self { stage, uploads, rows, reading, .. } = self;
         let present = self.present;
         if matches!(present, Content::End) {
             return self.failed.take().map_or(Ok(None), Err);
@@ -109,10 +84,10 @@ impl VoltageWork {
             Content::Voltages(pieces) => {
                 let (unread, making) = filterbank.split();
                 let reading = scope.spawn(|| reading.voltages(unread, next));
-                let made = rows.make(making, (input, pieces.layouts()), stage.stream());
+                let made = rows.make(making, input, pieces.layouts(), stage.stream());
                 let searched = made.and_then(|times| {
                     if times > 0 {
-                        stage.run((rows.rows(), times), cleaner, ranges, clusterer)?;
+                        stage.run(rows.rows(), times, cleaner, ranges, clusterer)?;
                     }
                     Ok(times)
                 });
@@ -120,7 +95,7 @@ impl VoltageWork {
             }
             Content::Rows(times) => {
                 let reading = scope.spawn(|| reading.next(reader, filterbank, next));
-                let searched = stage.run((input, times), cleaner, ranges, clusterer);
+                let searched = stage.run(input, times, cleaner, ranges, clusterer);
                 (searched.map(|()| times), reading.join())
             }
             Content::End => (Ok(0), Ok(Ok(Content::End))),
@@ -141,21 +116,10 @@ impl VoltageWork {
     }
 }
 
-impl Step for VoltageWork {
-    fn step(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
-        let Some(filterbank) = of(source) else {
-            let rule = "the search began with a recording of voltages";
-            return Err(Error::parameter("source", "another one", rule));
-        };
+impl Step for VoltageWork<'_> {
+    fn step(&mut self, stages: &mut Stages) -> Result<usize> {
         loop {
-            let taken = self.take(filterbank, cleaning, ranges, clusterer);
-            match taken.map_err(|error| with_progress(error, self.whole))? {
+            match self.take(stages).map_err(|error| with_progress(error, self.whole))? {
                 // Too few voltages for a row.
                 Some(0) => {}
                 Some(times) => return Ok(times),
@@ -164,14 +128,13 @@ impl Step for VoltageWork {
         }
     }
 
-    fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
-        let finished = self.stage.finish(times, ranges, clusterer);
+    fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
+        let finished = self.stage.finish(times, stages);
         finished.map_err(|error| with_progress(error, self.whole))
+    }
+
+    fn source(&self) -> &dyn FilterbankSource {
+        &*self.filterbank
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {
@@ -279,12 +242,21 @@ fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
+/// Position among the voltages.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    /// Samples since the filter bank's start.
+    taken: u64,
+    /// Samples left to read.
+    left: u64,
+}
+
 /// Progress of reading voltages.
 #[derive(Debug)]
 struct Reading {
     gulp: Gulp,
-    /// Samples since the filter bank's start, and samples left to read; set once voltages are read.
-    voltages: Option<(u64, u64)>,
+    /// Position among the voltages, once they are read.
+    voltages: Option<Position>,
 }
 
 impl Reading {
@@ -301,7 +273,8 @@ impl Reading {
     ) -> Result<Content> {
         if !reader.holds_rows() && filterbank.can_split() {
             let taken = filterbank.taken();
-            self.voltages = Some((taken, wanted(filterbank.plan(), taken, reader.left())));
+            let left = wanted(filterbank.plan(), taken, reader.left());
+            self.voltages = Some(Position { taken, left });
             return self.voltages(filterbank.split().0, slot);
         }
         let Gulp { rows, bytes, row_bytes, .. } = self.gulp;
@@ -349,8 +322,8 @@ impl Reading {
     /// Returns the maximum samples of the next piece; `held` samples are already read.
     fn piece(&self, held: usize) -> usize {
         let Gulp { step, piece, .. } = self.gulp;
-        let Some((position, left)) = self.voltages else { return 0 };
-        let past = (position % step as u64) as usize;
+        let Some(Position { taken, left }) = self.voltages else { return 0 };
+        let past = (taken % step as u64) as usize;
         let most = match held {
             0 if past == 0 => piece,
             // Up to the next allowed piece start.
@@ -361,9 +334,9 @@ impl Reading {
     }
 
     fn pass(&mut self, times: u64) {
-        if let Some((position, left)) = &mut self.voltages {
-            *position += times;
-            *left = left.saturating_sub(times);
+        if let Some(position) = &mut self.voltages {
+            position.taken += times;
+            position.left = position.left.saturating_sub(times);
         }
     }
 }

@@ -9,9 +9,10 @@ use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pipeline::cleaning::{Cleaning, Reader};
-use crate::pipeline::options::{Part, SearchOptions};
+use crate::pipeline::options::SearchOptions;
 use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
 use crate::pipeline::run::remaining_bytes;
+use crate::pipeline::voltage::VoltageFilterbank;
 use crate::sample::Samples;
 use crate::single_pulse::Clusterer;
 
@@ -21,102 +22,122 @@ pub(super) const GULP_BYTES: usize = 32 << 20;
 /// Limit in bytes on the dedispersed planes per gulp, over all ranges.
 const PLANE_BYTES: usize = 96 << 20;
 
-/// Processes rows of a source through all ranges, on the host or on a device.
+/// Source of a search.
+pub enum Source<'a> {
+    /// Filterbank rows.
+    Rows(&'a mut dyn FilterbankSource),
+    /// Recorded voltages, from which the search's GPU computes rows if the filter bank runs on it.
+    Voltages(&'a mut VoltageFilterbank),
+}
+
+impl<'a> Source<'a> {
+    /// Converts the source to filterbank rows.
+    pub fn into_rows(self) -> &'a mut dyn FilterbankSource {
+        match self {
+            Self::Rows(rows) => rows,
+            Self::Voltages(filterbank) => filterbank,
+        }
+    }
+
+    /// Returns the source as filterbank rows.
+    pub fn rows(&mut self) -> &mut dyn FilterbankSource {
+        match self {
+            Self::Rows(rows) => &mut **rows,
+            Self::Voltages(filterbank) => &mut **filterbank,
+        }
+    }
+}
+
+/// Stages of a search, from cleaned rows to candidates.
+pub(super) struct Stages {
+    pub(super) cleaning: Cleaning,
+    pub(super) ranges: Vec<RangeSearch>,
+    pub(super) clusterer: Clusterer,
+}
+
+/// Processes rows of a source through all stages, on the host or on a device.
 pub(super) trait Step {
     /// Processes the next gulp; returns its number of rows, 0 at the end.
-    fn step(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize>;
+    fn step(&mut self, stages: &mut Stages) -> Result<usize>;
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
-    fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize>;
+    fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize>;
+
+    /// Returns the source of the rows.
+    fn source(&self) -> &dyn FilterbankSource;
 
     /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
     fn tail(&mut self) -> Result<Vec<u8>>;
 }
 
-/// Buffers of a search.
-pub(super) struct HostWork {
+/// Buffers of a search on the host.
+pub(super) struct HostWork<'a> {
+    source: &'a mut dyn FilterbankSource,
     raw: Vec<u8>,
     cleaned: Vec<u8>,
     tail: Tail,
 }
 
-impl HostWork {
+impl<'a> HostWork<'a> {
     /// Allocates buffers for gulps of the requested rows, or of as many as the memory for the planes allows.
     ///
     /// # Errors
     /// [`crate::Error::Unavailable`] when the memory limit is too low for any gulp.
     pub(super) fn new(
-        header: &FilterbankHeader,
-        cleaning: &Cleaning,
-        ranges: &[RangeSearch],
-        (options, edge_rows): (&SearchOptions, usize),
+        source: &'a mut dyn FilterbankSource,
+        stages: &Stages,
+        options: &SearchOptions,
+        edge_rows: usize,
     ) -> Result<Self> {
+        let (Stages { cleaning, ranges, .. }, row_bytes) = (stages, source.header().row_bytes());
         let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
-        let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
+        let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / row_bytes.max(1));
         let gulp = match options.gulp {
             0 => most.clamp(256, 1 << 16),
             asked => asked.min(most.max(1)),
         };
         let made = cleaning.made_row_bytes();
-        let cleaned_row = if made == 0 { header.row_bytes() } else { made };
+        let cleaned_row = if made == 0 { row_bytes } else { made };
         let tail = Tail::new(edge_rows * cleaned_row)?;
         let edge = ranges.iter().map(RangeSearch::edge_plane_bytes).max().filter(|_| edge_rows > 0);
         let held = ranges.iter().map(RangeSearch::held_bytes).sum::<usize>()
             + cleaning.held_bytes()
             + tail.held_bytes()
             + edge.unwrap_or(0);
-        let row = per_time + header.row_bytes() + made;
+        let row = per_time + row_bytes + made;
         let remaining = remaining_bytes(options.memory, "the search", held, row)?;
         let gulp = gulp.min(remaining / row.max(1));
-        Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new(), tail })
+        Ok(Self { source, raw: vec![0; gulp * row_bytes], cleaned: Vec::new(), tail })
     }
 }
 
-impl Step for HostWork {
-    fn step(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
-        let times = cleaning.read(source, &mut self.raw)?;
+impl Step for HostWork<'_> {
+    fn step(&mut self, stages: &mut Stages) -> Result<usize> {
+        let times = stages.cleaning.read(self.source, &mut self.raw)?;
         if times == 0 {
             return Ok(0);
         }
-        let header = source.header();
+        let header = self.source.header();
         let bytes = &self.raw[..times * header.row_bytes()];
         let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
-        let samples = cleaning.clean(samples, &mut self.cleaned)?;
+        let samples = stages.cleaning.clean(samples, &mut self.cleaned)?;
         self.tail.push(samples.bytes());
-        for range in ranges {
-            range.run(samples, clusterer)?;
+        for range in &mut stages.ranges {
+            range.run(samples, &mut stages.clusterer)?;
         }
         Ok(times)
     }
 
-    fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
+    fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
         let mut skipped = 0;
-        for range in ranges {
-            skipped += range.finish(times, clusterer)?;
+        for range in &mut stages.ranges {
+            skipped += range.finish(times, &mut stages.clusterer)?;
         }
         Ok(skipped)
+    }
+
+    fn source(&self) -> &dyn FilterbankSource {
+        &*self.source
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {
@@ -150,7 +171,8 @@ const MIN_TIMES: usize = 64;
 const SHARE: f64 = 0.75;
 
 /// Buffers and the stream of a search on one device.
-pub(super) struct DeviceWork {
+pub(super) struct DeviceWork<'a> {
+    source: &'a mut dyn FilterbankSource,
     stage: Stage,
     uploads: UploadRing,
     /// Rows of each gulp being copied, the next one first; 0 marks the end.
@@ -161,6 +183,17 @@ pub(super) struct DeviceWork {
     queued: u64,
     /// Rows whose search has finished: those of all gulps before the last one enqueued.
     whole: u64,
+}
+
+/// Gulps of a search on a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gulps {
+    /// Rows of a gulp; 0 selects automatically.
+    pub(super) asked: usize,
+    /// Rows of the data, if known.
+    pub(super) times: Option<u64>,
+    /// Latest rows to store.
+    pub(super) edge_rows: usize,
 }
 
 /// Processing of rows on the device.
@@ -187,11 +220,8 @@ pub(super) struct Need {
 }
 
 impl Need {
-    pub(super) fn new(
-        header: &FilterbankHeader,
-        cleaning: &Cleaning,
-        ranges: &[RangeSearch],
-    ) -> Self {
+    pub(super) fn new(header: &FilterbankHeader, stages: &Stages) -> Self {
+        let Stages { cleaning, ranges, .. } = stages;
         Self {
             row: header.row_bytes(),
             made: 0,
@@ -210,7 +240,8 @@ impl Need {
         slots * self.row + self.made + self.cleaned + self.plane
     }
 
-    /// Returns the rows per gulp: as many as fit the limits on planes and rows, fewer if memory is short.
+    /// Returns the rows per gulp: `asked`, or as many as fit the limits on planes and on rows (`max_bytes`), fewer if
+    /// memory for `slots` copies of the input is short or the data have only `times`.
     ///
     /// # Errors
     /// [`Error::Unavailable`], with the need and the free memory, when not even a small gulp fits.
@@ -219,7 +250,8 @@ impl Need {
         device: &Device,
         asked: usize,
         times: Option<u64>,
-        (slots, most): (usize, usize),
+        slots: usize,
+        max_bytes: usize,
     ) -> Result<usize> {
         let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
@@ -239,7 +271,7 @@ impl Need {
                 ),
             });
         }
-        let rows = most / self.row.max(1);
+        let rows = max_bytes / self.row.max(1);
         let good = (DEVICE_PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MAX_TIMES);
         let wanted = if asked == 0 { good } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
@@ -248,12 +280,8 @@ impl Need {
 }
 
 impl Stage {
-    pub(super) fn new(
-        device: &Device,
-        cleaning: &Cleaning,
-        ranges: &[RangeSearch],
-        gulp: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(device: &Device, stages: &Stages, gulp: usize) -> Result<Self> {
+        let Stages { cleaning, ranges, .. } = stages;
         let words = ranges.iter().map(|range| range.plane_words(gulp)).max().unwrap_or(1);
         let is_integer = ranges.iter().all(RangeSearch::is_integer);
         let kind = if is_integer { PlaneKind::I32 } else { PlaneKind::F32 };
@@ -275,7 +303,8 @@ impl Stage {
         &mut self,
         device: &Device,
         cleaning: &Cleaning,
-        (rows, row_bytes): (usize, usize),
+        rows: usize,
+        row_bytes: usize,
     ) -> Result<()> {
         self.row_bytes = cleaning.cleaned_row_bytes().unwrap_or(row_bytes);
         let tail = (rows > 0).then(|| DeviceTail::new(device, rows * self.row_bytes));
@@ -300,19 +329,20 @@ impl Stage {
     pub(super) fn resident(
         device: &Device,
         header: &FilterbankHeader,
-        (cleaning, part): (&Cleaning, Part),
-        ranges: &[RangeSearch],
+        stages: &Stages,
         asked: usize,
+        times: Option<u64>,
     ) -> Result<(Self, usize)> {
-        let need = Need::new(header, cleaning, ranges);
-        let gulp = need.gulp(device, asked, part.times, (1, RESIDENT_BYTES))?;
-        Ok((Self::new(device, cleaning, ranges, gulp)?, gulp))
+        let need = Need::new(header, stages);
+        let gulp = need.gulp(device, asked, times, 1, RESIDENT_BYTES)?;
+        Ok((Self::new(device, stages, gulp)?, gulp))
     }
 
     /// Cleans, dedisperses and searches rows on the device.
     pub(super) fn run(
         &mut self,
-        (rows, times): (&Buffer<u8>, usize),
+        rows: &Buffer<u8>,
+        times: usize,
         cleaner: Option<&mut Cleaner>,
         ranges: &mut [RangeSearch],
         clusterer: &mut Clusterer,
@@ -328,18 +358,14 @@ impl Stage {
             tail.push(rows, times * self.row_bytes, &self.stream)?;
         }
         for range in ranges {
-            range.enqueue((rows, times), &mut self.plane, &self.stream, clusterer)?;
+            range.enqueue(rows, times, &mut self.plane, &self.stream, clusterer)?;
         }
         Ok(())
     }
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
-    pub(super) fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
+    pub(super) fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
+        let Stages { ranges, clusterer, .. } = stages;
         let mut skipped = 0;
         for range in ranges {
             skipped += range.enqueue_finish(times, &mut self.plane, &self.stream, clusterer)?;
@@ -349,26 +375,26 @@ impl Stage {
     }
 }
 
-impl DeviceWork {
-    /// Allocates the buffers of a search in gulps of `asked` rows (0 selects automatically); stores the latest
-    /// `edge_rows` rows.
+impl<'a> DeviceWork<'a> {
+    /// Allocates the buffers of a search.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
     pub(super) fn new(
         device: &Device,
-        header: &FilterbankHeader,
-        (cleaning, part): (&Cleaning, Part),
-        ranges: &[RangeSearch],
-        (asked, edge_rows): (usize, usize),
+        source: &'a mut dyn FilterbankSource,
+        stages: &Stages,
+        gulps: Gulps,
     ) -> Result<Self> {
-        let need = Need::new(header, cleaning, ranges);
-        let gulp = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
-        let mut stage = Stage::new(device, cleaning, ranges, gulp)?;
-        stage.retain_tail(device, cleaning, (edge_rows, header.row_bytes()))?;
+        let Gulps { asked, times, edge_rows } = gulps;
+        let (header, row_bytes) = (source.header(), source.header().row_bytes());
+        let gulp = Need::new(header, stages).gulp(device, asked, times, SLOTS, ROW_BYTES)?;
+        let mut stage = Stage::new(device, stages, gulp)?;
+        stage.retain_tail(device, &stages.cleaning, edge_rows, row_bytes)?;
         Ok(Self {
+            source,
             stage,
-            uploads: UploadRing::new(device, gulp * header.row_bytes(), SLOTS)?,
+            uploads: UploadRing::new(device, gulp * row_bytes, SLOTS)?,
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
             queued: 0,
@@ -378,14 +404,10 @@ impl DeviceWork {
 
     /// Searches the next gulp while later ones are read and copied: one more, and a second if the source is faster
     /// than the search, so that a slow source does not delay it.
-    fn take(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
+    fn take(&mut self, stages: &mut Stages) -> Result<usize> {
+        let Stages { cleaning, ranges, clusterer } = stages;
         let (reader, cleaner) = cleaning.parts();
+        let source = &mut *self.source;
         if self.ahead.is_empty() {
             let times = read(reader, source, self.uploads.current(), &mut self.failed)?;
             self.ahead.push_back(times);
@@ -408,7 +430,7 @@ impl DeviceWork {
                 }
                 Ok(())
             });
-            let searched = stage.run((rows, times), cleaner, ranges, clusterer);
+            let searched = stage.run(rows, times, cleaner, ranges, clusterer);
             is_searched.store(true, Ordering::Relaxed);
             (searched, reading.join())
         });
@@ -461,26 +483,18 @@ fn read(
     }
 }
 
-impl Step for DeviceWork {
-    fn step(
-        &mut self,
-        source: &mut dyn FilterbankSource,
-        cleaning: &mut Cleaning,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
-        let taken = self.take(source, cleaning, ranges, clusterer);
-        taken.map_err(|error| with_progress(error, self.whole))
+impl Step for DeviceWork<'_> {
+    fn step(&mut self, stages: &mut Stages) -> Result<usize> {
+        self.take(stages).map_err(|error| with_progress(error, self.whole))
     }
 
-    fn finish(
-        &mut self,
-        times: u64,
-        ranges: &mut [RangeSearch],
-        clusterer: &mut Clusterer,
-    ) -> Result<usize> {
-        let finished = self.stage.finish(times, ranges, clusterer);
+    fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
+        let finished = self.stage.finish(times, stages);
         finished.map_err(|error| with_progress(error, self.whole))
+    }
+
+    fn source(&self) -> &dyn FilterbankSource {
+        &*self.source
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {

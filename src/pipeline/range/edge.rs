@@ -49,6 +49,15 @@ pub(in super::super) struct Edge<'a> {
     levels: Levels,
 }
 
+/// Rows at an edge that a search needs.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct EdgeRows {
+    /// Rows searched.
+    pub(in super::super) searched: usize,
+    /// Rows for the channels' levels.
+    pub(in super::super) level: usize,
+}
+
 /// Mean and variance of each channel.
 struct Levels {
     means: Vec<f64>,
@@ -64,7 +73,9 @@ impl<'a> Edge<'a> {
     pub(in super::super) fn start(
         rows: Samples<'a>,
         ends: bool,
-        (masked, level_rows, least_band): (&[bool], usize, f64),
+        masked: &[bool],
+        level_rows: usize,
+        least_band: f64,
     ) -> Self {
         let near = rows.slice(0, level_rows.min(rows.times()));
         let levels = Levels::new(near, masked);
@@ -75,7 +86,9 @@ impl<'a> Edge<'a> {
     pub(in super::super) fn end(
         rows: Samples<'a>,
         times: u64,
-        (masked, level_rows, least_band): (&[bool], usize, f64),
+        masked: &[bool],
+        level_rows: usize,
+        least_band: f64,
     ) -> Self {
         let count = level_rows.min(rows.times());
         let levels = Levels::new(rows.slice(rows.times() - count, count), masked);
@@ -218,19 +231,21 @@ impl Coverage for EdgeCoverage<'_> {
 }
 
 impl RangeSearch {
-    /// Returns the rows for the search of an edge, over all ranges, and the rows for its levels; none if no trial has
-    /// a delay.
-    pub(in super::super) fn edge_rows(ranges: &[Self], row_bytes: usize) -> Option<(usize, usize)> {
+    /// Returns the rows for the search of an edge, over all ranges; none if no trial has a delay.
+    pub(in super::super) fn edge_rows(ranges: &[Self], row_bytes: usize) -> Option<EdgeRows> {
         let delayed = ranges.iter().filter(|range| range.dedisperser.plan().max_shift() > 0);
         let rows = delayed.map(|range| {
             let (plan, detector) = (range.dedisperser.plan(), range.detector.plan());
             let level = detector.window_times() * plan.downsample();
             let beyond = NOISE_TIMES.max(detector.max_width()) + 1;
-            ((plan.max_shift() + beyond) * plan.downsample(), level)
+            EdgeRows { searched: (plan.max_shift() + beyond) * plan.downsample(), level }
         });
-        let (rows, level) = rows.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
-        let level = level.min(LEVEL_BYTES / row_bytes.max(1)).max(1);
-        Some((rows.max(level), level))
+        let rows = rows.reduce(|a, b| EdgeRows {
+            searched: a.searched.max(b.searched),
+            level: a.level.max(b.level),
+        })?;
+        let level = rows.level.min(LEVEL_BYTES / row_bytes.max(1)).max(1);
+        Some(EdgeRows { searched: rows.searched.max(level), level })
     }
 
     /// Returns the bytes of the plane for the search of an edge.
@@ -310,7 +325,8 @@ impl RangeSearch {
         pass.end(&mut search)?;
         self.dedisperser.reset();
         partial.flush(&cover, &mut events);
-        self.filled.weigh_partial(&plan, (noise.start, NOISE_TIMES as u64), least, &mut events);
+        let window = noise.start..noise.start + NOISE_TIMES as u64;
+        self.filled.weigh_partial(&plan, window, least, &mut events);
         clusterer.push_partial(self.index, &events)
     }
 }

@@ -4,7 +4,7 @@
 
 mod edge;
 
-pub(super) use edge::{DeviceTail, Edge, Tail};
+pub(super) use edge::{DeviceTail, Edge, EdgeRows, Tail};
 
 use super::cleaning::Cleaning;
 use super::flagged::Filled;
@@ -172,7 +172,8 @@ impl RangeSearch {
     /// Dedisperses and searches a gulp on a device, in a plane of at least [`Self::plane_words`].
     pub(super) fn enqueue(
         &mut self,
-        (rows, times): (&cuda::Buffer<u8>, usize),
+        rows: &cuda::Buffer<u8>,
+        times: usize,
         plane: &mut cuda::Plane,
         stream: &cuda::Stream,
         clusterer: &mut Clusterer,

@@ -222,8 +222,8 @@ impl FilterbankSource for VoltageFilterbank {
         &self.warnings
     }
 
-    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
-        Some(self)
+    fn is_finite(&self) -> bool {
+        true
     }
 }
 
@@ -380,7 +380,8 @@ impl DeviceRows {
     pub(in crate::pipeline) fn make(
         &mut self,
         mut making: Making<'_>,
-        voltages: (&Buffer<u8>, &[DeviceVoltages]),
+        voltages: &Buffer<u8>,
+        pieces: &[DeviceVoltages],
         stream: &Stream,
     ) -> Result<usize> {
         if !self.has_begun {
@@ -389,11 +390,11 @@ impl DeviceRows {
         }
         let times = match &mut self.joiner {
             Some((joiner, all)) => {
-                let times = making.bank.enqueue(voltages, all, stream)?;
+                let times = making.bank.enqueue(voltages, pieces, all, stream)?;
                 joiner.enqueue(all, times, &mut self.rows, stream)?;
                 times
             }
-            None => making.bank.enqueue(voltages, &mut self.rows, stream)?,
+            None => making.bank.enqueue(voltages, pieces, &mut self.rows, stream)?,
         };
         self.fill(&mut making, times, stream)?;
         Ok(times)
@@ -492,7 +493,7 @@ mod tests {
             }
             let layout = DeviceVoltages { first_byte: 0, stride: block.stride(), times };
             let input = device.upload(&memory).unwrap();
-            let made = rows.make(making, (&input, &[layout]), &stream).unwrap();
+            let made = rows.make(making, &input, &[layout], &stream).unwrap();
             let mut bytes = vec![0; 4 * elements * made];
             rows.rows().download(0, &mut bytes).unwrap();
             all.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));

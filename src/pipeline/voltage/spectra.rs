@@ -336,7 +336,8 @@ impl Bank<'_> {
     /// Enqueues the computation of rows from all `pieces` of voltages on the device; returns the number of rows.
     pub(in crate::pipeline) fn enqueue(
         &mut self,
-        (voltages, pieces): (&Buffer<u8>, &[DeviceVoltages]),
+        voltages: &Buffer<u8>,
+        pieces: &[DeviceVoltages],
         rows: &mut Buffer<u8>,
         stream: &Stream,
     ) -> Result<usize> {

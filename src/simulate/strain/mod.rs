@@ -97,11 +97,14 @@ fn inject(
         let projection = Projection::new(injection, detector, &wave);
         let signal = Signal::new(&injection.source, &wave, &projection, options.start);
         simulator.signals.push(signal);
-        let cut_s = (
-            (before_s - projection.gps.seconds_since(options.start)).max(0.0),
-            (after_s - options.end().seconds_since(projection.gps)).max(0.0),
-        );
-        detectors.push(projection.truth(detector.interferometer.name, &products, cut_s));
+        let cut_before_s = (before_s - projection.gps.seconds_since(options.start)).max(0.0);
+        let cut_after_s = (after_s - options.end().seconds_since(projection.gps)).max(0.0);
+        detectors.push(projection.truth(
+            detector.interferometer.name,
+            &products,
+            cut_before_s,
+            cut_after_s,
+        ));
     }
     Ok(InjectionTruth {
         name: wave.name.clone(),

@@ -86,7 +86,8 @@ impl Projection {
         &self,
         name: &'static str,
         products: &Products,
-        cut_s: (f64, f64),
+        cut_before_s: f64,
+        cut_after_s: f64,
     ) -> DetectorTruth {
         // Re(factor (h+ - i hx)) = re h+ + im hx.
         let Complex64 { re, im } = self.factor;
@@ -101,7 +102,7 @@ impl Projection {
             phase_rad: filtered.arg(),
             patterns: self.patterns,
             effective_distance_mpc: self.effective_distance_mpc,
-            cut_s,
+            cut_s: (cut_before_s, cut_after_s),
         }
     }
 }
