@@ -6,10 +6,9 @@ use std::ops::Range;
 use num_complex::Complex;
 
 use super::super::plan::Plan;
-use super::vector::{Portable, TILE, Vector};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use crate::backend::simd::{Level, levels};
+use super::quads::{Quads, TILE};
+use crate::backend::simd::Level;
+use crate::backend::vector::{Vector, levels};
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
@@ -235,7 +234,7 @@ unsafe fn halve_body<V: Vector>(work: &Halving<'_>) {
     // SAFETY: upheld by the caller.
     unsafe {
         for at in (0..work.outputs).step_by(2 * V::LANES) {
-            let [mut even, mut odd] = [[V::zero(); 2]; 2];
+            let [mut even, mut odd] = [[V::splat(0.0); 2]; 2];
             for tap in &work.phases.0[0] {
                 add_tap(&mut even, work.even.add(at).sub(tap.back), tap.weight);
             }
@@ -276,13 +275,13 @@ levels!(double, double_body, (work: &Doubling<'_>));
 /// The instructions must be available, and all pointers valid: lower-rate sums as far back as the taps reach, and
 /// space for all tiles.
 #[inline(always)]
-unsafe fn double_body<V: Vector>(work: &Doubling<'_>) {
+unsafe fn double_body<V: Quads>(work: &Doubling<'_>) {
     // SAFETY: upheld by the caller.
     unsafe {
         // A tile has as many floats of lower-rate sums as samples.
         for at in (0..work.tiles * TILE).step_by(V::LANES) {
             let from = work.lower.cast::<f32>().add(at);
-            let [mut even, mut odd] = [V::zero(); 2];
+            let [mut even, mut odd] = [V::splat(0.0); 2];
             for tap in &work.phases.0[0] {
                 even = V::load(from.sub(2 * tap.back)).mul_add(V::splat(tap.weight), even);
             }

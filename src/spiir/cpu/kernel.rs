@@ -7,10 +7,8 @@
 use num_complex::{Complex, Complex64};
 
 use super::super::plan::{Branch, Filter, Plan};
-use super::vector::{PARTS, Portable, TILE, Vector};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
-use crate::backend::simd::{Level, levels};
+use super::quads::{PARTS, Quads, TILE};
+use crate::backend::vector::{levels, prefetch};
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
@@ -59,11 +57,11 @@ levels!(filter, filter_body, (work: &Work));
 /// The instructions must be available, and all pointers valid: samples from the longest offset before `x` to the last
 /// tile's end, registers and offsets of all groups, [`SCRATCH`] floats, and rows of all tiles.
 #[inline(always)]
-unsafe fn filter_body<V: Vector>(work: &Work) {
+unsafe fn filter_body<V: Quads>(work: &Work) {
     // SAFETY: upheld by the caller; groups are processed in sequence.
     unsafe {
         for at in 0..work.tiles * TILE * 2 {
-            V::zero().store(work.scratch.add(at * V::LANES));
+            V::splat(0.0).store(work.scratch.add(at * V::LANES));
         }
         let columns = work.scratch.add(TILES * TILE * 2 * 16);
         let mut groups = Groups {
@@ -103,7 +101,7 @@ impl Groups {
     /// # Safety
     /// As for [`filter_body`].
     #[inline(always)]
-    unsafe fn begin<V: Vector>(&mut self, work: &Work) {
+    unsafe fn begin<V: Quads>(&mut self, work: &Work) {
         // SAFETY: upheld by the caller.
         unsafe {
             for n in 0..work.groups.min(2) {
@@ -125,13 +123,13 @@ impl Groups {
     /// # Safety
     /// As for [`filter_body`].
     #[inline(always)]
-    unsafe fn step<V: Vector, const N: usize, const L: bool>(&mut self, work: &Work) {
+    unsafe fn step<V: Quads, const N: usize, const L: bool>(&mut self, work: &Work) {
         let registers = if L { LONG } else { SHORT };
         let group = registers * V::LANES;
         let (values, offsets) = (self.values, self.offsets);
         // SAFETY: upheld by the caller.
         unsafe {
-            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::zero(); N]; SHORT];
+            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::splat(0.0); N]; SHORT];
             for n in 0..N {
                 let from = values.add(n * group);
                 (p[n], q[n]) = (V::load(from), V::load(from.add(V::LANES)));
@@ -152,7 +150,7 @@ impl Groups {
                     b_re,
                     b_im,
                     first: [p, q],
-                    gathered: [[V::zero(); 2]; N],
+                    gathered: [[V::splat(0.0); 2]; N],
                     turned: V::no_turned(),
                     columns: self.columns,
                     next_x: if tile + 1 < work.tiles {
@@ -202,7 +200,7 @@ impl Groups {
 }
 
 /// State of `N` groups within one tile.
-struct Tile<V: Vector, const N: usize> {
+struct Tile<V: Quads, const N: usize> {
     p: [V; N],
     q: [V; N],
     a_re: [V; N],
@@ -222,7 +220,7 @@ struct Tile<V: Vector, const N: usize> {
     sums: *mut f32,
 }
 
-impl<V: Vector, const N: usize> Tile<V, N> {
+impl<V: Quads, const N: usize> Tile<V, N> {
     /// Advances all groups by sample `S` and transposes a part of the next tile: the shuffles overlap with
     /// arithmetic.
     ///
@@ -249,7 +247,7 @@ impl<V: Vector, const N: usize> Tile<V, N> {
             for n in 0..N {
                 if S < V::LANES {
                     let offset = *self.ahead_offsets.add(n * V::LANES + S);
-                    V::prefetch(self.ahead_x.wrapping_sub(offset as usize));
+                    prefetch(self.ahead_x.wrapping_sub(offset as usize));
                 }
                 let x = V::load(self.columns[0].add((n * TILE + S) * V::LANES));
                 let values = self.values.add(n * group + SHORT * V::LANES);
@@ -286,7 +284,7 @@ impl<V: Vector, const N: usize> Tile<V, N> {
 /// # Safety
 /// The states' registers must be writable.
 #[inline(always)]
-unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
+unsafe fn keep<V: Quads, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
     for n in 0..N {
         // SAFETY: upheld by the caller.
         unsafe {
@@ -301,7 +299,7 @@ unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V;
 /// # Safety
 /// The instructions must be available.
 #[inline(always)]
-unsafe fn multiplied<V: Vector>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] {
+unsafe fn multiplied<V: Quads>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] {
     // SAFETY: upheld by the caller.
     unsafe {
         let re = a[1].neg_mul_add(y[1], addend[0]);
@@ -315,13 +313,13 @@ unsafe fn multiplied<V: Vector>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] 
 /// # Safety
 /// As for [`filter_body`].
 #[inline(always)]
-unsafe fn add_to_rows<V: Vector>(work: &Work) {
+unsafe fn add_to_rows<V: Quads>(work: &Work) {
     // SAFETY: upheld by the caller.
     unsafe {
         for four in 0..work.tiles * TILE / 4 {
             let mut parts = [[0f32; 16]; 2];
             for (part, sums) in parts.iter_mut().enumerate() {
-                let mut rows = [V::zero(); 4];
+                let mut rows = [V::splat(0.0); 4];
                 for (s, row) in rows.iter_mut().enumerate() {
                     *row = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
                 }

@@ -5,9 +5,7 @@
 
 mod inputs;
 mod kernel;
-mod vector;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+mod quads;
 
 use std::ops::Range;
 
@@ -16,12 +14,13 @@ use num_complex::Complex;
 use super::plan::{Branch, Plan, Template};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
+use crate::backend::vector;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::check_memory;
 use inputs::{Doubling, Inputs, PIECE, Phases, double};
 use kernel::{Bundle, Line, SCRATCH, SLOTS, TILES, UNUSED, Work, filter};
-use vector::TILE;
+use quads::TILE;
 
 /// Filter plan bound to vector instructions and threads.
 #[derive(Debug)]
@@ -41,11 +40,7 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(plan: &Plan, vectors: Level, threads: &Threads) -> Result<Self> {
-        let lanes = match vectors {
-            Level::Portable => 4,
-            Level::Avx2(_) => 8,
-            Level::Avx512(_) => 16,
-        };
+        let lanes = vector::lanes(vectors);
         let up = Phases::new(&plan.options().resampler.up);
         let parts = [Inputs::bytes(plan), Bundle::bytes(plan, lanes), Unit::bytes(plan, &up)];
         let bytes = parts.iter().try_fold(0usize, |sum, part| sum.checked_add(*part));

@@ -1,71 +1,95 @@
-//! Vector operations of the filters for AVX2 and AVX-512.
+//! Vector operations of the filters alone: registers of floats seen as quads of four lanes.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::vector::{SILENCE, Vector};
+use crate::backend::vector::{Portable, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::backend::vector::{Avx2, Avx512};
 
-/// Register of 8 floats.
-#[derive(Clone, Copy)]
-pub(super) struct Avx2(__m256);
+/// Samples of a tile, the unit of transposition and summation.
+pub(super) const TILE: usize = 16;
 
-/// Register of 16 floats.
-#[derive(Clone, Copy)]
-pub(super) struct Avx512(__m512);
+/// Parts of the transposition of a tile.
+pub(super) const PARTS: usize = 8;
 
-/// Defines the arithmetic that both widths share.
-macro_rules! arithmetic {
-    ($zero:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $mul:ident, $mul_add:ident,
-     $neg_mul_add:ident) => {
-        #[inline(always)]
-        unsafe fn zero() -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $zero() })
+/// States below this become 0 at the end of a tile, long before they would be denormal; so do NaNs.
+const SILENCE: f32 = 1e-25;
+
+/// Register of floats in quads.
+///
+/// # Safety
+/// As for [`Vector`].
+pub(super) unsafe trait Quads: Vector {
+    /// Sets lanes below [`SILENCE`] to 0.
+    unsafe fn flush(self) -> Self;
+    /// Returns, in each quad, the sums of the quads of four registers.
+    unsafe fn sum_quads(rows: [Self; 4]) -> Self;
+    /// Interleaves pairs of floats of both registers.
+    unsafe fn zip_pairs(self, other: Self) -> [Self; 2];
+    /// Intermediate state of a transposition from rows of time to rows of lanes.
+    type Turned: Copy;
+    unsafe fn no_turned() -> Self::Turned;
+    /// Does part `part` of [`PARTS`], in order, of a transposition. For each of [`TILE`] samples from `x` on it
+    /// writes one register whose lane `l` is the sample `offsets[l]` earlier.
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    );
+}
+
+// SAFETY: the methods need only valid pointers, which the caller ensures.
+unsafe impl Quads for Portable {
+    #[inline(always)]
+    unsafe fn flush(self) -> Self {
+        Self(self.0.map(|x| if x.abs() >= SILENCE { x } else { 0.0 }))
+    }
+    #[inline(always)]
+    unsafe fn sum_quads(rows: [Self; 4]) -> Self {
+        Self(std::array::from_fn(|lane| {
+            let quad = &rows[lane % 4].0[lane / 4 * 4..];
+            (quad[0] + quad[2]) + (quad[1] + quad[3])
+        }))
+    }
+    #[inline(always)]
+    unsafe fn zip_pairs(self, other: Self) -> [Self; 2] {
+        let half = |first: usize| {
+            Self(std::array::from_fn(|lane| {
+                let from = if lane % 4 < 2 { self.0 } else { other.0 };
+                from[first + lane / 4 * 2 + lane % 2]
+            }))
+        };
+        [half(0), half(4)]
+    }
+    type Turned = ();
+    #[inline(always)]
+    unsafe fn no_turned() {}
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        (): &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
+        for lane in 0..Self::LANES {
+            // SAFETY: the caller provides valid offsets, the samples they reach, and space for the output.
+            unsafe {
+                let from = x.sub(*offsets.add(lane) as usize);
+                for sample in 2 * part..2 * part + 2 {
+                    *to.add(sample * Self::LANES + lane) = *from.add(sample);
+                }
+            }
         }
-        #[inline(always)]
-        unsafe fn splat(value: f32) -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $splat(value) })
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: the caller provides a register's floats.
-            Self(unsafe { $load(from) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the caller provides space for a register.
-            unsafe { $store(to, self.0) }
-        }
-        #[inline(always)]
-        unsafe fn prefetch(from: *const f32) {
-            // SAFETY: a prefetch is a hint, valid for any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-        }
-        #[inline(always)]
-        unsafe fn add(self, other: Self) -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $add(self.0, other.0) })
-        }
-        #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $mul(self.0, other.0) })
-        }
-        #[inline(always)]
-        unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $mul_add(self.0, factor.0, addend.0) })
-        }
-        #[inline(always)]
-        unsafe fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
-            // SAFETY: the caller ensures that the instructions are available.
-            Self(unsafe { $neg_mul_add(self.0, factor.0, addend.0) })
-        }
-    };
+    }
 }
 
 /// Transposes 4x4 blocks within quads in two steps: four rows `[row][column]` become `[column][row]`.
+#[cfg(target_arch = "x86_64")]
 macro_rules! transpose_quads {
     ($rows:expr, $low:ident, $high:ident, $low_pairs:ident, $high_pairs:ident, $to_pairs:ident,
      $from_pairs:ident) => {{
@@ -86,18 +110,8 @@ macro_rules! transpose_quads {
 }
 
 // SAFETY: the methods use only AVX2 and FMA, whose availability the caller ensures.
-unsafe impl Vector for Avx2 {
-    const LANES: usize = 8;
-    arithmetic!(
-        _mm256_setzero_ps,
-        _mm256_set1_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_add_ps,
-        _mm256_mul_ps,
-        _mm256_fmadd_ps,
-        _mm256_fnmadd_ps
-    );
+#[cfg(target_arch = "x86_64")]
+unsafe impl Quads for Avx2 {
     #[inline(always)]
     unsafe fn flush(self) -> Self {
         // SAFETY: the caller ensures that the instructions are available.
@@ -134,7 +148,7 @@ unsafe impl Vector for Avx2 {
     #[inline(always)]
     unsafe fn no_turned() -> Self::Turned {
         // SAFETY: the caller ensures that the instructions are available.
-        unsafe { [[Self::zero(); 4]; 2] }
+        unsafe { [[Self::splat(0.0); 4]; 2] }
     }
     #[inline(always)]
     unsafe fn turn(
@@ -180,18 +194,8 @@ unsafe impl Vector for Avx2 {
 }
 
 // SAFETY: the methods use only AVX-512 F and DQ, whose availability the caller ensures.
-unsafe impl Vector for Avx512 {
-    const LANES: usize = 16;
-    arithmetic!(
-        _mm512_setzero_ps,
-        _mm512_set1_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_add_ps,
-        _mm512_mul_ps,
-        _mm512_fmadd_ps,
-        _mm512_fnmadd_ps
-    );
+#[cfg(target_arch = "x86_64")]
+unsafe impl Quads for Avx512 {
     #[inline(always)]
     unsafe fn flush(self) -> Self {
         // SAFETY: the caller ensures that the instructions are available.
@@ -230,7 +234,7 @@ unsafe impl Vector for Avx512 {
     #[inline(always)]
     unsafe fn no_turned() -> Self::Turned {
         // SAFETY: the caller ensures that the instructions are available.
-        unsafe { [[Self::zero(); 4]; 4] }
+        unsafe { [[Self::splat(0.0); 4]; 4] }
     }
     #[inline(always)]
     unsafe fn turn(
