@@ -1,7 +1,6 @@
 //! Coincidence: events of two to four detectors, time slides, false-alarm rates.
 
-use crate::support::random;
-use random::Random;
+use crate::random::Random;
 use sidereal::Error;
 use sidereal::spiir::coincidence::{
     Detector, Event, Found, Options, Ranking, Sample, Segments, TimedTrigger, search,

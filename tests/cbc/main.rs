@@ -1,5 +1,27 @@
 //! Searches for compact binaries: banks, whitening, triggers, coincidence.
 
+#[allow(dead_code)]
+#[path = "../common/binaries.rs"]
+mod binaries;
+#[allow(dead_code)]
+#[path = "../common/cbc.rs"]
+mod chirps;
+#[allow(dead_code)]
+#[path = "../common/coincident.rs"]
+mod coincident;
+#[allow(dead_code)]
+#[path = "../common/coloured.rs"]
+mod coloured;
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code)]
+#[path = "../common/random.rs"]
+mod random;
+#[allow(dead_code)]
+#[path = "../common/whitened.rs"]
+mod whitened;
+
 mod bank;
 mod coincidence;
 mod resumed;
@@ -7,7 +29,6 @@ mod science;
 mod science_events;
 mod science_noise;
 mod search;
-mod support;
 mod template_bank;
 mod triggers;
 mod whiten;

@@ -1,11 +1,10 @@
 //! A search for binaries that is stopped and resumed gives the bits of an uninterrupted one; a stopped search saves
 //! its results so far.
 
-use crate::support::coincident;
 use std::path::Path;
 use std::sync::Arc;
 
-use coincident::{
+use crate::coincident::{
     Kept, RATE_HZ, bits, chirp_bank, interrupted, noise, pair, recording, search_options, spoilt,
 };
 use sidereal::backend::Backend;

@@ -3,7 +3,7 @@
 //! Verification method: times and signal-to-noise ratios are those of the event's published tutorial for this template,
 //! the times moved to where the template's amplitude is greatest.
 
-use crate::support::common;
+use crate::common;
 use std::path::Path;
 
 use num_complex::Complex;

@@ -1,8 +1,7 @@
 //! Binaries in simulated strain of two detectors, from strain to events: SNRs, times and phases for every whitener
 //! and resampler, any start of the recordings, and faults elsewhere in them.
 
-use crate::support::binaries;
-use binaries::{Scene, bank_options, errors, record, search, search_options, truth};
+use crate::binaries::{Scene, bank_options, errors, record, search, search_options, truth};
 use sidereal::pipeline::cbc::{Recording, Report};
 use sidereal::simulate::strain::{DetectorTruth, Flagged, Glitch, Quality, StrainOptions};
 use sidereal::spiir::Resampler;

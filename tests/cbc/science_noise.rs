@@ -4,8 +4,7 @@
 //! transforms; the rate at which a narrow-band envelope
 //! crosses a level (Rice 1945, Bell System Technical Journal 24, 46).
 
-use crate::support::binaries;
-use binaries::{START, bank_options, design_curve, record, search_options};
+use crate::binaries::{START, bank_options, design_curve, record, search_options};
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;

@@ -1,7 +1,6 @@
 //! The chain from strain to events: invariance to the split of the stream, gates, rejection of invalid options.
 
-use crate::support::coincident;
-use coincident::{RATE_HZ, SIGMA, bits, chirp, noise, recording, white};
+use crate::coincident::{RATE_HZ, SIGMA, bits, chirp, noise, recording, white};
 use num_complex::Complex64;
 use sidereal::Error;
 use sidereal::backend::Backend;

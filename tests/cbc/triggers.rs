@@ -1,12 +1,10 @@
 //! Triggers: definition, invariance to the split of the stream, times, amplitudes, phases, xi-squared.
 
-use crate::support::chirps;
-use crate::support::random;
 use std::collections::BTreeSet;
 
-use chirps::{Chirp, LENGTH, RATE_HZ, autocorrelation, filtered};
+use crate::chirps::{Chirp, LENGTH, RATE_HZ, autocorrelation, filtered};
+use crate::random::Random;
 use num_complex::{Complex, Complex64};
-use random::Random;
 use sidereal::backend::Backend;
 use sidereal::spiir::trigger::{Autocorrelation, Finder, Plan, Ratios, Trigger, TriggerOptions};
 

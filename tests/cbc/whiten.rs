@@ -1,9 +1,8 @@
 //! Whitening: unit variance and flat spectra, latency, splits, gaps and gates; GW150914's recordings.
 
-use crate::support::coloured;
-use crate::support::common;
-use crate::support::whitened;
-use coloured::{band_mean, coloured_noise, density, gaussian, spectrum};
+use crate::coloured::{band_mean, coloured_noise, density, gaussian, spectrum};
+use crate::common;
+use crate::whitened::{whiten, whole};
 use sidereal::Error;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::math::PowerSpectrum;
@@ -11,7 +10,6 @@ use sidereal::spiir::whiten::{
     Average, GateOptions, Method, Options, Psd, RunningOptions, RunningPsd, Taper, WelchOptions,
     Whitener, welch,
 };
-use whitened::{whiten, whole};
 
 const RATE: u32 = 1024;
 

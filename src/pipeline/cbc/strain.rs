@@ -75,12 +75,6 @@ impl Recording {
     pub fn duration_s(&self) -> f64 {
         self.samples.len() as f64 / f64::from(self.rate_hz)
     }
-
-    /// Returns the length of valid data in seconds.
-    pub fn valid_s(&self) -> f64 {
-        let valid = self.valid.iter().filter(|valid| **valid).count();
-        valid as f64 / f64::from(self.rate_hz)
-    }
 }
 
 type Open = dyn Fn() -> Result<Box<dyn StrainSource>> + Send + Sync;

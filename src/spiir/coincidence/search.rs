@@ -208,7 +208,7 @@ impl Noise<'_> {
             interval_ns,
             cluster_ns,
         };
-        let made = slides.run(options.slides.min(slides.room()), threads);
+        let made = slides.run(options.slides.min(slides.max_slides()), threads);
         Background { left_out: count, ..made }
     }
 }
@@ -506,7 +506,7 @@ struct Scratch {
 impl Slides<'_> {
     /// Returns the most slides of the interval: no two give a pair of detectors the same offset, and none comes
     /// within a step of the full interval.
-    fn room(&self) -> usize {
+    fn max_slides(&self) -> usize {
         let steps = (self.circle.end.ns - self.circle.start.ns) / self.interval_ns - 1;
         steps.max(0) as usize / (self.valid.len() - 1)
     }

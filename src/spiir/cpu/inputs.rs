@@ -57,7 +57,7 @@ impl History {
     }
 
     /// Returns space for the next samples and [`Self::SLACK`] more; the caller then advances [`Self::filled`].
-    fn room(&mut self, samples: usize) -> &mut [f32] {
+    fn free(&mut self, samples: usize) -> &mut [f32] {
         if self.filled + samples + Self::SLACK > self.samples.len() {
             self.samples.copy_within(self.filled - self.keep..self.filled, 0);
             self.first += (self.filled - self.keep) as i64;
@@ -144,7 +144,7 @@ impl Inputs {
     pub(super) fn extend(&mut self, piece: &[f32], vectors: Level) {
         let history = &mut self.histories[0];
         let begin = history.end();
-        for (to, x) in history.room(piece.len()).iter_mut().zip(piece) {
+        for (to, x) in history.free(piece.len()).iter_mut().zip(piece) {
             *to = if x.is_finite() { *x } else { 0.0 };
         }
         history.filled += piece.len();
@@ -171,7 +171,7 @@ impl Inputs {
             let from = above.samples[first as usize - odd..].iter().step_by(2);
             split[..reach + outputs].iter_mut().zip(from).for_each(|(to, x)| *to = *x);
         }
-        let to = below.room(outputs).as_mut_ptr();
+        let to = below.free(outputs).as_mut_ptr();
         let [even, odd] = [0, 1].map(|odd: usize| self.split[odd].as_ptr().wrapping_add(reach));
         let work = Halving { phases: &self.down, even, odd, outputs, to };
         // SAFETY: the split samples begin `reach` before the first output's and have twice the slack after them; the

@@ -1,4 +1,5 @@
-//! Kernel that runs a bundle of templates over a range of tiles, with filters in lanes and states in registers.
+//! Bundles of templates, with filters in lanes, and the kernel that runs one over a range of tiles with its states in
+//! registers.
 //!
 //! A lane is a filter. A quad of lanes, called a slot, belongs to one template. A group of filters fills one
 //! register. Groups are processed two at a time, and their sums stay in the cache until the quads are summed.
@@ -129,7 +130,8 @@ impl Groups {
         let (values, offsets) = (self.values, self.offsets);
         // SAFETY: upheld by the caller.
         unsafe {
-            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::splat(0.0); N]; SHORT];
+            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] =
+                [[V::splat(0.0); N]; SHORT];
             for n in 0..N {
                 let from = values.add(n * group);
                 (p[n], q[n]) = (V::load(from), V::load(from.add(V::LANES)));

@@ -296,8 +296,8 @@ impl Unit {
             // A tile begins at most half a tile before the new samples.
             let at = lower.past + (tiles.start * (TILE as u64 / 2)) as usize - begin as usize;
             let from = &lower.sums[template * lower.stride..][..lower.stride];
-            let room = at + count * TILE / 2;
-            assert!(at >= shared.up.reach() && room <= lower.stride, "sums of the lower level");
+            let end = at + count * TILE / 2;
+            assert!(at >= shared.up.reach() && end <= lower.stride, "sums of the lower level");
             let work = Doubling {
                 phases: shared.up,
                 lower: from.as_ptr().wrapping_add(at),

@@ -4,9 +4,9 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::backend::vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::backend::vector::{Avx2, Avx512};
+use crate::backend::vector::{Portable, Vector};
 
 /// Samples of a tile, the unit of transposition and summation.
 pub(super) const TILE: usize = 16;

@@ -70,8 +70,8 @@ impl Windows {
     fn pass<'a>(&self, shape: Shape, taps: Vec<Vec<Tap<'a>>>, delays: Delays) -> Pass<'a> {
         let Delays { least, most } = delays;
         let reach = most.next_multiple_of(4);
-        let room = (self.capacity - (reach - least) - 4) / TILE * TILE;
-        let chunk = self.wanted.min(room);
+        let tiled = (self.capacity - (reach - least) - 4) / TILE * TILE;
+        let chunk = self.wanted.min(tiled);
         let pitch = pitch(reach - least + chunk + AHEAD);
         Pass { shape, taps, reach, pitch, chunk }
     }

@@ -148,19 +148,19 @@ impl Engine {
         let times = ratios.times;
         let needed = (self.known + times as u64 - from) as usize;
         let old = needed.saturating_sub(times);
-        let room = self.kept + times <= self.capacity;
+        let fits = self.kept + times <= self.capacity;
         for (template, row) in self.tails.chunks_exact_mut(self.capacity).enumerate() {
             let block = ratios.row(template);
             if needed <= times {
                 row[..needed].copy_from_slice(&block[times - needed..]);
-            } else if room {
+            } else if fits {
                 row[self.kept..][..times].copy_from_slice(block);
             } else {
                 row.copy_within(self.kept - old..self.kept, 0);
                 row[old..needed].copy_from_slice(block);
             }
         }
-        if needed > times && room {
+        if needed > times && fits {
             self.kept += times;
         } else {
             (self.kept, self.first) = (needed, from);

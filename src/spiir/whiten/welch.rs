@@ -257,8 +257,8 @@ fn medians_of_each(
     most: u64,
     bytes: usize,
 ) -> Result<(Vec<f64>, usize)> {
-    let room = (bytes / 8 / bins).max(FEW);
-    if most <= room as u64 {
+    let capacity = (bytes / 8 / bins).max(FEW);
+    if most <= capacity as u64 {
         return held(pass, bins, most as usize);
     }
     let buckets = 1_usize << (bytes / 4 / bins).clamp(16, 4096).ilog2();
@@ -278,7 +278,7 @@ fn medians_of_each(
         for (bracket, counts) in brackets.iter_mut().zip(counts.chunks_exact(buckets)) {
             bracket.narrow(counts, segments / 2, buckets);
         }
-        if brackets.iter().all(|bracket| bracket.inside <= room || bracket.bits == 0) {
+        if brackets.iter().all(|bracket| bracket.inside <= capacity || bracket.bits == 0) {
             break;
         }
     }
