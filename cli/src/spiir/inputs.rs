@@ -25,34 +25,34 @@ pub(crate) struct Strain {
     /// A STRAIN may be written NAME=FILE (H1=strain.npy) if the file does not name its detector or has several;
     /// several files of one detector are joined.
     #[arg(required = true, value_name = "STRAIN")]
-    pub(super) strain: Vec<PathBuf>,
+    strain: Vec<PathBuf>,
     /// Use only these seconds; either end may be omitted: 10:20, 10:, :20.
     ///
     /// They count from the first sample that all detectors have.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Strain")]
-    pub(super) time_range: Option<TimeRange>,
+    time_range: Option<TimeRange>,
     /// Channels to read from frames (GWF) and gwpy's HDF5, separated by commas.
     ///
     /// Needed if a file has more than one candidate: H1:GDS-CALIB_STRAIN,L1:GDS-CALIB_STRAIN. One file may contain
     /// several detectors.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
-    pub(super) channel: Vec<String>,
+    channel: Vec<String>,
     /// Use only seconds with these data-quality bits [default: DATA and CBC_CAT1, if the file has them].
     ///
     /// Separated by commas; none uses all seconds.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
-    pub(super) quality: Option<String>,
+    quality: Option<String>,
     /// Use only seconds with these injection bits: NO_CBC_HW_INJ.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
-    pub(super) injections: Option<String>,
+    injections: Option<String>,
     /// GPS time of the first sample, for .npy files.
     #[arg(long, value_name = "GPS", help_heading = "Strain")]
-    pub(super) start: Option<f64>,
+    start: Option<f64>,
     /// Sampling rate in Hz, for .npy files.
     ///
     /// The rate in other files must agree.
     #[arg(long, value_name = "HZ", help_heading = "Strain")]
-    pub(super) rate: Option<u32>,
+    rate: Option<u32>,
 }
 
 /// Files of one detector.
@@ -280,32 +280,32 @@ pub(crate) struct Whiten {
     /// is Advanced LIGO's design. A file is text with two columns, Hz and strain^2/Hz (strain/sqrt(Hz) if the name
     /// contains asd), or .npy.
     #[arg(long, value_name = "PSD", default_value = "welch")]
-    pub(super) psd: String,
+    psd: String,
     /// Length of the spectrum's segments, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 4.0, allow_negative_numbers = true)]
-    pub(super) psd_segment: f64,
+    psd_segment: f64,
     /// Whitening method: overlap (zero phase, seconds of latency) or minimum-phase (milliseconds).
     #[arg(long, value_enum, value_name = "METHOD", default_value = "overlap")]
-    pub(super) whitening: MethodWord,
+    whitening: MethodWord,
     /// Length of the whitening filter, in seconds [default: twice the spectrum's segments for overlap, else once].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub(super) whitening_length: Option<f64>,
+    whitening_length: Option<f64>,
     /// Average over the spectra of the segments: auto, median or mean.
     ///
     /// auto uses the median of 16 or more segments, which a loud wave hardly moves, otherwise the mean, because the
     /// median of few is biased low where it is the divisor.
     #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
-    pub(super) psd_average: AverageWord,
+    psd_average: AverageWord,
     /// Gate whitened strain above this many standard deviations; 0 disables gating.
     ///
     /// A gate extends a quarter of a second on both sides.
     #[arg(long, value_name = "SIGMA", default_value_t = 50.0, allow_negative_numbers = true)]
-    pub(super) gate: f64,
+    gate: f64,
 }
 
 /// Averages over segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum AverageWord {
+enum AverageWord {
     /// Chosen from the number of segments.
     Auto,
     /// Loud segments have little influence.
@@ -323,7 +323,7 @@ const LEARNING: f64 = 0.1;
 
 /// Whitening methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum MethodWord {
+enum MethodWord {
     /// Zero phase, by overlapping transforms.
     Overlap,
     /// Minimum phase.

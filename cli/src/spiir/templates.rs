@@ -26,7 +26,7 @@ use crate::{interrupt, numbers};
 
 /// Closed interval of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Span {
+struct Span {
     low: f64,
     high: f64,
 }
@@ -258,10 +258,10 @@ pub(crate) struct Design {
         allow_negative_numbers = true,
         help_heading = "Templates"
     )]
-    pub(super) f_low: f64,
+    f_low: f64,
     /// Highest frequency used, in Hz [default: half the rate].
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
-    pub(super) f_high: Option<f64>,
+    f_high: Option<f64>,
     /// Waveforms of templates given as masses, with aligned spins.
     ///
     /// auto chooses for each template: IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in total and
@@ -274,7 +274,7 @@ pub(crate) struct Design {
         ignore_case = true,
         help_heading = "Templates"
     )]
-    pub(super) approximant: ApproximantWord,
+    approximant: ApproximantWord,
     /// Early warning: end the templates this many seconds before the merger.
     #[arg(
         long,
@@ -283,12 +283,12 @@ pub(crate) struct Design {
         allow_negative_numbers = true,
         help_heading = "Templates"
     )]
-    pub(super) before: f64,
+    before: f64,
     /// Largest deviation of a filter's phase from its template's, in cycles.
     ///
     /// Reduced until the match is reached.
     #[arg(long, value_name = "CYCLES", default_value_t = 0.02, allow_negative_numbers = true)]
-    pub(super) epsilon: f64,
+    epsilon: f64,
     /// Requested match of filters and template, from 0 to 1.
     ///
     /// More filters are tried until it is reached.
@@ -298,37 +298,37 @@ pub(crate) struct Design {
         default_value_t = 0.97,
         allow_negative_numbers = true
     )]
-    pub(super) minimum_match: f64,
+    minimum_match: f64,
     /// Lowest match of a template that is kept.
     ///
     /// A template whose filters reach less is dropped and reported; one between this value and --match is kept and
     /// reported. At 0.9 a signal loses at most a tenth of its SNR.
     #[arg(long, value_name = "MATCH", default_value_t = 0.9, allow_negative_numbers = true)]
-    pub(super) match_floor: f64,
+    match_floor: f64,
     /// Filters that halve and double the rate: as in the paper (384 and 32 taps of linear phase), or with less delay.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "paper")]
-    pub(super) resampling: Resampling,
+    resampling: Resampling,
     /// Stop-band attenuation of the paper's resampler, in dB.
     #[arg(long, value_name = "DB", default_value_t = 100.0, allow_negative_numbers = true)]
-    pub(super) stop_band: f64,
+    stop_band: f64,
     /// Lowest rate of any filter, in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 128.0, allow_negative_numbers = true)]
-    pub(super) lowest_rate: f64,
+    lowest_rate: f64,
     /// Run all filters at the strain's rate.
     #[arg(long, conflicts_with_all = ["resampling", "stop_band", "lowest_rate"])]
-    pub(super) single_rate: bool,
+    single_rate: bool,
     /// Width of the smoothing of the spectrum that whitens templates, in Hz; 0 does not smooth.
     #[arg(long, value_name = "HZ", default_value_t = 4.0, allow_negative_numbers = true)]
-    pub(super) smoothing: f64,
+    smoothing: f64,
     /// Number of autocorrelation samples for xi-squared: odd [default: 201; more above 4096 Hz for the same
     /// duration].
     #[arg(long, value_name = "N")]
-    pub(super) autocorrelation_length: Option<usize>,
+    autocorrelation_length: Option<usize>,
 }
 
 /// Resampling filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Resampling {
+enum Resampling {
     /// Linear phase, 384 and 32 taps.
     Paper,
     /// Filters with less delay.

@@ -136,7 +136,7 @@ impl ChirpDetector {
             gate_pad_s: options.gate_pad_s,
         })?;
         let work = Work::new(plan, search, backend, shown)?;
-        let piece = work.piece();
+        let piece = work.piece;
         Ok(Self {
             start,
             rate_hz,
@@ -157,7 +157,7 @@ impl ChirpDetector {
 
     /// Returns the largest number of samples processed at once.
     pub(super) fn piece(&self) -> usize {
-        self.work.piece()
+        self.work.piece
     }
 
     /// Returns the host memory of the chain, including the bank.
@@ -171,7 +171,7 @@ impl ChirpDetector {
     /// Limits the samples processed at once; call it before the first sample. Results do not depend on it.
     pub fn limit(&mut self, samples: usize) {
         self.work.limit(samples);
-        let piece = self.work.piece();
+        let piece = self.work.piece;
         self.whitened = vec![0.0; piece];
         self.whitened_valid = vec![false; piece];
     }
@@ -181,8 +181,8 @@ impl ChirpDetector {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
         Latency {
             whitening_s: seconds(self.whitener.latency()),
-            resampling_s: seconds(self.work.filter_latency()),
-            triggers_s: seconds(self.work.search_latency()),
+            resampling_s: seconds(self.work.spiir.plan().latency()),
+            triggers_s: seconds(self.work.finder.plan().latency()),
         }
     }
 
@@ -207,7 +207,7 @@ impl ChirpDetector {
         observe: &mut dyn FnMut(Piece<'_>),
     ) -> Result<()> {
         check_length("flags of valid samples", strain.len(), valid.len())?;
-        let piece = self.work.piece();
+        let piece = self.work.piece;
         for (strain, valid) in strain.chunks(piece).zip(valid.chunks(piece)) {
             let output = &mut self.whitened[..strain.len()];
             let output_valid = &mut self.whitened_valid[..strain.len()];
@@ -236,7 +236,7 @@ impl ChirpDetector {
             }
             self.find(produced, observe)?;
         }
-        self.work.finish(&mut self.triggers)
+        self.work.finder.flush(&mut self.triggers)
     }
 
     /// Waits for enqueued GPU work, so that [`ChirpDetector::triggers`] returns all triggers that are final.
@@ -244,7 +244,7 @@ impl ChirpDetector {
     /// # Errors
     /// [`Error::Device`] when any of it failed.
     pub fn settle(&mut self) -> Result<()> {
-        self.work.settle(&mut self.triggers)
+        self.work.finder.collect(&mut self.triggers)
     }
 
     /// Saves the state of an unfinished stream without its triggers; returns false for the reference backend, which
@@ -334,7 +334,7 @@ impl ChirpDetector {
 }
 
 /// Checks that the strain has the bank's sample rate.
-pub(super) fn check_rate(bank: &Bank, rate_hz: u32) -> Result<()> {
+fn check_rate(bank: &Bank, rate_hz: u32) -> Result<()> {
     if bank.rate_hz == rate_hz {
         return Ok(());
     }
@@ -403,7 +403,7 @@ const SLOTS: usize = 3;
 
 /// Filters and peak search of whitened strain.
 #[derive(Debug)]
-pub(super) struct Work {
+struct Work {
     spiir: Spiir,
     finder: Finder,
     /// Largest number of samples per piece.
@@ -444,12 +444,7 @@ impl Work {
     ///
     /// # Errors
     /// Errors of the steps; [`Error::Unavailable`](crate::Error::Unavailable) without memory for a short piece.
-    pub(super) fn new(
-        plan: Plan,
-        search: trigger::Plan,
-        backend: &Backend,
-        shown: bool,
-    ) -> Result<Self> {
+    fn new(plan: Plan, search: trigger::Plan, backend: &Backend, shown: bool) -> Result<Self> {
         let (ratio, templates) = (size_of::<Complex<f32>>(), plan.templates());
         let spiir = Spiir::new(plan, backend)?;
         let on_device = match backend {
@@ -474,13 +469,8 @@ impl Work {
         Ok(Self { spiir, finder, piece, ratios, end: None })
     }
 
-    /// Returns the largest number of samples per piece.
-    pub(super) fn piece(&self) -> usize {
-        self.piece
-    }
-
     /// Returns the host memory.
-    pub(super) fn need(&self) -> Need {
+    fn need(&self) -> Need {
         let (held, staged) = self.spiir.host_bytes();
         let held = held + self.finder.held_bytes();
         match self.ratios {
@@ -495,7 +485,7 @@ impl Work {
     }
 
     /// Limits the samples per piece; call it before the first sample.
-    pub(super) fn limit(&mut self, samples: usize) {
+    fn limit(&mut self, samples: usize) {
         self.piece = self.piece.min(samples.max(1));
         if let Memory::Host(z) = &mut self.ratios {
             z.truncate(self.spiir.plan().templates() * self.piece);
@@ -504,18 +494,8 @@ impl Work {
         }
     }
 
-    /// Returns the latency in samples of the filters.
-    pub(super) fn filter_latency(&self) -> usize {
-        self.spiir.plan().latency()
-    }
-
-    /// Returns the latency in samples of the peak search.
-    pub(super) fn search_latency(&self) -> usize {
-        self.finder.plan().latency()
-    }
-
     /// Filters whitened samples, at most one piece; returns the number of ratios they produce.
-    pub(super) fn filter(&mut self, samples: &[f32]) -> Result<usize> {
+    fn filter(&mut self, samples: &[f32]) -> Result<usize> {
         let times = samples.len();
         check_length("samples of a piece", times.min(self.piece), times)?;
         match &mut self.ratios {
@@ -535,7 +515,7 @@ impl Work {
     }
 
     /// Filters zeros after the stream's end; returns the number of ratios they produce, 0 at the end.
-    pub(super) fn filter_end(&mut self) -> Result<usize> {
+    fn filter_end(&mut self) -> Result<usize> {
         if let Memory::Host(z) = &mut self.ratios {
             return self.spiir.flush(z, self.piece);
         }
@@ -550,7 +530,7 @@ impl Work {
     }
 
     /// Returns the piece's first `times` ratios if the host has them.
-    pub(super) fn ratios(&self, times: usize) -> Option<Ratios<'_>> {
+    fn ratios(&self, times: usize) -> Option<Ratios<'_>> {
         match &self.ratios {
             Memory::Host(z) => Some(Ratios { z, stride: self.piece, times }),
             Memory::Device(_) => None,
@@ -558,7 +538,7 @@ impl Work {
     }
 
     /// Searches the piece's first `valid.len()` ratios.
-    pub(super) fn find(&mut self, valid: &[bool], triggers: &mut Vec<Trigger>) -> Result<()> {
+    fn find(&mut self, valid: &[bool], triggers: &mut Vec<Trigger>) -> Result<()> {
         let (stride, times) = (self.piece, valid.len());
         match &self.ratios {
             Memory::Host(z) => self.finder.run(Ratios { z, stride, times }, valid, triggers),
@@ -569,26 +549,16 @@ impl Work {
         }
     }
 
-    /// Waits for all triggers that are final.
-    pub(super) fn settle(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
-        self.finder.collect(triggers)
-    }
-
     /// Saves the state of the stream; returns false for the reference backend, which cannot be saved. All final
     /// triggers must have been collected.
-    pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
+    fn save(&self, to: &mut Saving) -> Result<bool> {
         let is_whole = self.spiir.save(to)?;
         self.finder.save(to)?;
         Ok(is_whole)
     }
 
     /// Restores a state saved after this many samples were whitened and filtered.
-    pub(super) fn load(
-        &mut self,
-        from: &mut Saved<'_>,
-        whitened: u64,
-        filtered: u64,
-    ) -> Result<()> {
+    fn load(&mut self, from: &mut Saved<'_>, whitened: u64, filtered: u64) -> Result<()> {
         self.spiir.load(from)?;
         self.finder.load(from)?;
         self.end = None;
@@ -598,11 +568,6 @@ impl Work {
         }
         let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
         Err(from.fault("samples filtered", why))
-    }
-
-    /// Ends the search.
-    pub(super) fn finish(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
-        self.finder.flush(triggers)
     }
 }
 

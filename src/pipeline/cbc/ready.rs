@@ -20,12 +20,13 @@ pub(super) struct Ready {
     pub(super) strain: Strain,
     pub(super) bank: Bank,
     psd: PowerSpectrum,
-    chain: ChirpDetector,
-    whitened: Whitened,
+    pub(super) chain: ChirpDetector,
+    /// Store of whitened strain; set before any strain is processed.
+    pub(super) whitened: Whitened,
     reader: Option<Reader>,
     /// Samples searched, and whether the source is exhausted.
-    taken: u64,
-    has_ended: bool,
+    pub(super) taken: u64,
+    pub(super) has_ended: bool,
     /// Whether a step failed before it was complete.
     is_broken: bool,
     /// Triggers reported so far.
@@ -95,36 +96,11 @@ impl Ready {
         })
     }
 
-    /// Sets the store of whitened strain; call it before any strain is processed.
-    pub(super) fn store_in(&mut self, whitened: Whitened) {
-        self.whitened = whitened;
-    }
-
-    /// Returns the number of samples searched.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
-    }
-
     /// Returns the host memory.
     pub(super) fn need(&self) -> Need {
         let need = self.chain.need();
         // Strain with its flags as read, and whitened strain being written.
         Need { sample: need.sample + size_of::<f64>() + 1 + 5, ..need }
-    }
-
-    /// Limits the samples processed at once.
-    pub(super) fn limit(&mut self, samples: usize) {
-        self.chain.limit(samples);
-    }
-
-    /// Returns the samples processed at once.
-    pub(super) fn piece(&self) -> usize {
-        self.chain.piece()
-    }
-
-    /// Whether all strain was searched.
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended
     }
 
     /// Describes the missing part of truncated strain.
@@ -215,11 +191,6 @@ impl Ready {
             whitened: self.whitened,
             latency,
         }
-    }
-
-    /// Waits for all triggers that are final.
-    pub(super) fn settle(&mut self) -> Result<()> {
-        self.chain.settle()
     }
 
     /// Saves the settled state; returns false after a failed step.

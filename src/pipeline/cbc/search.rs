@@ -89,7 +89,7 @@ impl ChirpSearch {
         let needs = detectors.iter().map(Ready::need);
         let most = Need::piece(options.memory, "the search for binaries", needs)?;
         if options.memory.is_some() {
-            detectors.iter_mut().for_each(|one| one.limit(most));
+            detectors.iter_mut().for_each(|one| one.chain.limit(most));
         }
         let (options, is_together) = (options.clone(), backend.is_gpu());
         Ok(Self { options, detectors, coincidence, threads, most, is_together, folder: None })
@@ -107,7 +107,7 @@ impl ChirpSearch {
     pub fn store_in(&mut self, folder: &Path) -> Result<()> {
         for ready in &mut self.detectors {
             let path = whitened_file(folder, &ready.strain.detector);
-            ready.store_in(Whitened::in_file(&path, 0)?);
+            ready.whitened = Whitened::in_file(&path, 0)?;
         }
         self.folder = Some(folder.to_path_buf());
         Ok(())
@@ -131,7 +131,7 @@ impl ChirpSearch {
         for ready in &mut self.detectors {
             let times = ready.load(from, triggers.next().unwrap_or_default())?;
             let path = whitened_file(folder, &ready.strain.detector);
-            ready.store_in(Whitened::in_file(&path, times)?);
+            ready.whitened = Whitened::in_file(&path, times)?;
         }
         self.folder = Some(folder.to_path_buf());
         from.end()
@@ -153,7 +153,7 @@ impl ChirpSearch {
         let begin = Instant::now();
         let mut ending = match self.advance(observer) {
             Ok(ending) => ending,
-            Err(error) if self.detectors.iter().all(|one| one.taken() == 0) => return Err(error),
+            Err(error) if self.detectors.iter().all(|one| one.taken == 0) => return Err(error),
             Err(error) => Ending::after(error),
         };
         let is_resumable = match &ending {
@@ -189,12 +189,12 @@ impl ChirpSearch {
     /// Searches all detectors up to common times, so that a stop leaves them equally far.
     fn advance(&mut self, observer: &mut dyn SearchObserver) -> Result<Ending> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
-        let times = self.detectors.iter().map(Ready::taken).sum();
+        let times = self.detectors.iter().map(|one| one.taken).sum();
         let mut status = Status { times, total };
         let usual = match self.is_together {
             true => BLOCK,
             // One piece, so that the observer is called as often as possible.
-            false => self.detectors.iter().map(Ready::piece).max().unwrap_or(BLOCK),
+            false => self.detectors.iter().map(|one| one.chain.piece()).max().unwrap_or(BLOCK),
         };
         let block = if self.options.block == 0 { usual } else { self.options.block };
         let block = block.min(self.most);
@@ -206,13 +206,13 @@ impl ChirpSearch {
             return Ok(Ending::Complete);
         };
         let (mut rounds, mut is_going) = (0, true);
-        while self.detectors.iter().any(|one| !one.has_ended()) {
+        while self.detectors.iter().any(|one| !one.has_ended) {
             rounds += round as i64;
             let until = first.plus_samples(rounds, rate_hz);
             let observe = &mut |status: &Status| observer.at(status);
             let run = if self.is_together { concurrently } else { in_turn };
             is_going &= run(&mut self.detectors, until, block, &mut status, observe)?;
-            if !is_going && self.detectors.iter().any(|one| !one.has_ended()) {
+            if !is_going && self.detectors.iter().any(|one| !one.has_ended) {
                 return Ok(Ending::Stopped);
             }
             self.report_and_save(observer, false)?;
@@ -226,7 +226,7 @@ impl ChirpSearch {
         let is_saved = is_last || observer.is_due();
         for (index, ready) in self.detectors.iter_mut().enumerate() {
             if is_saved {
-                ready.settle()?;
+                ready.chain.settle()?;
             }
             let new_triggers = ready.new_triggers();
             if !new_triggers.is_empty() {

@@ -545,7 +545,7 @@ impl Line {
 }
 
 /// Observer that stores a search's triggers and states, shows its progress, and stops it when the user asks.
-pub(super) struct Keeping<'a> {
+struct Keeping<'a> {
     keeper: Option<RunJournal>,
     names: Vec<String>,
     progress: &'a Progress,
@@ -558,7 +558,7 @@ impl<'a> Keeping<'a> {
     /// # Errors
     /// [`Error::Parameter`] naming the difference from the interrupted run; [`Error::Format`] for a damaged journal
     /// or checkpoint; [`Error::Io`].
-    pub(super) fn begin(
+    fn begin(
         search: &mut ChirpSearch,
         folder: &Path,
         mut keeper: Option<RunJournal>,
