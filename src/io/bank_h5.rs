@@ -26,6 +26,7 @@ use hdf5_pure::{
 };
 use num_complex::Complex;
 
+use crate::bank::{BankTemplate, Branch, Filter, LeftOut, Resampler, Template};
 use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::io::hdf5::{self, Built, Element, Input};
@@ -52,11 +53,11 @@ pub struct BankFile {
     /// Power spectrum that whitens the templates.
     pub psd: PowerSpectrum,
     /// Resampling filters.
-    pub resampler: ResamplerRecord,
+    pub resampler: Resampler,
     /// The templates.
-    pub templates: Vec<TemplateRecord>,
+    pub templates: Vec<BankTemplate>,
     /// Candidate templates excluded from the bank.
-    pub left_out: Vec<LeftOutRecord>,
+    pub left_out: Vec<LeftOut>,
 }
 
 impl BankFile {
@@ -66,87 +67,11 @@ impl BankFile {
     }
 }
 
-/// Taps of the filters that halve and double the sampling rate.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ResamplerRecord {
-    /// Taps of the downsampling filter.
-    pub down: Vec<f32>,
-    /// Its delay, in samples of the higher rate.
-    pub down_delay: u32,
-    /// Taps of the upsampling filter.
-    pub up: Vec<f32>,
-    /// Its delay, in samples of the higher rate.
-    pub up_delay: u32,
-}
-
-/// An IIR filter, `y[k] = a y[k - 1] + b x[k - delay]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FilterRecord {
-    /// Number of times its input rate is halved.
-    pub halvings: u32,
-    /// Pole.
-    pub a: Complex<f32>,
-    /// Weight of the input.
-    pub b: Complex<f32>,
-    /// Delay of the input, in samples at the filter's rate.
-    pub delay: u32,
-}
-
-/// A template.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TemplateRecord {
-    /// Its name.
-    pub name: String,
-    /// The binary, when known.
-    pub binary: Option<Binary>,
-    /// Approximant of its waveform, when known.
-    pub approximant: Option<String>,
-    /// Its filters, branch by branch.
-    pub filters: Vec<FilterRecord>,
-    /// Match between the filters and the whitened template.
-    pub fit: f64,
-    /// Match before the fit of the weights.
-    pub placement_fit: f64,
-    /// Phase tolerance of the filter placement, in cycles.
-    pub epsilon: f64,
-    /// Signal-to-noise ratio at 1 Mpc.
-    pub sigma_1mpc: f64,
-    /// Distance at signal-to-noise ratio 8, in Mpc.
-    pub horizon_mpc: f64,
-    /// Autocorrelation, lag 0 in the middle.
-    pub autocorrelation: Vec<Complex<f32>>,
-    /// Autocorrelation norm `sum(2 - 2 |A|^2)`.
-    pub autocorrelation_norm: f32,
-    /// Event time less the time of the output sample, in seconds.
-    pub peak_offset_s: f64,
-    /// Length of the whitened template in seconds.
-    pub duration_s: f64,
-    /// Lowest frequency used, in Hz.
-    pub f_low_hz: f64,
-    /// Frequency below which nearly all power is, in Hz.
-    pub f_final_hz: f64,
-    /// The whitened template; may be empty.
-    pub whitened: Vec<Complex<f32>>,
-}
-
-/// A template excluded from the bank.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LeftOutRecord {
-    /// Its index among the bank's candidate templates.
-    pub index: usize,
-    /// Its name.
-    pub name: String,
-    /// Best match of its filters, if any.
-    pub fit: Option<f64>,
-    /// Reason for the exclusion.
-    pub reason: String,
-}
-
 /// A numeric field of a template: data set name, getter and setter.
 struct Number {
     name: &'static str,
-    of: fn(&TemplateRecord) -> f64,
-    put: fn(&mut TemplateRecord, f64),
+    of: fn(&BankTemplate) -> f64,
+    put: fn(&mut BankTemplate, f64),
 }
 
 macro_rules! number {
@@ -229,7 +154,10 @@ fn fill(bank: &BankFile) -> Built<FileBuilder> {
         ("down", &bank.resampler.down, bank.resampler.down_delay),
         ("up", &bank.resampler.up, bank.resampler.up_delay),
     ] {
-        resampler.set_attr(&format!("{name}_delay"), AttrValue::I64(delay.into()));
+        resampler.set_attr(
+            &format!("{name}_delay"),
+            AttrValue::I64(u32::try_from(delay).unwrap_or(u32::MAX).into()),
+        );
         if !taps.is_empty() {
             resampler.create_dataset(name).with_f32_data(taps);
         }
@@ -248,7 +176,7 @@ fn fill(bank: &BankFile) -> Built<FileBuilder> {
     Ok(builder)
 }
 
-type Fill = fn(&mut GroupBuilder, &[TemplateRecord]) -> Built;
+type Fill = fn(&mut GroupBuilder, &[BankTemplate]) -> Built;
 
 const GROUPS: [(&str, Fill); 4] = [
     ("templates", templates),
@@ -257,7 +185,7 @@ const GROUPS: [(&str, Fill); 4] = [
     ("whitened", |group, all| values(group, all, |own| &own.whitened)),
 ];
 
-fn templates(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
+fn templates(group: &mut GroupBuilder, all: &[BankTemplate]) -> Built {
     let names: Vec<&str> = all.iter().map(|own| own.name.as_str()).collect();
     group.create_dataset("name").with_vlen_strings(&names);
     let approximants: Vec<&str> =
@@ -277,13 +205,15 @@ fn templates(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
     Ok(())
 }
 
-fn filters(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
-    offsets(group, all.iter().map(|own| own.filters.len()));
-    let each: Vec<FilterRecord> = all.iter().flat_map(|own| own.filters.iter().copied()).collect();
+fn filters(group: &mut GroupBuilder, all: &[BankTemplate]) -> Built {
+    offsets(group, all.iter().map(|own| own.filters.filters()));
+    let branches = || all.iter().flat_map(|own| &own.filters.branches);
+    let each: Vec<Filter> = branches().flat_map(|branch| branch.filters.iter().copied()).collect();
     if each.is_empty() {
         return Ok(());
     }
-    let halvings: Vec<u32> = each.iter().map(|filter| filter.halvings).collect();
+    let halvings = branches().flat_map(|own| vec![own.halvings; own.filters.len()]);
+    let halvings: Vec<u32> = halvings.collect();
     let delays: Vec<u32> = each.iter().map(|filter| filter.delay).collect();
     group.create_dataset("halvings").with_u32_data(&halvings);
     group.create_dataset("delay").with_u32_data(&delays);
@@ -293,9 +223,9 @@ fn filters(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
     complex(group, "b", &weights)
 }
 
-fn left_out(group: &mut GroupBuilder, all: &[LeftOutRecord]) {
-    let numbers = |of: fn(&LeftOutRecord) -> f64| all.iter().map(of).collect::<Vec<f64>>();
-    let texts = |of: fn(&LeftOutRecord) -> &str| all.iter().map(of).collect::<Vec<&str>>();
+fn left_out(group: &mut GroupBuilder, all: &[LeftOut]) {
+    let numbers = |of: fn(&LeftOut) -> f64| all.iter().map(of).collect::<Vec<f64>>();
+    let texts = |of: fn(&LeftOut) -> &str| all.iter().map(of).collect::<Vec<&str>>();
     group.create_dataset("index").with_f64_data(&numbers(|one| one.index as f64));
     group.create_dataset("match").with_f64_data(&numbers(|one| one.fit.unwrap_or(f64::NAN)));
     group.create_dataset("name").with_vlen_strings(&texts(|one| &one.name));
@@ -305,8 +235,8 @@ fn left_out(group: &mut GroupBuilder, all: &[LeftOutRecord]) {
 /// Writes the concatenated series of all templates.
 fn values(
     group: &mut GroupBuilder,
-    all: &[TemplateRecord],
-    of: fn(&TemplateRecord) -> &Vec<Complex<f32>>,
+    all: &[BankTemplate],
+    of: fn(&BankTemplate) -> &Vec<Complex<f32>>,
 ) -> Built {
     offsets(group, all.iter().map(|own| of(own).len()));
     let joined: Vec<Complex<f32>> = all.iter().flat_map(|own| of(own).iter().copied()).collect();
@@ -363,9 +293,10 @@ pub fn read(path: &Path) -> Result<BankFile> {
         reader.real("psd", "spacing_hz")?,
         reader.reals("psd/densities", None, |density| !density.is_nan())?,
     );
-    let taps = |name: &str| -> Result<(Vec<f32>, u32)> {
+    let taps = |name: &str| -> Result<(Vec<f32>, usize)> {
         let delay = reader.whole("resampler", &format!("{name}_delay"))?;
         let delay = u32::try_from(delay)
+            .map(|delay| delay as usize)
             .map_err(|_| reader.fault(&format!("resampler/{name}_delay"), format!("{delay}")))?;
         Ok((reader.floats(&format!("resampler/{name}"), None, true)?, delay))
     };
@@ -376,7 +307,7 @@ pub fn read(path: &Path) -> Result<BankFile> {
         comment: reader.text("comment"),
         options: reader.options()?,
         psd: psd.map_err(|error| reader.fault("psd", error.to_string()))?,
-        resampler: ResamplerRecord { down, down_delay, up, up_delay },
+        resampler: Resampler { down, down_delay, up, up_delay },
         templates: reader.templates()?,
         left_out: reader.left_out()?,
     })
@@ -553,14 +484,14 @@ impl Reader {
         Ok(names.into_iter().zip(numbers).collect())
     }
 
-    fn templates(&self) -> Result<Vec<TemplateRecord>> {
+    fn templates(&self) -> Result<Vec<BankTemplate>> {
         let names = self.names("templates/name")?;
         if names.is_empty() {
             return Err(self.fault("templates/name", "no templates found, expected at least 1"));
         }
         let count = names.len();
-        let record = |name| TemplateRecord { name, ..TemplateRecord::default() };
-        let mut all: Vec<TemplateRecord> = names.into_iter().map(record).collect();
+        let record = |name| BankTemplate { name, ..BankTemplate::default() };
+        let mut all: Vec<BankTemplate> = names.into_iter().map(record).collect();
         for number in NUMBERS {
             let field = format!("templates/{}", number.name);
             let column = self.reals(&field, Some(count), |number| number.is_finite())?;
@@ -577,7 +508,7 @@ impl Reader {
     }
 
     /// Returns no records for a file without the group.
-    fn left_out(&self) -> Result<Vec<LeftOutRecord>> {
+    fn left_out(&self) -> Result<Vec<LeftOut>> {
         if self.input.file.group("left_out").is_err() {
             return Ok(Vec::new());
         }
@@ -596,12 +527,12 @@ impl Reader {
         let numbers = indices.into_iter().zip(fits);
         let record = |((index, fit), (name, reason)): ((f64, f64), (String, String))| {
             let fit = (!fit.is_nan()).then_some(fit);
-            LeftOutRecord { index: index as usize, name, fit, reason }
+            LeftOut { index: index as usize, name, fit, reason }
         };
         Ok(numbers.zip(texts).map(record).collect())
     }
 
-    fn binaries(&self, all: &mut [TemplateRecord]) -> Result<()> {
+    fn binaries(&self, all: &mut [BankTemplate]) -> Result<()> {
         let column = |name: &&str| {
             self.reals(&format!("templates/{name}"), Some(all.len()), |number| {
                 !number.is_infinite()
@@ -618,7 +549,7 @@ impl Reader {
     }
 
     /// Reads the approximants; absent in files of earlier versions.
-    fn approximants(&self, all: &mut [TemplateRecord]) -> Result<()> {
+    fn approximants(&self, all: &mut [BankTemplate]) -> Result<()> {
         let field = "templates/approximant";
         let names = self.names(field)?;
         if !names.is_empty() && names.len() != all.len() {
@@ -643,7 +574,7 @@ impl Reader {
         Ok(offsets.into_iter().map(|offset| offset as usize).collect())
     }
 
-    fn filters(&self, all: &mut [TemplateRecord]) -> Result<()> {
+    fn filters(&self, all: &mut [BankTemplate]) -> Result<()> {
         let offsets = self.offsets("filters", all.len())?;
         let length = offsets[all.len()];
         let whole = |name: &str| {
@@ -653,13 +584,10 @@ impl Reader {
         let (poles, weights) =
             (self.complex("filters/a", length)?, self.complex("filters/b", length)?);
         for (own, ends) in all.iter_mut().zip(offsets.windows(2)) {
-            let filter = |k: usize| FilterRecord {
-                halvings: halvings[k],
-                a: poles[k],
-                b: weights[k],
-                delay: delays[k],
-            };
-            own.filters = (ends[0]..ends[1]).map(filter).collect();
+            own.filters =
+                template((ends[0]..ends[1]).map(|k| {
+                    (halvings[k], Filter { a: poles[k], b: weights[k], delay: delays[k] })
+                }));
         }
         Ok(())
     }
@@ -667,8 +595,8 @@ impl Reader {
     fn values(
         &self,
         group: &str,
-        all: &mut [TemplateRecord],
-        of: fn(&mut TemplateRecord) -> &mut Vec<Complex<f32>>,
+        all: &mut [BankTemplate],
+        of: fn(&mut BankTemplate) -> &mut Vec<Complex<f32>>,
     ) -> Result<()> {
         let offsets = self.offsets(group, all.len())?;
         let values = self.complex(&format!("{group}/values"), offsets[all.len()])?;
@@ -679,22 +607,34 @@ impl Reader {
     }
 }
 
+/// Sorts filters with their halvings into branches.
+fn template(filters: impl Iterator<Item = (u32, Filter)>) -> Template {
+    let mut branches: Vec<Branch> = Vec::new();
+    for (halvings, filter) in filters {
+        match branches.iter_mut().find(|branch| branch.halvings == halvings) {
+            Some(branch) => branch.filters.push(filter),
+            None => branches.push(Branch { halvings, filters: vec![filter] }),
+        }
+    }
+    branches.sort_by_key(|branch| branch.halvings);
+    Template { branches }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn record(name: &str, filters: usize, known: bool) -> TemplateRecord {
-        let filter = |k: usize| FilterRecord {
-            halvings: (k % 4) as u32,
-            a: Complex::new(0.99 - k as f32 * 1e-3, 0.1),
-            b: Complex::new(1e-30, -(k as f32) / 3.0),
-            delay: 17 * k as u32,
+    fn record(name: &str, filters: usize, known: bool) -> BankTemplate {
+        let filter = |k: usize| {
+            let (a, b) = (Complex::new(0.99 - k as f32 * 1e-3, 0.1), -(k as f32) / 3.0);
+            let filter = Filter { a, b: Complex::new(1e-30, b), delay: 17 * k as u32 };
+            ((k % 4) as u32, filter)
         };
-        TemplateRecord {
+        BankTemplate {
             name: name.to_owned(),
             binary: known.then(|| Binary { spin1z: -0.3, ..Binary::of_masses(1.4, 1.35) }),
             approximant: known.then(|| "IMRPhenomD".to_owned()),
-            filters: (0..filters).map(filter).collect(),
+            filters: template((0..filters).map(filter)),
             fit: 0.991,
             placement_fit: 0.977,
             epsilon: 0.02,
@@ -717,7 +657,7 @@ mod tests {
             comment: "a test".to_owned(),
             options: vec![("f_low_hz".to_owned(), 30.0), ("epsilon".to_owned(), 0.1 + 0.2)],
             psd: PowerSpectrum::new(0.25, vec![f64::INFINITY, 1e-46, 3e-46]).expect("a spectrum"),
-            resampler: ResamplerRecord {
+            resampler: Resampler {
                 down: vec![0.25, 0.5, 0.25],
                 down_delay: 1,
                 up: vec![1.0, 2.0],
@@ -729,13 +669,13 @@ mod tests {
                 record("ü", 3, true),
             ],
             left_out: vec![
-                LeftOutRecord {
+                LeftOut {
                     index: 2,
                     name: "30+30".to_owned(),
                     fit: Some(0.5),
                     reason: "low".to_owned(),
                 },
-                LeftOutRecord { index: 4, ..LeftOutRecord::default() },
+                LeftOut { index: 4, ..LeftOut::default() },
             ],
         }
     }
@@ -752,7 +692,7 @@ mod tests {
         let mut bare = bank();
         bare.options.clear();
         bare.left_out.clear();
-        bare.resampler = ResamplerRecord::default();
+        bare.resampler = Resampler::default();
         bare.templates.iter_mut().for_each(|own| own.whitened.clear());
         write(&path, &bare).expect("a file");
         assert_eq!(read(&path).expect("a bank"), bare);
@@ -791,7 +731,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("bank.h5");
         let mut spoilt = bank();
-        spoilt.templates[2].filters[1].b.im = f32::NAN;
+        spoilt.templates[2].filters.branches[1].filters[0].b.im = f32::NAN;
         write(&path, &spoilt).expect("a file");
         assert!(read(&path).expect_err("a fault").to_string().contains("filters/b"));
     }

@@ -8,6 +8,7 @@ use std::f64::consts::TAU;
 use num_complex::{Complex, Complex64};
 use rustfft::FftPlanner;
 
+pub use crate::bank::{Branch, Filter, Resampler, Template};
 use crate::error::{Error, Result};
 use crate::math::{bessel_i0, kaiser_beta, sinc};
 
@@ -15,17 +16,6 @@ use crate::math::{bessel_i0, kaiser_beta, sinc};
 pub const MAX_HALVINGS: u32 = 12;
 /// Longest delay of a filter in samples of its branch.
 pub const MAX_DELAY: u32 = 1 << 27;
-
-/// Infinite impulse response filter `y[k] = a y[k - 1] + b x[k - delay]` at the rate of its branch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Filter {
-    /// Pole, `|a| < 1`.
-    pub a: Complex<f32>,
-    /// Weight of the input.
-    pub b: Complex<f32>,
-    /// Delay of the input in samples of the branch.
-    pub delay: u32,
-}
 
 impl Filter {
     /// Returns the pole in double precision.
@@ -37,22 +27,6 @@ impl Filter {
     pub fn weight(&self) -> Complex<f64> {
         Complex::new(f64::from(self.b.re), f64::from(self.b.im))
     }
-}
-
-/// Filters of one template that run at one rate.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Branch {
-    /// Number of times the rate is halved: the branch runs at `rate_hz / 2^halvings`.
-    pub halvings: u32,
-    /// Filters of the branch.
-    pub filters: Vec<Filter>,
-}
-
-/// One template: the sum of all its filters is its signal-to-noise ratio.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Template {
-    /// One branch per rate that has filters, in increasing order of halvings.
-    pub branches: Vec<Branch>,
 }
 
 impl Template {
@@ -208,19 +182,6 @@ fn check_filter(index: usize, filter: &Filter) -> Result<()> {
 const MIN_GAIN: f64 = 1e-9;
 /// Centre of the band that holds the filters, in cycles per sample of the higher rate.
 const BAND_MIDDLE: f64 = 0.14;
-
-/// Filters for downsampling and upsampling by 2.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resampler {
-    /// Taps of the filter before decimation.
-    pub down: Vec<f32>,
-    /// Delay of `down` in whole samples of the higher rate; the remainder is part of its phase response.
-    pub down_delay: usize,
-    /// Taps of the filter after zero insertion.
-    pub up: Vec<f32>,
-    /// Delay of `up` in samples of the higher rate.
-    pub up_delay: usize,
-}
 
 impl Default for Resampler {
     /// Returns the lengths of Guo et al., with a stop band of 100 dB for downsampling and 60 dB for upsampling.

@@ -10,7 +10,7 @@ use super::placement::{
     Assigned, Placed, assign, branches, exact, most_halvings, place, pursue, rounded,
 };
 use super::whitened::{Conditioned, Transforms, Whitened};
-use super::{BankTemplate, Options, Rates};
+use super::{BankTemplate, LeftOut, Options, Rates};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
@@ -50,19 +50,6 @@ pub struct Designer {
     transforms: Transforms,
     /// Resampling kernels for each number of halvings, computed at first use.
     chains: Vec<OnceLock<Chain>>,
-}
-
-/// Template that was rejected from a bank.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeftOut {
-    /// Index among the waveforms of the bank, from 0.
-    pub index: usize,
-    /// Name of the waveform.
-    pub name: String,
-    /// Best match, if filters were designed.
-    pub fit: Option<f64>,
-    /// Reason of the rejection.
-    pub reason: String,
 }
 
 impl Designer {

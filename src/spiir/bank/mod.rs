@@ -7,12 +7,13 @@ mod whitened;
 
 use num_complex::Complex;
 
-use super::plan::{self, Filter, Plan, Resampler, Template};
+use super::plan::{self, Filter, Plan, Resampler};
 use super::trigger::{self, Autocorrelation, TriggerOptions};
+pub use crate::bank::{BankTemplate, LeftOut};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
-use crate::strain::{Binary, Waveform};
-pub use design::{Designer, LeftOut, design};
+use crate::strain::Waveform;
+pub use design::{Designer, design};
 
 /// Rates that filters may run at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,46 +81,6 @@ impl Default for Options {
             power: 0.998,
         }
     }
-}
-
-/// Filters of one template and its properties for a search.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BankTemplate {
-    /// Name of the waveform.
-    pub name: String,
-    /// Binary, if known.
-    pub binary: Option<Binary>,
-    /// Approximant of its waveform, such as IMRPhenomD, if known.
-    pub approximant: Option<String>,
-    /// Filters.
-    pub filters: Template,
-    /// Match between the filters and the whitened template, from 0 to 1. It includes the rounding of the
-    /// coefficients, the resampler's response and the template's cut ends.
-    pub fit: f64,
-    /// Match before the weights were fitted.
-    pub placement_fit: f64,
-    /// Tolerance at which the filters were placed, in cycles.
-    pub epsilon: f64,
-    /// Signal-to-noise ratio of an optimally oriented source at 1 Mpc in the exact matched filter.
-    pub sigma_1mpc: f64,
-    /// Distance in Mpc at which that ratio is 8.
-    pub horizon_mpc: f64,
-    /// `A[m] = (u * h)[L - 1 + m] / (u * h)[L - 1]` of the response `u` and the whitened template `h` at the strain's
-    /// rate; `A[0] = 1` is the middle.
-    pub autocorrelation: Vec<Complex<f32>>,
-    /// `sum(2 - 2 |A|^2)`.
-    pub autocorrelation_norm: f32,
-    /// Event time minus the time of the output sample at which its ratio peaks, in seconds.
-    pub peak_offset_s: f64,
-    /// Length of the whitened template in seconds.
-    pub duration_s: f64,
-    /// Lowest frequency used, in Hz.
-    pub f_low_hz: f64,
-    /// Template frequency in Hz when 99.9 % of its power has passed, or at its peak if that is earlier.
-    pub f_final_hz: f64,
-    /// Whitened template with `sum |h|^2 = 2` in increasing time: an analytic signal whose real part is the whitened
-    /// `h_plus`. The response is `conj(h[L - 1 - n])`.
-    pub whitened: Vec<Complex<f32>>,
 }
 
 /// Filters of several templates for one power spectrum.

@@ -8,7 +8,7 @@
 //! - NBIT is 4 (complex only, real part in the high nibble), 8, 16 or 32 (float); NDIM 2 is complex. Samples are
 //!   two's complement unless ENCODING is OFFSETBINARY (8 bits), and little endian.
 //! - A negative BW means that the channels descend and that each is a lower sideband. TSAMP is in microseconds.
-//! - The first sample's time is MJD_START or UTC_START (see `time.rs`), plus PICOSECONDS, plus the time of OBS_OFFSET
+//! - The first sample's time is MJD_START or UTC_START, plus PICOSECONDS, plus the time of OBS_OFFSET
 //!   bytes of samples.
 //! - The file's length, not FILE_SIZE, determines the number of samples. The reader drops a sample or heap truncated
 //!   by the file's end; [`VoltageSource::cut`] reports it, and also a file shorter than its FILE_SIZE. OBS_OFFSET
