@@ -17,7 +17,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{
     Channelizer, Detection, Feed, Form, Options, Order, Output, Plan, Products,
 };
-use sidereal::io::window_file;
+use sidereal::io::read_window;
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 /// Samples per block of input.
@@ -80,7 +80,7 @@ fn options(words: &Words) -> Result<Options, Box<dyn Error>> {
     let window = words.text("window", "hann");
     options.window = match window.parse() {
         Ok(window) => window,
-        Err(_) if Path::new(window).is_file() => window_file::read(window.as_ref(), taps, points)?,
+        Err(_) if Path::new(window).is_file() => read_window(window.as_ref(), taps, points)?,
         Err(error) => return Err(error.into()),
     };
     let oversampling = words.text("oversample", "1/1").split_once('/');

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sidereal::geometry::{
     Antenna, Array, DelayModel, Direction, Dut1, OrientationDay, OrientationTable, PhaseCentre, Sky,
 };
-use sidereal::io::earth_orientation;
+use sidereal::io::read_earth_orientation;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
@@ -50,7 +50,7 @@ fn run(path: &str) -> Result<()> {
 
 /// A table of the IERS.
 fn newer(path: &Path) -> Result<Dut1> {
-    let table = earth_orientation::read(path)?;
+    let table = read_earth_orientation(path)?;
     let days: Vec<_> = table
         .days
         .iter()

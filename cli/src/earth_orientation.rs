@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use sidereal::geometry::{Dut1, OrientationDay, OrientationTable};
-use sidereal::io::earth_orientation;
+use sidereal::io::read_earth_orientation;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
@@ -28,12 +28,12 @@ impl EarthOrientation {
     /// Returns the source of UT1 - UTC; `given` is the value of `--dut1`.
     ///
     /// # Errors
-    /// As [`earth_orientation::read`] and [`OrientationTable::new`].
+    /// As [`read_earth_orientation`] and [`OrientationTable::new`].
     pub(crate) fn dut1(&self, given: Option<f64>) -> Result<Dut1> {
         let Some(path) = &self.earth_orientation else {
             return Ok(given.map_or(Dut1::Table, Dut1::Given));
         };
-        let table = earth_orientation::read(path)?;
+        let table = read_earth_orientation(path)?;
         let days: Vec<_> = table
             .days
             .iter()

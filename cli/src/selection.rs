@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmPlan;
-use sidereal::io::rfifind::Mask;
+use sidereal::io::presto::Mask;
 use sidereal::io::{
     Beam, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
 };

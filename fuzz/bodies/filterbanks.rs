@@ -68,12 +68,12 @@ pub(super) fn bitshuffle(bytes: &[u8]) -> Outcome {
     // from a fixed one.
     let promised = chunk.iter().take(8).fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
     let mut output = vec![0; promised.min(1 << 16) as usize];
-    let outcome = io::fbh5::bitshuffle::decode_lz4(chunk, width, &mut output);
+    let outcome = io::decode_lz4(chunk, width, &mut output);
     let length = usize::from(chunk.len() as u16);
     for promised in [output.len(), 1024] {
         output.resize(promised, 0);
-        let _ = io::fbh5::bitshuffle::decode_lz4(chunk, width, &mut output);
-        let _ = io::fbh5::bitshuffle::decode_bare(chunk, width, length, &mut output);
+        let _ = io::decode_lz4(chunk, width, &mut output);
+        let _ = io::decode_bare(chunk, width, length, &mut output);
     }
     outcome.map(|_| Read::Whole).map_err(|why| Error::format("fuzz", "chunk", 0, why))
 }

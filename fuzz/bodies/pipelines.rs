@@ -11,7 +11,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::channelize::{Feed, Products};
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::geometry::{Array, Location};
-use sidereal::io::rfifind::Mask;
+use sidereal::io::presto::Mask;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::math::{PowerSpectrum, Window};

@@ -38,7 +38,7 @@ pub(super) fn npy(bytes: &[u8]) -> Outcome {
 
 /// PRESTO's rfifind mask, in a search of rows of its channels.
 pub(super) fn mask(bytes: &[u8]) -> Outcome {
-    let mask = io::rfifind::Mask::parse(bytes, Path::new("fuzz.mask"))?;
+    let mask = io::presto::Mask::parse(bytes, Path::new("fuzz.mask"))?;
     let band = Band::uniform(mask.lowest_mhz, mask.channel_width_mhz, mask.channels.min(4096))?;
     let recorded = mask.recorded(&band)?;
     assert_eq!(recorded.zapped.len(), mask.channels);

@@ -31,7 +31,7 @@ pub(super) fn vdif(bytes: &[u8]) -> Outcome {
     let given = VoltageOptions { sample_rate_hz: Some(1_024_000.0), ..known.clone() };
     let paired =
         VoltageOptions { sample_rate_hz: Some(6400.0), polarizations: Some(2), ..known.clone() };
-    recording(bytes, voltages::vdif::open, &[given, known, paired])
+    recording(bytes, voltages::open_vdif, &[given, known, paired])
 }
 
 /// Mark 5B: headers and data, in two modes.
@@ -49,7 +49,7 @@ pub(super) fn mark5b(bytes: &[u8]) -> Outcome {
         mark5b_bits: Some(1),
         ..VoltageOptions::default()
     };
-    recording(bytes, voltages::mark5b::open, &[wide, found, given])
+    recording(bytes, voltages::open_mark5b, &[wide, found, given])
 }
 
 /// Opens the files of a recording of voltages.
@@ -98,7 +98,7 @@ fn drain(source: &mut dyn VoltageSource) -> Outcome {
 /// A filter's coefficients, and a filter bank with them.
 pub(super) fn window_file(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
-        let window = io::window_file::read(path, 2, 8)?;
+        let window = io::read_window(path, 2, 8)?;
         pipelines::with_window(window)?;
         Ok(Read::Whole)
     })

@@ -31,7 +31,7 @@ struct Column {
 
 /// A table of the Earth's orientation at 0 h UTC of consecutive days.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct EarthOrientation {
     /// The first day (MJD).
     pub first: i64,
     /// Last day (MJD) with a measured UT1; later ones are predicted. `None` if all are predicted.
@@ -45,7 +45,7 @@ pub struct Table {
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] naming the line and the column.
-pub fn read(path: &Path) -> Result<Table> {
+pub fn read_earth_orientation(path: &Path) -> Result<EarthOrientation> {
     let size = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
     if size > MAX_BYTES {
         let why = format!("found {size} bytes, expected a table of at most {MAX_BYTES}");
@@ -62,8 +62,8 @@ pub fn read(path: &Path) -> Result<Table> {
     parse(text, path)
 }
 
-fn parse(text: &str, path: &Path) -> Result<Table> {
-    let mut table = Table { first: 0, measured: None, days: Vec::new() };
+fn parse(text: &str, path: &Path) -> Result<EarthOrientation> {
+    let mut table = EarthOrientation { first: 0, measured: None, days: Vec::new() };
     for line in lines(text, path) {
         let whole = line.whole();
         if whole.get(UT1_UTC.at).is_none_or(|field| field.trim().is_empty())

@@ -8,8 +8,8 @@ pub mod atomic;
 pub mod bank_h5;
 pub mod candidates;
 mod csv;
-pub mod earth_orientation;
-pub mod fbh5;
+mod earth_orientation;
+mod fbh5;
 pub mod fetch_h5;
 mod foreign;
 pub mod gwf;
@@ -21,8 +21,7 @@ mod observation;
 mod open;
 pub mod presto;
 pub mod psd;
-pub mod psrfits;
-pub mod rfifind;
+mod psrfits;
 mod rows;
 mod seekable;
 pub mod series_h5;
@@ -32,15 +31,22 @@ pub mod strain;
 pub mod templates;
 pub mod uvh5;
 pub mod voltages;
-pub mod window_file;
+mod window_file;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+pub use earth_orientation::{EarthOrientation, read_earth_orientation};
+// Readers of formats that `open` detects, for tests.
+#[doc(hidden)]
+pub use fbh5::{decode_bare, decode_lz4, from_bytes as fbh5_from_bytes, open as open_fbh5};
 pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
 pub(crate) use seekable::check_seekable;
+#[doc(hidden)]
+pub use psrfits::{from_reader as psrfits_from_reader, open as open_psrfits};
 pub use seekable::is_stream;
+pub use window_file::read_window;
 
 use crate::error::Result;
 use crate::sample::Encoding;

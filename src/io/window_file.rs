@@ -22,7 +22,7 @@ const LARGEST: f64 = 1e9;
 /// # Errors
 /// [`Error::Format`], naming the line for text, for an invalid or non-finite number, a count of coefficients other
 /// than `taps x points`, only zeros, or a largest coefficient outside 1e-9 to 1e9; [`Error::Io`].
-pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
+pub fn read_window(path: &Path, taps: usize, points: usize) -> Result<Window> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let coefficients =
         if bytes.starts_with(NPY_MAGIC) { array(path)? } else { text(path, &bytes)? };
@@ -89,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("window.txt");
         fs::write(&path, bytes).unwrap();
-        match read(&path, taps, points) {
+        match read_window(&path, taps, points) {
             Ok(Window::Custom(coefficients)) => Ok(coefficients),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
@@ -105,11 +105,11 @@ mod tests {
         let path = folder.path().join("window.npy");
         npy::write_f32(&path, &[4], &[0.5, 0.25, -1.0, 3.0]).unwrap();
         let expected = Window::Custom(vec![0.5, 0.25, -1.0, 3.0]);
-        assert_eq!(read(&path, 2, 2).unwrap(), expected);
+        assert_eq!(read_window(&path, 2, 2).unwrap(), expected);
         npy::write_f32(&path, &[2, 2], &[0.5; 4]).unwrap();
-        assert!(read(&path, 2, 2).unwrap_err().to_string().contains("[2, 2]"));
+        assert!(read_window(&path, 2, 2).unwrap_err().to_string().contains("[2, 2]"));
         npy::write_f32(&path, &[4], &[0.5, f32::NAN, 0.0, 0.0]).unwrap();
-        assert!(read(&path, 2, 2).unwrap_err().to_string().contains("element 1"));
+        assert!(read_window(&path, 2, 2).unwrap_err().to_string().contains("element 1"));
     }
 
     #[test]

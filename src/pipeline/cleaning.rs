@@ -11,7 +11,7 @@ use super::options::{Part, SearchOptions, skip_to};
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, Mitigated, Mitigator, TimeMask};
 use crate::error::{Error, Result};
-use crate::io::rfifind::RecordedMask;
+use crate::io::presto::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::{Encoding, Samples};
 

@@ -5,7 +5,7 @@
 use crate::clean::Steps;
 use crate::dedisperse::dm_plan::DmPlan;
 use crate::error::{Error, Result};
-use crate::io::rfifind::Mask;
+use crate::io::presto::Mask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::units::DM_CONSTANT;
 

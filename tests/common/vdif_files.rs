@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use sidereal::Error;
-use sidereal::io::voltages::{VoltageOptions, VoltageSource, vdif};
+use sidereal::io::voltages::{VoltageOptions, VoltageSource, open_vdif};
 
 use super::vlbi::Vdif;
 
@@ -17,11 +17,11 @@ pub fn at_rate(frame: &Vdif) -> VoltageOptions {
 }
 
 pub fn open(path: &PathBuf, options: &VoltageOptions) -> Box<dyn VoltageSource> {
-    vdif::open(std::slice::from_ref(path), options).unwrap_or_else(|error| panic!("{error}"))
+    open_vdif(std::slice::from_ref(path), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub fn fault(paths: &[PathBuf], options: &VoltageOptions) -> Error {
-    match vdif::open(paths, options) {
+    match open_vdif(paths, options) {
         Ok(_) => panic!("{paths:?} opened"),
         Err(error) => error,
     }

@@ -1,14 +1,14 @@
-//! PSRDADA: contents of valid files, made byte by byte, without our writer.
+//! PSRDADA: valid files made byte by byte, without our writer; files that we write are read again; damaged files give
+//! errors with the key and the byte.
 
-use crate::support::common;
-use crate::support::dada;
-use crate::support::voltages;
+use crate::support::{common, dada, voltages, written};
 use dada::{Dada, check, payload};
-use sidereal::io::voltages::dada::header as first_header;
-use sidereal::io::voltages::{Flag, is_voltages, open as open_with};
+use sidereal::io::voltages::{FilterGeometry, Flag, VoltageHeader, is_voltages, open as open_with};
+use sidereal::io::voltages::dada::{Writer, header as first_header};
 use sidereal::units::Epoch;
-use sidereal::voltage::VoltageEncoding;
+use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use voltages::{Keys, drain, fault, open, read_all, save, told};
+use written::{in_pieces, noise, rows};
 
 #[test]
 fn headers_say_what_there_is() {
@@ -245,5 +245,207 @@ fn the_recordings_hold_what_is_known_of_them() {
             let minus_38 = (-38i8) as u8;
             assert!(rows.iter().all(|row| row[..2] == [minus_38, minus_38]));
         }
+    }
+}
+
+fn written(encoding: VoltageEncoding, antennas: usize) -> VoltageHeader {
+    VoltageHeader {
+        source_name: "J0437-4715".into(),
+        telescope: "MeerKAT 64".into(),
+        ra_deg: Some(69.25),
+        dec_deg: Some(-47.25),
+        start: Epoch::new(60000, 86_399.123_456_789),
+        antennas,
+        polarizations: 2,
+        circular: Some(false),
+        filter: Some(FilterGeometry {
+            channels: 64,
+            taps: 8,
+            window: "kaiser 60 dB".into(),
+            oversampling: (1, 1),
+        }),
+        ..VoltageHeader::new(vec![1397e6, 1400e6, 1403e6], 1.0 / 3e6, encoding)
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for encoding in VoltageEncoding::ALL {
+        for antennas in [1, 3] {
+            let header = written(encoding, antennas);
+            let path = folder.path().join(format!("{encoding:?}{antennas}.dada"));
+            if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
+                assert!(Writer::create(&path, &header).is_err());
+                continue;
+            }
+            let block = noise(&header, 301);
+            let mut writer = Writer::create(&path, &header).unwrap();
+            in_pieces(&path, &block, |piece| writer.write(piece));
+            writer.finish().unwrap();
+            let (found, read) = read_all(std::slice::from_ref(&path));
+            assert!(found.start.seconds_since(&header.start).abs() < 1e-10);
+            let expected = VoltageHeader {
+                path,
+                format: "PSRDADA",
+                times: Some(301),
+                start: found.start,
+                ..header
+            };
+            assert_eq!(found, expected);
+            assert_eq!(read, rows(&block), "{encoding:?}");
+        }
+    }
+}
+
+#[test]
+fn channels_are_written_in_the_order_of_their_sideband() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.dada");
+    let header = VoltageHeader { lower_sideband: true, ..written(VoltageEncoding::Real8, 1) };
+    let mut block = header.block(4);
+    block.rows_mut().enumerate().for_each(|(stream, row)| row.fill(stream as u8));
+    block.set_times(4).unwrap();
+    let mut writer = Writer::create(&path, &header).unwrap();
+    writer.write(block.voltages()).unwrap();
+    writer.finish().unwrap();
+    let (found, rows) = read_all(&[path]);
+    assert_eq!(found.centres_hz, [1403e6, 1400e6, 1397e6]);
+    assert!(found.lower_sideband);
+    assert_eq!(rows, [4, 5, 2, 3, 0, 1].map(|stream| vec![stream; 4]));
+}
+
+#[test]
+fn what_does_not_belong_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.dada");
+    let good = written(VoltageEncoding::Complex8, 1);
+    let long = VoltageHeader { source_name: "x".repeat(5000), ..good.clone() };
+    assert!(Writer::create(&path, &long).unwrap_err().to_string().contains("4096"));
+    let mut writer = Writer::create(&path, &good).unwrap();
+    assert!(writer.write(VoltageBlock::new(VoltageEncoding::Complex8, 5, 4).voltages()).is_err());
+    assert!(writer.write(VoltageBlock::new(VoltageEncoding::Real16, 6, 4).voltages()).is_err());
+    assert!(writer.finish().is_err());
+    // A name can't add lines to the header.
+    let tricky = VoltageHeader { source_name: "a\nNBIT 32 # b".into(), ..good };
+    let mut writer = Writer::create(&path, &tricky).unwrap();
+    writer.write(tricky.block(4).voltages()).unwrap();
+    let mut block = tricky.block(4);
+    block.set_times(4).unwrap();
+    writer.write(block.voltages()).unwrap();
+    writer.finish().unwrap();
+    let (found, _) = read_all(&[path]);
+    assert_eq!((found.source_name.as_str(), found.recorded_bits), ("a?NBIT 32 ? b", 8));
+}
+
+#[test]
+fn files_that_differ_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Dada::new().save(folder.path(), "a", 0, 120);
+    for (key, value) in [
+        ("NBIT", "4"),
+        ("NDIM", "1"),
+        ("NPOL", "1"),
+        ("NCHAN", "6"),
+        ("TSAMP", "2.0"),
+        ("FREQ", "1401"),
+        ("BW", "-3.0"),
+        ("ORDER", "TPF"),
+        ("UTC_START", "2023-02-25-01:00:01"),
+        ("RESOLUTION", "12"),
+    ] {
+        let other = Dada::new().set("OBS_OFFSET", 120).set(key, value);
+        let (field, _, message) = fault(&[first.clone(), other.save(folder.path(), "b", 0, 120)]);
+        assert!(field == key && message.contains("first file"), "{message}");
+    }
+    let guppi = save(folder.path(), "b.raw", format!("{:<80}", "NBITS   = 8").as_bytes());
+    assert!(fault(&[first, guppi]).2.contains("expected PSRDADA"));
+}
+
+#[test]
+fn keys_that_make_no_sense_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = u64::MAX.to_string();
+    let cases: &[(&str, &str, &str)] = &[
+        ("HDR_SIZE", "0", "1 to"),
+        ("HDR_SIZE", &huge, "1 to"),
+        ("HDR_SIZE", "4096", "ends 1144 bytes"),
+        ("NBIT", "3", "4, 8, 16 or 32"),
+        ("NBIT", "0", "1 at least"),
+        ("NBIT", "-8", "count"),
+        ("NDIM", "3", "1 (real) or 2"),
+        ("NPOL", "4", "1 or 2"),
+        ("NPOL", "0", "1 at least"),
+        ("NCHAN", "0", "1 at least"),
+        ("NCHAN", &huge, "at most"),
+        ("NANT", &huge, "at most"),
+        ("NCHAN", "1000000", "follow the header"),
+        ("NANT", "0", "1 at least"),
+        ("NCHAN", "many", "many"),
+        ("TSAMP", "0", "above 0"),
+        ("TSAMP", "-1", "above 0"),
+        ("TSAMP", "nan", "number"),
+        ("TSAMP", "1e-320", "above 0"),
+        ("FREQ", "inf", "number"),
+        ("BW", "x", "number"),
+        ("OBS_OFFSET", "-5", "count"),
+        ("OBS_OFFSET", &huge, "after the observation"),
+        ("ORDER", "FTQ", "not supported"),
+        ("ORDER", "TFF", "not supported"),
+        ("ORDER", "TF", "not supported"),
+        ("ENCODING", "gray", "TWOSCOMPLEMENT"),
+        ("UTC_START", "yesterday", "a date"),
+        ("MJD_START", "x", "Julian"),
+        ("INSTRUMENT", "MKBFRo", "MKBFRo"),
+    ];
+    for (key, value, expected) in cases {
+        let key: &'static str = Box::leak(key.to_string().into_boxed_str());
+        let found = fault(&[Dada::new().set(key, value).save(folder.path(), "x.dada", 0, 120)]);
+        let field = if *expected == "follow the header" { "data" } else { key };
+        assert!(found.0 == field && found.2.contains(expected), "{key} {value}: {}", found.2);
+    }
+    for key in ["NBIT", "NDIM", "NPOL", "NCHAN", "TSAMP"] {
+        let found = fault(&[Dada::new().without(key).save(folder.path(), "x.dada", 0, 120)]);
+        assert_eq!(found.0, key, "{}", found.2);
+    }
+    let cases: &[(Dada, &str)] = &[
+        (Dada::new().set("ORDER", "FTP"), "RESOLUTION"),
+        (Dada::new().set("ORDER", "FTP").set("RESOLUTION", 13), "RESOLUTION"),
+        (Dada::new().set("ORDER", "FTP").set("RESOLUTION", u64::MAX / 12 * 12), "data"),
+        (Dada::new().set("NANT", 2), "ORDER"),
+        (Dada::new().set("NBIT", 4).set("NDIM", 1), "NBIT"),
+        (Dada::new().set("NBIT", 16).set("ENCODING", "OFFSETBINARY"), "ENCODING"),
+        (Dada::new().set("NBIT", 16).set("ENDIAN", "BIG"), "ENDIAN"),
+        (
+            Dada::new()
+                .set("FILE_SIZE", u64::MAX)
+                .set("NCHAN", 1 << 20)
+                .set("NANT", 1 << 20)
+                .set("ORDER", "TFAP"),
+            "data",
+        ),
+    ];
+    for (dada, field) in cases {
+        let found = fault(&[dada.save(folder.path(), "x.dada", 0, 120)]);
+        assert_eq!(found.0, *field, "{}", found.2);
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(Dada::new().save(folder.path(), "whole", 0, 36)).unwrap();
+    for length in 0..whole.len() {
+        let path = save(folder.path(), "x.dada", &whole[..length]);
+        if length < 1024 + 12 {
+            let (field, offset, message) = fault(&[path]);
+            assert!(message.contains("x.dada") && offset <= length as u64, "{message}");
+            let known = ["file", "HDR_SIZE", "NBIT", "data"].contains(&field.as_str());
+            assert!(known, "cut at {length}: {message}");
+            continue;
+        }
+        let (header, rows) = read_all(&[path]);
+        assert_eq!(header.times, Some((length as u64 - 1024) / 12));
+        check(&rows, 2, |stream, time| time * 6 + stream);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hdf5_pure::AttrValue;
 use sidereal::Error;
-use sidereal::io::{Polarizations, fbh5};
+use sidereal::io::{Polarizations, fbh5_from_bytes, open_fbh5};
 use sidereal::sample::{Encoding, unpack_f32};
 use streams::{noise, read_all};
 
@@ -26,7 +26,7 @@ fn bitshuffled_files_are_read() {
         ("fbh5_deflate_u8.h5", Encoding::U8, Encoding::U16),
     ];
     for (name, encoding, sum_encoding) in cases {
-        let open = |wanted| fbh5::open(&fixture(name), wanted).unwrap();
+        let open = |wanted| open_fbh5(&fixture(name), wanted).unwrap();
         let header = open(Polarizations::Total).header().clone();
         assert_eq!((header.channels(), header.times), (50, Some(96)));
         assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (1500.0, -0.25));
@@ -51,7 +51,7 @@ fn bitshuffled_files_are_read() {
         let mut values = vec![0.0; 55 * 50];
         unpack_f32(&rows, sum_encoding, &mut values);
         assert_eq!(values, sum[41 * 50..], "{name}");
-        let missing = fbh5::open(&fixture(name), Polarizations::One(2)).map(|_| ());
+        let missing = open_fbh5(&fixture(name), Polarizations::One(2)).map(|_| ());
         assert!(matches!(missing, Err(Error::Parameter { .. })));
     }
 }
@@ -67,7 +67,7 @@ fn contiguous_files_are_read() {
         data.set_attr(name, AttrValue::F64(value));
     }
     let bytes = builder.finish().unwrap();
-    let open = |wanted| fbh5::from_bytes(bytes.clone(), Path::new("x"), wanted).unwrap();
+    let open = |wanted| fbh5_from_bytes(bytes.clone(), Path::new("x"), wanted).unwrap();
     let line = |time: usize, feed: usize| {
         values[(2 * time + feed) * 9..][..9].iter().map(|x| f32::from(*x))
     };
@@ -98,7 +98,7 @@ fn zeros(times: usize, chunk: u64) -> Vec<u8> {
 #[test]
 fn a_small_file_of_much_data_is_refused() {
     let open = |bytes: Vec<u8>| {
-        fbh5::from_bytes(bytes, Path::new("x.h5"), Polarizations::Total).map(|_| ())
+        fbh5_from_bytes(bytes, Path::new("x.h5"), Polarizations::Total).map(|_| ())
     };
     // 8 MiB are accepted; a chunk of 36 MiB exceeds 32 MiB and 32 times the file.
     assert!(open(zeros(2 << 10, 512)).is_ok());
@@ -113,7 +113,7 @@ fn damaged_hdf5_is_an_error_and_never_a_panic() {
     for name in ["fbh5_bitshuffle_u8.h5", "fbh5_deflate_u8.h5"] {
         let whole = std::fs::read(fixture(name)).unwrap();
         let try_all = |bytes: Vec<u8>| {
-            if let Ok(mut source) = fbh5::from_bytes(bytes, Path::new("x"), Polarizations::Total) {
+            if let Ok(mut source) = fbh5_from_bytes(bytes, Path::new("x"), Polarizations::Total) {
                 let rows = source.header().row_bytes();
                 let _ = source.read(&mut vec![0; 100 * rows]);
             }
@@ -133,8 +133,8 @@ fn other_hdf5_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.h5");
     hdf5_pure::FileBuilder::new().write(&path).unwrap();
-    let error = fbh5::open(&path, Polarizations::Total).map(|_| ()).unwrap_err();
+    let error = open_fbh5(&path, Polarizations::Total).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("CLASS"), "{error}");
     std::fs::write(&path, b"no HDF5 at all").unwrap();
-    assert!(fbh5::open(&path, Polarizations::Total).is_err());
+    assert!(open_fbh5(&path, Polarizations::Total).is_err());
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use filterbank_rows::{open_with, read_all, values};
 use proptest::prelude::*;
 use sidereal::io::{
-    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto, rfifind,
+    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto,
     sigproc,
 };
 use sidereal::sample::{Encoding, set_value};
@@ -350,7 +350,7 @@ proptest! {
         let path = Path::new("x");
         let _ = sigproc::Header::parse(bytes.as_slice(), path);
         let _ = presto::Inf::parse(&String::from_utf8_lossy(&bytes), path);
-        let _ = rfifind::Mask::parse(&bytes, path);
+        let _ = presto::Mask::parse(&bytes, path);
         let _ = npy::Header::parse(&bytes, path);
         let _ = sidereal::io::candidates::parse_heimdall(&String::from_utf8_lossy(&bytes), path);
         let mut magic = b"\x93NUMPY\x01\x00".to_vec();

@@ -7,7 +7,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use fits::SearchFile;
-use sidereal::io::{FilterbankSource, Gap, Polarizations, psrfits};
+use sidereal::io::{FilterbankSource, Gap, Polarizations, open_psrfits, psrfits_from_reader};
 use sidereal::sample::{Encoding, unpack_f32};
 use sidereal::{Error, Result};
 use streams::{noise, read_all};
@@ -15,7 +15,7 @@ use streams::{noise, read_all};
 type Source = Box<dyn FilterbankSource>;
 
 fn open(file: &SearchFile, polarizations: Polarizations) -> Result<Source> {
-    psrfits::from_reader(Cursor::new(file.bytes()), Path::new("made.fits"), polarizations, false)
+    psrfits_from_reader(Cursor::new(file.bytes()), Path::new("made.fits"), polarizations, false)
 }
 
 /// A file of random samples in three rows of the table.
@@ -230,7 +230,7 @@ fn lost_rows_are_an_error_or_are_filled() {
     );
     let reader = || Cursor::new(file.bytes());
     let open =
-        || psrfits::from_reader(reader(), Path::new("x"), Polarizations::Total, true).unwrap();
+        || psrfits_from_reader(reader(), Path::new("x"), Polarizations::Total, true).unwrap();
     let truth = product(&file, 0);
     let values = read_all(open().as_mut());
     assert_eq!(values.len(), 55 * 6);
@@ -261,7 +261,7 @@ fn lost_rows_are_an_error_or_are_filled() {
 }
 
 fn open_gaps(file: &SearchFile) -> Result<Source> {
-    psrfits::from_reader(Cursor::new(file.bytes()), Path::new("x"), Polarizations::Total, true)
+    psrfits_from_reader(Cursor::new(file.bytes()), Path::new("x"), Polarizations::Total, true)
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn cut_and_damaged_files_are_errors_and_never_panics() {
     let file = made((4, 1, 4), 8, (0, 255));
     let whole = file.bytes();
     let open = |bytes: Vec<u8>| {
-        psrfits::from_reader(Cursor::new(bytes), Path::new("x"), Polarizations::Total, true)
+        psrfits_from_reader(Cursor::new(bytes), Path::new("x"), Polarizations::Total, true)
     };
     let data_end = whole.len() - 2880 + 3 * (16 + 4 * 8 + 3 * 16 + 16);
     let row = 16 + 4 * 8 + 3 * 16 + 16;
@@ -339,7 +339,7 @@ fn cut_and_damaged_files_are_errors_and_never_panics() {
 fn the_askap_burst_is_the_same_in_both_formats() {
     let Some(data) = common::data_dir() else { return };
     let path = data.join("frb/FRB180417_askap_28.fits");
-    let mut source = psrfits::open(&path, Polarizations::Total, false).unwrap();
+    let mut source = open_psrfits(&path, Polarizations::Total, false).unwrap();
     let header = source.header().clone();
     assert_eq!((header.encoding, header.times, header.channels()), (Encoding::U8, Some(5523), 336));
     assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (1465.0, -1.0));
@@ -356,7 +356,7 @@ fn the_askap_burst_is_the_same_in_both_formats() {
 fn the_parkes_polarizations_are_scaled() {
     let Some(data) = common::data_dir() else { return };
     let path = data.join("pulsar/parkes_4bit.sf");
-    let read = |wanted| read_all(psrfits::open(&path, wanted, false).unwrap().as_mut());
+    let read = |wanted| read_all(open_psrfits(&path, wanted, false).unwrap().as_mut());
     let (total, first, second) =
         (read(Polarizations::Total), read(Polarizations::One(0)), read(Polarizations::One(1)));
     assert_eq!(total.len(), 4096 * 416);

@@ -1,16 +1,15 @@
-//! GUPPI raw: contents of valid files, made byte by byte, without our writer.
+//! GUPPI raw: valid files made byte by byte, without our writer; files that we write are read again; damaged files give
+//! errors with the card and the byte.
 
-use crate::support::common;
-use crate::support::guppi;
-use crate::support::voltages;
-use std::path::PathBuf;
-
-use guppi::{Raw, payload, sample};
-use sidereal::io::voltages::guppi::header as first_header;
-use sidereal::io::voltages::{Flag, VoltageOptions, is_voltages, open as open_with};
+use crate::support::{common, guppi, voltages, written};
+use guppi::{CHANNELS, Raw, payload, sample};
+use sidereal::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageOptions, is_voltages, open as open_with};
+use sidereal::io::voltages::guppi::{Writer, WriterOptions, header as first_header};
 use sidereal::units::Epoch;
-use sidereal::voltage::VoltageEncoding;
+use sidereal::voltage::{VoltageBlock, VoltageEncoding};
+use std::path::{Path, PathBuf};
 use voltages::{Keys, drain, fault, open, read_all, save, told};
+use written::{in_pieces, noise, rows};
 
 #[test]
 fn headers_say_what_there_is() {
@@ -336,4 +335,316 @@ fn the_cards_themselves_can_be_read() {
     let cards = first_header(&path).unwrap();
     assert_eq!(cards.text("SRC_NAME"), Some("B0329+54"));
     assert_eq!((cards.count("PKTIDX").unwrap(), cards.iter().count()), (Some(7), 17));
+}
+
+/// A header of 2 antennas, 3 channels and 2 polarizations.
+fn written(encoding: VoltageEncoding) -> VoltageHeader {
+    VoltageHeader {
+        source_name: "O'Neil's \"pulsar\"".into(),
+        telescope: "ATA".into(),
+        ra_deg: Some(53.2475),
+        dec_deg: Some(-54.5),
+        start: Epoch::new(60000, 3_600.123_456_789),
+        lower_sideband: true,
+        antennas: 2,
+        polarizations: 2,
+        circular: Some(true),
+        filter: Some(FilterGeometry {
+            channels: 64,
+            taps: 8,
+            window: "hann".into(),
+            oversampling: (4, 3),
+        }),
+        ..VoltageHeader::new(vec![1403e6, 1400e6, 1397e6], 1.0 / 3e6, encoding)
+    }
+}
+
+/// Writes samples in three pieces of different lengths.
+fn write(path: &Path, header: &VoltageHeader, options: &WriterOptions, block: &VoltageBlock) {
+    let mut writer = Writer::create(path, header, options).unwrap();
+    in_pieces(path, block, |piece| writer.write(piece));
+    writer.finish().unwrap();
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    use VoltageEncoding::{Complex4, Complex8, Complex16};
+    let sizes = [None, Some(300), Some(301), Some(1000), Some(7)];
+    for (encoding, block_times) in
+        [Complex4, Complex8, Complex16].iter().flat_map(|e| sizes.map(|s| (*e, s)))
+    {
+        let header = written(encoding);
+        let block = noise(&header, 301);
+        for (overlap, directio) in [(0, false), (0, true), (5, false), (3, true)] {
+            let path =
+                folder.path().join(format!("{encoding:?}{block_times:?}{overlap}{directio}.raw"));
+            let options = WriterOptions { block_times, overlap, directio, blocks_per_file: None };
+            write(&path, &header, &options, &block);
+            let source = open(std::slice::from_ref(&path));
+            let expected = VoltageHeader {
+                path: path.clone(),
+                format: "GUPPI raw",
+                times: Some(301),
+                ..header.clone()
+            };
+            let found = source.header();
+            assert!(found.start.seconds_since(&expected.start).abs() < 1e-11);
+            assert!((found.ra_deg.unwrap() - 53.2475).abs() < 1e-9);
+            let same =
+                VoltageHeader { start: expected.start, ra_deg: expected.ra_deg, ..found.clone() };
+            assert_eq!(same, expected);
+            assert!(source.flags().is_empty());
+            assert_eq!(
+                drain(open(&[path]).as_mut(), 100),
+                rows(&block),
+                "{options:?} {encoding:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sequence_appears_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = written(VoltageEncoding::Complex8);
+    let block = noise(&header, 100);
+    let options = WriterOptions {
+        block_times: Some(12),
+        overlap: 2,
+        directio: true,
+        blocks_per_file: Some(4),
+    };
+    let path = folder.path().join("obs.raw");
+    let mut writer = Writer::create(&path, &header, &options).unwrap();
+    writer.write(block.voltages()).unwrap();
+    let visible = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    };
+    assert!(visible().is_empty());
+    writer.finish().unwrap();
+    assert_eq!(visible(), ["obs.0000.raw", "obs.0001.raw", "obs.0002.raw"]);
+    let (found, read) = read_all(&[folder.path().join("obs")]);
+    assert_eq!((found.times, read), (Some(100), rows(&block)));
+    // A dropped writer leaves no file.
+    let writer = Writer::create(&folder.path().join("gone.raw"), &header, &options).unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn channels_are_written_in_the_order_of_their_sideband() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.raw");
+    let header = VoltageHeader { lower_sideband: false, ..written(VoltageEncoding::Complex8) };
+    let block = noise(&header, 20);
+    write(&path, &header, &WriterOptions::default(), &block);
+    let (found, read) = read_all(&[path]);
+    assert_eq!(found.centres_hz, [1397e6, 1400e6, 1403e6]);
+    assert!(!found.lower_sideband);
+    let expected = rows(&block);
+    let turned = [4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7];
+    for (row, stream) in read.iter().zip(turned) {
+        assert_eq!(row, &expected[stream]);
+    }
+}
+
+#[test]
+fn what_the_format_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.raw");
+    let good = written(VoltageEncoding::Complex8);
+    let options = WriterOptions::default();
+    let refused = |header: &VoltageHeader, options: &WriterOptions, expected: &str| {
+        let message = Writer::create(&path, header, options).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    refused(&written(VoltageEncoding::RealF32), &options, "complex integers");
+    let uneven = VoltageHeader { centres_hz: vec![1e9, 2e9, 4e9], ..good.clone() };
+    refused(&uneven, &options, "evenly");
+    refused(&VoltageHeader { centres_hz: vec![], ..good.clone() }, &options, "channels");
+    refused(&VoltageHeader { antennas: 0, ..good.clone() }, &options, "antennas");
+    refused(&VoltageHeader { polarizations: 4, ..good.clone() }, &options, "polarizations");
+    refused(&VoltageHeader { tsamp_s: 0.0, ..good.clone() }, &options, "sampling time");
+    let overlap = WriterOptions { block_times: Some(4), overlap: 4, ..options };
+    refused(&good, &overlap, "overlap");
+    let empty = WriterOptions { block_times: Some(0), ..options };
+    refused(&good, &empty, "overlap");
+    refused(&good, &WriterOptions { block_times: Some(1 << 40), ..options }, "4 GiB");
+    refused(&good, &WriterOptions { blocks_per_file: Some(0), ..options }, "blocks per file");
+    let mut writer = Writer::create(&path, &good, &options).unwrap();
+    assert!(writer.write(VoltageBlock::new(VoltageEncoding::Complex8, 5, 4).voltages()).is_err());
+    assert!(writer.write(VoltageBlock::new(VoltageEncoding::Complex4, 12, 4).voltages()).is_err());
+    assert!(writer.finish().is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn packets_that_do_not_rise_by_blocks_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = Raw::new(&[0]).bytes().len() as u64;
+    for (packets, number, expected) in [
+        (vec![0, 10, 10], 2, "more than"),
+        (vec![0, 10, 5], 2, "more than"),
+        (vec![20, 10], 1, "more than"),
+        (vec![0, 10, 25], 2, "multiple of 10"),
+        (vec![0, 10 << 56], 1, "more than a day"),
+        (vec![0, u64::MAX / 10 * 10], 1, "more than a day"),
+    ] {
+        let (field, offset, message) = fault(&[Raw::new(&packets).save(folder.path(), "x.raw")]);
+        assert_eq!((field.as_str(), offset), ("PKTIDX", number * block), "{message}");
+        assert!(message.contains(expected) && message.contains("x.raw"), "{message}");
+    }
+}
+
+#[test]
+fn a_header_that_changes_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let changes = [
+        ("OBSNCHAN", "6"),
+        ("NPOL", "1"),
+        ("NBITS", "4"),
+        ("NANTS", "3"),
+        ("OVERLAP", "2"),
+        ("BLOCSIZE", "240"),
+        ("TBIN", "2.0E-6"),
+        ("OBSFREQ", "1401.0"),
+        ("OBSBW", "-3.0"),
+        ("PKTFMT", "'SIMPLE'"),
+        ("DIRECTIO", "1"),
+    ];
+    for (key, value) in changes {
+        let first = Raw::new(&[0]);
+        let mut bytes = first.bytes();
+        let second = bytes.len() as u64;
+        bytes.extend(first.clone().set(key, value).set("SRC_NAME", "'other'").header(10));
+        bytes.resize(bytes.len() + 240, 0);
+        let (field, offset, message) = fault(&[save(folder.path(), "x.raw", &bytes)]);
+        assert_eq!(field, key, "{message}");
+        assert!(offset > second && message.contains("block 1"), "{message}");
+        // The same in the first block of another file.
+        let other = first.clone().set(key, value).header(10);
+        let length = if key == "BLOCSIZE" { 240 } else { 120 };
+        let other = [other, vec![0; length]].concat();
+        let paths = [first.save(folder.path(), "a.raw"), save(folder.path(), "b.raw", &other)];
+        assert_eq!(fault(&paths).0, key);
+    }
+}
+
+#[test]
+fn cards_that_make_no_sense_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = u64::MAX.to_string();
+    let cases: &[(&str, &str, &str)] = &[
+        ("BLOCSIZE", "121", "multiple of 12"),
+        ("BLOCSIZE", "0", "1 at least"),
+        ("BLOCSIZE", "-120", "count"),
+        ("BLOCSIZE", "134217720", "ends within"),
+        ("BLOCSIZE", "18446744073709551612", "ends within"),
+        ("OBSNCHAN", "0", "1 at least"),
+        ("OBSNCHAN", &huge, "channels"),
+        ("NANTS", "2", "multiple"),
+        ("NANTS", "0", "multiple"),
+        ("NANTS", &huge, "multiple"),
+        ("NPOL", "3", "1, 2 or 4"),
+        ("NBITS", "2", "4, 8 or 16"),
+        ("NBITS", "eight", "eight"),
+        ("OVERLAP", "10", "fewer than"),
+        ("OVERLAP", &huge, "fewer than"),
+        ("TBIN", "0.0", "above 0"),
+        ("TBIN", "-1.0", "above 0"),
+        ("TBIN", "nan", "number"),
+        ("TBIN", "1e-320", "above 0"),
+        ("OBSFREQ", "inf", "number"),
+        ("STT_IMJD", "1e300", "Julian"),
+        ("STT_IMJD", "60000.5", "Julian"),
+        ("STT_SMJD", "1e30", "of a day"),
+        ("NTVALID", "11", "1 to"),
+        ("NTVALID", "0", "1 to"),
+        ("PKTFMT", "'VDIF'", "VDIF"),
+        ("DIRECTIO", "yes", "number"),
+    ];
+    for (key, value, expected) in cases {
+        let field = if *key == "NANTS" { "OBSNCHAN" } else { key };
+        let key: &'static str = Box::leak(key.to_string().into_boxed_str());
+        let raw = Raw::new(&[0]).set(key, value);
+        let found = fault(&[raw.save(folder.path(), "x.raw")]);
+        assert_eq!(found.0, field, "{}", found.2);
+        assert!(found.2.contains(expected) && found.2.contains("x.raw"), "{}", found.2);
+    }
+    for key in ["BLOCSIZE", "OBSNCHAN", "NPOL", "TBIN"] {
+        let found = fault(&[Raw::new(&[0]).without(key).save(folder.path(), "x.raw")]);
+        assert!(found.0 == key && found.2.contains("missing"), "{}", found.2);
+    }
+    // Unknown values are not invented.
+    let raw =
+        Raw::new(&[0]).without("OBSFREQ").without("STT_IMJD").without("OBSBW").without("FD_POLN");
+    let source = open(&[raw.save(folder.path(), "x.raw")]);
+    let header = source.header();
+    assert_eq!((header.centres_hz.as_slice(), header.start.day), ([0.0; CHANNELS].as_slice(), 0));
+    assert!(header.circular.is_none() && !header.lower_sideband);
+}
+
+#[test]
+fn a_file_cut_anywhere_is_read_to_its_last_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = Raw::new(&[0, 10]);
+    let (bytes, header) = (raw.bytes(), raw.header(0).len());
+    let whole = read_all(&[raw.save(folder.path(), "whole.raw")]).1;
+    let second = bytes.len() / 2;
+    for length in 0..bytes.len() {
+        let path = save(folder.path(), "x.raw", &bytes[..length]);
+        if length < second {
+            let (field, offset, message) = fault(&[path]);
+            assert!(message.contains("x.raw") && offset <= length as u64, "{message}");
+            let expected = match length {
+                0..9 => "file",
+                _ if length < header => "END",
+                _ => "BLOCSIZE",
+            };
+            assert_eq!(field, expected, "cut at {length}: {message}");
+            continue;
+        }
+        let source = open(std::slice::from_ref(&path));
+        assert_eq!((source.header().times, source.flags()), (Some(10), &[][..]), "at {length}");
+        assert_eq!(source.cut().is_some(), length > second, "cut at {length}");
+        let (_, rows) = read_all(&[path]);
+        assert!(rows.iter().zip(&whole).all(|(row, whole)| *row == whole[..20]));
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_after_it_was_opened_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Raw::new(&[0, 10]).save(folder.path(), "x.raw");
+    let mut source = open(std::slice::from_ref(&path));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let mut block = source.header().block(20);
+    let message = source.read(&mut block).unwrap_err().to_string();
+    assert!(message.contains("cut since"), "{message}");
+}
+
+#[test]
+fn trailing_bytes_that_are_no_header_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = Raw::new(&[0]).bytes();
+    let end = bytes.len() as u64;
+    bytes.resize(bytes.len() + 100, 0);
+    let (field, offset, message) = fault(&[save(folder.path(), "x.raw", &bytes)]);
+    assert!(field.contains("card 1") && offset == end, "{message}");
+}
+
+#[test]
+fn a_block_of_another_shape_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut source = open(&[Raw::new(&[0]).save(folder.path(), "x.raw")]);
+    let mut other = sidereal::voltage::VoltageBlock::new(VoltageEncoding::Complex8, 5, 4);
+    assert!(source.read(&mut other).is_err());
+    let mut other = sidereal::voltage::VoltageBlock::new(VoltageEncoding::Complex4, 6, 4);
+    assert!(source.read(&mut other).is_err());
 }

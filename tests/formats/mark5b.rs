@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use random::Random;
 use sidereal::Error;
-use sidereal::io::voltages::{Flag, VoltageOptions, VoltageSource, mark5b};
+use sidereal::io::voltages::{Flag, VoltageOptions, VoltageSource, open_mark5b};
 use sidereal::units::Epoch;
 use sidereal::voltage::VoltageEncoding;
 use vlbi::{Folder, level, read_all};
@@ -23,7 +23,7 @@ fn options(channels: usize, bits: usize, per_second: usize) -> VoltageOptions {
 }
 
 fn open(paths: &[PathBuf], options: &VoltageOptions) -> Box<dyn VoltageSource> {
-    mark5b::open(paths, options).unwrap_or_else(|error| panic!("{error}"))
+    open_mark5b(paths, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn noise(seed: u64) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn every_mode_reads_exactly() {
         for channels in [1, 2, 4, 8, 16, 32] {
             let options = options(channels, bits, 4);
             if channels * bits > 32 {
-                assert!(mark5b::open(&path, &options).is_err());
+                assert!(open_mark5b(&path, &options).is_err());
                 continue;
             }
             let mut source = open(&path, &options);
@@ -115,7 +115,7 @@ fn what_is_missing_or_filled_is_flagged_and_shifts_nothing() {
 fn the_rate_and_the_day_come_from_where_they_stand() {
     let folder = Folder::new();
     let open_as = |bytes: &[u8], options: &VoltageOptions| {
-        let source = mark5b::open(&[folder.file("x.m5b", bytes)], options)?;
+        let source = open_mark5b(&[folder.file("x.m5b", bytes)], options)?;
         let header = source.header();
         Ok::<_, Error>((header.start, (1.0 / header.tsamp_s).round()))
     };
@@ -147,7 +147,7 @@ fn faults_are_named() {
     let folder = Folder::new();
     let message = |bytes: &[u8], options: &VoltageOptions| {
         let path = folder.file("x.m5b", bytes);
-        mark5b::open(&[path], options).map(|_| ()).expect_err("a fault").to_string()
+        open_mark5b(&[path], options).map(|_| ()).expect_err("a fault").to_string()
     };
     let mut bad_day = frame(1, 0);
     bad_day[11] = 0xfa;
@@ -190,7 +190,7 @@ fn any_bytes_give_samples_or_an_error() {
             }
         }
         let path = folder.file("x.m5b", &bytes);
-        let Ok(mut source) = mark5b::open(&[path], &options(4, 2, 4)) else { continue };
+        let Ok(mut source) = open_mark5b(&[path], &options(4, 2, 4)) else { continue };
         let mut block = source.header().block(1000);
         let _ = source.read(&mut block);
         opened += 1;

@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::voltages::is_voltages;
-use sidereal::io::{npy, presto, rfifind, sigproc};
+use sidereal::io::{npy, presto, sigproc};
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
@@ -163,7 +163,7 @@ fn array(path: &Path) -> Result<Facts> {
 }
 
 fn mask(path: &Path) -> Result<Facts> {
-    let mask = rfifind::Mask::read(path)?;
+    let mask = presto::Mask::read(path)?;
     let mut facts = Facts::new(path, "PRESTO rfifind mask");
     facts.value("channels", mask.channels);
     facts.value("zapped_channels", mask.zapped_channels.clone());

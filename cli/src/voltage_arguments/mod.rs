@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
 use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
-use sidereal::io::{is_stream, window_file};
+use sidereal::io::{is_stream, read_window};
 use sidereal::math::Window;
 use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
@@ -254,7 +254,7 @@ impl VoltageArguments {
     /// Returns the options of the filter bank.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is missing or does not fit; as [`window_file::read`].
+    /// [`Error::Parameter`] naming the option that is missing or does not fit; as [`read_window`].
     pub(crate) fn options(
         &self,
         header: &VoltageHeader,
@@ -338,7 +338,7 @@ pub(crate) fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
                     no such file";
         return Err(Error::parameter("--window", name, rule));
     }
-    window_file::read(path, taps, points)
+    read_window(path, taps, points)
 }
 
 /// Returns the points of the Fourier transform: twice the channels for real samples.

@@ -8,7 +8,7 @@
 //! # Source
 //! blimpy 2.1 (`io/hdf_writer.py`, `io/hdf_reader.py`): attribute names, and src_raj in hours.
 
-pub mod bitshuffle;
+mod bitshuffle;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -23,6 +23,7 @@ use crate::io::sigproc::telescope_name;
 use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
+pub use bitshuffle::{decode_bare, decode_lz4};
 
 /// Maximum plausible number of feeds.
 const MAX_FEEDS: u64 = 16;

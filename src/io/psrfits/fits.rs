@@ -65,7 +65,7 @@ impl Header {
             }
             if &card[8..10] == b"= " {
                 let offset = offset + (index * CARD_BYTES) as u64;
-                let card = Card { value: card_value(&card[10..]), offset };
+                let card = Card { value: card_value(&String::from_utf8_lossy(&card[10..])), offset };
                 self.cards.entry(key).or_insert(card);
             }
         }
@@ -175,9 +175,8 @@ fn read_block(input: &mut impl Read, path: &Path, offset: u64, block: &mut [u8])
 }
 
 /// Returns the value of a card without its comment: a quoted string (`''` is a quote) or a word.
-fn card_value(field: &[u8]) -> String {
-    let text = String::from_utf8_lossy(field);
-    let text = text.trim_start();
+pub(crate) fn card_value(field: &str) -> String {
+    let text = field.trim_start();
     let Some(quoted) = text.strip_prefix('\'') else {
         return text.split('/').next().unwrap_or_default().trim_end().to_string();
     };

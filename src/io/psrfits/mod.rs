@@ -24,6 +24,8 @@ use samples::Converter;
 use samples::Layout;
 use samples::{Factors, Scaling};
 
+pub(super) use fits::card_value;
+
 /// Opens a PSRFITS search-mode file.
 ///
 /// Samples keep their recorded width if the file's scales, offsets, weights and zero level are all trivial; otherwise

@@ -2,7 +2,7 @@
 //!
 //! The headers store neither channels nor bits: [`VoltageOptions::mark5b_channels`] is required, and
 //! [`VoltageOptions::mark5b_bits`] unless there are 2 bits. Of the day they store three digits, resolved by
-//! [`VoltageOptions::mark5b_near_mjd`], by default [`NEAR_MJD`]. A frame that is missing, or consists of the fill
+//! [`VoltageOptions::mark5b_near_mjd`], by default 57 000. A frame that is missing, or consists of the fill
 //! pattern 0x11223344, becomes a [`Flag`](super::Flag) of zeros. Bytes between frames are skipped with a warning. The
 //! reader drops a frame truncated by a file's end; [`VoltageSource::cut`] reports it.
 //!
@@ -23,7 +23,7 @@ use crate::units::Epoch;
 
 /// Default of [`VoltageOptions::mark5b_near_mjd`] (MJD, December 2014): three digits determine a day within 500 days
 /// of it.
-pub const NEAR_MJD: i64 = 57_000;
+const NEAR_MJD: i64 = 57_000;
 
 /// Latest accepted value of [`VoltageOptions::mark5b_near_mjd`].
 const LAST_MJD: i64 = 1_000_000;

@@ -8,16 +8,21 @@ mod fields;
 mod frames;
 pub mod guppi;
 mod layout;
-pub mod mark5b;
+mod mark5b;
 mod open;
 mod recording;
-pub mod vdif;
+mod vdif;
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 pub use fields::Fields;
+// Readers of formats that `open` detects, for tests.
+#[doc(hidden)]
+pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
+#[doc(hidden)]
+pub use vdif::open as open_vdif;
 
 use crate::error::{Error, Result};
 use crate::units::Epoch;

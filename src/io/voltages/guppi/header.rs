@@ -7,6 +7,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::psrfits::card_value;
 use crate::io::voltages::fields::{Field, Fields};
 use crate::io::voltages::layout::{Axis, Counts, Layout};
 use crate::units::MAX_CHANNELS;
@@ -69,25 +70,8 @@ fn parse(text: &[u8], offset: u64) -> std::result::Result<Field, String> {
         return Err(format!("found the bytes {start}, expected 80 printable characters"));
     };
     let (key, rest) = text.split_at(8);
-    let value = rest.strip_prefix('=').map(unquote).unwrap_or_default();
+    let value = rest.strip_prefix('=').map(card_value).unwrap_or_default();
     Ok(Field { key: key.trim_end().to_string(), value, offset })
-}
-
-/// Returns a card's value: quoted text, or the text before a comment.
-fn unquote(value: &str) -> String {
-    let value = value.trim();
-    let Some(quoted) = value.strip_prefix('\'') else {
-        return value.split('/').next().unwrap_or_default().trim().to_string();
-    };
-    let mut text = String::new();
-    let mut characters = quoted.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character == '\'' && characters.next_if_eq(&'\'').is_none() {
-            break;
-        }
-        text.push(character);
-    }
-    text.trim().to_string()
 }
 
 /// Returns whether bytes look like a card: a key of capitals and digits, followed by `=`.

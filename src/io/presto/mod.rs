@@ -5,6 +5,8 @@
 //! # Source
 //! PRESTO's `ioinf.c`, which reads lines in order and values from column 41 on.
 
+mod rfifind;
+
 use std::path::Path;
 use std::{fmt, fs};
 
@@ -12,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::{FilterbankHeader, sexagesimal};
 use crate::units::HZ_PER_MHZ;
+
+pub use rfifind::{Mask, RecordedMask};
 
 /// Reads a series: its header, its samples and, if the `.dat` is shorter than the `.inf` states, a message about it;
 /// `path` is that of the `.dat`.
