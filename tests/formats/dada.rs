@@ -3,8 +3,8 @@
 
 use crate::support::{common, dada, voltages, written};
 use dada::{Dada, check, payload};
-use sidereal::io::voltages::{FilterGeometry, Flag, VoltageHeader, is_voltages, open as open_with};
 use sidereal::io::voltages::dada::{Writer, header as first_header};
+use sidereal::io::voltages::{FilterGeometry, Flag, VoltageHeader, is_voltages, open as open_with};
 use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use voltages::{Keys, drain, fault, open, read_all, save, told};

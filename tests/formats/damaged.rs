@@ -1,10 +1,13 @@
 //! Recordings truncated anywhere are read to their last whole unit, and report the missing part; files that lack required
 //! fields, or have impossible values, are rejected or read with a warning.
 
-use sidereal::{Error, Result};
-use sidereal::io::{FilterbankSource, OpenOptions, Polarizations, open, sigproc, strain, uvh5, read_window, voltages};
 use sidereal::io::voltages::VoltageOptions;
+use sidereal::io::{
+    FilterbankSource, OpenOptions, Polarizations, open, read_window, sigproc, strain, uvh5,
+    voltages,
+};
 use sidereal::units::Gps;
+use sidereal::{Error, Result};
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

@@ -10,8 +10,7 @@ use std::sync::OnceLock;
 use filterbank_rows::{open_with, read_all, values};
 use proptest::prelude::*;
 use sidereal::io::{
-    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto,
-    sigproc,
+    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto, sigproc,
 };
 use sidereal::sample::{Encoding, set_value};
 use sidereal::units::Band;

@@ -3,8 +3,10 @@
 
 use crate::support::{common, guppi, voltages, written};
 use guppi::{CHANNELS, Raw, payload, sample};
-use sidereal::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageOptions, is_voltages, open as open_with};
 use sidereal::io::voltages::guppi::{Writer, WriterOptions, header as first_header};
+use sidereal::io::voltages::{
+    FilterGeometry, Flag, VoltageHeader, VoltageOptions, is_voltages, open as open_with,
+};
 use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use std::path::{Path, PathBuf};

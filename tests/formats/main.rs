@@ -1,7 +1,7 @@
 //! Input and output formats: valid, truncated and damaged files, and files of other programs.
 
-mod damaged;
 mod dada;
+mod damaged;
 mod fbh5;
 mod filterbanks;
 mod fits_hdf5;

@@ -65,7 +65,8 @@ impl Header {
             }
             if &card[8..10] == b"= " {
                 let offset = offset + (index * CARD_BYTES) as u64;
-                let card = Card { value: card_value(&String::from_utf8_lossy(&card[10..])), offset };
+                let card =
+                    Card { value: card_value(&String::from_utf8_lossy(&card[10..])), offset };
                 self.cards.entry(key).or_insert(card);
             }
         }
