@@ -242,7 +242,7 @@ fn processes(sink: &mut Sink, path: &Path, file: &EventsFile) -> Result<()> {
             [from, to].map(|end| end.ns.div_euclid(NS_PER_S).into())
         });
         let [start, end] = span;
-        let mut row = vec![
+        vec![
             id.into(),
             program.into(),
             file.version.as_str().into(),
@@ -250,9 +250,7 @@ fn processes(sink: &mut Sink, path: &Path, file: &EventsFile) -> Result<()> {
             ifos(file).join(",").into(),
             start,
             end,
-        ];
-        row.resize(PROCESS.len(), Field::Empty);
-        row
+        ]
     };
     let why = "no program of its own: complex SNR and phases of sidereal have the sign of pycbc's";
     let rows = [
@@ -323,7 +321,7 @@ fn triggers(sink: &mut Sink, file: &EventsFile) -> Result<()> {
     let pairs =
         file.events.iter().flat_map(|event| event.detectors.iter().map(move |d| (event, d)));
     let rows = pairs.zip(0_i64..).map(|((event, own), id)| trigger(id, event, own));
-    sink.table("sngl_inspiral", &[SNGL_INSPIRAL, SNGL_INSPIRAL_EMPTY].concat(), rows)
+    sink.table("sngl_inspiral", SNGL_INSPIRAL, rows)
 }
 
 fn trigger(id: i64, event: &EventRow, own: &DetectorRow) -> Vec<Field> {
@@ -332,7 +330,7 @@ fn trigger(id: i64, event: &EventRow, own: &DetectorRow) -> Vec<Field> {
         template.binary.as_ref().map(number).into()
     };
     let [seconds, ns] = split(own.gps);
-    let mut row = vec![
+    vec![
         SEARCH_PROCESS.into(),
         id.into(),
         own.ifo.as_str().into(),
@@ -360,150 +358,52 @@ fn trigger(id: i64, event: &EventRow, own: &DetectorRow) -> Vec<Field> {
         of_binary(|_| 0.0),
         of_binary(|_| 0.0),
         of_binary(|binary| binary.spin2z),
-    ];
-    row.resize(SNGL_INSPIRAL.len() + SNGL_INSPIRAL_EMPTY.len(), Field::Empty);
-    row
+    ]
 }
 
-/// Name and type of a column.
-pub(super) type Columns = [(&'static str, &'static str)];
+// Columns of the tables: names and types.
+const PROCESS: &str = "\
+    process_id int_8s, program lstring, version lstring, comment lstring, ifos lstring, \
+    start_time int_4s, end_time int_4s, is_online int_4s, jobid int_4s, unix_procid int_4s, \
+    cvs_entry_time int_4s, cvs_repository lstring, domain lstring, node lstring, \
+    username lstring";
 
-const PROCESS_ID: (&str, &str) = ("process:process_id", "int_8s");
-const COINC_EVENT_ID: (&str, &str) = ("coinc_event:coinc_event_id", "int_8s");
+const PROCESS_PARAMS: &str = "\
+    process:process_id int_8s, program lstring, param lstring, type lstring, value lstring";
 
-const PROCESS: &Columns = &[
-    ("process_id", "int_8s"),
-    ("program", "lstring"),
-    ("version", "lstring"),
-    ("comment", "lstring"),
-    ("ifos", "lstring"),
-    ("start_time", "int_4s"),
-    ("end_time", "int_4s"),
-    ("is_online", "int_4s"),
-    ("jobid", "int_4s"),
-    ("unix_procid", "int_4s"),
-    ("cvs_entry_time", "int_4s"),
-    ("cvs_repository", "lstring"),
-    ("domain", "lstring"),
-    ("node", "lstring"),
-    ("username", "lstring"),
-];
+const TIME_SLIDE: &str = "\
+    process:process_id int_8s, time_slide_id int_8s, instrument lstring, offset real_8";
 
-const PROCESS_PARAMS: &Columns = &[
-    PROCESS_ID,
-    ("program", "lstring"),
-    ("param", "lstring"),
-    ("type", "lstring"),
-    ("value", "lstring"),
-];
+const COINC_DEFINER: &str = "\
+    coinc_def_id int_8s, search lstring, search_coinc_type int_4u, description lstring";
 
-const TIME_SLIDE: &Columns =
-    &[PROCESS_ID, ("time_slide_id", "int_8s"), ("instrument", "lstring"), ("offset", "real_8")];
+const COINC_EVENT: &str = "\
+    process:process_id int_8s, coinc_event_id int_8s, coinc_definer:coinc_def_id int_8s, \
+    time_slide:time_slide_id int_8s, instruments lstring, nevents int_4u, likelihood real_8";
 
-const COINC_DEFINER: &Columns = &[
-    ("coinc_def_id", "int_8s"),
-    ("search", "lstring"),
-    ("search_coinc_type", "int_4u"),
-    ("description", "lstring"),
-];
+const COINC_EVENT_MAP: &str = "\
+    coinc_event:coinc_event_id int_8s, table_name char_v, event_id int_8s";
 
-const COINC_EVENT: &Columns = &[
-    PROCESS_ID,
-    ("coinc_event_id", "int_8s"),
-    ("coinc_definer:coinc_def_id", "int_8s"),
-    ("time_slide:time_slide_id", "int_8s"),
-    ("instruments", "lstring"),
-    ("nevents", "int_4u"),
-    ("likelihood", "real_8"),
-];
+const COINC_INSPIRAL: &str = "\
+    coinc_event:coinc_event_id int_8s, ifos lstring, end_time int_4s, end_time_ns int_4s, \
+    snr real_8, combined_far real_8, false_alarm_rate real_8, mass real_8, mchirp real_8, \
+    minimum_duration real_8";
 
-const COINC_EVENT_MAP: &Columns =
-    &[COINC_EVENT_ID, ("table_name", "char_v"), ("event_id", "int_8s")];
-
-const COINC_INSPIRAL: &Columns = &[
-    COINC_EVENT_ID,
-    ("ifos", "lstring"),
-    ("end_time", "int_4s"),
-    ("end_time_ns", "int_4s"),
-    ("snr", "real_8"),
-    ("combined_far", "real_8"),
-    ("false_alarm_rate", "real_8"),
-    ("mass", "real_8"),
-    ("mchirp", "real_8"),
-    ("minimum_duration", "real_8"),
-];
-
-/// Columns of `sngl_inspiral` with values.
-const SNGL_INSPIRAL: &Columns = &[
-    PROCESS_ID,
-    ("event_id", "int_8s"),
-    ("ifo", "lstring"),
-    ("search", "lstring"),
-    ("end_time", "int_4s"),
-    ("end_time_ns", "int_4s"),
-    ("snr", "real_4"),
-    ("coa_phase", "real_4"),
-    ("chisq", "real_4"),
-    ("chisq_dof", "int_4s"),
-    ("eff_distance", "real_4"),
-    ("sigmasq", "real_8"),
-    ("template_duration", "real_8"),
-    ("f_final", "real_4"),
-    ("mass1", "real_4"),
-    ("mass2", "real_4"),
-    ("mchirp", "real_4"),
-    ("mtotal", "real_4"),
-    ("eta", "real_4"),
-    ("spin1x", "real_4"),
-    ("spin1y", "real_4"),
-    ("spin1z", "real_4"),
-    ("spin2x", "real_4"),
-    ("spin2y", "real_4"),
-    ("spin2z", "real_4"),
-];
-
-/// Empty columns of `sngl_inspiral`, for programs that require all columns.
-const SNGL_INSPIRAL_EMPTY: &Columns = &[
-    ("channel", "lstring"),
-    ("end_time_gmst", "real_8"),
-    ("impulse_time", "int_4s"),
-    ("impulse_time_ns", "int_4s"),
-    ("event_duration", "real_8"),
-    ("amplitude", "real_4"),
-    ("tau0", "real_4"),
-    ("tau2", "real_4"),
-    ("tau3", "real_4"),
-    ("tau4", "real_4"),
-    ("tau5", "real_4"),
-    ("ttotal", "real_4"),
-    ("psi0", "real_4"),
-    ("psi3", "real_4"),
-    ("alpha", "real_4"),
-    ("alpha1", "real_4"),
-    ("alpha2", "real_4"),
-    ("alpha3", "real_4"),
-    ("alpha4", "real_4"),
-    ("alpha5", "real_4"),
-    ("alpha6", "real_4"),
-    ("beta", "real_4"),
-    ("kappa", "real_4"),
-    ("chi", "real_4"),
-    ("bank_chisq", "real_4"),
-    ("bank_chisq_dof", "int_4s"),
-    ("cont_chisq", "real_4"),
-    ("cont_chisq_dof", "int_4s"),
-    ("rsqveto_duration", "real_4"),
-    ("Gamma0", "real_4"),
-    ("Gamma1", "real_4"),
-    ("Gamma2", "real_4"),
-    ("Gamma3", "real_4"),
-    ("Gamma4", "real_4"),
-    ("Gamma5", "real_4"),
-    ("Gamma6", "real_4"),
-    ("Gamma7", "real_4"),
-    ("Gamma8", "real_4"),
-    ("Gamma9", "real_4"),
-];
+/// Programs require all columns; those from `channel` on are empty.
+const SNGL_INSPIRAL: &str = "\
+    process:process_id int_8s, event_id int_8s, ifo lstring, search lstring, end_time int_4s, \
+    end_time_ns int_4s, snr real_4, coa_phase real_4, chisq real_4, chisq_dof int_4s, \
+    eff_distance real_4, sigmasq real_8, template_duration real_8, f_final real_4, mass1 real_4, \
+    mass2 real_4, mchirp real_4, mtotal real_4, eta real_4, spin1x real_4, spin1y real_4, \
+    spin1z real_4, spin2x real_4, spin2y real_4, spin2z real_4, \
+    channel lstring, end_time_gmst real_8, impulse_time int_4s, impulse_time_ns int_4s, \
+    event_duration real_8, amplitude real_4, tau0 real_4, tau2 real_4, tau3 real_4, tau4 real_4, \
+    tau5 real_4, ttotal real_4, psi0 real_4, psi3 real_4, alpha real_4, alpha1 real_4, \
+    alpha2 real_4, alpha3 real_4, alpha4 real_4, alpha5 real_4, alpha6 real_4, beta real_4, \
+    kappa real_4, chi real_4, bank_chisq real_4, bank_chisq_dof int_4s, cont_chisq real_4, \
+    cont_chisq_dof int_4s, rsqveto_duration real_4, Gamma0 real_4, Gamma1 real_4, Gamma2 real_4, \
+    Gamma3 real_4, Gamma4 real_4, Gamma5 real_4, Gamma6 real_4, Gamma7 real_4, Gamma8 real_4, \
+    Gamma9 real_4";
 
 /// Formats GPS seconds with nine decimals.
 fn gps(moment: Gps) -> String {

@@ -387,24 +387,26 @@ impl Sink {
         self.line(&format!("<{start}>{}</{tag}>", escape(text)))
     }
 
-    /// Writes a table of (name, type) columns.
+    /// Writes a table of `columns`, names and types with commas between; cells missing at a row's end are empty.
     pub(super) fn table(
         &mut self,
         name: &str,
-        columns: &[(&str, &str)],
+        columns: &str,
         rows: impl IntoIterator<Item = Vec<Field>>,
     ) -> Result<()> {
+        let columns: Vec<(&str, &str)> =
+            columns.split(", ").filter_map(|column| column.split_once(' ')).collect();
         let name = format!("{name}:table");
         self.element("Table", &[("Name", &name)], |sink| {
-            for (column, kind) in columns {
+            for (column, kind) in &columns {
                 let start = start_tag("Column", &[("Name", column), ("Type", kind)]);
                 sink.line(&format!("<{start}/>"))?;
             }
             let stream = [("Name", name.as_str()), ("Delimiter", ","), ("Type", "Local")];
             sink.element("Stream", &stream, |sink| {
                 let mut rows = rows.into_iter().peekable();
-                while let Some(row) = rows.next() {
-                    debug_assert_eq!(row.len(), columns.len());
+                while let Some(mut row) = rows.next() {
+                    row.resize(columns.len(), Field::Empty);
                     let columns = columns.iter().map(|(_, kind)| *kind);
                     let cells: Vec<String> =
                         row.iter().zip(columns).map(|(field, kind)| cell(field, kind)).collect();

@@ -257,70 +257,89 @@ pub struct Inf {
     pub notes: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Key {
-    Name,
-    Telescope,
-    Instrument,
-    Source,
-    Ra,
-    Dec,
-    Observer,
-    Epoch,
-    Barycentred,
-    Bins,
-    Width,
-    Breaks,
-    OnOff,
-    ObservationType,
-    Beam,
-    FieldOfView,
-    Dm,
-    Lowest,
-    Bandwidth,
-    Channels,
-    ChannelWidth,
-    Energy,
-    EnergyBand,
-    Filter,
-    Wavelength,
-    WavelengthBand,
-    Analyst,
-    Deorbited,
+/// A line of a header.
+struct Line {
+    /// Label in two parts. Only the first part is the same in all programs and versions; PRESTO's Python
+    /// (`infodata.py`) identifies lines by it.
+    label: &'static str,
+    rest: &'static str,
+    /// Returns whether a header has the line.
+    is_in: fn(&Inf) -> bool,
+    set: fn(&mut Inf, &str) -> Parsed,
+    get: fn(&Inf) -> String,
 }
 
-/// Label of each line in PRESTO's order, in two parts. Only the first part is the same in all programs and versions;
-/// PRESTO's Python (`infodata.py`) identifies lines by it.
-const LABELS: &[(Key, &str, &str)] = &[
-    (Key::Name, "Data file name", " without suffix"),
-    (Key::Telescope, "Telescope", " used"),
-    (Key::Instrument, "Instrument", " used"),
-    (Key::Source, "Object being", " observed"),
-    (Key::Ra, "J2000 Right", " Ascension (hh:mm:ss.ssss)"),
-    (Key::Dec, "J2000 Declination", "     (dd:mm:ss.ssss)"),
-    (Key::Observer, "Data observed", " by"),
-    (Key::Epoch, "Epoch", " of observation (MJD)"),
-    (Key::Barycentred, "Barycentered?", "           (1 yes, 0 no)"),
-    (Key::Bins, "Number of bins", " in the time series"),
-    (Key::Width, "Width of", " each time series bin (sec)"),
-    (Key::Breaks, "Any breaks", " in the data? (1 yes, 0 no)"),
-    (Key::OnOff, "On/Off bin", " pair"),
-    (Key::ObservationType, "Type of", " observation (EM band)"),
-    (Key::Beam, "Beam diameter", " (arcsec)"),
-    (Key::Dm, "Dispersion measure", " (cm-3 pc)"),
-    (Key::Lowest, "Central freq", " of low channel (MHz)"),
-    (Key::Bandwidth, "Total bandwidth", " (MHz)"),
-    (Key::Channels, "Number of channels", ""),
-    (Key::ChannelWidth, "Channel bandwidth", " (MHz)"),
-    (Key::Filter, "Photometric filter", " used"),
-    (Key::FieldOfView, "Field-of-view diameter", " (arcsec)"),
-    (Key::Energy, "Central energy", " (kev)"),
-    (Key::EnergyBand, "Energy bandpass", " (kev)"),
-    (Key::Wavelength, "Central wavelength", " (nm)"),
-    (Key::WavelengthBand, "Bandpass", " (nm)"),
-    (Key::Analyst, "Data analyzed", " by"),
-    (Key::Deorbited, "Orbit removed?", "          (1=yes, 0=no)"),
+/// Result of parsing a value; an error says what was found and expected.
+type Parsed<T = ()> = std::result::Result<T, String>;
+
+/// Makes a line of one field from its parser and its format.
+macro_rules! line {
+    ($label:literal $rest:literal, $is_in:expr, $field:ident, $parse:expr, $format:expr) => {
+        Line {
+            label: $label,
+            rest: $rest,
+            is_in: $is_in,
+            set: |inf, value| {
+                inf.$field = $parse(value)?;
+                Ok(())
+            },
+            get: |inf| $format(&inf.$field),
+        }
+    };
+}
+
+/// Lines in PRESTO's order.
+const LINES: &[Line] = &[
+    line!("Data file name" " without suffix", always, name, word, text),
+    line!("Telescope" " used", always, telescope, word, text),
+    line!("Instrument" " used", always, instrument, word, text),
+    line!("Object being" " observed", always, source_name, word, text),
+    line!("J2000 Right" " Ascension (hh:mm:ss.ssss)", always, ra_deg, hours, format_hours),
+    line!("J2000 Declination" "     (dd:mm:ss.ssss)", always, dec_deg, degrees, format_degrees),
+    line!("Data observed" " by", always, observer, word, text),
+    line!("Epoch" " of observation (MJD)", always, epoch_mjd, number, fixed15),
+    line!("Barycentered?" "           (1 yes, 0 no)", always, is_barycentred, flag, digit),
+    line!("Number of bins" " in the time series", always, bins, count, padded),
+    line!("Width of" " each time series bin (sec)", always, tsamp_s, number, f64::to_string),
+    // The on/off pairs that follow define the breaks.
+    Line {
+        label: "Any breaks",
+        rest: " in the data? (1 yes, 0 no)",
+        is_in: always,
+        set: |_, value| count(value).map(drop),
+        get: |inf| digit(&(inf.on_off.len() > 1)),
+    },
+    // `Display` writes these, one line per pair.
+    Line { label: ON_OFF, rest: " pair", is_in: always, set: add_pair, get: |_| String::new() },
+    line!("Type of" " observation (EM band)", always, waveband, band, format_band),
+    line!("Beam diameter" " (arcsec)", Inf::is_radio, beam_arcsec, number, rounded),
+    line!("Dispersion measure" " (cm-3 pc)", Inf::is_radio, dm, number, f64::to_string),
+    line!("Central freq" " of low channel (MHz)", Inf::is_radio, lowest_mhz, number, digits12),
+    line!("Total bandwidth" " (MHz)", Inf::is_radio, bandwidth_mhz, number, digits12),
+    line!("Number of channels" "", Inf::is_radio, channels, count, u64::to_string),
+    line!("Channel bandwidth" " (MHz)", Inf::is_radio, channel_width_mhz, number, digits12),
+    line!("Photometric filter" " used", Inf::is_optical, filter, word, text),
+    line!("Field-of-view diameter" " (arcsec)", Inf::has_field, beam_arcsec, number, f64::to_string),
+    line!("Central energy" " (kev)", Inf::is_high_energy, energy_kev, number, f64::to_string),
+    line!("Energy bandpass" " (kev)", Inf::is_high_energy, energy_band_kev, number, f64::to_string),
+    line!("Central wavelength" " (nm)", Inf::is_optical, wavelength_nm, number, f64::to_string),
+    line!("Bandpass" " (nm)", Inf::is_optical, wavelength_band_nm, number, f64::to_string),
+    line!("Data analyzed" " by", always, analyst, word, text),
+    line!("Orbit removed?" "          (1=yes, 0=no)", Inf::had_orbit, is_deorbited, flag, digit),
 ];
+
+/// Label of the lines with the first and last bin of a valid interval.
+const ON_OFF: &str = "On/Off bin";
+
+fn always(_: &Inf) -> bool {
+    true
+}
+
+fn add_pair(inf: &mut Inf, value: &str) -> Parsed {
+    let (first, last) = value.split_once(',').ok_or("expected two bins with a comma between")?;
+    inf.on_off.push((count(first)?, count(last)?));
+    Ok(())
+}
 
 /// Bands known to PRESTO.
 const WAVEBANDS: [&str; 6] = ["Radio", "IR", "Optical", "UV", "X-ray", "Gamma"];
@@ -384,9 +403,9 @@ impl Inf {
                 break;
             }
             if !line.trim().is_empty() {
-                let (key, label, value) = split(line, path, at)?;
+                let (known, label, value) = split(line, path, at)?;
                 let fault = |why| Error::format(path, label, at, why);
-                inf.set(key, value).map_err(fault)?;
+                (known.set)(&mut inf, value).map_err(fault)?;
             }
             at += line.len() as u64;
         }
@@ -398,104 +417,34 @@ impl Inf {
         Ok(inf)
     }
 
-    fn set(&mut self, key: Key, value: &str) -> std::result::Result<(), String> {
-        match key {
-            Key::Name => self.name = value.into(),
-            Key::Telescope => self.telescope = value.into(),
-            Key::Instrument => self.instrument = value.into(),
-            Key::Source => self.source_name = value.into(),
-            Key::Observer => self.observer = value.into(),
-            Key::Analyst => self.analyst = value.into(),
-            Key::Ra => self.ra_deg = sexagesimal::parse(value).map(|hours| hours * 15.0),
-            Key::Dec => self.dec_deg = sexagesimal::parse(value),
-            Key::Epoch => self.epoch_mjd = number(value)?,
-            Key::Barycentred => self.is_barycentred = count(value)? != 0,
-            Key::Bins => self.bins = count(value)?,
-            Key::Width => self.tsamp_s = number(value)?,
-            // The on/off pairs that follow define the breaks.
-            Key::Breaks => drop(count(value)?),
-            Key::OnOff => {
-                let pair = value.split_once(',').ok_or("expected two bins with a comma between")?;
-                self.on_off.push((count(pair.0)?, count(pair.1)?));
-            }
-            Key::ObservationType if WAVEBANDS.contains(&value) => self.waveband = value.into(),
-            Key::ObservationType => {
-                return Err(format!("found {value}, expected one of {}", WAVEBANDS.join(", ")));
-            }
-            Key::Beam | Key::FieldOfView => self.beam_arcsec = number(value)?,
-            Key::Dm => self.dm = number(value)?,
-            Key::Lowest => self.lowest_mhz = number(value)?,
-            Key::Bandwidth => self.bandwidth_mhz = number(value)?,
-            Key::Channels => self.channels = count(value)?,
-            Key::ChannelWidth => self.channel_width_mhz = number(value)?,
-            Key::Energy => self.energy_kev = number(value)?,
-            Key::EnergyBand => self.energy_band_kev = number(value)?,
-            Key::Filter => self.filter = value.into(),
-            Key::Wavelength => self.wavelength_nm = number(value)?,
-            Key::WavelengthBand => self.wavelength_band_nm = number(value)?,
-            Key::Deorbited => self.is_deorbited = count(value)? != 0,
-        }
-        Ok(())
+    fn is_radio(&self) -> bool {
+        matches!(self.waveband.as_str(), "" | "Radio")
     }
 
-    /// Returns whether a header of this band contains the line.
-    fn has(&self, key: Key) -> bool {
-        let is_radio = matches!(self.waveband.as_str(), "" | "Radio");
-        let is_high_energy = matches!(self.waveband.as_str(), "X-ray" | "Gamma");
-        match key {
-            Key::Beam | Key::Dm | Key::Lowest | Key::Bandwidth => is_radio,
-            Key::Channels | Key::ChannelWidth => is_radio,
-            Key::FieldOfView => !is_radio,
-            Key::Energy | Key::EnergyBand => is_high_energy,
-            Key::Filter | Key::Wavelength | Key::WavelengthBand => !is_radio && !is_high_energy,
-            Key::Deorbited => self.is_deorbited,
-            _ => true,
-        }
+    fn is_high_energy(&self) -> bool {
+        matches!(self.waveband.as_str(), "X-ray" | "Gamma")
     }
 
-    fn value(&self, key: Key) -> String {
-        let angle = |angle: Option<f64>| sexagesimal::format(angle.unwrap_or(0.0));
-        match key {
-            Key::Name => text(&self.name),
-            Key::Telescope => text(&self.telescope),
-            Key::Instrument => text(&self.instrument),
-            Key::Source => text(&self.source_name),
-            Key::Observer => text(&self.observer),
-            Key::Analyst => text(&self.analyst),
-            Key::Ra => angle(self.ra_deg.map(|degrees| degrees / 15.0)),
-            Key::Dec => angle(self.dec_deg),
-            Key::Epoch => format!("{:.15}", self.epoch_mjd),
-            Key::Barycentred => u8::from(self.is_barycentred).to_string(),
-            Key::Bins => format!("{:<11}", self.bins),
-            Key::Width => self.tsamp_s.to_string(),
-            Key::Breaks => u8::from(self.on_off.len() > 1).to_string(),
-            // `Display` writes these, one line per pair.
-            Key::OnOff => String::new(),
-            Key::ObservationType if self.waveband.is_empty() => "Radio".into(),
-            Key::ObservationType => text(&self.waveband),
-            Key::Beam => format!("{:.0}", self.beam_arcsec),
-            Key::FieldOfView => self.beam_arcsec.to_string(),
-            Key::Energy => self.energy_kev.to_string(),
-            Key::EnergyBand => self.energy_band_kev.to_string(),
-            Key::Filter => text(&self.filter),
-            Key::Wavelength => self.wavelength_nm.to_string(),
-            Key::WavelengthBand => self.wavelength_band_nm.to_string(),
-            Key::Deorbited => u8::from(self.is_deorbited).to_string(),
-            Key::Dm => self.dm.to_string(),
-            Key::Lowest => digits12(self.lowest_mhz),
-            Key::Bandwidth => digits12(self.bandwidth_mhz),
-            Key::Channels => self.channels.to_string(),
-            Key::ChannelWidth => digits12(self.channel_width_mhz),
-        }
+    fn has_field(&self) -> bool {
+        !self.is_radio()
+    }
+
+    fn had_orbit(&self) -> bool {
+        self.is_deorbited
+    }
+
+    /// Returns whether the band is infrared, optical or ultraviolet.
+    fn is_optical(&self) -> bool {
+        !self.is_radio() && !self.is_high_energy()
     }
 }
 
 impl fmt::Display for Inf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (key, first, rest) in LABELS.iter().filter(|(key, ..)| self.has(*key)) {
-            let label = format!("{first}{rest}");
-            if *key != Key::OnOff {
-                writeln!(f, " {label:<39}=  {}", self.value(*key))?;
+        for line in LINES.iter().filter(|line| (line.is_in)(self)) {
+            let label = format!("{}{}", line.label, line.rest);
+            if line.label != ON_OFF {
+                writeln!(f, " {label:<39}=  {}", (line.get)(self))?;
             } else if self.on_off.len() > 1 {
                 for (index, (first, last)) in self.on_off.iter().enumerate() {
                     let label = format!("{label} #{:3}", index + 1);
@@ -513,7 +462,7 @@ impl fmt::Display for Inf {
 }
 
 /// Splits a line into key, label and value as PRESTO does: the value follows column 40, or the line's last `=`.
-fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a str)> {
+fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(&'static Line, &'a str, &'a str)> {
     let equals = match line.as_bytes().get(EQUALS_COLUMN) {
         Some(b'=') => Some(EQUALS_COLUMN),
         _ => line.rfind('='),
@@ -523,12 +472,12 @@ fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a s
         return Err(Error::format(path, "line", at, why));
     };
     let (label, value) = (line[..equals].trim(), line[equals + 1..].trim());
-    let known = LABELS.iter().find(|(_, known, _)| {
-        let words = known.split_whitespace().count();
-        label.split_whitespace().take(words).eq(known.split_whitespace())
+    let known = LINES.iter().find(|known| {
+        let words = known.label.split_whitespace().count();
+        label.split_whitespace().take(words).eq(known.label.split_whitespace())
     });
     match known {
-        Some((key, ..)) => Ok((*key, label, value)),
+        Some(known) => Ok((known, label, value)),
         None => {
             let why = format!("unknown label {label:?} of the value {value:?}");
             Err(Error::format(path, "label", at, why))
@@ -539,8 +488,60 @@ fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a s
 /// PRESTO stores texts in 100 bytes.
 const MAX_TEXT: usize = 90;
 
+fn word(value: &str) -> Parsed<String> {
+    Ok(value.into())
+}
+
+fn flag(value: &str) -> Parsed<bool> {
+    Ok(count(value)? != 0)
+}
+
+fn digit(flag: &bool) -> String {
+    u8::from(*flag).to_string()
+}
+
+/// Parses a right ascension; returns degrees.
+fn hours(value: &str) -> Parsed<Option<f64>> {
+    Ok(sexagesimal::parse(value).map(|hours| hours * 15.0))
+}
+
+fn format_hours(ra_deg: &Option<f64>) -> String {
+    sexagesimal::format(ra_deg.map_or(0.0, |degrees| degrees / 15.0))
+}
+
+fn degrees(value: &str) -> Parsed<Option<f64>> {
+    Ok(sexagesimal::parse(value))
+}
+
+fn format_degrees(dec_deg: &Option<f64>) -> String {
+    sexagesimal::format(dec_deg.unwrap_or(0.0))
+}
+
+fn band(value: &str) -> Parsed<String> {
+    match WAVEBANDS.contains(&value) {
+        true => Ok(value.into()),
+        false => Err(format!("found {value}, expected one of {}", WAVEBANDS.join(", "))),
+    }
+}
+
+fn format_band(name: &String) -> String {
+    if name.is_empty() { "Radio".into() } else { text(name) }
+}
+
+fn fixed15(number: &f64) -> String {
+    format!("{number:.15}")
+}
+
+fn rounded(number: &f64) -> String {
+    format!("{number:.0}")
+}
+
+fn padded(count: &u64) -> String {
+    format!("{count:<11}")
+}
+
 /// Parses a finite number.
-fn number(value: &str) -> std::result::Result<f64, String> {
+fn number(value: &str) -> Parsed<f64> {
     match value.trim().parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         _ => Err(format!("found {value:?}, expected a number")),
@@ -548,7 +549,7 @@ fn number(value: &str) -> std::result::Result<f64, String> {
 }
 
 /// Parses a non-negative integer.
-fn count(value: &str) -> std::result::Result<u64, String> {
+fn count(value: &str) -> Parsed<u64> {
     // Older writers format counts as floats: 131072.0.
     let whole = value.trim().trim_end_matches('0').trim_end_matches('.');
     let exact = value.trim().parse::<u64>().ok();
@@ -569,8 +570,8 @@ fn text(value: &str) -> String {
 }
 
 /// Formats twelve significant digits without trailing zeros, as PRESTO writes frequencies.
-fn digits12(value: f64) -> String {
-    let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
+fn digits12(value: &f64) -> String {
+    let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(*value);
     rounded.to_string()
 }
 
