@@ -174,16 +174,16 @@ const ITRF: [&str; 3] = ["x", "y", "z"];
 const EAST_NORTH_UP: [&str; 3] = ["east", "north", "up"];
 
 /// Largest distance of an antenna from the Earth's centre, or from its array's location, in m.
-const FARTHEST_M: f64 = 1e8;
+const MAX_COORDINATE_M: f64 = 1e8;
 
 /// Smallest distance of an antenna from the Earth's centre, in m.
 const NEAREST_M: f64 = 6e6;
 
 /// Largest cable delay, in ns.
-const LONGEST_DELAY_NS: f64 = 1e9;
+const MAX_DELAY_NS: f64 = 1e9;
 
 /// Largest dish diameter, in m.
-const WIDEST_M: f64 = 1e4;
+const MAX_DIAMETER_M: f64 = 1e4;
 
 /// Values from comments; numbers in the order of [`KEYS`].
 #[derive(Default)]
@@ -308,22 +308,22 @@ impl Columns {
         };
         let mut position_m = [0.0; 3];
         for (metres, axis) in position_m.iter_mut().zip(self.axes()) {
-            *metres = line.number(axis, field(axis), -FARTHEST_M..=FARTHEST_M)?;
+            *metres = line.number(axis, field(axis), -MAX_COORDINATE_M..=MAX_COORDINATE_M)?;
         }
         self.check_distance(line, &position_m)?;
-        let delay_ns = optional("delay_ns", -LONGEST_DELAY_NS..=LONGEST_DELAY_NS)?;
+        let delay_ns = optional("delay_ns", -MAX_DELAY_NS..=MAX_DELAY_NS)?;
         Ok(AntennaRow {
             name: name(line, field("name"))?,
             number: number(line, field("number"), order)?,
             position_m,
-            diameter_m: optional("diameter", f64::MIN_POSITIVE..=WIDEST_M)?,
+            diameter_m: optional("diameter", f64::MIN_POSITIVE..=MAX_DIAMETER_M)?,
             delay_s: delay_ns.unwrap_or(0.0) / NS_PER_S,
         })
     }
 
     fn check_distance(&self, line: &Line<'_>, position_m: &[f64; 3]) -> Result<()> {
         let distance = position_m.iter().map(|metres| metres * metres).sum::<f64>().sqrt();
-        if self.frame == PositionFrame::Itrf && !(NEAREST_M..=FARTHEST_M).contains(&distance) {
+        if self.frame == PositionFrame::Itrf && !(NEAREST_M..=MAX_COORDINATE_M).contains(&distance) {
             let why = format!(
                 "found a point {distance:.1} m from the Earth's centre, expected geocentric metres \
                  (local ones have the columns east,north,up)"

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Longest file name, in bytes, that common file systems accept.
-pub const LONGEST_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 
 /// Suffix of an unfinished file's name.
 const PART: &str = ".part";
@@ -333,7 +333,7 @@ pub fn short_name(name: &OsStr, room: usize) -> OsString {
 /// Returns `.NAME`, with NAME cut so that `more` bytes can follow it in a file's name.
 pub fn hidden_name(name: &OsStr, more: usize) -> OsString {
     let mut hidden = OsString::from(".");
-    hidden.push(short_name(name, LONGEST_NAME - ".".len() - more));
+    hidden.push(short_name(name, MAX_NAME - ".".len() - more));
     hidden
 }
 
@@ -400,7 +400,7 @@ mod tests {
     fn the_longest_names_work() {
         let folder = tempfile::tempdir().unwrap();
         for letter in ["x", "\u{e9}"] {
-            let name = letter.repeat(LONGEST_NAME / letter.len());
+            let name = letter.repeat(MAX_NAME / letter.len());
             write(&folder.path().join(&name), b"whole").unwrap();
             assert_eq!(names(folder.path()).concat(), name);
             fs::remove_file(folder.path().join(&name)).unwrap();

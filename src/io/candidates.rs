@@ -1,4 +1,4 @@
-//! Candidate lists of single pulses, in the formats of Heimdall, PRESTO and FETCH.
+//! Candidate lists of single pulses, in the formats of Heimdall, PRESTO, FETCH and `your`, read by content.
 //!
 //! Invariant: `sample = floor(time / t_samp)`, `begin` inclusive and `end` exclusive, all in native
 //! samples; `filter = round(log2(width in samples))`.
@@ -403,181 +403,173 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    mod candidates {
-        use super::super::*;
+    use super::*;
 
-        fn record() -> Record {
-            Record {
-                snr: 13.25,
-                time_s: 1602.0 * 1.266_468_75e-3,
-                width_s: 2.0 * 1.266_468_75e-3,
-                dm: 475.28,
-                dm_trial: 950,
-                members: 12,
-                begin_s: 1600.0 * 1.266_468_75e-3,
-                end_s: 1604.0 * 1.266_468_75e-3,
-                tsamp_s: 1.266_468_75e-3,
-                mjd: Some(60_000.25),
-                barycentric_mjd: None,
-                band_fraction: 1.0,
-            }
-        }
-
-        #[test]
-        fn samples_follow_the_conventions() {
-            for sample in [-1602i64, -1, 0, 1, 7, 1602, 123_456_789] {
-                for tsamp_s in [64e-6, 1.266_468_75e-3, 0.000_163_84] {
-                    let time_s = sample as f64 * tsamp_s;
-                    let at = Record { time_s, begin_s: time_s, end_s: time_s, tsamp_s, ..record() };
-                    assert_eq!((at.sample(), at.begin(), at.end()), (sample, sample, sample));
-                    let half = Record {
-                        time_s: time_s + 0.5 * tsamp_s,
-                        end_s: time_s + 0.5 * tsamp_s,
-                        ..at
-                    };
-                    assert_eq!((half.sample(), half.end()), (sample, sample + 1));
-                }
-            }
-            let width = |width: f64| Record { width_s: width * 1e-3, tsamp_s: 1e-3, ..record() };
-            let filters = [0.1, 1.0, 2.0, 3.0, 5.0, 6.0, 1024.0].map(|w| width(w).filter());
-            assert_eq!(filters, [0, 0, 1, 2, 2, 3, 10]);
-        }
-
-        #[test]
-        fn heimdall_lines_go_round() {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("a.cand");
-            write_heimdall(&path, &[record(), Record { dm: 0.0, ..record() }]).unwrap();
-            let text = fs::read_to_string(&path).unwrap();
-            let first = "13.2500\t1602\t2.0288829\t1\t950\t475.2800\t12\t1600\t1604\n";
-            assert!(text.starts_with(first), "{text}");
-            let rows = read_heimdall(&path).unwrap();
-            assert_eq!(rows.len(), 2);
-            assert_eq!((rows[0].sample, rows[0].filter, rows[0].end), (1602, 1, 1604));
-            assert_eq!((rows[0].dm, rows[1].dm), (475.28, 0.0));
-        }
-
-        #[test]
-        fn bad_lines_are_named() {
-            let parse = |text| parse_heimdall(text, Path::new("a.cand"));
-            assert!(parse("").unwrap().is_empty());
-            assert!(parse("1 2 3\n").unwrap_err().to_string().contains("filter"));
-            assert!(parse("1 2.5 3 1 1 1 1 1 1\n").unwrap_err().to_string().contains("sample"));
-            assert_eq!(parse("9 1 1e-3 0 0 5 1 0 2 7 7 7\n").unwrap()[0].end, 2);
-        }
-
-        #[test]
-        fn singlepulse_lines_stand_in_prestos_columns() {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("a.singlepulse");
-            write_singlepulse(&path, &[record()]).unwrap();
-            let text = fs::read_to_string(&path).unwrap();
-            let line = text.lines().nth(1).unwrap();
-            assert_eq!(line, " 475.28   13.25      2.028883       1602       2");
-        }
-
-        #[test]
-        fn fetch_rows_have_a_value_for_each_column() {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("cand.csv");
-            let files = ["a,b.fil", "c.fil"].map(PathBuf::from);
-            write_fetch(&path, &files, &[record()]).unwrap();
-            let text = fs::read_to_string(&path).unwrap();
-            let mut lines = text.lines();
-            let columns = lines.next().unwrap().split(',').count();
-            let line = lines.next().unwrap();
-            assert!(line.starts_with("\"a,b.fil\",13.2500,2.0288829,1,475.2800,0,,2,"), "{line}");
-            assert_eq!(line.split(',').count(), columns + 1);
+    fn record() -> Record {
+        Record {
+            snr: 13.25,
+            time_s: 1602.0 * 1.266_468_75e-3,
+            width_s: 2.0 * 1.266_468_75e-3,
+            dm: 475.28,
+            dm_trial: 950,
+            members: 12,
+            begin_s: 1600.0 * 1.266_468_75e-3,
+            end_s: 1604.0 * 1.266_468_75e-3,
+            tsamp_s: 1.266_468_75e-3,
+            mjd: Some(60_000.25),
+            barycentric_mjd: None,
+            band_fraction: 1.0,
         }
     }
 
-    mod candidate_lists {
-        use super::super::*;
-        use crate::io::candidates::{Record, write_fetch, write_heimdall, write_singlepulse};
-        use std::path::PathBuf;
-
-        const TSAMP_S: f64 = 256e-6;
-
-        fn record() -> Record {
-            Record {
-                snr: 13.25,
-                time_s: 1602.0 * TSAMP_S,
-                width_s: 8.0 * TSAMP_S,
-                dm: 475.28,
-                dm_trial: 950,
-                members: 12,
-                begin_s: 0.4,
-                end_s: 0.5,
-                tsamp_s: TSAMP_S,
-                mjd: None,
-                barycentric_mjd: None,
-                band_fraction: 1.0,
+    #[test]
+    fn samples_follow_the_conventions() {
+        for sample in [-1602i64, -1, 0, 1, 7, 1602, 123_456_789] {
+            for tsamp_s in [64e-6, 1.266_468_75e-3, 0.000_163_84] {
+                let time_s = sample as f64 * tsamp_s;
+                let at = Record { time_s, begin_s: time_s, end_s: time_s, tsamp_s, ..record() };
+                assert_eq!((at.sample(), at.begin(), at.end()), (sample, sample, sample));
+                let half = Record {
+                    time_s: time_s + 0.5 * tsamp_s,
+                    end_s: time_s + 0.5 * tsamp_s,
+                    ..at
+                };
+                assert_eq!((half.sample(), half.end()), (sample, sample + 1));
             }
         }
+        let width = |width: f64| Record { width_s: width * 1e-3, tsamp_s: 1e-3, ..record() };
+        let filters = [0.1, 1.0, 2.0, 3.0, 5.0, 6.0, 1024.0].map(|w| width(w).filter());
+        assert_eq!(filters, [0, 0, 1, 2, 2, 3, 10]);
+    }
 
-        fn said(text: &str) -> Result<Vec<Listed>> {
-            parse(text, Path::new("a.txt"), TSAMP_S)
+    #[test]
+    fn heimdall_lines_go_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.cand");
+        write_heimdall(&path, &[record(), Record { dm: 0.0, ..record() }]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let first = "13.2500\t1602\t2.0288829\t1\t950\t475.2800\t12\t1600\t1604\n";
+        assert!(text.starts_with(first), "{text}");
+        let rows = read_heimdall(&path).unwrap();
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0].sample, rows[0].filter, rows[0].end), (1602, 1, 1604));
+        assert_eq!((rows[0].dm, rows[1].dm), (475.28, 0.0));
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let parse = |text| parse_heimdall(text, Path::new("a.cand"));
+        assert!(parse("").unwrap().is_empty());
+        assert!(parse("1 2 3\n").unwrap_err().to_string().contains("filter"));
+        assert!(parse("1 2.5 3 1 1 1 1 1 1\n").unwrap_err().to_string().contains("sample"));
+        assert_eq!(parse("9 1 1e-3 0 0 5 1 0 2 7 7 7\n").unwrap()[0].end, 2);
+    }
+
+    #[test]
+    fn singlepulse_lines_stand_in_prestos_columns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.singlepulse");
+        write_singlepulse(&path, &[record()]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(line, " 475.28   13.25      2.028883       1602       2");
+    }
+
+    #[test]
+    fn fetch_rows_have_a_value_for_each_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cand.csv");
+        let files = ["a,b.fil", "c.fil"].map(PathBuf::from);
+        write_fetch(&path, &files, &[record()]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines();
+        let columns = lines.next().unwrap().split(',').count();
+        let line = lines.next().unwrap();
+        assert!(line.starts_with("\"a,b.fil\",13.2500,2.0288829,1,475.2800,0,,2,"), "{line}");
+        assert_eq!(line.split(',').count(), columns + 1);
+    }
+
+    const TSAMP_S: f64 = 256e-6;
+
+    fn listed_case() -> Record {
+        Record {
+            snr: 13.25,
+            time_s: 1602.0 * TSAMP_S,
+            width_s: 8.0 * TSAMP_S,
+            dm: 475.28,
+            dm_trial: 950,
+            members: 12,
+            begin_s: 0.4,
+            end_s: 0.5,
+            tsamp_s: TSAMP_S,
+            mjd: None,
+            barycentric_mjd: None,
+            band_fraction: 1.0,
         }
+    }
 
-        #[test]
-        fn each_list_that_is_written_is_read() {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("list");
-            let records = [record(), Record { time_s: 0.75, dm: 0.0, ..record() }];
-            let files = [PathBuf::from("a,b.fil")];
-            for write in [
-                &(|| write_heimdall(&path, &records)) as &dyn Fn() -> Result<()>,
-                &|| write_fetch(&path, &files, &records),
-                &|| write_singlepulse(&path, &records),
-            ] {
-                write().unwrap();
-                let found = read(&path, TSAMP_S).unwrap();
-                assert_eq!(found.len(), 2);
-                for (found, record) in found.iter().zip(&records) {
-                    assert_eq!((found.snr, found.dm), (record.snr, record.dm));
-                    assert!((found.time_s - record.time_s).abs() < 1e-6, "{found:?}");
-                    assert!((found.width_s - record.width_s).abs() < 2e-6, "{found:?}");
-                }
+    fn said(text: &str) -> Result<Vec<Listed>> {
+        parse(text, Path::new("a.txt"), TSAMP_S)
+    }
+
+    #[test]
+    fn each_list_that_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        let records = [listed_case(), Record { time_s: 0.75, dm: 0.0, ..listed_case() }];
+        let files = [PathBuf::from("a,b.fil")];
+        for write in [
+            &(|| write_heimdall(&path, &records)) as &dyn Fn() -> Result<()>,
+            &|| write_fetch(&path, &files, &records),
+            &|| write_singlepulse(&path, &records),
+        ] {
+            write().unwrap();
+            let found = read(&path, TSAMP_S).unwrap();
+            assert_eq!(found.len(), 2);
+            for (found, record) in found.iter().zip(&records) {
+                assert_eq!((found.snr, found.dm), (record.snr, record.dm));
+                assert!((found.time_s - record.time_s).abs() < 1e-6, "{found:?}");
+                assert!((found.width_s - record.width_s).abs() < 2e-6, "{found:?}");
             }
         }
+    }
 
-        #[test]
-        fn other_programs_lists_are_read() {
-            let heimdall = said("7.5\t100\t0.0256\t3\t12\t56.7\t4\t98\t106\t1\t1\n").unwrap();
-            let expected = Listed { snr: 7.5, dm: 56.7, time_s: 0.0256, width_s: 8.0 * TSAMP_S };
-            assert_eq!(heimdall, [expected]);
-            let your = said(
-                "file,snr,stime,width,dm,label,chan_mask_path,num_files\nx.fil,7.5,0.0256,3,56.7,0,,1\n",
-            );
-            assert_eq!(your.unwrap(), [expected]);
-            // A series binned by four samples.
-            let presto = said(
-                "# DM      Sigma      Time (s)     Sample    Downfact\n  56.70    7.50      0.102400        100       2\n",
-            );
-            assert_eq!(presto.unwrap()[0].width_s, 2.0 * 4.0 * TSAMP_S);
-            let spaced = said("DM, SNR, time_s, width_s\n1, 2, 3, 0.5\n").unwrap();
-            assert_eq!(spaced, [Listed { snr: 2.0, dm: 1.0, time_s: 3.0, width_s: 0.5 }]);
-            assert!(said("# nothing\n\n").unwrap().is_empty());
-        }
+    #[test]
+    fn other_programs_lists_are_read() {
+        let heimdall = said("7.5\t100\t0.0256\t3\t12\t56.7\t4\t98\t106\t1\t1\n").unwrap();
+        let expected = Listed { snr: 7.5, dm: 56.7, time_s: 0.0256, width_s: 8.0 * TSAMP_S };
+        assert_eq!(heimdall, [expected]);
+        let your = said(
+            "file,snr,stime,width,dm,label,chan_mask_path,num_files\nx.fil,7.5,0.0256,3,56.7,0,,1\n",
+        );
+        assert_eq!(your.unwrap(), [expected]);
+        // A series binned by four samples.
+        let presto = said(
+            "# DM      Sigma      Time (s)     Sample    Downfact\n  56.70    7.50      0.102400        100       2\n",
+        );
+        assert_eq!(presto.unwrap()[0].width_s, 2.0 * 4.0 * TSAMP_S);
+        let spaced = said("DM, SNR, time_s, width_s\n1, 2, 3, 0.5\n").unwrap();
+        assert_eq!(spaced, [Listed { snr: 2.0, dm: 1.0, time_s: 3.0, width_s: 0.5 }]);
+        assert!(said("# nothing\n\n").unwrap().is_empty());
+    }
 
-        #[test]
-        fn faults_name_line_and_column() {
-            for (text, words) in [
-                ("1 2 3\n", ["line 1", "3 numbers"]),
-                ("1 2 3 x 5 6 7 8 9\n", ["line 1", "filter"]),
-                ("1 2 3 4 5 6 7 8 9\n1 2 3 x 5 6 7 8 9\n", ["line 2", "filter"]),
-                ("1 2 3 4 5 6 7 8 9\n1 2 3\n", ["line 2", "fewer"]),
-                ("1 2 3 4 5 -6 7 8 9\n", ["line 1", "dm"]),
-                ("1 2 -3e9 4 5 6 7 8 9\n", ["line 1", "time"]),
-                ("1 2 3 400 5 6 7 8 9\n", ["line 1", "filter"]),
-                ("dm,snr\n1,2\n", ["line 1", "time_s"]),
-                ("dm,snr,time_s,width_s\n1,2,3\n", ["line 2", "width_s"]),
-                ("dm,snr,time_s,width_s\n1,2,nan,1\n", ["line 2", "time"]),
-                ("{\"dm\": 1}\n", ["line 1", "snr"]),
-            ] {
-                let error = said(text).unwrap_err().to_string();
-                assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");
-            }
+    #[test]
+    fn faults_name_line_and_column() {
+        for (text, words) in [
+            ("1 2 3\n", ["line 1", "3 numbers"]),
+            ("1 2 3 x 5 6 7 8 9\n", ["line 1", "filter"]),
+            ("1 2 3 4 5 6 7 8 9\n1 2 3 x 5 6 7 8 9\n", ["line 2", "filter"]),
+            ("1 2 3 4 5 6 7 8 9\n1 2 3\n", ["line 2", "fewer"]),
+            ("1 2 3 4 5 -6 7 8 9\n", ["line 1", "dm"]),
+            ("1 2 -3e9 4 5 6 7 8 9\n", ["line 1", "time"]),
+            ("1 2 3 400 5 6 7 8 9\n", ["line 1", "filter"]),
+            ("dm,snr\n1,2\n", ["line 1", "time_s"]),
+            ("dm,snr,time_s,width_s\n1,2,3\n", ["line 2", "width_s"]),
+            ("dm,snr,time_s,width_s\n1,2,nan,1\n", ["line 2", "time"]),
+            ("{\"dm\": 1}\n", ["line 1", "snr"]),
+        ] {
+            let error = said(text).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{bank_h5, ligolw, templates, uvh5};
 const FIRST_BYTES: u64 = 400_000;
 
 /// Maximum bytes of an HDF5 file to be read as templates.
-const MOST_TEMPLATES: u64 = 1 << 28;
+const MAX_TEMPLATES: u64 = 1 << 28;
 
 /// Bytes per FITS card and per FITS block, which holds whole cards.
 const CARD: usize = 80;
@@ -105,7 +105,7 @@ pub(crate) fn hdf5(path: &Path) -> Option<String> {
         () if has("tiedbeam_baseband") || has("baseband") => {
             "an HDF5 file of CHIME's baseband, whose layout is not read"
         }
-        () if size < MOST_TEMPLATES && is_templates(path) => {
+        () if size < MAX_TEMPLATES && is_templates(path) => {
             "a file of waveform templates or binaries: `sidereal spiir bank` takes it"
         }
         () => {

@@ -23,7 +23,6 @@ pub mod presto;
 pub mod psd;
 mod psrfits;
 mod rows;
-mod seekable;
 pub mod series_h5;
 mod sexagesimal;
 pub mod sigproc;
@@ -34,7 +33,7 @@ pub mod voltages;
 mod window_file;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 // Readers of formats that `open` detects, for tests.
@@ -44,17 +43,34 @@ pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
 #[doc(hidden)]
 pub use psrfits::{from_reader as psrfits_from_reader, open as open_psrfits};
-pub(crate) use seekable::check_seekable;
-pub use seekable::is_stream;
 pub use window_file::read_window;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sample::Encoding;
 use crate::units::Band;
 use crate::view::check_length;
 
 /// Plausible sampling times of filterbanks, in seconds: longer than a day or shorter than a nanosecond is an error.
 const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
+
+/// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device.
+pub fn is_stream(path: &Path) -> bool {
+    let is_special = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
+    path == Path::new("-") || std::fs::metadata(path).is_ok_and(is_special)
+}
+
+/// Rejects a stream for a reader that seeks.
+///
+/// # Errors
+/// [`Error::Io`] of kind `NotSeekable`.
+pub(crate) fn check_seekable(path: &Path) -> Result<()> {
+    if !is_stream(path) {
+        return Ok(());
+    }
+    let why = "a pipe can't be sought, and this format needs that; give a file";
+    Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)))
+}
+
 /// Returns text with its control characters escaped (`\u{1b}`), except line ends and tabs. Text from a file may hold
 /// terminal escape sequences and marks that change the writing direction.
 pub fn printable(text: &str) -> Cow<'_, str> {

@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use super::seekable::is_stream;
-use super::{FilterbankSource, Polarizations, fbh5, foreign, observation, psrfits, sigproc};
+use super::{FilterbankSource, Polarizations, fbh5, foreign, is_stream, observation, psrfits, sigproc};
 use crate::error::{Error, Result};
 
 /// Options for reading recordings.
@@ -36,7 +35,7 @@ const MAGIC: &[(&[u8], Format)] = &[
 ];
 
 /// Length of the longest of [`MAGIC`].
-const LONGEST_MAGIC: u64 = 16;
+const MAX_MAGIC: u64 = 16;
 
 /// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) must be SIGPROC
 /// filterbanks, because readers of the other formats seek.
@@ -78,7 +77,7 @@ fn open_stream(
     options: &OpenOptions,
 ) -> Result<Box<dyn FilterbankSource>> {
     let mut first = Vec::new();
-    let read = (&mut stream).take(LONGEST_MAGIC).read_to_end(&mut first);
+    let read = (&mut stream).take(MAX_MAGIC).read_to_end(&mut first);
     read.map_err(|error| Error::io(path, error))?;
     let sought = MAGIC.iter().find(|(magic, _)| first.starts_with(magic));
     if let Some((_, Format::Fits | Format::Hdf5)) = sought {

@@ -18,7 +18,7 @@ const GROUP: usize = 8;
 /// Default bytes per block.
 const DEFAULT_BLOCK_BYTES: usize = 8192;
 /// Minimum elements in a block of default size.
-const LEAST_BLOCK_ELEMENTS: usize = 128;
+const MIN_BLOCK_ELEMENTS: usize = 128;
 const HEADER_BYTES: usize = 12;
 
 /// Decodes an LZ4-compressed chunk into `output`, which must have the decoded length.
@@ -91,7 +91,7 @@ fn block_elements(block_bytes: usize, element_bytes: usize) -> Result<usize, Str
     }
     if block_bytes == 0 {
         let elements = DEFAULT_BLOCK_BYTES / element_bytes / GROUP * GROUP;
-        return Ok(elements.max(LEAST_BLOCK_ELEMENTS));
+        return Ok(elements.max(MIN_BLOCK_ELEMENTS));
     }
     if block_bytes.is_multiple_of(element_bytes * GROUP) {
         return Ok(block_bytes / element_bytes);

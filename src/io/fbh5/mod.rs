@@ -491,7 +491,8 @@ impl DataLayout {
     }
 }
 
-/// Samples of a file.
+/// Samples of a file, read band by band: this module decodes bitshuffled chunks, the HDF5 library reads every other
+/// layout. Memory holds one band and one chunk.
 struct Storage<R> {
     input: R,
     place: DataLayout,

@@ -25,7 +25,7 @@ pub use write::{GwfHeader, GwfWriter};
 /// Field of an FrAdcData, and name of its auxiliary vector, that mark samples as valid.
 const FLAGS: &str = "dataValid";
 /// Maximum number of flags of a channel in one frame.
-const MOST_FLAGS: u64 = 1 << 25;
+const MAX_FLAGS: u64 = 1 << 25;
 
 /// Bytes before the table of contents that are searched for its definition, which takes about 3000.
 const DEFINITION_BYTES: u64 = 1 << 15;
@@ -300,10 +300,10 @@ impl Gwf {
             return Ok(Some(None));
         }
         let flags = Vector::new(&self.input, &record)?;
-        let is_whole = samples.samples.is_multiple_of(flags.samples) && flags.samples <= MOST_FLAGS;
+        let is_whole = samples.samples.is_multiple_of(flags.samples) && flags.samples <= MAX_FLAGS;
         if flags.encoding.is_float() || !is_whole {
             let why = format!(
-                "{} flags of {} found, expected whole numbers, {MOST_FLAGS} at most, of which each stands for as many \
+                "{} flags of {} found, expected whole numbers, {MAX_FLAGS} at most, of which each stands for as many \
                  of {} samples",
                 flags.samples,
                 flags.encoding.name(),

@@ -25,7 +25,7 @@ const CHECKSUM: &str = "chkSum";
 /// Length that frameCPP writes for a list absent from the table of contents.
 const ABSENT: u64 = u32::MAX as u64;
 /// Maximum bytes of a structure, without a vector's samples.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Common header of all structures.
 #[derive(Clone, Copy, Debug)]
@@ -285,8 +285,8 @@ impl<'a> Reader<'a> {
     fn new(input: &'a Input, head: &Head, class: &'a str) -> Result<Self> {
         let next = head.offset + HEAD_BYTES;
         let left = head.length - HEAD_BYTES;
-        if class != VECTOR && head.length > MOST_BYTES {
-            let why = format!("{} bytes found, expected {MOST_BYTES} at most", head.length);
+        if class != VECTOR && head.length > MAX_BYTES {
+            let why = format!("{} bytes found, expected {MAX_BYTES} at most", head.length);
             return Err(input.fault(class, head.offset, why));
         }
         let capacity = left.clamp(1, 512) as usize;
@@ -653,7 +653,11 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// Running checksum.
+/// Running checksum of a frame file: POSIX `cksum`, a cyclic redundancy check of 32 bits (0x04C11DB7, highest bit
+/// first) over the bytes and their count.
+///
+/// # Source
+/// LIGO-T970130 version 8, section 4.3.1; IEEE Std 1003.1, `cksum`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checksum {
     rest: u32,

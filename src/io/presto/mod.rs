@@ -167,7 +167,7 @@ impl SeriesWriter {
 }
 
 /// Largest prime factor of a good length.
-const LARGEST_FACTOR: u64 = 11;
+const MAX_FACTOR: u64 = 11;
 
 /// Returns the length to which prepsubband pads a series of `times` samples: even, and without large prime factors,
 /// so that Fourier transforms are fast. `realfft` and `accelsearch` reject odd lengths.
@@ -190,7 +190,7 @@ pub fn good_length(times: u64) -> u64 {
 
 fn is_good(factor: u64) -> bool {
     let mut rest = factor;
-    for prime in 2..=LARGEST_FACTOR {
+    for prime in 2..=MAX_FACTOR {
         while rest.is_multiple_of(prime) {
             rest /= prime;
         }

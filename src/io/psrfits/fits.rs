@@ -1,9 +1,9 @@
-//! FITS headers: blocks of 2880 bytes, cards of 80 characters, and the extent of each unit's data.
+//! FITS headers (blocks of 2880 bytes, cards of 80 characters) and binary tables, whose rows have a fixed length.
 //!
 //! Invariant: no number of a header sizes an allocation; what is kept is what was read.
 //!
 //! # Source
-//! FITS Standard 4.0 (2018), sections 3.3, 4.1, 4.2 and 7.1.
+//! FITS Standard 4.0 (2018), sections 3.3, 4.1, 4.2, 7.1 and 7.3.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};

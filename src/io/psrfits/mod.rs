@@ -168,7 +168,7 @@ fn read_band<R: Read + Seek>(
 }
 
 /// Upper bound on the samples of an observation, which keeps sums of gaps from overflowing.
-const MOST_TIMES: f64 = 1e15;
+const MAX_TIMES: f64 = 1e15;
 
 /// Samples missing before a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ fn check_jump(
         );
         return Err(table.fault(column, row, why));
     }
-    if missing * layout.tsamp_s > SECONDS_PER_DAY || missing + expected > MOST_TIMES {
+    if missing * layout.tsamp_s > SECONDS_PER_DAY || missing + expected > MAX_TIMES {
         let why =
             format!("row {row} starts {:.0} s late, more than a day", missing * layout.tsamp_s);
         return Err(table.fault(column, row, why));

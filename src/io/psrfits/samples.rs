@@ -1,4 +1,4 @@
-//! Sample layout from a SUBINT header: DATA has the axes time, polarization, channel.
+//! Samples of a SUBINT table: layout (DATA has the axes time, polarization, channel), scaling, and conversion to rows.
 //!
 //! Invariant: a [`Layout`]'s samples fill the DATA column exactly.
 //!
@@ -180,7 +180,11 @@ fn last_times(header: &Header, rows: u64, block_times: u64) -> Result<u64> {
     Ok(if (1..=block_times).contains(&last) { last } else { block_times })
 }
 
-/// Columns of scaling factors, if present.
+/// Columns of scaling factors, if present: value = ((raw - ZERO_OFF) DAT_SCL + DAT_OFFS) DAT_WTS, in f32. Trivial
+/// factors (1, 0 and 1 throughout) leave samples their width.
+///
+/// # Source
+/// PSRFITS definition (DAT_SCL, DAT_OFFS, DAT_WTS); the order of operations of PRESTO, sigpyproc and `your`.
 #[derive(Clone, Debug)]
 pub(super) struct Scaling {
     scales: Option<Column>,

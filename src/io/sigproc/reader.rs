@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
 use crate::io::sexagesimal::unpack_degrees;
-use crate::io::sigproc::header::{Header, telescope_name};
+use crate::io::sigproc::{Header, telescope_name};
 use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
@@ -478,148 +478,140 @@ fn frequency_fault(error: &Error, first: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    mod reader {
-        use super::super::*;
-        use crate::sample::Encoding;
-        use crate::units::Band;
+    use super::*;
+    use super::super::Encoder;
 
-        fn layout(encoding: Encoding, ifs: usize) -> Layout {
-            let band = Band::uniform(1500.0, -1.0, 8).unwrap();
-            Layout { band, encoding, ifs, tsamp_s: 1e-3, tstart_mjd: 0.0, data_offset: 0 }
+    fn layout(encoding: Encoding, ifs: usize) -> Layout {
+        let band = Band::uniform(1500.0, -1.0, 8).unwrap();
+        Layout { band, encoding, ifs, tsamp_s: 1e-3, tstart_mjd: 0.0, data_offset: 0 }
+    }
+
+    #[test]
+    fn one_of_several_is_cut_out() {
+        let layout = layout(Encoding::U4, 4);
+        let recorded: Vec<u8> = (0..32).collect();
+        let mut rows = [0; 8];
+        convert(Chosen { first: 2, second: None }, &layout, &recorded, &mut rows);
+        assert_eq!(rows, [8, 9, 10, 11, 24, 25, 26, 27]);
+    }
+
+    #[test]
+    fn the_first_two_of_each_row_are_added() {
+        let layout = layout(Encoding::U8, 2);
+        let recorded: Vec<u8> = (0..32).map(|k| 8 * k).collect();
+        let mut rows = [0; 32];
+        convert(Chosen { first: 0, second: Some(1) }, &layout, &recorded, &mut rows);
+        let sums: Vec<u16> =
+            rows.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let expected: Vec<u16> = (0..16).map(|k| 16 * (k % 8) + 64 + 256 * (k / 8)).collect();
+        assert_eq!(sums, expected);
+    }
+
+    /// Layout of a valid header with the fields that `change` inserts before it (the first of two equal keywords
+    /// counts).
+    fn layout_of(change: impl Fn(&mut Vec<(&'static str, f64)>)) -> Result<Layout> {
+        let mut fields = vec![
+            ("data_type", 1.0),
+            ("nchans", 8.0),
+            ("nbits", 8.0),
+            ("nifs", 1.0),
+            ("tsamp", 1e-3),
+            ("tstart", 59000.0),
+            ("fch1", 1500.0),
+            ("foff", -1.0),
+        ];
+        change(&mut fields);
+        let mut encoder = Encoder::new();
+        for (keyword, value) in fields {
+            match keyword {
+                "tsamp" | "tstart" | "fch1" | "foff" => encoder.float(keyword, value),
+                "signed" => encoder.byte(keyword, value as u8),
+                _ => encoder.integer(keyword, value as i64 as i32),
+            }
         }
+        let header = Header::parse(encoder.finish().as_slice(), Path::new("x.fil")).unwrap();
+        Layout::new(&header, Path::new("x.fil"))
+    }
 
-        #[test]
-        fn one_of_several_is_cut_out() {
-            let layout = layout(Encoding::U4, 4);
-            let recorded: Vec<u8> = (0..32).collect();
-            let mut rows = [0; 8];
-            convert(Chosen { first: 2, second: None }, &layout, &recorded, &mut rows);
-            assert_eq!(rows, [8, 9, 10, 11, 24, 25, 26, 27]);
+    fn with(keyword: &'static str, value: f64) -> Result<Layout> {
+        layout_of(|fields| {
+            fields.retain(|(known, _)| *known != keyword);
+            fields.push((keyword, value));
+        })
+    }
+
+    #[test]
+    fn absurd_values_are_named() {
+        let bad = [
+            ("nchans", 0.0),
+            ("nchans", -5.0),
+            ("nchans", 2_147_483_648.0),
+            ("nbits", 3.0),
+            ("nbits", 64.0),
+            ("nifs", 0.0),
+            ("nifs", 17.0),
+            ("tsamp", 0.0),
+            ("tsamp", -1e-3),
+            ("tsamp", f64::NAN),
+            ("tsamp", f64::INFINITY),
+            ("tstart", f64::NAN),
+            ("tstart", -1.0),
+            ("fch1", f64::NAN),
+            ("fch1", -1500.0),
+            ("foff", 0.0),
+            ("foff", f64::NAN),
+            ("foff", -1000.0),
+            ("data_type", 2.0),
+            ("data_type", 77.0),
+        ];
+        for (keyword, value) in bad {
+            match with(keyword, value) {
+                Err(Error::Format { field, why, .. }) => {
+                    assert_eq!(field, keyword, "{value}");
+                    assert!(
+                        why.contains("found") && why.contains("expected")
+                            || why.contains("but")
+                    );
+                }
+                other => panic!("{keyword} = {value}: {other:?}"),
+            }
         }
+        let error = with("nchans", 2_147_483_648.0).unwrap_err().to_string();
+        assert!(error.contains("found 2147483648, expected 1 to 1048576"), "{error}");
+    }
 
-        #[test]
-        fn the_first_two_of_each_row_are_added() {
-            let layout = layout(Encoding::U8, 2);
-            let recorded: Vec<u8> = (0..32).map(|k| 8 * k).collect();
-            let mut rows = [0; 32];
-            convert(Chosen { first: 0, second: Some(1) }, &layout, &recorded, &mut rows);
-            let sums: Vec<u16> =
-                rows.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
-            let expected: Vec<u16> = (0..16).map(|k| 16 * (k % 8) + 64 + 256 * (k / 8)).collect();
-            assert_eq!(sums, expected);
+    #[test]
+    fn lacking_keywords_are_named() {
+        for keyword in ["nchans", "nbits", "tsamp", "fch1", "foff"] {
+            let error =
+                layout_of(|fields| fields.retain(|(known, _)| *known != keyword)).unwrap_err();
+            assert!(error.to_string().contains(keyword), "{error}");
+        }
+        for keyword in ["nifs", "tstart", "data_type"] {
+            assert!(layout_of(|fields| fields.retain(|(known, _)| *known != keyword)).is_ok());
         }
     }
 
-    mod filterbank {
-        use super::super::super::header::Encoder;
-        use super::super::*;
+    #[test]
+    fn rows_must_end_on_a_byte() {
+        assert!(with("nbits", 1.0).is_ok());
+        let odd = layout_of(|fields| {
+            fields.retain(|(known, _)| !["nchans", "nbits"].contains(known));
+            fields.extend([("nchans", 9.0), ("nbits", 1.0)]);
+        });
+        assert!(odd.unwrap_err().to_string().contains("whole bytes"));
+    }
 
-        /// Layout of a valid header with the fields that `change` inserts before it (the first of two equal keywords
-        /// counts).
-        fn layout(change: impl Fn(&mut Vec<(&'static str, f64)>)) -> Result<Layout> {
-            let mut fields = vec![
-                ("data_type", 1.0),
-                ("nchans", 8.0),
-                ("nbits", 8.0),
-                ("nifs", 1.0),
-                ("tsamp", 1e-3),
-                ("tstart", 59000.0),
-                ("fch1", 1500.0),
-                ("foff", -1.0),
-            ];
-            change(&mut fields);
-            let mut encoder = Encoder::new();
-            for (keyword, value) in fields {
-                match keyword {
-                    "tsamp" | "tstart" | "fch1" | "foff" => encoder.float(keyword, value),
-                    "signed" => encoder.byte(keyword, value as u8),
-                    _ => encoder.integer(keyword, value as i64 as i32),
-                }
-            }
-            let header = Header::parse(encoder.finish().as_slice(), Path::new("x.fil")).unwrap();
-            Layout::new(&header, Path::new("x.fil"))
-        }
+    #[test]
+    fn signed_bytes_are_signed() {
+        assert_eq!(with("signed", 1.0).unwrap().encoding, Encoding::I8);
+        assert_eq!(with("signed", 0.0).unwrap().encoding, Encoding::U8);
+    }
 
-        fn with(keyword: &'static str, value: f64) -> Result<Layout> {
-            layout(|fields| {
-                fields.retain(|(known, _)| *known != keyword);
-                fields.push((keyword, value));
-            })
-        }
-
-        #[test]
-        fn absurd_values_are_named() {
-            let bad = [
-                ("nchans", 0.0),
-                ("nchans", -5.0),
-                ("nchans", 2_147_483_648.0),
-                ("nbits", 3.0),
-                ("nbits", 64.0),
-                ("nifs", 0.0),
-                ("nifs", 17.0),
-                ("tsamp", 0.0),
-                ("tsamp", -1e-3),
-                ("tsamp", f64::NAN),
-                ("tsamp", f64::INFINITY),
-                ("tstart", f64::NAN),
-                ("tstart", -1.0),
-                ("fch1", f64::NAN),
-                ("fch1", -1500.0),
-                ("foff", 0.0),
-                ("foff", f64::NAN),
-                ("foff", -1000.0),
-                ("data_type", 2.0),
-                ("data_type", 77.0),
-            ];
-            for (keyword, value) in bad {
-                match with(keyword, value) {
-                    Err(Error::Format { field, why, .. }) => {
-                        assert_eq!(field, keyword, "{value}");
-                        assert!(
-                            why.contains("found") && why.contains("expected")
-                                || why.contains("but")
-                        );
-                    }
-                    other => panic!("{keyword} = {value}: {other:?}"),
-                }
-            }
-            let error = with("nchans", 2_147_483_648.0).unwrap_err().to_string();
-            assert!(error.contains("found 2147483648, expected 1 to 1048576"), "{error}");
-        }
-
-        #[test]
-        fn lacking_keywords_are_named() {
-            for keyword in ["nchans", "nbits", "tsamp", "fch1", "foff"] {
-                let error =
-                    layout(|fields| fields.retain(|(known, _)| *known != keyword)).unwrap_err();
-                assert!(error.to_string().contains(keyword), "{error}");
-            }
-            for keyword in ["nifs", "tstart", "data_type"] {
-                assert!(layout(|fields| fields.retain(|(known, _)| *known != keyword)).is_ok());
-            }
-        }
-
-        #[test]
-        fn rows_must_end_on_a_byte() {
-            assert!(with("nbits", 1.0).is_ok());
-            let odd = layout(|fields| {
-                fields.retain(|(known, _)| !["nchans", "nbits"].contains(known));
-                fields.extend([("nchans", 9.0), ("nbits", 1.0)]);
-            });
-            assert!(odd.unwrap_err().to_string().contains("whole bytes"));
-        }
-
-        #[test]
-        fn signed_bytes_are_signed() {
-            assert_eq!(with("signed", 1.0).unwrap().encoding, Encoding::I8);
-            assert_eq!(with("signed", 0.0).unwrap().encoding, Encoding::U8);
-        }
-
-        #[test]
-        fn ascending_bands_stay_ascending() {
-            let band = with("foff", 2.0).unwrap().band;
-            assert_eq!(band.fch1_mhz(), 1500.0);
-            assert_eq!(band.highest_hz(), 1514e6);
-        }
+    #[test]
+    fn ascending_bands_stay_ascending() {
+        let band = with("foff", 2.0).unwrap().band;
+        assert_eq!(band.fch1_mhz(), 1500.0);
+        assert_eq!(band.highest_hz(), 1514e6);
     }
 }

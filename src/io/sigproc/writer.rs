@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::header::Encoder;
+use super::Encoder;
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
 use crate::io::atomic::AtomicFile;

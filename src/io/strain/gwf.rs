@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
-    DEFAULT_BITS, LONGEST_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
+    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
     ask_for_channel, finish_header, join, mask_steps, whole_second,
 };
 use crate::view::check_length;
@@ -105,8 +105,8 @@ pub(super) fn mask_of(
     for piece in file.pieces(&mask)? {
         let fault = |why: String| Error::format(path, mask.as_str(), 0, why);
         let first_s = whole_second(piece.spacing_s, piece.start.s()).map_err(fault)?;
-        if piece.samples > LONGEST_MASK {
-            let why = format!("{} found, expected {LONGEST_MASK} at most", piece.samples);
+        if piece.samples > MAX_MASK {
+            let why = format!("{} found, expected {MAX_MASK} at most", piece.samples);
             return Err(Error::format(path, mask.as_str(), 0, why));
         }
         let mut numbers = vec![0.0; piece.samples as usize];
@@ -172,7 +172,7 @@ impl Masks {
             let late_s = strain.start.seconds_since(piece.start);
             let place = mask_steps(piece.spacing_s, late_s, header.rate_hz).map_err(fault)?;
             let needed = (strain.samples + place[1]).div_ceil(place[0]);
-            if piece.samples < needed || piece.samples > LONGEST_MASK {
+            if piece.samples < needed || piece.samples > MAX_MASK {
                 let found = piece.samples;
                 return Err(fault(format!("{found} steps found, expected {needed}")));
             }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::io::hdf5::Input;
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::strain::{
-    DEFAULT_BITS, LONGEST_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
+    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
     ask_for_channel, finish_header, mask_steps,
 };
 use crate::view::check_length;
@@ -280,7 +280,7 @@ fn read(
         let why = format!("{} steps, expected {needed} for {times} samples", series.len());
         return Err(series.fault(why));
     }
-    Ok(Mask::new([samples, offset], &series.read_all(LONGEST_MASK)?, wanted))
+    Ok(Mask::new([samples, offset], &series.read_all(MAX_MASK)?, wanted))
 }
 
 /// Bytes per read of a data set without chunks.

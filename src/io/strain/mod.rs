@@ -99,7 +99,7 @@ pub struct OpenOptions {
 }
 
 /// Highest plausible sampling rate, in Hz.
-const HIGHEST_RATE_HZ: f64 = 1e6;
+const MAX_RATE_HZ: f64 = 1e6;
 /// First letters of detector prefixes: GEO, KAGRA, LIGO Hanford, Livingston and India, Virgo, CIT's 40 m (C).
 const SITES: &str = "GKHLAIVC";
 
@@ -121,7 +121,7 @@ fn finish_header(
     let fault = |field: &str, why: String| Error::format(path, field, 0, why);
     let rate = (1.0 / said.spacing_s).round();
     // Accept an integer rate to a part in 10^6, because some files print the spacing with few digits.
-    if !(1.0..=HIGHEST_RATE_HZ).contains(&rate) || (rate * said.spacing_s - 1.0).abs() > 1e-6 {
+    if !(1.0..=MAX_RATE_HZ).contains(&rate) || (rate * said.spacing_s - 1.0).abs() > 1e-6 {
         let found = said.spacing_s;
         let why = format!("{found} s found, expected 1 s over a whole rate of at most 1 MHz");
         return Err(fault("sample spacing", why));
@@ -175,9 +175,13 @@ fn ask_for_channel(path: &Path, names: &[&str]) -> Error {
 /// Default required bits, if the file has them.
 const DEFAULT_BITS: [&str; 2] = ["DATA", "CBC_CAT1"];
 /// Maximum seconds in a mask: over a year.
-const LONGEST_MASK: u64 = 1 << 25;
+const MAX_MASK: u64 = 1 << 25;
 
-/// Validity of the steps of a mask.
+/// Validity of the steps of a mask, of which a set bit means that a test is passed.
+///
+/// # Source
+/// GWOSC's file format: bits of `quality/simple/DQmask` and `quality/injections/Injmask`, one number per second, named
+/// by `DQShortnames` and `InjShortnames`.
 #[derive(Clone, Debug, PartialEq)]
 struct Mask {
     /// Samples of strain per step, and offset of the strain's start from the mask's start in samples.
@@ -226,7 +230,7 @@ fn whole_second(spacing_s: f64, first_s: f64) -> std::result::Result<i64, String
 }
 
 /// Longest accepted gap between two files, in seconds; a longer one is presumed to be a mistake.
-const LONGEST_GAP_S: u64 = 1_000_000;
+const MAX_GAP_S: u64 = 1_000_000;
 
 /// A source with the index of its first sample in the stream.
 struct Part {
@@ -299,8 +303,8 @@ fn place(stream: &StrainHeader, file: &StrainHeader, end: u64) -> Result<u64> {
         return fault("start", format!("it overlaps the strain before it by {seconds} s"));
     }
     let gap_s = (first - end) / u64::from(stream.rate_hz);
-    if gap_s > LONGEST_GAP_S {
-        return fault("start", format!("a gap of {gap_s} s, expected {LONGEST_GAP_S} s at most"));
+    if gap_s > MAX_GAP_S {
+        return fault("start", format!("a gap of {gap_s} s, expected {MAX_GAP_S} s at most"));
     }
     Ok(first)
 }

@@ -12,7 +12,7 @@ use crate::io::hdf5::Input;
 use crate::io::npy::{Header, Kind};
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
-    LONGEST_MASK, OpenOptions, Said, StrainHeader, StrainSource, finish_header, gwf, hdf5, join,
+    MAX_MASK, OpenOptions, Said, StrainHeader, StrainSource, finish_header, gwf, hdf5, join,
     whole_second,
 };
 use crate::view::check_length;
@@ -150,7 +150,7 @@ pub fn bits(path: &Path, options: &OpenOptions) -> Result<Bits> {
             let set = places.iter().enumerate().filter(|(_, place)| has(**place));
             set.fold(0_u32, |bits, (bit, _)| bits | 1 << bit)
         };
-        Ok(vec![(first_s, series.read_all(LONGEST_MASK)?.iter().map(ours).collect())])
+        Ok(vec![(first_s, series.read_all(MAX_MASK)?.iter().map(ours).collect())])
     };
     Ok(Bits {
         quality: mask("simple", "DQ", &QUALITY_BITS)?,

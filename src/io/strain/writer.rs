@@ -215,7 +215,11 @@ pub struct GwoscHeader {
     pub injections: Vec<u32>,
 }
 
-/// Unfinished file; dropping it before [`GwoscWriter::finish`] removes the file.
+/// Unfinished file in GWOSC's HDF5 layout; dropping it before [`GwoscWriter::finish`] removes the file.
+///
+/// # Source
+/// GWOSC's files of O1 (`H-H1_LOSC_4_V2-1126259446-32.hdf5`), as h5py lists them; gwpy 4.1 reads its `strain/Strain`,
+/// `quality/simple` and `meta/Detector`.
 #[derive(Debug)]
 pub struct GwoscWriter {
     file: AtomicFile,

@@ -290,7 +290,7 @@ impl Writer {
 #[derive(Clone, Debug)]
 struct Skeleton {
     reserved: u64,
-    /// Address of the first row of each of [`Rows::ALL`].
+    /// Address of the first row of each data set.
     starts: Vec<u64>,
     /// Bytes per row of each.
     row_bytes: Vec<u64>,
@@ -300,7 +300,7 @@ impl Skeleton {
     fn new(path: &Path, header: &Header) -> Result<Self> {
         // The header length does not depend on the counts.
         let reserved = hdf5::finish(path, fill(header, Counts::new(header, 1)))?.len() as u64;
-        let row_bytes: Vec<u64> = Rows::ALL.iter().map(|rows| rows.row_bytes(header)).collect();
+        let row_bytes: Vec<u64> = Rows::all().map(|rows| rows.row_bytes(header)).collect();
         let rows = (header.integrations as u64).checked_mul(header.baselines.len() as u64);
         let bytes = row_bytes.iter().map(|bytes| rows.and_then(|rows| rows.checked_mul(*bytes)));
         let starts = hdf5::addresses(reserved, bytes).map_err(|_| {
@@ -317,7 +317,7 @@ impl Skeleton {
 
     /// Returns the length of a file with `rows` rows.
     fn end(&self, rows: u64) -> u64 {
-        self.offset(Rows::ALL[Rows::ALL.len() - 1], rows)
+        self.offset(Rows::Flags, rows)
     }
 
     /// Returns the start of the file, with the counts of the rows written.
@@ -329,7 +329,8 @@ impl Skeleton {
             bytes: counts.rows * self.row_bytes[rows as usize],
         };
         let small = hdf5::finish(path, fill(header, counts))?;
-        hdf5::replace_placeholders(path, small, self.reserved, &Rows::ALL.map(place))
+        let rows: Vec<_> = Rows::all().map(place).collect();
+        hdf5::replace_placeholders(path, small, self.reserved, &rows)
     }
 }
 
@@ -339,7 +340,7 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     fill_header(&mut group, header, counts)?;
     builder.add_group(group.finish());
     let mut group = builder.create_group("Data");
-    for rows in Rows::ALL.into_iter().filter(|rows| rows.is_data()) {
+    for rows in Rows::all().filter(|rows| rows.is_data()) {
         add_placeholder(&mut group, rows.name(), rows.element(), rows.rank())?;
     }
     builder.add_group(group.finish());
@@ -368,7 +369,7 @@ impl Counts {
 
 /// Fills the group `Header`.
 fn fill_header(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
-    for rows in Rows::ALL.into_iter().filter(|rows| !rows.is_data()) {
+    for rows in Rows::all().filter(|rows| !rows.is_data()) {
         add_placeholder(group, rows.name(), rows.element(), rows.rank())?;
     }
     fill_counts(group, header, counts);
@@ -547,41 +548,36 @@ enum Rows {
     Flags,
 }
 
+/// Name in the group and type of each data set, in file order: that of [`Rows`].
+const ROWS: [(Rows, &str, Element); 13] = [
+    (Rows::Time, "time_array", Element::F64),
+    (Rows::SiderealTime, "lst_array", Element::F64),
+    (Rows::IntegrationTime, "integration_time", Element::F64),
+    (Rows::Antenna1, "ant_1_array", Element::I32),
+    (Rows::Antenna2, "ant_2_array", Element::I32),
+    (Rows::Uvw, "uvw_array", Element::F64),
+    (Rows::PhaseCentre, "phase_center_id_array", Element::I32),
+    (Rows::PointingRa, "phase_center_app_ra", Element::F64),
+    (Rows::PointingDec, "phase_center_app_dec", Element::F64),
+    (Rows::PointingAngle, "phase_center_frame_pa", Element::F64),
+    (Rows::Visibilities, "visdata", Element::Complex),
+    (Rows::Samples, "nsamples", Element::F32),
+    (Rows::Flags, "flags", Element::Bool),
+];
+
 impl Rows {
-    /// All data sets, in file order.
-    const ALL: [Self; 13] = [
-        Self::Time,
-        Self::SiderealTime,
-        Self::IntegrationTime,
-        Self::Antenna1,
-        Self::Antenna2,
-        Self::Uvw,
-        Self::PhaseCentre,
-        Self::PointingRa,
-        Self::PointingDec,
-        Self::PointingAngle,
-        Self::Visibilities,
-        Self::Samples,
-        Self::Flags,
-    ];
+    /// Iterates over all data sets, in file order.
+    fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|(rows, ..)| *rows)
+    }
 
     /// Returns its name in its group.
     fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time_array",
-            Self::SiderealTime => "lst_array",
-            Self::IntegrationTime => "integration_time",
-            Self::Antenna1 => "ant_1_array",
-            Self::Antenna2 => "ant_2_array",
-            Self::Uvw => "uvw_array",
-            Self::PhaseCentre => "phase_center_id_array",
-            Self::PointingRa => "phase_center_app_ra",
-            Self::PointingDec => "phase_center_app_dec",
-            Self::PointingAngle => "phase_center_frame_pa",
-            Self::Visibilities => "visdata",
-            Self::Samples => "nsamples",
-            Self::Flags => "flags",
-        }
+        ROWS[self as usize].1
+    }
+
+    fn element(self) -> Element {
+        ROWS[self as usize].2
     }
 
     /// Returns whether it is in the group `Data` instead of `Header`.
@@ -600,16 +596,6 @@ impl Rows {
             Self::Uvw => 2,
             _ if self.is_data() => 3,
             _ => 1,
-        }
-    }
-
-    fn element(self) -> Element {
-        match self {
-            Self::Antenna1 | Self::Antenna2 | Self::PhaseCentre => Element::I32,
-            Self::Visibilities => Element::Complex,
-            Self::Samples => Element::F32,
-            Self::Flags => Element::Bool,
-            _ => Element::F64,
         }
     }
 

@@ -28,7 +28,7 @@ const NEAR_MJD: i64 = 57_000;
 /// Latest accepted value of [`VoltageOptions::mark5b_near_mjd`].
 const LAST_MJD: i64 = 1_000_000;
 /// Maximum bits of all channels together: the recorder's bit streams.
-const MOST_BITS: usize = 32;
+const MAX_BITS: usize = 32;
 /// Seconds in a day.
 const DAY_S: u64 = 86_400;
 /// Fill pattern of a frame without data, in file byte order.
@@ -115,7 +115,7 @@ fn layout(options: &VoltageOptions) -> Result<Layout> {
     let channels = options
         .mark5b_channels
         .ok_or_else(|| Error::parameter("mark5b_channels", "not given", rule))?;
-    if !channels.is_power_of_two() || channels > MOST_BITS / bits {
+    if !channels.is_power_of_two() || channels > MAX_BITS / bits {
         return Err(Error::parameter("mark5b_channels", channels, rule));
     }
     Ok(Layout { bits, complex: false, channels, bytes: PAYLOAD_BYTES, code: Code::Mark5b })
@@ -236,8 +236,8 @@ const FRAME_BYTES: u64 = (HEADER_BYTES + PAYLOAD_BYTES) as u64;
 const SYNC: [u8; 4] = [0xed, 0xde, 0xad, 0xab];
 
 /// Frames per second at 2 Mbit/s; other rates are this times a power of two.
-const LEAST_FRAMES: u64 = 25;
-/// Number of frame rates: [`LEAST_FRAMES`] times powers of two.
+const MIN_FRAMES: u64 = 25;
+/// Number of frame rates: [`MIN_FRAMES`] times powers of two.
 const RATES: u32 = 11;
 
 /// Fields of a header.
@@ -288,7 +288,7 @@ impl Header {
     fn frames_per_second(&self) -> Option<u64> {
         let (number, fraction) = (u64::from(self.number), u64::from(self.fraction));
         let fits = |rate: &u64| fraction > 0 && number * 10_000 / rate == fraction;
-        let mut rates = (0..RATES).map(|power| LEAST_FRAMES << power).filter(fits);
+        let mut rates = (0..RATES).map(|power| MIN_FRAMES << power).filter(fits);
         rates.next().filter(|_| rates.next().is_none())
     }
 

@@ -118,7 +118,7 @@ fn start(scan: &Scan, tsamp_s: f64) -> Result<Epoch> {
 }
 
 /// Longest accepted gap, in seconds; a longer one indicates a damaged header.
-const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+const MAX_GAP_S: f64 = SECONDS_PER_DAY;
 
 /// A header and its samples.
 #[derive(Debug)]
@@ -296,7 +296,7 @@ impl Scan {
                 );
                 return fault(why);
             }
-            if start.saturating_sub(reached) as f64 * tsamp_s > LONGEST_GAP_S {
+            if start.saturating_sub(reached) as f64 * tsamp_s > MAX_GAP_S {
                 return fault(
                     "it begins more than a day after the file before, expected no longer \
                               gap in one recording"

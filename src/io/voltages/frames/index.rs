@@ -15,7 +15,7 @@ use crate::io::voltages::recording::gap_fault;
 /// Bits of the frame number in a frame's key, below the seconds.
 const NUMBER_BITS: u32 = 24;
 /// Longest accepted time between two frames of a recording, in seconds.
-const LONGEST_GAP_S: u64 = 86_400;
+const MAX_GAP_S: u64 = 86_400;
 
 /// Header data of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -285,11 +285,11 @@ fn extent(
     let (mut end, mut data) = (first, 0);
     let seconds = |frames: u64| frames as f64 / rate.per_second();
     for run in all {
-        if seconds(run.first.saturating_sub(end)) > LONGEST_GAP_S as f64 {
+        if seconds(run.first.saturating_sub(end)) > MAX_GAP_S as f64 {
             let gap = seconds(run.first - end) as u64;
             let why = format!(
                 "found a frame {gap} s after the one before it, expected no gap above \
-                 {LONGEST_GAP_S} s within a recording"
+                 {MAX_GAP_S} s within a recording"
             );
             return Err(Error::format(&paths[run.file], "seconds", run.offset, why));
         }

@@ -374,7 +374,7 @@ impl VoltageSource for Source {
 }
 
 /// Maximum number of single-stream flags; beyond it, one flag covers all streams from its first to its last.
-const MOST_SINGLE: u64 = 1 << 16;
+const MAX_SINGLE: u64 = 1 << 16;
 
 /// Frames of a thread that are missing or have invalid channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,7 +424,7 @@ fn flags(
     let mut gaps: Vec<Gap> =
         found.flat_map(|(unit, runs)| gaps_of(unit, runs, frames, groups.all())).collect();
     gaps.sort_unstable_by_key(|gap| (gap.start, gap.frames, gap.unit));
-    let single = gaps.len() as u64 * streams.channels as u64 <= MOST_SINGLE;
+    let single = gaps.len() as u64 * streams.channels as u64 <= MAX_SINGLE;
     let mut flags = Vec::new();
     for alike in gaps.chunk_by(|a, b| (a.start, a.frames) == (b.start, b.frames)) {
         let mut ranges: Vec<Range<usize>> =

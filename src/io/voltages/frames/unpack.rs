@@ -348,148 +348,142 @@ fn encoded(code: u32, layout: &Layout, encoding: VoltageEncoding) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    mod layout {
-        use super::super::*;
+    use crate::voltage::voltage;
+    use super::*;
 
-        fn layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
-            Layout { bits, complex, channels, bytes, code: Code::Offset }
+    fn layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
+        Layout { bits, complex, channels, bytes, code: Code::Offset }
+    }
+
+    #[test]
+    fn frames_hold_what_the_standard_says() {
+        for (bits, complex, channels, bytes, times) in [
+            (2, false, 1, 5000, 20000),
+            (4, true, 1024, 1024, 1),
+            (8, true, 2, 512, 128),
+            (2, false, 8, 10000, 5000),
+            (3, false, 1, 8, 20),
+            (5, true, 1, 8, 6),
+            (9, true, 1, 16, 4),
+            (12, true, 1, 8, 2),
+            (16, true, 4, 64, 4),
+            (16, false, 4, 24, 3),
+        ] {
+            let layout = layout(bits, complex, channels, bytes);
+            assert_eq!(layout.fault(), None);
+            assert_eq!(layout.times(), times, "{layout:?}");
+            assert_eq!(layout.span(0, times).bytes, bytes, "{layout:?}");
         }
+        let part = layout(2, false, 8, 64).span(3, 6);
+        assert_eq!(part, Span { start: 4, bytes: 16, skip: 1 });
+    }
 
-        #[test]
-        fn frames_hold_what_the_standard_says() {
-            for (bits, complex, channels, bytes, times) in [
-                (2, false, 1, 5000, 20000),
-                (4, true, 1024, 1024, 1),
-                (8, true, 2, 512, 128),
-                (2, false, 8, 10000, 5000),
-                (3, false, 1, 8, 20),
-                (5, true, 1, 8, 6),
-                (9, true, 1, 16, 4),
-                (12, true, 1, 8, 2),
-                (16, true, 4, 64, 4),
-                (16, false, 4, 24, 3),
-            ] {
-                let layout = layout(bits, complex, channels, bytes);
-                assert_eq!(layout.fault(), None);
-                assert_eq!(layout.times(), times, "{layout:?}");
-                assert_eq!(layout.span(0, times).bytes, bytes, "{layout:?}");
-            }
-            let part = layout(2, false, 8, 64).span(3, 6);
-            assert_eq!(part, Span { start: 4, bytes: 16, skip: 1 });
-        }
+    #[test]
+    fn what_cannot_be_is_named() {
+        let field = |layout: Layout| layout.fault().map(|(field, _)| field);
+        assert_eq!(field(layout(17, false, 1, 800)), Some("bits"));
+        assert_eq!(field(layout(3, false, 2, 800)), Some("bits"));
+        assert_eq!(field(layout(8, true, 1024, 1024)), Some("frame length"));
+        assert_eq!(field(layout(1, false, 1 << 31, 8)), Some("frame length"));
+    }
 
-        #[test]
-        fn what_cannot_be_is_named() {
-            let field = |layout: Layout| layout.fault().map(|(field, _)| field);
-            assert_eq!(field(layout(17, false, 1, 800)), Some("bits"));
-            assert_eq!(field(layout(3, false, 2, 800)), Some("bits"));
-            assert_eq!(field(layout(8, true, 1024, 1024)), Some("frame length"));
-            assert_eq!(field(layout(1, false, 1 << 31, 8)), Some("frame length"));
-        }
+    #[test]
+    fn samples_that_fill_no_bytes_are_given_wider() {
+        assert_eq!(layout(2, false, 16, 8).encoding(), VoltageEncoding::RealF32);
+        assert_eq!(layout(4, false, 16, 8).encoding(), VoltageEncoding::Real8);
+        assert_eq!(layout(4, false, 8, 8).encoding(), VoltageEncoding::Real4);
+    }
 
-        #[test]
-        fn samples_that_fill_no_bytes_are_given_wider() {
-            assert_eq!(layout(2, false, 16, 8).encoding(), VoltageEncoding::RealF32);
-            assert_eq!(layout(4, false, 16, 8).encoding(), VoltageEncoding::Real8);
-            assert_eq!(layout(4, false, 8, 8).encoding(), VoltageEncoding::Real4);
+    fn frame_layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
+        Layout { bits, complex, channels, bytes, code: Code::Offset }
+    }
+
+    /// Value of a code as defined by the standard.
+    fn truth(code: u32, bits: usize) -> f64 {
+        match bits {
+            1 => 2.0 * f64::from(code) - 1.0,
+            2 => [-f64::from(TWO_BIT_HIGH), -1.0, 1.0, f64::from(TWO_BIT_HIGH)][code as usize],
+            8 => (f64::from(code) - 127.5) * 2.0,
+            _ => f64::from(code) - f64::from(1u32 << (bits - 1)),
         }
     }
 
-    mod unpack {
-        use super::super::*;
-        use crate::voltage::voltage;
+    /// Extracts the bits of a value one by one.
+    fn code(bytes: &[u8], layout: &Layout, sample: usize, channel: usize, part: usize) -> u32 {
+        let bits = layout.bits;
+        let several = layout.times_in_word();
+        let start = if bits.is_power_of_two() {
+            (sample * layout.channels + channel) * layout.sample_bits() + part * bits
+        } else {
+            sample / several * 32 + sample % several * layout.sample_bits() + part * bits
+        };
+        (0..bits).fold(0, |code, k| {
+            let bit = start + k;
+            code | u32::from(bytes[bit / 8] >> (bit % 8) & 1) << k
+        })
+    }
 
-        fn layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
-            Layout { bits, complex, channels, bytes, code: Code::Offset }
-        }
-
-        /// Value of a code as defined by the standard.
-        fn truth(code: u32, bits: usize) -> f64 {
-            match bits {
-                1 => 2.0 * f64::from(code) - 1.0,
-                2 => [-f64::from(TWO_BIT_HIGH), -1.0, 1.0, f64::from(TWO_BIT_HIGH)][code as usize],
-                8 => (f64::from(code) - 127.5) * 2.0,
-                _ => f64::from(code) - f64::from(1u32 << (bits - 1)),
-            }
-        }
-
-        /// Extracts the bits of a value one by one.
-        fn code(bytes: &[u8], layout: &Layout, sample: usize, channel: usize, part: usize) -> u32 {
-            let bits = layout.bits;
-            let several = layout.times_in_word();
-            let start = if bits.is_power_of_two() {
-                (sample * layout.channels + channel) * layout.sample_bits() + part * bits
-            } else {
-                sample / several * 32 + sample % several * layout.sample_bits() + part * bits
-            };
-            (0..bits).fold(0, |code, k| {
-                let bit = start + k;
-                code | u32::from(bytes[bit / 8] >> (bit % 8) & 1) << k
-            })
-        }
-
-        #[test]
-        fn every_value_of_every_layout_is_exact() {
-            let cases = (1..=16).flat_map(|bits| [1, 2, 4, 16].map(|channels| (bits, channels)));
-            for (bits, channels) in cases {
-                for complex in [false, true] {
-                    let layout = layout(bits, complex, channels, 192);
-                    if layout.fault().is_some() {
-                        continue;
+    #[test]
+    fn every_value_of_every_layout_is_exact() {
+        let cases = (1..=16).flat_map(|bits| [1, 2, 4, 16].map(|channels| (bits, channels)));
+        for (bits, channels) in cases {
+            for complex in [false, true] {
+                let layout = frame_layout(bits, complex, channels, 192);
+                if layout.fault().is_some() {
+                    continue;
+                }
+                let bytes: Vec<u8> =
+                    (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
+                let unpacker = Unpacker::new(layout);
+                let encoding = layout.encoding();
+                let step = encoding.samples_per_byte();
+                let first =
+                    if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
+                let times = (layout.times() - first) / step * step;
+                let span = layout.span(first, times);
+                let words =
+                    Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let time_bytes = (layout.time_bits() / 8) as u32;
+                let starts: Vec<u32> =
+                    (0..times as u32).map(|time| (first as u32 + time) * time_bytes).collect();
+                let samples = Samples { bytes: &bytes, starts: &starts };
+                for channel in 0..channels {
+                    let mut row = vec![0xa5; encoding.bytes(times)];
+                    if unpacker.gathers() {
+                        unpacker.gather(samples, channel, &mut row);
+                    } else {
+                        unpacker.unpack(words, channel, &mut row);
                     }
-                    let bytes: Vec<u8> =
-                        (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
-                    let unpacker = Unpacker::new(layout);
-                    let encoding = layout.encoding();
-                    let step = encoding.samples_per_byte();
-                    let first =
-                        if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
-                    let times = (layout.times() - first) / step * step;
-                    let span = layout.span(first, times);
-                    let words =
-                        Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
-                    let time_bytes = (layout.time_bits() / 8) as u32;
-                    let starts: Vec<u32> =
-                        (0..times as u32).map(|time| (first as u32 + time) * time_bytes).collect();
-                    let samples = Samples { bytes: &bytes, starts: &starts };
-                    for channel in 0..channels {
-                        let mut row = vec![0xa5; encoding.bytes(times)];
-                        if unpacker.gathers() {
-                            unpacker.gather(samples, channel, &mut row);
-                        } else {
-                            unpacker.unpack(words, channel, &mut row);
-                        }
-                        for time in 0..times {
-                            let found = voltage(&row, encoding, time);
-                            let part = |part| {
-                                truth(code(&bytes, &layout, first + time, channel, part), bits)
-                            };
-                            let imaginary = if complex { part(1) } else { 0.0 };
-                            assert_eq!(
-                                (found.re, found.im),
-                                (part(0), imaginary),
-                                "{layout:?} {time}"
-                            );
-                        }
+                    for time in 0..times {
+                        let found = voltage(&row, encoding, time);
+                        let part = |part| {
+                            truth(code(&bytes, &layout, first + time, channel, part), bits)
+                        };
+                        let imaginary = if complex { part(1) } else { 0.0 };
+                        assert_eq!(
+                            (found.re, found.im),
+                            (part(0), imaginary),
+                            "{layout:?} {time}"
+                        );
                     }
                 }
             }
         }
+    }
 
-        #[test]
-        fn mark_5b_has_sign_and_magnitude() {
-            let mut layout = layout(2, false, 1, 8);
-            layout.code = Code::Mark5b;
-            let mut words = [0b11_10_01_00, 0, 0, 0];
-            Unpacker::new(layout).prepare(&mut words);
-            let levels: Vec<f64> =
-                (0..4).map(|k| voltage(&words, VoltageEncoding::Real2, k).re).collect();
-            let high = f64::from(TWO_BIT_HIGH);
-            assert_eq!(levels, [-high, 1.0, -1.0, high]);
-            layout.bits = 1;
-            let mut words = [0b01];
-            Unpacker::new(layout).prepare(&mut words);
-            assert_eq!(words, [0b1111_1110]);
-        }
+    #[test]
+    fn mark_5b_has_sign_and_magnitude() {
+        let mut layout = frame_layout(2, false, 1, 8);
+        layout.code = Code::Mark5b;
+        let mut words = [0b11_10_01_00, 0, 0, 0];
+        Unpacker::new(layout).prepare(&mut words);
+        let levels: Vec<f64> =
+            (0..4).map(|k| voltage(&words, VoltageEncoding::Real2, k).re).collect();
+        let high = f64::from(TWO_BIT_HIGH);
+        assert_eq!(levels, [-high, 1.0, -1.0, high]);
+        layout.bits = 1;
+        let mut words = [0b01];
+        Unpacker::new(layout).prepare(&mut words);
+        assert_eq!(words, [0b1111_1110]);
     }
 }

@@ -53,7 +53,7 @@ const KEYS: fields::Keys = fields::Keys {
 };
 
 /// Maximum number of channels of all antennas in a header without a complete block.
-const MOST_CHANNELS: usize = 1 << 20;
+const MAX_CHANNELS: usize = 1 << 20;
 
 /// Returns whether a file's first bytes are GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
@@ -97,12 +97,12 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 /// Fails for more antennas and channels than any telescope has, since no block confirms the counts.
 fn check_streams(scan: &Scan) -> Result<()> {
     let Counts { antennas, channels, .. } = scan.geometry.counts;
-    if antennas.saturating_mul(channels) <= MOST_CHANNELS {
+    if antennas.saturating_mul(channels) <= MAX_CHANNELS {
         return Ok(());
     }
     let why = format!(
         "{antennas} antennas of {channels} channels in a file that is cut in its first block, expected \
-         {MOST_CHANNELS} channels at most"
+         {MAX_CHANNELS} channels at most"
     );
     Err(scan.cards.fault("OBSNCHAN", why))
 }
@@ -172,7 +172,7 @@ fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
 const DIRECTIO_BYTES: u64 = 512;
 
 /// Longest accepted gap, in seconds; a longer one indicates a damaged header.
-const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+const MAX_GAP_S: f64 = SECONDS_PER_DAY;
 
 /// A block of a file.
 #[derive(Clone, Debug)]
@@ -431,7 +431,7 @@ impl Scan {
             };
             let start = index.checked_mul(hop).filter(|start| {
                 let gap = start.saturating_sub(times) as f64 * tsamp_s;
-                gap <= LONGEST_GAP_S && *start < u64::MAX / 4
+                gap <= MAX_GAP_S && *start < u64::MAX / 4
             });
             let Some(start) = start else {
                 let why = format!(
