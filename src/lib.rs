@@ -14,7 +14,6 @@
 //! repository has the layers and the data flow.
 
 pub mod backend;
-mod bank;
 pub mod channelize;
 pub mod clean;
 pub mod correlate;

@@ -18,8 +18,7 @@ const MOST_WORDS: usize = 42;
 /// Comments that begin with a question word as a noun phrase.
 const MOST_QUESTIONS: usize = 10;
 
-const BASE: &[&str] =
-    &["error", "view", "sample", "voltage", "state", "strain", "bank", "units", "math"];
+const BASE: &[&str] = &["error", "view", "sample", "voltage", "state", "strain", "units", "math"];
 const STAGES: &[&str] =
     &["channelize", "delay", "correlate", "clean", "dedisperse", "single_pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];

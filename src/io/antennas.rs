@@ -323,7 +323,8 @@ impl Columns {
 
     fn check_distance(&self, line: &Line<'_>, position_m: &[f64; 3]) -> Result<()> {
         let distance = position_m.iter().map(|metres| metres * metres).sum::<f64>().sqrt();
-        if self.frame == PositionFrame::Itrf && !(NEAREST_M..=MAX_COORDINATE_M).contains(&distance) {
+        if self.frame == PositionFrame::Itrf && !(NEAREST_M..=MAX_COORDINATE_M).contains(&distance)
+        {
             let why = format!(
                 "found a point {distance:.1} m from the Earth's centre, expected geocentric metres \
                  (local ones have the columns east,north,up)"

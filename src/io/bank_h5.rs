@@ -26,12 +26,11 @@ use hdf5_pure::{
 };
 use num_complex::Complex;
 
-use crate::bank::{BankTemplate, Branch, Filter, LeftOut, Resampler, Template};
 use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::io::hdf5::{self, Built, Element, Input};
 use crate::math::PowerSpectrum;
-use crate::strain::Binary;
+use crate::strain::{BankTemplate, Binary, Branch, Filter, LeftOut, Resampler, Template};
 
 /// Value of the root attribute `format`.
 const FORMAT: &str = "sidereal filter bank";

@@ -429,11 +429,8 @@ mod tests {
                 let time_s = sample as f64 * tsamp_s;
                 let at = Record { time_s, begin_s: time_s, end_s: time_s, tsamp_s, ..record() };
                 assert_eq!((at.sample(), at.begin(), at.end()), (sample, sample, sample));
-                let half = Record {
-                    time_s: time_s + 0.5 * tsamp_s,
-                    end_s: time_s + 0.5 * tsamp_s,
-                    ..at
-                };
+                let half =
+                    Record { time_s: time_s + 0.5 * tsamp_s, end_s: time_s + 0.5 * tsamp_s, ..at };
                 assert_eq!((half.sample(), half.end()), (sample, sample + 1));
             }
         }

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use super::{FilterbankSource, Polarizations, fbh5, foreign, is_stream, observation, psrfits, sigproc};
+use super::{
+    FilterbankSource, Polarizations, fbh5, foreign, is_stream, observation, psrfits, sigproc,
+};
 use crate::error::{Error, Result};
 
 /// Options for reading recordings.

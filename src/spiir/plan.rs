@@ -8,9 +8,9 @@ use std::f64::consts::TAU;
 use num_complex::{Complex, Complex64};
 use rustfft::FftPlanner;
 
-pub use crate::bank::{Branch, Filter, Resampler, Template};
 use crate::error::{Error, Result};
 use crate::math::{bessel_i0, kaiser_beta, sinc};
+pub use crate::strain::{Branch, Filter, Resampler, Template};
 
 /// Most halvings of the rate.
 pub const MAX_HALVINGS: u32 = 12;

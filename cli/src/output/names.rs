@@ -5,7 +5,7 @@ use std::io;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use sidereal::io::atomic::{LONGEST_NAME, hidden_name, short_name};
+use sidereal::io::atomic::{MAX_NAME, hidden_name, short_name};
 
 /// Suffix of an unfinished folder, before its random letters.
 pub(super) const UNFINISHED: &str = ".unfinished-";
@@ -69,7 +69,7 @@ pub(super) fn parent(place: &Path) -> &Path {
 /// Shortens a name too long for file systems and appends a hash.
 pub(crate) fn beside(product: &Path, end: &str) -> PathBuf {
     let name = product.file_name().unwrap_or_default();
-    let mut name = short_name(name, LONGEST_NAME - end.len());
+    let mut name = short_name(name, MAX_NAME - end.len());
     name.push(end);
     product.with_file_name(name)
 }
@@ -119,9 +119,9 @@ mod tests {
         let place = Path::new("data/o.fil");
         assert_eq!(beside(place, ".gaps.json"), Path::new("data/o.fil.gaps.json"));
         assert_eq!(lock(place), Path::new("data/.o.fil.lock"));
-        let long = "x".repeat(LONGEST_NAME);
+        let long = "x".repeat(MAX_NAME);
         for path in [beside(Path::new(&long), ".gaps.json"), lock(Path::new(&long))] {
-            assert!(path.as_os_str().len() <= LONGEST_NAME, "{path:?}");
+            assert!(path.as_os_str().len() <= MAX_NAME, "{path:?}");
         }
         assert!(lock(Path::new(&long)) != lock(Path::new(&(long[1..].to_owned() + "y"))));
         assert_eq!(behind(".o.fil.unfinished-Ab12".as_ref(), place), Some(".unfinished-Ab12"));

@@ -27,8 +27,6 @@ pub use reader::{FilterbankReader, Layout, open};
 pub use series::{TimeSeries, TimeSeriesWriter, read_series};
 pub use writer::FilterbankWriter;
 
-
-
 /// Type of a keyword's value on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -429,7 +427,6 @@ fn telescope_number(name: &str) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Encoder;
     use super::*;
 
     fn parse(bytes: &[u8]) -> Result<Header> {

@@ -478,8 +478,8 @@ fn frequency_fault(error: &Error, first: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::Encoder;
+    use super::*;
 
     fn layout(encoding: Encoding, ifs: usize) -> Layout {
         let band = Band::uniform(1500.0, -1.0, 8).unwrap();
@@ -569,8 +569,7 @@ mod tests {
                 Err(Error::Format { field, why, .. }) => {
                     assert_eq!(field, keyword, "{value}");
                     assert!(
-                        why.contains("found") && why.contains("expected")
-                            || why.contains("but")
+                        why.contains("found") && why.contains("expected") || why.contains("but")
                     );
                 }
                 other => panic!("{keyword} = {value}: {other:?}"),

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::sigproc::{Encoder, Header};
 use crate::io::sigproc::reader::{encoding, position, telescope, tsamp, tstart};
+use crate::io::sigproc::{Encoder, Header};
 use crate::sample::{Encoding, unpack_f32};
 
 /// Header of a `.tim` file.

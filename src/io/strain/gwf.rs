@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
-    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
-    ask_for_channel, finish_header, join, mask_steps, whole_second,
+    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource, ask_for_channel,
+    finish_header, join, mask_steps, whole_second,
 };
 use crate::view::check_length;
 

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::hdf5::Input;
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::strain::{
-    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource,
-    ask_for_channel, finish_header, mask_steps,
+    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource, ask_for_channel,
+    finish_header, mask_steps,
 };
 use crate::view::check_length;
 

@@ -9,10 +9,10 @@ use num_complex::Complex;
 
 use super::plan::{self, Filter, Plan, Resampler};
 use super::trigger::{self, Autocorrelation, TriggerOptions};
-pub use crate::bank::{BankTemplate, LeftOut};
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::Waveform;
+pub use crate::strain::{BankTemplate, LeftOut};
 pub use design::{Designer, design};
 
 /// Rates that filters may run at.

@@ -348,8 +348,8 @@ fn encoded(code: u32, layout: &Layout, encoding: VoltageEncoding) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use crate::voltage::voltage;
     use super::*;
+    use crate::voltage::voltage;
 
     fn layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
         Layout { bits, complex, channels, bytes, code: Code::Offset }
@@ -432,17 +432,14 @@ mod tests {
                 if layout.fault().is_some() {
                     continue;
                 }
-                let bytes: Vec<u8> =
-                    (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
+                let bytes: Vec<u8> = (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
                 let unpacker = Unpacker::new(layout);
                 let encoding = layout.encoding();
                 let step = encoding.samples_per_byte();
-                let first =
-                    if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
+                let first = if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
                 let times = (layout.times() - first) / step * step;
                 let span = layout.span(first, times);
-                let words =
-                    Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let words = Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
                 let time_bytes = (layout.time_bits() / 8) as u32;
                 let starts: Vec<u32> =
                     (0..times as u32).map(|time| (first as u32 + time) * time_bytes).collect();
@@ -456,15 +453,10 @@ mod tests {
                     }
                     for time in 0..times {
                         let found = voltage(&row, encoding, time);
-                        let part = |part| {
-                            truth(code(&bytes, &layout, first + time, channel, part), bits)
-                        };
+                        let part =
+                            |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
                         let imaginary = if complex { part(1) } else { 0.0 };
-                        assert_eq!(
-                            (found.re, found.im),
-                            (part(0), imaginary),
-                            "{layout:?} {time}"
-                        );
+                        assert_eq!((found.re, found.im), (part(0), imaginary), "{layout:?} {time}");
                     }
                 }
             }
