@@ -18,7 +18,7 @@
 //!
 //! Invariant: a file that is read has templates of finite numbers, and nothing larger than the file was read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use hdf5_pure::{
@@ -608,15 +608,12 @@ impl Reader {
 
 /// Sorts filters with their halvings into branches.
 fn template(filters: impl Iterator<Item = (u32, Filter)>) -> Template {
-    let mut branches: Vec<Branch> = Vec::new();
+    let mut branches: BTreeMap<u32, Vec<Filter>> = BTreeMap::new();
     for (halvings, filter) in filters {
-        match branches.iter_mut().find(|branch| branch.halvings == halvings) {
-            Some(branch) => branch.filters.push(filter),
-            None => branches.push(Branch { halvings, filters: vec![filter] }),
-        }
+        branches.entry(halvings).or_default().push(filter);
     }
-    branches.sort_by_key(|branch| branch.halvings);
-    Template { branches }
+    let branch = |(halvings, filters)| Branch { halvings, filters };
+    Template { branches: branches.into_iter().map(branch).collect() }
 }
 
 #[cfg(test)]
