@@ -1,11 +1,15 @@
 //! Bounds of numbers on the command line: unphysical ones are rejected before a verb sees them.
 
 use std::any::TypeId;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use clap::Command;
+use sidereal::Error;
+use sidereal::error::Value;
 
 /// Smallest and largest magnitude of a nonzero number.
-const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+const SIZES: RangeInclusive<f64> = 1e-30..=1e30;
 
 /// Returns the command with bounds on every option that takes a real number.
 pub(crate) fn bounded(command: Command) -> Command {
@@ -41,6 +45,24 @@ pub(crate) fn sane(number: f64) -> Result<f64, String> {
         _ if number == 0.0 || SIZES.contains(&number.abs()) => Ok(number),
         _ => Err(format!("it must be 0 or {least:e} to {most:e} in size")),
     }
+}
+
+/// Checks that an option's value is in a range; `why` says what bounds it or its unit, if that helps.
+///
+/// # Errors
+/// [`Error::Parameter`] naming the option.
+pub(crate) fn within<T: PartialOrd + Display + Into<Value>>(
+    option: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+    why: &str,
+) -> sidereal::Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+    let rule = format!("it must be {} to {}{why}", range.start(), range.end());
+    Err(Error::parameter(option, value, rule))
 }
 
 #[cfg(test)]

@@ -1,48 +1,43 @@
 //! `sidereal correlate`: makes visibilities from antennas' voltages.
 
 mod arguments;
-mod baselines;
 mod document;
-mod gains;
 mod inputs;
-mod lags;
-pub(crate) mod outputs;
 mod quicklook;
-mod silent;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arguments::MissingWord;
 use document::{Written, products};
-use inputs::{Given, Matched};
-use outputs::Outputs;
+use inputs::{Given, Matched, Silent};
 use quicklook::{Quicklook, Shape};
+use sidereal::io::uvh5;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::Window;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::Status;
-use sidereal::pipeline::correlator;
 use sidereal::pipeline::correlator::{
-    ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
+    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
     PhaseCentre, WriteReport, write_uvh5,
 };
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
-use silent::Silent;
 
 use crate::common::{Common, Work, tell_notes};
-use crate::interrupt::Exit;
-use crate::output::{Existing, with_final_names};
-use crate::plots::correlation::Antenna;
-use crate::plots::short;
+use crate::interrupt::{self, Exit};
+use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles, with_final_names};
+use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, WATERFALLS};
+use crate::plots::{self, short};
 use crate::positions::Positions;
 use crate::progress::Progress;
-use crate::provenance::{Made, Product, Provenance, Run};
-use crate::say::{more, note, warning};
+use crate::provenance::{self, Made, Product, Provenance, Run};
+use crate::say::{self, more, note, warning};
 use crate::selection::{file_name, shown};
+use crate::space::{self, Reserve};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{earth_orientation, errors, interrupt, json, plots, provenance, say, space};
+use crate::{earth_orientation, errors, json};
+
 pub(crate) use arguments::Arguments;
 pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
@@ -293,7 +288,7 @@ impl Arguments {
             (Some(name), true) => window(name, taps, points(first, channels))?,
             _ => Window::default(),
         };
-        let axes = gains::Axes {
+        let axes = arguments::Axes {
             antennas: &names,
             circular: first.circular == Some(true),
             polarizations: first.polarizations,
@@ -308,7 +303,7 @@ impl Arguments {
             gains: self.spectra.gains.gains(axes)?,
             integration_s: self.writing.integration,
             average_channels: self.writing.average_channels,
-            baselines: baselines::parse(&self.writing.baselines, &names)?,
+            baselines: arguments::parse_baselines(&self.writing.baselines, &names)?,
             phase_centre: self.phase_centre(headers)?,
             dut1: self.sky.orientation.dut1(self.sky.dut1)?,
             cable_delays_s: positions.cable_delays_s.clone(),
@@ -363,5 +358,98 @@ impl Arguments {
         }
         let name = given.unwrap_or_else(|| recorded.to_owned());
         Ok(PhaseCentre::Sidereal { ra_deg, dec_deg, name })
+    }
+}
+
+/// Suffix of the document's name.
+const DOCUMENT: &str = ".json";
+
+/// Contents of the folder of plots.
+const CONTENTS: Contents = Contents {
+    verb: "correlate",
+    documents: &[POWERS, FRINGES, WATERFALLS, LAYOUT],
+    writes: |_, _| false,
+};
+
+/// Returns whether a file of this name is one of the plots.
+pub(crate) fn draws(name: &str) -> bool {
+    CONTENTS.documents.contains(&name)
+}
+
+/// Output files of a call.
+#[derive(Debug)]
+struct Outputs {
+    place: PathBuf,
+    files: Files,
+    plots: Option<Folder>,
+    reserve: Option<Reserve>,
+}
+
+impl Outputs {
+    /// Begins all files.
+    ///
+    /// # Errors
+    /// As [`Files::begin`] and [`Folder::begin`]; [`Error::Parameter`] for a name that is none.
+    fn begin(
+        place: &Path,
+        plots: Option<&Path>,
+        existing: Existing,
+        (inputs, common): (&[PathBuf], &Common),
+    ) -> Result<Self> {
+        if place.as_os_str() == "-" || place.file_name().is_none() {
+            let rule = "it must name a file, such as array.uvh5";
+            return Err(Error::parameter("--output", place.display(), rule));
+        }
+        uvh5::check_name(place)?;
+        let writing = WritingFiles { option: "--output", existing, inputs, common };
+        let files = Files::begin(place, &[DOCUMENT], &writing)?;
+        let is_taken = |plots: &Path| *plots == *place || plots == files.place_beside(DOCUMENT);
+        if plots.is_some_and(is_taken) {
+            let rule = "it must be another name than those of the files";
+            return Err(Error::parameter("--plots", place.display(), rule));
+        }
+        let writing = Writing { contents: CONTENTS, existing, inputs, common };
+        let plots = plots.map(|plots| Folder::begin(plots, &writing)).transpose()?;
+        let reserve = Reserve::new(&files.main());
+        Ok(Self { place: place.to_path_buf(), files, plots, reserve })
+    }
+
+    /// Returns the path of OUT.
+    fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Returns the path that OUT is being written to.
+    fn file(&self) -> PathBuf {
+        self.files.main()
+    }
+
+    /// Returns the folder of plots, if requested.
+    fn plots(&self) -> Option<&Folder> {
+        self.plots.as_ref()
+    }
+
+    /// As [`Files::keep`].
+    fn keep(&self) {
+        self.files.keep();
+    }
+
+    /// Frees the reserved disk space for the files that describe the visibilities.
+    fn use_reserve(&mut self) {
+        self.reserve = None;
+    }
+
+    /// Drops the folder of plots after a write error.
+    fn leave_out_plots(&mut self) {
+        self.plots = None;
+    }
+
+    /// Writes the document, and renames all files to their final names.
+    ///
+    /// # Errors
+    /// As [`Files::finish_with`].
+    fn finish(self, document: &Product<Document>) -> Result<()> {
+        json::write(&self.files.beside(DOCUMENT), document)?;
+        self.files.finish_with(self.plots)
     }
 }

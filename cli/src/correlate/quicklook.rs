@@ -5,7 +5,7 @@
 use num_complex::Complex;
 use sidereal::units::HZ_PER_MHZ;
 
-use super::lags::Lags;
+use super::document::Lags;
 use crate::plots::correlation::{Antenna, Correlation, Fringes};
 
 /// Most baselines shown by default, and from a list.

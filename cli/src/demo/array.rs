@@ -13,12 +13,11 @@ use sidereal::{Error, Result};
 
 use super::chapter::{figure, parse, parse_words};
 use crate::common::Common;
-use crate::correlate;
 use crate::output::{Folder, with_final_names};
 use crate::plots::correlation::{FRINGES, LAYOUT, WATERFALLS};
 use crate::plots::short;
 use crate::progress::multiple;
-use crate::{interrupt, simulate};
+use crate::{correlate, interrupt, simulate};
 
 /// Name of the folder of recordings.
 pub(super) const RECORDINGS: &str = "array";
@@ -108,7 +107,7 @@ pub(super) fn writes(name: &str) -> bool {
 /// Returns whether a file of this name is a plot of a correlation.
 pub(super) fn draws(folder: &str, name: &str) -> bool {
     let is_own = |(stem, _): &(&str, &str)| folder.strip_prefix(stem) == Some("_plots");
-    CORRELATIONS.iter().any(is_own) && correlate::outputs::draws(name)
+    CORRELATIONS.iter().any(is_own) && correlate::draws(name)
 }
 
 impl Fringes {

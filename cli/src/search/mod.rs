@@ -1,15 +1,14 @@
 //! `sidereal search`: finds bursts in a recording and plots them.
 
-mod journal;
+mod files;
 mod pictures;
 mod report;
-mod spool;
-mod tables;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use files::{Journal, Spool};
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
@@ -21,12 +20,10 @@ use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use crate::common;
-use crate::common::Common;
+use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
 use crate::earth_orientation::{self, EarthOrientation};
-use crate::errors;
-use crate::interrupt::Exit;
+use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
@@ -35,11 +32,10 @@ use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::space::Reserve;
-use crate::{gaps, interrupt, json};
-use journal::Journal;
+use crate::{errors, gaps, json};
+
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
-use spool::Spool;
 
 /// Search a recording for dispersed bursts and plot each candidate.
 ///
@@ -159,7 +155,7 @@ pub(crate) const CONTENTS: Contents =
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     pictures::is_one(name)
         || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
-        || ["candidates.singlepulse", tables::ABSORBED, spool::NAME].contains(&name)
+        || ["candidates.singlepulse", files::ABSORBED, files::NAME].contains(&name)
 }
 
 /// Runs the verb.
@@ -274,7 +270,7 @@ impl<'a> Work<'a> {
         let report = if keep == Keep::Nothing {
             burst::search(source.for_search(), &self.options, &self.backend, journal.observe)
         } else if self.spooled {
-            let mut spool = Spool::new(source.rows_mut(), &folder.file(spool::NAME))?;
+            let mut spool = Spool::new(source.rows_mut(), &folder.file(files::NAME))?;
             let spool = burst::Source::Rows(&mut spool);
             burst::search_from(spool, &self.options, &self.backend, resumed, &mut journal)
         } else {
@@ -421,9 +417,9 @@ impl<'a> Work<'a> {
             // No plot needs the spool any more, and the lists may need its space.
             self.remove_spool(folder)?;
         }
-        tables::write(folder, found, self.arguments.products.singlepulse)?;
+        files::write(folder, found, self.arguments.products.singlepulse)?;
         if self.arguments.products.list_absorbed {
-            tables::write_absorbed(folder, found)?;
+            files::write_absorbed(folder, found)?;
         }
         self.write_summary(folder, found)?;
         if found.report.ending.is_read() {
@@ -447,7 +443,7 @@ impl<'a> Work<'a> {
     }
 
     fn remove_spool(&self, folder: &Folder) -> Result<()> {
-        let path = folder.file(spool::NAME);
+        let path = folder.file(files::NAME);
         std::fs::remove_file(&path).map_err(|error| Error::io(path, error))
     }
 

@@ -2,15 +2,14 @@
 
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
-use sidereal::pipeline::burst::CleanedRows;
-use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::burst::{CleanedRows, SearchOptions};
 use sidereal::pipeline::cutout::{Cutout, Options, cutout, cutouts};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+use super::files::{self, Spooled};
 use super::report::Found;
-use super::spool::{self, Spooled};
 use crate::common::Common;
 use crate::output::Folder;
 use crate::plots::{self, Overview, Png, Point, short};
@@ -92,7 +91,13 @@ impl Pictures<'_> {
         self.cutouts(&wanted, &mut |index, cutout| {
             let candidate = &candidates[index];
             let path = self.folder.file(stem(index, candidate) + ".h5");
-            super::tables::write_fetch(&path, candidate, &cutout, &self.found.header, &texts)?;
+            crate::search::files::write_fetch(
+                &path,
+                candidate,
+                &cutout,
+                &self.found.header,
+                &texts,
+            )?;
             written += 1;
             progress.at(written);
             Ok(())
@@ -106,7 +111,7 @@ impl Pictures<'_> {
     /// Opens the recording at its first row.
     fn open(&self) -> Result<Box<dyn FilterbankSource>> {
         if self.spooled {
-            let path = self.folder.file(spool::NAME);
+            let path = self.folder.file(files::NAME);
             return Ok(Box::new(Spooled::open(&self.found.header, &path)?));
         }
         Ok(self.recording.open(self.options.dm_constant, self.backend)?.source.into_rows())

@@ -12,8 +12,8 @@ use sidereal::spiir::whiten::{Average, GateOptions, Method, RunningOptions, Welc
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
-use super::templates::within;
 use crate::common::Common;
+use crate::numbers::within;
 use crate::say::warning;
 use crate::selection::{TimeRange, parse_time_range};
 

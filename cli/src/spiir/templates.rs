@@ -1,7 +1,6 @@
 //! Options of templates: their placement, and the design of their filters.
 
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -20,9 +19,10 @@ use sidereal::waveform::InspiralOptions;
 use sidereal::{Error, Result};
 
 use crate::approximant::{ApproximantWord, extrapolated};
+use crate::interrupt;
+use crate::numbers::{self, within};
 use crate::plots::{plural, short};
 use crate::say::warning;
-use crate::{interrupt, numbers};
 
 /// Closed interval of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -401,23 +401,6 @@ impl Design {
 /// duration. Over a shorter span less of the noise remains, and the small errors of any match weigh more beside it.
 fn usual_length(rate_hz: u32) -> usize {
     1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
-}
-
-/// Fails unless a number is within its range.
-///
-/// # Errors
-/// [`Error::Parameter`] naming the option.
-pub(super) fn within(
-    name: &'static str,
-    value: f64,
-    range: RangeInclusive<f64>,
-    why: &str,
-) -> Result<()> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let (least, most) = range.into_inner();
-    Err(Error::parameter(name, value, format!("it must be {least} to {most} ({why})")))
 }
 
 #[cfg(test)]

@@ -23,9 +23,10 @@ use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};
 
 use super::inputs::{self, Banks, Whiten};
-use super::templates::{self as options, Design, Placement, within};
+use super::templates::{self as options, Design, Placement};
 use crate::common::{self, Common, tell_notes};
 use crate::interrupt::Exit;
+use crate::numbers::within;
 use crate::output::{Contents, Existing, Folder, JOURNAL, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};

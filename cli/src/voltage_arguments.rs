@@ -1,4 +1,4 @@
-//! Options of voltages: channelization, and missing header fields.
+//! Options that describe voltages and their filter bank.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
+use crate::numbers::within;
 use crate::plots::{duration, frequency};
 
 /// Heading of these options in the help.
@@ -263,8 +264,8 @@ impl VoltageArguments {
         let channels = self.channels.ok_or_else(|| missing_channels(header))?;
         let rectangular = self.window.as_deref() == Some("rectangular");
         let taps = self.taps.unwrap_or(if rectangular { 1 } else { TAPS });
-        within("--channels", channels, 2, MAX_CHANNELS)?;
-        within("--taps", taps, 1, MAX_TAPS)?;
+        within("--channels", channels, 2..=MAX_CHANNELS, "")?;
+        within("--taps", taps, 1..=MAX_TAPS, "")?;
         let points = points(header, channels);
         let window = window(self.window.as_deref().unwrap_or("hann"), taps, points)?;
         if taps * points <= MIN_SPAN && window.coefficients(taps, points).is_err() {
@@ -344,13 +345,6 @@ pub(crate) fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
 /// Returns the points of the Fourier transform: twice the channels for real samples.
 pub(crate) fn points(header: &VoltageHeader, channels: usize) -> usize {
     if header.encoding.is_complex() { channels } else { 2 * channels }
-}
-
-fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
 }
 
 /// Checks that a recording holds at least one window, and all the spectra that are summed into one.
