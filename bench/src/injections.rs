@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::Interferometer;
-use sidereal::io::atomic;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::pipeline::cbc::{self, ChirpSearch, Input, Recording, Report, SearchOptions, Source};
 use sidereal::simulate::strain::{
@@ -24,7 +23,7 @@ use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
 use sidereal::{Error, Result};
 
-use crate::runner::{Document, Session, say};
+use crate::runner::{Report as Results, Session, in_parallel};
 
 /// Inject binaries into noise of two detectors, search for them and compare the events with the truth.
 #[derive(Args, Clone, Debug)]
@@ -97,28 +96,14 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Ou
         return Err(Error::parameter("--rate (Hz)", arguments.rate, "it must be 1024 to 16384"));
     }
     let setup = Setup::new(arguments)?;
-    let outcomes = campaign(&setup, arguments, session)?;
-    if session.json {
-        session.caller.print(&Document::Lines(outcomes.iter().map(record).collect()))?;
-    } else if !session.quiet {
-        say(&table(&outcomes))?;
-    }
-    if let Some(path) = &arguments.markdown {
-        atomic::write(path, markdown(&outcomes).as_bytes())?;
-    }
+    let outcomes = in_parallel(session.threads, arguments.injections, |index| {
+        setup.run(&Case::draw(arguments.seed, index as u64))
+    })?;
+    let rows = rows(&outcomes);
+    let lines = outcomes.iter().map(record).collect();
+    let report = Results { lines, text: text(&rows, &outcomes), heads: HEADS.into(), rows };
+    report.show(session, arguments.markdown.as_deref())?;
     Ok(outcomes)
-}
-
-/// Runs the cases in parallel, each on its own thread.
-fn campaign(setup: &Setup, arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Outcome>> {
-    let threads = Threads::new(session.threads);
-    let mut outcomes: Vec<Option<Result<Outcome>>> =
-        (0..arguments.injections).map(|_| None).collect();
-    let mut scratch = vec![(); threads.count()];
-    threads.for_each_chunk(&mut scratch, &mut outcomes, 1, |(), index, outcome| {
-        outcome[0] = Some(setup.run(&Case::draw(arguments.seed, index as u64)));
-    });
-    outcomes.into_iter().flatten().collect()
 }
 
 /// Ranges of the masses in solar masses, and of the network signal-to-noise ratio.
@@ -505,9 +490,8 @@ fn rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     ROWS.iter().map(row).collect()
 }
 
-/// Formats the table for the terminal.
-fn table(outcomes: &[Outcome]) -> String {
-    let rows = rows(outcomes);
+/// Formats the table for the terminal: a line per column.
+fn text(rows: &[Vec<String>], outcomes: &[Outcome]) -> String {
     let line = |column: usize, head: &str| {
         let cells: Vec<&str> = rows.iter().map(|row| row[column].as_str()).collect();
         format!("{head:>20}  {}\n", cells.join(" | "))
@@ -540,11 +524,4 @@ fn record(outcome: &Outcome) -> Value {
         "loudest": outcome.loudest, "others": outcome.others,
         "detectors": detectors.collect::<Vec<Value>>(),
     })
-}
-
-/// Formats the rows as a Markdown table.
-fn markdown(outcomes: &[Outcome]) -> String {
-    let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
-    let rows: String = rows(outcomes).iter().map(|row| line(row)).collect();
-    format!("| {} |\n|{}\n{rows}", HEADS.join(" | "), "---:|".repeat(HEADS.len()))
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 use sidereal::io::{atomic, printable};
 use sidereal::{Error, Result};
 
@@ -272,6 +273,51 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+/// Results of an injection campaign: the lines of the JSON document, the text of the terminal, and the cells of the
+/// Markdown table.
+pub(crate) struct Report {
+    pub(crate) lines: Vec<Value>,
+    pub(crate) text: String,
+    pub(crate) heads: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Report {
+    /// Prints the results, and writes the table as Markdown.
+    pub(crate) fn show(self, session: &Session<'_>, markdown: Option<&Path>) -> Result<()> {
+        if session.json {
+            session.caller.print(&Document::Lines(self.lines))?;
+        } else if !session.quiet {
+            say(&self.text)?;
+        }
+        let Some(path) = markdown else { return Ok(()) };
+        let mut table = format!("| {} |\n", self.heads.join(" | "));
+        table += &format!("|{}\n", "---:|".repeat(self.heads.len()));
+        for row in &self.rows {
+            table += &format!("| {} |\n", row.join(" | "));
+        }
+        atomic::write(path, table.as_bytes())
+    }
+}
+
+/// Runs the cases of a campaign in parallel, each on its own thread.
+///
+/// # Errors
+/// The first of the cases' errors.
+pub(crate) fn in_parallel<T: Send>(
+    threads: usize,
+    cases: usize,
+    run: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = Threads::new(threads);
+    let mut outcomes: Vec<Option<Result<T>>> = (0..cases).map(|_| None).collect();
+    let mut scratch = vec![(); threads.count()];
+    threads.for_each_chunk(&mut scratch, &mut outcomes, 1, |(), index, outcome| {
+        outcome[0] = Some(run(index));
+    });
+    outcomes.into_iter().flatten().collect()
 }
 
 /// Returns the cases whose names contain `only`.

@@ -697,8 +697,8 @@ fn are_visibilities(chain: &Chain, antennas: [usize; 3], spectra: &[(Vec<u8>, us
                     let found = chain.sums[4 * row + pair];
                     let found = Complex::new(found.re as f64, found.im as f64);
                     let off = (found - sum((i, p), (j, q), channel)).norm();
-                    let most = TOLERANCE * (power((i, p)) * power((j, q))).sqrt();
-                    counted && power((i, p)) > 0.0 && off <= most
+                    let bound = TOLERANCE * (power((i, p)) * power((j, q))).sqrt();
+                    counted && power((i, p)) > 0.0 && off <= bound
                 })
             })
         })

@@ -8,10 +8,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use sidereal::backend::Backend;
-use sidereal::backend::threads::Threads;
 use sidereal::clean::Rfi;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
-use sidereal::io::atomic;
 use sidereal::pipeline::burst::{SearchOptions, Source, search};
 use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
 use sidereal::single_pulse::Candidate;
@@ -19,7 +17,7 @@ use sidereal::units;
 use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
-use crate::runner::{Document, Session, say};
+use crate::runner::{Report, Session, in_parallel};
 
 /// Most candidates per minute, the default of `search`.
 const MAX_PER_MINUTE: usize = 1000;
@@ -78,15 +76,16 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Ou
         let markdown = arguments.markdown.as_deref();
         return interference::run(folder, markdown, &options, session).map(|()| Vec::new());
     }
-    let outcomes = campaign(&cells(arguments), arguments.injections, session)?;
-    if session.json {
-        session.caller.print(&Document::Lines(outcomes.iter().map(record).collect()))?;
-    } else if !session.quiet {
-        say(&table(&outcomes))?;
-    }
-    if let Some(path) = &arguments.markdown {
-        atomic::write(path, markdown(&outcomes).as_bytes())?;
-    }
+    let cells = cells(arguments);
+    let outcomes = in_parallel(session.backend.threads(), cells.len(), |index| {
+        cells[index].run(arguments.injections, &Backend::best(1))
+    })?;
+    let lines = outcomes.iter().map(record).collect();
+    let heads = COLUMNS.map(|(head, ..)| head).into();
+    let row = |outcome| COLUMNS.map(|(_, _, cell)| cell(outcome)).into();
+    let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
+    let report = Report { lines, text: text(&rows), heads, rows };
+    report.show(session, arguments.markdown.as_deref())?;
     Ok(outcomes)
 }
 
@@ -105,17 +104,6 @@ fn cells(arguments: &Arguments) -> Vec<Cell> {
         }
     }
     cells
-}
-
-/// Runs the cells in parallel, each on its own thread.
-fn campaign(cells: &[Cell], injections: usize, session: &Session<'_>) -> Result<Vec<Outcome>> {
-    let threads = Threads::new(session.backend.threads());
-    let mut outcomes: Vec<Option<Result<Outcome>>> = cells.iter().map(|_| None).collect();
-    let mut scratch = vec![(); threads.count()];
-    threads.for_each_chunk(&mut scratch, &mut outcomes, 1, |(), index, outcome| {
-        outcome[0] = Some(cells[index].run(injections, &Backend::best(1)));
-    });
-    outcomes.into_iter().flatten().collect()
 }
 
 /// Sampling time of the campaign's recordings, in seconds.
@@ -369,23 +357,15 @@ fn percent(part: usize, whole: usize) -> String {
 }
 
 /// Formats the table for the terminal.
-fn table(outcomes: &[Outcome]) -> String {
-    let line = |cell: &dyn Fn(&Column) -> String| {
-        let cells = COLUMNS.iter().map(|c| format!("{:>width$}", cell(c), width = c.1));
+fn text(rows: &[Vec<String>]) -> String {
+    let line = |cells: &[&str]| {
+        let cells =
+            cells.iter().zip(COLUMNS).map(|(cell, (_, width, _))| format!("{cell:>width$}"));
         cells.collect::<Vec<_>>().join("  ")
     };
-    let mut lines = vec![line(&|c| c.0.to_owned())];
-    lines.extend(outcomes.iter().map(|outcome| line(&|c| (c.2)(outcome))));
+    let mut lines = vec![line(&COLUMNS.map(|(head, ..)| head))];
+    lines.extend(rows.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>())));
     lines.join("\n")
-}
-
-/// Formats the rows as a Markdown table.
-fn markdown(outcomes: &[Outcome]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let row = |outcome| line(&COLUMNS.map(|(_, _, cell)| cell(outcome)));
-    let rows: String = outcomes.iter().map(row).collect();
-    let heads = line(&COLUMNS.map(|(head, ..)| head.to_owned()));
-    format!("{heads}|{}\n{rows}", "---:|".repeat(COLUMNS.len()))
 }
 
 fn record(outcome: &Outcome) -> Value {
