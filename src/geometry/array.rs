@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 const WGS84: i32 = 1;
 
 /// Largest plausible distance of a ground antenna from the Earth's centre, in m.
-const FARTHEST_M: f64 = 1e8;
+const MAX_DISTANCE_M: f64 = 1e8;
 
 /// Smallest plausible distance of a ground antenna from the Earth's centre, in m.
-const NEAREST_M: f64 = 6e6;
+const MIN_DISTANCE_M: f64 = 6e6;
 
 /// An antenna.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +188,7 @@ impl Array {
 
 fn check_itrf(itrf_m: &Vector, what: &'static str) -> Result<()> {
     let distance = length(itrf_m);
-    if !(NEAREST_M..=FARTHEST_M).contains(&distance) {
+    if !(MIN_DISTANCE_M..=MAX_DISTANCE_M).contains(&distance) {
         return Err(Error::parameter(what, distance, "it must lie within 6e6 to 1e8 m"));
     }
     Ok(())

@@ -409,7 +409,7 @@ impl RangeSeries {
             let progress = self.step(stride, Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
             self.valid.fill(progress.produced);
-            self.hand_over(stride, progress.produced, sink)?;
+            self.pass_block(stride, progress.produced, sink)?;
         }
         Ok(())
     }
@@ -426,7 +426,7 @@ impl RangeSeries {
             for (valid, end) in self.valid.iter_mut().zip(&ends) {
                 *valid = end.saturating_sub(self.produced).min(produced as u64) as usize;
             }
-            self.hand_over(stride, produced, sink)?;
+            self.pass_block(stride, produced, sink)?;
         }
     }
 
@@ -454,7 +454,7 @@ impl RangeSeries {
         Ok(progress)
     }
 
-    fn hand_over(
+    fn pass_block(
         &mut self,
         stride: usize,
         produced: usize,

@@ -77,7 +77,7 @@ impl Span {
                 end: end.min(nyquist),
             }),
             None => {
-                let end = last_velocity(LEAST_VELOCITY, latest, goes_on).unwrap_or(0.0);
+                let end = last_velocity(MIN_VELOCITY, latest, goes_on).unwrap_or(0.0);
                 let rule = format!(
                     "masses of {} and {} solar masses make no inspiral in band: theirs ends at {:.1} Hz",
                     binary.mass1_msun,
@@ -145,7 +145,7 @@ impl Equations {
 }
 
 /// Velocity below that of all accepted inspirals.
-const LEAST_VELOCITY: f64 = 1e-3;
+const MIN_VELOCITY: f64 = 1e-3;
 
 /// Range of `dt/dv`, relative to its first term, within which the series is meaningful.
 const RATES: std::ops::RangeInclusive<f64> = 0.02..=50.0;

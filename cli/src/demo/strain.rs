@@ -248,25 +248,25 @@ mod tests {
             filters: 100,
             realtime_factor: 10.0,
         };
-        let told = |merger: &Merger| {
+        let texts = |merger: &Merger| {
             let mut html = String::new();
             merger.html(&mut html);
             (html, merger.text(), serde_json::to_value(merger).unwrap())
         };
         let other = Loudest { gps: TIME_GPS + 1.0, far_hz: Some(0.01), ..event.clone() };
-        let (html, text, document) = told(&merger(Some(other)));
+        let (html, text, document) = texts(&merger(Some(other)));
         assert!(html.contains("verdict bad") && html.contains("Not found. The loudest"), "{html}");
         assert!(html.contains("no more often than every 100 s"), "{html}");
         // The false event's plots show no chirp; the background is shown all the same.
         assert!(!html.contains("event1_") && html.contains("background.png"), "{html}");
         assert_eq!((&document["found"], &document["network_snr"]), (&false.into(), &20.0.into()));
         assert!(text.contains("network SNR 20"), "{text}");
-        let (html, text, document) = told(&merger(Some(event)));
+        let (html, text, document) = texts(&merger(Some(event)));
         assert!(html.contains("Found: network SNR 20"), "{html}");
         assert!(html.contains("at GPS 1400000018.400"), "{html}");
         assert!(html.contains("event1_map.png") && text.contains("template 36+29"), "{text}");
         assert_eq!(document["network_snr"], 20.0);
-        let (html, text, document) = told(&merger(None));
+        let (html, text, document) = texts(&merger(None));
         assert!(html.contains("Not found") && !html.contains("<img"), "{html}");
         assert_eq!((text.as_str(), &document["found"]), ("no event", &false.into()));
         assert!(document.get("network_snr").is_none());

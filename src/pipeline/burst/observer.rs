@@ -179,10 +179,10 @@ impl Checkpoint {
         let mut rest = rest;
         let mut ranges = Vec::new();
         for _ in 0..*parts {
-            let (length, behind) = rest.split_first()?;
-            let (part, behind) = behind.split_at_checked(usize::try_from(*length).ok()?)?;
+            let (length, after) = rest.split_first()?;
+            let (part, after) = after.split_at_checked(usize::try_from(*length).ok()?)?;
             ranges.push(part.to_vec());
-            rest = behind;
+            rest = after;
         }
         let clusterer = ranges.pop().filter(|_| rest.is_empty())?;
         let counts = [*times, *candidates, *flagged];

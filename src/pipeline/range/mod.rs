@@ -189,7 +189,7 @@ impl RangeSearch {
         let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
-        self.hand_over(clusterer)
+        self.push_events(clusterer)
     }
 
     /// Like [`Self::finish`], on a device.
@@ -210,10 +210,10 @@ impl RangeSearch {
                 break;
             }
             self.detector.enqueue(plane, produced, &mut self.events, stream)?;
-            self.hand_over(clusterer)?;
+            self.push_events(clusterer)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
-        self.hand_over(clusterer)?;
+        self.push_events(clusterer)?;
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
@@ -231,7 +231,7 @@ impl RangeSearch {
             let progress = self.step(Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
         }
-        self.hand_over(clusterer)
+        self.push_events(clusterer)
     }
 
     /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
@@ -240,10 +240,10 @@ impl RangeSearch {
         let valid = |dm: usize| plan.valid_times(times, dm);
         self.detector.end_at(&valid);
         while self.step(None)?.produced > 0 {
-            self.hand_over(clusterer)?;
+            self.push_events(clusterer)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
-        self.hand_over(clusterer)?;
+        self.push_events(clusterer)?;
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
@@ -282,7 +282,7 @@ impl RangeSearch {
         let mut frontier_s = f64::INFINITY;
         for range in ranges {
             let frontier = range.detector.settle(&mut range.events)?;
-            range.hand_over(clusterer)?;
+            range.push_events(clusterer)?;
             let tsamp_s = range.dedisperser.plan().tsamp_s();
             frontier_s = frontier_s.min(frontier as f64 * tsamp_s);
         }
@@ -319,7 +319,7 @@ impl RangeSearch {
         }
     }
 
-    fn hand_over(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+    fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
         let window_times = self.detector.plan().window_times() as u64;
         self.filled.weigh(self.dedisperser.plan(), window_times, self.snr, &mut self.events);
         clusterer.push(self.index, &self.events)?;

@@ -161,7 +161,7 @@ impl Coherent {
     }
 
     /// Copies samples of the current block to `block`, after the `done` samples that it holds.
-    fn give(&self, block: &mut VoltageBlock, done: usize, samples: std::ops::Range<usize>) {
+    fn copy(&self, block: &mut VoltageBlock, done: usize, samples: std::ops::Range<usize>) {
         let is_complex = self.header.encoding.is_complex();
         let offset = self.header.encoding.bytes(done);
         let half = self.header.streams() / 2;
@@ -187,7 +187,7 @@ impl VoltageSource for Coherent {
             let end = self.end.unwrap_or(u64::MAX).min(first + self.transfer.kept() as u64);
             let times = (end - self.next).min((block.capacity() - done) as u64);
             let from = (self.next - first) as usize;
-            self.give(block, done, from..from + times as usize);
+            self.copy(block, done, from..from + times as usize);
             self.next += times;
             done += times as usize;
         }

@@ -317,9 +317,9 @@ impl Scene {
                 *y += slope * *change;
             }
         }
-        let turned = delayed.iter().zip(turns.iter()).map(|(y, turn)| y * turn * amplitude);
+        let rotated = delayed.iter().zip(turns.iter()).map(|(y, turn)| y * turn * amplitude);
         let counts = counts[polarization].chunks_exact_mut(self.numbers);
-        for (x, y) in counts.zip(turned) {
+        for (x, y) in counts.zip(rotated) {
             x[0] += y.re;
             if let Some(imaginary) = x.get_mut(1) {
                 *imaginary += y.im;

@@ -91,11 +91,11 @@ impl Levels {
         let sigma = f64::from(self.sigmas[channel]);
         let Some((_, high)) = self.scale.range else { return sigma * signal };
         let mean = f64::from(self.means[channel]) + sigma * signal;
-        let room = (high - mean) / sigma;
-        if room > 6.0 {
+        let headroom = (high - mean) / sigma;
+        if headroom > 6.0 {
             return sigma * signal;
         }
-        let lost = normal::density(room) - room * normal::cumulative(-room);
+        let lost = normal::density(headroom) - headroom * normal::cumulative(-headroom);
         sigma * (signal - lost)
     }
 
