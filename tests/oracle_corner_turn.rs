@@ -6,8 +6,7 @@ mod random;
 use proptest::prelude::*;
 use random::Random;
 use sidereal::backend::Backend;
-use sidereal::correlate::plan::LANES;
-use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows, Spectra};
+use sidereal::correlate::{BlockBuffer, CornerTurn, LANES, Options, Plan, Rows, Spectra};
 use sidereal::voltage::{VoltageEncoding, Voltages, voltage};
 
 /// Value of outputs before a call.

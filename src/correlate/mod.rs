@@ -7,8 +7,8 @@ mod block;
 mod corner_turn;
 mod cpu;
 mod cuda;
-pub mod plan;
-pub mod reference;
+mod plan;
+mod reference;
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer, Output, Rows, Spectra};
 pub use corner_turn::CornerTurn;
 pub use cuda::{DeviceSpectra, kernels};
-pub use plan::{Options, Plan, Precision};
+pub use plan::{LANES, MAX_ANTENNAS, MAX_CHANNELS, Options, Plan, Precision};
 
 #[derive(Debug)]
 enum Engine {
@@ -110,10 +110,7 @@ impl Correlator {
     pub fn reserve(&mut self, spectra: u64) -> Result<()> {
         match &mut self.engine {
             Engine::Cuda(engine) => engine.reserve(spectra),
-            _ => {
-                let _ = spectra;
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 

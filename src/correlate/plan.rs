@@ -15,7 +15,7 @@ pub const MAX_CHANNELS: usize = 1 << 20;
 pub const LANES: usize = 16;
 
 /// Most samples in a 32-bit integer sum: two products of at most 2^14 per sample stay below 2^31.
-pub const MAX_INTEGER_TIMES: usize = 65_535;
+pub(super) const MAX_INTEGER_TIMES: usize = 65_535;
 
 /// Options of an X-engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +81,7 @@ impl Plan {
         }
         let plan = Self { options, precision: Precision::default() };
         // Both accumulators and their padding take less than 64 bytes per product.
-        let fits = plan.row_elements().checked_mul(options_bytes(plan.channels()));
+        let fits = plan.row_elements().checked_mul(plan.channels().saturating_mul(64));
         if fits.is_none_or(|bytes| bytes > isize::MAX as usize) {
             let rule = "the visibilities of all channels can't be addressed";
             return Err(Error::parameter("channels", plan.channels(), rule));
@@ -181,11 +181,6 @@ impl Plan {
     pub fn mask_words(times: usize) -> usize {
         times.div_ceil(64)
     }
-}
-
-/// Returns an upper bound of the bytes of one product in all channels.
-fn options_bytes(channels: usize) -> usize {
-    channels.saturating_mul(64)
 }
 
 fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {

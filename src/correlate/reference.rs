@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use num_complex::Complex;
 
-use super::block::Block;
-use super::block::Output;
+use super::block::{Block, Output};
 use super::plan::Plan;
 use crate::voltage::VoltageEncoding;
 
 /// Sums over time, directly by the equation; integers in 64 bits, floats in double precision.
 #[derive(Debug)]
-pub struct Engine {
+pub(super) struct Engine {
     plan: Plan,
     integers: Vec<Complex<i64>>,
     floats: Vec<Complex<f64>>,
@@ -20,7 +19,7 @@ pub struct Engine {
 
 impl Engine {
     /// Creates zero sums.
-    pub fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let elements = plan.channels() * plan.row_elements();
         let float = plan.encoding() == VoltageEncoding::ComplexF32;
         let (integers, floats) = if float { (0, elements) } else { (elements, 0) };
@@ -33,7 +32,7 @@ impl Engine {
     }
 
     /// Adds the products of all pairs of inputs at each time.
-    pub fn run(&mut self, block: Block<'_>) {
+    pub(super) fn run(&mut self, block: Block<'_>) {
         let plan = self.plan.clone();
         for channel in 0..plan.channels() {
             for i in 0..plan.antennas() {
@@ -43,14 +42,14 @@ impl Engine {
                             && block.is_valid(&plan, channel, j, *t)
                     };
                     for time in (0..block.times()).filter(both) {
-                        self.add(block, channel, (i, j), time);
+                        self.add(block, channel, i, j, time);
                     }
                 }
             }
         }
     }
 
-    fn add(&mut self, block: Block<'_>, channel: usize, (i, j): (usize, usize), time: usize) {
+    fn add(&mut self, block: Block<'_>, channel: usize, i: usize, j: usize, time: usize) {
         let plan = &self.plan;
         let baseline = channel * plan.baselines() + Plan::baseline(i, j);
         self.counts[baseline] += 1;
@@ -68,7 +67,7 @@ impl Engine {
     }
 
     /// Writes the sums of some channels, and the valid samples in each.
-    pub fn read(&self, channels: Range<usize>, output: Output<'_>, counts: &mut [u64]) {
+    pub(super) fn read(&self, channels: Range<usize>, output: Output<'_>, counts: &mut [u64]) {
         let row = self.plan.row_elements();
         let elements = channels.start * row..channels.end * row;
         match output {
@@ -80,7 +79,7 @@ impl Engine {
     }
 
     /// Resets all sums and counts.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.integers.fill(Complex::new(0, 0));
         self.floats.fill(Complex::new(0.0, 0.0));
         self.counts.fill(0);

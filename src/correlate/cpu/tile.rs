@@ -66,10 +66,14 @@ pub(super) unsafe trait Arithmetic {
     /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of the terms.
     unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
     /// Adds the second half, if any: some instructions later, to hide the latency of the first.
-    unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
+    #[inline(always)]
+    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
     /// Converts packed spectra (8 bit, f32) to columns and returns their address. Integers come in whole pairs of
     /// times.
-    unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8;
+    #[inline(always)]
+    unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
+        packed
+    }
     /// Prepares all rows of a panel from its columns; groups of `ROWS` rows are `group` bytes apart.
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize);
 }
@@ -293,8 +297,6 @@ unsafe impl Arithmetic for Integers {
         }
     }
     #[inline(always)]
-    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
-    #[inline(always)]
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
         // SAFETY: the caller upholds this function's contract.
         unsafe { wide_columns(packed, steps, buffer) }
@@ -352,10 +354,6 @@ unsafe impl Arithmetic for Floats {
             sums[0][lane] += im * column[1][lane];
             sums[1][lane] -= re * column[1][lane];
         }
-    }
-    #[inline(always)]
-    unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
-        packed
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {

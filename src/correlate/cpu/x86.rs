@@ -5,6 +5,28 @@ use std::arch::x86_64::*;
 
 use super::tile::{Arithmetic, Kind, ROW, ROWS, float_rows, wide_columns, wide_rows};
 
+/// Defines the sums of an arithmetic, in a register that these functions clear, load and store.
+macro_rules! sums {
+    ($register:ty, $zero:expr, $load:expr, $store:expr) => {
+        type Sum = $register;
+        #[inline(always)]
+        unsafe fn zero() -> Self::Sum {
+            // SAFETY: the caller guarantees the instructions.
+            unsafe { $zero() }
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const u8) -> Self::Sum {
+            // SAFETY: the caller guarantees a readable vector.
+            unsafe { $load(from.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store(sum: Self::Sum, to: *mut u8) {
+            // SAFETY: the caller guarantees room for a vector.
+            unsafe { $store(to.cast(), sum) }
+        }
+    };
+}
+
 /// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). `vpdpbusd` takes one unsigned operand: rows
 /// are raised by 128, as (re, im) and (im, ~re), which are exact for -128 as well.
 pub(super) struct Bytes512;
@@ -27,24 +49,9 @@ unsafe impl Arithmetic for Bytes512 {
     const COLUMN: usize = 64;
     const LANES: usize = 16;
     const KIND: Kind = Kind::Offset;
-    type Sum = __m512i;
     type Row = [__m512i; 2];
     type Column = __m512i;
-    #[inline(always)]
-    unsafe fn zero() -> Self::Sum {
-        // SAFETY: the caller guarantees the instructions.
-        unsafe { _mm512_setzero_si512() }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self::Sum {
-        // SAFETY: the caller guarantees a readable vector.
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller guarantees room for a vector.
-        unsafe { _mm512_storeu_si512(to.cast(), sum) }
-    }
+    sums!(__m512i, _mm512_setzero_si512, _mm512_loadu_si512, _mm512_storeu_si512);
     #[inline(always)]
     unsafe fn row(from: *const u8) -> Self::Row {
         // SAFETY: the caller guarantees a readable row.
@@ -68,12 +75,6 @@ unsafe impl Arithmetic for Bytes512 {
             sums[0] = _mm512_dpbusd_epi32(sums[0], row[0], column);
             sums[1] = _mm512_dpbusd_epi32(sums[1], row[1], column);
         }
-    }
-    #[inline(always)]
-    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
-    #[inline(always)]
-    unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
-        packed
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
@@ -181,24 +182,9 @@ macro_rules! shorts {
             const COLUMN: usize = 64;
             const LANES: usize = $lanes;
             const KIND: Kind = Kind::Integer;
-            type Sum = $register;
             type Row = [$register; 2];
             type Column = $register;
-            #[inline(always)]
-            unsafe fn zero() -> Self::Sum {
-                // SAFETY: the caller guarantees the instructions.
-                unsafe { $zero() }
-            }
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> Self::Sum {
-                // SAFETY: the caller guarantees a readable vector.
-                unsafe { $load(from.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn store(sum: Self::Sum, to: *mut u8) {
-                // SAFETY: the caller guarantees room for a vector.
-                unsafe { $store(to.cast(), sum) }
-            }
+            sums!($register, $zero, $load, $store);
             #[inline(always)]
             unsafe fn row(from: *const u8) -> Self::Row {
                 let from = from.cast::<i32>();
@@ -270,24 +256,9 @@ macro_rules! floats {
             const COLUMN: usize = 128;
             const LANES: usize = $lanes;
             const KIND: Kind = Kind::Float;
-            type Sum = $register;
             type Row = [$register; 2];
             type Column = [$register; 2];
-            #[inline(always)]
-            unsafe fn zero() -> Self::Sum {
-                // SAFETY: the caller guarantees the instructions.
-                unsafe { $zero() }
-            }
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> Self::Sum {
-                // SAFETY: the caller guarantees a readable vector.
-                unsafe { $load(from.cast()) }
-            }
-            #[inline(always)]
-            unsafe fn store(sum: Self::Sum, to: *mut u8) {
-                // SAFETY: the caller guarantees room for a vector.
-                unsafe { $store(to.cast(), sum) }
-            }
+            sums!($register, $zero, $load, $store);
             #[inline(always)]
             unsafe fn row(from: *const u8) -> Self::Row {
                 let from = from.cast::<f32>();
@@ -314,10 +285,6 @@ macro_rules! floats {
                     sums[0] = $mul_add(row[1], column[1], sums[0]);
                     sums[1] = $neg_mul_add(row[0], column[1], sums[1]);
                 }
-            }
-            #[inline(always)]
-            unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
-                packed
             }
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {

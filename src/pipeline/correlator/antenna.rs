@@ -43,12 +43,12 @@ pub(super) struct Elapsed {
 
 /// F-engine of one antenna.
 pub(super) struct AntennaInput {
-    location: SampleLocation,
+    pub(super) location: SampleLocation,
     bank: Bank,
     flags: Flags,
     /// Samples that are not finite among those the window holds.
     not_finite: Flags,
-    gain_control: GainControl,
+    pub(super) gain_control: GainControl,
     backend: Backend,
     /// Created once gains are known.
     corrector: Option<DelayCorrector>,
@@ -59,16 +59,16 @@ pub(super) struct AntennaInput {
     delays: Vec<Delay>,
     /// Phase slopes of the prepared spectra; none if a device derives them from the delays.
     slopes: Option<Vec<Slope>>,
-    runs: Vec<Run>,
-    invalid: Vec<InvalidRange>,
-    needed: Option<Range<u64>>,
+    pub(super) runs: Vec<Run>,
+    pub(super) invalid: Vec<InvalidRange>,
+    pub(super) needed: Option<Range<u64>>,
     /// Neither the prepared spectra nor later ones need samples before this one.
-    from: u64,
+    pub(super) from: u64,
     /// Spectrum and shift at which the gain measurement starts.
     measure: Option<(u64, i64)>,
     /// Shift and number of the filter bank's next spectrum, and its next input sample.
     next: Option<(i64, u64, u64)>,
-    elapsed: Elapsed,
+    pub(super) elapsed: Elapsed,
     outcome: Result<()>,
 }
 
@@ -114,15 +114,6 @@ impl AntennaInput {
         Self { slopes: None, ..self }
     }
 
-    pub(super) fn location(&self) -> &SampleLocation {
-        &self.location
-    }
-
-    /// Returns the prepared spectra, grouped by shift.
-    pub(super) fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
     /// Returns the total and the residual delay of each prepared spectrum.
     pub(super) fn delays(&self, all: &Delays) -> impl Iterator<Item = delay::Delay> {
         let sample_lag = self.location.sample_lag;
@@ -135,20 +126,6 @@ impl AntennaInput {
     /// Whether gains are known.
     pub(super) fn is_settled(&self) -> bool {
         self.corrector.is_some()
-    }
-
-    /// Returns the invalid ranges of the current spectra.
-    pub(super) fn invalid(&self) -> &[InvalidRange] {
-        &self.invalid
-    }
-
-    /// Returns the gains of the spectra; axes polarization, channel.
-    pub(super) fn gain_control(&self) -> &GainControl {
-        &self.gain_control
-    }
-
-    pub(super) fn elapsed(&self) -> Elapsed {
-        self.elapsed
     }
 
     /// Returns the complex samples that saturated in requantization.
@@ -174,16 +151,6 @@ impl AntennaInput {
         self.at(spectra.start, shift) as u64..end
     }
 
-    /// Returns the recording's samples that the prepared spectra need.
-    pub(super) fn needed(&self) -> Option<Range<u64>> {
-        self.needed.clone()
-    }
-
-    /// Returns the sample before which neither these spectra nor later ones need any.
-    pub(super) fn from(&self) -> u64 {
-        self.from
-    }
-
     /// Returns the start and the samples of each run of existing spectra, and the number of prepared spectra; for
     /// voltages that are multiplied as recorded.
     pub(super) fn parts(&self) -> (Vec<(usize, Range<u64>)>, usize) {
@@ -207,7 +174,7 @@ impl AntennaInput {
     /// Marks spectra with samples that are not finite among those needed; returns whether there are any.
     pub(super) fn mark_not_finite(&mut self, not_finite: &NotFinite, coarse: usize) -> bool {
         let polarizations = self.location.streams.len() / coarse;
-        self.not_finite = Flags::new(not_finite.runs(), &self.location.streams, polarizations);
+        self.not_finite = Flags::new(&not_finite.runs, &self.location.streams, polarizations);
         if !self.not_finite.is_empty() {
             self.look(coarse);
         }
@@ -269,7 +236,7 @@ impl AntennaInput {
         if let Some(mut slopes) = self.slopes.take() {
             slopes.clear();
             for delay in self.delays(delays) {
-                slopes.extend((0..channels.coarse).map(|c| channels.band().slope(c, delay)));
+                slopes.extend((0..channels.coarse).map(|c| channels.band.slope(c, delay)));
             }
             self.slopes = Some(slopes);
         }
@@ -328,7 +295,7 @@ impl AntennaInput {
         shift: i64,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        if self.gain_control.is_measured() {
+        if self.gain_control.measured {
             let spectra = self.measured(start, shift);
             let mut invalid = Vec::new();
             self.find_invalid(&spectra, shift, &mut invalid);
@@ -410,7 +377,7 @@ impl AntennaInput {
         rows: &mut [u8],
     ) -> Result<()> {
         let begin = Instant::now();
-        let coarse = self.gain_control.coarse();
+        let coarse = self.gain_control.coarse;
         if let (Some(corrector), Some(slopes)) = (&mut self.corrector, &self.slopes) {
             corrector.run(
                 &scratch[..times * self.gain_control.elements()],
@@ -424,9 +391,9 @@ impl AntennaInput {
 
     /// Fills invalid spectra with zeros.
     fn blank(&self, invalid: &InvalidRange, base: u64, rows: &mut [u8]) {
-        let (elements, fine) = (self.gain_control.elements(), self.gain_control.fine());
-        let channels = self.gain_control.coarse() * fine;
-        let size = self.gain_control.encoding().sample_bits() / 8;
+        let (elements, fine) = (self.gain_control.elements(), self.gain_control.fine);
+        let channels = self.gain_control.coarse * fine;
+        let size = self.gain_control.encoding.sample_bits() / 8;
         for polarization in 0..elements / channels {
             for spectrum in invalid.spectra.clone() {
                 let time = (spectrum - base) as usize;
@@ -570,11 +537,11 @@ pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> 
 #[derive(Clone, Debug)]
 pub(super) struct GainControl {
     polarizations: usize,
-    coarse: usize,
+    pub(super) coarse: usize,
     fine: usize,
     encoding: VoltageEncoding,
     /// Gains of the spectra: one for all, or one per element.
-    gains: Vec<Complex<f32>>,
+    pub(super) gains: Vec<Complex<f32>>,
     /// Whether gains are to be measured.
     measured: bool,
     /// Whether the readout divides visibilities by the gains.
@@ -609,33 +576,9 @@ impl GainControl {
         Self { polarizations, coarse, fine, encoding, gains, measured, undone }
     }
 
-    /// Returns the number of recorded channels.
-    pub(super) fn coarse(&self) -> usize {
-        self.coarse
-    }
-
-    /// Returns the channels per recorded channel.
-    pub(super) fn fine(&self) -> usize {
-        self.fine
-    }
-
     /// Returns the elements of a spectrum.
     pub(super) fn elements(&self) -> usize {
         self.polarizations * self.coarse * self.fine
-    }
-
-    pub(super) fn encoding(&self) -> VoltageEncoding {
-        self.encoding
-    }
-
-    /// Returns the gains of the spectra: one for all, or one per element.
-    pub(super) fn gains(&self) -> &[Complex<f32>] {
-        &self.gains
-    }
-
-    /// Whether gains are measured.
-    pub(super) fn is_measured(&self) -> bool {
-        self.measured
     }
 
     /// Returns the number of spectra that gains are measured with.
@@ -767,7 +710,7 @@ impl GainTable {
             return Err(Error::parameter("gains", invalid.to_string(), "gains must be finite"));
         }
         let polarizations = recordings.header.polarizations;
-        let correlated = channels.correlated();
+        let correlated = channels.order.len();
         let all = antennas * polarizations * correlated;
         if ![1, correlated, all].contains(&given.len()) {
             let rule = format!(
@@ -775,10 +718,10 @@ impl GainTable {
             );
             return Err(Error::parameter("number of gains", given.len(), rule));
         }
-        let own = |gain: Complex<f32>| if channels.is_conjugate() { gain.conj() } else { gain };
+        let own = |gain: Complex<f32>| if channels.is_conjugate { gain.conj() } else { gain };
         let mut sorted = vec![Complex::ZERO; all];
         for (index, row) in sorted.chunks_exact_mut(correlated).enumerate() {
-            for (rank, channel) in channels.order().iter().enumerate() {
+            for (rank, channel) in channels.order.iter().enumerate() {
                 row[*channel] = own(given[(index * correlated + rank) % given.len()]);
             }
         }

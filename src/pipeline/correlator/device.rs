@@ -225,7 +225,7 @@ impl OnDevice {
 
 /// Splits `spectra` into segments within which no antenna's shift changes.
 fn segments(stations: &[AntennaInput], spectra: &Range<u64>) -> Vec<Range<u64>> {
-    let starts = stations.iter().flat_map(|station| station.runs());
+    let starts = stations.iter().flat_map(|station| &station.runs);
     let mut ends: Vec<u64> = starts.map(|run| run.spectra.start).chain([spectra.end]).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -303,7 +303,7 @@ impl Group {
             channels: channels.fine,
             encoding: plan.encoding(),
             form,
-            band: (!config.fixed).then(|| channels.band().clone()),
+            band: (!config.fixed).then(|| channels.band.clone()),
             gains: vec![Complex::ZERO],
         })?;
         let corrector = DelayCorrector::new(delays, &on_one_thread(device))?;
@@ -352,7 +352,7 @@ impl Group {
         for (place, station) in self.stations.iter().enumerate() {
             if !self.settled[place] && all[*station].is_settled() {
                 self.settled[place] = true;
-                fresh.push((place, all[*station].gain_control().gains()));
+                fresh.push((place, all[*station].gain_control.gains.as_slice()));
             }
         }
         if fresh.is_empty() { Ok(()) } else { self.corrector.set_gains(fresh) }
@@ -455,7 +455,7 @@ impl Group {
             let rows = slot.rest()[..bytes].chunks_exact_mut(each);
             let jobs = stations.iter().zip(rows).map(|(station, rows)| {
                 let antenna = &samples.antennas[*station];
-                let location = antenna.location();
+                let location = &antenna.location;
                 Job {
                     window: samples.windows[location.recording],
                     streams: location.streams.clone(),
@@ -531,7 +531,7 @@ fn stride(format: SampleFormat, times: usize) -> usize {
 
 /// Returns the shift of a spectrum; none if the recording lacks its samples.
 fn shift(station: &AntennaInput, spectrum: u64) -> Option<i64> {
-    let run = station.runs().iter().find(|run| run.spectra.contains(&spectrum))?;
+    let run = station.runs.iter().find(|run| run.spectra.contains(&spectrum))?;
     run.inside.then_some(run.shift)
 }
 
@@ -549,7 +549,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn fill(&mut self, stride: usize, times: usize) -> Result<()> {
-        let encoding = self.window.encoding();
+        let encoding = self.window.encoding;
         let covered: u64 = self.parts.iter().map(|(_, samples)| samples.end - samples.start).sum();
         if covered < times as u64 {
             let bytes = encoding.bytes(times);

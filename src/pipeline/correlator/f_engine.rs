@@ -27,18 +27,18 @@ pub(super) struct Parts {
 
 /// F-engine of all antennas.
 pub(super) struct FEngine {
-    parts: Parts,
+    pub(super) parts: Parts,
     threads: Threads,
     scratches: Vec<Scratch>,
     spectra: Spectra,
     /// Spectra per gulp.
-    capacity: usize,
+    pub(super) capacity: usize,
     /// Range of available spectra.
-    made: Range<u64>,
+    pub(super) made: Range<u64>,
     /// Seconds spent so far.
-    elapsed_s: f64,
+    pub(super) elapsed_s: f64,
     /// Invalid cells (spectrum, recorded channel) of each antenna.
-    masked: Vec<u64>,
+    pub(super) masked: Vec<u64>,
 }
 
 /// Spectra before the corner turn.
@@ -84,33 +84,6 @@ impl FEngine {
         }
     }
 
-    /// Returns why the host computes spectra that a GPU multiplies, if it does.
-    pub(super) fn not_on_device(&self) -> Option<&str> {
-        self.parts.not_on_device.as_deref()
-    }
-
-    pub(super) fn sources(&self) -> &[WindowedSource] {
-        &self.parts.sources
-    }
-
-    pub(super) fn stations(&self) -> &[AntennaInput] {
-        &self.parts.stations
-    }
-
-    pub(super) fn channels(&self) -> &Channels {
-        &self.parts.channels
-    }
-
-    /// Returns the spectra per gulp.
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Returns the range of available spectra.
-    pub(super) fn made(&self) -> Range<u64> {
-        self.made.clone()
-    }
-
     /// Whether an X-engine call must start at the first available spectrum, so that gulps end with integrations.
     pub(super) fn ends_with_integrations(&self) -> bool {
         match &self.spectra {
@@ -133,19 +106,9 @@ impl FEngine {
         }
     }
 
-    /// Returns the seconds spent so far.
-    pub(super) fn elapsed_s(&self) -> f64 {
-        self.elapsed_s
-    }
-
     /// Returns the number of recorded samples that were not finite.
     pub(super) fn not_finite(&self) -> u64 {
-        self.parts.sources.iter().map(|source| source.not_finite().count()).sum()
-    }
-
-    /// Returns the invalid cells (spectrum, recorded channel) of each antenna.
-    pub(super) fn masked(&self) -> &[u64] {
-        &self.masked
+        self.parts.sources.iter().map(|source| source.not_finite.count).sum()
     }
 
     /// Describes a truncated recording that is used to its end, if any.
@@ -196,10 +159,8 @@ impl FEngine {
     fn mark_not_finite(&mut self) -> bool {
         let Parts { sources, stations, channels, .. } = &mut self.parts;
         let mark_not_finite = |station: &mut AntennaInput| {
-            station.mark_not_finite(
-                sources[station.location().recording].not_finite(),
-                channels.coarse,
-            )
+            station
+                .mark_not_finite(&sources[station.location.recording].not_finite, channels.coarse)
         };
         stations.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own)
     }
@@ -209,15 +170,15 @@ impl FEngine {
         let Parts { sources, stations, .. } = &self.parts;
         let mut needed: Vec<Option<Range<u64>>> = vec![None; sources.len()];
         for station in stations {
-            if let Some(own) = station.needed() {
-                let whole = needed[station.location().recording].get_or_insert(own.clone());
+            if let Some(own) = &station.needed {
+                let whole = needed[station.location.recording].get_or_insert(own.clone());
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
             }
         }
         // Antennas of the same recording that do not need samples yet may need earlier ones later.
         for station in stations {
-            if let Some(whole) = &mut needed[station.location().recording] {
-                whole.start = whole.start.min(station.from());
+            if let Some(whole) = &mut needed[station.location.recording] {
+                whole.start = whole.start.min(station.from);
             }
         }
         needed
@@ -238,7 +199,7 @@ impl FEngine {
 
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
         let Parts { sources, stations, delays, .. } = &mut self.parts;
-        let windows: Vec<&Window> = sources.iter().map(WindowedSource::window).collect();
+        let windows: Vec<&Window> = sources.iter().map(|source| &source.window).collect();
         match &mut self.spectra {
             Spectra::Rows(rows) => {
                 let each = rows.len() / stations.len();
@@ -247,14 +208,14 @@ impl FEngine {
                     pairs.map(|(station, rows)| Job { station, rows }).collect();
                 self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
                     let Job { station, rows } = &mut job[0];
-                    let window = windows[station.location().recording];
+                    let window = windows[station.location.recording];
                     station.run(window, rows, own);
                 });
             }
             Spectra::Streams(block) => gather(stations, &windows, block)?,
             Spectra::Device(device) => {
                 self.threads.for_each_chunk(&mut self.scratches, stations, 1, |own, _, station| {
-                    let window = windows[station[0].location().recording];
+                    let window = windows[station[0].location.recording];
                     station[0].settle(window, own);
                 });
                 stations.iter_mut().try_for_each(AntennaInput::take_outcome)?;
@@ -266,7 +227,7 @@ impl FEngine {
 
     fn count(&mut self) {
         for (masked, station) in self.masked.iter_mut().zip(&self.parts.stations) {
-            *masked += cells(station.invalid(), self.parts.channels.coarse);
+            *masked += cells(&station.invalid, self.parts.channels.coarse);
         }
     }
 
@@ -299,7 +260,7 @@ impl Parts {
         let is_invalid = |invalid: &InvalidRange| {
             invalid.spectra.start < times.end && invalid.spectra.end > times.start
         };
-        let any = self.stations.iter().any(|station| station.invalid().iter().any(is_invalid));
+        let any = self.stations.iter().any(|station| station.invalid.iter().any(is_invalid));
         any.then_some(Mask { parts: self, times })
     }
 }
@@ -323,7 +284,7 @@ impl Mask<'_> {
             mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
         }
         for (antenna, station) in parts.stations.iter().enumerate() {
-            for invalid in station.invalid() {
+            for invalid in &station.invalid {
                 let from = invalid.spectra.start.max(times.start);
                 let to = invalid.spectra.end.min(times.end).max(from);
                 let bits = (from - times.start) as usize..(to - times.start) as usize;
@@ -353,8 +314,8 @@ fn gather(stations: &[AntennaInput], windows: &[&Window], block: &mut VoltageBlo
     let mut rows = block.rows_mut();
     let mut made = 0;
     for station in stations {
-        let streams = station.location().streams.clone();
-        let window = windows[station.location().recording];
+        let streams = station.location.streams.clone();
+        let window = windows[station.location.recording];
         let rows: Vec<&mut [u8]> = rows.by_ref().take(streams.len()).collect();
         let (parts, times) = station.parts();
         made = times;

@@ -129,12 +129,12 @@ impl ArrayCorrelator {
 
     /// Returns the sky over the array; none if the recordings do not state their start.
     pub fn sky(&self) -> Option<&Sky> {
-        self.tracking.sky()
+        self.tracking.sky.as_ref()
     }
 
     /// Returns the tracked direction.
     pub fn direction(&self) -> Option<Direction> {
-        self.tracking.direction()
+        self.tracking.direction
     }
 
     /// Sets a callback that receives the progress many times per integration.
@@ -180,11 +180,11 @@ impl ArrayCorrelator {
     /// Accumulates spectra up to number `end`.
     fn sum(&mut self, end: u64) -> Result<()> {
         while self.next < end {
-            if !self.f_engine.made().contains(&self.next) {
+            if !self.f_engine.made.contains(&self.next) {
                 self.make(end)?;
                 self.check_watch()?;
             }
-            let last = end.min(self.f_engine.made().end);
+            let last = end.min(self.f_engine.made.end);
             self.x_engine.run(&mut self.f_engine, self.next, (last - self.next) as usize)?;
             self.next = last;
             self.check_watch()?;
@@ -195,7 +195,7 @@ impl ArrayCorrelator {
     /// Computes the next spectra; if a source fails, as many as its samples allow.
     fn make(&mut self, end: u64) -> Result<()> {
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
-        let mut last = all.min(self.next + self.f_engine.capacity() as u64);
+        let mut last = all.min(self.next + self.f_engine.capacity as u64);
         while !self.f_engine.make(self.next..last)? {
             if last == self.next + 1 {
                 let ended = || Error::stopped("voltages");
@@ -240,7 +240,7 @@ impl ArrayCorrelator {
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
             made_on_device: f_engine.is_on_device(),
-            not_on_device: f_engine.not_on_device().map(str::to_owned),
+            not_on_device: f_engine.parts.not_on_device.clone(),
             steps: steps(f_engine, x_engine),
             antennas: antennas(header, f_engine),
             missing: missing.collect(),
@@ -340,15 +340,15 @@ impl Summary {
 }
 
 fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
-    let read: f64 = f_engine.sources().iter().map(|source| source.elapsed_s()).sum();
-    let elapsed = f_engine.stations().iter().map(|station| station.elapsed());
+    let read: f64 = f_engine.parts.sources.iter().map(|source| source.elapsed_s).sum();
+    let elapsed = f_engine.parts.stations.iter().map(|station| station.elapsed);
     let (mut channelize, mut align) = (0.0, 0.0);
     for own in elapsed {
         channelize += own.channelize_s;
         align += own.align_s;
     }
-    let share = f_engine.elapsed_s() / (read + channelize + align).max(1e-12);
-    let [turn_s, correlate_s, output_s] = x_engine.elapsed_s();
+    let share = f_engine.elapsed_s / (read + channelize + align).max(1e-12);
+    let [turn_s, correlate_s, output_s] = x_engine.elapsed_s;
     Steps {
         read_s: read * share,
         channelize_s: channelize * share,
@@ -360,16 +360,16 @@ fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
 }
 
 fn antennas(header: &ArrayHeader, f_engine: &FEngine) -> Vec<AntennaSummary> {
-    let made = f_engine.made().end as f64;
-    let counts = f_engine.masked().iter().zip(f_engine.saturated());
+    let made = f_engine.made.end as f64;
+    let counts = f_engine.masked.iter().zip(f_engine.saturated());
     let of = |(station, (masked, saturated)): (&antenna::AntennaInput, (&u64, u64))| {
-        let level = station.gain_control();
+        let level = &station.gain_control;
         let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
-            name: header.array.antennas[station.location().antenna].name.clone(),
+            name: header.array.antennas[station.location.antenna].name.clone(),
             saturated: part(saturated, level.elements()),
-            masked: part(*masked, level.coarse()),
+            masked: part(*masked, level.coarse),
         }
     };
-    f_engine.stations().iter().zip(counts).map(of).collect()
+    f_engine.parts.stations.iter().zip(counts).map(of).collect()
 }

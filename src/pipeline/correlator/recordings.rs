@@ -407,16 +407,16 @@ pub(super) struct Channels {
     /// Number of recorded channels.
     pub(super) coarse: usize,
     /// Correlated channels by ascending sky frequency; each run of `average` channels forms one output channel.
-    order: Vec<usize>,
-    average: usize,
+    pub(super) order: Vec<usize>,
+    pub(super) average: usize,
     /// Sky frequency of each output channel.
-    centres_hz: Vec<f64>,
+    pub(super) centres_hz: Vec<f64>,
     /// Width of an output channel.
-    width_hz: f64,
-    /// 1, or -1 if sky frequency falls as the voltage's frequency rises.
-    sideband: f64,
+    pub(super) width_hz: f64,
+    /// Whether the voltages are complex conjugates of the sky's: sky frequency falls as the voltage's rises.
+    pub(super) is_conjugate: bool,
     /// Frequencies for the phase rotation that removes delays.
-    band: Band,
+    pub(super) band: Band,
 }
 
 impl Channels {
@@ -453,48 +453,13 @@ impl Channels {
             average,
             centres_hz: all.chunks(average).map(mean).collect(),
             width_hz: width / fine as f64 * average as f64,
-            sideband,
+            is_conjugate: sideband < 0.0,
             band: Band {
                 zeros_hz: header.centres_hz.iter().map(|centre| zero(*centre)).collect(),
                 first_hz: offsets[0] + half,
                 step_hz: width / fine as f64,
             },
         })
-    }
-
-    /// Returns the number of correlated channels.
-    pub(super) fn correlated(&self) -> usize {
-        self.order.len()
-    }
-
-    /// Returns the sky frequency of each output channel, ascending.
-    pub(super) fn centres_hz(&self) -> &[f64] {
-        &self.centres_hz
-    }
-
-    /// Returns the width of an output channel.
-    pub(super) fn width_hz(&self) -> f64 {
-        self.width_hz
-    }
-
-    /// Returns the number of correlated channels per output channel.
-    pub(super) fn average(&self) -> usize {
-        self.average
-    }
-
-    /// Returns the correlated channels by ascending sky frequency.
-    pub(super) fn order(&self) -> &[usize] {
-        &self.order
-    }
-
-    /// Returns whether the voltages are complex conjugates of the sky's.
-    pub(super) fn is_conjugate(&self) -> bool {
-        self.sideband < 0.0
-    }
-
-    /// Returns the frequencies for the phase rotation that removes delays.
-    pub(super) fn band(&self) -> &Band {
-        &self.band
     }
 }
 
@@ -526,9 +491,9 @@ const MAX_ALTITUDES: f64 = 14_400.0;
 #[derive(Clone, Debug)]
 pub(super) struct Tracking {
     /// None if the time is unknown.
-    sky: Option<Sky>,
-    direction: Option<Direction>,
-    dut1_s: f64,
+    pub(super) sky: Option<Sky>,
+    pub(super) direction: Option<Direction>,
+    pub(super) dut1_s: f64,
     /// Altitude of the source from start to end, at most ten minutes apart.
     altitudes_deg: Vec<f64>,
 }
@@ -566,21 +531,6 @@ impl Tracking {
             None => Vec::new(),
         };
         Ok(Self { sky: Some(sky), direction, dut1_s, altitudes_deg })
-    }
-
-    /// Returns the sky; none if the time is unknown.
-    pub(super) fn sky(&self) -> Option<&Sky> {
-        self.sky.as_ref()
-    }
-
-    /// Returns the tracked direction.
-    pub(super) fn direction(&self) -> Option<Direction> {
-        self.direction
-    }
-
-    /// Returns UT1 - UTC at the start.
-    pub(super) fn dut1_s(&self) -> f64 {
-        self.dut1_s
     }
 
     /// Returns the altitude of the source at the start and at the end.
@@ -635,7 +585,7 @@ pub(super) fn delay_model(
         let all = given.iter().enumerate().map(with_cable).collect::<Result<_>>()?;
         return Ok(Model::Given(all));
     }
-    if let (Some(direction), Some(sky)) = (tracking.direction(), tracking.sky()) {
+    if let (Some(direction), Some(sky)) = (tracking.direction, &tracking.sky) {
         let centre = geometry::PhaseCentre::Source(direction);
         let length_s = recordings.times as f64 * header.tsamp_s;
         let model = DelayModel::fit(sky, centre, header.start, length_s, cables_s)?;

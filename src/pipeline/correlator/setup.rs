@@ -79,7 +79,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let mut stations = numbers.clone();
     stations.sort_unstable();
     let baselines = select_baselines(asked.array, &options.baselines, &stations)?;
-    let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s());
+    let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s);
     let threads = match &asked.backend.host() {
         Host::Reference => Threads::new(1),
         Host::Cpu(_, threads) => threads.clone(),
@@ -87,7 +87,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let plan = correlate::Plan::new(correlate::Options {
         antennas: stations.len(),
         polarizations: header.polarizations,
-        channels: shape.channels.correlated(),
+        channels: shape.channels.order.len(),
         encoding: shape.encoding,
     })?
     .with_precision(options.precision);
@@ -205,7 +205,7 @@ impl Shape {
             together = together.max(gulp_capacity_on_device(plan, self.spectra, gulp));
         }
         let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
-        let channels = plan.channels() / self.channels.average();
+        let channels = plan.channels() / self.channels.average;
         let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
         let Framing { hop, span } = self.framing();
         let times = together.checked_mul(hop as usize);
@@ -277,9 +277,9 @@ impl Shape {
             baselines: baselines.iter().map(|baseline| baseline.antennas).collect(),
             polarizations: recorded.polarizations,
             circular: recorded.circular == Some(true),
-            frequencies_hz: self.channels.centres_hz().to_vec(),
-            channel_width_hz: self.channels.width_hz(),
-            average_channels: self.channels.average(),
+            frequencies_hz: self.channels.centres_hz.to_vec(),
+            channel_width_hz: self.channels.width_hz,
+            average_channels: self.channels.average,
             start: recorded.start,
             spectrum_s: self.framing().hop as f64 * recorded.tsamp_s,
             window_s: self.framing().span as f64 * recorded.tsamp_s,
@@ -375,7 +375,7 @@ impl Shape {
                 stations.push(AntennaInput::new(place, bank, flags, gains, capacity, &backend));
             }
         }
-        stations.sort_by_key(|station: &AntennaInput| station.location().antenna);
+        stations.sort_by_key(|station: &AntennaInput| station.location.antenna);
         Ok(stations)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Framing {
 /// Samples of every stream of a recording; axes stream, time.
 pub(super) struct Window {
     bytes: Vec<u8>,
-    encoding: VoltageEncoding,
+    pub(super) encoding: VoltageEncoding,
     streams: usize,
     /// Allocated samples per stream.
     capacity: usize,
@@ -37,11 +37,6 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Returns the encoding of the samples.
-    pub(super) fn encoding(&self) -> VoltageEncoding {
-        self.encoding
-    }
-
     /// Returns samples of some streams from the window.
     ///
     /// # Errors
@@ -104,8 +99,8 @@ pub(super) struct WindowedSource {
     source: Box<dyn VoltageSource>,
     /// Samples per read.
     gulp: usize,
-    window: Window,
-    not_finite: NotFinite,
+    pub(super) window: Window,
+    pub(super) not_finite: NotFinite,
     /// Length of the source in samples.
     length: u64,
     /// Whether the correlation uses the source up to its end.
@@ -115,7 +110,7 @@ pub(super) struct WindowedSource {
     /// Whether there was an error.
     ended: bool,
     /// Seconds spent reading.
-    elapsed_s: f64,
+    pub(super) elapsed_s: f64,
     /// Result of the last move.
     outcome: Result<()>,
 }
@@ -175,20 +170,6 @@ impl WindowedSource {
 
     pub(super) fn header(&self) -> &VoltageHeader {
         self.source.header()
-    }
-
-    pub(super) fn window(&self) -> &Window {
-        &self.window
-    }
-
-    /// Returns the samples within the window that are not finite.
-    pub(super) fn not_finite(&self) -> &NotFinite {
-        &self.not_finite
-    }
-
-    /// Seconds spent reading.
-    pub(super) fn elapsed_s(&self) -> f64 {
-        self.elapsed_s
     }
 
     /// Takes the result of the last move.
@@ -266,28 +247,18 @@ impl WindowedSource {
 #[derive(Debug)]
 pub(super) struct NotFinite {
     /// Runs of samples that are not finite; the runs of each stream ascend by start.
-    runs: Vec<Flag>,
+    pub(super) runs: Vec<Flag>,
     /// Index in `runs` of each stream's last run, plus 1; 0: none.
     last: Vec<usize>,
     /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
     /// Number of them so far.
-    count: u64,
+    pub(super) count: u64,
 }
 
 impl NotFinite {
     pub(super) fn new(streams: usize, span: u64) -> Self {
         Self { runs: Vec::new(), last: vec![0; streams], span, count: 0 }
-    }
-
-    /// Returns the number of samples so far that are not finite.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Returns the samples in memory that are not finite.
-    pub(super) fn runs(&self) -> &[Flag] {
-        &self.runs
     }
 
     /// Replaces a block's samples that are not finite by zeros; `first` is the block's first sample.
@@ -517,13 +488,13 @@ mod tests {
             not_finite.add(stream, time);
         }
         let run = |stream, start, times| Flag { streams: stream..stream + 1, start, times };
-        assert_eq!(not_finite.runs(), [run(0, 3, 6), run(1, 4, 3), run(0, 13, 1)]);
+        assert_eq!(not_finite.runs, [run(0, 3, 6), run(1, 4, 3), run(0, 13, 1)]);
         not_finite.drop_before(9);
-        assert_eq!(not_finite.runs(), [run(0, 13, 1)]);
+        assert_eq!(not_finite.runs, [run(0, 13, 1)]);
         not_finite.add(1, 14);
         not_finite.add(0, 14);
-        assert_eq!(not_finite.runs(), [run(0, 13, 2), run(1, 14, 1)]);
-        assert_eq!(not_finite.count(), 8);
+        assert_eq!(not_finite.runs, [run(0, 13, 2), run(1, 14, 1)]);
+        assert_eq!(not_finite.count, 8);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) struct XEngine {
     sums: Sums,
     counts: Vec<u64>,
     /// Seconds of the corner turn, the X-engine and the readout.
-    elapsed_s: [f64; 3],
+    pub(super) elapsed_s: [f64; 3],
 }
 
 /// Readout buffer; axes channel, baseline, pair.
@@ -94,18 +94,13 @@ impl XEngine {
         }
     }
 
-    /// Returns the seconds of the corner turn, the X-engine and the readout.
-    pub(super) fn elapsed_s(&self) -> [f64; 3] {
-        self.elapsed_s
-    }
-
     /// Accumulates `times` of the available spectra, starting at number `first`.
     ///
     /// # Errors
     /// Those of [`FEngine::supply`], [`CornerTurn::run`], [`Correlator::run`] and [`Correlator::enqueue`].
     pub(super) fn run(&mut self, f_engine: &mut FEngine, first: u64, times: usize) -> Result<()> {
         let begin = Instant::now();
-        let capacity = f_engine.capacity();
+        let capacity = f_engine.capacity;
         match f_engine.supply(first, times)? {
             Supply::Host { spectra, mask } => {
                 let (corner_turn, buffer) = self.corner_turn.get_or_insert_with(|| {
@@ -144,7 +139,7 @@ impl XEngine {
         let begin = Instant::now();
         let plan = self.correlator.plan().clone();
         let scales = Scales::new(f_engine, &plan);
-        let channels = plan.channels() / f_engine.channels().average();
+        let channels = plan.channels() / f_engine.parts.channels.average;
         let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
         let rows = sums.chunks_exact_mut(channels * plan.pairs());
         let rows = rows.zip(counts.chunks_exact_mut(channels)).zip(baselines);
@@ -196,19 +191,19 @@ struct Scales<'a> {
 
 impl<'a> Scales<'a> {
     fn new(f_engine: &FEngine, plan: &'a Plan) -> Self {
-        let channels = f_engine.channels();
+        let channels = &f_engine.parts.channels;
         let mut places = vec![0; plan.channels()];
-        for (rank, channel) in channels.order().iter().enumerate() {
-            places[*channel] = rank / channels.average();
+        for (rank, channel) in channels.order.iter().enumerate() {
+            places[*channel] = rank / channels.average;
         }
-        let is_unit = f_engine.stations().iter().all(|station| station.gain_control().is_unit());
+        let is_unit = f_engine.parts.stations.iter().all(|station| station.gain_control.is_unit());
         let elements = plan.polarizations() * plan.channels();
-        let inverse = f_engine.stations().iter().flat_map(|station| {
-            let level = station.gain_control();
+        let inverse = f_engine.parts.stations.iter().flat_map(|station| {
+            let level = &station.gain_control;
             (0..elements).map(|element| 1.0 / level.divisor(element))
         });
         let inverse = (!is_unit).then(|| inverse.collect());
-        Self { plan, places, inverse, is_conjugate: channels.is_conjugate() }
+        Self { plan, places, inverse, is_conjugate: channels.is_conjugate }
     }
 
     /// Returns the factor for one polarization pair of a baseline in a channel.

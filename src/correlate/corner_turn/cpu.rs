@@ -7,11 +7,9 @@
 //! Invariant: tasks write disjoint parts of the packed block; values move, none changes.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
-mod x86;
-
-use crate::backend::simd::{Level, levels};
+use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
+use crate::backend::vector::{self, Portable, Vector, levels};
 use crate::correlate::block::{Rows, Spectra};
 use crate::correlate::plan::{LANES, Plan};
 use crate::voltage::Voltages;
@@ -168,7 +166,7 @@ levels!(transpose_streams, transpose_streams_body, (job: &Streams));
 /// The samples of the job are readable. Its panel is writable and not shared; a streamed panel is aligned to a cache
 /// line.
 #[inline(always)]
-unsafe fn transpose_streams_body<V: Vector>(job: &Streams) {
+unsafe fn transpose_streams_body<V: Split>(job: &Streams) {
     let step = 4 * V::LANES;
     for start in (0..job.bytes).step_by(step) {
         let (bytes, at) = (step.min(job.bytes - start), start / 4 * LINE);
@@ -194,8 +192,7 @@ unsafe fn transpose_streams_body<V: Vector>(job: &Streams) {
         }
     }
     if job.streamed {
-        // SAFETY: the caller guarantees the instructions.
-        unsafe { V::fence() }
+        vector::fence();
     }
 }
 
@@ -204,7 +201,7 @@ unsafe fn transpose_streams_body<V: Vector>(job: &Streams) {
 /// # Safety
 /// Each row holds a register, and a line per word of it is writable.
 #[inline(always)]
-unsafe fn stream_tile<V: Vector>(
+unsafe fn stream_tile<V: Split>(
     job: &Streams,
     rows: &[*const u8; LANES],
     to: *mut u8,
@@ -214,7 +211,7 @@ unsafe fn stream_tile<V: Vector>(
     unsafe {
         let mut tile = [V::load(ZEROS.as_ptr()); LANES];
         for (words, row) in tile.iter_mut().zip(rows) {
-            V::prefetch(row.wrapping_add(STREAM_AHEAD));
+            vector::prefetch_l2(row.wrapping_add(STREAM_AHEAD));
             *words = V::load(*row);
         }
         V::transpose(&mut tile);
@@ -228,34 +225,34 @@ unsafe fn stream_tile<V: Vector>(
 }
 
 /// Times of a run.
-pub(super) const RUN: usize = 16;
+const RUN: usize = 16;
 
 /// Prefetch distance in bytes of each row of spectra.
 const ROW_AHEAD: usize = 256;
 
 /// Source of padding inputs and times: zeros, as long as the longest run of channels.
-pub(super) static ZEROS: [u8; 4096] = [0; 4096];
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// Spectra of a panel, for some channels and times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowTiles {
     /// First channel of each input at time 0; null for padding inputs.
-    pub(super) from: [*const u8; LANES],
+    from: [*const u8; LANES],
     /// Bytes from one time to the next.
-    pub(super) time_bytes: usize,
+    time_bytes: usize,
     /// Channels; at most as many as [`ZEROS`] holds.
-    pub(super) channels: usize,
+    channels: usize,
     /// First time, a multiple of the times of a line.
-    pub(super) first: usize,
+    first: usize,
     /// Time after the last.
-    pub(super) last: usize,
+    last: usize,
     /// Panel of the first channel, from time 0 on.
-    pub(super) to: *mut u8,
-    pub(super) panel_bytes: usize,
+    to: *mut u8,
+    panel_bytes: usize,
     /// Bytes from one channel's panel to the next.
-    pub(super) channel_bytes: usize,
+    channel_bytes: usize,
     /// Whether stores bypass the caches.
-    pub(super) streamed: bool,
+    streamed: bool,
 }
 
 levels!(transpose_rows, transpose_rows_body, (element_bytes: usize, job: &RowTiles));
@@ -266,7 +263,7 @@ levels!(transpose_rows, transpose_rows_body, (element_bytes: usize, job: &RowTil
 /// The rows of the job are readable. Its lines are writable and not shared; streamed lines are aligned to cache
 /// lines.
 #[inline(always)]
-unsafe fn transpose_rows_body<V: Vector>(element_bytes: usize, job: &RowTiles) {
+unsafe fn transpose_rows_body<V: Split>(element_bytes: usize, job: &RowTiles) {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
         match element_bytes {
@@ -274,16 +271,16 @@ unsafe fn transpose_rows_body<V: Vector>(element_bytes: usize, job: &RowTiles) {
             2 => transpose_groups::<V, 2>(job),
             _ => transpose_groups::<V, 1>(job),
         }
-        if job.streamed {
-            V::fence();
-        }
+    }
+    if job.streamed {
+        vector::fence();
     }
 }
 
 /// # Safety
 /// As for [`transpose_rows_body`].
 #[inline(always)]
-unsafe fn transpose_groups<V: Vector, const TIMES: usize>(job: &RowTiles) {
+unsafe fn transpose_groups<V: Split, const TIMES: usize>(job: &RowTiles) {
     let channels = 4 * V::LANES / size(TIMES);
     let mut rows = [ZEROS.as_ptr(); RUN * LANES];
     for time in (job.first..job.last).step_by(RUN) {
@@ -362,7 +359,7 @@ struct Place {
 /// # Safety
 /// As for [`transpose_rows_body`].
 #[inline(always)]
-unsafe fn part<V: Vector, const TIMES: usize>(
+unsafe fn part<V: Split, const TIMES: usize>(
     rows: &[*const u8],
     columns: Columns,
     place: &Place,
@@ -393,12 +390,12 @@ unsafe fn part<V: Vector, const TIMES: usize>(
 /// # Safety
 /// As for [`transpose_rows_body`]; each row has a register from its columns' start on.
 #[inline(always)]
-unsafe fn tile<V: Vector, const TIMES: usize>(rows: &[*const u8], columns: Columns, place: &Place) {
+unsafe fn tile<V: Split, const TIMES: usize>(rows: &[*const u8], columns: Columns, place: &Place) {
     let rows = &rows[..TIMES * LANES];
     // SAFETY: the caller upholds this function's contract; a prefetch reads nothing.
     unsafe {
         for row in rows {
-            V::prefetch(row.wrapping_add(columns.ahead));
+            vector::prefetch_l2(row.wrapping_add(columns.ahead));
         }
         let mut tiles = [[V::load(ZEROS.as_ptr()); LANES]; TIMES];
         for input in 0..LANES {
@@ -406,12 +403,12 @@ unsafe fn tile<V: Vector, const TIMES: usize>(rows: &[*const u8], columns: Colum
                 |time: usize| V::load(rows[input * TIMES + time].wrapping_add(columns.start));
             match TIMES {
                 4 => {
-                    let (a, b) = load(0).unpack_bytes(load(1));
-                    let (c, d) = load(2).unpack_bytes(load(3));
-                    (tiles[0][input], tiles[1][input]) = a.unpack_shorts(c);
-                    (tiles[2][input], tiles[3][input]) = b.unpack_shorts(d);
+                    let (a, b) = load(0).unpack_8(load(1));
+                    let (c, d) = load(2).unpack_8(load(3));
+                    (tiles[0][input], tiles[1][input]) = a.unpack_16(c);
+                    (tiles[2][input], tiles[3][input]) = b.unpack_16(d);
                 }
-                2 => (tiles[0][input], tiles[1][input]) = load(0).unpack_shorts(load(1)),
+                2 => (tiles[0][input], tiles[1][input]) = load(0).unpack_16(load(1)),
                 _ => tiles[0][input] = load(0),
             }
         }
@@ -432,119 +429,85 @@ unsafe fn tile<V: Vector, const TIMES: usize>(rows: &[*const u8], columns: Colum
     }
 }
 
-/// Register of 32-bit words.
+/// Reordering of a tile's lines.
 ///
 /// # Safety
-/// Every method may be called only where the level's instructions exist; pointers must be valid for
-/// what a method reads or writes.
-pub(super) unsafe trait Vector: Copy {
-    /// Words in the register: 4, 8 or 16.
-    const LANES: usize;
-    unsafe fn load(from: *const u8) -> Self;
-    unsafe fn store(self, to: *mut u8);
-    /// Stores without allocating cache lines; `to` is aligned to the register's size.
-    unsafe fn stream(self, to: *mut u8);
-    /// Prefetches the cache line of an address, which need not be valid.
-    unsafe fn prefetch(from: *const u8);
-    /// Orders a run of [`Vector::stream`] before later stores.
-    unsafe fn fence();
-    /// Interleaves bytes of both, of the low halves of each 128 bits and of the high halves.
-    unsafe fn unpack_bytes(self, other: Self) -> (Self, Self);
-    /// Like [`Vector::unpack_bytes`], for 16-bit values.
-    unsafe fn unpack_shorts(self, other: Self) -> (Self, Self);
-    /// Transposes each square of `LANES` rows.
-    unsafe fn transpose(rows: &mut [Self; 16]);
+/// As for [`Vector`].
+unsafe trait Split: Vector {
     /// Reorders row `line` of all squares together: the 16-bit values at even positions, then those at odd ones.
     unsafe fn split(rows: &mut [Self; 16], line: usize);
 }
 
-/// Plain arrays, which the compiler vectorizes.
-#[derive(Clone, Copy)]
-pub(super) struct Portable([[u8; 4]; 4]);
+// SAFETY: plain arrays need no special instructions.
+unsafe impl Split for Portable {
+    #[inline(always)]
+    unsafe fn split(rows: &mut [Self; 16], line: usize) {
+        let values: [[u16; 16]; 2] = [rows[line], rows[8 + line]].map(|row| bytemuck::cast(row.0));
+        for (parity, row) in [line, 8 + line].into_iter().enumerate() {
+            let value = |i: usize| values[i / 8][i % 8 * 2 + parity];
+            rows[row].0 = bytemuck::cast(std::array::from_fn::<u16, 16, _>(value));
+        }
+    }
+}
 
-// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
-unsafe impl Vector for Portable {
-    const LANES: usize = 4;
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller guarantees 16 readable bytes.
-        Self(unsafe { from.cast::<[[u8; 4]; 4]>().read_unaligned() })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller guarantees 16 writable bytes.
-        unsafe { to.cast::<[[u8; 4]; 4]>().write_unaligned(self.0) }
-    }
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: as for `store`.
-        unsafe { self.store(to) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(_: *const u8) {}
-    #[inline(always)]
-    unsafe fn fence() {}
-    #[inline(always)]
-    unsafe fn unpack_bytes(self, other: Self) -> (Self, Self) {
-        let (a, b) = (self.0, other.0);
-        let word = |i: usize| {
-            let (row, at) = (i / 2, i % 2 * 2);
-            [a[row][at], b[row][at], a[row][at + 1], b[row][at + 1]]
-        };
-        (Self([0, 1, 2, 3].map(word)), Self([4, 5, 6, 7].map(word)))
-    }
-    #[inline(always)]
-    unsafe fn unpack_shorts(self, other: Self) -> (Self, Self) {
-        let (a, b) = (self.0, other.0);
-        let word = |i: usize| {
-            let (row, at) = (i / 2, i % 2 * 2);
-            [a[row][at], a[row][at + 1], b[row][at], b[row][at + 1]]
-        };
-        (Self([0, 1, 2, 3].map(word)), Self([4, 5, 6, 7].map(word)))
-    }
-    #[inline(always)]
-    unsafe fn transpose(rows: &mut [Self; 16]) {
-        for square in rows.chunks_exact_mut(4) {
-            let [a, b, c, d] = [square[0].0, square[1].0, square[2].0, square[3].0];
-            for (i, row) in square.iter_mut().enumerate() {
-                row.0 = [a[i], b[i], c[i], d[i]];
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Split;
+    use crate::backend::vector::{Avx2, Avx512};
+
+    // SAFETY: the instructions belong to the level, which callers guarantee.
+    unsafe impl Split for Avx2 {
+        #[inline(always)]
+        unsafe fn split(rows: &mut [Self; 16], line: usize) {
+            // SAFETY: the caller guarantees the instructions.
+            unsafe {
+                let order = _mm256_setr_epi8(
+                    0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13,
+                    2, 3, 6, 7, 10, 11, 14, 15,
+                );
+                let halves = |register: Self| {
+                    let register = _mm256_castps_si256(register.0);
+                    _mm256_permute4x64_epi64::<0xd8>(_mm256_shuffle_epi8(register, order))
+                };
+                let (a, b) = (halves(rows[line]), halves(rows[8 + line]));
+                rows[line].0 = _mm256_castsi256_ps(_mm256_permute2x128_si256::<0x20>(a, b));
+                rows[8 + line].0 = _mm256_castsi256_ps(_mm256_permute2x128_si256::<0x31>(a, b));
             }
         }
     }
-    #[inline(always)]
-    unsafe fn split(rows: &mut [Self; 16], line: usize) {
-        let words = [0, 1, 2, 3].map(|square| rows[4 * square + line].0);
-        let half = |word: usize, at: usize| {
-            let two = &words[word / 4][word % 4][at..at + 2];
-            [two[0], two[1]]
-        };
-        for square in 0..4 {
-            let (first, at) = (square % 2 * 8, square / 2 * 2);
-            rows[4 * square + line].0 = [0, 1, 2, 3].map(|i| {
-                let ([a, b], [c, d]) = (half(first + 2 * i, at), half(first + 2 * i + 1, at));
-                [a, b, c, d]
-            });
+
+    // SAFETY: as above.
+    unsafe impl Split for Avx512 {
+        #[inline(always)]
+        unsafe fn split(rows: &mut [Self; 16], line: usize) {
+            // SAFETY: the caller guarantees the instructions.
+            unsafe {
+                // Value `2 i` goes to position i, value `2 i + 1` to position 16 + i.
+                let order = _mm512_set_epi16(
+                    31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22,
+                    20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0,
+                );
+                let row = _mm512_castps_si512(rows[line].0);
+                rows[line].0 = _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, row));
+            }
         }
     }
 }
 
 /// Bytes of a cache line: one 32-bit word of each of 16 inputs.
-pub(super) const LINE: usize = 64;
+const LINE: usize = 64;
 
 /// Lines of the largest tile.
-pub(super) const LINES: usize = 64;
+const LINES: usize = 64;
 
 /// Writes a line of a tile.
 ///
 /// # Safety
 /// The line is writable, and aligned to a cache line if it is streamed.
 #[inline(always)]
-pub(super) unsafe fn put<V: Vector>(
-    tile: &[V; LANES],
-    line: usize,
-    to: *mut u8,
-    is_streamed: bool,
-) {
+unsafe fn put<V: Split>(tile: &[V; LANES], line: usize, to: *mut u8, is_streamed: bool) {
     for i in 0..LANES / V::LANES {
         // SAFETY: the caller upholds this function's contract; a line is 16 words.
         unsafe {
