@@ -1,7 +1,46 @@
-// Reads of samples in stages by the warps that multiply. The including file defines the layout: STAGES stages of
-// STAGE bytes, columns at COLUMNS, edge columns at BEFORE, rows at 0 or the same as the columns, and barriers at FULL
-// and FREE.
+// Reads of samples in stages by the warps that multiply, and the products of the edge block of inputs with itself, if
+// EDGE_COLUMNS leaves it no tiles of its own; one warp computes those. Their column sums of imaginary parts are products
+// with rows of ones. The including file defines the layout: STAGES stages of STAGE bytes, columns at COLUMNS, edge columns
+// at BEFORE, rows at 0 or the same as the columns, and barriers at FULL and FREE.
 #pragma once
+
+// 16 x 16 accumulators, used in one job per channel; the layout of elements is that of Products.
+struct Corner {
+  bool wanted;
+  i32 re[2][4] = {}, im[2][4] = {};
+
+  INLINE explicit Corner(const TileIndex& job) : wanted(job.row == 0 && job.column == 0) {}
+  // Multiplies 128 bytes of time of the edge block.
+  INLINE void multiply(u32 slot) {
+    if (!wanted) return;
+    const u32 lane = threadIdx.x & 31, mine = lane & 15;
+#pragma unroll
+    for (u32 step = 0; step < 4; step++) {
+      u32 a[4];   // as right operand, words 0 and 2 are eight columns, 1 and 3 the next eight
+      load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
+      // Ones at the imaginary parts.
+      const u32 one = SHIFT ? 0x01010101 : 0x01000100, ones[4] = {SHIFT ? 0 : one, SHIFT ? 0 : one, one, one};
+      u32 b[4];
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) b[i] = turned(a, i);
+#pragma unroll
+      for (u32 j = 0; j < 2; j++) {
+        const u32 columns[2] = {a[j], a[2 + j]};
+        mma_16x8x32_s8(re[j], a, columns), mma_16x8x32_s8(im[j], b, columns), mma_16x8x32_s8(im[j], ones, columns);
+      }
+    }
+  }
+  INLINE void store(const Work& work, const TileIndex& job) const {
+    const u32 lane = threadIdx.x & 31, rows = work.inputs - (work.blocks - 1) * EDGE;
+    unsigned char* const tile = (unsigned char*)work.sums + (u64)((job.channel + 1) * work.tiles - 1) * TILE;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+      const u32 j = i / 2, k = i % 2 * 2, to = lane / 4 + 8 * (i % 2);
+      const int4 sums = make_int4(re[j][k] >> SHIFT, im[j][k] >> SHIFT, re[j][k + 1] >> SHIFT, im[j][k + 1] >> SHIFT);
+      if (wanted && to < rows) put((int4*)(tile + to * PITCH + 8 * j * 8) + (lane & 3), sums, work.add);
+    }
+  }
+};
 
 // Multiplies the edge block with itself, on a warp that has no other work.
 INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {

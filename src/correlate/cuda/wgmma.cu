@@ -14,14 +14,14 @@
 // WIDTH: inputs of the last block, rounded up to a multiple of 16 (128 if SMALL). RAGGED (WIDTH < 128): tiles of the
 // last block are computed transposed, with its inputs as columns, because `wgmma` allows few columns but always takes
 // 64 rows.
-// SINGLE_TILE: 1 if a channel has one tile, not counting a EDGE_COLUMNS block. Rows then need no slots. Memory is the bottleneck,
+// SINGLE_TILE: 1 if a channel has one tile, not counting an edge block. Rows then need no slots. Memory is the bottleneck,
 // so sums are stored by bulk copies in the background while loads continue.
 // DYNAMIC: 1 for the dynamic tile scheduler.
 // EDGE_COLUMNS (WIDTH 16): the edge block has no jobs of its own. In the diagonal tile of each other block of inputs, where
 // a stage has no rows, its columns precede those of the tile, and the same instructions multiply them. Those products
-// are stored transposed. One warp multiplies the edge block with itself (corner.cuh).
+// are stored transposed. One warp multiplies the edge block with itself (staged.cuh).
 #define SHIFT 0
-#include "corner.cuh"
+#include "wgmma.cuh"
 
 // Bytes of a stage, and offsets in it of the columns and of the edge columns.
 constexpr u32 STAGE = SLOT + (SINGLE_TILE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128;

@@ -109,9 +109,7 @@ impl Form {
             text,
             includes: &[
                 ("wgmma.cuh", include_str!("wgmma.cuh")),
-                ("corner.cuh", include_str!("corner.cuh")),
                 ("staged.cuh", include_str!("staged.cuh")),
-                ("unpack.cuh", include_str!("unpack.cuh")),
             ],
             defines: numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         }

@@ -2,7 +2,7 @@
 //
 // Samples stay packed, one per byte, up to shared memory. Products take 16 times the parts, in the high halves of
 // bytes: hi = w & 0xf0f0f0f0 holds the real parts of four samples, lo = w << 4 & 0xf0f0f0f0 the imaginary parts. The
-// order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (unpack.cuh). Rows are
+// order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (wgmma.cuh). Rows are
 // unpacked in registers, as a = (hi, lo) and a' = (lo, ~hi). Two warps unpack the columns within shared memory and
 // sum their imaginary parts. Sums are 256 times too large until the end and still fit 32 bits: 65 472 times of 2 x
 // 128 x 128.
@@ -12,7 +12,7 @@
 //
 // EDGE, WIDTH, SINGLE_TILE, DYNAMIC: as in wgmma.cu. An edge block of WIDTH 16 is computed transposed, like other widths.
 #define SHIFT 8
-#include "unpack.cuh"
+#include "wgmma.cuh"
 
 static_assert(!EDGE_COLUMNS, "wgmma_4bit_edge_columns.cu");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples

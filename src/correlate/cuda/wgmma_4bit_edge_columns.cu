@@ -7,8 +7,7 @@
 //
 // EDGE, WIDTH, SINGLE_TILE, DYNAMIC: as in wgmma.cu, with values 128, 16, 1 and 0.
 #define SHIFT 8
-#include "corner.cuh"
-#include "unpack.cuh"
+#include "wgmma.cuh"
 
 static_assert(EDGE_COLUMNS && SINGLE_TILE && !DYNAMIC, "wgmma_4bit.cu");
 // Bytes of an unpacked stage, offsets in it of the edge columns and of the others, and bytes of a packed stage.
