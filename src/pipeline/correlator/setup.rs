@@ -428,26 +428,26 @@ const MAX_DEVICE_GULP: usize = 1 << 14;
 /// 65535.
 const MAX_LAUNCH_GULP: usize = 65_535 * 32;
 
-/// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number.
+/// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number, 0 none.
 fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
     let fewest = (4 * plan.inputs()).clamp(16, MIN_GULP);
-    let chosen = (GULP_BYTES / row).clamp(fewest, MAX_GULP);
-    // Rounds down to whole words of the mask.
-    let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
-    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra)
+    bounded(gulp, (GULP_BYTES / row).clamp(fewest, MAX_GULP), row, spectra)
 }
 
 /// Like [`gulp_capacity`], for a device, which holds spectra in single precision before requantization.
 fn gulp_capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = 8 * plan.inputs() * plan.channels();
-    let chosen = (DEVICE_BYTES / row).clamp(16, MAX_DEVICE_GULP);
-    let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
-    bounded(if gulp == 0 { chosen } else { gulp }, row, spectra).min(MAX_LAUNCH_GULP)
+    let automatic = (DEVICE_BYTES / row).clamp(16, MAX_DEVICE_GULP);
+    bounded(gulp, automatic, row, spectra).min(MAX_LAUNCH_GULP)
 }
 
-fn bounded(asked: usize, row: usize, spectra: u64) -> usize {
-    asked.min((MAX_GULP_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MAX_GULP))
+/// Returns the requested number of spectra, or else the automatic one in whole words of the mask, within the limits of
+/// the bytes of a gulp and of the stream's length.
+fn bounded(gulp: usize, automatic: usize, row: usize, spectra: u64) -> usize {
+    let automatic = if automatic < 64 { automatic } else { automatic / 64 * 64 };
+    let wanted = if gulp == 0 { automatic } else { gulp };
+    wanted.min((MAX_GULP_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MAX_GULP))
 }
 
 /// Returns the plan of one antenna's filter bank.

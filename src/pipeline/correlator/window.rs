@@ -62,9 +62,9 @@ impl Window {
         let dropped = sample.saturating_sub(self.first).min(self.times as u64) as usize;
         let dropped = dropped / WHOLE * WHOLE;
         let stride = self.encoding.bytes(self.capacity);
-        let kept = self.encoding.bytes(dropped)..self.encoding.bytes(self.times);
-        if dropped > 0 && !kept.is_empty() {
-            self.bytes.chunks_exact_mut(stride).for_each(|row| row.copy_within(kept.clone(), 0));
+        let rest = self.encoding.bytes(dropped)..self.encoding.bytes(self.times);
+        if dropped > 0 && !rest.is_empty() {
+            self.bytes.chunks_exact_mut(stride).for_each(|row| row.copy_within(rest.clone(), 0));
         }
         self.times -= dropped;
         self.first += dropped as u64;
@@ -248,8 +248,8 @@ impl WindowedSource {
 pub(super) struct NotFinite {
     /// Runs of samples that are not finite; the runs of each stream ascend by start.
     pub(super) runs: Vec<Flag>,
-    /// Index in `runs` of each stream's last run, plus 1; 0: none.
-    last: Vec<usize>,
+    /// Index in `runs` of each stream's last run.
+    last: Vec<Option<usize>>,
     /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
     /// Number of them so far.
@@ -258,7 +258,7 @@ pub(super) struct NotFinite {
 
 impl NotFinite {
     pub(super) fn new(streams: usize, span: u64) -> Self {
-        Self { runs: Vec::new(), last: vec![0; streams], span, count: 0 }
+        Self { runs: Vec::new(), last: vec![None; streams], span, count: 0 }
     }
 
     /// Replaces a block's samples that are not finite by zeros; `first` is the block's first sample.
@@ -275,14 +275,14 @@ impl NotFinite {
 
     fn add(&mut self, stream: usize, time: u64) {
         self.count += 1;
-        if let Some(run) = self.last[stream].checked_sub(1).map(|place| &mut self.runs[place])
+        if let Some(run) = self.last[stream].map(|index| &mut self.runs[index])
             && time < run.start + run.times + self.span
         {
             run.times = time + 1 - run.start;
             return;
         }
         self.runs.push(Flag { streams: stream..stream + 1, start: time, times: 1 });
-        self.last[stream] = self.runs.len();
+        self.last[stream] = Some(self.runs.len() - 1);
     }
 
     /// Removes runs that end before a sample.
@@ -291,9 +291,9 @@ impl NotFinite {
             return;
         }
         self.runs.retain(|run| run.start + run.times > sample);
-        self.last.fill(0);
-        for (place, run) in self.runs.iter().enumerate() {
-            self.last[run.streams.start] = place + 1;
+        self.last.fill(None);
+        for (index, run) in self.runs.iter().enumerate() {
+            self.last[run.streams.start] = Some(index);
         }
     }
 }
