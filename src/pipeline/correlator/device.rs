@@ -127,8 +127,8 @@ impl OnDevice {
     }
 
     /// Returns the saturated complex samples of each antenna; zeros for a device that has failed.
-    pub(super) fn saturated(&self, stations: usize) -> Vec<u64> {
-        let mut all = vec![0; stations];
+    pub(super) fn saturated(&self, antennas: usize) -> Vec<u64> {
+        let mut all = vec![0; antennas];
         self.groups.iter().for_each(|group| group.add_saturated(&mut all));
         all
     }
@@ -166,18 +166,18 @@ impl OnDevice {
         self.groups.iter_mut().try_for_each(|group| group.release(&self.work))
     }
 
-    fn send_delays(&mut self, stations: &[AntennaInput], all: &Delays) -> Result<()> {
+    fn send_delays(&mut self, antennas: &[AntennaInput], all: &Delays) -> Result<()> {
         let Some(uploads) = &mut self.delays else { return Ok(()) };
         let times = (self.made.end - self.made.start) as usize;
         let mut slot = uploads.current();
         let rows = slot.host()?.chunks_exact_mut(2 * times);
-        let order = self.groups.iter().flat_map(|group| &group.stations);
-        for (row, station) in rows.zip(order) {
-            for (pair, delay) in row.chunks_exact_mut(2).zip(stations[*station].delays(all)) {
+        let order = self.groups.iter().flat_map(|group| &group.antennas);
+        for (row, antenna) in rows.zip(order) {
+            for (pair, delay) in row.chunks_exact_mut(2).zip(antennas[*antenna].delays(all)) {
                 pair.copy_from_slice(&[delay.total_s, delay.residual_s]);
             }
         }
-        slot.send(2 * times * stations.len())?;
+        slot.send(2 * times * antennas.len())?;
         self.delays_held = true;
         Ok(())
     }
@@ -207,7 +207,7 @@ impl OnDevice {
             let place = row * stride + first;
             let own = delays.map(|seconds| DeviceDelays { seconds, first: place, stride });
             group.correct(first, times, own, &mut self.natural, self.layout, &self.work)?;
-            row += group.stations.len();
+            row += group.antennas.len();
         }
         let valid = match fill {
             Some(fill) => {
@@ -224,8 +224,8 @@ impl OnDevice {
 }
 
 /// Splits `spectra` into segments within which no antenna's shift changes.
-fn segments(stations: &[AntennaInput], spectra: &Range<u64>) -> Vec<Range<u64>> {
-    let starts = stations.iter().flat_map(|station| &station.runs);
+fn segments(antennas: &[AntennaInput], spectra: &Range<u64>) -> Vec<Range<u64>> {
+    let starts = antennas.iter().flat_map(|antenna| &antenna.runs);
     let mut ends: Vec<u64> = starts.map(|run| run.spectra.start).chain([spectra.end]).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -241,7 +241,7 @@ const PIECE_BYTES: usize = 16 << 20;
 /// Antennas of one sample format.
 struct Group {
     /// Indices among all correlated antennas.
-    stations: Vec<usize>,
+    antennas: Vec<usize>,
     format: SampleFormat,
     /// Streams per antenna.
     streams: usize,
@@ -271,10 +271,10 @@ impl Group {
     /// Builds one group per sample format.
     fn all(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<Self>> {
         let mut formats: Vec<(SampleFormat, Vec<usize>)> = Vec::new();
-        for (station, format) in config.formats.iter().enumerate() {
+        for (antenna, format) in config.formats.iter().enumerate() {
             match formats.iter_mut().find(|(other, _)| other == format) {
-                Some((_, stations)) => stations.push(station),
-                None => formats.push((*format, vec![station])),
+                Some((_, antennas)) => antennas.push(antenna),
+                None => formats.push((*format, vec![antenna])),
             }
         }
         formats.into_iter().map(|(format, own)| Self::new(device, config, format, own)).collect()
@@ -284,7 +284,7 @@ impl Group {
         device: &Device,
         config: &DeviceConfig<'_>,
         format: SampleFormat,
-        stations: Vec<usize>,
+        antennas: Vec<usize>,
     ) -> Result<Self> {
         let (plan, channels) = (config.plan, config.channels);
         let polarizations = plan.polarizations();
@@ -297,7 +297,7 @@ impl Group {
             }
         };
         let delays = delay::Plan::new(delay::Options {
-            inputs: stations.iter().map(|station| station * polarizations).collect(),
+            inputs: antennas.iter().map(|antenna| antenna * polarizations).collect(),
             polarizations,
             coarse_channels: channels.coarse,
             channels: channels.fine,
@@ -314,7 +314,7 @@ impl Group {
                 device,
                 bank,
                 format,
-                stations.len(),
+                antennas.len(),
                 config.capacity,
             )?)),
             None => Source::Recorded(None),
@@ -322,11 +322,11 @@ impl Group {
         Ok(Self {
             uploads: UploadRing::new(
                 device,
-                stride.saturating_mul(streams * stations.len()),
+                stride.saturating_mul(streams * antennas.len()),
                 SLOTS,
             )?,
-            settled: vec![form == Form::Recorded; stations.len()],
-            stations,
+            settled: vec![form == Form::Recorded; antennas.len()],
+            antennas,
             format,
             streams,
             corrector,
@@ -340,19 +340,19 @@ impl Group {
 
     fn add_saturated(&self, all: &mut [u64]) {
         let Ok(counts) = self.corrector.saturated() else { return };
-        let each = counts.len() / self.stations.len();
-        for (station, counts) in self.stations.iter().zip(counts.chunks_exact(each)) {
-            all[*station] += counts.iter().sum::<u64>();
+        let each = counts.len() / self.antennas.len();
+        for (antenna, counts) in self.antennas.iter().zip(counts.chunks_exact(each)) {
+            all[*antenna] += counts.iter().sum::<u64>();
         }
     }
 
     /// Uploads the gains of antennas whose measurement has finished.
     fn settle(&mut self, all: &[AntennaInput]) -> Result<()> {
         let mut fresh = Vec::new();
-        for (place, station) in self.stations.iter().enumerate() {
-            if !self.settled[place] && all[*station].is_settled() {
+        for (place, antenna) in self.antennas.iter().enumerate() {
+            if !self.settled[place] && all[*antenna].is_settled() {
                 self.settled[place] = true;
-                fresh.push((place, all[*station].gain_control.gains.as_slice()));
+                fresh.push((place, all[*antenna].gain_control.gains.as_slice()));
             }
         }
         if fresh.is_empty() { Ok(()) } else { self.corrector.set_gains(fresh) }
@@ -381,7 +381,7 @@ impl Group {
         if let Source::Recorded(_) = self.source {
             let times = segments.last().map_or(0, |segment| (segment.end - base) as usize);
             let stride = stride(self.format, times);
-            self.send(samples, stride, times, threads, |station| station.parts().0)?;
+            self.send(samples, stride, times, threads, |antenna| antenna.parts().0)?;
             self.source = Source::Recorded(Some(DeviceSamples { first_byte: 0, stride, times }));
             return Ok(());
         }
@@ -402,7 +402,7 @@ impl Group {
     ) -> Result<()> {
         let Source::Bank(bank) = &mut self.source else { return Ok(()) };
         let shifts: Vec<Option<i64>> =
-            self.stations.iter().map(|own| shift(&samples.antennas[*own], segment.start)).collect();
+            self.antennas.iter().map(|own| shift(&samples.antennas[*own], segment.start)).collect();
         let goes_on =
             bank.next.as_ref().is_some_and(|(next, old)| *next == segment.start && *old == shifts);
         let (hop, span) = (bank.channelizer.plan().hop(), bank.channelizer.plan().span());
@@ -415,9 +415,9 @@ impl Group {
         let times = (spectra - 1) * hop + span - skipped;
         let stride = stride(self.format, times);
         let start = segment.start;
-        let parts = move |station: &AntennaInput| match shift(station, start) {
+        let parts = move |antenna: &AntennaInput| match shift(antenna, start) {
             Some(shift) => {
-                let first = station.at(start, shift) as u64 + skipped as u64;
+                let first = antenna.at(start, shift) as u64 + skipped as u64;
                 vec![(0, first..first + times as u64)]
             }
             None => Vec::new(),
@@ -450,11 +450,11 @@ impl Group {
         let together = (PIECE_BYTES / each.max(1)).max(threads.count()).max(1);
         let mut slot = self.uploads.current();
         slot.host()?;
-        for stations in self.stations.chunks(together) {
-            let bytes = each * stations.len();
+        for antennas in self.antennas.chunks(together) {
+            let bytes = each * antennas.len();
             let rows = slot.rest()[..bytes].chunks_exact_mut(each);
-            let jobs = stations.iter().zip(rows).map(|(station, rows)| {
-                let antenna = &samples.antennas[*station];
+            let jobs = antennas.iter().zip(rows).map(|(index, rows)| {
+                let antenna = &samples.antennas[*index];
                 let location = &antenna.location;
                 Job {
                     window: samples.windows[location.recording],
@@ -530,8 +530,8 @@ fn stride(format: SampleFormat, times: usize) -> usize {
 }
 
 /// Returns the shift of a spectrum; none if the recording lacks its samples.
-fn shift(station: &AntennaInput, spectrum: u64) -> Option<i64> {
-    let run = station.runs.iter().find(|run| run.spectra.contains(&spectrum))?;
+fn shift(antenna: &AntennaInput, spectrum: u64) -> Option<i64> {
+    let run = antenna.runs.iter().find(|run| run.spectra.contains(&spectrum))?;
     run.inside.then_some(run.shift)
 }
 

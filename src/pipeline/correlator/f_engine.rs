@@ -18,7 +18,7 @@ use crate::voltage::VoltageBlock;
 pub(super) struct Parts {
     pub(super) sources: Vec<WindowedSource>,
     /// By ascending array number.
-    pub(super) stations: Vec<AntennaInput>,
+    pub(super) antennas: Vec<AntennaInput>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
     /// Why the host computes spectra that a GPU multiplies, if it does.
@@ -65,7 +65,7 @@ pub(super) enum Supply<'a> {
 
 /// Part of a gulp that belongs to one antenna.
 struct Job<'a> {
-    station: &'a mut AntennaInput,
+    antenna: &'a mut AntennaInput,
     rows: &'a mut [u8],
 }
 
@@ -75,7 +75,7 @@ impl FEngine {
         Self {
             scratches: (0..threads.count()).map(|_| Scratch::new()).collect(),
             threads: threads.clone(),
-            masked: vec![0; parts.stations.len()],
+            masked: vec![0; parts.antennas.len()],
             parts,
             spectra,
             capacity,
@@ -99,10 +99,10 @@ impl FEngine {
 
     /// Returns each antenna's complex samples that saturated in requantization.
     pub(super) fn saturated(&self) -> Vec<u64> {
-        let stations = &self.parts.stations;
+        let antennas = &self.parts.antennas;
         match &self.spectra {
-            Spectra::Device(device) => device.saturated(stations.len()),
-            _ => stations.iter().map(AntennaInput::saturated).collect(),
+            Spectra::Device(device) => device.saturated(antennas.len()),
+            _ => antennas.iter().map(AntennaInput::saturated).collect(),
         }
     }
 
@@ -149,36 +149,36 @@ impl FEngine {
 
     /// Determines the shifts of each antenna.
     fn prepare(&mut self, spectra: &Range<u64>) {
-        let Parts { stations, channels, delays, .. } = &mut self.parts;
-        self.threads.for_each_chunk(&mut self.scratches, stations, 1, |_, _, own| {
+        let Parts { antennas, channels, delays, .. } = &mut self.parts;
+        self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |_, _, own| {
             own[0].prepare(spectra.clone(), delays, channels);
         });
     }
 
     /// Marks spectra with samples that are not finite; returns whether there are any.
     fn mark_not_finite(&mut self) -> bool {
-        let Parts { sources, stations, channels, .. } = &mut self.parts;
-        let mark_not_finite = |station: &mut AntennaInput| {
-            station
-                .mark_not_finite(&sources[station.location.recording].not_finite, channels.coarse)
+        let Parts { sources, antennas, channels, .. } = &mut self.parts;
+        let mark_not_finite = |antenna: &mut AntennaInput| {
+            antenna
+                .mark_not_finite(&sources[antenna.location.recording].not_finite, channels.coarse)
         };
-        stations.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own)
+        antennas.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own)
     }
 
     /// Returns the sample range needed from each recording.
     fn needed(&self) -> Vec<Option<Range<u64>>> {
-        let Parts { sources, stations, .. } = &self.parts;
+        let Parts { sources, antennas, .. } = &self.parts;
         let mut needed: Vec<Option<Range<u64>>> = vec![None; sources.len()];
-        for station in stations {
-            if let Some(own) = &station.needed {
-                let whole = needed[station.location.recording].get_or_insert(own.clone());
+        for antenna in antennas {
+            if let Some(own) = &antenna.needed {
+                let whole = needed[antenna.location.recording].get_or_insert(own.clone());
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
             }
         }
         // Antennas of the same recording that do not need samples yet may need earlier ones later.
-        for station in stations {
-            if let Some(whole) = &mut needed[station.location.recording] {
-                whole.start = whole.start.min(station.from);
+        for antenna in antennas {
+            if let Some(whole) = &mut needed[antenna.location.recording] {
+                whole.start = whole.start.min(antenna.from);
             }
         }
         needed
@@ -198,36 +198,36 @@ impl FEngine {
     }
 
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
-        let Parts { sources, stations, delays, .. } = &mut self.parts;
+        let Parts { sources, antennas, delays, .. } = &mut self.parts;
         let windows: Vec<&Window> = sources.iter().map(|source| &source.window).collect();
         match &mut self.spectra {
             Spectra::Rows(rows) => {
-                let each = rows.len() / stations.len();
-                let pairs = stations.iter_mut().zip(rows.chunks_exact_mut(each));
+                let each = rows.len() / antennas.len();
+                let pairs = antennas.iter_mut().zip(rows.chunks_exact_mut(each));
                 let mut jobs: Vec<Job<'_>> =
-                    pairs.map(|(station, rows)| Job { station, rows }).collect();
+                    pairs.map(|(antenna, rows)| Job { antenna, rows }).collect();
                 self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
-                    let Job { station, rows } = &mut job[0];
-                    let window = windows[station.location.recording];
-                    station.run(window, rows, own);
+                    let Job { antenna, rows } = &mut job[0];
+                    let window = windows[antenna.location.recording];
+                    antenna.run(window, rows, own);
                 });
             }
-            Spectra::Streams(block) => gather(stations, &windows, block)?,
+            Spectra::Streams(block) => gather(antennas, &windows, block)?,
             Spectra::Device(device) => {
-                self.threads.for_each_chunk(&mut self.scratches, stations, 1, |own, _, station| {
-                    let window = windows[station[0].location.recording];
-                    station[0].settle(window, own);
+                self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |own, _, antenna| {
+                    let window = windows[antenna[0].location.recording];
+                    antenna[0].settle(window, own);
                 });
-                stations.iter_mut().try_for_each(AntennaInput::take_outcome)?;
-                device.make(stations, &windows, delays, spectra.clone(), &self.threads)?;
+                antennas.iter_mut().try_for_each(AntennaInput::take_outcome)?;
+                device.make(antennas, &windows, delays, spectra.clone(), &self.threads)?;
             }
         }
-        stations.iter_mut().try_for_each(AntennaInput::take_outcome)
+        antennas.iter_mut().try_for_each(AntennaInput::take_outcome)
     }
 
     fn count(&mut self) {
-        for (masked, station) in self.masked.iter_mut().zip(&self.parts.stations) {
-            *masked += cells(&station.invalid, self.parts.channels.coarse);
+        for (masked, antenna) in self.masked.iter_mut().zip(&self.parts.antennas) {
+            *masked += cells(&antenna.invalid, self.parts.channels.coarse);
         }
     }
 
@@ -260,7 +260,7 @@ impl Parts {
         let is_invalid = |invalid: &InvalidRange| {
             invalid.spectra.start < times.end && invalid.spectra.end > times.start
         };
-        let any = self.stations.iter().any(|station| station.invalid.iter().any(is_invalid));
+        let any = self.antennas.iter().any(|antenna| antenna.invalid.iter().any(is_invalid));
         any.then_some(Mask { parts: self, times })
     }
 }
@@ -275,7 +275,7 @@ impl Mask<'_> {
     /// Writes the bits; axes channel, antenna, word.
     pub(super) fn fill(&self, mask: &mut [u64]) {
         let Self { parts, times } = self;
-        let (antennas, fine) = (parts.stations.len(), parts.channels.fine);
+        let (antennas, fine) = (parts.antennas.len(), parts.channels.fine);
         let count = (times.end - times.start) as usize;
         let words = Plan::mask_words(count);
         mask.fill(u64::MAX);
@@ -283,13 +283,13 @@ impl Mask<'_> {
             let last = (1 << (count % 64)) - 1;
             mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
         }
-        for (antenna, station) in parts.stations.iter().enumerate() {
-            for invalid in &station.invalid {
+        for (index, antenna) in parts.antennas.iter().enumerate() {
+            for invalid in &antenna.invalid {
                 let from = invalid.spectra.start.max(times.start);
                 let to = invalid.spectra.end.min(times.end).max(from);
                 let bits = (from - times.start) as usize..(to - times.start) as usize;
                 for channel in invalid.coarse.start * fine..invalid.coarse.end * fine {
-                    let row = &mut mask[(channel * antennas + antenna) * words..][..words];
+                    let row = &mut mask[(channel * antennas + index) * words..][..words];
                     clear(row, &bits);
                 }
             }
@@ -309,15 +309,15 @@ fn clear(row: &mut [u64], bits: &Range<usize>) {
 }
 
 /// Copies the streams of all antennas into one block; missing samples become 0.
-fn gather(stations: &[AntennaInput], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
+fn gather(antennas: &[AntennaInput], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
     let encoding = block.encoding();
     let mut rows = block.rows_mut();
     let mut made = 0;
-    for station in stations {
-        let streams = station.location.streams.clone();
-        let window = windows[station.location.recording];
+    for antenna in antennas {
+        let streams = antenna.location.streams.clone();
+        let window = windows[antenna.location.recording];
         let rows: Vec<&mut [u8]> = rows.by_ref().take(streams.len()).collect();
-        let (parts, times) = station.parts();
+        let (parts, times) = antenna.parts();
         made = times;
         for (stream, row) in rows.into_iter().enumerate() {
             row[..encoding.bytes(times)].fill(encoding.zero_byte());

@@ -341,7 +341,7 @@ impl Summary {
 
 fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
     let read: f64 = f_engine.parts.sources.iter().map(|source| source.elapsed_s).sum();
-    let elapsed = f_engine.parts.stations.iter().map(|station| station.elapsed);
+    let elapsed = f_engine.parts.antennas.iter().map(|antenna| antenna.elapsed);
     let (mut channelize, mut align) = (0.0, 0.0);
     for own in elapsed {
         channelize += own.channelize_s;
@@ -362,14 +362,14 @@ fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
 fn antennas(header: &ArrayHeader, f_engine: &FEngine) -> Vec<AntennaSummary> {
     let made = f_engine.made.end as f64;
     let counts = f_engine.masked.iter().zip(f_engine.saturated());
-    let of = |(station, (masked, saturated)): (&antenna::AntennaInput, (&u64, u64))| {
-        let level = &station.gain_control;
+    let of = |(antenna, (masked, saturated)): (&antenna::AntennaInput, (&u64, u64))| {
+        let level = &antenna.gain_control;
         let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
-            name: header.array.antennas[station.location.antenna].name.clone(),
+            name: header.array.antennas[antenna.location.antenna].name.clone(),
             saturated: part(saturated, level.elements()),
             masked: part(*masked, level.coarse),
         }
     };
-    f_engine.parts.stations.iter().zip(counts).map(of).collect()
+    f_engine.parts.antennas.iter().zip(counts).map(of).collect()
 }

@@ -303,7 +303,7 @@ pub(super) struct Baseline {
     /// Antenna numbers in the array, i >= j.
     pub(super) antennas: (usize, usize),
     /// Indices among the correlated antennas; none if either has no recording.
-    pub(super) stations: Option<(usize, usize)>,
+    pub(super) correlated: Option<(usize, usize)>,
 }
 
 /// Returns the array number of each recorded antenna, in the order of the inputs.
@@ -361,14 +361,14 @@ pub(super) fn array_numbers(
     }
 }
 
-/// Returns the requested baselines; `stations` holds the array numbers of the correlated antennas, ascending.
+/// Returns the requested baselines; `correlated` holds the array numbers of the correlated antennas, ascending.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a name that the array lacks, and for an empty list.
 pub(super) fn select_baselines(
     array: &Array,
     asked: &Baselines,
-    stations: &[usize],
+    correlated: &[usize],
 ) -> Result<Vec<Baseline>> {
     let antennas = array.antennas.len();
     let find = |name: &String| {
@@ -391,8 +391,8 @@ pub(super) fn select_baselines(
     }
     pairs.sort_unstable();
     pairs.dedup();
-    let place = |number: usize| stations.binary_search(&number).ok();
-    let baseline = |(i, j)| Baseline { antennas: (i, j), stations: place(i).zip(place(j)) };
+    let place = |number: usize| correlated.binary_search(&number).ok();
+    let baseline = |(i, j)| Baseline { antennas: (i, j), correlated: place(i).zip(place(j)) };
     Ok(pairs.into_iter().map(baseline).collect())
 }
 

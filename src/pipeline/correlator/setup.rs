@@ -76,16 +76,16 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         recordings.check_whole(&headers)?;
     }
     let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
-    let mut stations = numbers.clone();
-    stations.sort_unstable();
-    let baselines = select_baselines(asked.array, &options.baselines, &stations)?;
-    let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s);
+    let mut correlated = numbers.clone();
+    correlated.sort_unstable();
+    let baselines = select_baselines(asked.array, &options.baselines, &correlated)?;
+    let header = shape.header(&asked, &correlated, &baselines, tracking.dut1_s);
     let threads = match &asked.backend.host() {
         Host::Reference => Threads::new(1),
         Host::Cpu(_, threads) => threads.clone(),
     };
     let plan = correlate::Plan::new(correlate::Options {
-        antennas: stations.len(),
+        antennas: correlated.len(),
         polarizations: header.polarizations,
         channels: shape.channels.order.len(),
         encoding: shape.encoding,
@@ -99,12 +99,12 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let formats = sample_formats(&sources, &numbers);
     let buffer = shape.spectra_buffer(asked.backend, &plan, &formats, gulp)?;
     let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
-    let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
+    let mut antennas = shape.antennas(&asked, &sources, &numbers, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
-        stations = stations.into_iter().map(AntennaInput::on_device).collect();
+        antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
     let sources = shape.windowed_sources(sources, capacity);
-    let parts = Parts { sources, stations, channels: shape.channels, delays, not_on_device };
+    let parts = Parts { sources, antennas, channels: shape.channels, delays, not_on_device };
     let f_engine = FEngine::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, f_engine, x_engine, baselines })
 }
@@ -265,7 +265,7 @@ impl Shape {
     fn header(
         &self,
         asked: &Asked<'_>,
-        stations: &[usize],
+        correlated: &[usize],
         baselines: &[Baseline],
         dut1_s: f64,
     ) -> ArrayHeader {
@@ -273,7 +273,7 @@ impl Shape {
         let antennas = asked.array.antennas.len();
         ArrayHeader {
             array: asked.array.clone(),
-            present: (0..antennas).map(|i| stations.binary_search(&i).is_ok()).collect(),
+            present: (0..antennas).map(|i| correlated.binary_search(&i).is_ok()).collect(),
             baselines: baselines.iter().map(|baseline| baseline.antennas).collect(),
             polarizations: recorded.polarizations,
             circular: recorded.circular == Some(true),
@@ -333,7 +333,7 @@ impl Shape {
     }
 
     /// Builds the antennas, by ascending array number.
-    fn stations(
+    fn antennas(
         &self,
         asked: &Asked<'_>,
         sources: &[Box<dyn VoltageSource>],
@@ -347,7 +347,7 @@ impl Shape {
         };
         let table =
             GainTable::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
-        let mut stations = Vec::new();
+        let mut antennas = Vec::new();
         let mut numbers = numbers.iter();
         for (recording, source) in sources.iter().enumerate() {
             let header = source.header();
@@ -372,11 +372,11 @@ impl Shape {
                     false => GainSource::new(&options.gains, &table, *number),
                 };
                 let gains = GainControl::new(header.polarizations, channels, self.encoding, gains);
-                stations.push(AntennaInput::new(place, bank, flags, gains, capacity, &backend));
+                antennas.push(AntennaInput::new(place, bank, flags, gains, capacity, &backend));
             }
         }
-        stations.sort_by_key(|station: &AntennaInput| station.location.antenna);
-        Ok(stations)
+        antennas.sort_by_key(|antenna: &AntennaInput| antenna.location.antenna);
+        Ok(antennas)
     }
 
     fn bank(&self, header: &VoltageHeader, backend: &Backend) -> Result<Bank> {

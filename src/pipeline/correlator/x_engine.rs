@@ -196,10 +196,10 @@ impl<'a> Scales<'a> {
         for (rank, channel) in channels.order.iter().enumerate() {
             places[*channel] = rank / channels.average;
         }
-        let is_unit = f_engine.parts.stations.iter().all(|station| station.gain_control.is_unit());
+        let is_unit = f_engine.parts.antennas.iter().all(|antenna| antenna.gain_control.is_unit());
         let elements = plan.polarizations() * plan.channels();
-        let inverse = f_engine.parts.stations.iter().flat_map(|station| {
-            let level = &station.gain_control;
+        let inverse = f_engine.parts.antennas.iter().flat_map(|antenna| {
+            let level = &antenna.gain_control;
             (0..elements).map(|element| 1.0 / level.divisor(element))
         });
         let inverse = (!is_unit).then(|| inverse.collect());
@@ -210,8 +210,8 @@ impl<'a> Scales<'a> {
     fn scale(&self, i: usize, j: usize, pair: usize, channel: usize) -> f64 {
         let Some(inverse) = &self.inverse else { return 1.0 };
         let (polarizations, channels) = (self.plan.polarizations(), self.plan.channels());
-        let own = |station: usize, polarization: usize| {
-            inverse[(station * polarizations + polarization) * channels + channel]
+        let own = |antenna: usize, polarization: usize| {
+            inverse[(antenna * polarizations + polarization) * channels + channel]
         };
         own(i, pair / polarizations) * own(j, pair % polarizations)
     }
@@ -220,7 +220,7 @@ impl<'a> Scales<'a> {
 impl Row<'_> {
     /// Adds the correlated channels `part`.
     fn add(&mut self, sums: &Sums, counts: &[u64], part: &Range<usize>, scales: &Scales<'_>) {
-        let Some((i, j)) = self.baseline.stations else { return };
+        let Some((i, j)) = self.baseline.correlated else { return };
         let (plan, at) = (scales.plan, Plan::baseline(i, j));
         let pairs = plan.pairs();
         for channel in part.clone() {
