@@ -112,43 +112,6 @@ fn detect_avx512() -> Option<Level> {
     None
 }
 
-/// Defines a function that dispatches on the level to a generic body.
-///
-/// The body is inlined into functions compiled with the level's instructions. Its type argument is the caller's
-/// `x86::Avx512`, `x86::Avx2` or `Portable`.
-macro_rules! levels {
-    ($name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
-        /// # Safety
-        /// Same requirements as for the body.
-        pub(super) unsafe fn $name(level: Level, $($argument: $type),*) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma")]
-                unsafe fn avx2($($argument: $type),*) {
-                    // SAFETY: forwards the caller's guarantee.
-                    unsafe { $body::<x86::Avx2>($($argument),*) }
-                }
-                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-                unsafe fn avx512($($argument: $type),*) {
-                    // SAFETY: forwards the caller's guarantee.
-                    unsafe { $body::<x86::Avx512>($($argument),*) }
-                }
-                match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
-                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
-                    // SAFETY: as above.
-                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
-                    Level::Portable => {}
-                }
-            }
-            let _ = level;
-            // SAFETY: forwards the caller's guarantee; plain arrays need no special instructions.
-            unsafe { $body::<Portable>($($argument),*) }
-        }
-    };
-}
-pub(crate) use levels;
-
 /// Defines a safe function that dispatches on the level to a safe body of plain loops, which is inlined into
 /// functions compiled with the level's instructions.
 macro_rules! leveled {
