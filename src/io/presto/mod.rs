@@ -524,7 +524,7 @@ fn band(value: &str) -> Parsed<String> {
     }
 }
 
-fn format_band(name: &String) -> String {
+fn format_band(name: &str) -> String {
     if name.is_empty() { "Radio".into() } else { text(name) }
 }
 

@@ -56,7 +56,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         index,
         sample_rate_hz: first.sample_rate_hz(),
         most_frames: 1 << 24,
-        epoch: epoch,
+        epoch,
         cuts,
         warnings: Vec::new(),
     };
