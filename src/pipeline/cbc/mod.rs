@@ -3,7 +3,6 @@
 //! Invariant: events depend on the strain and the options alone, never on blocks or threads.
 
 mod bank;
-mod bank_file;
 mod detector;
 mod options;
 mod placement;
@@ -12,8 +11,7 @@ mod report;
 mod search;
 mod strain;
 
-pub use bank::{Input, Source, check_length, design, waveforms};
-pub use bank_file::{read_bank, write_bank};
+pub use bank::{Input, Source, check_length, design, read_bank, waveforms, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Latency, Need, Piece};
 pub use options::{SearchObserver, SearchOptions, Spectrum, Status, Whitening};
 pub use placement::{Coverage, PlaceOptions, Placed, Range, Space, coverage, harmonic_mean, place};
