@@ -1,29 +1,36 @@
-//! Signals and exit codes: after SIGINT, SIGTERM or SIGHUP a run stops at its next gulp; one that only waits is ended.
+//! Signals, exit codes, and what a run tells a service manager (sd_notify protocol of systemd).
 //!
-//! A run checks [`requested`] between gulps, stops, and publishes its results so far. A thread watches the run after
-//! the signal: a run that does not check, because it waits for an input, is ended within a second. The folder that it
-//! was filling is removed, unless it holds a journal of final results. A second signal ends any run at once.
+//! After SIGINT, SIGTERM or SIGHUP a run stops at its next gulp: it checks [`requested`] between gulps, stops, and publishes
+//! its results so far. A thread watches the run after the signal: a run that does not check, because it waits for an input,
+//! is ended within a second. The folder that it was filling is removed, unless it holds a journal of final results. A second
+//! signal ends any run at once. Reads of pipes wait in short steps, so that a request to stop takes effect while no bytes arrive.
 
-use std::fs::{remove_dir_all, remove_file};
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::fs::{File, remove_dir_all, remove_file};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use sd_notify::NotifyState;
+use sidereal::error::Stopped;
+use sidereal::io::{FilterbankSource, OpenOptions, open_with};
 use sidereal::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
+use crate::interrupt;
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
-use crate::service;
 
 /// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -78,7 +85,7 @@ pub(crate) fn install() {
             if REQUESTED.swap(true, Ordering::SeqCst) {
                 end();
             }
-            service::stopping();
+            stopping();
             say::log(Level::INFO, "asked to stop by a signal");
             let _ = thread::Builder::new().name("watch".to_owned()).spawn(watch);
         }
@@ -87,7 +94,7 @@ pub(crate) fn install() {
 
 /// Returns whether the user asked to stop.
 pub(crate) fn requested() -> bool {
-    service::alive();
+    alive();
     LOOKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
 }
@@ -224,4 +231,85 @@ pub(crate) fn log_end(exit: Exit) {
 pub(crate) fn is_full(kind: ErrorKind) -> bool {
     use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Start and interval of the watchdog messages.
+static WATCHDOG: OnceLock<Option<(Instant, Duration)>> = OnceLock::new();
+/// Milliseconds from the start to the last watchdog message.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Notifies that the run has begun.
+pub(crate) fn ready() {
+    // Three messages per watchdog timeout.
+    let every = watchdog_us().map(|limit| (Instant::now(), Duration::from_micros(limit / 3)));
+    let _ = WATCHDOG.set(every);
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    if every.is_some() {
+        let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+    }
+}
+
+/// Returns the watchdog timeout for this process in microseconds; `None` if there is none.
+fn watchdog_us() -> Option<u64> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0)?;
+    // Without a process id the variable applies to every process.
+    let is_own = std::env::var_os("WATCHDOG_PID").is_none()
+        || number("WATCHDOG_PID") == Some(std::process::id().into());
+    is_own.then_some(limit)
+}
+
+/// Sends a watchdog message if it is due; called between gulps and while waiting for a pipe.
+pub(crate) fn alive() {
+    let Some(Some((start, every))) = WATCHDOG.get() else { return };
+    let now = start.elapsed().as_millis() as u64;
+    let told = TOLD.load(Ordering::Relaxed);
+    let due = now.saturating_sub(told) >= every.as_millis() as u64;
+    if due && TOLD.compare_exchange(told, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+    }
+}
+
+/// Notifies that the run ends.
+pub(crate) fn stopping() {
+    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+}
+
+/// Time between two checks for a request to stop.
+const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Opens files as one observation; reads of standard input, FIFOs and devices end at a request to stop.
+///
+/// # Errors
+/// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
+pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
+        let file = if path.as_os_str() == "-" {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        Ok(Box::new(Pipe(file)))
+    };
+    open_with(paths, options, &stream)
+}
+
+/// Open pipe, terminal or device.
+struct Pipe(File);
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if interrupt::requested() {
+                return Err(io::Error::other(Stopped));
+            }
+            let mut waited = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut waited, Some(&POLL_STEP)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // End of file and errors are results of a read.
+                Ok(_) => return self.0.read(bytes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }

@@ -4,19 +4,14 @@ mod approximant;
 mod band;
 mod bench;
 mod channelize;
-mod command_line;
 mod common;
 mod convert;
 mod correlate;
 mod dedisperse;
 mod demo;
 mod devices;
-mod direction;
 mod dm_arguments;
-mod dm_plan_file;
-mod earth_orientation;
 mod errors;
-mod fields;
 mod flags;
 mod gaps;
 mod geometry;
@@ -25,10 +20,8 @@ mod interrupt;
 mod json;
 mod numbers;
 mod output;
-mod pipe;
 mod plan;
 mod plots;
-mod positions;
 mod progress;
 mod provenance;
 mod replot;
@@ -39,8 +32,8 @@ mod say;
 mod schema;
 mod search;
 mod selection;
-mod service;
 mod simulate;
+mod sky;
 mod space;
 mod spiir;
 mod tune;
@@ -50,8 +43,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use command_line::CommandLine;
-use common::Common;
+use common::{CommandLine, Common};
 use interrupt::Exit;
 use sidereal::Result;
 use sidereal::io::printable;
@@ -150,13 +142,13 @@ fn main() -> ExitCode {
     arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
     let version = env!("CARGO_PKG_VERSION");
     say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
-    service::ready();
+    interrupt::ready();
     let exit = match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {
         Ok(Ok(exit)) => exit,
         Ok(Err(error)) => errors::report(&error),
         Err(_) => errors::after_panic(),
     };
-    service::stopping();
+    interrupt::stopping();
     interrupt::log_end(exit);
     exit.into()
 }

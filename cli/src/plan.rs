@@ -13,10 +13,10 @@ use sidereal::{Error, Result};
 
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
-use crate::dm_arguments::DmArguments;
+use crate::dm_arguments::{self, DmArguments};
 use crate::output::{Existing, Files, WritingFiles};
 use crate::provenance::Made;
-use crate::{dm_plan_file, json, say};
+use crate::{json, say};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let made = Made::new(common, &arguments.inputs())?;
     let product = made.product("plan", document(&plan, &setup, arguments));
     if let Some(files) = files {
-        dm_plan_file::write(&files.main(), &plan, &heading(&product.document), &made)?;
+        dm_arguments::write_plan(&files.main(), &plan, &heading(&product.document), &made)?;
         files.finish()?;
     }
     if common.json {

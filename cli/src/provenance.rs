@@ -17,8 +17,7 @@ use sha2::{Digest, Sha256};
 use sidereal::backend::Backend;
 use sidereal::{Error, Result};
 
-use crate::command_line::CommandLine;
-use crate::common::Common;
+use crate::common::{CommandLine, Common};
 use crate::json;
 use crate::output::with_final_names;
 

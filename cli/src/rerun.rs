@@ -8,12 +8,10 @@ use serde_json::Value;
 use sidereal::io::fetch_h5;
 use sidereal::{Error, Result};
 
-use crate::command_line::CommandLine;
-use crate::common::Common;
-use crate::numbers;
+use crate::common::{CommandLine, Common};
 use crate::provenance::{Input, Provenance, Run};
 use crate::say::{note, warning};
-use crate::{dm_plan_file, plots};
+use crate::{dm_arguments, numbers, plots};
 
 /// Documents in the folders that verbs write.
 const DOCUMENTS: [&str; 5] =
@@ -196,7 +194,7 @@ fn source(product: &Path) -> Result<Source> {
     let own = match ending.as_ref().and_then(|ending| ending.to_str()) {
         _ if !product.is_file() => None,
         Some("png") => Some(plots::png_texts(product)?),
-        Some("toml") => Some(dm_plan_file::texts(product)?),
+        Some("toml") => Some(dm_arguments::plan_texts(product)?),
         Some("h5") => fetch_h5::texts(product, ["provenance", "run"]).ok(),
         _ => None,
     };

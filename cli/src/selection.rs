@@ -18,12 +18,10 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::geometry;
-use crate::numbers;
-use crate::pipe;
 use crate::rfi::Rfi;
 use crate::say::{self, warning};
 use crate::voltage_arguments::VoltageArguments;
+use crate::{geometry, interrupt, numbers};
 
 /// Recording input options.
 #[derive(Args, Clone, Debug)]
@@ -335,7 +333,7 @@ pub(crate) fn open(
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
     let polarizations = pol.map_or(Polarizations::Total, Polarizations::One);
-    pipe::open(paths, &OpenOptions { polarizations, allow_gaps })
+    interrupt::open(paths, &OpenOptions { polarizations, allow_gaps })
 }
 
 impl Cleaning {

@@ -11,11 +11,9 @@ use sidereal::pipeline::correlator::{Baselines, Gains};
 use sidereal::{Error, Result};
 
 use super::inputs::listed;
-use crate::direction::{Position, parse_position};
-use crate::earth_orientation::EarthOrientation;
 use crate::numbers::within;
-use crate::positions::parse_location;
 use crate::selection::{TimeRange, parse_time_range};
+use crate::sky::{EarthOrientation, Position, parse_location, parse_position};
 use crate::voltage_arguments::Lacking;
 
 /// Default number of channels per recorded channel.

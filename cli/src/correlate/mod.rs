@@ -29,14 +29,14 @@ use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles, with_final_names};
 use crate::plots::correlation::{Antenna, FRINGES, LAYOUT, POWERS, WATERFALLS};
 use crate::plots::{self, short};
-use crate::positions::Positions;
 use crate::progress::Progress;
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, more, note, warning};
 use crate::selection::{file_name, shown};
+use crate::sky::{self, Positions};
 use crate::space::{self, Reserve};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{earth_orientation, errors, json};
+use crate::{errors, json};
 
 pub(crate) use arguments::Arguments;
 pub(crate) use arguments::PrecisionWord;
@@ -100,7 +100,7 @@ pub(crate) fn make(
     let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
     let header = correlator.header().clone();
     let observation = (header.start, header.spectra as f64 * header.spectrum_s);
-    earth_orientation::warn(&options.dut1, observation, common);
+    sky::warn_of_orientation(&options.dut1, observation, common);
     space::check(outputs.place(), need(&header), common)?;
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);

@@ -5,18 +5,18 @@
 //! its hidden folder with a mark, and the next run goes on with the renames.
 
 use std::cell::Cell;
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::draft::{Draft, Locked};
-use super::final_names::remember_final_name;
 use super::folder::Folder;
+use super::names::{self, remember_final_name};
 use super::publish::{KEPT, Mark, put_all};
-use super::{Existing, JOURNAL, check_new, check_not_read, leftovers, names, rename};
+use super::{Existing, JOURNAL, check_new, check_not_read, leftovers, rename};
 use crate::common::Common;
 use crate::interrupt;
 

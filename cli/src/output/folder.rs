@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use sidereal::{Error, Result};
 
-use super::contents::Contents;
 use super::draft::{Draft, Locked};
-use super::final_names::remember_final_name;
-use super::{EXISTS, Existing, JOURNAL, check_replaceable, leftovers, names, rename};
+use super::names::{self, Contents, remember_final_name};
+use super::{EXISTS, Existing, JOURNAL, check_replaceable, leftovers, rename};
 use crate::common::Common;
 use crate::interrupt;
 

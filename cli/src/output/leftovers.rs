@@ -3,17 +3,16 @@
 //!
 //! Invariant: nothing that is whole, and no journal, is removed.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use sidereal::{Error, Result};
 
-use super::contents::Contents;
 use super::draft::Locked;
+use super::names::{self, Contents};
 use super::publish::{self, Mark, put_all};
-use super::{JOURNAL, names, rename};
+use super::{JOURNAL, rename};
 
 /// Suffix of an unfinished file; those of an older version are beside the output.
 const PART: &str = ".part";

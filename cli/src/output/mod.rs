@@ -3,13 +3,10 @@
 //! Each output is locked for the whole run; an existing file is replaced only if the user asks for it; the next run
 //! handles the leftovers of killed runs.
 
-mod contents;
 mod draft;
 mod files;
-mod final_names;
 mod folder;
 mod leftovers;
-mod lock;
 mod names;
 mod publish;
 mod rename;
@@ -23,11 +20,10 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::selection::Recording;
-pub(crate) use contents::Contents;
+
 pub(crate) use files::{Files, WritingFiles, is_same};
-pub(crate) use final_names::with_final_names;
 pub(crate) use folder::{Folder, Writing};
-pub(crate) use names::{CHECKPOINT, JOURNAL, beside};
+pub(crate) use names::{CHECKPOINT, Contents, JOURNAL, beside, with_final_names};
 
 /// Options of the output folder.
 #[derive(Args, Clone, Debug)]

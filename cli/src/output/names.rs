@@ -1,9 +1,11 @@
-//! Names beside an output: its lock, its unfinished folder, its side files, and free names.
+//! Names beside an output: its lock, its unfinished folder, its side files, free names, final names in messages; and the
+//! names in a verb's folder, which distinguish its own product from a folder with other files.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use sidereal::io::atomic::{MAX_NAME, hidden_name, short_name};
 
@@ -110,6 +112,101 @@ pub(crate) const JOURNAL: &str = "journal";
 /// Prefix of checkpoint files.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
+/// Names of unfinished folders, each with its replacement in messages.
+static FINAL_NAMES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Makes messages contain `final_name` instead of an unfinished folder's name.
+pub(crate) fn remember_final_name(path: &Path, final_name: &str, end: &str) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned() + end;
+    let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push((name, final_name.to_owned()));
+}
+
+/// Makes messages contain an unfinished folder's own name, because it stays.
+pub(crate) fn forget_final_name(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|(unfinished, _)| unfinished.trim_end_matches('/') != name);
+}
+
+/// Replaces the names in a message by the final names of the files.
+pub(crate) fn with_final_names(message: &str) -> String {
+    let all = FINAL_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().fold(message.to_owned(), |text, (name, final_name)| text.replace(name, final_name))
+}
+
+/// Files of one verb's product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contents {
+    /// Name of the verb.
+    pub(crate) verb: &'static str,
+    /// Documents, of which each product has at least one. The first states whether the product is complete.
+    pub(crate) documents: &'static [&'static str],
+    /// Function that returns whether the verb, in this version or an earlier one, writes a file of this name into
+    /// this folder. Names in inner folders contain a `/`.
+    pub(crate) writes: fn(&Path, &str) -> bool,
+}
+
+impl Contents {
+    /// Returns the reason why a folder must not be replaced; `None` if it is empty, or a product of this verb and
+    /// nothing else.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub(super) fn why_kept(&self, folder: &Path) -> io::Result<Option<String>> {
+        let files = files(folder)?;
+        let own = |name: &String| {
+            self.documents.contains(&name.as_str()) || is_state(name) || (self.writes)(folder, name)
+        };
+        if let Some(foreign) = files.iter().find(|name| !own(name)) {
+            return Ok(Some(format!(
+                "it holds {foreign}, which {} does not write, so it is not replaced; give another name",
+                self.verb
+            )));
+        }
+        let known = |name: &&String| self.documents.contains(&name.as_str()) || is_state(name);
+        if !files.is_empty() && files.iter().find(known).is_none() {
+            return Ok(Some(format!(
+                "it holds no {}, so it is no product of {} and is not replaced; give another name",
+                self.documents.join(" nor "),
+                self.verb
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a folder's document states that the product is complete; `None` if no document states it.
+    pub(super) fn is_complete(&self, folder: &Path) -> Option<bool> {
+        let text = fs::read(folder.join(self.documents.first()?)).ok()?;
+        let document: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        document.get("complete")?.as_bool()
+    }
+}
+
+/// Returns whether any verb stores a file of this name to resume an interrupted run.
+fn is_state(name: &str) -> bool {
+    name == JOURNAL || name.starts_with(CHECKPOINT)
+}
+
+/// Returns the names of all files in a folder and its inner folders, sorted.
+fn files(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut folders = vec![(folder.to_path_buf(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                folders.push((entry.path(), name + "/"));
+            } else {
+                names.push(name);
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +224,30 @@ mod tests {
         assert_eq!(behind(".o.fil.unfinished-Ab12".as_ref(), place), Some(".unfinished-Ab12"));
         assert_eq!(behind(".o.file".as_ref(), place), Some("e"));
         assert_eq!(behind("o.fil.lock".as_ref(), place), None);
+    }
+
+    const SEARCH: Contents = Contents {
+        verb: "search",
+        documents: &["summary.json"],
+        writes: |_, name| name.ends_with(".png") || name == "inner/x",
+    };
+
+    #[test]
+    fn only_a_product_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
+        let why = || SEARCH.why_kept(home.path()).unwrap();
+        fs::create_dir(home.path().join("inner")).unwrap();
+        assert_eq!(why(), None);
+        write("a.png", "");
+        assert!(why().unwrap().contains("no summary.json"));
+        write("summary.json", "{\"complete\": false}");
+        write("inner/x", "");
+        write("journal", "");
+        assert_eq!((why(), SEARCH.is_complete(home.path())), (None, Some(false)));
+        write("inner/thesis.tex", "");
+        assert!(why().unwrap().contains("holds inner/thesis.tex, which search does not write"));
+        write("summary.json", "{");
+        assert_eq!(SEARCH.is_complete(home.path()), None);
     }
 }

@@ -22,7 +22,6 @@ use sidereal::{Error, Result};
 
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
-use crate::earth_orientation::{self, EarthOrientation};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
@@ -31,6 +30,7 @@ use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
+use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
 use crate::{errors, gaps, json};
 
@@ -243,7 +243,7 @@ impl<'a> Work<'a> {
         if report::place(&header).is_some() {
             let day = header.tstart_mjd.floor();
             let start = Epoch::new(day as i64, (header.tstart_mjd - day) * SECONDS_PER_DAY);
-            earth_orientation::warn(&dut1, (start, header.duration_s().unwrap_or(0.0)), common);
+            sky::warn_of_orientation(&dut1, (start, header.duration_s().unwrap_or(0.0)), common);
         }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;

@@ -19,12 +19,11 @@ use sidereal::{Error, Result};
 use super::product::{self, Output, conclude, list};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
-use crate::direction::{Position, parse_position};
-use crate::fields::Fields;
-use crate::interrupt;
+use crate::numbers::Fields;
 use crate::output::Files;
 use crate::progress::Progress;
-use crate::space;
+use crate::sky::{Position, parse_position};
+use crate::{interrupt, space};
 
 /// Approximate number of bytes made at once.
 const GULP_BYTES: usize = 4 << 20;

@@ -18,10 +18,9 @@ use sidereal::{Error, Result};
 use super::product::{self, Output, conclude, list};
 use super::recording::{Band, Feed, Format, Samples, Writer, fit_gaps, need, positive};
 use crate::common::Common;
-use crate::fields::Fields;
-use crate::interrupt;
+use crate::numbers::Fields;
 use crate::progress::{self, Progress};
-use crate::space;
+use crate::{interrupt, space};
 
 /// Approximate number of bytes made at once, and the largest number of samples per stream.
 const GULP_BYTES: usize = 32 << 20;

@@ -10,10 +10,8 @@ use sidereal::simulate::voltages::Polarization;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
-use crate::direction::{Position, parse_position};
-use crate::earth_orientation::EarthOrientation;
-use crate::positions::parse_location;
 use crate::simulate::recording::{Band, Feed, Format, Samples};
+use crate::sky::{EarthOrientation, Position, parse_location, parse_position};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate array -o vla --antennas vla.csv --source 83.633,22.0145,10,Crab --sefd 400 \\\n      \

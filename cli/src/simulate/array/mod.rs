@@ -15,17 +15,18 @@ use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::simulate::array::{ArrayAntenna, ArrayOptions, ArraySimulator, Receiver};
 use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
+use truth::File;
 
-pub(super) use self::arguments::Arguments;
-pub(crate) use self::truth::Document;
-use self::truth::File;
 use super::product;
 use super::recording::{Feed, Format, Writer, fit_gaps, need, positive};
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
-use crate::positions::Positions;
-use crate::progress::Progress;
-use crate::{earth_orientation, interrupt, json, progress, space};
+use crate::progress::{self, Progress};
+use crate::sky::{self, Positions};
+use crate::{interrupt, json, space};
+
+pub(super) use self::arguments::Arguments;
+pub(crate) use self::truth::Document;
 
 /// Largest number of samples of a stream that is counted exactly.
 const MAX_TIMES: f64 = (1u64 << 50) as f64;
@@ -61,7 +62,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let folder = Folder::begin(&arguments.output, &writing)?;
     let mut options = arguments.options()?;
     let length_s = options.times as f64 * options.tsamp_s();
-    earth_orientation::warn(&options.dut1, (options.start, length_s), common);
+    sky::warn_of_orientation(&options.dut1, (options.start, length_s), common);
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
     let written = files.iter().filter(|file| file.name.is_some()).count();

@@ -15,7 +15,7 @@ use sidereal::waveform::{Approximant, InspiralOptions};
 use sidereal::{Error, Result};
 
 use crate::approximant::ApproximantWord;
-use crate::fields::Fields;
+use crate::numbers::Fields;
 
 /// Names of a binary's fields.
 const NAMES: [&str; 12] = [
