@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
-use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
+use sidereal::channelize::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::{is_stream, read_window};
 use sidereal::math::Window;

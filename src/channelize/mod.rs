@@ -4,7 +4,8 @@
 
 mod cpu;
 mod cuda;
-pub mod plan;
+mod plan;
+#[doc(hidden)]
 pub mod reference;
 
 use num_complex::Complex;
@@ -14,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
 pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
-pub use plan::{Detection, Feed, Form, Input, Options, Order, Output, Plan, Products};
+pub use plan::{
+    Detection, Feed, Form, Input, MAX_CHANNELS, MAX_TAPS, Options, Order, Output, Plan, Products,
+};
 
 #[derive(Debug)]
 enum Engine {

@@ -191,7 +191,7 @@ impl Plan {
             return Err(Error::parameter("scale", scale, "it must be finite and not 0"));
         }
         let points = if encoding.is_complex() { options.channels } else { 2 * options.channels };
-        let hop = hop(points, options.oversampling)?;
+        let hop = hop(points, options.oversampling.0, options.oversampling.1)?;
         check_form(&options)?;
         let coefficients = options.window.coefficients(options.taps, points)?;
         Ok(Self { options, points, hop, coefficients })
@@ -351,7 +351,7 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
 }
 
 /// Returns the samples between spectra for an oversampling of P / Q.
-fn hop(points: usize, (p, q): (usize, usize)) -> Result<usize> {
+fn hop(points: usize, p: usize, q: usize) -> Result<usize> {
     let error = |rule: &str| Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
     if q == 0 || p < q {
         return error("it must be at least 1, written as P/Q");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use num_complex::Complex;
-use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
+use sidereal::channelize::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::correlate::Precision;
 use sidereal::geometry::Location;
 use sidereal::pipeline::correlator::{Baselines, Gains};

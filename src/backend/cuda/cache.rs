@@ -17,7 +17,7 @@ use super::compile::{self, Compiler, HEADERS, Source, compile};
 use crate::error::{Error, Result};
 
 /// Maximum bytes of kernels in the folder.
-const MOST_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = 512 << 20;
 /// First bytes of an entry; the last byte is the version of the format.
 const MAGIC: &[u8; 8] = b"SIDRCUB\x01";
 /// Bytes before the machine code: magic, key, length, hash.
@@ -81,7 +81,7 @@ fn key(source: &Source, architecture: &str, (major, minor): (u32, u32)) -> u128 
 
 fn cache() -> &'static Cache {
     static CACHE: OnceLock<Cache> = OnceLock::new();
-    CACHE.get_or_init(|| Cache::new(place().as_deref(), MOST_BYTES))
+    CACHE.get_or_init(|| Cache::new(place().as_deref(), MAX_BYTES))
 }
 
 /// One kernel in the process; empty until available. Threads that need it meanwhile wait on the mutex.
@@ -456,18 +456,18 @@ mod tests {
     #[test]
     fn a_kernel_is_compiled_once_a_process_and_once_a_folder() {
         let place = tempfile::tempdir().expect("a folder");
-        let cache = Cache::new(Some(place.path()), MOST_BYTES);
+        let cache = Cache::new(Some(place.path()), MAX_BYTES);
         let first = cache.get(7, code(b"machine")).expect("made");
         assert!(!first.is_stored);
         assert!(Arc::ptr_eq(&first.code, &cache.get(7, never).expect("kept").code));
         assert_eq!(*cache.get(8, code(b"other")).expect("made").code, b"other");
-        let next = Cache::new(Some(place.path()), MOST_BYTES).get(7, never).expect("on disk");
+        let next = Cache::new(Some(place.path()), MAX_BYTES).get(7, never).expect("on disk");
         assert!(next.is_stored && *next.code == b"machine");
     }
 
     #[test]
     fn threads_that_want_the_same_kernel_wait_for_one() {
-        let cache = Cache::new(None, MOST_BYTES);
+        let cache = Cache::new(None, MAX_BYTES);
         let count = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -487,7 +487,7 @@ mod tests {
     fn a_damaged_entry_is_compiled_again() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join(name(7));
-        let fresh = || Cache::new(Some(place.path()), MOST_BYTES);
+        let fresh = || Cache::new(Some(place.path()), MAX_BYTES);
         fresh().get(7, code(b"machine")).expect("made");
         let whole = std::fs::read(&path).expect("stored");
         assert_eq!(whole.len(), HEADER_BYTES + 7);
@@ -512,8 +512,8 @@ mod tests {
     #[test]
     fn an_entry_that_the_driver_refuses_is_compiled_again_once() {
         let place = tempfile::tempdir().expect("a folder");
-        Cache::new(Some(place.path()), MOST_BYTES).get(7, code(b"wrong")).expect("made");
-        let cache = Cache::new(Some(place.path()), MOST_BYTES);
+        Cache::new(Some(place.path()), MAX_BYTES).get(7, code(b"wrong")).expect("made");
+        let cache = Cache::new(Some(place.path()), MAX_BYTES);
         assert!(cache.get(7, never).expect("stored").is_stored);
         assert_eq!(*cache.make(7, code(b"right")).expect("made").code, b"right");
         assert_eq!(*cache.make(7, never).expect("made here").code, b"right");
@@ -526,7 +526,7 @@ mod tests {
         let file = place.path().join("file");
         std::fs::write(&file, "").expect("room");
         let gone = place.path().join("gone");
-        let removed = Cache::new(Some(&gone), MOST_BYTES);
+        let removed = Cache::new(Some(&gone), MAX_BYTES);
         std::fs::remove_dir(&gone).expect("it was made");
         // Even root cannot write to /proc.
         for cache in [
@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn a_failed_compilation_is_an_error_and_leaves_nothing() {
         let place = tempfile::tempdir().expect("a folder");
-        let cache = Cache::new(Some(place.path()), MOST_BYTES);
+        let cache = Cache::new(Some(place.path()), MAX_BYTES);
         let refused = || Err(Error::Unavailable { what: String::new(), why: String::new() });
         assert!(cache.get(7, refused).is_err());
         assert_eq!(std::fs::read_dir(place.path()).expect("it is there").count(), 0);
@@ -584,7 +584,7 @@ mod tests {
     #[test]
     fn without_its_compiler_a_kernel_is_found_again_or_told_to_be_missing() {
         let place = tempfile::tempdir().expect("a folder");
-        let fresh = || Cache::new(Some(place.path()), MOST_BYTES);
+        let fresh = || Cache::new(Some(place.path()), MAX_BYTES);
         let gone =
             || Error::Unavailable { what: "compiling".to_owned(), why: "it is gone".to_owned() };
         let find = |source: &Source| fresh().without_compiler(source, "sm_90a", gone());

@@ -12,11 +12,11 @@ const BATCHES: usize = 20;
 /// Minimum seconds per batch.
 const BATCH_S: f64 = 1e-3;
 
-/// Maximum seconds for all batches together, after [`FEWEST`] batches.
+/// Maximum seconds for all batches together, after [`MIN_BATCHES`] batches.
 const TOTAL_S: f64 = 0.5;
 
 /// Minimum number of batches, however long each takes.
-const FEWEST: usize = 3;
+const MIN_BATCHES: usize = 3;
 
 /// Threads per block.
 const THREADS: usize = 256;
@@ -78,7 +78,7 @@ pub fn seconds(stream: &Stream, work: &mut dyn FnMut(&Stream) -> Result<()>) -> 
     let one = batch(0..1)?.max(1e-7);
     let calls = (BATCH_S / one).ceil().max(1.0) as usize;
     let most = (TOTAL_S / (one * calls as f64)) as usize;
-    let batches = most.clamp(FEWEST, BATCHES);
+    let batches = most.clamp(MIN_BATCHES, BATCHES);
     let mut seconds = (0..batches).map(|_| batch(0..calls)).collect::<Result<Vec<_>>>()?;
     seconds.sort_by(f64::total_cmp);
     Ok(seconds)
@@ -276,7 +276,7 @@ pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Op
         Products::Tf32 => ("tf32", 0, 8 * 16 * 16 * 8 * 8),
         Products::Halves => ("halves", 0, 8 * 16 * 16 * 8 * 16),
     };
-    rate(device, name, (rounds, shared), 2.0 * f64::from(multiply_adds)).map(Some)
+    rate(device, name, rounds, shared, 2.0 * f64::from(multiply_adds)).map(Some)
 }
 
 /// Measures single-precision operations per second, counting a fused multiply-add as two.
@@ -284,16 +284,11 @@ pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Op
 /// # Errors
 /// Same as for [`products`].
 pub fn floats(device: &Device, rounds: usize) -> Result<f64> {
-    rate(device, "floats", (rounds, 0), 2.0 * 64.0 * BLOCK as f64)
+    rate(device, "floats", rounds, 0, 2.0 * 64.0 * BLOCK as f64)
 }
 
 /// Measures the operations per second of a kernel with `operations` operations per block and round.
-fn rate(
-    device: &Device,
-    name: &str,
-    (rounds, shared): (usize, usize),
-    operations: f64,
-) -> Result<f64> {
+fn rate(device: &Device, name: &str, rounds: usize, shared: usize, operations: f64) -> Result<f64> {
     let kernel = device.module(&peak_source())?.function(name, shared)?;
     let blocks = kernel.blocks_per_multiprocessor(BLOCK)? * device.properties().multiprocessors;
     let out = device.buffer::<u32>(blocks * BLOCK)?;

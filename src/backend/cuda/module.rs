@@ -44,14 +44,14 @@ unsafe impl Sync for Function {}
 const MOST: usize = 40;
 
 /// Maximum number of tensor maps among the arguments.
-const MOST_TENSORS: usize = 2;
+const MAX_TENSORS: usize = 2;
 
 /// Arguments of a kernel, in order: values and addresses of at most 8 bytes, and tensor maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
     values: [Argument; MOST],
     count: usize,
-    tensors: [Option<Tensor>; MOST_TENSORS],
+    tensors: [Option<Tensor>; MAX_TENSORS],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ enum Argument {
 
 impl Default for Arguments {
     fn default() -> Self {
-        Self { values: [Argument::Value(0); MOST], count: 0, tensors: [None; MOST_TENSORS] }
+        Self { values: [Argument::Value(0); MOST], count: 0, tensors: [None; MAX_TENSORS] }
     }
 }
 

@@ -27,19 +27,19 @@ impl Row {
     pub(super) fn best(encoding: VoltageEncoding, taps: usize) -> Self {
         use VoltageEncoding as E;
         match encoding {
-            E::ComplexF32 | E::RealF32 if taps <= MOST_FLOAT_TAPS => Self::Float,
-            E::Complex16 | E::Real16 if taps <= MOST_TAPS => Self::Short,
-            E::Complex8 | E::Real8 if taps <= MOST_TAPS => Self::Byte,
+            E::ComplexF32 | E::RealF32 if taps <= MAX_FLOAT_TAPS => Self::Float,
+            E::Complex16 | E::Real16 if taps <= MAX_TAPS => Self::Short,
+            E::Complex8 | E::Real8 if taps <= MAX_TAPS => Self::Byte,
             _ => Self::Split,
         }
     }
 }
 
 /// Maximum number of taps for which integers are converted at every read.
-const MOST_TAPS: usize = 8;
+const MAX_TAPS: usize = 8;
 
 /// Maximum number of taps for which floats are deinterleaved at every read.
-const MOST_FLOAT_TAPS: usize = 24;
+const MAX_FLOAT_TAPS: usize = 24;
 
 /// Loads a register of columns of a row.
 ///

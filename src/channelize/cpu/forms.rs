@@ -280,12 +280,12 @@ impl Integers<'_> {
                         out[..count].copy_from_slice(&part[start..start + count]);
                     }
                 }
-                self.chunk(level, (&mut x[..count], &mut y[..count]), place, to);
+                self.chunk(level, &mut x[..count], &mut y[..count], place, to);
             }
         }
     }
 
-    fn chunk(&self, level: Level, (x, y): (&mut [f32], &mut [f32]), place: usize, to: &mut [u8]) {
+    fn chunk(&self, level: Level, x: &mut [f32], y: &mut [f32], place: usize, to: &mut [u8]) {
         let most = (1i32 << (self.bits - 1)) as f32 - 1.0;
         let gains =
             if self.gains.len() == 1 { self.gains } else { &self.gains[place..][..x.len()] };

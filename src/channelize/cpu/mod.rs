@@ -13,9 +13,10 @@ mod shape;
 mod spectra;
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forms::{Finish, Integers};
+use forms::{Finish, Integers, Spectrum};
 use samples::{Column, History, Samples, Source};
 use shape::{Floats, Shape};
 use spectra::{Block, Buffers, spectrum};
@@ -103,7 +104,7 @@ impl Engine {
         let last = self.shape.plan.spectra(self.times);
         let fresh = self.whole_pairs(input);
         if last > first {
-            self.spectra(fresh, output, (first, last));
+            self.spectra(fresh, output, first..last);
         }
         self.history.advance(fresh, last * self.shape.plan.hop() as u64);
     }
@@ -123,13 +124,13 @@ impl Engine {
         }
     }
 
-    /// Computes the spectra `first .. last` of all streams.
-    fn spectra(&mut self, fresh: Voltages<'_>, output: Output<'_>, (first, last): (u64, u64)) {
+    /// Computes some spectra of all streams.
+    fn spectra(&mut self, fresh: Voltages<'_>, output: Output<'_>, spectra: Range<u64>) {
+        let first = spectra.start;
         let input = *self.shape.plan.input();
         let target = Target::new(output);
         let units = input.antennas * input.coarse_channels;
-        let tasks =
-            Tasks::new(&self.shape, &self.groups, (first, last), units, self.threads.count());
+        let tasks = Tasks::new(&self.shape, &self.groups, spectra, units, self.threads.count());
         let job = Job {
             shape: &self.shape,
             groups: &self.groups,
@@ -156,7 +157,7 @@ impl Engine {
                 let tasks =
                     (0..places.len()).map(|slot| (slot, tasks.task(&self.groups, start + slot)));
                 for (slot, (unit, spectra)) in tasks {
-                    job.join(&mut self.scratch[0], unit, spectra, slot, &mut self.rows);
+                    job.join(&mut self.scratch[0], unit, spectra.end, slot, &mut self.rows);
                 }
             }
         }
@@ -165,7 +166,7 @@ impl Engine {
 }
 
 /// Maximum number of spectra per group; longer rows are sums of groups.
-const MOST_IN_GROUP: usize = 256;
+const MAX_IN_GROUP: usize = 256;
 
 /// Tasks per thread and round, if rows have several groups.
 const ROUND: usize = 4;
@@ -180,7 +181,7 @@ struct Groups {
 impl Groups {
     fn new(plan: &Plan) -> Self {
         let row = plan.spectra_per_row();
-        let group = row.min(MOST_IN_GROUP.max((8 * plan.taps()).next_power_of_two()));
+        let group = row.min(MAX_IN_GROUP.max((8 * plan.taps()).next_power_of_two()));
         Self { row: row as u64, group: group as u64 }
     }
 
@@ -222,15 +223,16 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Divides the spectra `first .. last` of all units into a few tasks per thread, long enough that their overlap
+    /// Divides the spectra of all units into a few tasks per thread, long enough that their overlap
     /// of `taps - 1` rows costs little.
     fn new(
         shape: &Shape,
         groups: &Groups,
-        (first, last): (u64, u64),
+        spectra: Range<u64>,
         units: usize,
         threads: usize,
     ) -> Self {
+        let Range { start: first, end: last } = spectra;
         let total = groups.group(last - 1) - groups.group(first) + 1;
         let own = if groups.in_row() > 1 {
             1
@@ -247,11 +249,11 @@ impl Tasks {
     }
 
     /// Returns a task's unit and spectra; tasks are ordered by spectra, then by unit.
-    fn task(&self, groups: &Groups, index: usize) -> (usize, (u64, u64)) {
+    fn task(&self, groups: &Groups, index: usize) -> (usize, Range<u64>) {
         let (unit, part) = (index % self.units, (index / self.units) as u64);
         let group = groups.group(self.first) + part * self.groups;
         let end = groups.start(group + self.groups).min(self.last);
-        (unit, (groups.start(group).max(self.first), end))
+        (unit, groups.start(group).max(self.first)..end)
     }
 }
 
@@ -354,8 +356,9 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Computes the spectra `start .. end` of a unit.
-    fn task(&self, own: &mut Scratch, unit: usize, (start, end): (u64, u64), slot: usize) {
+    /// Computes some spectra of a unit.
+    fn task(&self, own: &mut Scratch, unit: usize, spectra: Range<u64>, slot: usize) {
+        let Range { start, end } = spectra;
         let shape = self.shape;
         own.samples.iter_mut().for_each(|samples| samples.start(shape, start));
         if !self.shape.is_detected() {
@@ -379,18 +382,18 @@ impl Job<'_> {
                 let mut block = Block { first, spectra, to };
                 own.buffers.prepare(shape, &source, samples, &mut block);
                 for s in 0..spectra {
-                    if self.finish_in_place(own, polarization, (first, s)) {
+                    if self.finish_in_place(own, polarization, first, s) {
                         continue;
                     }
                     own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
                     if shape.writes_at_once() {
-                        self.write(own, (unit, polarization), (first, s), slot);
+                        self.write(own, unit, polarization, first, s, slot);
                     }
                 }
             }
             if !shape.writes_at_once() {
                 for s in 0..spectra {
-                    self.write(own, (unit, 0), (first, s), slot);
+                    self.write(own, unit, 0, first, s, slot);
                 }
             }
             first += spectra as u64;
@@ -444,21 +447,24 @@ impl Job<'_> {
         &self,
         own: &mut Scratch,
         polarization: usize,
-        (first, s): (u64, usize),
+        first: u64,
+        s: usize,
     ) -> bool {
         let Some(rotation) = self.shape.rotation else { return false };
         let offset = self.element(own, polarization, first + s as u64);
         // SAFETY: each spectrum has its own range of a row.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
-        own.buffers.finish_in_place(self.shape, s, to, (rotation, self.streams))
+        own.buffers.finish_in_place(self.shape, s, to, rotation, self.streams)
     }
 
     /// Writes or accumulates spectrum `s` of the block that begins with spectrum `first`.
     fn write(
         &self,
         own: &mut Scratch,
-        (unit, polarization): (usize, usize),
-        (first, s): (u64, usize),
+        unit: usize,
+        polarization: usize,
+        first: u64,
+        s: usize,
         slot: usize,
     ) {
         let shape = self.shape;
@@ -470,12 +476,19 @@ impl Job<'_> {
             }
             Form::Requantized { bits, gains } => {
                 let offset = self.element(own, polarization, number);
-                self.requantize((*bits, gains), spectra, (unit, polarization), (offset, s));
+                self.requantize(
+                    *bits,
+                    gains,
+                    spectrum(shape, spectra, s),
+                    unit,
+                    polarization,
+                    offset,
+                );
             }
             Form::Detected(detection) => {
                 self.detect(own, detection, s);
                 if self.groups.ends(number) {
-                    self.finish_group(own, detection, (unit, number), slot);
+                    self.finish_group(own, detection, unit, number, slot);
                 }
             }
         }
@@ -502,10 +515,12 @@ impl Job<'_> {
 
     fn requantize(
         &self,
-        (bits, gains): (usize, &[f32]),
-        spectra: &[f32],
-        (unit, polarization): (usize, usize),
-        (offset, s): (usize, usize),
+        bits: usize,
+        gains: &[f32],
+        spectrum: Spectrum<'_>,
+        unit: usize,
+        polarization: usize,
+        offset: usize,
     ) {
         let plan = &self.shape.plan;
         let (channels, bytes) = (plan.channels(), plan.element_bytes());
@@ -516,7 +531,7 @@ impl Job<'_> {
         let saturated =
             &self.saturated[plan.row_offset(antenna, polarization, place)..][..channels];
         let integers = Integers { bits, gains, segments: &self.shape.segments, saturated };
-        integers.write(self.shape.level, spectrum(self.shape, spectra, s), to);
+        integers.write(self.shape.level, spectrum, to);
     }
 
     fn detect(&self, own: &mut Scratch, detection: &Detection, s: usize) {
@@ -533,7 +548,8 @@ impl Job<'_> {
         &self,
         own: &mut Scratch,
         detection: &Detection,
-        (unit, number): (usize, u64),
+        unit: usize,
+        number: u64,
         slot: usize,
     ) {
         let sums = own.sums.len();
@@ -541,7 +557,7 @@ impl Job<'_> {
             // SAFETY: each task has its own slot.
             unsafe { self.slots.part(slot * sums, sums) }.copy_from_slice(&own.sums);
         } else {
-            self.finish_row(detection, (unit, number), &mut own.sums, &mut own.ordered);
+            self.finish_row(detection, unit, number, &mut own.sums, &mut own.ordered);
         }
         own.sums.fill(0.0);
     }
@@ -549,7 +565,8 @@ impl Job<'_> {
     fn finish_row(
         &self,
         detection: &Detection,
-        (unit, number): (usize, u64),
+        unit: usize,
+        number: u64,
         sums: &mut [f32],
         ordered: &mut [f32],
     ) {
@@ -570,15 +587,8 @@ impl Job<'_> {
         }
     }
 
-    /// Adds a task's finished group to its row and writes the row if complete; groups must come in order.
-    fn join(
-        &self,
-        own: &mut Scratch,
-        unit: usize,
-        (_, end): (u64, u64),
-        slot: usize,
-        rows: &mut [f32],
-    ) {
+    /// Adds the finished group of a task that ends at spectrum `end` to its row and writes the row if complete; groups must come in order.
+    fn join(&self, own: &mut Scratch, unit: usize, end: u64, slot: usize, rows: &mut [f32]) {
         let Form::Detected(detection) = &self.shape.plan.options().form else { return };
         if !self.groups.ends(end - 1) {
             return;
@@ -589,7 +599,7 @@ impl Job<'_> {
         let group = unsafe { self.slots.part(slot * sums, sums) };
         row.iter_mut().zip(&*group).for_each(|(row, group)| *row += *group);
         if end.is_multiple_of(self.shape.plan.spectra_per_row() as u64) {
-            self.finish_row(detection, (unit, end - 1), row, &mut own.ordered);
+            self.finish_row(detection, unit, end - 1, row, &mut own.ordered);
             row.fill(0.0);
         }
     }

@@ -42,13 +42,20 @@ impl<'a> Source<'a> {
         let early = (early as usize).min(re.len());
         let (re, late_re) = re.split_at_mut(early);
         let (im, late_im) = im.split_at_mut(early);
-        let kinds = (self.encoding, self.column);
         if early > 0 {
-            decode(level, kinds, self.stored, (start - self.stored_start) as usize, re, im);
+            decode(
+                level,
+                self.encoding,
+                self.column,
+                self.stored,
+                (start - self.stored_start) as usize,
+                re,
+                im,
+            );
         }
         if !late_re.is_empty() {
             let first = start + early as u64 * samples - self.fresh_start;
-            decode(level, kinds, self.fresh, first as usize, late_re, late_im);
+            decode(level, self.encoding, self.column, self.fresh, first as usize, late_re, late_im);
         }
     }
 
@@ -83,7 +90,8 @@ impl<'a> Source<'a> {
 /// Decodes the columns from sample `first` of `bytes`.
 fn decode(
     level: Level,
-    (encoding, column): (VoltageEncoding, Column),
+    encoding: VoltageEncoding,
+    column: Column,
     bytes: &[u8],
     first: usize,
     re: &mut [f32],
@@ -297,7 +305,8 @@ impl Samples {
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
-        (first, spectra): (u64, usize),
+        first: u64,
+        spectra: usize,
         rows: &mut Vec<*const u8>,
     ) {
         let end = first + (spectra + shape.plan.taps() - 1) as u64;
@@ -339,7 +348,8 @@ impl Samples {
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
-        (first, spectra): (u64, usize),
+        first: u64,
+        spectra: usize,
     ) -> &[f32] {
         let samples = shape.column.samples() as u64;
         let span = shape.plan.span() as u64 / samples;

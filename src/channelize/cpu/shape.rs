@@ -13,10 +13,10 @@ use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 
 /// Maximum number of columns for blocks of 8 spectra, so that the L2 cache also holds the samples.
-const MOST_COLUMNS: usize = 1 << 17;
+const MAX_COLUMNS: usize = 1 << 17;
 
 /// Maximum length of transforms with one spectrum per lane: their rows fill half of an L2 cache.
-const MOST_BATCHED: usize = 4096;
+const MAX_BATCHED: usize = 4096;
 
 /// Transform of the windowed sums.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Shape {
         let transform = transform(plan, columns, lanes);
         let block = match &transform {
             Transform::Batch(_) => lanes,
-            _ if columns <= MOST_COLUMNS => 8,
+            _ if columns <= MAX_COLUMNS => 8,
             _ => 2,
         };
         let overlaps = hop != columns;
@@ -213,7 +213,7 @@ fn transform(plan: &Plan, columns: usize, lanes: usize) -> Transform {
     {
         return Transform::Square { passes, twiddles: twiddles(columns, lanes) };
     }
-    if columns <= MOST_BATCHED
+    if columns <= MAX_BATCHED
         && let Some(passes) = Passes::new(columns, largest)
     {
         return Transform::Batch(passes);

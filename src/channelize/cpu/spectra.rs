@@ -98,8 +98,8 @@ impl Buffers {
                 self.filter(shape, source, samples, block, sums);
             }
             Transform::Square { passes, twiddles } => {
-                let step = (twiddles.values(), passes.spread());
-                self.square(shape, source, samples, block, step);
+                let (twiddles, spread) = (twiddles.values(), passes.spread());
+                self.square(shape, source, samples, block, twiddles, spread);
             }
             Transform::Batch(passes) => {
                 self.filter_aside(shape, source, samples, block);
@@ -148,7 +148,8 @@ impl Buffers {
         shape: &Shape,
         s: usize,
         to: &mut [f32],
-        (rotation, streams): (usize, bool),
+        rotation: usize,
+        streams: bool,
     ) -> bool {
         let Transform::Square { passes, .. } = &shape.transform else { return false };
         if streams && !shape.spreads {
@@ -228,7 +229,7 @@ impl Buffers {
             }
             return;
         }
-        samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
+        samples.rows(shape, source, block.first, block.spectra, &mut self.pointers);
         let rows = Rows { rows: &self.pointers, spectra: block.spectra };
         // SAFETY: the rows were just listed, and are padded to whole blocks, as are the sums.
         unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
@@ -244,7 +245,7 @@ impl Buffers {
         block: &Block<'_>,
         s: usize,
     ) -> usize {
-        let window = samples.linear(shape, source, (block.first, block.spectra));
+        let window = samples.linear(shape, source, block.first, block.spectra);
         let at = self.unrotated.values_mut().as_mut_ptr();
         let sums = Sums { at, spectrum: 0, imaginary: shape.padded };
         let window = window[s * shape.hop..].as_ptr();
@@ -261,7 +262,8 @@ impl Buffers {
         source: &Source<'_>,
         samples: &mut Samples,
         block: &Block<'_>,
-        (twiddles, spread): (&[f32], Spread),
+        twiddles: &[f32],
+        spread: Spread,
     ) {
         let lanes = shape.lanes();
         let spectrum = shape.step_floats();
@@ -279,7 +281,7 @@ impl Buffers {
             }
             return;
         }
-        samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
+        samples.rows(shape, source, block.first, block.spectra, &mut self.pointers);
         let at = self.sums.values_mut().as_mut_ptr();
         let sums = Sums { at, spectrum: 2 * lanes * lanes + 16, imaginary: lanes };
         let ahead = ahead(shape, source, samples, block);

@@ -2,7 +2,7 @@
 //!
 //! Detection sums groups of spectra in parallel, then each row's groups in order.
 
-use super::job::{BLOCK, Pass};
+use super::job::{BLOCK, Pass, PassSize};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
 use crate::channelize::plan::{self, Detection, Feed, Order, Plan, Products};
 use crate::error::{Error, Result};
@@ -36,12 +36,12 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Creates a form for passes of `pass` (spectra, units).
+    /// Creates a form for passes of at most this size.
     pub(super) fn new(
         plan: &Plan,
         device: &Device,
         module: &Module,
-        pass: (usize, usize),
+        pass: PassSize,
         is_ordered: bool,
     ) -> Result<Self> {
         let kind = match &plan.options().form {
@@ -143,7 +143,7 @@ fn place(arguments: Arguments, plan: &Plan, pass: &Pass) -> Arguments {
 }
 
 /// Maximum number of spectra per group, unless 8 times the taps is more.
-const MOST_IN_GROUP: usize = 256;
+const MAX_IN_GROUP: usize = 256;
 
 /// Number of summed channels from which 32 threads compute one output.
 const MANY_CHANNELS: usize = 32;
@@ -189,16 +189,17 @@ struct Touched {
 }
 
 impl Detected {
-    /// Creates the stage for passes of at most `spectra` spectra and `units` units.
+    /// Creates the stage for passes of at most this size.
     fn new(
         plan: &Plan,
         detection: &Detection,
         device: &Device,
         module: &Module,
-        (spectra, units): (usize, usize),
+        pass: PassSize,
     ) -> Result<Self> {
+        let PassSize { spectra, units } = pass;
         let row = detection.spectra;
-        let group = row.min(MOST_IN_GROUP.max((8 * plan.taps()).next_power_of_two()));
+        let group = row.min(MAX_IN_GROUP.max((8 * plan.taps()).next_power_of_two()));
         let groups_in_row = row.div_ceil(group);
         let most = spectra.min((spectra / row + 2) * groups_in_row);
         let sums = plan.output_products() * plan.channels();
@@ -317,7 +318,7 @@ pub(super) fn source() -> Source {
 const JOIN_BLOCK: usize = 256;
 
 /// Maximum number of blocks along the rows.
-const MOST_ROWS: usize = 1 << 14;
+const MAX_ROWS: usize = 1 << 14;
 
 /// Conversion of filter-bank rows (axes: copy, antenna, product, recorded channel, channel) to one antenna's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -407,7 +408,7 @@ impl RowJoiner {
         let numbers = [zero, above, below];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
         let arguments = arguments.with(to.address());
-        let grid = [self.elements().div_ceil(JOIN_BLOCK), rows.min(MOST_ROWS), 1];
+        let grid = [self.elements().div_ceil(JOIN_BLOCK), rows.min(MAX_ROWS), 1];
         // SAFETY: the arguments match the kernel; both buffers have space for the rows.
         unsafe { stream.launch(&self.function, grid, [JOIN_BLOCK, 1, 1], &arguments) }
     }

@@ -16,13 +16,13 @@ use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
 /// Maximum number of taps that a thread holds in registers; equals the kernel's constant.
-pub(super) const MOST_HELD: usize = 16;
+pub(super) const MAX_HELD: usize = 16;
 
 /// Sums of two channels per thread, counted over radix, spectra and polarizations: 64 registers.
 const SUMS: usize = 16;
 
 /// Maximum number of spectra per row; longer rows would occupy too few blocks.
-const MOST_SPECTRA: usize = 512;
+const MAX_SPECTRA: usize = 512;
 
 /// Shared memory that a multiprocessor has beyond the maximum of one block, and that the driver reserves per block,
 /// in bytes.
@@ -114,10 +114,10 @@ impl Shape {
             prefetched: 0,
             most_prefetched: 32,
             ahead: 4,
-            holds_taps: plan.taps() * radix <= MOST_HELD,
+            holds_taps: plan.taps() * radix <= MAX_HELD,
             // Without bulk copies, samples of eight bytes exceed the registers.
             is_symmetric: radix > 1
-                && plan.taps() <= MOST_HELD
+                && plan.taps() <= MAX_HELD
                 && (copies || sample_bytes < 8)
                 && is_symmetric(plan),
             mirrors: false,
@@ -155,7 +155,7 @@ impl Shape {
         if copies {
             let row = self.row_bytes();
             let wanted = match self.taps {
-                0..=MOST_HELD => self.taps + self.batch - 1,
+                0..=MAX_HELD => self.taps + self.batch - 1,
                 _ => self.ahead.min(self.batch),
             };
             let wanted = wanted.min(self.most_prefetched);
@@ -348,7 +348,7 @@ fn form(plan: &Plan) -> Option<(usize, usize, usize, bool)> {
                 (Products::Iquv, Feed::Circular) => 3,
                 (Products::Aabbcrci, _) => 4,
             };
-            let fits = is_plain && detection.spectra <= MOST_SPECTRA;
+            let fits = is_plain && detection.spectra <= MAX_SPECTRA;
             fits.then_some((1, products, 8, products > 0))
         }
     }
@@ -425,7 +425,7 @@ impl Shape {
 
     /// Same as [`Self::measured_alone`], for a radix of 1.
     fn measured_of_one(self) -> Self {
-        let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
+        let eight = Self { holds_taps: 2 * self.taps <= MAX_HELD, ..self.halved() };
         match (self.sample_bytes, self.taps) {
             (8, ..=8) => self,
             (8, 9..=16) if self.form == 1 => {
@@ -468,7 +468,7 @@ impl Shape {
         if own.is_symmetric {
             others.push(Self { mirrors: !own.mirrors, ..own });
         }
-        if own.taps > MOST_HELD {
+        if own.taps > MAX_HELD {
             others.push(Self { early_taps: !own.early_taps, ..own });
             others.push(Self { product_order: 2 - own.product_order, ..own });
         } else {
@@ -483,7 +483,7 @@ impl Shape {
     fn cluster_variant(&self) -> Option<Self> {
         let parts = self.radix / CLUSTER_BLOCKS;
         let is_wide = self.sample_bytes == 8;
-        let fits = parts > 0 && self.form != 1 && self.taps * parts <= MOST_HELD;
+        let fits = parts > 0 && self.form != 1 && self.taps * parts <= MAX_HELD;
         fits.then_some(Self {
             cluster: CLUSTER_BLOCKS,
             batch: 16 / parts.max(1),
@@ -513,13 +513,13 @@ impl Shape {
 }
 
 /// Maximum number of rows that are grouped to make an item a whole number of batches.
-const MOST_ROWS: usize = 16;
+const MAX_ROWS: usize = 16;
 
 /// Maximum number of blocks along y; equals the kernel's constant.
-const MOST_BLOCKS: usize = 65_535;
+const MAX_BLOCKS: usize = 65_535;
 
 /// Maximum number of waves of blocks per launch.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// Fused kernels of a plan and their device tables.
 #[derive(Debug)]
@@ -562,7 +562,9 @@ impl Kernel {
         device: &Device,
         module: &Module,
         shape: &Shape,
-        (name, shared_bytes, batch): (&str, usize, usize),
+        name: &str,
+        shared_bytes: usize,
+        batch: usize,
     ) -> Result<Option<Self>> {
         let function = module.function(name, shared_bytes)?;
         let Shape { threads, cluster, .. } = *shape;
@@ -579,9 +581,9 @@ impl Kernel {
     fn of_shape(device: &Device, module: &Module, shape: &Shape) -> Result<Vec<Self>> {
         let (all, one) = (shape.shared_bytes(), shape.shared_bytes_of_one());
         let name = if shape.cluster > 1 { "channelize_cluster" } else { "channelize" };
-        let mut found = vec![Self::new(device, module, shape, (name, all, shape.batch))?];
+        let mut found = vec![Self::new(device, module, shape, name, all, shape.batch)?];
         if shape.cluster == 1 && shape.batch > 1 {
-            found.push(Self::new(device, module, shape, ("channelize_single", one, 1))?);
+            found.push(Self::new(device, module, shape, "channelize_single", one, 1)?);
         }
         Ok(found.into_iter().flatten().collect())
     }
@@ -639,9 +641,9 @@ impl Fused {
             last.div_ceil(kernel.batch),
         ];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
-        let deep = self.units.div_ceil(MOST_BLOCKS);
+        let deep = self.units.div_ceil(MAX_BLOCKS);
         let along = kernel.cluster * groups(kernel.groups, self.units, items);
-        let grid = [along, self.units.min(MOST_BLOCKS), deep];
+        let grid = [along, self.units.min(MAX_BLOCKS), deep];
         let block = [kernel.threads, 1, 1];
         // SAFETY: the arguments match the kernel; the caller guarantees the job.
         unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
@@ -650,7 +652,7 @@ impl Fused {
     /// Returns the spectra of an item, which one block computes batch by batch: whole rows, and at least one batch.
     fn item_spectra(&self, batch: usize) -> usize {
         let row = self.row_spectra;
-        let whole = (1..=MOST_ROWS).find(|rows| (rows * row).is_multiple_of(batch));
+        let whole = (1..=MAX_ROWS).find(|rows| (rows * row).is_multiple_of(batch));
         row * whole.unwrap_or((8 * batch).div_ceil(row))
     }
 }
@@ -670,7 +672,7 @@ fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
 fn groups(at_a_time: usize, units: usize, items: usize) -> usize {
     let time =
         |groups: usize| (units * groups).div_ceil(at_a_time) * (2 * items.div_ceil(groups) + 1);
-    let choices = (1..=MOST_ROUNDS).map(|rounds| (rounds * at_a_time / units).clamp(1, items));
+    let choices = (1..=MAX_ROUNDS).map(|rounds| (rounds * at_a_time / units).clamp(1, items));
     choices.min_by_key(|groups| time(*groups)).unwrap_or(1)
 }
 

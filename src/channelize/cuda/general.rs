@@ -6,7 +6,7 @@
 
 use super::forms::{self, Form};
 use super::fused;
-use super::job::{BLOCK, Job, Pass, Target};
+use super::job::{BLOCK, Job, Pass, PassSize, Target};
 use super::split::Split;
 use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Source, Stream};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
 /// Maximum number of units per pass: a launch has at most 65535 blocks along y, one per unit and product (up to 4).
-const MOST_UNITS: usize = 16_000;
+const MAX_UNITS: usize = 16_000;
 
 /// Kernels and tables of a plan, and its work buffer.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct General {
     /// Sums, then spectra in place; axes: spectrum, stream of the pass, `pitch` floats.
     work: Buffer<f32>,
     /// Spectra and units per pass.
-    pass: (usize, usize),
+    pass: PassSize,
 }
 
 /// Steps from samples to spectra.
@@ -46,16 +46,16 @@ impl General {
         let is_filtered = plan.options().form == plan::Form::Filtered;
         let (transform, work, pass) = match Split::new(plan, device)? {
             Some(split) => {
-                let (spectra, units) = split.pass_sizes(plan);
-                let transforms = spectra * units * plan.input().polarizations;
+                let pass = split.pass_size(plan);
+                let transforms = pass.spectra * pass.units * plan.input().polarizations;
                 let is_plain = plan.options().form == plan::Form::Spectra;
                 let values = if is_plain { 0 } else { transforms * length(plan).pitch() };
-                (Transform::Split(Box::new(split)), device.buffer(values)?, (spectra, units))
+                (Transform::Split(Box::new(split)), device.buffer(values)?, pass)
             }
             None if is_filtered => {
                 let (transforms, _) = sizes(plan, device);
                 let sums = Sums::new(plan, device, false)?;
-                (Transform::None(sums), device.buffer(0)?, pass_sizes(plan, transforms))
+                (Transform::None(sums), device.buffer(0)?, pass_size(plan, transforms))
             }
             None => {
                 let (transforms, batch) = sizes(plan, device);
@@ -66,7 +66,7 @@ impl General {
                     true => Transform::Direct(sums, fourier),
                     false => Transform::Fourier(sums, fourier),
                 };
-                (transform, work, pass_sizes(plan, transforms))
+                (transform, work, pass_size(plan, transforms))
             }
         };
         Ok(Self {
@@ -100,13 +100,16 @@ impl General {
         skipped: usize,
     ) -> Result<()> {
         let all = self.plan.input().antennas * self.plan.input().coarse_channels;
-        let (spectra, units) = self.pass;
+        let PassSize { spectra, units } = self.pass;
         // SAFETY: forwards the caller's guarantee.
         let done = unsafe { self.in_place(stream, job, skipped)? };
         for start in (done..job.spectra).step_by(spectra) {
             for first_unit in (0..all).step_by(units) {
-                let count = (spectra.min(job.spectra - start), units.min(all - first_unit));
-                let pass = self.part(job, start, first_unit, count);
+                let size = PassSize {
+                    spectra: spectra.min(job.spectra - start),
+                    units: units.min(all - first_unit),
+                };
+                let pass = self.part(job, start, first_unit, size);
                 // SAFETY: the caller guarantees the job, and the pass is part of it.
                 unsafe { self.pass(stream, job, skipped, &pass)? };
             }
@@ -116,13 +119,8 @@ impl General {
     }
 
     /// Returns the pass with the job's spectra from `start` and the units from `first_unit`.
-    fn part(
-        &self,
-        job: &Job,
-        start: usize,
-        first_unit: usize,
-        (spectra, units): (usize, usize),
-    ) -> Pass {
+    fn part(&self, job: &Job, start: usize, first_unit: usize, size: PassSize) -> Pass {
+        let PassSize { spectra, units } = size;
         let per_row = self.plan.spectra_per_row() as u64;
         let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
         let first_spectrum = job.first_spectrum + start as u64;
@@ -141,14 +139,15 @@ impl General {
             return Ok(0);
         }
         let whole = job.spectra / batch * batch;
-        let step = (self.pass.0 / batch).max(1) * batch;
+        let step = (self.pass.spectra / batch).max(1) * batch;
         for start in (0..whole).step_by(step) {
-            let pass = self.part(job, start, 0, (step.min(whole - start), units));
+            let size = PassSize { spectra: step.min(whole - start), units };
+            let pass = self.part(job, start, 0, size);
             let to = Target::output(&self.plan, &pass);
             let Transform::Direct(sums, fourier) = &mut self.transform else { return Ok(0) };
             // SAFETY: the caller guarantees the job; the transforms cover whole batches of its output.
             unsafe {
-                sums.enqueue(stream, (job, skipped), &pass, &to, false)?;
+                sums.enqueue(stream, job, skipped, &pass, &to, false)?;
                 for at in (0..pass.spectra).step_by(batch) {
                     let row = 8 * self.plan.row_elements() as u64;
                     fourier.run_at(pass.output + at as u64 * row, stream)?;
@@ -173,7 +172,7 @@ impl General {
         unsafe {
             match &mut self.transform {
                 Transform::None(sums) => {
-                    return sums.enqueue(stream, (job, skipped), pass, &in_output, true);
+                    return sums.enqueue(stream, job, skipped, pass, &in_output, true);
                 }
                 Transform::Split(split) => {
                     split.sums(stream, job, pass, plan)?;
@@ -183,7 +182,7 @@ impl General {
                     split.lines(stream, pass, plan, &in_work)?;
                 }
                 Transform::Fourier(sums, fourier) | Transform::Direct(sums, fourier) => {
-                    sums.enqueue(stream, (job, skipped), pass, &in_work, false)?;
+                    sums.enqueue(stream, job, skipped, pass, &in_work, false)?;
                     let transforms = pass.spectra * pass.units * plan.input().polarizations;
                     for batch in 0..transforms.div_ceil(fourier.batch()) {
                         fourier.run(&mut self.work, batch * fourier.batch() * pitch, stream)?;
@@ -219,7 +218,7 @@ fn is_ordered(plan: &Plan) -> bool {
 /// streams.
 fn is_direct(plan: &Plan, batch: usize) -> bool {
     let streams = plan.input().streams();
-    is_ordered(plan) && batch.is_multiple_of(streams) && streams <= MOST_UNITS
+    is_ordered(plan) && batch.is_multiple_of(streams) && streams <= MAX_UNITS
 }
 
 /// Returns the kind and length of the transform.
@@ -284,12 +283,12 @@ fn work(
 }
 
 /// Returns the spectra and units of a pass of `transforms` transforms.
-fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
+fn pass_size(plan: &Plan, transforms: usize) -> PassSize {
     let input = plan.input();
     let units = input.antennas * input.coarse_channels;
-    let in_pass = units.min(transforms / input.polarizations).clamp(1, MOST_UNITS);
+    let in_pass = units.min(transforms / input.polarizations).clamp(1, MAX_UNITS);
     let spectra = (transforms / (in_pass * input.polarizations)).max(1);
-    if in_pass < units { (1, in_pass) } else { (spectra, in_pass) }
+    PassSize { spectra: if in_pass < units { 1 } else { spectra }, units: in_pass }
 }
 
 /// Spectra per thread of the kernel for any plan, if windows are a whole row apart.
@@ -300,7 +299,7 @@ const BATCH: usize = 16;
 const THREADS: usize = 128;
 
 /// Minimum number of points that justifies compiling a kernel for the plan.
-const LEAST_POINTS: usize = 256;
+const MIN_POINTS: usize = 256;
 
 /// Kernel of a plan and its coefficients.
 #[derive(Debug)]
@@ -362,7 +361,8 @@ impl Sums {
     pub(super) unsafe fn enqueue(
         &self,
         stream: &Stream,
-        (job, skipped): (&Job, usize),
+        job: &Job,
+        skipped: usize,
         pass: &Pass,
         to: &Target,
         widens: bool,
@@ -436,7 +436,7 @@ fn short(arguments: Arguments, numbers: &[usize]) -> Arguments {
 pub(super) fn pairs(plan: &Plan) -> Option<Source> {
     let points = plan.points();
     let (encoding, sample_bytes) = fused::encoding(plan.input().encoding)?;
-    if points < LEAST_POINTS || points % 2 == 1 || plan.hop() != points {
+    if points < MIN_POINTS || points % 2 == 1 || plan.hop() != points {
         return None;
     }
     let constants = [
@@ -444,7 +444,7 @@ pub(super) fn pairs(plan: &Plan) -> Option<Source> {
         ("BATCH", BATCH),
         ("THREADS", THREADS),
         // A ring of taps needs more registers.
-        ("RESIDENT", if plan.taps() > fused::MOST_HELD { 3 } else { 4 }),
+        ("RESIDENT", if plan.taps() > fused::MAX_HELD { 3 } else { 4 }),
         ("AHEAD", if sample_bytes == 8 { 2 } else { 4 }),
         ("PRODUCT_ORDER", 2),
         ("ENCODING", encoding),

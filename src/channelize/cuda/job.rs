@@ -1,6 +1,8 @@
 //! Units of work in device memory: voltages, launches and their passes, and the cache of each stream's last samples.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use crate::backend::cuda::{Buffer, CopiedRows, Device, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
@@ -35,6 +37,13 @@ pub(super) struct Job {
     pub output: u64,
     /// Address of the 64-bit counts of saturated values, one per row element, or 0.
     pub saturated: u64,
+}
+
+/// Maximum numbers of spectra and of units per pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassSize {
+    pub(super) spectra: usize,
+    pub(super) units: usize,
 }
 
 /// Part of a job: a range of spectra, counted from the job's first one, and a range of units.
@@ -76,7 +85,7 @@ impl Target {
 }
 
 /// Maximum row pitch of the driver's 2-D copy.
-const MOST_PITCH: usize = 1 << 30;
+const MAX_PITCH: usize = 1 << 30;
 
 /// Samples of every stream in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +158,7 @@ impl SampleCache {
         let at = self.encoding.bytes((self.end - self.start) as usize) as u64;
         let to = self.buffers[0].address() + at;
         // SAFETY: the caller guarantees the rows and respects `room`.
-        unsafe { self.copy(stream, rows, (self.end, end), to)? };
+        unsafe { self.copy(stream, rows, self.end..end, to)? };
         self.end = end;
         Ok(())
     }
@@ -166,7 +175,7 @@ impl SampleCache {
     ) -> Result<()> {
         let to = self.buffers[0].address();
         // SAFETY: forwards the caller's guarantee.
-        unsafe { self.copy(stream, rows, (start, rows.end), to)? };
+        unsafe { self.copy(stream, rows, start..rows.end, to)? };
         (self.start, self.end) = (start, rows.end);
         Ok(())
     }
@@ -178,26 +187,27 @@ impl SampleCache {
         }
         let to = self.buffers[1].address();
         // SAFETY: both buffers have space for all samples, and they do not overlap.
-        unsafe { self.copy(stream, &self.rows(), (start, self.end), to)? };
+        unsafe { self.copy(stream, &self.rows(), start..self.end, to)? };
         self.buffers.swap(0, 1);
         self.start = start;
         Ok(())
     }
 
-    /// Enqueues a copy of the samples `start .. end` of every stream.
+    /// Enqueues a copy of some samples of every stream.
     unsafe fn copy(
         &self,
         stream: &Stream,
         rows: &Rows,
-        (start, end): (u64, u64),
+        samples: Range<u64>,
         to: u64,
     ) -> Result<()> {
+        let Range { start, end } = samples;
         let from = rows.address + self.encoding.bytes((start - rows.start) as usize) as u64;
         let bytes = self.encoding.bytes((end - start) as usize);
         if bytes == 0 {
             return Ok(());
         }
-        if self.streams > 1 && rows.stride.max(self.stride) <= MOST_PITCH {
+        if self.streams > 1 && rows.stride.max(self.stride) <= MAX_PITCH {
             let copied = CopiedRows {
                 bytes,
                 rows: self.streams,

@@ -11,10 +11,10 @@ use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
 /// Samples of a partial row, in bytes, above which rows are accumulated in parts instead of computed whole.
-const MOST_ROW_BYTES: usize = 1 << 30;
+const MAX_ROW_BYTES: usize = 1 << 30;
 
 /// Maximum number of spectra per launch; kernels count spectra in 32 bits.
-const MOST_SPECTRA: u64 = 1 << 30;
+const MAX_SPECTRA: u64 = 1 << 30;
 
 /// Minimum capacity of the sample cache in bytes, so that launches from the cache are efficient.
 const WORTH: usize = 1 << 18;
@@ -48,7 +48,7 @@ impl Launcher {
         let row = plan.spectra_per_row();
         let row_bytes =
             input.streams().saturating_mul(input.encoding.bytes(plan.hop())).saturating_mul(row);
-        let fused = if row_bytes <= MOST_ROW_BYTES { Fused::new(plan, device)? } else { None };
+        let fused = if row_bytes <= MAX_ROW_BYTES { Fused::new(plan, device)? } else { None };
         let (path, quantum) = match fused {
             Some(fused) => (Path::Fused(Box::new(fused)), row),
             None => (Path::General(Box::new(General::new(plan, device)?)), 1),
@@ -227,7 +227,7 @@ impl Launcher {
         last: u64,
         target: &Target,
     ) -> Result<()> {
-        let most = MOST_SPECTRA.next_multiple_of(self.quantum);
+        let most = MAX_SPECTRA.next_multiple_of(self.quantum);
         while self.next < last {
             let end = last.min(self.next + most);
             // SAFETY: forwards the caller's guarantee.

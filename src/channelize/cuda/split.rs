@@ -5,8 +5,8 @@
 
 use std::f64::consts::TAU;
 
-use super::fused::{MOST_HELD, encoding, order, twiddle_words};
-use super::job::{Job, Pass, Target};
+use super::fused::{MAX_HELD, encoding, order, twiddle_words};
+use super::job::{Job, Pass, PassSize, Target};
 use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Properties, Source, Stream};
 use crate::channelize::plan::{Form, Plan};
@@ -89,7 +89,7 @@ impl Shape {
             resident: 1,
             prefetched: 0,
             ahead: if sample_bytes == 8 { 2 } else { 4 },
-            holds_taps: taps * radix <= MOST_HELD,
+            holds_taps: taps * radix <= MAX_HELD,
             conversion: usize::from(sample_bytes == 2),
             encoding,
             sample_bytes,
@@ -106,8 +106,8 @@ impl Shape {
     fn is_tight(&self) -> bool {
         match (self.radix, self.sample_bytes) {
             (1, 8) => (9..48).contains(&self.taps),
-            (1, _) => (MOST_HELD + 1..48).contains(&self.taps),
-            (2, 4 | 8) => self.taps <= MOST_HELD,
+            (1, _) => (MAX_HELD + 1..48).contains(&self.taps),
+            (2, 4 | 8) => self.taps <= MAX_HELD,
             _ => false,
         }
     }
@@ -115,13 +115,13 @@ impl Shape {
     /// Returns the shape with smaller blocks if a thread needs more registers than 512 threads allow.
     fn relieved(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
-        let is_ring = taps > MOST_HELD;
+        let is_ring = taps > MAX_HELD;
         let is_full = radix > 1 && (is_ring || sample_bytes == 8 && taps > 8);
         match is_full {
             true => {
                 Self { group: if sample_bytes == 1 { 16 } else { 8 }, ..self }.of_fewer_threads()
             }
-            false if sample_bytes == 8 && taps <= MOST_HELD => self.of_group(16),
+            false if sample_bytes == 8 && taps <= MAX_HELD => self.of_group(16),
             false => self,
         }
     }
@@ -168,7 +168,7 @@ impl Shape {
         }
         let wanted = match self.taps {
             _ if self.is_tight() => 0,
-            0..=MOST_HELD => self.taps + self.batch - 1,
+            0..=MAX_HELD => self.taps + self.batch - 1,
             _ => self.ahead.min(self.batch),
         };
         let row = self.first() * self.group * self.sample_bytes;
@@ -399,8 +399,8 @@ impl Split {
     }
 
     /// Returns the spectra and units per pass.
-    pub(super) fn pass_sizes(&self, plan: &Plan) -> (usize, usize) {
-        pass_sizes(plan, &self.shape)
+    pub(super) fn pass_size(&self, plan: &Plan) -> PassSize {
+        pass_size(plan, &self.shape)
     }
 
     /// Enqueues the first kernel for a pass.
@@ -487,7 +487,7 @@ fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
 /// Allocates the intermediate buffer, halving its size until the allocation succeeds.
 fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buffer<f32>)> {
     loop {
-        let (spectra, units) = pass_sizes(plan, &shape);
+        let PassSize { spectra, units } = pass_size(plan, &shape);
         let transforms = spectra * units * plan.input().polarizations;
         match device.buffer(2 * plan.points() * transforms) {
             Ok(buffer) => return Ok((shape, buffer)),
@@ -498,12 +498,12 @@ fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buff
 }
 
 /// Returns the spectra and units per pass: at least one batch of spectra, with as many units as fit.
-fn pass_sizes(plan: &Plan, shape: &Shape) -> (usize, usize) {
+fn pass_size(plan: &Plan, shape: &Shape) -> PassSize {
     let input = plan.input();
     let unit = 8 * shape.points * input.polarizations;
     let most = (shape.pass_mib << 20) / unit;
     let units = (most / shape.batch).clamp(1, input.antennas * input.coarse_channels);
-    ((most / units).max(shape.batch), units)
+    PassSize { spectra: (most / units).max(shape.batch), units }
 }
 
 /// Returns the number of consecutive batches per block that minimizes the estimated time. `blocks` blocks run at a

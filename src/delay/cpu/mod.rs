@@ -185,15 +185,15 @@ unsafe fn channels<V: Samples, const BYTES: usize, const GAINS: bool>(run: Run<'
     // SAFETY: the caller's promise: all registers lie within the slices.
     unsafe {
         let weight = |at: usize| {
-            let phasor = (V::load(re.as_ptr().add(at)), V::load(im.as_ptr().add(at)));
+            let phasor = [V::load(re.as_ptr().add(at)), V::load(im.as_ptr().add(at))];
             let gain = |part: &[f32]| V::load(part.as_ptr().add(at));
-            if GAINS { multiply(phasor, (gain(gains.re), gain(gains.im))) } else { phasor }
+            if GAINS { multiply(phasor, [gain(gains.re), gain(gains.im)]) } else { phasor }
         };
         for at in (0..whole).step_by(V::LANES) {
             let value = load_complex(run.spectrum.as_ptr().add(2 * at));
             let to = run.to.as_mut_ptr().add(at * BYTES);
             let saturated = run.saturated.as_mut_ptr().add(at);
-            let (re, im) = multiply(value, weight(at));
+            let [re, im] = multiply(value, weight(at));
             put::<V, BYTES>(re, im, &Target { to, saturated });
         }
         let rest = run.channels - whole;
@@ -202,7 +202,7 @@ unsafe fn channels<V: Samples, const BYTES: usize, const GAINS: bool>(run: Run<'
             let mut saturated = [0u32; MAX_LANES];
             values[..2 * rest].copy_from_slice(&run.spectrum[2 * whole..2 * run.channels]);
             let target = Target { to: bytes.as_mut_ptr(), saturated: saturated.as_mut_ptr() };
-            let (re, im) = multiply(load_complex(values.as_ptr()), weight(whole));
+            let [re, im] = multiply(load_complex(values.as_ptr()), weight(whole));
             put::<V, BYTES>(re, im, &target);
             run.to[whole * BYTES..run.channels * BYTES].copy_from_slice(&bytes[..rest * BYTES]);
             let counts = run.saturated[whole..].iter_mut().zip(&saturated[..rest]);
@@ -216,9 +216,9 @@ unsafe fn channels<V: Samples, const BYTES: usize, const GAINS: bool>(run: Run<'
 /// # Safety
 /// As for [`whole_body`].
 #[inline(always)]
-unsafe fn load_complex<V: Samples>(from: *const f32) -> (V, V) {
+unsafe fn load_complex<V: Samples>(from: *const f32) -> [V; 2] {
     // SAFETY: the caller upholds this function's contract.
-    unsafe { V::load(from).deinterleave(V::load(from.add(V::LANES))) }
+    unsafe { V::load(from).deinterleave(V::load(from.add(V::LANES))).into() }
 }
 
 /// # Safety
@@ -329,9 +329,9 @@ unsafe fn each_body<V: Samples>(
         // SAFETY: the caller upholds this function's contract; a run is whole registers.
         unsafe {
             let turns = &to.turns[at..at + V::LANES];
-            let (re, im) = phasor::<V>(|i| turns[i]);
-            let gain = (V::splat(gain.re), V::splat(gain.im));
-            let (re, im) = multiply((re, im), gain);
+            let [re, im] = phasor::<V>(|i| turns[i]);
+            let gain = [V::splat(gain.re), V::splat(gain.im)];
+            let [re, im] = multiply([re, im], gain);
             re.store(to.re[at..at + V::LANES].as_mut_ptr());
             im.store(to.im[at..at + V::LANES].as_mut_ptr());
         }
@@ -360,28 +360,28 @@ unsafe fn products_body<V: Samples>(
     let (mut offset_re, mut offset_im) = ([0f32; BLOCK], [0f32; BLOCK]);
     // SAFETY: the caller upholds this function's contract; anchors, offsets and a run are whole registers.
     unsafe {
-        let gain = (V::splat(gain.re), V::splat(gain.im));
+        let gain = [V::splat(gain.re), V::splat(gain.im)];
         for at in (0..ANCHORS).step_by(V::LANES) {
             let channel = |i: usize| (first + (at + i) * BLOCK) as f64;
             let phasor = phasor::<V>(|i| slope.start + channel(i) * slope.step);
-            let (re, im) = multiply(phasor, gain);
+            let [re, im] = multiply(phasor, gain);
             re.store(anchor_re.as_mut_ptr().add(at));
             im.store(anchor_im.as_mut_ptr().add(at));
         }
         for at in (0..BLOCK).step_by(V::LANES) {
-            let (re, im) = phasor::<V>(|i| (at + i) as f64 * slope.step);
+            let [re, im] = phasor::<V>(|i| (at + i) as f64 * slope.step);
             re.store(offset_re.as_mut_ptr().add(at));
             im.store(offset_im.as_mut_ptr().add(at));
         }
         for block in 0..channels.div_ceil(BLOCK) {
-            let anchor = (V::splat(anchor_re[block]), V::splat(anchor_im[block]));
+            let anchor = [V::splat(anchor_re[block]), V::splat(anchor_im[block])];
             let (re, im) = (&mut to.re[block * BLOCK..], &mut to.im[block * BLOCK..]);
             let (re, im) = (re[..BLOCK].as_mut_ptr(), im[..BLOCK].as_mut_ptr());
             for at in (0..BLOCK).step_by(V::LANES) {
-                let offset = (V::load(&raw const offset_re[at]), V::load(&raw const offset_im[at]));
+                let offset = [V::load(&raw const offset_re[at]), V::load(&raw const offset_im[at])];
                 let product = multiply(offset, anchor);
-                product.0.store(re.add(at));
-                product.1.store(im.add(at));
+                product[0].store(re.add(at));
+                product[1].store(im.add(at));
             }
         }
     }
@@ -392,11 +392,11 @@ unsafe fn products_body<V: Samples>(
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn multiply<V: Samples>(a: (V, V), b: (V, V)) -> (V, V) {
+unsafe fn multiply<V: Samples>(a: [V; 2], b: [V; 2]) -> [V; 2] {
     // SAFETY: the caller upholds this function's contract.
     unsafe {
-        let re = a.1.neg_mul_add(b.1, a.0.mul(b.0));
-        (re, a.1.mul_add(b.0, a.0.mul(b.1)))
+        let re = a[1].neg_mul_add(b[1], a[0].mul(b[0]));
+        [re, a[1].mul_add(b[0], a[0].mul(b[1]))]
     }
 }
 
@@ -405,7 +405,7 @@ unsafe fn multiply<V: Samples>(a: (V, V), b: (V, V)) -> (V, V) {
 /// # Safety
 /// The level's instructions exist.
 #[inline(always)]
-unsafe fn phasor<V: Samples>(turns: impl Fn(usize) -> f64) -> (V, V) {
+unsafe fn phasor<V: Samples>(turns: impl Fn(usize) -> f64) -> [V; 2] {
     /// 1.5 * 2^52: doubles of this size have no fraction bits. Adding and subtracting it rounds to the nearest
     /// integer, and the lowest bits of the sum hold that integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -421,7 +421,7 @@ unsafe fn phasor<V: Samples>(turns: impl Fn(usize) -> f64) -> (V, V) {
         let x = V::load(rest.as_ptr());
         let z = x.mul(x);
         let (cosine, sine) = (series(COSINE, z), x.mul(series(SINE, z)));
-        cosine.rotate(sine, quarters.as_ptr())
+        cosine.rotate(sine, quarters.as_ptr()).into()
     }
 }
 
