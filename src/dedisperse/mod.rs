@@ -169,8 +169,8 @@ impl Dedisperser {
         let bin = self.plan.downsample() as u64;
         let mut progress = Progress::default();
         loop {
-            let room = (stride - progress.produced).min(block) as u64;
-            let bins = self.emitted + room + self.plan.max_shift() as u64;
+            let free = (stride - progress.produced).min(block) as u64;
+            let bins = self.emitted + free + self.plan.max_shift() as u64;
             let wanted = (bins + 1) * bin - 1 - self.rows;
             let left = rows - progress.consumed;
             let take = usize::try_from(wanted).unwrap_or(left).min(left);
@@ -223,8 +223,8 @@ impl Dedisperser {
         let end = times.saturating_sub(self.plan.min_trial_shift() as u64).max(self.emitted);
         let mut produced = 0;
         loop {
-            let room = (stride - produced).min(block);
-            let times = room.min(usize::try_from(end - self.emitted).unwrap_or(room));
+            let free = (stride - produced).min(block);
+            let times = free.min(usize::try_from(end - self.emitted).unwrap_or(free));
             if times == 0 {
                 return Ok(Progress { consumed: 0, produced });
             }

@@ -131,11 +131,7 @@ impl PartialDetector {
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless the input has the plan's trials.
-    pub fn learn(
-        &mut self,
-        input: Input<'_>,
-        valid: &(dyn Fn(usize) -> usize + Sync),
-    ) -> Result<()> {
+    pub fn learn(&mut self, input: Input<'_>, valid: impl Fn(usize) -> usize + Sync) -> Result<()> {
         check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
         let Self { plan, threads, trials, scratch, .. } = self;
         threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
@@ -214,13 +210,13 @@ impl Scratch {
         accumulate(self.expected.iter().map(|expected| expected.share), &mut self.shares);
         for &width in block.plan.widths() {
             for range in block.ranges(width) {
-                self.look(block, width, range);
+                self.evaluate(block, width, range);
             }
         }
     }
 
     /// Evaluates the boxcars of one width that start in a range.
-    fn look(&mut self, block: &Block<'_>, width: usize, range: Range<i64>) {
+    fn evaluate(&mut self, block: &Block<'_>, width: usize, range: Range<i64>) {
         let stride = block.plan.stride(width) as i64;
         let least = (block.plan.options().snr * block.sigma).powi(2);
         let mut time = range.start + (-range.start).rem_euclid(stride);
@@ -401,7 +397,7 @@ mod tests {
             let data = &series[range.clone()];
             Input::I32(Plane::new(data, 1, data.len(), data.len()).unwrap())
         };
-        detector.learn(view(160..160 + TIMES as usize), &|_| TIMES as usize).unwrap();
+        detector.learn(view(160..160 + TIMES as usize), |_| TIMES as usize).unwrap();
         let mut events = Vec::new();
         let mut start = 0;
         while start < length {

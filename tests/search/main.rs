@@ -5,4 +5,10 @@ mod interrupted;
 mod mitigate;
 mod science;
 mod series;
-mod support;
+
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code)]
+#[path = "../common/random.rs"]
+mod random;

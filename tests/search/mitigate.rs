@@ -1,6 +1,6 @@
 //! Mitigation of interference: removed signals, kept bursts, and invariance to the split of the stream.
 
-use crate::support::random;
+use crate::random;
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated, Mitigator, Steps};

@@ -3,7 +3,7 @@
 //! Verification method: test against published values of a real recording, and against the truth of
 //! simulations.
 
-use crate::support::common;
+use crate::common;
 use std::path::PathBuf;
 
 use sidereal::backend::Backend;

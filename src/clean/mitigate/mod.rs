@@ -234,9 +234,9 @@ impl Mitigator {
     /// # Errors
     /// Errors of [`Samples::new`] for rows that are not whole.
     pub fn push(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let looked = self.look(blocks)?;
+        let analyzed = self.analyze(blocks)?;
         let mut pending: Vec<Block> = self.now.take().into_iter().collect();
-        pending.extend(looked);
+        pending.extend(analyzed);
         self.now = pending.pop();
         self.finish(pending)
     }
@@ -286,11 +286,11 @@ impl Mitigator {
     }
 
     /// Finds outlier channels of blocks and the amplitudes of their spectra.
-    fn look(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>> {
+    fn analyze(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>> {
         let bytes: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let mut statistics = self.statistics(&bytes)?;
         let mut loud = self.loud(&statistics).into_iter();
-        let mut looked: Vec<Block> = Vec::with_capacity(blocks.len());
+        let mut analyzed: Vec<Block> = Vec::with_capacity(blocks.len());
         for (bytes, statistics) in blocks.into_iter().zip(&mut statistics) {
             let past = self.profile.levels();
             let signal: Vec<bool> =
@@ -308,7 +308,7 @@ impl Mitigator {
                     marked = self.outliers().of_block(statistics, &past, gain, loud);
                 }
                 // A block that is mostly lost also keeps the marks of the previous one.
-                let before = looked.last().or(self.now.as_ref());
+                let before = analyzed.last().or(self.now.as_ref());
                 if let Some(before) = before.filter(|_| 2 * signal_parts < signal.len()) {
                     marked.iter_mut().zip(&before.marked).for_each(|(all, own)| *all |= own);
                 }
@@ -322,7 +322,7 @@ impl Mitigator {
             }
             let rows = self.samples(&bytes)?.times();
             let (parts, levels) = (Vec::new(), self.profile.levels());
-            looked.push(Block {
+            analyzed.push(Block {
                 bytes,
                 rows,
                 marked,
@@ -333,9 +333,9 @@ impl Mitigator {
                 series: None,
             });
         }
-        self.mark_parts(&mut looked, &statistics);
-        self.measure(&mut looked)?;
-        Ok(looked)
+        self.mark_parts(&mut analyzed, &statistics);
+        self.measure(&mut analyzed)?;
+        Ok(analyzed)
     }
 
     fn outliers(&self) -> Outliers<'_> {
@@ -348,16 +348,16 @@ impl Mitigator {
     }
 
     /// Finds outlier channels in parts of blocks, and the terms of blocks.
-    fn mark_parts(&self, looked: &mut [Block], statistics: &[Statistics]) {
+    fn mark_parts(&self, analyzed: &mut [Block], statistics: &[Statistics]) {
         let steps = self.steps;
         let is_fitted = steps.time || steps.bandpass != Bandpass::Off;
         let (threads, outliers) = (&self.threads, self.outliers());
         if steps.iqrm {
-            for (block, statistics) in looked.iter_mut().zip(statistics) {
+            for (block, statistics) in analyzed.iter_mut().zip(statistics) {
                 block.parts = vec![Vec::new(); statistics.parts.len()];
             }
             let mut tasks = Vec::new();
-            for (block, statistics) in looked.iter_mut().zip(statistics) {
+            for (block, statistics) in analyzed.iter_mut().zip(statistics) {
                 let Block { past, parts, .. } = block;
                 let both = parts.iter_mut().zip(&statistics.parts);
                 tasks.extend(both.map(|(marked, part)| (&*past, part, marked)));
@@ -368,7 +368,7 @@ impl Mitigator {
             });
         }
         if is_fitted {
-            threads.for_each(looked, 1, |_, block| {
+            threads.for_each(analyzed, 1, |_, block| {
                 let block = &mut block[0];
                 block.terms = Some(block.levels.terms(&block.marked)).filter(|own| !own.is_empty());
             });
@@ -376,14 +376,14 @@ impl Mitigator {
     }
 
     /// Computes the amplitudes of blocks' spectra.
-    fn measure(&mut self, looked: &mut [Block]) -> Result<()> {
-        let mut series: Vec<Vec<Amplitudes>> = Vec::with_capacity(looked.len());
-        for block in &*looked {
+    fn measure(&mut self, analyzed: &mut [Block]) -> Result<()> {
+        let mut series: Vec<Vec<Amplitudes>> = Vec::with_capacity(analyzed.len());
+        for block in &*analyzed {
             let rows = if block.terms.is_some() { block.rows } else { 0 };
             series.push(vec![Amplitudes::default(); rows]);
         }
         let mut tasks = Vec::new();
-        for (block, rows) in looked.iter().zip(&mut series) {
+        for (block, rows) in analyzed.iter().zip(&mut series) {
             let samples = self.samples(&block.bytes)?;
             let Some(terms) = &block.terms else { continue };
             for (index, rows) in rows.chunks_mut(ROWS).enumerate() {
@@ -396,7 +396,7 @@ impl Mitigator {
             profile::amplitudes(vectors, *samples, *start, terms, &mut scratch.row, rows);
         });
         drop(tasks);
-        let mut both: Vec<_> = looked.iter_mut().zip(series).collect();
+        let mut both: Vec<_> = analyzed.iter_mut().zip(series).collect();
         self.threads.for_each(&mut both, 1, |_, own| {
             let (block, rows) = &mut own[0];
             if let Some(terms) = &block.terms {

@@ -110,7 +110,7 @@ struct Instance {
 
 /// Request for a pattern at a trial, over a range of shifts.
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct Request {
     pattern: u32,
     time: u32,
     low: u32,
@@ -149,7 +149,7 @@ struct Source {
 struct Group {
     nodes: Vec<NodeRows>,
     /// Instance and shift of the group for each trial.
-    choices: Vec<(u32, u32)>,
+    trials: Vec<(u32, u32)>,
 }
 
 /// Largest number of times by which a row of several trials exceeds the tile; the history's mirror has this length.
@@ -212,15 +212,15 @@ impl Analysis<'_> {
     fn group(mut self) -> Group {
         let top = self.levels.len() - 1;
         let root = &self.levels[top][0];
-        let wish = |dm: usize| {
+        let request = |dm: usize| {
             let shift = self.shifts[0][dm];
-            Use { pattern: root.patterns[dm], time: dm as u32, low: shift, high: shift }
+            Request { pattern: root.patterns[dm], time: dm as u32, low: shift, high: shift }
         };
-        let wishes: Vec<Use> = (0..self.tile.dms).map(wish).collect();
-        let (instances, given) = self.instances(&wishes);
-        let choices = given.iter().zip(&wishes).map(|(i, wish)| (*i, wish.low)).collect();
+        let requests: Vec<Request> = (0..self.tile.dms).map(request).collect();
+        let (instances, assigned) = self.instances(&requests);
+        let trials = assigned.iter().zip(&requests).map(|(i, request)| (*i, request.low)).collect();
         self.descend(top, 0, instances);
-        Group { nodes: self.nodes, choices }
+        Group { nodes: self.nodes, trials }
     }
 
     /// Adds the node's rows after those of its children; returns its index.
@@ -233,7 +233,7 @@ impl Analysis<'_> {
             if !(node.channel..end).contains(&child.channel) {
                 continue;
             }
-            let wish = |instance: &Instance| {
+            let request = |instance: &Instance| {
                 let example = node.examples[instance.pattern as usize] as usize;
                 let relative = |low: u32| {
                     shifts[child.channel][example]
@@ -241,20 +241,20 @@ impl Analysis<'_> {
                         .wrapping_add(low)
                 };
                 let (low, high) = (relative(instance.low), relative(instance.high));
-                Use { pattern: child.patterns[example], time: instance.first, low, high }
+                Request { pattern: child.patterns[example], time: instance.first, low, high }
             };
-            let wishes: Vec<Use> = instances.iter().map(wish).collect();
+            let requests: Vec<Request> = instances.iter().map(request).collect();
             if level == 1 {
                 let row = tile.order[start + child.channel].row;
-                for (source, wish) in sources.iter_mut().zip(&wishes) {
-                    source.push(Source { node: row, instance: 0, low: wish.low });
+                for (source, request) in sources.iter_mut().zip(&requests) {
+                    source.push(Source { node: row, instance: 0, low: request.low });
                 }
                 continue;
             }
-            let (rows, given) = self.instances(&wishes);
+            let (rows, assigned) = self.instances(&requests);
             let place = self.descend(level - 1, k, rows);
-            for ((source, wish), instance) in sources.iter_mut().zip(&wishes).zip(given) {
-                source.push(Source { node: place, instance, low: wish.low });
+            for ((source, request), instance) in sources.iter_mut().zip(&requests).zip(assigned) {
+                source.push(Source { node: place, instance, low: request.low });
             }
         }
         self.nodes.push(NodeRows { level: level - 1, instances, sources });
@@ -262,38 +262,39 @@ impl Analysis<'_> {
     }
 
     /// Serves requests, in trial order, with the cheapest number of rows.
-    fn instances(&self, wishes: &[Use]) -> (Vec<Instance>, Vec<u32>) {
-        let patterns = wishes.iter().map(|wish| wish.pattern).max().map_or(0, |p| p as usize + 1);
+    fn instances(&self, requests: &[Request]) -> (Vec<Instance>, Vec<u32>) {
+        let patterns =
+            requests.iter().map(|request| request.pattern).max().map_or(0, |p| p as usize + 1);
         let mut latest = vec![u32::MAX; patterns];
         let mut instances: Vec<Instance> = Vec::new();
-        let mut given = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            let known = &mut latest[wish.pattern as usize];
-            let fits = *known != u32::MAX && self.extend(&mut instances[*known as usize], wish);
+        let mut assigned = Vec::with_capacity(requests.len());
+        for request in requests {
+            let known = &mut latest[request.pattern as usize];
+            let fits = *known != u32::MAX && self.extend(&mut instances[*known as usize], request);
             if !fits {
                 *known = instances.len() as u32;
                 instances.push(Instance {
-                    pattern: wish.pattern,
-                    first: wish.time,
-                    last: wish.time,
-                    low: wish.low,
-                    high: wish.high,
+                    pattern: request.pattern,
+                    first: request.time,
+                    last: request.time,
+                    low: request.low,
+                    high: request.high,
                 });
             }
-            given.push(*known);
+            assigned.push(*known);
         }
-        (instances, given)
+        (instances, assigned)
     }
 
     /// Extends a row to one more request, unless a new row costs less.
-    fn extend(&self, row: &mut Instance, wish: &Use) -> bool {
-        let (low, high) = (row.low.min(wish.low), row.high.max(wish.high));
+    fn extend(&self, row: &mut Instance, request: &Request) -> bool {
+        let (low, high) = (row.low.min(request.low), row.high.max(request.high));
         let longer = (high - low) - (row.high - row.low);
-        let anew = self.tile.shape.tile_times + (wish.high - wish.low) as usize;
+        let anew = self.tile.shape.tile_times + (request.high - request.low) as usize;
         if longer as usize > anew || high - low > MAX_EXTRA {
             return false;
         }
-        (row.low, row.high, row.last) = (low, high, row.last.max(wish.time));
+        (row.low, row.high, row.last) = (low, high, row.last.max(request.time));
         true
     }
 }
@@ -498,7 +499,7 @@ impl<'a> Placer<'a> {
     fn sum(&mut self, dm: usize) {
         let bytes = self.tile.shape.levels.last().map_or(1, |rows| rows.lane.bytes()) as u32;
         for (group, places) in self.groups.iter().zip(&self.places) {
-            let (instance, shift) = group.choices[dm];
+            let (instance, shift) = group.trials[dm];
             let root = group.nodes.len() - 1;
             let row = &group.nodes[root].instances[instance as usize];
             let place = places[root][instance as usize];

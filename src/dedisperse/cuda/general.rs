@@ -1,10 +1,13 @@
-//! General kernel: any plan, any encoding, any shift.
+//! General kernel: any plan, any encoding, any shift. Its block shapes, and its records: instructions for one interval of
+//! channels and one tile of adjacent trials.
+//!
+//! Trials whose shifts of a group of channels differ only by a constant share one sum. Integer sums that differ in few channels
+//! are computed one from the other.
 
-use super::super::plan::{Plan, UsedChannel};
+use super::super::plan::{Lane, Plan, UsedChannel};
 use super::history::{Job, element};
-use super::record::{CHANNELS, Interval, Shape, record};
 use crate::backend::cuda::tune::{self, Candidate};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Properties, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
@@ -117,7 +120,7 @@ struct Table {
 }
 
 /// Unused trial slot of a tile.
-const NOWHERE: [u32; 4] = [u32::MAX, 0, 0, 0];
+const UNUSED: [u32; 4] = [u32::MAX, 0, 0, 0];
 
 /// Skews are multiples of this many samples, so that sums are written in whole sectors.
 const SKEW_STEP: usize = 8;
@@ -171,7 +174,7 @@ impl Table {
                 [*dm as u32, plan.trial_shift(*dm) as u32, *skew as u32, 0]
             };
             let rows = tile.trials.iter().zip(&tile.skews).map(row);
-            let places = rows.chain(std::iter::repeat(NOWHERE));
+            let places = rows.chain(std::iter::repeat(UNUSED));
             table.trials.extend(places.take(shape.tile_dms));
         }
         table.skew = tiles.iter().map(Tile::skew).max().unwrap_or(0);
@@ -202,4 +205,503 @@ fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> Vec<Tile> {
         }
     }
     tiles
+}
+
+/// Channels of an interval.
+pub(super) const CHANNELS: usize = 16;
+
+/// Extent and shared-memory layout of a block; words have 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) threads: usize,
+    /// Trials of a tile.
+    tile_dms: usize,
+    /// Words of a row that one trial reads.
+    pub(super) words: usize,
+    /// Largest number of words of a row of samples.
+    max_words: usize,
+    /// Largest number of words of all rows of sums of an interval.
+    max_sums: usize,
+    /// Largest number of words of a record.
+    max_record: usize,
+    /// Resident blocks per multiprocessor.
+    pub(super) blocks: usize,
+    pub(super) lane: Lane,
+    /// Whether a word holds two sums of 16 bits.
+    pub(super) packed: bool,
+    /// Number of intervals whose packed sums fit 16 bits.
+    flush: usize,
+}
+
+/// Shape of 512 threads: one block fills a multiprocessor with 227 KiB of shared memory.
+const LARGE: Shape = Shape {
+    threads: 512,
+    tile_dms: 64,
+    words: 256,
+    max_words: 640,
+    max_sums: 14336,
+    max_record: 2048,
+    blocks: 1,
+    lane: Lane::U8,
+    packed: false,
+    flush: 0,
+};
+
+/// Like [`LARGE`], for unpacked words: the registers hold twice the trials, which share more sums.
+const TALL: Shape = Shape { tile_dms: 128, max_sums: 12288, max_record: 3072, ..LARGE };
+
+/// Shape of 256 threads: two blocks fit a multiprocessor.
+const MIDDLE: Shape = Shape {
+    threads: 256,
+    words: 128,
+    max_words: 384,
+    max_sums: 5120,
+    max_record: 1536,
+    blocks: 2,
+    ..LARGE
+};
+
+/// Like [`MIDDLE`], for devices with less than 100 KiB of shared memory per block.
+const SMALL: Shape = Shape { max_words: 256, max_sums: 3584, blocks: 1, ..MIDDLE };
+
+impl Shape {
+    /// Lists the shapes for a sample type and packed or unpacked words, the largest first.
+    pub(super) fn all(lane: Lane, packed: bool) -> [Self; 3] {
+        let shapes = [if packed { LARGE } else { TALL }, MIDDLE, SMALL];
+        shapes.map(|shape| Self { lane, packed, ..shape })
+    }
+
+    /// Lists the shapes that fit the device, the cost model's choice first. Floats get that one alone, because
+    /// another shape adds in another order.
+    fn fitting(plan: &Plan, device: &Properties) -> Vec<Self> {
+        let lane = plan.lane(1);
+        let most = plan.largest().unwrap_or(u64::MAX).max(1);
+        // After a split the low bytes remain in the registers, and the part above them must fit 16 bits too.
+        let flush = (0xffff - 0xff) / most.saturating_mul(CHANNELS as u64);
+        let total = most.saturating_mul(plan.channels_used().len() as u64);
+        let packed = flush > 0 && total < 1 << 24;
+        let fits = |shape: &Self| shape.shared_bytes() <= device.shared_bytes;
+        let mut shapes: Vec<Self> = Self::all(lane, packed).into_iter().filter(fits).collect();
+        if shapes.is_empty() {
+            shapes.push(Self { lane, packed, ..SMALL });
+        }
+        if lane == Lane::F32 {
+            shapes.truncate(1);
+        }
+        shapes.iter_mut().for_each(|shape| shape.flush = flush.min(1 << 30) as usize);
+        shapes
+    }
+
+    /// Returns the tuning candidate for this shape.
+    fn candidate(&self) -> Candidate {
+        let Self { threads, tile_dms, words, max_words, .. } = *self;
+        let values = [threads, tile_dms, words, max_words].map(|value| value as u32);
+        let name = format!("{threads} threads, {tile_dms} trials, {max_words} words a row");
+        Candidate { name, values: values.to_vec() }
+    }
+
+    /// Returns the output times of a tile.
+    fn tile_times(&self) -> usize {
+        if self.packed { 2 * self.words } else { self.words }
+    }
+
+    /// Returns the warps of a block.
+    fn warps(&self) -> usize {
+        self.threads / 32
+    }
+
+    /// Returns the largest growth of a channel's shift within a tile. The margin covers the rounding of rows to whole
+    /// segments and of starts to multiples of 4.
+    fn max_spread(&self) -> usize {
+        self.max_words - self.words - 80
+    }
+
+    /// Returns the bytes of shared memory of a block: two buffers of samples and of sums, and four records.
+    fn shared_bytes(&self) -> usize {
+        4 * (2 * CHANNELS * self.max_words + 2 * self.max_sums + 4 * self.max_record)
+    }
+
+    /// Lists the preprocessor constants of the kernel.
+    pub(super) fn defines(&self) -> Vec<(&'static str, String)> {
+        let numbers = [
+            ("THREADS", self.threads),
+            ("TILE_DMS", self.tile_dms),
+            ("WORDS", self.words),
+            ("MOST_WORDS", self.max_words),
+            ("MOST_SUMS", self.max_sums),
+            ("MOST_RECORD", self.max_record),
+            ("CHANNELS", CHANNELS),
+            ("BLOCKS", self.blocks),
+            ("PACKED", usize::from(self.packed)),
+            ("FLOATS", usize::from(self.lane == Lane::F32)),
+        ];
+        let mut defines: Vec<_> =
+            numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+        defines.push(("ELEMENT", element(self.lane).to_owned()));
+        defines
+    }
+}
+
+/// Read offset of each channel of a group, relative to the row of sums; unused channels are 0.
+type Pattern = [u16; CHANNELS];
+
+/// A group of channels of one interval, for one tile of trials.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Index of the first channel within the interval.
+    pub(super) first: usize,
+    pub(super) channels: usize,
+    patterns: Vec<Pattern>,
+    /// Pattern of each trial, and its offset in the row.
+    pub(super) trials: Vec<(usize, usize)>,
+    /// Chains of patterns; each pattern is computed from its predecessor.
+    chains: Vec<Vec<usize>>,
+}
+
+impl Group {
+    /// Finds the patterns that trials share. `shifts` holds each trial's shift from the channel's start, for each
+    /// channel of the interval.
+    pub(super) fn new(shifts: &[Vec<usize>], first: usize, channels: usize) -> Self {
+        let lead = &shifts[first];
+        let low = lead.iter().copied().min().unwrap_or(0);
+        let mut patterns: Vec<Pattern> = Vec::new();
+        let trial = |dm: usize| {
+            let mut pattern = [0; CHANNELS];
+            for (c, offset) in pattern.iter_mut().enumerate().take(channels) {
+                *offset = (low + shifts[first + c][dm] - lead[dm]) as u16;
+            }
+            let known = patterns.iter().rposition(|other| *other == pattern);
+            let index = known.unwrap_or_else(|| {
+                patterns.push(pattern);
+                patterns.len() - 1
+            });
+            (index, lead[dm] - low)
+        };
+        let trials = (0..lead.len()).map(trial).collect();
+        Self { first, channels, patterns, trials, chains: Vec::new() }
+    }
+
+    /// Returns the words of a row beyond those that one trial reads.
+    fn spread(&self) -> usize {
+        self.trials.iter().map(|trial| trial.1).max().unwrap_or(0)
+    }
+
+    /// Returns the largest read offset of a channel.
+    pub(super) fn reach(&self) -> usize {
+        let offsets = self.patterns.iter().flatten();
+        offsets.map(|offset| usize::from(*offset)).max().unwrap_or(0)
+    }
+
+    /// Returns the steps that sum a pattern from all its channels.
+    fn whole(&self) -> usize {
+        self.channels.div_ceil(2)
+    }
+
+    /// Orders the patterns so that few channels differ between neighbours; returns each with its number of steps.
+    fn path(&self, exact: bool) -> Vec<(usize, usize)> {
+        if !exact {
+            return (0..self.patterns.len()).map(|pattern| (pattern, usize::MAX)).collect();
+        }
+        let mut left: Vec<usize> = (1..self.patterns.len()).collect();
+        let mut path = Vec::with_capacity(self.patterns.len());
+        let mut now = 0;
+        while !left.is_empty() {
+            let steps = |other: &usize| differences(&self.patterns[now], &self.patterns[*other]);
+            let (at, least) = nearest(left.iter().map(steps));
+            path.push((now, least));
+            now = left.swap_remove(at);
+        }
+        path.push((now, usize::MAX));
+        path
+    }
+
+    /// Splits a path into about `parts` chains, and wherever a new sum is shorter than the difference. Returns each
+    /// chain's steps.
+    fn split(&mut self, path: &[(usize, usize)], parts: usize) -> Vec<usize> {
+        let whole = self.whole();
+        let cost = |steps: usize| steps.min(whole);
+        let total: usize = whole + path.iter().map(|link| cost(link.1)).sum::<usize>();
+        let target = total.div_ceil(parts);
+        self.chains.clear();
+        let mut costs = Vec::new();
+        let (mut chain, mut steps) = (Vec::new(), whole);
+        for (pattern, link) in path {
+            chain.push(*pattern);
+            if *link > whole || steps + link > target.max(whole) {
+                self.chains.push(std::mem::take(&mut chain));
+                costs.push(steps);
+                steps = whole;
+            } else {
+                steps += link;
+            }
+        }
+        if !chain.is_empty() {
+            self.chains.push(chain);
+            costs.push(steps);
+        }
+        costs
+    }
+}
+
+/// Counts the channels in which two patterns differ.
+fn differences(a: &Pattern, b: &Pattern) -> usize {
+    a.iter().zip(b).filter(|(a, b)| a != b).count()
+}
+
+/// Returns the index and value of the first smallest value.
+fn nearest(values: impl Iterator<Item = usize>) -> (usize, usize) {
+    let mut best = (0, usize::MAX);
+    for (at, value) in values.enumerate() {
+        if value < best.1 {
+            best = (at, value);
+        }
+    }
+    best
+}
+
+/// Words of a row that one warp builds per work item.
+const PART: usize = 64;
+
+/// Row offset of a step that completes no row.
+const NOWHERE: u32 = u32::MAX;
+
+/// Interval of channels: history rows, and each trial's shift in each channel.
+#[derive(Clone, Debug)]
+struct Interval {
+    pub(super) rows: Vec<u32>,
+    /// Shift of each trial for each channel, counted from `back` samples before the tile's first time.
+    pub(super) shifts: Vec<Vec<usize>>,
+    back: usize,
+}
+
+/// Sample rows of an interval, relative to each channel's start.
+struct Layout {
+    starts: Vec<i64>,
+    /// Shift of each trial relative to the channel's start.
+    shifts: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    /// Aligns starts to multiples of 4 samples; `channels` is the size of the groups.
+    fn new(interval: &Interval, channels: usize) -> Self {
+        let start = |shifts: &Vec<usize>| shifts.iter().copied().min().unwrap_or(0) as i64 & !3;
+        let mut starts: Vec<i64> = interval.shifts.iter().map(start).collect();
+        for group in (0..starts.len()).step_by(channels) {
+            for c in group..starts.len().min(group + channels) {
+                lower(interval, &mut starts, group, c);
+            }
+        }
+        let relative = |(shifts, start): (&Vec<usize>, &i64)| {
+            shifts.iter().map(|shift| (*shift as i64 - start) as usize).collect()
+        };
+        let shifts = interval.shifts.iter().zip(&starts).map(relative).collect();
+        Self { starts, shifts }
+    }
+}
+
+/// Moves the start of channel `c` back until every trial reads it at or after its offset in the group's row of sums.
+fn lower(interval: &Interval, starts: &mut [i64], lead: usize, c: usize) {
+    let first = |c: usize, dm: usize| interval.shifts[c][dm] as i64;
+    let trials = interval.shifts[c].len();
+    let low = (0..trials).map(|dm| first(lead, dm)).min().unwrap_or(0);
+    let least = (0..trials).map(|dm| low + first(c, dm) - first(lead, dm)).min().unwrap_or(0);
+    while least < starts[c] {
+        starts[c] -= 4;
+    }
+}
+
+/// One way to share an interval's sums.
+struct Sharing {
+    layout: Layout,
+    groups: Vec<Group>,
+    /// Words of a row of sums.
+    words: usize,
+    /// Words of a row of samples.
+    stride: usize,
+    /// Shared-memory traffic of a warp, in rows of 32 words.
+    cost: usize,
+}
+
+impl Sharing {
+    fn new(shape: &Shape, interval: &Interval, channels: usize) -> Self {
+        let layout = Layout::new(interval, channels);
+        let count = layout.shifts.len();
+        let group = |first| Group::new(&layout.shifts, first, channels.min(count - first));
+        let mut groups: Vec<Group> = (0..count).step_by(channels).map(group).collect();
+        let spread = groups.iter().map(Group::spread).max().unwrap_or(0);
+        let reach = groups.iter().map(Group::reach).max().unwrap_or(0);
+        let words = (shape.words + spread).next_multiple_of(PART);
+        let stride = (words + reach).next_multiple_of(4);
+        let build = chain(shape, &mut groups, words / PART);
+        let accumulate = groups.len() * shape.tile_dms * shape.words / 32 / shape.warps();
+        // Each float row is summed from its first channel and waits longer than it reads; the factor is measured.
+        let build = if shape.lane == Lane::F32 { build * 3 / 2 } else { build };
+        Self { layout, groups, words, stride, cost: build + accumulate }
+    }
+
+    /// Returns whether the sharing fits the block's shared memory.
+    fn fits(&self, shape: &Shape) -> bool {
+        let rows: usize = self.groups.iter().map(|group| group.patterns.len()).sum();
+        self.stride <= shape.max_words
+            && rows * self.words <= shape.max_sums
+            && self.record_words(shape) + 8 <= shape.max_record
+    }
+
+    /// Returns an upper bound on the record's words.
+    fn record_words(&self, shape: &Shape) -> usize {
+        let steps = |group: &Group| {
+            let whole = group.channels.div_ceil(2);
+            let more = group.patterns.len() * whole.max(1);
+            more + group.chains.len() * (whole + 1)
+        };
+        let chains: usize = self.groups.iter().map(|group| group.chains.len()).sum();
+        let steps: usize = self.groups.iter().map(steps).sum();
+        4 + 2 * CHANNELS + self.groups.len() * shape.tile_dms + chains + 4 + 4 * steps
+    }
+}
+
+/// Splits the groups' patterns into chains that keep all warps busy. Returns the mean of the busiest warp's cost and
+/// the average cost.
+fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
+    let exact = shape.lane != Lane::F32;
+    let paths: Vec<_> = groups.iter().map(|group| group.path(exact)).collect();
+    let warps = shape.warps();
+    let mut cost = |split: usize| {
+        let mut busy = vec![0; warps];
+        let mut item = 0;
+        for (group, path) in groups.iter_mut().zip(&paths) {
+            let steps = group.split(path, split);
+            for (chain, steps) in group.chains.iter().zip(steps) {
+                for _ in 0..parts {
+                    // A step reads two rows of 32 words twice, and its own record; a completed row is written.
+                    busy[item % warps] += 5 * steps.next_multiple_of(2) + 2 * chain.len();
+                    item += 1;
+                }
+            }
+        }
+        let total: usize = busy.iter().sum();
+        (busy.iter().copied().max().unwrap_or(0) + total.div_ceil(warps)) / 2
+    };
+    let best = (1..=8).min_by_key(|split| cost(*split)).unwrap_or(1);
+    cost(best)
+}
+
+/// Writes the record of an interval with the cheapest sharing that fits shared memory.
+fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
+    let mut best: Option<Sharing> = None;
+    for channels in [16, 8, 4, 2] {
+        let sharing = Sharing::new(shape, interval, channels);
+        let is_better = best.as_ref().is_none_or(|best| sharing.cost < best.cost);
+        if is_better && sharing.fits(shape) {
+            best = Some(sharing);
+        }
+    }
+    // Single channels always fit, because tiles are cut for them.
+    let alone = Sharing::new(shape, interval, 1);
+    let best = best.filter(|best| best.cost <= alone.cost).unwrap_or(alone);
+    write(shape, interval, &best)
+}
+
+fn write(shape: &Shape, interval: &Interval, sharing: &Sharing) -> Vec<u32> {
+    let chains: usize = sharing.groups.iter().map(|group| group.chains.len()).sum();
+    // The kernel divides by the segments of a row with this reciprocal.
+    let reciprocal = (1 << 16) / (sharing.words / PART) + 1;
+    let mut words = vec![
+        (sharing.words | reciprocal << 16) as u32,
+        sharing.groups.len() as u32,
+        chains as u32,
+        sharing.stride as u32,
+    ];
+    for c in 0..CHANNELS {
+        let c = c.min(interval.rows.len() - 1);
+        let start = sharing.layout.starts[c] - interval.back as i64;
+        words.extend([interval.rows[c], start as i32 as u32]);
+    }
+    let mut row = 0;
+    let mut ranges = Vec::new();
+    let mut steps = Vec::new();
+    for group in &sharing.groups {
+        words.extend((0..shape.tile_dms).map(|dm| {
+            let (pattern, place) = group.trials[dm.min(group.trials.len() - 1)];
+            (((row + pattern) * sharing.words + place) * 4) as u32
+        }));
+        for chain in &group.chains {
+            let begin = steps.len() / 4;
+            write_chain(shape, sharing, group, row, chain, &mut steps);
+            ranges.push((begin | (steps.len() / 4) << 16) as u32);
+        }
+        row += group.patterns.len();
+    }
+    ranges.resize(ranges.len().next_multiple_of(4), 0);
+    words.extend(ranges);
+    words.extend(steps);
+    words
+}
+
+/// Operation of a step besides adding `plus`; integer and float kernels encode it differently.
+enum Kind {
+    /// Adds a second channel. `is_first` starts a new sum (floats only).
+    Add { is_first: bool },
+    /// Adds no second channel.
+    Single { is_first: bool },
+    /// Subtracts the channel's sample of the previous pattern.
+    Replace,
+}
+
+fn factor(shape: &Shape, kind: &Kind) -> u32 {
+    match (shape.lane == Lane::F32, kind) {
+        (true, Kind::Add { is_first }) => u32::from(*is_first),
+        (true, Kind::Single { is_first }) => u32::from(*is_first) | 2,
+        (false, Kind::Add { .. }) => 1,
+        (false, Kind::Single { .. }) => 0,
+        (_, Kind::Replace) => u32::MAX,
+    }
+}
+
+/// Writes a chain of an even number of steps: the first pattern from all channels, each other one from its
+/// predecessor.
+fn write_chain(
+    shape: &Shape,
+    sharing: &Sharing,
+    group: &Group,
+    first_row: usize,
+    chain: &[usize],
+    steps: &mut Vec<u32>,
+) {
+    let place = |pattern: &Pattern, c: usize| {
+        (((group.first + c) * sharing.stride + usize::from(pattern[c])) * 4) as u32
+    };
+    let begin = steps.len();
+    let mut before: Option<&Pattern> = None;
+    for index in chain {
+        let pattern = &group.patterns[*index];
+        match before {
+            None => {
+                for c in (0..group.channels).step_by(2) {
+                    let is_first = c == 0;
+                    let kind = if c + 1 < group.channels {
+                        Kind::Add { is_first }
+                    } else {
+                        Kind::Single { is_first }
+                    };
+                    let second = place(pattern, (c + 1).min(group.channels - 1));
+                    steps.extend([place(pattern, c), second, NOWHERE, factor(shape, &kind)]);
+                }
+            }
+            Some(old) => {
+                for c in (0..group.channels).filter(|c| old[*c] != pattern[*c]) {
+                    let kind = factor(shape, &Kind::Replace);
+                    steps.extend([place(pattern, c), place(old, c), NOWHERE, kind]);
+                }
+            }
+        }
+        let last = steps.len() - 2;
+        steps[last] = ((first_row + index) * sharing.words * 4) as u32;
+        before = Some(pattern);
+    }
+    if !(steps.len() - begin).is_multiple_of(8) {
+        // Padding step that completes no row.
+        let any = place(&group.patterns[chain[0]], 0);
+        steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);
+    }
 }

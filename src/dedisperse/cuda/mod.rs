@@ -7,7 +7,6 @@
 mod fast;
 mod general;
 mod history;
-mod record;
 
 use super::plan::{Lane, Plan, Sum};
 use crate::backend::cuda::{
@@ -18,9 +17,8 @@ use crate::error::{Error, Result};
 use crate::sample::{Encoding, Samples};
 use crate::view::PlaneMut;
 use fast::Fast;
-use general::General;
+use general::{General, Shape};
 use history::{History, Job};
-use record::Shape;
 
 /// Dedispersion plan bound to a device.
 #[derive(Debug)]

@@ -134,8 +134,8 @@ impl Rule {
     /// Returns the largest allowed power of two of samples in a bin; it grows with DM.
     fn downsample(&self, dm: f64) -> usize {
         let growth = self.options.downsample_tolerance.powi(2) - 1.0;
-        let room = growth * self.effective_width_s(dm).powi(2) / self.tsamp_s.powi(2);
-        let longest = (1.0 + room).sqrt();
+        let margin = growth * self.effective_width_s(dm).powi(2) / self.tsamp_s.powi(2);
+        let longest = (1.0 + margin).sqrt();
         let mut downsample = 1;
         while 2 * downsample <= MAX_DOWNSAMPLE && (2 * downsample) as f64 <= longest {
             downsample *= 2;

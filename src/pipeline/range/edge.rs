@@ -307,7 +307,7 @@ impl RangeSearch {
             &mut |_, _| Ok(()),
         )?;
         let valid = |dm: usize| count.saturating_sub(plan.trial_shift(dm)).min(NOISE_TIMES);
-        partial.learn(pass.view(pass.filled)?, &valid)?;
+        partial.learn(pass.view(pass.filled)?, valid)?;
         self.dedisperser.reset();
         pass.filled = 0;
         let searched = near(self.detector.plan().max_width());

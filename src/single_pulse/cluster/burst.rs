@@ -321,7 +321,7 @@ pub(super) struct Merged {
 }
 
 /// Merges each group into a stronger one that explains it. `is_open` returns whether a later group might explain a
-/// group or be explained by it. `took` is called for each group that a complete burst absorbs, after the burst's own
+/// group or be explained by it. `absorbed` is called for each group that a complete burst absorbs, after the burst's own
 /// best.
 ///
 /// The best group that explains another absorbs it, on behalf of the burst that absorbed it itself, if any. So a
@@ -332,7 +332,7 @@ pub(super) fn merge(
     ranks: usize,
     wings: Wings,
     is_open: impl Fn(&Group) -> bool,
-    mut took: impl FnMut(&Point, &Point),
+    mut absorbed: impl FnMut(&Point, &Point),
 ) -> Merged {
     let Some(weakest) = groups.last() else {
         return Merged { decided: groups, undecided: Vec::new() };
@@ -372,7 +372,7 @@ pub(super) fn merge(
     for index in (0..groups.len()).filter(|index| !waits[owners[*index]]) {
         let (owner, own) = (owners[index], groups[index]);
         if fates[index] == Fate::Taken {
-            took(&groups[owner].best, &own.best);
+            absorbed(&groups[owner].best, &own.best);
             groups[owner].absorb(&own);
         }
     }

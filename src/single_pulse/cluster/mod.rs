@@ -289,14 +289,14 @@ impl Clusterer {
         let groups = std::mem::take(&mut self.groups);
         let is_open = |group: &Group| reach.end(&group.best) >= horizon;
         let mut members = self.members.take();
-        let took = |burst: &Point, group: &Point| {
+        let absorbed = |burst: &Point, group: &Point| {
             if let Some(members) = &mut members {
                 let mut own = members.remove(&group.key()).unwrap_or_default();
                 own.push(*group);
                 members.entry(burst.key()).or_default().append(&mut own);
             }
         };
-        let merged = merge(groups, self.ranks.len(), self.wings, is_open, took);
+        let merged = merge(groups, self.ranks.len(), self.wings, is_open, absorbed);
         self.members = members;
         self.groups = merged.undecided;
         merged.decided.iter().for_each(|group| self.list(&group.best));
@@ -456,13 +456,13 @@ impl Clusterer {
         let groups = groups.chunks_exact(GROUP).map(group).collect::<Result<Vec<Group>>>()?;
         let mut members = HashMap::new();
         for group in groups.iter().filter(|_| self.members.is_some()) {
-            let (count, behind) = rest.split_first().ok_or_else(bad)?;
-            let (own, behind) = split(behind, *count, POINT).ok_or_else(bad)?;
+            let (count, after) = rest.split_first().ok_or_else(bad)?;
+            let (own, after) = split(after, *count, POINT).ok_or_else(bad)?;
             let own = own.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
             if !own.is_empty() {
                 members.insert(group.best.key(), own);
             }
-            rest = behind;
+            rest = after;
         }
         // Each event is a point or a member of one group, either here or among those returned.
         let counts = groups.iter().map(|group| group.members as u64);

@@ -127,7 +127,7 @@ pub(super) trait Sum: Copy + PartialOrd {
 }
 
 macro_rules! integer_sum {
-    ($type:ty, |$sample:ident, $middle:ident| $lift:expr) => {
+    ($type:ty, |$sample:ident, $middle:ident| $lift:expr, |$sum:ident| $value:expr) => {
         impl Sum for $type {
             const LEAST: Self = <$type>::MIN;
             const ZERO: Self = 0;
@@ -160,14 +160,15 @@ macro_rules! integer_sum {
             }
             #[inline(always)]
             fn value(self) -> f64 {
-                self as f64
+                let $sum = self;
+                $value
             }
         }
     };
 }
 
-integer_sum!(i32, |sample, middle| sample.integer().wrapping_sub(middle as i32));
-integer_sum!(i64, |sample, middle| i64::from(sample.integer()) - middle);
+integer_sum!(i32, |y, middle| y.integer().wrapping_sub(middle as i32), |sum| f64::from(sum));
+integer_sum!(i64, |y, middle| i64::from(y.integer()) - middle, |sum| sum as f64);
 
 impl Sum for f64 {
     const LEAST: Self = Self::NEG_INFINITY;
@@ -375,7 +376,7 @@ mod screen {
     /// Defines a screen for one type and level: `$vectors` vectors of `$lanes` starts at a time.
     macro_rules! screen {
         ($name:ident, $features:literal, $type:ty, $vectors:literal x $lanes:literal,
-         load $load:expr, splat $splat:expr, excess $excess:expr, keep $keep:expr, any $any:expr) => {
+         load $load:expr, splat $splat:expr, excess $excess:expr, larger $larger:expr, any $any:expr) => {
             #[target_feature(enable = $features)]
             pub(super) fn $name(boxes: &Boxes<$type>, blocks: usize, mut flag: impl FnMut(usize)) {
                 assert!(fits(boxes, blocks), "prefix sums for every block");
@@ -395,7 +396,7 @@ mod screen {
                                 for (k, largest) in largest.iter_mut().enumerate() {
                                     let (x, y) =
                                         ($load(later.add(k * $lanes)), first.add(k * $lanes));
-                                    *largest = $keep(*largest, $excess(x, y, offset));
+                                    *largest = $larger(*largest, $excess(x, y, offset));
                                 }
                             }
                             for (k, largest) in largest.iter().enumerate() {
@@ -415,7 +416,7 @@ mod screen {
     load |p: *const i32| _mm512_loadu_si512(p.cast()),
     splat |x| _mm512_set1_epi32(x),
     excess |x, _: *const i32, offset| _mm512_sub_epi32(x, offset),
-    keep |a, b| _mm512_max_epi32(a, b),
+    larger |a, b| _mm512_max_epi32(a, b),
     any |largest, p: *const i32, base| {
         let floor = _mm512_sub_epi32(_mm512_loadu_si512(p.cast()), _mm512_set1_epi32(base));
         _mm512_cmpge_epi32_mask(largest, floor) != 0
@@ -425,7 +426,7 @@ mod screen {
     load |p: *const i64| _mm512_loadu_si512(p.cast()),
     splat |x| _mm512_set1_epi64(x),
     excess |x, _: *const i64, offset| _mm512_sub_epi64(x, offset),
-    keep |a, b| _mm512_max_epi64(a, b),
+    larger |a, b| _mm512_max_epi64(a, b),
     any |largest, p: *const i64, base| {
         let floor = _mm512_sub_epi64(_mm512_loadu_si512(p.cast()), _mm512_set1_epi64(base));
         _mm512_cmpge_epi64_mask(largest, floor) != 0
@@ -435,7 +436,7 @@ mod screen {
     load |p: *const f64| _mm512_loadu_pd(p),
     splat |x| _mm512_set1_pd(x),
     excess |x, y: *const f64, offset| _mm512_sub_pd(_mm512_sub_pd(x, _mm512_loadu_pd(y)), offset),
-    keep |a, b| _mm512_max_pd(a, b),
+    larger |a, b| _mm512_max_pd(a, b),
     any |largest, _: *const f64, _: f64| {
         _mm512_cmp_pd_mask::<_CMP_GE_OQ>(largest, _mm512_setzero_pd()) != 0
     });
@@ -444,7 +445,7 @@ mod screen {
     load |p: *const i32| _mm256_loadu_si256(p.cast()),
     splat |x| _mm256_set1_epi32(x),
     excess |x, _: *const i32, offset| _mm256_sub_epi32(x, offset),
-    keep |a, b| _mm256_max_epi32(a, b),
+    larger |a, b| _mm256_max_epi32(a, b),
     any |largest, p: *const i32, base| {
         let floor = _mm256_sub_epi32(_mm256_loadu_si256(p.cast()), _mm256_set1_epi32(base));
         _mm256_movemask_epi8(_mm256_cmpgt_epi32(floor, largest)) != -1
@@ -454,7 +455,7 @@ mod screen {
     load |p: *const i64| _mm256_loadu_si256(p.cast()),
     splat |x| _mm256_set1_epi64x(x),
     excess |x, _: *const i64, offset| _mm256_sub_epi64(x, offset),
-    keep |a, b| _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(b, a)),
+    larger |a, b| _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(b, a)),
     any |largest, p: *const i64, base| {
         let floor = _mm256_sub_epi64(_mm256_loadu_si256(p.cast()), _mm256_set1_epi64x(base));
         _mm256_movemask_epi8(_mm256_cmpgt_epi64(floor, largest)) != -1
@@ -464,7 +465,7 @@ mod screen {
     load |p: *const f64| _mm256_loadu_pd(p),
     splat |x| _mm256_set1_pd(x),
     excess |x, y: *const f64, offset| _mm256_sub_pd(_mm256_sub_pd(x, _mm256_loadu_pd(y)), offset),
-    keep |a, b| _mm256_max_pd(a, b),
+    larger |a, b| _mm256_max_pd(a, b),
     any |largest, _: *const f64, _: f64| {
         _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_GE_OQ>(largest, _mm256_setzero_pd())) != 0
     });

@@ -140,8 +140,8 @@ impl<T: Sample> Search<T> {
             let trial = &mut trial[0];
             let mut row = trial.accept(plane.row(dm));
             while !row.is_empty() {
-                let room = plan.capacity() - trial.history.len();
-                let (now, later) = row.split_at(room.min(row.len()));
+                let free = plan.capacity() - trial.history.len();
+                let (now, later) = row.split_at(free.min(row.len()));
                 trial.history.extend_from_slice(now);
                 row = later;
                 if trial.history.len() == plan.capacity() {
@@ -261,7 +261,7 @@ impl<T: Sample> Trial<T> {
 struct Scratch {
     guess: Vec<f64>,
     thresholds: Vec<Threshold>,
-    rungs: Vec<Rung>,
+    sums: Vec<Sums>,
     /// Bit mask per block of starts: groups that may have a hit in it.
     flags: Vec<u32>,
     events: Vec<Event>,
@@ -269,7 +269,7 @@ struct Scratch {
 
 /// Prefix sums of a group, in the narrowest sufficient type.
 #[derive(Debug)]
-enum Rung {
+enum Sums {
     Narrow(Boxes<i32>),
     Wide(Boxes<i64>),
     Real(Boxes<f64>),
@@ -277,11 +277,11 @@ enum Rung {
 
 /// Evaluates an expression of the boxcars of any sum type.
 macro_rules! boxes {
-    ($rung:expr, $boxes:ident => $value:expr) => {
-        match $rung {
-            Rung::Narrow($boxes) => $value,
-            Rung::Wide($boxes) => $value,
-            Rung::Real($boxes) => $value,
+    ($sums:expr, $boxes:ident => $value:expr) => {
+        match $sums {
+            Sums::Narrow($boxes) => $value,
+            Sums::Wide($boxes) => $value,
+            Sums::Real($boxes) => $value,
         }
     };
 }
@@ -291,7 +291,7 @@ impl Scratch {
         Self {
             guess: Vec::with_capacity(GUESS),
             thresholds: vec![Threshold::default(); plan.widths().len()],
-            rungs: plan.groups().iter().map(|group| Rung::new(plan, group)).collect(),
+            sums: plan.groups().iter().map(|group| Sums::new(plan, group)).collect(),
             flags: vec![0; plan.window_times() / BLOCK],
             events: Vec::with_capacity(events),
         }
@@ -343,9 +343,9 @@ impl Scratch {
         for (threshold, &width) in self.thresholds.iter_mut().zip(plan.widths()) {
             *threshold = Threshold::new(plan, trial.noise, width);
         }
-        for index in 0..self.rungs.len() {
+        for index in 0..self.sums.len() {
             let group = &plan.groups()[index];
-            let (before, rest) = self.rungs.split_at_mut(index);
+            let (before, rest) = self.sums.split_at_mut(index);
             rest[0].fill(plan, group, level, before.last(), &trial.history);
             boxes!(&mut rest[0], boxes => boxes.bind(plan, group, &self.thresholds));
         }
@@ -354,13 +354,13 @@ impl Scratch {
     /// Flags the blocks of starts in which a group may have a hit.
     fn flag(&mut self, plan: &Plan, level: Level, available: usize) {
         self.flags.fill(0);
-        for (index, (group, rung)) in plan.groups().iter().zip(&self.rungs).enumerate() {
+        for (index, (group, own)) in plan.groups().iter().zip(&self.sums).enumerate() {
             let (bit, stride, flags) = (1u32 << index, group.stride, &mut self.flags);
             let whole = available.min(plan.window_times()).div_ceil(stride * BLOCK);
             let mark = |block: usize| {
                 flags[block * stride..][..stride].iter_mut().for_each(|flag| *flag |= bit);
             };
-            boxes!(rung, boxes => Screen::screen(level, boxes, whole, mark));
+            boxes!(own, boxes => Screen::screen(level, boxes, whole, mark));
         }
     }
 
@@ -368,12 +368,12 @@ impl Scratch {
     fn scan<T>(&mut self, plan: &Plan, dm: usize, trial: &mut Trial<T>, available: usize) {
         let origin = trial.window * plan.window_times() as u64;
         let middle = plan.middle();
-        let Self { flags, rungs, thresholds, events, .. } = self;
+        let Self { flags, sums, thresholds, events, .. } = self;
         for (block, flag) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
             let start = block * BLOCK;
             for time in start..(start + BLOCK).min(available) {
                 let mut best: Option<Hit> = None;
-                for (index, (group, rung)) in plan.groups().iter().zip(&*rungs).enumerate() {
+                for (index, (group, own)) in plan.groups().iter().zip(&*sums).enumerate() {
                     if flag & (1 << index) == 0 || !time.is_multiple_of(group.stride) {
                         continue;
                     }
@@ -387,7 +387,7 @@ impl Scratch {
                             best = Some(Hit { time: origin + time as u64, width, snr });
                         }
                     };
-                    boxes!(rung, boxes => boxes.hits(time / group.stride, most, hit));
+                    boxes!(own, boxes => boxes.hits(time / group.stride, most, hit));
                 }
                 let ended = best.into_iter().flat_map(|hit| trial.sweep.offer(hit));
                 events.extend(ended.map(|hit| hit.event(dm)));
@@ -396,7 +396,7 @@ impl Scratch {
     }
 }
 
-impl Rung {
+impl Sums {
     fn new(plan: &Plan, group: &Group) -> Self {
         let length = plan.capacity() / group.stride + 1;
         let boxcars = group.widths.len();

@@ -264,7 +264,7 @@ impl Engine {
         let ready = (held.saturating_sub(sizes.reach as u64) / sizes.window as u64) as usize;
         let first = self.window;
         self.search_windows(ready, seen, rows, stream, events)?;
-        self.keep(first, rows, times, stream.unwrap_or(&self.stream))?;
+        self.store(first, rows, times, stream.unwrap_or(&self.stream))?;
         self.seen = seen;
         let sizes = &self.search.sizes;
         if ready > 0 {
@@ -312,7 +312,7 @@ impl Engine {
     }
 
     /// Stores the samples from the current window's start on; the history started with window `first`.
-    fn keep(&self, first: u64, rows: Rows, times: usize, stream: &Stream) -> Result<()> {
+    fn store(&self, first: u64, rows: Rows, times: usize, stream: &Stream) -> Result<()> {
         let sizes = &self.search.sizes;
         let (window, dms, stride) = (sizes.window as u64, sizes.dms, sizes.history_stride());
         let history = self.search.memory.history.address();
@@ -435,8 +435,12 @@ mod tests {
         let Some(device) = device() else { return };
         let whole = search(&device, 0.5, 2500, &|sizes| sizes.flagged = 1000);
         assert!(whole.len() > 100, "{}", whole.len());
-        for room in [1, 7, 50] {
-            assert_eq!(search(&device, 0.5, 2500, &|sizes| sizes.flagged = room), whole, "{room}");
+        for count in [1, 7, 50] {
+            assert_eq!(
+                search(&device, 0.5, 2500, &|sizes| sizes.flagged = count),
+                whole,
+                "{count}"
+            );
         }
     }
 

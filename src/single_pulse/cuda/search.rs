@@ -188,19 +188,19 @@ impl Search {
         stream: &Stream,
         events: &mut Vec<Event>,
     ) -> Result<()> {
-        if self.look(batch, stream, events)? {
+        if self.search(batch, stream, events)? {
             return self.carry(batch, stream);
         }
         for window in 0..batch.windows {
             let one = batch.window(window, self.sizes.window);
-            self.look(one, stream, events)?;
+            self.search(one, stream, events)?;
             self.carry(one, stream)?;
         }
         Ok(())
     }
 
     /// Searches a batch. Returns false, with no effect, if one window's noise depends on the previous one.
-    fn look(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
+    fn search(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
         self.estimate_noise(batch, stream)?;
         self.flag(batch, stream)?;
         let mut begin = 0;
