@@ -169,7 +169,7 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
     let times = first.times.unwrap_or(0).min(other.times.unwrap_or(0)).max(1) as f64;
     if (first.tsamp_s - other.tsamp_s).abs() * times > RATE_TOLERANCE * first.tsamp_s {
         let rate = |header: &VoltageHeader| (1.0 / header.tsamp_s).to_string();
-        return differ("sample_rate_hz", rate(first), rate(other));
+        return differ("sample rate", rate(first), rate(other));
     }
     same("recorded channels", |header| header.coarse_channels().to_string())?;
     for (own, theirs) in first.centres_hz.iter().zip(&other.centres_hz) {
