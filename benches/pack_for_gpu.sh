@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 folder=${1:-.dev/gpu}
 profile=${PROFILE:-release}
-wanted=${TESTS:-^((oracle|properties)_(channelize|clean|correlate|dedisperse|pulse|spiir|corner_turn)|.*cuda.*|.*device.*|tune)$}
+wanted=${TESTS:-^((oracle|properties)_(channelize|clean|correlate|dedisperse|delay|pulse|spiir|corner_turn)|.*cuda.*|.*device.*|tune)$}
 most_mib=${MOST_MIB:-50}
 
 cargo build --locked --profile "$profile" --bins
