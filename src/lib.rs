@@ -36,6 +36,8 @@ pub mod voltage;
 pub mod waveform;
 
 pub use error::{Error, Result};
+// Complex samples are of this crate's types.
+pub use num_complex;
 
 // The helpers of tests/common name the crate as other crates do.
 #[cfg(test)]

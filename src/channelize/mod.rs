@@ -54,6 +54,31 @@ enum Engine {
 /// # Source
 /// Adamek, Novotny & Armour 2016, Astronomy and Computing 16, 1; Price 2021 (Spectrometers and
 /// polyphase filterbanks in radio astronomy).
+/// # Examples
+/// A tone in bin 5 of 64 channels:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::channelize::{Channelizer, Options, Output, Plan};
+/// use sidereal::num_complex::Complex;
+/// use sidereal::voltage::{VoltageEncoding, Voltages};
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let plan = Plan::new(Options::new(64, 8, VoltageEncoding::Complex8))?;
+/// let mut channelizer = Channelizer::new(plan, &Backend::best(1))?;
+/// let samples: Vec<i8> = (0..64 * 32)
+///     .flat_map(|n| (std::f64::consts::TAU * 5.0 * n as f64 / 64.0).sin_cos().into())
+///     .map(|part: f64| (100.0 * part).round() as i8)
+///     .collect();
+/// let bytes: Vec<u8> = samples.chunks(2).flat_map(|pair| [pair[1] as u8, pair[0] as u8]).collect();
+/// let input = Voltages::one(&bytes, VoltageEncoding::Complex8)?;
+/// let mut spectra = vec![Complex::default(); channelizer.plan().max_rows(input.times()) * 64];
+/// let progress = channelizer.run(input, Output::Complex(&mut spectra))?;
+/// let strongest = (0..64).max_by(|&a, &b| spectra[a].norm().total_cmp(&spectra[b].norm()));
+/// assert_eq!(strongest.map(|index| channelizer.plan().bin(index)), Some(5));
+/// assert_eq!(progress.produced, 32 - 7);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Channelizer {
     plan: Plan,

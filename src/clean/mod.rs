@@ -37,6 +37,27 @@ use crate::view::{Progress, check_length};
 /// Exact for integers, for every backend. Floats: the mean is not rounded; it is summed in f64.
 /// # Source
 /// Zero-DM: Eatough, Keane & Lyne 2009, MNRAS 395, 410.
+/// # Examples
+/// Interference in all channels at one time is removed, a channel that is 40 brighter is not:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::clean::{Cleaner, Options, Plan};
+/// use sidereal::sample::{Encoding, Samples, value};
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let encoding = Encoding::U8;
+/// let options = Options { channels: 4, encoding, zero_dm: true, masked: vec![], time_mask: None };
+/// let mut cleaner = Cleaner::new(Plan::new(options)?, &Backend::best(1))?;
+/// let rows = [100, 100, 100, 140, 200, 200, 200, 240];
+/// let mut output = vec![0; 2 * cleaner.plan().output_row_bytes()];
+/// let progress = cleaner.run(Samples::u8(&rows, 2, 4)?, &mut output)?;
+/// let (encoding, scale) = (cleaner.plan().output_encoding(), f64::from(cleaner.plan().scale()));
+/// let values: Vec<f64> = (0..8).map(|at| value(&output, encoding, at) / scale).collect();
+/// assert_eq!(values, [-10.0, -10.0, -10.0, 30.0, -10.0, -10.0, -10.0, 30.0]);
+/// assert_eq!(progress.produced, 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Cleaner {
     plan: Plan,

@@ -69,6 +69,35 @@ impl Engine {
 /// # Source
 /// Clark, La Plante & Greenhill 2011 (Accelerating radio astronomy cross-correlation with graphics
 /// processing units), eq. 1.
+/// # Examples
+/// Three antennas that receive the same signal, corner turn included:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::correlate::{BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows, Spectra};
+/// use sidereal::num_complex::Complex;
+/// use sidereal::voltage::VoltageEncoding;
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let encoding = VoltageEncoding::Complex8;
+/// let plan = Plan::new(Options { antennas: 3, polarizations: 1, channels: 4, encoding })?;
+/// let backend = Backend::best(1);
+/// let (mut turn, mut correlator) =
+///     (CornerTurn::new(plan.clone(), &backend), Correlator::new(plan.clone(), &backend)?);
+/// // 1 + 2i in every channel at each of 100 times.
+/// let bytes = [1, 2].repeat(3 * 100 * 4);
+/// let mut buffer = BlockBuffer::new(&plan, 100);
+/// buffer.set_times(100)?;
+/// turn.run(Spectra::Rows(Rows { bytes: &bytes, times: 100, first: 0 }), &mut buffer)?;
+/// correlator.run(buffer.block())?;
+///
+/// let baselines = 4 * plan.baselines();
+/// let (mut sums, mut counts) = (vec![Complex::default(); baselines], vec![0; baselines]);
+/// correlator.read(0..4, Output::Integer(&mut sums), &mut counts)?;
+/// assert!(sums.iter().all(|&sum| sum == Complex::new(500, 0)));
+/// assert!(counts.iter().all(|&count| count == 100));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Correlator {
     plan: Plan,

@@ -112,6 +112,39 @@ enum Part {
 /// [`run`](Self::run) and [`flush`](Self::flush) allocate nothing.
 /// # Source
 /// Barsdell et al. 2012, MNRAS 422, 379 (direct dedispersion).
+/// # Examples
+/// A pulse at DM 50 adds up in that trial's series:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
+/// use sidereal::sample::{Encoding, Samples};
+/// use sidereal::units::{Band, DM_CONSTANT};
+/// use sidereal::view::PlaneMut;
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let plan = Plan::new(Options {
+///     band: Band::uniform(1500.0, -1.0, 256)?,
+///     tsamp_s: 1e-3,
+///     dms: vec![0.0, 50.0],
+///     downsample: 1,
+///     encoding: Encoding::U8,
+///     range: None,
+///     masked: vec![],
+///     dm_constant: DM_CONSTANT,
+/// })?;
+/// let mut samples = vec![0; 1000 * 256];
+/// for channel in 0..256 {
+///     samples[(300 + plan.shift(1, channel)) * 256 + channel] = 1;
+/// }
+/// let mut series = vec![0; 2 * 1000];
+/// let mut dedisperser = Dedisperser::new(plan, &Backend::best(1))?;
+/// let output = Output::I32(PlaneMut::new(&mut series, 2, 1000)?);
+/// let progress = dedisperser.run(Samples::u8(&samples, 1000, 256)?, output)?;
+/// assert_eq!(series[1000 + 300], 256);
+/// assert!(progress.produced > 300 && series[..1000].iter().all(|&sum| sum < 64));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Dedisperser {
     plan: Plan,

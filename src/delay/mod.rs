@@ -62,6 +62,25 @@ enum Engine {
 /// # Source
 /// Thompson, Moran & Swenson 2017, chapter 9: whole-sample delay before the filter bank, the rest as a phase after
 /// it.
+/// # Examples
+/// A quarter of a turn at the first of two channels, half a turn at the second:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::delay::{DelayCorrector, Options, Plan, Rows, Slope};
+/// use sidereal::num_complex::Complex;
+/// use sidereal::voltage::VoltageEncoding;
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let plan = Plan::new(Options::one_antenna(1, 1, 2, VoltageEncoding::Complex8))?;
+/// let mut corrector = DelayCorrector::new(plan, &Backend::best(1))?;
+/// let spectra = [Complex::new(10.0, 0.0), Complex::new(0.0, 20.0)];
+/// let slopes = [Slope { start: 0.25, step: 0.25 }];
+/// let mut bytes = [0; 4];
+/// corrector.run(&spectra, &slopes, Rows { bytes: &mut bytes, times: 1, first: 0 })?;
+/// assert_eq!(bytes.map(|byte| byte as i8), [0, 10, 0, -20]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct DelayCorrector {
     plan: Plan,

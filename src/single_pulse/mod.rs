@@ -43,6 +43,38 @@ use crate::view::{Progress, check_length};
 /// the window; events equal for every split and thread count.
 /// # Source
 /// Boxcar matched filters: Cordes & McLaughlin 2003, ApJ 596, 1142.
+/// # Examples
+/// A pulse of 8 samples in uniform noise:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::single_pulse::{Detector, Input, Options, Plan};
+/// use sidereal::view::Plane;
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let plan = Plan::new(Options {
+///     dms: vec![0.0],
+///     tsamp_s: 1e-3,
+///     max_width_s: 0.032,
+///     baseline_s: 1.0,
+///     snr: 8.0,
+///     bound: None,
+/// })?;
+/// let mut state = 1u32;
+/// let mut series: Vec<f32> = std::iter::repeat_with(|| {
+///     state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+///     (state >> 8) as f32 / (1 << 24) as f32
+/// })
+/// .take(4096)
+/// .collect();
+/// series[2000..2008].iter_mut().for_each(|value| *value += 2.0);
+/// let (mut detector, mut events) = (Detector::new(plan, &Backend::best(1))?, Vec::new());
+/// detector.run(Input::F32(Plane::new(&series, 1, 4096, 4096)?), &mut events)?;
+/// detector.flush(&|_| 4096, &mut events)?;
+/// assert_eq!(events.len(), 1);
+/// assert!(events[0].time.abs_diff(2000) <= 1 && events[0].width.abs_diff(8) <= 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Detector {
     plan: Plan,

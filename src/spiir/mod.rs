@@ -58,6 +58,28 @@ impl Engine {
 ///
 /// # Source
 /// Guo et al. 2018; Hooper et al. 2012, Phys. Rev. D 86, 024012.
+/// # Examples
+/// The response of one template with one decaying filter to an impulse:
+/// ```
+/// use sidereal::backend::Backend;
+/// use sidereal::num_complex::Complex;
+/// use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
+///
+/// # fn main() -> sidereal::Result<()> {
+/// let filter = Filter { a: Complex::new(0.5, 0.0), b: Complex::new(0.0, 1.0), delay: 3 };
+/// let branches = vec![Branch { halvings: 0, filters: vec![filter] }];
+/// let templates = vec![Template { branches }];
+/// let plan = Plan::new(Options { rate_hz: 4096, templates, resampler: Resampler::low_latency() })?;
+/// let mut bank = Spiir::new(plan, &Backend::best(1))?;
+/// let mut strain = [0.0; 16];
+/// strain[0] = 1.0;
+/// let mut ratios = [Complex::default(); 16];
+/// let progress = bank.run(&strain, &mut ratios, 16)?;
+/// assert_eq!(progress.produced, 16);
+/// assert_eq!(ratios[2..6].iter().map(|z| z.im).collect::<Vec<_>>(), [0.0, 1.0, 0.5, 0.25]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Spiir {
     plan: Plan,

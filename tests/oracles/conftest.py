@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "checked"
+BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
 DATA = pathlib.Path(os.environ.get("SIDEREAL_DATA", ROOT / ".." / "shared" / "data"))
 
 warnings.filterwarnings("ignore")

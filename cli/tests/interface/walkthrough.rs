@@ -1,4 +1,4 @@
-//! The commands of the README's walk-through run as they stand there, and find their burst.
+//! Runs the commands of the README as written, and checks the bursts, visibilities and events that they find.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,8 +36,6 @@ fn the_walk_through_walks() {
     let folder = tempfile::tempdir().expect("a folder");
     let commands = commands();
     assert!(commands.len() >= 5, "{commands:?}");
-    // Made with an editor, as the walk-through says.
-    std::fs::write(folder.path().join("masses.csv"), "mass1,mass2\n30,30\n").expect("written");
     // A bench measures for longer than a test should.
     for arguments in commands.iter().filter(|arguments| arguments[0] != "bench") {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sidereal"));

@@ -54,7 +54,7 @@ fn interrupted(mut child: Child, name: &str) -> Output {
     signal(&child, name);
     let sent = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if sent.elapsed() > Duration::from_secs(5) {
+        if sent.elapsed() > Duration::from_secs(30) {
             child.kill().unwrap();
             panic!("it goes on: {}", stderr(&child.wait_with_output().unwrap()));
         }

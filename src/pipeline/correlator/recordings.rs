@@ -179,7 +179,7 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
         }
     }
     same("sideband", |header| if header.lower_sideband { "lower".into() } else { "upper".into() })?;
-    same("polarizations", |header| header.polarizations.to_string())?;
+    same("number of polarizations", |header| header.polarizations.to_string())?;
     same(
         "feeds",
         |header| {
