@@ -65,11 +65,9 @@ enum Engine {
 /// # fn main() -> sidereal::Result<()> {
 /// let plan = Plan::new(Options::new(64, 8, VoltageEncoding::Complex8))?;
 /// let mut channelizer = Channelizer::new(plan, &Backend::best(1))?;
-/// let samples: Vec<i8> = (0..64 * 32)
-///     .flat_map(|n| (std::f64::consts::TAU * 5.0 * n as f64 / 64.0).sin_cos().into())
-///     .map(|part: f64| (100.0 * part).round() as i8)
-///     .collect();
-/// let bytes: Vec<u8> = samples.chunks(2).flat_map(|pair| [pair[1] as u8, pair[0] as u8]).collect();
+/// let tone = (0..64 * 32).map(|n| Complex::cis(std::f64::consts::TAU * 5.0 * f64::from(n) / 64.0));
+/// let part = |value: f64| (100.0 * value).round() as i8 as u8;
+/// let bytes: Vec<u8> = tone.flat_map(|x| [part(x.re), part(x.im)]).collect();
 /// let input = Voltages::one(&bytes, VoltageEncoding::Complex8)?;
 /// let mut spectra = vec![Complex::default(); channelizer.plan().max_rows(input.times()) * 64];
 /// let progress = channelizer.run(input, Output::Complex(&mut spectra))?;
