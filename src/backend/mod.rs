@@ -15,7 +15,6 @@ use threads::Threads;
 
 /// Backend that runs a stage.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Backend {
     /// Reference: the equation as loops in f64, against which the other backends are tested.
     Reference,

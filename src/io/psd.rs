@@ -47,8 +47,12 @@ const GRID_ERROR: f64 = 1e-3;
 pub fn read(path: &Path, density: Density) -> Result<PowerSpectrum> {
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| Error::io(path, error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let why = format!("found more than {MAX_BYTES} bytes, expected a power spectrum");
+        return Err(Error::format(path, "size", MAX_BYTES, why));
+    }
     let points = if bytes.starts_with(b"\x93NUMPY") {
         from_array(path, &npy::read(path)?)?
     } else {

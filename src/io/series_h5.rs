@@ -347,9 +347,9 @@ impl Writer {
             let fault = |why: String| Error::format(path, "series", 0, why);
             if written.len() != so_far.len() {
                 return Err(fault(format!(
-                    "{} detectors, expected {}",
-                    so_far.len(),
-                    written.len()
+                    "found {} detectors, expected {}",
+                    written.len(),
+                    so_far.len()
                 )));
             }
             so_far.copy_from_slice(written);

@@ -182,7 +182,8 @@ impl Files {
         let failed = |error| Error::io(&self.place, error);
         let mark = if self.existing == Existing::Replace { Mark::Replace } else { Mark::New };
         self.draft.sync()?;
-        if self.files > 1 {
+        // A run that is killed without its journal leaves a file that only the mark declares complete.
+        if self.files > 1 || self.kept.get() {
             mark.write(&self.draft.path).map_err(failed)?;
             // A mark must not reach the disk before the files that it declares complete.
             self.draft.sync()?;

@@ -63,7 +63,7 @@ impl Kind {
     /// Returns the kinds that the device has the instructions for and that fit the shape, in order of preference: the
     /// first is used unless tuning measured a faster one.
     fn suitable(shape: &Shape, device: &Device) -> Vec<Self> {
-        let kind = match shape.is_float() {
+        match shape.is_float() {
             false if device.is_hopper() => vec![Self::Wgmma, Self::Mma, Self::Plain],
             _ if device.properties().target.capability < (8, 0) => vec![Self::Plain],
             false => vec![Self::Mma, Self::Plain],
@@ -72,8 +72,7 @@ impl Kind {
             }
             // Its bits differ from those of the matrix instructions, so tuning must not choose between them.
             true => vec![Self::Floats(shape.precision)],
-        };
-        kind
+        }
     }
 
     /// Returns the tuning candidate. Its number is stored with tuned choices.

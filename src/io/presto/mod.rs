@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> Result<(Inf, Vec<f32>, Option<String>)> {
     let inf = Inf::read(&inf_path)?;
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let (expected, found) = (inf.bins.checked_mul(4), bytes.len() as u64);
-    if expected.is_none_or(|expected| found > expected) || found < 4.min(inf.bins) {
+    if expected.is_none_or(|expected| found > expected || found < expected.min(4)) {
         let why = format!(
             "found {} bytes, expected 4 for each of the {} bins in {}",
             bytes.len(),
@@ -629,8 +629,10 @@ mod tests {
         let (_, values, cut) = read(&path).unwrap();
         assert_eq!(values, [0.0; 7]);
         assert!(cut.is_some_and(|cut| cut.contains("7 of the 8")));
-        fs::write(&path, [0; 36]).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("36 bytes"));
+        for bytes in [3, 36] {
+            fs::write(&path, vec![0; bytes]).unwrap();
+            assert!(read(&path).unwrap_err().to_string().contains(&format!("{bytes} bytes")));
+        }
         fs::remove_file(folder.path().join("x.inf")).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("x.inf"));
         assert!(SeriesWriter::create(&folder.path().join("x.fil"), &inf).is_err());

@@ -321,7 +321,7 @@ impl Setup {
         let Stages { ranges, clusterer, .. } = &mut self.stages;
         let settled = RangeSearch::settle(ranges, clusterer)?;
         if !settled.is_empty() {
-            let found = self.from_start(settled);
+            let found = self.found_since_start(settled);
             let taken = observer.absorbed(&found.absorbed);
             if let Err(error) = taken.and_then(|()| observer.found(&found.candidates)) {
                 *refused = found;
@@ -343,7 +343,7 @@ impl Setup {
     }
 
     /// Adds the candidates' members, and counts all times from the recording's first row instead of the part's.
-    fn from_start(&mut self, mut candidates: Vec<Candidate>) -> Found {
+    fn found_since_start(&mut self, mut candidates: Vec<Candidate>) -> Found {
         let offset_s = self.part.first as f64 * self.header.tsamp_s;
         let mut absorbed = self.stages.clusterer.take_absorbed();
         candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
@@ -396,7 +396,7 @@ impl Setup {
             return Err(no_trial_fits(&self.header, &self.options, times));
         }
         let last = self.stages.clusterer.finish();
-        let mut last = self.from_start(last);
+        let mut last = self.found_since_start(last);
         candidates.append(&mut last.candidates);
         absorbed.append(&mut last.absorbed);
         let Stages { cleaning, ranges, .. } = &self.stages;
