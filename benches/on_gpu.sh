@@ -8,8 +8,8 @@
 # ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S, DEMO_S
 #              seconds for each part (default 150, 120, 200, 90, 120); one test or bench may use half of them. The
 #              script stops and reports anything longer
-# TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
-# BENCHES      names (default "device channelize dedisperse telescopes pulse correlate spiir")
+# TOOLS        tools of compute-sanitizer (default "memcheck racecheck initcheck")
+# BENCHES      names of benchmarks (default "device channelize dedisperse telescopes pulse correlate spiir")
 # BENCH_OPTIONS, TUNE_COMMANDS
 #              more options for every bench; commands to tune, one per line
 set -uo pipefail
@@ -54,7 +54,7 @@ export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found"
 # Compiles kernels once for all parts, and leaves the user's cache alone.
 export SIDEREAL_CACHE_DIR="$work/cache"
 export SIDEREAL_REQUIRE=cuda
-# Tests of the command line run this binary; real recordings are packed only where they were there.
+# Tests of the command line run this binary; real recordings are packed only if the packing machine had them.
 export SIDEREAL_PROGRAM="$sidereal"
 if [[ -d $work/data ]]; then export SIDEREAL_DATA="$work/data"; fi
 

@@ -170,7 +170,7 @@ impl Filler<'_> {
                 let blocks = first / self.buffer.capacity();
                 let start = blocks * plan.packed_bytes(self.buffer.capacity());
                 let bytes = &self.bytes[start..start + plan.packed_bytes(times)];
-                // The layout of a borrowed block is checked as here.
+                // Checks the length of the bytes; the copy below does not use the borrowed block.
                 Block::new(plan, bytes, times, None)?;
                 self.buffer.bytes_mut().copy_from_slice(bytes);
             }

@@ -13,11 +13,11 @@
 //! | `frequencies` | first and step in Hz, channels                                                  |
 //! | `feeds`       | `linear`, `circular`, `x`, `y`, `r`, `l`; angle of X in degrees                 |
 //! | `source`      | name, right ascension and declination in degrees; a name alone for a drift scan |
-//! | `baseline`    | places of two antennas, the higher first; all of them where no line says it     |
+//! | `baseline`    | indices of two antennas, the higher first; all baselines if no line has one     |
 //! | `timing`      | integration in seconds, UT1 - UTC in seconds, full count                        |
 //! | `reference`   | date, sidereal time at Greenwich at its beginning in degrees                    |
 //! | `keyword`     | name, `text`, `integer` or `float`, value                                       |
-//! | `announce`    | the most integrations, if not those that are there                              |
+//! | `announce`    | maximum number of integrations (default: the number of `integration` lines)     |
 //! | `history`     | any words                                                                       |
 //! | `integration` | its middle (MJD day, seconds), sidereal time, apparent right ascension and declination, frame angle (degrees) |
 //!

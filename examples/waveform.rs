@@ -1,8 +1,10 @@
 //! Writes the wave of a binary at 1 Mpc: `h_plus` and `h_cross` of each sample, as little-endian doubles.
 //!
-//!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT
+//!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END \
+//!         AMPLITUDE OUT
 //!
-//! APPROXIMANT is T4, T2 or IMRPhenomD, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE customary or leading.
+//! APPROXIMANT is T4, T2 or IMRPhenomD, RISE a number of cycles, END one of customary, isco and energy, AMPLITUDE
+//! customary or leading.
 
 use std::process::ExitCode;
 

@@ -13,14 +13,14 @@ pub enum Error {
     Shape {
         /// The buffer or axis.
         what: &'static str,
-        /// The length that the plan asks for.
+        /// The required length.
         expected: usize,
         /// The length found.
         actual: usize,
     },
     /// A parameter violates a constraint.
     Parameter {
-        /// The options' field, qualified where several have it (`array.times`), or the quantity in words.
+        /// Field of the options, qualified if several options have it (`array.times`), or the quantity in words.
         name: &'static str,
         /// Its value.
         value: Value,
@@ -75,7 +75,7 @@ pub enum Error {
 pub enum Value {
     /// A whole number.
     Integer(i128),
-    /// A real number; single precision becomes the number of the same decimal digits.
+    /// A real number; an `f32` becomes the `f64` with the same shortest decimal digits.
     Float(f64),
     /// Anything else, as it is printed.
     Text(String),
@@ -156,7 +156,7 @@ impl Error {
         Self::io(path, std::io::Error::other(Stopped))
     }
 
-    /// Returns whether it is [`Error::stopped`].
+    /// Returns whether this is an error of [`Error::stopped`].
     pub fn is_stop(&self) -> bool {
         let Self::Io { source, .. } = self else { return false };
         source.get_ref().is_some_and(|inner| inner.is::<Stopped>())

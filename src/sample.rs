@@ -1,7 +1,7 @@
 //! Sample encodings and borrowed filterbank samples: axes time, channel.
 //!
 //! Invariant: sub-byte samples are packed least significant first, wider ones are little endian.
-//! Readers of formats that differ bring their bytes into this order.
+//! Readers of other formats convert to this order.
 
 use crate::error::Result;
 use crate::view::check_length;
@@ -94,7 +94,7 @@ impl<'a> Samples<'a> {
         Self::new(values, Encoding::U8, times, channels)
     }
 
-    /// Makes a view of single-precision floats (on a little-endian machine).
+    /// Makes a view of single-precision floats; requires a little-endian machine.
     ///
     /// # Errors
     /// As [`Samples::new`].
@@ -102,7 +102,7 @@ impl<'a> Samples<'a> {
         Self::new(bytemuck::cast_slice(values), Encoding::F32, times, channels)
     }
 
-    /// Makes a view of signed 16-bit integers (on a little-endian machine).
+    /// Makes a view of signed 16-bit integers; requires a little-endian machine.
     ///
     /// # Errors
     /// As [`Samples::new`].

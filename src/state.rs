@@ -1,6 +1,6 @@
 //! Serialized state of processing stages: a resumed run continues with bit-identical results.
 //!
-//! Invariant: whatever the bytes hold, reading them gives an error at worst, and asks for no more memory than they have.
+//! Invariant: reading arbitrary bytes returns an error at worst, and allocates no more memory than the bytes occupy.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ impl Saving {
         self.bytes.extend(number.to_le_bytes());
     }
 
-    /// Adds an optional number.
+    /// Adds an optional number: 0 for `None`, otherwise the number plus 1.
     pub fn maybe(&mut self, number: Option<u64>) {
         self.number(number.map_or(0, |number| number + 1));
     }
@@ -85,7 +85,7 @@ pub struct Saved<'a> {
 }
 
 impl<'a> Saved<'a> {
-    /// Opens the state that [`Saving::finish`] made, read from byte `origin` of a file.
+    /// Opens a state written by [`Saving::finish`], which begins at byte `origin` of a file.
     ///
     /// # Errors
     /// [`Error::Format`] if the checksum does not match.

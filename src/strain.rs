@@ -1,4 +1,4 @@
-//! Compact binaries, their gravitational waveforms, and filter banks as files store them and searches use them.
+//! Compact binaries, their gravitational waveforms, and the filter banks of files and searches.
 //!
 //! Invariant: a waveform's samples are finite and its peak is one of them.
 
@@ -15,7 +15,7 @@ pub struct Binary {
     pub mass2_msun: f64,
     /// Spin of the first body along the orbit's angular momentum, in units of its mass squared (-1 to 1).
     pub spin1z: f64,
-    /// Spin of the second body, likewise.
+    /// Spin of the second body along the orbit's angular momentum, in units of its mass squared (-1 to 1).
     pub spin2z: f64,
 }
 
@@ -45,7 +45,7 @@ pub struct Waveform {
     pub binary: Option<Binary>,
     /// Approximant, such as IMRPhenomD, when known.
     pub approximant: Option<String>,
-    /// Sampling rate.
+    /// Sampling rate in Hz.
     pub rate_hz: u32,
     /// `h_plus - i h_cross` of a face-on source at [`Self::distance_mpc`]; the phase is continuous in time.
     pub samples: Vec<Complex64>,
@@ -118,7 +118,7 @@ pub struct Filter {
 /// Filters of one template that run at one rate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Branch {
-    /// Number of times the rate is halved: the branch runs at `rate_hz / 2^halvings`.
+    /// Number of halvings of the rate: the branch runs at `rate_hz / 2^halvings`.
     pub halvings: u32,
     /// Filters of the branch.
     pub filters: Vec<Filter>,
@@ -156,7 +156,7 @@ pub struct BankTemplate {
     /// Filters.
     pub filters: Template,
     /// Match between the filters and the whitened template, from 0 to 1. It includes the rounding of the
-    /// coefficients, the resampler's response and the template's cut ends.
+    /// coefficients, the resampler's response and the truncation of the template.
     pub fit: f64,
     /// Match before the weights were fitted.
     pub placement_fit: f64,
@@ -164,14 +164,14 @@ pub struct BankTemplate {
     pub epsilon: f64,
     /// Signal-to-noise ratio of an optimally oriented source at 1 Mpc in the exact matched filter.
     pub sigma_1mpc: f64,
-    /// Distance in Mpc at which that ratio is 8.
+    /// Distance in Mpc at which this signal-to-noise ratio is 8.
     pub horizon_mpc: f64,
     /// `A[m] = (u * h)[L - 1 + m] / (u * h)[L - 1]` of the response `u` and the whitened template `h` at the strain's
     /// rate; `A[0] = 1` is the middle.
     pub autocorrelation: Vec<Complex<f32>>,
     /// `sum(2 - 2 |A|^2)`.
     pub autocorrelation_norm: f32,
-    /// Event time minus the time of the output sample at which its ratio peaks, in seconds.
+    /// Event time minus the time of the output sample at which the signal-to-noise ratio peaks, in seconds.
     pub peak_offset_s: f64,
     /// Length of the whitened template in seconds.
     pub duration_s: f64,

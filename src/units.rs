@@ -195,7 +195,7 @@ pub struct Gps {
 const NS_PER_S: i64 = 1_000_000_000;
 
 impl Gps {
-    /// Converts GPS seconds, at the precision of `f64` (about 0.1 us today).
+    /// Converts GPS seconds, at the precision of `f64` (about 0.1 us at present GPS times).
     pub fn from_s(seconds: f64) -> Self {
         let whole = seconds.floor();
         Self { ns: whole as i64 * NS_PER_S + ((seconds - whole) * NS_PER_S as f64).round() as i64 }

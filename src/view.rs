@@ -12,7 +12,7 @@ pub fn check_length(what: &'static str, expected: usize, actual: usize) -> Resul
     if expected == actual { Ok(()) } else { Err(Error::Shape { what, expected, actual }) }
 }
 
-/// Fails unless `bytes` bytes can be allocated at once; `None` is a count that overflows.
+/// Fails unless `bytes` bytes can be allocated at once; `None` means that the count overflowed.
 ///
 /// # Errors
 /// [`Error::Unavailable`] naming `what` and the bytes.
@@ -22,7 +22,7 @@ pub fn check_memory(what: &str, bytes: Option<usize>) -> Result<()> {
         why: format!("the system has no {bytes} bytes for it"),
     };
     let bytes = bytes.ok_or_else(|| missing("such number of".into()))?;
-    // Reserve and free: no page is touched.
+    // The memory is reserved and freed; no page is touched.
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| missing(bytes.to_string()))
 }
 

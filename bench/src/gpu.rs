@@ -31,7 +31,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Returns the GPU of a backend with its roofs, if the backend is one.
+    /// Returns the GPU of a backend with its measured roofs; `None` for a CPU backend.
     pub(crate) fn of(backend: &Backend, Quick { quick }: Quick) -> Result<Option<Self>> {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let longest = 4 * device.properties().l2_bytes;
@@ -242,7 +242,7 @@ mod tests {
         program
     }
 
-    /// Returns the reading while the work lasts as long as a reading is awaited, and the work's duration.
+    /// Runs work that lasts until the reader has a reading; returns the work's duration and the reading.
     fn read(program: Command, patience: Duration) -> (Duration, std::result::Result<Card, Why>) {
         let settled = Duration::from_millis(20);
         let work = |is_awaited: &dyn Fn() -> bool| {

@@ -126,7 +126,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Takes turns at roof, baseline and ours, for at least `rounds` rounds and `seconds` seconds; each measures a rate.
+    /// Calls `roof`, `baseline` and `ours` in turn, each of which returns a rate, for at least `rounds` rounds and
+    /// `seconds` seconds.
     pub(crate) fn alternate<S>(
         state: &mut S,
         rounds: usize,

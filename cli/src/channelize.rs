@@ -1,6 +1,7 @@
 //! `sidereal channelize`: makes spectra from recorded voltages, as a filterbank file or as voltages of more channels.
 //!
-//! Invariant: a call that fails leaves none of its files; one that was there before goes only when its successor is whole.
+//! Invariant: OUT and its side files get their names together, with a document that states whether they are complete;
+//! only then are existing files replaced.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -285,7 +285,7 @@ impl Arguments {
         if !is_known && self.is_gwosc() {
             found = [vec![ALL_QUALITY; seconds], vec![ALL_INJECTIONS; seconds]];
             for (first, end) in &summary.gaps {
-                // The recording's end rounds up to its last second.
+                // A gap at the recording's end includes the last second, even a partial one.
                 let end = if *end == summary.times { seconds as u64 } else { end / rate };
                 for second in first.div_ceil(rate)..end {
                     found.iter_mut().for_each(|bits| bits[second as usize] = 0);

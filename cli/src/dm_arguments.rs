@@ -1,6 +1,6 @@
 //! Options that select the trial DMs, and DM plans as TOML files: one `[[range]]` table per range.
 //!
-//! Invariant: what is read passes the same checks as a plan made here, and errors name file and field.
+//! Invariant: a plan read from a file passes the same checks as a plan made from options; errors name file and field.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
-//! Signals, exit codes, and what a run tells a service manager (sd_notify protocol of systemd).
+//! Signals, exit codes, and notifications of a service manager (sd_notify protocol of systemd).
 //!
-//! After SIGINT, SIGTERM or SIGHUP a run stops at its next gulp: it checks [`requested`] between gulps, stops, and publishes
-//! its results so far. A thread watches the run after the signal: a run that does not check, because it waits for an input,
-//! is ended within a second. The folder that it was filling is removed, unless it holds a journal of final results. A second
-//! signal ends any run at once. Reads of pipes wait in short steps, so that a request to stop takes effect while no bytes arrive.
+//! A run checks [`requested`] between gulps. After SIGINT, SIGTERM or SIGHUP it stops and publishes its results so far.
+//! A thread (`watch`) ends a run that does not check because it waits for input, within a second of the signal, and
+//! removes the folder that the run was filling, unless the folder holds a journal of final results. A second signal
+//! ends any run at once. Reads of pipes wait in short steps, so that a request to stop takes effect while no bytes
+//! arrive.
 
 use std::fs::{File, remove_dir_all, remove_file};
 use std::io::{self, ErrorKind, Read};
@@ -34,9 +35,9 @@ use crate::say::{self, fault};
 
 /// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Whether the run has read [`REQUESTED`] at least once: it then works in gulps.
+/// Whether the run has read [`REQUESTED`] at least once, which shows that it works in gulps.
 static LOOKED: AtomicBool = AtomicBool::new(false);
-/// Whether the run writes its product, and so must not be ended by the watch.
+/// Whether the run writes its product, during which `watch` must not end it.
 static FINISHING: AtomicBool = AtomicBool::new(false);
 
 /// Folders being filled and files being written.
@@ -48,7 +49,7 @@ const STEP: Duration = Duration::from_millis(100);
 const GRACE_STEPS: u32 = 7;
 /// Number of steps without work after which a run counts as waiting.
 const IDLE_STEPS: u32 = 5;
-/// CPU time of all threads in [`IDLE_STEPS`] that does not count as work: that of the watch and a progress bar.
+/// CPU time of all threads in [`IDLE_STEPS`] that does not count as work: that of `watch` and a progress bar.
 const IDLE: Duration = Duration::from_millis(10);
 /// Longest time spent on removing unfinished files, because their disk may hang.
 const REMOVING: Duration = Duration::from_millis(300);
@@ -125,7 +126,7 @@ fn worked() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
-/// Ends the program unless the run stops by itself: a run that waits, or that has not begun to work in gulps.
+/// Ends the program if the run waits or has not begun to work in gulps; any other run stops by itself.
 ///
 /// Counts steps instead of time, because a suspended process neither works nor waits.
 fn watch() {
@@ -150,7 +151,7 @@ fn watch() {
 /// Ends the program at once; folders that hold final results stay.
 fn end() -> ! {
     let (done, wait) = channel();
-    // A disk that hangs must not delay the end.
+    // A separate thread, so that a disk that hangs does not delay the end.
     let _ = thread::Builder::new().name("removal".to_owned()).spawn(move || {
         let mut kept = Vec::new();
         for path in UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

@@ -37,11 +37,11 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
-    /// Begins a run's output, or continues that of an interrupted run; true in the second case. `inputs` are then
-    /// read again.
+    /// Begins a run's output with `anew`, or continues that of an interrupted run with `left`; returns true in the
+    /// second case, in which `inputs` are read again.
     ///
     /// # Errors
-    /// Those of both; [`Error::Parameter`] for a file that cannot be read again.
+    /// Those of `anew` and `left`; [`Error::Parameter`] for an input that cannot be read again.
     pub(crate) fn begin<T>(
         &self,
         inputs: &[PathBuf],
@@ -142,7 +142,7 @@ impl RunJournal {
         Self { folder, head: Head { run, journal: 0 }, journal: None, written: None }
     }
 
-    /// Fails if another run left the folder, naming the difference.
+    /// Fails if the folder's checkpoint is that of a run with other settings.
     ///
     /// # Errors
     /// As [`RunJournal::resume`].

@@ -1,12 +1,12 @@
 //! Execution backends of the stages.
 //!
-//! Invariant: a backend is chosen once, when a plan is bound; it is never global.
+//! Invariant: a backend is chosen once, when a plan is bound; there is no global backend.
 
 pub mod cuda;
 pub mod roof;
 pub mod simd;
 pub mod threads;
-// Stages with registers of their own still have to use it.
+// Some stages do not use it yet, so parts of it are unused.
 #[allow(dead_code)]
 pub(crate) mod vector;
 

@@ -1,6 +1,6 @@
-//! Measured peak rates of a machine for the operations of the stages.
+//! Measured peak rates (roofs, as in the roofline model) of a machine for the operations of the stages.
 //!
-//! Invariant: a roof is measured when it is asked for, never looked up.
+//! Invariant: each call measures its rate; no rate is stored.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
@@ -172,7 +172,7 @@ fn add(level: Level, narrow: bool, data: &Data, repeats: usize) -> u64 {
     }
 }
 
-/// Runs the same loop in portable code, vectorized by the compiler.
+/// Like [`add`], in portable code that the compiler vectorizes.
 fn add_portable(data: &Data, repeats: usize) -> u64 {
     let words: &[u16] = bytemuck::cast_slice(&data.0);
     let (mut low, mut high) = ([0u16; 32], [0u16; 32]);
@@ -242,8 +242,8 @@ mod x86 {
         };
     }
 
-    // The unpacked integers are multiplied by the sums themselves, because the compiler would compute constant
-    // products only once.
+    // The 16-bit variants multiply by the sums themselves, because the compiler would compute a constant product only
+    // once.
     macro_rules! integer_multiply_add {
         ($name:ident, $features:literal, $vectors:literal, $set:ident, $xor:ident, $store:ident,
          |$sum:ident, $a:ident, $b:ident| $step:expr) => {

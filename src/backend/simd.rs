@@ -1,6 +1,6 @@
 //! SIMD instruction levels. A level is created only by detection, so holding one proves that its instructions exist.
 //!
-//! Invariant: no public way makes a [`Level`] that this machine lacks.
+//! Invariant: no public function creates a [`Level`] that this machine lacks.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ pub const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2(());
 
-/// Proof that AVX-512 F, BW, VL and DQ were detected; also records whether VNNI was.
+/// Proof that AVX-512 F, BW, VL and DQ were detected; also records whether VNNI was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512 {
     vnni: bool,

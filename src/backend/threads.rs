@@ -1,7 +1,7 @@
 //! Persistent thread pool with a parallel-for over chunks of a slice; all stages use it for threading.
 //!
-//! Invariant: a call allocates nothing, each chunk is handed out exactly once, and every worker has
-//! left the caller's data before the call returns.
+//! Invariant: a call allocates nothing, each chunk is processed exactly once, and no worker accesses the caller's data
+//! after the call returns.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -40,10 +40,14 @@ struct Shared {
     panicked: AtomicBool,
 }
 
+/// State of the current call, protected by the mutex.
 #[derive(Default)]
 struct Ticket {
+    /// Number of calls so far; a change starts the workers.
     round: u64,
+    /// Workers that have not finished this call.
     working: usize,
+    /// Whether the workers must end.
     stop: bool,
     job: Option<Job>,
 }
@@ -181,6 +185,7 @@ impl Shared {
         self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Runs the job of each call until the pool is dropped.
     fn serve(&self, worker: usize) {
         let mut seen = 0;
         loop {

@@ -68,7 +68,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn mul(self, other: Self) -> Self;
     /// Computes `self * b + c`, with one rounding if the level has fused multiply-add.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// Computes `c - self * b`, likewise.
+    /// Computes `c - self * b`, with one rounding if the level has fused multiply-add.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn add_8(self, other: Self) -> Self;
     unsafe fn add_16(self, other: Self) -> Self;
@@ -204,7 +204,7 @@ impl Portable {
         Self(result)
     }
 
-    /// Interleaves elements `first..first + count / 4` of every 128 bits of both registers.
+    /// Interleaves the elements of both registers within each 128 bits: of the low halves, and of the high halves.
     #[inline(always)]
     fn unpack<T: bytemuck::AnyBitPattern + bytemuck::NoUninit, const COUNT: usize>(
         self,
@@ -718,7 +718,7 @@ mod tests {
     use super::*;
     use crate::backend::simd::Level;
 
-    /// Results of every operation on registers of `V` with 16-lane inputs.
+    /// Appends the results of the lane-by-lane operations of `V`; checks all others against their definitions.
     fn operations<V: Vector>(results: &mut Vec<Vec<u32>>) {
         let words: Vec<u32> = (0..64_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
         let floats: Vec<f32> = (0..64).map(|i| (i * i % 37) as f32 - 11.5).collect();
@@ -756,7 +756,7 @@ mod tests {
                 a.field::<24, 28>(),
             ];
             results.extend(one.map(stored));
-            // Operations that mix lanes are compared by their definitions.
+            // Operations that mix lanes are checked against their definitions.
             let lanes = V::LANES;
             let (first, second) = x.interleave(y);
             let all = [stored(first), stored(second)].concat();

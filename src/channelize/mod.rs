@@ -1,6 +1,6 @@
 //! Polyphase filter bank: divides recorded voltages into channels, with optional detection or requantization.
 //!
-//! Invariant: any split of a stream gives what one block gives, bit for bit.
+//! Invariant: results are bit-identical for any split of a stream into blocks.
 
 mod cpu;
 mod cuda;
@@ -46,7 +46,7 @@ enum Engine {
 /// Single precision. The results are bit-identical for any split of the stream and any number of threads at one SIMD
 /// level. Between levels, and against the reference, they agree within `2^-24 (taps + 8 log2 2N)` times the largest
 /// sample under the window times the sum of the coefficients' magnitudes. Spectra are summed in groups of at most 256
-/// (or 8 taps rounded up to a power of two, if that is more), counted from a row's first spectrum; groups are added
+/// (or `8 taps` rounded up to a power of two, if that is more), counted from a row's first spectrum; groups are added
 /// in order. Non-finite samples affect only those spectra of their own stream whose windows contain them.
 /// # Real time
 /// [`run`](Self::run) allocates nothing, except for a GPU's staging memory, which grows to fit the largest call so
@@ -115,8 +115,8 @@ impl Channelizer {
     }
 
     /// Consumes `consumed` samples of every stream and writes the next `produced` output rows to the front of
-    /// `output`. All samples are consumed unless `output` has too few rows. If `output` holds at least
-    /// [`Plan::max_rows`] of the samples in one byte, every call consumes some.
+    /// `output`. All samples are consumed unless `output` has too few rows. Every call consumes samples if `output`
+    /// has space for at least [`Plan::max_rows`] of the samples in one byte.
     ///
     /// # Errors
     /// [`Error::Shape`] if the number of streams differs from the plan's; [`Error::Parameter`] if the encoding or the
@@ -253,10 +253,11 @@ impl Channelizer {
         Ok(room / plan.row_elements())
     }
 
-    /// Returns the number of offered samples whose rows fit the output.
+    /// Returns how many of the `offered` samples can be consumed if the output has space for `room` rows; a partial
+    /// count is a multiple of `step`, the samples per byte.
     fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
         let plan = &self.plan;
-        // One sample less than would complete the first row that does not fit.
+        // One sample fewer than would complete the first row that does not fit.
         let rows = (self.rows + 1).saturating_add(room as u64);
         let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
         let samples = spectra.saturating_mul(plan.hop() as u64);

@@ -1,6 +1,6 @@
 //! Plan of a polyphase filter bank: options, channels, taps, window, streams, output form and output buffer.
 //!
-//! Invariant: a plan that exists can be run; all sizes follow from it.
+//! Invariant: every [`Plan`] is valid, and determines all sizes.
 
 use num_complex::Complex;
 
@@ -337,7 +337,7 @@ impl Plan {
         self.spectra(times) / self.spectra_per_row() as u64
     }
 
-    /// Returns the maximum number of rows that one `run` of `times` samples can write, whatever came before.
+    /// Returns the maximum number of rows that one `run` of `times` samples can write, at any point of a stream.
     pub fn max_rows(&self, times: usize) -> usize {
         times / self.samples_per_row() + 1
     }

@@ -1,6 +1,6 @@
 //! Reference polyphase filter bank as plain loops in f64.
 //!
-//! Invariant: written for reading; every other variant is tested against it.
+//! Invariant: the code follows the equation directly; all other implementations are tested against it.
 
 use std::f64::consts::TAU;
 
@@ -19,7 +19,7 @@ pub struct Engine {
     phases: Vec<Complex64>,
     /// Samples of each stream from the start of the next spectrum's window.
     history: Vec<Vec<Complex64>>,
-    /// Spectra computed so far.
+    /// Index of the next spectrum.
     next: usize,
     /// Partial sums of the current row.
     sums: Vec<f64>,
@@ -119,7 +119,7 @@ fn transform(
     (0..plan.channels()).map(|index| bin(plan.bin(index))).collect()
 }
 
-/// Returns the rows of one recorded channel of an antenna.
+/// Returns the values of one recorded channel of an antenna; axes: polarization or product, channel.
 fn products(plan: &Plan, spectra: &[Vec<Complex64>]) -> Vec<Vec<Complex64>> {
     let Form::Detected(detection) = &plan.options().form else { return spectra.to_vec() };
     let channels = 0..plan.channels();

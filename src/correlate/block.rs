@@ -1,5 +1,5 @@
-//! Spectra of all inputs: packed for the X-engine (the borrowed view and the buffer that a corner turn fills), and in the
-//! order of the F-engines; and the destination of sums.
+//! Spectra of all inputs, in the X-engine's packed order (`Block`, `BlockBuffer`) and in the order of the F-engines
+//! (`Spectra`), and the destination of correlation sums (`Output`).
 
 use num_complex::Complex;
 
@@ -14,7 +14,7 @@ const LINE: usize = 64;
 /// Packed spectra of all inputs, with their validity mask.
 ///
 /// The axes of the bytes are those of [`Plan::packed_bytes`]. Inputs that pad the last panel, and the second time of
-/// an odd last pair, may hold anything.
+/// an odd last pair, are undefined.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     bytes: &'a [u8],
@@ -189,18 +189,18 @@ impl Output<'_> {
         }
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Spectra of all inputs of some times; axes antenna, polarization, time, channel.
+/// Spectra of all inputs in the order of the F-engines; axes antenna, polarization, time, channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     /// Bytes of all inputs, `times` spectra and all channels.
     pub bytes: &'a [u8],
-    /// Allocated spectra of each input.
+    /// Number of spectra per input in `bytes`.
     pub times: usize,
     /// First spectrum to transpose.
     pub first: usize,
@@ -209,14 +209,14 @@ pub struct Rows<'a> {
 /// Input of the corner turn.
 #[derive(Clone, Copy, Debug)]
 pub enum Spectra<'a> {
-    /// Spectra, from a time on.
+    /// Spectra in the order of the F-engines.
     Rows(Rows<'a>),
     /// Channelized voltages, one stream for each input and channel; axes antenna, channel, polarization, time.
     Streams(Voltages<'a>),
 }
 
 impl<'a> Spectra<'a> {
-    /// Returns all bytes from a sample on: to the end of the rows, or of its stream.
+    /// Returns the bytes from a sample to the end of the rows, or of its stream.
     pub(super) fn sample(
         &self,
         plan: &Plan,

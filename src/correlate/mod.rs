@@ -1,7 +1,7 @@
 //! X-engine: multiplies every antenna with every other and sums over time.
 //!
-//! Invariant: integer sums are exact for all values and any number of samples; any split of a stream gives
-//! the same bits.
+//! Invariant: integer sums are exact for all values and fewer than 2^48 samples. Sums have the same bits for any split
+//! of a stream, unless a GPU rounds float samples.
 
 mod block;
 mod corner_turn;
@@ -58,17 +58,16 @@ impl Engine {
 ///
 /// # Numerics
 /// Integers: exact, for every backend, all values (-128 and -8 included) and fewer than 2^48 samples. Floats:
-/// single-precision sums of runs of at most 256 samples, counted from the last reset, added in double precision. The
-/// bits are the same for any split and any number of threads at one vector level, unless a GPU may round
-/// ([`Plan::with_precision`]). A sample that is not finite affects only the visibilities of its own input and
-/// channel.
+/// single-precision sums of runs of at most 256 samples (4096 on a GPU for [`Precision::Tf32`] and [`Precision::F16`]),
+/// counted from the last reset, added in double precision. The bits are the same for any split and any number of
+/// threads at one vector level, unless a GPU may round ([`Plan::with_precision`]). A sample that is not finite affects
+/// only the visibilities of its own input and channel.
 /// # Real time
 /// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing on the CPU. On a GPU they and
 /// `enqueue` allocate only staging memory, at first use and for a block larger than before, and the 64-bit sums, when
 /// an integration first gets too long for 32 bits.
 /// # Source
-/// Clark, La Plante & Greenhill 2011 (Accelerating radio astronomy cross-correlation with graphics
-/// processing units), eq. 1.
+/// Clark, La Plante & Greenhill 2013, IJHPCA 27, 178 (arXiv 1107.4264), eq. 1.
 /// # Examples
 /// Three antennas that receive the same signal, corner turn included:
 /// ```
@@ -208,7 +207,7 @@ impl Correlator {
         Ok(())
     }
 
-    /// Begins a new integration.
+    /// Begins a new integration: resets all sums and counts.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
@@ -222,7 +221,7 @@ impl Correlator {
 /// Correlation of spectra in device memory.
 impl Correlator {
     /// Like [`run`](Self::run), for spectra in device memory, in the order of `stream`. Returns when the work is
-    /// queued. Sets invalid samples to zero in place. Blocks may go through either function.
+    /// queued. Sets invalid samples to zero in place. An integration may use both functions.
     ///
     /// | buffer    | axes                                 | type                    | access      |
     /// |-----------|--------------------------------------|-------------------------|-------------|
@@ -252,7 +251,7 @@ impl Correlator {
         Ok(())
     }
 
-    /// Returns the name of a GPU's product kernel; none on the host.
+    /// Returns the name of a GPU's product kernel; `None` on the host.
     pub fn path(&self) -> Option<&'static str> {
         match &self.engine {
             Engine::Cuda(engine) => Some(engine.path()),

@@ -5,16 +5,16 @@
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 
-/// Most antennas.
+/// Maximum number of antennas.
 pub const MAX_ANTENNAS: usize = 4096;
 
-/// Most channels.
+/// Maximum number of channels.
 pub const MAX_CHANNELS: usize = 1 << 20;
 
 /// Inputs of a panel, which are adjacent in the packed order.
 pub const LANES: usize = 16;
 
-/// Most samples in a 32-bit integer sum: two products of at most 2^14 per sample stay below 2^31.
+/// Maximum number of samples in a 32-bit integer sum: two products of at most 2^14 per sample stay below 2^31.
 pub(super) const MAX_INTEGER_TIMES: usize = 65_535;
 
 /// Options of an X-engine.
@@ -37,8 +37,8 @@ pub enum Precision {
     /// No rounding.
     #[default]
     F32,
-    /// Split into two parts of 11 significant bits each: the same error bound as `F32`, and faster. For this and all
-    /// that follow, the last bits depend on the split of the stream.
+    /// Split into two parts of 11 significant bits each: the same error bound as `F32`, and faster. With this and
+    /// the following precisions, the last bits depend on the split of the stream.
     Split,
     /// Rounding to 11 significant bits: error of a sum at most 2^-10 of the sum of its terms' magnitudes.
     Tf32,

@@ -8,7 +8,7 @@ use super::block::{Block, Output};
 use super::plan::Plan;
 use crate::voltage::VoltageEncoding;
 
-/// Sums over time, directly by the equation; integers in 64 bits, floats in double precision.
+/// Direct evaluation of the equation; integer sums have 64 bits, float sums double precision.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Writes the sums of some channels, and the valid samples in each.
+    /// Writes the sums of some channels, and the number of valid samples of each baseline.
     pub(super) fn read(&self, channels: Range<usize>, output: Output<'_>, counts: &mut [u64]) {
         let row = self.plan.row_elements();
         let elements = channels.start * row..channels.end * row;

@@ -1,6 +1,6 @@
 //! Delay correction of antennas' spectra: delay phases, gains, requantization.
 //!
-//! Invariant: each spectrum is treated by itself; any split of a stream gives the same bits.
+//! Invariant: each spectrum is corrected independently; any split of a stream gives the same bits.
 
 mod cpu;
 mod cuda;
@@ -45,17 +45,17 @@ enum Engine {
 /// | `delays` | antenna, time, (total, residual)     | f64                     | seconds | read        |
 /// | `y`      | channel, input, time                 | complex 4 or 8 bit, f32 |         | overwritten |
 ///
-/// There inputs of other antennas are not written; bytes after the last time of a row, up to a multiple of 16, may be
-/// overwritten.
+/// `enqueue` does not write the inputs of other antennas. It may overwrite the bytes after the last time of a row, up
+/// to a multiple of 16.
 ///
 /// # Numerics
-/// Before rounding, within `2^-20` of the value's magnitude, on every backend. Phases are reduced to a fraction of a
-/// turn in double precision, after whole turns of `start` and `step` are removed (GPUs: 64-bit fractions of a turn);
-/// phasors and products are single precision. Values are rounded to nearest, ties to even, and clipped to the integer
-/// range. A complex sample with a clipped part counts as saturated. A sample that is not finite, before or after
-/// rotation and gain, becomes 0, does not count as saturated, and affects no other sample; so does every sample of a
-/// recorded channel whose slope is not finite. Between backends floats differ within the bound, and integers by one
-/// where a value lies midway between two.
+/// Before rounding, the error is at most `2^-20` of the value's magnitude on every backend. Phases are reduced to a
+/// fraction of a turn in double precision, after whole turns of `start` and `step` are removed (GPUs: 64-bit fractions
+/// of a turn); phasors and products are single precision. Values are rounded to nearest, ties to even, and clipped to
+/// the integer range. A complex sample with a clipped part counts as saturated. A sample that is not finite, before or
+/// after rotation and gain, becomes 0, does not count as saturated, and affects no other sample. The same holds for
+/// every sample of a recorded channel whose slope is not finite. Between backends floats differ within the bound, and
+/// integers by one where a value lies midway between two.
 /// # Real time
 /// [`run`](Self::run) allocates nothing, except for a GPU's staging memory in the first call.
 /// [`enqueue`](Self::enqueue) allocates nothing.
@@ -113,7 +113,7 @@ impl DelayCorrector {
     }
 
     /// Sets the gains of some antennas on a GPU, by their index: one for all elements, or axes polarization, channel.
-    /// Work enqueued before uses the previous gains.
+    /// Work enqueued earlier uses the previous gains.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on a CPU; [`Error::Shape`] for another number of gains; [`Error::Parameter`] for an
@@ -125,10 +125,10 @@ impl DelayCorrector {
         self.on_gpu()?.set_gains(antennas)
     }
 
-    /// Processes one antenna's spectra in host memory and writes as many.
+    /// Corrects one antenna's spectra in host memory and writes the same number of spectra.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless spectra are whole, the number of slopes matches, and the rows have room;
+    /// [`Error::Shape`] unless spectra are whole, the number of slopes matches, and the rows hold all spectra;
     /// [`Error::Unavailable`] if the plan has several antennas or voltages; [`Error::Device`] if a GPU fails.
     pub fn run(
         &mut self,
@@ -200,7 +200,7 @@ impl DelayCorrector {
             .collect())
     }
 
-    /// Starts a new stream. No spectra are pending: a stream needs no flush.
+    /// Starts a new stream and clears the saturation counts. No spectra are pending, so a stream needs no flush.
     ///
     /// # Errors
     /// [`Error::Device`] if work on a GPU failed.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 
-/// Maximum number of inputs, of recorded channels, and of channels of each.
+/// Maximum number of inputs, of recorded channels, and of channels per recorded channel.
 const MAX_COUNT: usize = 1 << 20;
 
 /// Kind of input samples.
@@ -21,7 +21,7 @@ pub enum Form {
     Voltages {
         /// Recorded encoding.
         encoding: VoltageEncoding,
-        /// Value of one count.
+        /// Factor from recorded values to voltages.
         scale: f32,
     },
     /// Channelized voltages that the X-engine multiplies as recorded, without delays and gains. In GPU memory only.
@@ -31,8 +31,8 @@ pub enum Form {
 /// Options for antennas of one form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Index of each antenna's first input in the output, for spectra in GPU memory. Spectra in host memory are those
-    /// of one antenna, by itself.
+    /// Index of each antenna's first input in the output, for samples in GPU memory. For spectra in host memory it has
+    /// one element, whose value is not used.
     pub inputs: Vec<usize>,
     /// Polarizations, 1 or 2: the inputs of an antenna.
     pub polarizations: usize,
@@ -198,8 +198,8 @@ impl Plan {
     }
 
     /// # Errors
-    /// [`Error::Parameter`] for a gain that is not finite; [`Error::Shape`] for another number than 1 or that of the
-    /// elements.
+    /// [`Error::Parameter`] for a gain that is not finite; [`Error::Shape`] for a number of gains other than 1 or
+    /// the number of elements.
     pub(super) fn check_gains(&self, gains: &[Complex<f32>]) -> Result<()> {
         if let Some(bad) = gains.iter().find(|gain| !gain.is_finite()) {
             return Err(Error::parameter("gain", bad.to_string(), "gains must be finite"));

@@ -7,7 +7,7 @@ use num_complex::{Complex, Complex64};
 use super::plan::{Plan, Rows, Slope};
 use crate::voltage::VoltageEncoding;
 
-/// Rotates, applies gains and rounds in double precision.
+/// Rotation, gains and rounding in double precision.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,

@@ -14,10 +14,10 @@ const MAX_DISTANCE_M: f64 = 1e8;
 /// Smallest plausible distance of a ground antenna from the Earth's centre, in m.
 const MIN_DISTANCE_M: f64 = 6e6;
 
-/// An antenna.
+/// Antenna of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Antenna {
-    /// Its name.
+    /// Name of the antenna.
     pub name: String,
     /// Antenna number in visibility files.
     pub number: i64,
@@ -41,9 +41,9 @@ pub struct Location {
 /// Antennas with a common reference point, to which delays refer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Its name.
+    /// Name of the array.
     pub name: String,
-    /// Its antennas, at least one.
+    /// Antennas, at least one.
     pub antennas: Vec<Antenna>,
     /// The reference point in the ITRF.
     pub reference_itrf_m: [f64; 3],
@@ -112,7 +112,7 @@ impl Location {
 }
 
 impl Array {
-    /// Makes an array from positions in the ITRF. The default reference point is the antennas' mean.
+    /// Creates an array from positions in the ITRF. The default reference point is the antennas' mean.
     ///
     /// # Errors
     /// [`Error::Parameter`] for no antenna, two with the same name or number, or a position that is not near the
@@ -137,7 +137,7 @@ impl Array {
         Ok(Self { name: name.to_string(), antennas, reference_itrf_m })
     }
 
-    /// Makes an array from metres east, north and up of `location`, the reference point. Antennas are numbered from
+    /// Creates an array from metres east, north and up of `location`, the reference point. Antennas are numbered from
     /// 0.
     ///
     /// # Errors

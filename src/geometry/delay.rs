@@ -208,7 +208,8 @@ fn check(sky: &Sky, start: &Epoch, length_s: f64, cables_s: &[f64]) -> Result<()
     }
 }
 
-/// Fits each antenna's coefficients for one piece to the delays between two times since its start.
+/// Fits each antenna's coefficients for the piece that starts at `from`, over the interval from `first_s` to `last_s`
+/// after that start.
 fn fit_piece(
     sky: &Sky,
     centre: &PhaseCentre,

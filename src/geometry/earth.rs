@@ -1,4 +1,5 @@
-//! UTC, elapsed time, UT1 and polar motion: leap seconds, the embedded IERS table, a newer table or a given value.
+//! Time scales (UTC, TAI, UT1) and polar motion, from leap seconds and an Earth orientation table (embedded or newer)
+//! or a given UT1 - UTC.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub(super) struct Tai {
 }
 
 impl Tai {
-    /// Makes a time from a day (MJD) and seconds of TAI.
+    /// Creates a time from a day (MJD) and seconds of TAI.
     pub(super) fn new(day: i64, seconds: f64) -> Self {
         Self { day, seconds }
     }
@@ -182,7 +183,7 @@ pub struct OrientationTable {
 }
 
 impl OrientationTable {
-    /// Makes a table of consecutive days from `first` (MJD, UTC); `about` describes its source.
+    /// Creates a table of consecutive days from `first` (MJD, UTC); `about` describes its source.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a table without days, one that begins after the embedded one ends, one in which UT1 -

@@ -33,7 +33,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Makes a direction.
+    /// Creates a direction.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a right ascension outside -360 to 360 degrees or a declination outside -90 to 90.
@@ -154,7 +154,7 @@ impl Frame {
     /// Returns the unit vectors u, v and w of a source, ITRF, as rows: w towards its apparent direction, v towards
     /// increasing ICRS declination, u to the east.
     pub fn uvw_axes(&self, direction: &Direction) -> [[f64; 3]; 3] {
-        /// Half the arc of the difference quotient for north, in radians: short, yet free of cancellation.
+        /// Half the arc of the difference quotient for north, in radians; a shorter arc would suffer from cancellation.
         const STEP: f64 = 1e-3;
         let (centre, north) = (direction.vector(), direction.north());
         let above = self.appear(&unit(&plus_scaled(&centre, STEP, &north)));
@@ -209,7 +209,7 @@ pub struct Apparent {
 }
 
 impl Sky {
-    /// Makes the sky of an array.
+    /// Creates the source geometry of an array.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an array without antennas or away from the Earth's surface.
@@ -344,7 +344,7 @@ impl Sky {
         })
     }
 
-    /// Returns each antenna's delay for a phase centre.
+    /// Returns each antenna's geometric delay in seconds for a phase centre.
     pub(super) fn delays_at(&self, centre: &PhaseCentre, moment: &Tai) -> Result<Vec<f64>> {
         let towards = match centre {
             PhaseCentre::Source(direction) => self.frame_at(moment)?.itrf(direction),

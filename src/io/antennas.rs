@@ -1,6 +1,6 @@
 //! Antenna positions in CSV: in the ITRF, or east, north and up of a location.
 //!
-//! Invariant: every row has a name and a number of its own and finite positions.
+//! Invariant: names and numbers are unique, and positions are finite.
 //!
 //! ```text
 //! # telescope=Example
@@ -47,7 +47,7 @@ pub struct AntennaTable {
 /// # Errors
 /// [`Error::Format`] naming line and column, and [`Error::Io`].
 pub fn read(path: &Path) -> Result<AntennaTable> {
-    /// Enough for more than a million antennas.
+    /// Maximum bytes of a file: more than a million antennas.
     const LONGEST: u64 = 1 << 26;
     let file = fs::File::open(path).map_err(|error| Error::io(path, error))?;
     let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
 //! Output files that appear under their final name only when complete.
 //!
-//! Invariant: until [`AtomicFile::commit`], nothing exists under the final name but what was there
-//! before; a file given up leaves nothing behind.
+//! Invariant: until [`AtomicFile::commit`], the final name holds what it held before; a file dropped without a commit
+//! is removed. [`AtomicFile::in_place`] is the exception.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};

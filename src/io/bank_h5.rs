@@ -16,7 +16,7 @@
 //!
 //! Complex numbers are compounds (r, i), as in h5py. Nothing is compressed: a write and a read preserve every bit.
 //!
-//! Invariant: a file that is read has templates of finite numbers, and nothing larger than the file was read.
+//! Invariant: templates that were read have finite numbers, and no read exceeds the size of the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -506,7 +506,7 @@ impl Reader {
         Ok(all)
     }
 
-    /// Returns no records for a file without the group.
+    /// Reads the records of the templates left out; none for a file without the group.
     fn left_out(&self) -> Result<Vec<LeftOut>> {
         if self.input.file.group("left_out").is_err() {
             return Ok(Vec::new());

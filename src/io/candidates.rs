@@ -266,7 +266,8 @@ pub struct Listed {
 /// | comma-separated column names              | 2 to the power of `width`; `width_s`, if present, replaces it |
 /// | five numbers per line (or a `#` before them) | the fifth, in samples of the series (time / sample, PRESTO) |
 ///
-/// Columns are named `snr` (or `sigma`), `dm`, and `time_s`, `time` or `stime`.
+/// Columns are named `snr`, `sigma` or `s/n`; `dm`; `time_s`, `time`, `stime` or `tcand`; and `width_s`, `width` or
+/// `filter`.
 ///
 /// # Errors
 /// [`Error::Format`] naming line and column; [`Error::Io`].

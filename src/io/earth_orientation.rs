@@ -1,6 +1,6 @@
 //! Tables of UT1 and the pole: the IERS's finals2000A and finals.
 //!
-//! Invariant: days follow one another without a gap; each number lies where the Earth's can.
+//! Invariant: days are consecutive, and every number is plausible for the Earth.
 //!
 //! # Source
 //! IERS, readme.finals2000A: columns 8-15 MJD, 17 flag of the pole (I measured, P predicted), 19-27 its x, 38-46 its

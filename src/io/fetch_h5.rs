@@ -1,6 +1,6 @@
 //! Candidates for FETCH, one HDF5 file each, with the names that `your` uses.
 //!
-//! Invariant: a file is under its name only when it is whole.
+//! Invariant: a file has its final name only when it is complete.
 //!
 //! # Source
 //! `your` 0.6.7 (`candidate.py`, `save_h5`; `utils/plotter.py`) for names and axes, FETCH 0.2 (`data_sequence.py`)

@@ -105,7 +105,7 @@ impl Input {
     }
 }
 
-/// Makes an error of hdf5-pure's.
+/// Converts an error of hdf5-pure at a field.
 pub(super) fn library_fault(path: &Path, field: &str, error: &hdf5_pure::Error) -> Error {
     Error::format(path, field, 0, error.to_string())
 }
@@ -174,8 +174,8 @@ pub(super) fn add_placeholder<'a>(
 /// Alignment of the rows of each data set, in bytes.
 pub(super) const ALIGNMENT: u64 = 4096;
 
-/// Returns the address of each of consecutive data sets, given their bytes, after `reserved` bytes; for one that exceeds
-/// the largest file, its index.
+/// Returns the address of each of consecutive data sets, given their bytes, after `reserved` bytes. The error is the
+/// index of the first data set that exceeds the largest file.
 pub(super) fn addresses(
     reserved: u64,
     bytes: impl Iterator<Item = Option<u64>>,
@@ -363,7 +363,7 @@ fn seal(block: &mut [u8]) {
 /// Computes Bob Jenkins's lookup3 hash (`hashlittle` with the initial value 0), HDF5's metadata checksum.
 fn lookup3(bytes: &[u8]) -> u32 {
     let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
-    // All blocks of 12 bytes except the last, which may be complete.
+    // The final mix takes the last block, even if it has all 12 bytes.
     let mixed = bytes.len().saturating_sub(1) / 12 * 12;
     let (blocks, tail) = bytes.split_at(mixed);
     for block in blocks.chunks_exact(12) {

@@ -1,7 +1,7 @@
 //! Readers and writers of file formats: the common traits and headers, one module per format.
 //!
-//! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
-//! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
+//! Invariant: a reader holds at most one gulp of data, whatever the file's length, and returns rows in the order of
+//! [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
 pub mod antennas;
 pub mod atomic;

@@ -1,7 +1,7 @@
 //! NumPy's `.npy` files: arrays of one or two axes, little endian.
 //!
-//! Invariant: a header of ours is always [`HEADER_BYTES`] long, so that its shape can be set at the
-//! end, and data begin on a multiple of 64.
+//! Invariant: every header written here has [`HEADER_BYTES`] bytes, so that its shape can be set at the end, and data
+//! begin at a multiple of 64 bytes.
 //!
 //! # Source
 //! NumPy's `numpy.lib.format`, versions 1.0 to 3.0.

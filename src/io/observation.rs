@@ -1,7 +1,7 @@
 //! Reads several files of one observation as one stream.
 //!
-//! Invariant: row `t` of the whole lies `t` sampling times after its start, within half a sample of
-//! what the files say; what was not recorded is filled only when that was asked for.
+//! Invariant: row `t` of the stream lies `t` sampling times after its start, within half a sample of the files' start
+//! times; rows that were not recorded are filled only on request.
 
 use super::{FilterbankHeader, FilterbankSource, Gap};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub fn join(
 struct Piece {
     source: Box<dyn FilterbankSource>,
     times: u64,
-    /// Rows to be filled before it.
+    /// Number of rows to fill before the piece.
     gap: u64,
 }
 

@@ -15,7 +15,8 @@
 //! `start_time` and `delta_t`, equal to `x0` and `dx`. The `x0` of a signal-to-noise ratio is the event time of its
 //! first sample: the time of the first output sample plus the template's offset.
 //!
-//! Invariant: a file is under its name only when it is whole; memory does not grow with its length.
+//! Invariant: a file from [`Writer::create`] has its final name only when it is complete; memory does not grow with its
+//! length.
 //!
 //! # Source
 //! gwpy 4.1.0 (`types/io/hdf5.py`) and PyCBC 2 (`pycbc.types.load_timeseries`) for the attributes.

@@ -1,6 +1,6 @@
 //! Sexagesimal angles: `hh:mm:ss.ssss` and SIGPROC's packed `hhmmss.s`.
 //!
-//! Invariant: what can't be an angle gives `None`, never a wrong angle.
+//! Invariant: an invalid text or number gives `None`, never a wrong angle.
 
 /// Resolution of seconds: a tenth of a microsecond.
 const PARTS_PER_SECOND: f64 = 1e7;

@@ -1,6 +1,6 @@
 //! Mathematics shared by several stages.
 //!
-//! Invariant: pure functions of their arguments.
+//! Invariant: results depend only on the arguments and, for [`RunningMedian`], on the observed samples.
 
 pub mod normal;
 mod running_median;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Terms of the Chebyshev series of [`erfcx`].
 const TERMS: usize = 28;
 
-/// Zero of the series' variable, chosen to need few terms.
+/// `x` at which the variable of the series is 0, chosen to need few terms.
 const MIDDLE: f64 = 3.75;
 
 /// Returns the density of the standard normal distribution.
@@ -64,8 +64,8 @@ fn upper_tail(z: f64) -> f64 {
     0.5 * (-0.5 * z * z).exp() * erfcx(z / SQRT_2)
 }
 
-/// Returns the Chebyshev coefficients of `(1 + 2 x) erfcx(x)` from its values at the zeros of a high-order
-/// polynomial.
+/// Returns the Chebyshev coefficients of `(1 + 2 x) erfcx(x)` from its values at the zeros of a Chebyshev polynomial of
+/// high order.
 fn fit() -> [f64; TERMS] {
     const ORDER: usize = 64;
     let mut coefficients = [0.0; TERMS];
@@ -82,7 +82,8 @@ fn fit() -> [f64; TERMS] {
     coefficients
 }
 
-/// Computes erfcx from the power series of erf below 2, from Laplace's continued fraction above.
+/// Computes erfcx without the Chebyshev series: from the power series of erf below 2, and from Laplace's continued
+/// fraction above.
 fn slow_erfcx(x: f64) -> f64 {
     if x < 2.0 {
         let (mut term, mut sum) = (x, x);

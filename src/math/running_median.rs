@@ -1,7 +1,7 @@
 //! Running median of each channel over earlier samples.
 //!
-//! Invariant: depends on the samples and on where they lie in the stream only, not on how they were
-//! handed over; a median is always one of the samples.
+//! Invariant: the median depends only on the samples and their times, not on how calls divide them, and is one of the
+//! samples.
 
 use crate::sample::{Encoding, set_value, unpack_f32, value};
 
@@ -33,30 +33,32 @@ pub struct RunningMedian {
     /// Ring buffer; axes: sample, channel.
     values: Vec<f32>,
     channels: Vec<Channel>,
-    /// Whether no channel has ever been skipped, so that all have the same position in the ring.
+    /// Whether no sample has been skipped, so that all channels have the same position in the ring.
     is_level: bool,
     column: Vec<f32>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Channel {
+    /// Samples observed in all.
     seen: usize,
+    /// Samples observed since the median was computed.
     fresh: usize,
     median: Option<f32>,
 }
 
 impl RunningMedian {
-    /// Uses 64 samples per channel, one from every 16th row; allocates nothing afterwards.
+    /// Creates a median over 64 samples per channel, one from every 16th row; it allocates nothing afterwards.
     pub fn sparse(encoding: Encoding, channels: usize) -> Self {
         Self::new(encoding, channels, SPARSE)
     }
 
-    /// Uses the last 1024 rows, or as many as fit in 64 MiB as floats.
+    /// Creates a median over the last 1024 rows, or as many as fit in 64 MiB as floats.
     pub fn dense(encoding: Encoding, channels: usize) -> Self {
         Self::last(encoding, channels, DENSE.samples)
     }
 
-    /// Uses the last `rows` rows, or as many as fit in 64 MiB as floats.
+    /// Creates a median over the last `rows` rows, or as many as fit in 64 MiB as floats.
     pub fn last(encoding: Encoding, channels: usize, rows: usize) -> Self {
         let fitting = MAX_BYTES / (size_of::<f32>() * channels.max(1));
         let samples = rows.min(fitting).max(1);
@@ -100,7 +102,7 @@ impl RunningMedian {
     /// Adds whole rows, the first of which is at `time`, with all their channels.
     pub fn observe_rows(&mut self, time: u64, rows: &[u8]) {
         let row_bytes = (self.channels.len() * self.encoding.bits() / 8).max(1);
-        // Only the last rows matter if every sample counts; otherwise earlier rows may replace non-finite samples.
+        // If no sample is skipped, only the last rows matter. Otherwise earlier rows take the place of skipped samples.
         let reach = self.window.samples * self.window.spacing as usize;
         let times = rows.len() / row_bytes;
         let passed = if self.takes_whole_rows() { times.saturating_sub(reach) } else { 0 };

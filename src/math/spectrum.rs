@@ -1,6 +1,6 @@
 //! One-sided power spectral densities on a uniform frequency grid, and the design sensitivities of detectors.
 //!
-//! Invariant: densities are above 0 (infinity means that nothing is known there) and never NaN.
+//! Invariant: densities are above 0 (infinity: the data are unusable at that frequency) and never NaN.
 
 use crate::error::{Error, Result};
 
@@ -78,8 +78,8 @@ impl PowerSpectrum {
     }
 }
 
-/// Frequencies in Hz and amplitude spectral densities in 1/sqrt(Hz). Linear interpolation of their logarithms stays
-/// within 0.2 % of the published curve in power.
+/// Frequencies in Hz and amplitude spectral densities in 1/sqrt(Hz). Linear interpolation of their logarithms is within
+/// 0.2 % of the published curve in power.
 const ADVANCED_LIGO: [(f64, f64); 64] = [
     (9.0, 1.2397e-22),
     (10.25, 9.1944e-23),
@@ -154,13 +154,14 @@ const ADVANCED_LIGO: [(f64, f64); 64] = [
 /// # Errors
 /// Same as [`PowerSpectrum::new`].
 /// # Source
-/// LIGO-T0900288-v3, the curve ZERO_DET_high_P, which is that of LIGO-P1200087's design sensitivity.
+/// LIGO-T0900288-v3, the curve ZERO_DET_high_P, which is also the design sensitivity in LIGO-P1200087.
 pub fn advanced_ligo(spacing_hz: f64, bins: usize) -> Result<PowerSpectrum> {
     let density = |bin: usize| amplitude_at(&ADVANCED_LIGO, bin as f64 * spacing_hz).powi(2);
     PowerSpectrum::new(spacing_hz, (0..bins).map(density).collect())
 }
 
-/// Interpolates a curve as a power law between points; beyond the ends, extrapolates that of the last two points.
+/// Interpolates a curve as a power law between points; beyond the ends, extrapolates the power law of the two nearest
+/// points.
 fn amplitude_at(points: &[(f64, f64)], frequency_hz: f64) -> f64 {
     if frequency_hz <= 0.0 {
         return f64::INFINITY;

@@ -1,6 +1,6 @@
 //! Robust statistics: medians and deviations that a few bright samples do not affect.
 //!
-//! Invariant: no function here panics or loops on NaN or on no values.
+//! Invariant: NaN or an empty slice causes neither a panic nor an endless loop.
 
 /// Ratio of a Gaussian's standard deviation to its median absolute deviation.
 ///

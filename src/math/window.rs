@@ -1,6 +1,6 @@
 //! Prototype filters of a polyphase filter bank, and their frequency response.
 //!
-//! Invariant: coefficients sum to 1, but for those that a user brings.
+//! Invariant: coefficients sum to 1, except those of [`Window::Custom`].
 
 use std::f64::consts::{PI, TAU};
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum Window {
     Kaiser(f64),
     /// Equal coefficients: a plain Fourier transform with one tap.
     Rectangular,
-    /// User's coefficients (taps x points), applied without normalization.
+    /// Coefficients of the user (taps x points), applied without normalization.
     Custom(Vec<f64>),
 }
 
@@ -156,7 +156,7 @@ fn normalized(mut coefficients: Vec<f64>) -> Result<Vec<f64>> {
     Ok(coefficients)
 }
 
-/// Offsets sampled per `1 / taps` of a channel; between two of them a lobe rises by less than 0.7 dB.
+/// Offsets sampled per `1 / taps` of a channel; between two of them the response rises by less than 0.7 dB.
 const STEPS_PER_LOBE: usize = 4;
 
 /// Maximum number of lobes, within 1 dB of the highest sample, whose peaks are refined.

@@ -1,4 +1,5 @@
-//! Counter-based random words and Gaussian noise: functions of a key and a counter, so that any row can be generated alone.
+//! Counter-based random words and Gaussian noise: functions of a key and a counter, so that any row can be generated
+//! alone.
 //!
 //! Invariant: a word depends on seed, stream, item and number alone, never on what was drawn before; a row's noise is a
 //! function of seed and row number alone.
@@ -54,7 +55,7 @@ impl Key {
         Self(scramble(stream ^ scramble(item.wrapping_mul(STEP))))
     }
 
-    /// Returns the random word with a number.
+    /// Returns random word `number`.
     #[inline(always)]
     pub(crate) fn word(self, number: u64) -> u64 {
         scramble(self.0.wrapping_add(number.wrapping_mul(STEP)))

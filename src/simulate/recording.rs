@@ -1,4 +1,5 @@
-//! Recordings of simulated voltages: position and gaps, quantization, usual noise, and the statistics of what is stored.
+//! Recordings of simulated voltages: position and gaps, quantization, default noise level, and statistics of the
+//! stored samples.
 
 use std::ops::Range;
 
@@ -46,7 +47,7 @@ impl Recording {
         Ok(self.left().min(block.capacity() as u64) as usize)
     }
 
-    /// Passes over samples, and returns their number.
+    /// Skips samples, and returns their number.
     ///
     /// # Errors
     /// [`Error::Parameter`] for samples that do not fill whole bytes.

@@ -184,7 +184,8 @@ const MIN_GAIN: f64 = 1e-9;
 const BAND_MIDDLE: f64 = 0.14;
 
 impl Default for Resampler {
-    /// Returns the lengths of Guo et al., with a stop band of 100 dB for downsampling and 60 dB for upsampling.
+    /// Returns filters of the lengths in Guo et al., with a stop band of 100 dB for downsampling and 60 dB for
+    /// upsampling.
     fn default() -> Self {
         Self::linear_phase(384, 32, 100.0)
     }
@@ -202,9 +203,9 @@ impl Resampler {
         Self { down, down_delay: down_taps / 2, up, up_delay: up_taps / 2 }
     }
 
-    /// Returns short minimum-phase filters with a delay of a few samples per octave. They have 48 and 24 taps and
-    /// stop what would alias onto, or is an image of, the band below 0.385 of the lower rate. Weights fitted with
-    /// [`Self::response`] compensate the remaining phase.
+    /// Returns short minimum-phase filters with a delay of a few samples per octave. They have 48 and 24 taps. Their
+    /// stop bands cover the frequencies that alias onto the band below 0.385 of the lower rate, and the images of
+    /// that band. Weights fitted with [`Self::response`] compensate the remaining phase.
     ///
     /// # Source
     /// Oppenheim & Schafer, Discrete-Time Signal Processing: the minimum phase from the cepstrum.

@@ -204,7 +204,7 @@ pub fn matched_filter(
 ///
 /// `z[k] = c * sum_m conj(h[m]) x[k + m - (L - 1)]`, with `c` such that each quadrature of `z` is N(0, 1) for white
 /// `x` of unit variance. `Spiir` approximates this. The ratios of a block of [`Self::hop`] samples are known when the
-/// block is complete, so a block is the latency.
+/// block is complete, so the latency is one block.
 pub struct MatchedFilter {
     points: usize,
     /// Samples before a block that the longest template reaches back.

@@ -1,8 +1,8 @@
 //! Voltage encodings and borrowed voltages of many streams: axes stream, time.
 //!
 //! Invariant: each stream's samples are contiguous; sub-byte real samples are packed least significant
-//! first, a complex sample is (real, imaginary), wide values are little endian. Readers of formats
-//! that differ bring their bytes into this order.
+//! first, a complex sample is (real, imaginary), wide values are little endian. Readers of other
+//! formats convert to this order.
 
 mod block;
 

@@ -6,9 +6,9 @@
 //!
 //! # Source
 //! Series without spins: Blanchet 2014, Living Reviews in Relativity 17, 2, eqs. 232 and 314. Spin-orbit: Bohe, Marsat,
-//! Faye & Blanchet 2013, arXiv:1303.7431, and for its tails Marsat, Bohe, Blanchet & Buonanno 2014, arXiv:1307.6793, eq.
-//! 4.9. Spin-spin: Bohe, Faye, Marsat & Porter 2015, arXiv:1501.01529, eqs. 3.33 and 4.14. Amplitude and phase: Blanchet,
-//! Faye, Iyer & Sinha 2008, arXiv:0802.1249, section VIII at inclination 0 and the logarithm in its phase; spins: Arun,
+//! Faye & Blanchet 2013, arXiv:1303.7431, and for its tails Marsat, Bohe, Blanchet & Buonanno 2014, arXiv:1307.6793,
+//! eq. 4.9. Spin-spin: Bohe, Faye, Marsat & Porter 2015, arXiv:1501.01529, eqs. 3.33 and 4.14. Amplitude and phase:
+//! Blanchet, Faye, Iyer & Sinha 2008, arXiv:0802.1249, section VIII at inclination 0 and the logarithm in its phase; spins: Arun,
 //! Buonanno, Faye & Ochsner 2009, arXiv:0810.5336, the modes (2, 2) and (3, 2).
 
 use std::f64::consts::PI;

@@ -17,7 +17,7 @@ pub fn isco_hz(binary: &Binary) -> f64 {
     velocity_hz(ISCO, binary.total_mass_msun() * SOLAR_MASS_S)
 }
 
-/// Velocity at that orbit.
+/// Velocity at the innermost stable circular orbit, `6^(-1/2)`.
 const ISCO: f64 = 0.408_248_290_463_863;
 
 /// Returns the wave frequency of an orbit with this velocity.

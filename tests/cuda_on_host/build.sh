@@ -35,7 +35,7 @@ if [[ "${2:-}" == --test ]]; then
     SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/selftest" "$here" >/dev/null
     g++ -std=c++17 -O1 -w ../selftest/transforms.cc -o "$to/transforms" -L"$to" -lcufft -lpthread
     "$to/transforms"
-    # Required strings: a kernel, and the words that report its result.
+    # Runs a faulty kernel ($1); its output must contain $2.
     found() {
         local words
         words=$("$to/selftest" "$here" "$1" 2>&1 || true)
@@ -54,7 +54,7 @@ if [[ "${2:-}" == --test ]]; then
     found forgotten_wait '7 7'
     SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
     found host_pointer "not the device's memory"
-    # A copy of unwritten memory is detected, and no other access.
+    # The comparison reports a copy of unwritten memory, and only that.
     "$here/initialized.sh" "$to/selftest" "$here" written
     if words=$("$here/initialized.sh" "$to/selftest" "$here" unwritten) || [[ "$words" != *'8 bytes at byte 0 of an allocation of 8 bytes'* ]]; then
         echo "FAILED: memory that nobody wrote was not found: $words"
@@ -66,7 +66,7 @@ if [[ "${2:-}" == --test ]]; then
     for mebibytes in 64 0; do
         TMPDIR=$kept SIDEREAL_EMULATED_CACHE_MIB=$mebibytes "$to/selftest" "$here" >/dev/null
         left[mebibytes]=$(find "$kept" -name '*.so' | wc -l)
-        # The next kernel is compiled, since its cache entry no longer matches its key.
+        # Without its log, a cache entry is not used, so the next run compiles again.
         find "$kept" -name '*.log' -delete
     done
     rm -r "$kept"

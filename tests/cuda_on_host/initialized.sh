@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command on the emulated device twice, with different bytes in fresh memory, and compares the copies to the
-# host:
+# Runs a command on the emulated device twice, with different bytes in new memory, and compares the copies to the host:
 # initialized.sh COMMAND...
 #
 # A difference comes from unwritten memory that was copied or used in a computation.

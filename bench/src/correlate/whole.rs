@@ -1,5 +1,5 @@
-//! `bench correlate --whole`: all of `correlate`. On CPUs from voltages in memory to a visibility file, with the share of
-//! each step; on GPUs from voltages in page-locked host memory to visibilities in host memory.
+//! `bench correlate --whole`: all of `correlate`. On CPUs from voltages in memory to a visibility file, with the share
+//! of each step; on GPUs from voltages in page-locked host memory to visibilities in host memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! `bench recovery`: injects bursts of known DM, width and S/N into noise, searches for them and compares the candidates
-//! with the truth.
+//! `bench recovery`: injects bursts of known DM, width and S/N into noise, searches for them and compares the
+//! candidates with the truth.
 
 mod interference;
 
@@ -149,14 +149,17 @@ pub struct Outcome {
     pub found: usize,
     /// Candidates that belong to no burst.
     spurious: usize,
-    /// Mean S/N of the found bursts, and of the same bursts at the exact trial alone.
+    /// Mean S/N of the found bursts.
     pub mean_snr: f64,
+    /// Mean S/N of the same bursts in a search of the exact DM alone.
     pub exact_snr: f64,
-    /// Mean and root mean square of found minus true DM.
+    /// Mean of found minus true DM, in pc cm^-3.
     dm_bias: f64,
+    /// Root mean square of found minus true DM, in pc cm^-3.
     pub dm_rms: f64,
-    /// Mean and root mean square of found minus true time, in seconds.
+    /// Mean of found minus true time, in seconds.
     time_bias_s: f64,
+    /// Root mean square of found minus true time, in seconds.
     pub time_rms_s: f64,
     /// Tolerance in DM: the larger of the step and the half-power width.
     pub dm_reach: f64,

@@ -65,8 +65,8 @@ pub fn noise(times: usize) -> Vec<f32> {
     random::noise(99, times)
 }
 
-/// Makes a plan of filters within two seconds, split equally among the rates, as in the recorded GPU measurements:
-/// delays below 8192 samples, memories of 20 to 420 samples.
+/// Makes a plan of filters with short delays, split equally among the rates, as in the recorded GPU measurements:
+/// delays below 8192 samples (two seconds), memories of 20 to 420 samples.
 pub fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random::new();
     let mut filter = |halvings: u32| {

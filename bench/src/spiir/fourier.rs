@@ -29,7 +29,7 @@ const BLOCK: usize = 1024;
 const OPERATIONS: f64 = 12.0;
 /// Least number of alternating rounds.
 const ROUNDS: usize = 3;
-/// Seconds of both filters' session output that are compared.
+/// Seconds of both filters' output that are compared.
 const COMPARED_S: f64 = 2.0;
 
 /// Template lengths in seconds, and the latencies allowed for the transforms.

@@ -478,8 +478,8 @@ struct Group {
 }
 
 impl Accuracy {
-    /// Measures one case: the reported rate is the error. All cores share the double-precision sums; `quick` uses 20 s of
-    /// data.
+    /// Measures one case; the row's rate is the error. All cores share the double-precision sums; `quick` uses 20 s
+    /// of data.
     fn measure(&self, backend: &Backend, quick: bool) -> Result<Row> {
         let plan = bank::plan(1, self.filters, 1)?;
         let filters = &plan.options().templates[0].branches[0].filters;

@@ -107,10 +107,12 @@ pub(super) fn run(
 /// Measurements of a telescope.
 struct Measured {
     observation: Observation,
-    /// Multiples of real time of searches of device-resident rows, with device memory as roof; from host memory, with
-    /// the bus or the resident search as roof; and the same with the default mitigation. Baseline: the paper's A100.
+    /// Multiples of real time with rows in device memory. Roof: device memory. Baseline, here and below: the paper's
+    /// A100.
     resident: Rates,
+    /// Multiples of real time with rows in host memory. Roof: the bus or the resident search.
     host: Rates,
+    /// Multiples of real time with rows in host memory and `--rfi auto`. Roof: the search without mitigation.
     mitigated: Rates,
     found: bool,
     /// Whether the CPU finds the same candidates, where it was compared.

@@ -1,7 +1,7 @@
-//! Unfinished folder of one output, and the lock on it: of all runs that write one name, only one continues.
+//! Unfinished folder of one output, and its lock: of several runs that write one output, only one continues.
 //!
-//! Invariant: the lock file is a hidden file of its own beside the output, and whoever holds its lock finds that very file
-//! under its name.
+//! Invariant: the lock is a separate hidden file beside the output, and while a run holds the lock, the file's name
+//! refers to the locked file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -91,7 +91,7 @@ impl Drop for Locked {
 
 /// Folder being filled, in which no file has its final name yet.
 ///
-/// On drop it is removed, unless it holds a journal: then it has final results, so it stays and is named.
+/// A drop removes it, unless it holds a journal of final results: then it stays, and a message names it.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) path: PathBuf,
@@ -147,8 +147,8 @@ impl Draft {
             .map_err(|error| Error::io(self.place(), error))
     }
 
-    /// Renames the finished draft, whose final name was taken meanwhile, to a free name in the same folder; returns an error
-    /// that names it, or that states that it stays at its hidden name.
+    /// Renames the finished draft, whose final name was taken meanwhile, to a free name in the same folder; returns an
+    /// error with that name, or with the hidden name if the draft keeps it.
     pub(super) fn put_beside(&mut self, why: &str) -> Error {
         self.done = true;
         let put = names::free(self.place(), |path| rename::to_new(&self.path, path));

@@ -1,8 +1,8 @@
-//! Output that is a file, or several that belong together: written in a hidden folder of the same parent, and renamed when all
-//! are complete.
+//! Output of one file or of several that belong together: written in a hidden folder beside the final names, and
+//! renamed when all files are complete.
 //!
-//! Invariant: the files get their names together, or none does. A run killed between two renames leaves the others in
-//! its hidden folder with a mark, and the next run goes on with the renames.
+//! Invariant: all files get their names, or none does. A run killed between two renames leaves the other files and a
+//! mark in its hidden folder, and the next run completes the renames.
 
 use std::cell::Cell;
 use std::fs;
@@ -167,8 +167,8 @@ impl Files {
     /// Renames all files to their final names once they are on disk, the main one last.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files then get a free name in the same folder,
-    /// in a folder `NAME.1` if there are several, which the error names.
+    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the file then gets a free name in the same
+    /// folder, or several files a folder `NAME.1`; the error names it.
     pub(crate) fn finish(self) -> Result<()> {
         self.finish_with(None)
     }

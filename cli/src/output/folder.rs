@@ -1,6 +1,6 @@
 //! Output that is a folder: filled under a hidden name, and renamed when it is complete.
 //!
-//! Invariant: under the final name stands either nothing, or what stood there before, or all that the verb writes.
+//! Invariant: the final name refers to nothing, to the former folder, or to the complete new folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,9 +78,9 @@ impl Folder {
     /// Returns `None` if there is neither and `place` is free. The folder contains all its earlier files, under
     /// [`file`](Self::file). A product at `place` is renamed to the hidden name without a copy, and the verb changes
     /// it in place. [`finish`](Self::finish) then renames it back, complete or not, and so does a drop, as after an
-    /// error; only a killed run leaves it under its hidden name, where the next one finds it by its journal. A
-    /// leftover may thus also be published unchanged: resume and finish. A verb that completes the product removes
-    /// journal and checkpoint before.
+    /// error; only a killed run leaves it under its hidden name, where the next one finds it by its journal. To
+    /// publish a leftover unchanged, resume and finish it. A verb that completes the product first removes journal
+    /// and checkpoint.
     ///
     /// # Errors
     /// As [`Folder::begin`]; [`Error::Parameter`] when the product at `place` is complete or cannot be resumed.
@@ -193,7 +193,7 @@ impl Own {
         // Only chooses a name: the replaced folder is renamed to it.
         let aside = names::make(place, names::FORMER, |_| Ok(()))?;
         let former = rename::exchange(&self.draft.path, place, &aside)?;
-        // Its journal must not be mistaken for an unfinished run's.
+        // Under an unfinished folder's name, a journal in it would pass for an unfinished run's.
         if *former != *aside && rename::to_new(former, &aside).is_err() {
             return Ok(former.to_path_buf());
         }

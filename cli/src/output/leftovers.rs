@@ -1,7 +1,7 @@
 //! Handles leftovers of killed runs beside an output: removes, completes, publishes, restores, or keeps them for
 //! `--resume`.
 //!
-//! Invariant: nothing that is whole, and no journal, is removed.
+//! Invariant: only unfinished folders without a journal, unfinished files and replaced products are removed.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -113,7 +113,7 @@ fn complete(locked: &Locked, path: &Path, mark: Mark) {
     });
 }
 
-/// Publishes the file of a killed run that no run resumes.
+/// Publishes the partial file of a killed run of a verb that cannot resume it.
 fn publish(locked: &Locked, path: &Path) {
     let place = &locked.place;
     match publish::publish(path, place) {
@@ -129,7 +129,7 @@ fn publish(locked: &Locked, path: &Path) {
     }
 }
 
-/// Renames a replaced output back if its final name is free; otherwise removes it, as it was replaced.
+/// Renames a former output back if its final name is free; otherwise a new output has replaced it, so removes it.
 fn settle_former(locked: &Locked, path: &Path, contents: Option<&Contents>) {
     let place = &locked.place;
     if rename::to_new(path, place).is_ok() {

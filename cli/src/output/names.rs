@@ -1,5 +1,5 @@
-//! Names beside an output: its lock, its unfinished folder, its side files, free names, final names in messages; and the
-//! names in a verb's folder, which distinguish its own product from a folder with other files.
+//! Names beside an output: its lock, its unfinished folder, its side files, free names, final names in messages; and
+//! the names in a verb's folder, which distinguish its own product from a folder with other files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +12,7 @@ use sidereal::io::atomic::{MAX_NAME, hidden_name, short_name};
 /// Suffix of an unfinished folder, before its random letters.
 pub(super) const UNFINISHED: &str = ".unfinished-";
 
-/// The same of the replaced output.
+/// Suffix of a replaced output, before its random letters.
 pub(super) const FORMER: &str = ".former-";
 
 /// Suffix of a lock file.

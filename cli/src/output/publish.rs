@@ -84,7 +84,7 @@ pub(crate) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()>
     Ok(())
 }
 
-/// Returns whether a killed run left a folder whose file holds final results and that no run resumes.
+/// Returns whether a folder holds a killed run's file with final results that no verb can resume ([`KEPT`]).
 pub(crate) fn is_kept(folder: &Path) -> bool {
     fs::read(folder.join(JOURNAL)).is_ok_and(|text| text == KEPT.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! Files of a search: candidate lists (.cand, .csv, .singlepulse, FETCH's .h5), its journal for `--resume`, and the copy of piped
-//! rows that plots read again.
+//! Files of a search: candidate lists (.cand, .csv, .singlepulse, FETCH's .h5), the journal for `--resume`, and the
+//! copy of piped rows that plots read again.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -146,8 +146,9 @@ pub(super) struct Journal<'a> {
     /// Whether the recording can be read again: otherwise checkpoints are useless.
     pub(super) has_checkpoints: bool,
     pub(super) observe: &'a mut dyn FnMut(&Status) -> bool,
-    /// Members of the next candidates, and the members of all lines read.
+    /// Absorbed events of the candidates that [`Observer::found`] receives next.
     members: Vec<Absorbed>,
+    /// Absorbed events of all lines read from the journal.
     read: Vec<Absorbed>,
 }
 

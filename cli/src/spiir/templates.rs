@@ -398,7 +398,7 @@ impl Design {
 }
 
 /// Returns the default length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as have the same
-/// duration. Over a shorter span less of the noise remains, and the small errors of any match weigh more beside it.
+/// duration. A shorter span contains less noise, so that the mismatch of a filter weighs more in xi-squared.
 fn usual_length(rate_hz: u32) -> usize {
     1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
 }

@@ -140,7 +140,7 @@ impl Cache {
         })
     }
 
-    /// Returns the compiler whose code the folder holds.
+    /// Returns the compiler recorded in the folder.
     fn compiler(&self) -> Option<Compiler> {
         Compiler::parse(&std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?)
     }
@@ -244,7 +244,8 @@ pub(super) struct Folder(PathBuf);
 /// Age at which partial files of killed processes are deleted.
 const LEFT_OVER: Duration = Duration::from_secs(3600);
 
-/// Returns the folder's path: `$SIDEREAL_CACHE_DIR`, else `sidereal` in `$XDG_CACHE_HOME`, else in `~/.cache`.
+/// Returns the path of the cache folder: `$SIDEREAL_CACHE_DIR`, else `sidereal` in `$XDG_CACHE_HOME`, else in
+/// `~/.cache`.
 pub(super) fn place() -> Option<PathBuf> {
     place_by(|name| std::env::var_os(name))
 }

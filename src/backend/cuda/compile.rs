@@ -8,7 +8,7 @@ use cudarc::nvrtc::sys::{self, nvrtcResult};
 
 use crate::error::{Error, Result};
 
-/// Headers that kernels can include: helpers, and PTX instructions without a C++ equivalent.
+/// Headers that every kernel can include: helpers, and PTX instructions without a C++ equivalent.
 pub const HEADERS: &[(&str, &str)] =
     &[("device.cuh", include_str!("device.cuh")), ("ptx.cuh", include_str!("ptx.cuh"))];
 
@@ -221,7 +221,7 @@ fn checked(call: &'static str, result: nvrtcResult) -> Result<()> {
     Err(Error::Device { call, code: result as i64, text: format!("{result:?}") })
 }
 
-/// Parses the assembler's report of each kernel, including the functions it calls.
+/// Parses the resource report of ptxas for each kernel; the functions that it calls are included.
 fn resources(log: &str) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
     for line in log.lines() {
@@ -262,7 +262,7 @@ pub struct Variant {
     pub architectures: &'static [&'static str],
 }
 
-/// Coverage of a table.
+/// Coverage of the table of kernels to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Every value of every axis at least once.
@@ -272,12 +272,12 @@ pub enum Extent {
 }
 
 impl Variant {
-    /// Compiles a source for all of [`ARCHITECTURES`].
+    /// Creates a variant for all of [`ARCHITECTURES`].
     pub fn everywhere(source: Source) -> Self {
         Self { source, architectures: ARCHITECTURES }
     }
 
-    /// Compiles a short source of plain C++ for one representative architecture, or for all with [`Extent::All`].
+    /// Creates a variant of a short source of plain C++: for one architecture, or for all with [`Extent::All`].
     pub fn plain(source: Source, extent: Extent) -> Self {
         match extent {
             Extent::Representative => Self { source, architectures: &["sm_90a"] },
@@ -285,7 +285,7 @@ impl Variant {
         }
     }
 
-    /// Compiles a source with Hopper's instructions for `sm_90a` only.
+    /// Creates a variant for `sm_90a` only, for a source with Hopper's instructions.
     pub fn hopper(source: Source) -> Self {
         Self { source, architectures: &["sm_90a"] }
     }
@@ -344,12 +344,12 @@ pub(super) fn found_compiler() -> Result<&'static Compiler> {
     installed().as_ref().map_err(unavailable)
 }
 
-/// Returns NVRTC's version, or what to do to install it.
+/// Returns NVRTC's version, or instructions to install it.
 pub(super) fn version() -> std::result::Result<(u32, u32), String> {
     installed().as_ref().map(|compiler| compiler.version).map_err(String::clone)
 }
 
-/// Returns NVRTC, or what to do to install it; looks it up only once.
+/// Returns NVRTC, or instructions to install it; looks it up only once.
 pub(super) fn installed() -> &'static std::result::Result<Compiler, String> {
     static FOUND: OnceLock<std::result::Result<Compiler, String>> = OnceLock::new();
     FOUND.get_or_init(find)
@@ -394,7 +394,7 @@ fn known_capabilities() -> Vec<u32> {
 pub struct Target {
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// Whether it is the device's own. Code for an older architecture is PTX, which the driver compiles for the
+    /// Whether it is the device's own architecture. Code for an older one is PTX, which the driver compiles for the
     /// device.
     pub is_own: bool,
 }
@@ -445,7 +445,7 @@ pub(super) fn is_virtual(architecture: &str) -> bool {
     architecture.starts_with(VIRTUAL)
 }
 
-/// Version and architectures of an NVRTC.
+/// Version and supported architectures of an installed or recorded NVRTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiler {
     /// Major and minor.
@@ -455,13 +455,13 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// Formats the compiler as one line, for the file that records it.
+    /// Formats the version and the architectures as one line, for the record in the cache folder.
     pub(super) fn text(&self) -> String {
         let known: String = self.known.iter().map(|known| format!(" {known}")).collect();
         format!("{}{known}\n", self.version_text())
     }
 
-    /// Parses that line.
+    /// Parses the line that [`Compiler::text`] formats.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (major, minor) = words.next()?.split_once('.')?;

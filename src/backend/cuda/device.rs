@@ -42,7 +42,7 @@ pub struct Properties {
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// Target architecture of its kernels, which also selects among kernels.
+    /// Architecture for which its kernels are compiled; kernel selection follows it too.
     pub target: Target,
     /// Streaming multiprocessors.
     pub multiprocessors: usize,
@@ -118,7 +118,7 @@ impl Device {
         self.1
     }
 
-    /// Returns its index among the machine's devices.
+    /// Returns the device's index among those of the machine.
     pub fn ordinal(&self) -> usize {
         self.0.ordinal
     }
@@ -270,7 +270,7 @@ fn notes(properties: &Properties) -> Vec<String> {
     compiler.and_then(|compiler| target.note(name, *capability, &compiler)).into_iter().collect()
 }
 
-/// Retains a device's context until the process ends, because creating another one takes a good part of a second.
+/// Retains a device's context until the process ends, because creating another one takes a large fraction of a second.
 fn retain_context(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
     static RETAINED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let mut ordinals = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -303,7 +303,7 @@ fn start() -> Result<()> {
 pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
-        // Allocations made internally for streams, modules and the like.
+        // The driver also allocates memory internally, for streams and modules.
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Unavailable {
             what: format!("memory on the CUDA device, which {call} asks for,"),
             why: format!("it is full; {OTHERS}"),
@@ -436,7 +436,7 @@ pub(super) struct State {
     pub(super) notes: Vec<String>,
 }
 
-/// Kernel of a plan and its candidates.
+/// Kernel that a plan uses, and its tuning candidates.
 #[derive(Clone, Debug)]
 pub(super) struct PendingKey {
     pub(super) key: TuningKey,

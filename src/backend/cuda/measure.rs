@@ -194,7 +194,7 @@ fn copy_rate(device: &Device, stream: &Stream) -> Result<f64> {
     Ok(rate)
 }
 
-/// Checks the first and the last bytes of a copy.
+/// Checks the first and last 4096 bytes of a copy.
 fn copied(to: &Buffer<u8>) -> Result<()> {
     let mut bytes = [0; 4096];
     let length = bytes.len().min(to.len());

@@ -1,4 +1,5 @@
-//! Kernels on a device, and tensor maps for bulk copies in them (Hopper and later). Launches allocate no memory and take no locks.
+//! Kernels on a device, and tensor maps for their bulk copies (Hopper and later). Launches allocate no memory and take
+//! no locks.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, OnceLock};
@@ -283,7 +284,7 @@ impl Stream {
     }
 }
 
-/// Returns whether `SIDEREAL_CUDA_CHECK` requests waiting for every kernel and checking its result.
+/// Returns whether `SIDEREAL_CUDA_CHECK` requests that every launch waits for its kernel and checks the result.
 fn is_checking() -> bool {
     static CHECKING: OnceLock<bool> = OnceLock::new();
     *CHECKING

@@ -120,7 +120,7 @@ INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// --- keeps a value in its register: the compiler may not recompute it at its use
+// --- keeps a value in its register; otherwise the compiler might recompute it where it is used
 INLINE void keep(u32& value) { asm volatile("" : "+r"(value)); }
 
 // --- stores four 8 x 8 matrices of 16-bit elements to shared memory (sm_90). Lane l holds elements 2 (l % 4) and 2

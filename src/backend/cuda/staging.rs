@@ -20,7 +20,7 @@
 //!     fn run(&mut self, input: &[f32], output: &mut [f32]) -> Result<()> {
 //!         let mut start = 0;
 //!         for piece in input.chunks(self.uploads.elements()) {
-//!             // Results of the oldest piece leave before their buffer is overwritten.
+//!             // Copies the oldest results to the output before their buffer is overwritten.
 //!             if self.downloads.is_full() {
 //!                 self.deliver(output)?;
 //!             }
@@ -60,8 +60,8 @@ use crate::view::check_length;
 
 /// Ring of buffers that carry host data, bytes by default, to a device.
 ///
-/// [`UploadRing::current`] fills the current slot, [`UploadRing::acquire`] returns its device buffer together with the
-/// other slots, which may be filled meanwhile, and [`UploadRing::release`] advances to the next slot.
+/// [`UploadRing::current`] returns the current slot for filling, [`UploadRing::acquire`] returns its device buffer
+/// together with the other slots, which may be filled meanwhile, and [`UploadRing::release`] advances to the next slot.
 #[derive(Debug)]
 pub struct UploadRing<T: Pod = u8> {
     device: Device,
@@ -244,7 +244,7 @@ struct Download<T: Pod, P> {
     pending: Option<(P, usize)>,
 }
 
-/// Part, number of elements and slot of results that have arrived.
+/// Part, number of elements and slot of results that have been copied to the host.
 type Oldest<'a, T, P> = (P, usize, &'a mut Download<T, P>);
 
 impl<T: Pod, P> DownloadRing<T, P> {
@@ -335,8 +335,8 @@ impl<T: Pod, P> DownloadRing<T, P> {
         Ok(Some((part, &slot.host.as_slice()[..count])))
     }
 
-    /// Like [`DownloadRing::receive`], for results whose number stands among them: `total` returns it, given the
-    /// elements sent, and the remaining elements are copied in `rest`.
+    /// Like [`DownloadRing::receive`], for results that contain their own count: `total` reads it from the elements
+    /// already sent, and stream `rest` copies the remaining elements.
     ///
     /// # Errors
     /// Same as for [`DownloadRing::receive`].

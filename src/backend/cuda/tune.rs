@@ -1,8 +1,8 @@
-//! Selection among kernel variants with identical results: by a model at first, by measurement if the user runs
+//! Selection among kernel variants with identical results: a default, or the variant measured fastest if the user runs
 //! tuning.
 //!
-//! A stage offers tuning candidates and uses the result of [`select`] for its plan's shape, or else its model's first
-//! candidate. Measured choices are cached in the user's folder by kernel, device, driver and shape.
+//! A stage offers tuning candidates, the default first, and builds the one that [`select`] returns for its plan's
+//! shape. Measured choices are cached in the user's folder by kernel, device, driver and shape.
 
 use std::sync::OnceLock;
 
@@ -15,11 +15,11 @@ use super::{Buffer, Device, Source, Stream};
 use crate::error::{Error, Result};
 
 /// Returns the candidate measured fastest on this device for this kernel and shape. Returns the first candidate if
-/// nothing was measured or the measurement is stale; a stale one is noted ([`Device::take_notes`]).
+/// nothing was measured or the measurement is stale; a note reports a stale one ([`Device::take_notes`]).
 ///
 /// A shape is every part of the plan that the choice depends on, such as `channels=1024 trials=3050 bits=8`. The
 /// kernel's constants are excluded, because they follow from plan and choice. All candidates must give identical
-/// results. While [`tune`] measures, it determines the result.
+/// results. While [`tune`] runs, the function returns the candidate that is being measured.
 ///
 /// # Panics
 /// If there are no candidates.
@@ -124,12 +124,12 @@ fn folder() -> Option<&'static Folder> {
     FOLDER.get_or_init(|| Folder::open(&place()?)).as_ref()
 }
 
-/// Candidate, and the key it was measured for.
+/// Values of the fastest candidate, and the key for which it was measured.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     key: TuningKey,
     values: Vec<u32>,
-    /// Seconds of the fastest launch.
+    /// Seconds per run in the fastest batch.
     seconds: f64,
 }
 
@@ -253,7 +253,7 @@ pub trait Work {
 pub struct Measured {
     /// Candidate.
     pub choice: Candidate,
-    /// Seconds of the fastest run and of the median, or the reason why it cannot be launched.
+    /// Seconds per run in the fastest and in the median batch, or the reason why the candidate cannot be launched.
     pub seconds: std::result::Result<(f64, f64), String>,
 }
 
@@ -276,7 +276,7 @@ impl Tuned {
         &self.key.shape
     }
 
-    /// Returns the candidate with the lowest median, and the seconds of its fastest run.
+    /// Returns the candidate with the lowest median, and its seconds per run in the fastest batch.
     pub fn best(&self) -> Option<(&Candidate, f64)> {
         let launched = self.measured.iter().filter_map(|measured| {
             let (fastest, median) = *measured.seconds.as_ref().ok()?;
@@ -293,7 +293,7 @@ const BATCH_S: f64 = 2e-3;
 /// Maximum number of runs per batch.
 const MAX_RUNS: usize = 64;
 
-/// Measures every candidate of every kernel of a work, kernel by kernel, each with the best choices for the kernels
+/// Measures every candidate of every kernel of a [`Work`], kernel by kernel, each with the best choices for the kernels
 /// before it. `build` creates the work, in which stages call [`select`]. `observe` receives each result with
 /// its kernel's file name and can abort the tuning with an error.
 ///
@@ -339,8 +339,8 @@ pub fn tune(
     Ok(all)
 }
 
-/// Returns a key that arises with the best choices so far and has not been measured. A kernel's keys can
-/// depend on another kernel's choice.
+/// Builds the work with the best choices so far and returns the first kernel that has not been measured. A kernel's
+/// key can depend on another kernel's choice.
 fn next(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
@@ -353,7 +353,7 @@ fn next(
     Ok(pending.into_iter().find(is_new))
 }
 
-/// While it exists, stages use the forced choices and ignore stored ones.
+/// Guard of a tuning run. While it exists, stages use the forced choices and ignore stored ones.
 struct Tuning<'a>(&'a Device);
 
 impl<'a> Tuning<'a> {
@@ -377,7 +377,7 @@ fn force(device: &Device, key: &TuningKey, choice: &Candidate) {
     forced.push((key.clone(), choice.clone()));
 }
 
-/// Returns the seconds of the fastest batch and of the median.
+/// Returns the seconds per run in the fastest and in the median batch.
 fn seconds(
     stream: &Stream,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,

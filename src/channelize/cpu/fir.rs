@@ -1,7 +1,7 @@
 //! Windowed sums. Each loaded coefficient serves several spectra. For suitable lengths, the first step of the Fourier
 //! transform runs while the sums are in the L1 cache.
 //!
-//! Invariant: each sum is made in the order of the taps, whatever the number of spectra.
+//! Invariant: each sum adds its products in tap order, for any number of spectra.
 #![allow(unsafe_code)]
 
 use super::passes::{Complexes, Spread, butterfly};
@@ -164,7 +164,7 @@ impl Ahead {
     }
 }
 
-/// Repeats a block for literal values, so that indices are constants.
+/// Repeats code for literal values of a variable, so that indices are constants.
 macro_rules! unrolled {
     ($i:ident in [$($n:literal)*] $body:block) => { $( { let $i: usize = $n; $body } )* };
 }
@@ -218,6 +218,8 @@ unsafe fn filter_body<V: Vector>(
     }
 }
 
+/// Computes the sums block by block, and the first step group by group.
+///
 /// # Safety
 /// Same requirements as for [`filter`].
 #[inline(always)]
@@ -265,8 +267,8 @@ unsafe fn steps_body<V: Vector>(groups: usize, sums: *const f32, first: First<'_
     }
 }
 
-/// Transforms `LANES` blocks of one group, `n1` outermost, and writes rows of the second step: lanes `n2` become
-/// lanes `k1`.
+/// Transforms `LANES` blocks of one group over the block index `n1`, multiplies by the twiddle factors, and transposes:
+/// lanes are columns `n2` before and outputs `k1` after. The results are rows of the second step.
 ///
 /// # Safety
 /// Same requirements as for [`filter`].
@@ -345,6 +347,8 @@ impl Sums {
     }
 }
 
+/// Computes one block of columns for `SPECTRA` spectra.
+///
 /// # Safety
 /// Same requirements as for [`filter`], with `SPECTRA` spectra.
 #[inline(always)]
@@ -383,6 +387,7 @@ unsafe fn spectra<V: Vector, R: Load, const SPECTRA: usize, const PAIRS: bool>(
     }
 }
 
+/// Coefficients and rows of one block of columns.
 #[derive(Clone, Copy)]
 struct Taps {
     from: *const f32,
@@ -431,7 +436,7 @@ unsafe fn group<V: Vector, R: Load, const SPECTRA: usize, const GROUP: usize, co
 
 levels!(single, single_body, (filter: &Filter, samples: *const f32, columns: usize, sums: Sums));
 
-/// Computes the sums of one spectrum whose rows overlap: row `t` begins at `samples + t * columns`.
+/// Computes the sums of one spectrum of an oversampled filter bank: row `t` begins at `samples + t * columns`.
 ///
 /// # Safety
 /// `samples` must hold all taps, real and imaginary, in whole blocks; `sums` must have space for whole blocks.

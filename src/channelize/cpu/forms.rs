@@ -1,4 +1,4 @@
-//! Conversion of a spectrum in cache to its output form: complex values, powers, integers.
+//! Conversion of a spectrum, while it is in the cache, to its output form: complex values, powers, integers.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,7 @@ use crate::voltage::Voltages;
 /// Output size in bytes from which non-temporal stores are used, because so much output would not stay in the caches.
 const STREAMED_BYTES: usize = 1 << 22;
 
-/// A plan bound to a SIMD level and threads.
+/// Plan bound to a SIMD level and threads.
 pub(super) struct Engine {
     shape: Shape,
     threads: Threads,
@@ -39,7 +39,8 @@ pub(super) struct Engine {
     history: History,
     scratch: Vec<Scratch>,
     saturated: Vec<AtomicU64>,
-    /// Partial sums of each unit's unfinished group: from the last call, and for the next.
+    /// Partial sums of the unfinished group of each unit (an antenna's recorded channel): from the previous call, and
+    /// for the next.
     carried: Vec<f32>,
     left: Vec<f32>,
     /// Sums of finished groups of unfinished rows.
@@ -319,6 +320,7 @@ struct Scratch {
     offsets: Vec<usize>,
     /// Sums of the group; axes: product, bin.
     sums: Vec<f32>,
+    /// Channels of one product in output order.
     ordered: Vec<f32>,
 }
 
@@ -457,7 +459,7 @@ impl Job<'_> {
         own.buffers.finish_in_place(self.shape, s, to, rotation, self.streams)
     }
 
-    /// Writes or accumulates spectrum `s` of the block that begins with spectrum `first`.
+    /// Writes spectrum `s` of the block that begins with spectrum `first`, or adds its products to the sums.
     fn write(
         &self,
         own: &mut Scratch,
@@ -587,7 +589,8 @@ impl Job<'_> {
         }
     }
 
-    /// Adds the finished group of a task that ends at spectrum `end` to its row and writes the row if complete; groups must come in order.
+    /// Adds the finished group of a task that ends at spectrum `end` to its row, and writes the row if it is complete.
+    /// Must be called for the groups in order.
     fn join(&self, own: &mut Scratch, unit: usize, end: u64, slot: usize, rows: &mut [f32]) {
         let Form::Detected(detection) = &self.shape.plan.options().form else { return };
         if !self.groups.ends(end - 1) {

@@ -1,8 +1,8 @@
 //! Passes of the Fourier transforms: butterflies on registers of complex numbers, the passes that apply them, and
-//! non-temporal stores of a finished spectrum, which are spread over the computation of the next one because a long
-//! run of them stalls on memory.
+//! non-temporal stores of a finished spectrum. The stores can be spread over the computation of the next spectrum,
+//! because a long run of them stalls on memory.
 //!
-//! Invariant: pending values stay where they are until all of them are written.
+//! Invariant: the source of pending stores is not changed until all of them are written.
 #![allow(unsafe_code)]
 
 use std::f64::consts::TAU;
@@ -51,19 +51,19 @@ impl<V: Vector> Complexes<V> {
         // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.sub(other.re), im: self.im.sub(other.im) } }
     }
-    /// `self + i other`.
+    /// Computes `self + i other`.
     #[inline(always)]
     unsafe fn plus_i(self, other: Self) -> Self {
         // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.sub(other.im), im: self.im.add(other.re) } }
     }
-    /// `self - i other`.
+    /// Computes `self - i other`.
     #[inline(always)]
     unsafe fn minus_i(self, other: Self) -> Self {
         // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.add(other.im), im: self.im.sub(other.re) } }
     }
-    /// `self + x other`.
+    /// Computes `self + x other`.
     #[inline(always)]
     unsafe fn plus_real(self, x: f32, other: Self) -> Self {
         // SAFETY: forwards the caller's guarantee.
@@ -80,7 +80,7 @@ impl<V: Vector> Complexes<V> {
             Self { re: self.re.mul(x), im: self.im.mul(x) }
         }
     }
-    /// `self + w other` and `self - w other` for `w = scale (1 - i slope)`.
+    /// Computes `self + w other` and `self - w other` for `w = scale (1 - i slope)`.
     #[inline(always)]
     unsafe fn both_cosine(self, other: Self, scale: f32, slope: f32) -> (Self, Self) {
         // SAFETY: forwards the caller's guarantee.
@@ -91,7 +91,7 @@ impl<V: Vector> Complexes<V> {
             self.both(Self { re, im }, scale)
         }
     }
-    /// `self + w other` and `self - w other` for `w = scale (slope - i)`.
+    /// Computes `self + w other` and `self - w other` for `w = scale (slope - i)`.
     #[inline(always)]
     unsafe fn both_sine(self, other: Self, scale: f32, slope: f32) -> (Self, Self) {
         // SAFETY: forwards the caller's guarantee.
@@ -224,8 +224,8 @@ unsafe fn sixteen<V: Vector>(x: &mut Registers<V>) {
     }
 }
 
-/// Returns whether this processor is faster if non-temporal stores are spread over other work. Intel processors are;
-/// AMD's (measured on Zen 4) are faster with one uninterrupted run. The results are identical.
+/// Returns whether to spread non-temporal stores over other work, which is faster on Intel processors. On AMD's
+/// (measured on Zen 4) one uninterrupted run is faster. The results are identical.
 pub(super) fn spreads() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -332,7 +332,7 @@ impl Spread {
 #[derive(Clone, Debug)]
 struct Pass {
     radix: usize,
-    /// Rows of each segment that the pass divides.
+    /// Rows per segment; the pass divides each segment into `radix` segments.
     length: usize,
     /// Twiddle factors (real, imaginary) of outputs 1.. of the butterflies at offsets 1.. of a segment.
     twiddles: Vec<f32>,
@@ -371,7 +371,7 @@ pub(super) fn root(index: usize, points: usize) -> (f64, f64) {
     (cos, sin)
 }
 
-/// Minimum number of rows that are padded.
+/// Minimum number of rows for which padding rows are inserted.
 const SPREAD: usize = 256;
 
 /// Returns the radices for a length, or `None` if it has a prime factor over 5.
@@ -450,7 +450,7 @@ impl Passes {
     }
 }
 
-/// Returns the output row of each last butterfly's output 0: the segment index with its digits reversed.
+/// Returns the output row of output 0 of each butterfly of the last pass: the segment index with its digits reversed.
 fn first_rows(radices: &[usize]) -> Vec<u32> {
     let Some((_, before)) = radices.split_last() else { return vec![0] };
     let mut rows = vec![0u32];
@@ -533,6 +533,8 @@ unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32, pending: &mut Pendi
     }
 }
 
+/// Runs the last pass; its outputs go to `sink`.
+///
 /// # Safety
 /// Same requirements as for [`transform`].
 #[inline(always)]
@@ -603,6 +605,8 @@ unsafe impl<const STREAMS: bool> Sink for Rotated<STREAMS> {
     }
 }
 
+/// Runs one pass in place; any but the last.
+///
 /// # Safety
 /// Same requirements as for [`transform`].
 #[inline(always)]
@@ -644,6 +648,8 @@ unsafe fn middle<V: Vector, const RADIX: usize>(
     }
 }
 
+/// Runs the last pass with radix `RADIX`.
+///
 /// # Safety
 /// Same requirements as for [`transform`].
 #[inline(always)]

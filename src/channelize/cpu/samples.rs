@@ -7,11 +7,14 @@ use crate::backend::simd::Level;
 use crate::backend::vector::{Vector, levels};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, Voltages, voltage};
 
-/// Type of a column.
+/// Contents of a column of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
+    /// One complex sample.
     Complex,
+    /// Two successive real samples, as real and imaginary part.
     Pair,
+    /// One real sample; the imaginary part is 0.
     Real,
 }
 
@@ -274,7 +277,7 @@ pub(super) struct Samples {
     next: u64,
     /// First column of the linear buffer.
     origin: u64,
-    /// Row that spans the history and the new bytes.
+    /// Copy of a row that begins in the history and ends in the new bytes.
     split: Vec<u8>,
 }
 
@@ -324,7 +327,7 @@ impl Samples {
             rows.extend((first..end).map(row));
             self.next = end;
         }
-        // Surplus sums may read any row.
+        // Unused sums may read any row, so the last one is repeated.
         let last = rows[rows.len() - 1];
         rows.extend([last; SPARE]);
     }

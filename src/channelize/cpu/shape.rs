@@ -23,11 +23,12 @@ const MAX_BATCHED: usize = 4096;
 pub(super) enum Transform {
     /// No transform.
     None,
-    /// `LANES` points over the groups of columns first, then the rest, with those outputs as lanes.
+    /// Two steps: transforms of `LANES` points over columns `columns / LANES` apart, then transforms of
+    /// `columns / LANES` points, one per lane.
     Square { passes: Passes, twiddles: Floats },
     /// `LANES` spectra side by side, one per lane.
     Batch(Passes),
-    /// By rustfft, one spectrum at a time.
+    /// Transform by rustfft, one spectrum at a time.
     Library(Arc<dyn Fft<f32>>),
 }
 
@@ -59,11 +60,11 @@ pub(super) struct Shape {
     pub(super) filter: Filter,
     pub(super) transform: Transform,
     pub(super) segments: Vec<Segment>,
-    /// Rotation of complex spectra in the output, in rows of bins; `None` if the order is not a pure rotation.
+    /// Rotation of complex spectra in the output, in registers of bins; `None` if the order is not a pure rotation.
     pub(super) rotation: Option<usize>,
     /// Whether non-temporal stores should be spread over the computation of the next spectrum.
     pub(super) spreads: bool,
-    /// For pairs: exp(-i pi k / C), real parts, then imaginary parts.
+    /// For [`Column::Pair`]: exp(-i pi k / columns), real parts, then imaginary parts.
     pub(super) halves: Floats,
 }
 
@@ -104,7 +105,7 @@ impl Shape {
         })
     }
 
-    /// Returns whether the windows of successive spectra overlap by fractions of rows.
+    /// Returns whether the filter bank is oversampled: successive windows are less than a row apart.
     pub(super) fn overlaps(&self) -> bool {
         self.hop != self.columns
     }
@@ -140,7 +141,7 @@ impl Shape {
         self.plan.input().encoding.bytes(self.columns * self.column.samples())
     }
 
-    /// Returns the capacity in columns of the linear buffer for overlapping windows.
+    /// Returns the capacity in columns of the linear buffer, which oversampled filter banks use.
     pub(super) fn linear_columns(&self) -> usize {
         self.filter.imaginary - 16 - self.padded
     }

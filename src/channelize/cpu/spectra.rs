@@ -16,7 +16,7 @@ use crate::backend::vector::{Vector, levels};
 pub(super) struct Buffers {
     /// Windowed sums.
     sums: Floats,
-    /// Sums of overlapping windows before rotation to the phase reference.
+    /// Sums of an oversampled filter bank before rotation to the phase reference.
     unrotated: Floats,
     /// Rows of the transform's second step, or of spectra side by side.
     rows: Floats,
@@ -25,10 +25,10 @@ pub(super) struct Buffers {
     library: Vec<Complex<f32>>,
     scratch: Vec<Complex<f32>>,
     pointers: Vec<*const u8>,
-    /// Two finished spectra as complex values, and their stores still pending.
+    /// Two buffers for finished spectra as complex values, used in turn, and the pending stores of one of them.
     aside: Floats,
     pending: Pending,
-    /// Whether the second spectrum is the latest.
+    /// Whether the second buffer holds the latest spectrum.
     second: bool,
 }
 
@@ -235,8 +235,7 @@ impl Buffers {
         unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
     }
 
-    /// Computes the sums of spectrum `s` of a block of overlapping windows before rotation; returns the rotation in
-    /// columns.
+    /// Computes the sums of spectrum `s` of an oversampled block before rotation; returns the rotation in columns.
     fn unrotated(
         &mut self,
         shape: &Shape,
@@ -336,7 +335,7 @@ fn scatter(shape: &Shape, rotation: usize, unrotated: &[f32], sums: &mut [f32]) 
     }
 }
 
-/// Returns the bytes from which the next block's new rows are read.
+/// Returns the memory to prefetch: the bytes of the next block's new rows.
 fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_>) -> Ahead {
     let next = source.ahead(samples.next_sample(shape));
     let bits = source.encoding.sample_bits() * shape.column.samples();
@@ -352,7 +351,8 @@ pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spect
     Spectrum { re: &re[..shape.columns], im: &im[..shape.columns] }
 }
 
-/// Combines the spectra of even and odd samples of real input transformed in pairs: computes `X[k] = E[k] + w^k O[k]` from `Z = E + i O`, `w = exp(-pi i / C)`, for k = 0 .. C - 1.
+/// Combines the spectra `E` and `O` of even and odd samples of real input, transformed together as `Z = E + i O`:
+/// computes `X[k] = E[k] + w^k O[k]`, `w = exp(-pi i / C)`, for k = 0 .. C - 1.
 fn divide_pairs(level: Level, halves: &[f32], re: &mut [f32], im: &mut [f32]) {
     // SAFETY: the body is safe.
     unsafe { divide_each(level, halves, re, im) };

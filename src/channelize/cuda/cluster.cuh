@@ -22,7 +22,7 @@ struct Targets {
   }
 };
 
-// Returns the spectrum whose sum is sent as `i`th. Sends lag half a batch, and their order is rotated by rank within
+// Returns the spectrum of the `i`th sum sent. Sends are half a batch late, and their order is rotated by rank within
 // each half, so that blocks that run in step send to different blocks.
 template <int ROTATION> INLINE constexpr int sent_at(int i) {
   constexpr int HALF = BATCH / 2;

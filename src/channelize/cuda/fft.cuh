@@ -44,7 +44,7 @@ INLINE constexpr float cosine(int i) {
 }
 INLINE constexpr float sine(int i) { return i == 0 ? 0.f : cosine(8 - i); }
 
-// Joins pairs of HALF-point transforms. A separate function per stage keeps every index a compile-time constant.
+// Combines pairs of HALF-point transforms. A separate function per stage keeps every index a compile-time constant.
 template <int N, int HALF> INLINE void stage(float2 (&v)[N]) {
 #pragma unroll
   for (int pair = 0; pair < N / 2; pair++) {

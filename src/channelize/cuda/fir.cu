@@ -145,7 +145,7 @@ KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
   }
 }
 
-// Windows that overlap by fractions of a row: each thread sums one value of one spectrum.
+// Windows less than a row apart (oversampling): each thread computes one value of one spectrum.
 KERNEL __launch_bounds__(256) fir_overlapping(FIR_ARGUMENTS) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   const u32 spectrum = index / points, place_in_row = index % points;

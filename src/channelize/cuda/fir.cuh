@@ -82,8 +82,8 @@ template <int NEAR> INLINE void filter_one(float4& sum, const Column<NEAR>& colu
   for (int k = 0; k < TAPS; k++) add_product(sum, column.tap(k), decode(column.far(k)));
 }
 
-// Passes the taps through a ring of SPECTRA registers. With EARLY_TAPS the tap table has one more row than taps. Rows
-// start the sums one by one, then feed all sums, then end them one by one. The loop over blocks is not unrolled,
+// Passes the taps through a ring of SPECTRA registers. With EARLY_TAPS the tap table has one more row than taps. The
+// first rows start one sum each, the middle rows contribute to all sums, and the last rows end one sum each. The loop over blocks is not unrolled,
 // because the code would exceed the instruction cache.
 template <int SPECTRA, int NEAR>
 INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {

@@ -142,7 +142,7 @@ fn place(arguments: Arguments, plan: &Plan, pass: &Pass) -> Arguments {
         .with(coarse as u32)
 }
 
-/// Maximum number of spectra per group, unless 8 times the taps is more.
+/// Maximum number of spectra per group, unless 8 times the number of taps is more.
 const MAX_IN_GROUP: usize = 256;
 
 /// Number of summed channels from which 32 threads compute one output.
@@ -183,8 +183,10 @@ struct Touched {
     begin: u64,
     /// Group, within its row, of the first spectrum.
     first_group: u64,
+    /// Number of groups, and of those that the pass completes.
     groups: u64,
     finished: u64,
+    /// Rows to finish, or to save partial sums of.
     rows: u64,
 }
 
@@ -320,7 +322,8 @@ const JOIN_BLOCK: usize = 256;
 /// Maximum number of blocks along the rows.
 const MAX_ROWS: usize = 1 << 14;
 
-/// Conversion of filter-bank rows (axes: copy, antenna, product, recorded channel, channel) to one antenna's rows.
+/// Conversion of filter-bank rows (axes: copy, antenna, product, recorded channel, channel) to rows of the sum over
+/// antennas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joining {
     /// Copies of all antennas: channel `c` of a recorded channel is taken from copy `c mod copies`.
@@ -337,7 +340,7 @@ pub struct Joining {
     pub middle: Option<(usize, [usize; 2])>,
 }
 
-/// Sums antennas, orders recorded channels and joins copies, on a device.
+/// Sums antennas, orders recorded channels and interleaves the channels of copies, on a device.
 ///
 /// | buffer | axes                                      | type                      | access      |
 /// |--------|-------------------------------------------|---------------------------|-------------|

@@ -1,8 +1,7 @@
 //! Fused kernel, which filters, transforms and writes the output form in one pass: its shapes (compile-time constants,
-//! resource use, tables), which of them a plan prefers, and its launches.
+//! resource use, tables), the default shape of a plan, and its launches.
 //!
-//! Invariant: a spectrum's value depends on the samples under its window and on nothing else; the shape decides about
-//! speed alone.
+//! Invariant: a spectrum's value depends only on the samples under its window; the shape affects only the speed.
 
 use std::f64::consts::TAU;
 
@@ -18,7 +17,8 @@ use crate::voltage::VoltageEncoding;
 /// Maximum number of taps that a thread holds in registers; equals the kernel's constant.
 pub(super) const MAX_HELD: usize = 16;
 
-/// Sums of two channels per thread, counted over radix, spectra and polarizations: 64 registers.
+/// Product of radix, spectra and polarizations of a batch. A thread holds that many sums of two complex channels: 64
+/// registers.
 const SUMS: usize = 16;
 
 /// Maximum number of spectra per row; longer rows would occupy too few blocks.
@@ -58,7 +58,7 @@ pub(super) struct Shape {
     pub(super) mirrors: bool,
     /// Whether each tap of the ring is loaded one row before its use.
     pub(super) early_taps: bool,
-    /// Order of a row's products, which decides about register bank conflicts.
+    /// Order of a row's products, which affects register bank conflicts.
     pub(super) product_order: usize,
     /// Streams whose products one block forms.
     pub(super) polarizations: usize,
@@ -73,7 +73,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Returns the shapes worth measuring for a plan; the model's choice is first.
+    /// Returns the shapes worth measuring for a plan; the default is first.
     pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let (shared, copies) = (properties.shared_bytes, properties.target.capability >= (9, 0));
         let mut found: Vec<Self> = Vec::new();
@@ -135,7 +135,7 @@ impl Shape {
         (batch > 0).then(|| shape.measured())
     }
 
-    /// Fits the number of resident blocks and prefetched rows to shared memory.
+    /// Fits the resident blocks, the spectra per batch and the prefetched rows to shared memory.
     fn fitting(mut self, shared_bytes: usize, copies: bool) -> Option<Self> {
         let room = |resident: usize| {
             let all = shared_bytes + RESERVED_BYTES;
@@ -512,7 +512,7 @@ impl Shape {
     }
 }
 
-/// Maximum number of rows that are grouped to make an item a whole number of batches.
+/// Maximum number of rows per item that are tried to make the item a whole number of batches.
 const MAX_ROWS: usize = 16;
 
 /// Maximum number of blocks along y; equals the kernel's constant.
@@ -538,7 +538,7 @@ pub(super) struct Fused {
 struct Kernel {
     function: Function,
     threads: usize,
-    /// Blocks per cluster, and clusters resident on the device.
+    /// Blocks per cluster, and clusters (or single blocks) resident on the device.
     cluster: usize,
     groups: usize,
     /// Spectra per batch.
@@ -657,7 +657,7 @@ impl Fused {
     }
 }
 
-/// Returns the shape measured fastest on this device, or else the model's choice, and the shape for shorter launches.
+/// Returns the shape measured fastest on this device, or else the default, and the shape for shorter launches.
 fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let Some(first) = candidates.first() else { return Vec::new() };
@@ -667,8 +667,8 @@ fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     best.with_single_block(&candidates)
 }
 
-/// Returns the number of block groups per unit that minimizes the estimated time of the last wave. `at_a_time` groups
-/// run concurrently over all units, and starting a group costs half an item.
+/// Returns the number of block groups per unit that minimizes the estimated time of the launch. `at_a_time` groups run
+/// concurrently over all units, and starting a group costs half an item.
 fn groups(at_a_time: usize, units: usize, items: usize) -> usize {
     let time =
         |groups: usize| (units * groups).div_ceil(at_a_time) * (2 * items.div_ceil(groups) + 1);

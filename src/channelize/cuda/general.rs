@@ -1,8 +1,8 @@
 //! General path for any plan in three steps: windowed sums, Fourier transform, output form. Lengths supported by the
 //! split kernels use those two kernels instead.
 //!
-//! Work is divided into passes whose sums should stay in the L2 cache between steps. Transforms always run in full
-//! batches of one cuFFT plan, so that a spectrum's bits do not depend on the number of spectra computed together.
+//! Work is divided into passes that fit in the work buffer. Transforms always run in full batches of one cuFFT plan, so
+//! that a spectrum's bits do not depend on the number of spectra computed together.
 
 use super::forms::{self, Form};
 use super::fused;
@@ -245,7 +245,7 @@ fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
 }
 
-/// Returns the bytes of a pass: four times the L2 cache, unless the tuner measured another size as faster.
+/// Returns the bytes of a pass: four times the L2 cache, unless tuning found another size to be faster.
 fn pass_bytes(plan: &Plan, device: &Device) -> usize {
     let cache = device.properties().l2_bytes;
     let candidates = [(4, 1), (8, 1), (2, 1), (1, 1), (1, 2)].map(|(part, of)| Candidate {
@@ -298,10 +298,10 @@ const SPECTRA: usize = 8;
 const BATCH: usize = 16;
 const THREADS: usize = 128;
 
-/// Minimum number of points that justifies compiling a kernel for the plan.
+/// Minimum number of points for which the kernel for pairs is compiled.
 const MIN_POINTS: usize = 256;
 
-/// Kernel of a plan and its coefficients.
+/// Kernel of the windowed sums of a plan, and its coefficients.
 #[derive(Debug)]
 pub(super) struct Sums {
     plan: Plan,
@@ -311,12 +311,10 @@ pub(super) struct Sums {
 
 #[derive(Debug)]
 enum Kernel {
+    /// Kernel for any plan.
     Any(Function),
-    /// For full batches, and for launches shorter than a batch.
-    Pairs {
-        batches: Function,
-        single: Function,
-    },
+    /// Kernels for pairs of columns: for full batches, and for launches shorter than a batch.
+    Pairs { batches: Function, single: Function },
 }
 
 impl Sums {

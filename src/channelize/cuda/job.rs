@@ -39,7 +39,7 @@ pub(super) struct Job {
     pub saturated: u64,
 }
 
-/// Maximum numbers of spectra and of units per pass.
+/// Maximum numbers of spectra and of units per pass; a unit is one antenna's recorded channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassSize {
     pub(super) spectra: usize,
@@ -66,7 +66,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Returns the rows of a pass in the complex output.
+    /// Returns the location of a pass's rows in the complex output.
     pub(super) fn output(plan: &Plan, pass: &Pass) -> Self {
         let (coarse, points) = (plan.input().coarse_channels, plan.points());
         let polarization = 2 * coarse * points;
@@ -75,7 +75,7 @@ impl Target {
         Self { address: pass.output, strides }
     }
 
-    /// Returns the work buffer with axes spectrum, stream of the pass, `pitch` floats.
+    /// Returns the location of a pass in the work buffer; axes: spectrum, stream of the pass, `pitch` floats.
     pub(super) fn work(plan: &Plan, pass: &Pass, address: u64, pitch: usize) -> Self {
         let unit = plan.input().polarizations * pitch;
         let strides = [pass.units * unit, plan.input().coarse_channels * unit, unit, pitch];

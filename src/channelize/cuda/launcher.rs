@@ -1,7 +1,7 @@
-//! Schedules launches. Windows that begin in samples of earlier calls are computed from cached samples with the first
-//! new samples appended; all other windows read the new samples in place.
+//! Scheduling of launches. Windows that begin in samples of earlier calls are computed from cached samples with the
+//! first new samples appended; all other windows read the new samples in place.
 //!
-//! Invariant: what is launched depends on how much has come, a spectrum's bits on its samples alone.
+//! Invariant: the sizes of the calls determine the launches, but a spectrum's bits depend only on its samples.
 
 use super::fused::Fused;
 use super::general::General;
@@ -10,13 +10,13 @@ use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
-/// Samples of a partial row, in bytes, above which rows are accumulated in parts instead of computed whole.
+/// Maximum bytes of samples per output row for which the fused kernel, which computes whole rows, is used.
 const MAX_ROW_BYTES: usize = 1 << 30;
 
 /// Maximum number of spectra per launch; kernels count spectra in 32 bits.
 const MAX_SPECTRA: u64 = 1 << 30;
 
-/// Minimum capacity of the sample cache in bytes, so that launches from the cache are efficient.
+/// Minimum capacity of the sample cache in bytes, which keeps launches from the cache efficient.
 const WORTH: usize = 1 << 18;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ enum Path {
     General(Box<General>),
 }
 
-/// A plan bound to a GPU.
+/// Kernels of a plan on a GPU, and the state of the stream.
 #[derive(Debug)]
 pub(super) struct Launcher {
     plan: Plan,
@@ -53,7 +53,7 @@ impl Launcher {
             Some(fused) => (Path::Fused(Box::new(fused)), row),
             None => (Path::General(Box::new(General::new(plan, device)?)), 1),
         };
-        // Samples of one launch that ends before the first new window, doubled for short blocks.
+        // Earlier samples (at most a span and a launch), and as many new samples, which complete their windows.
         let least = 2 * (plan.span() + quantum * plan.hop()) + 16;
         let worth = WORTH * 8 / input.encoding.sample_bits() / input.streams();
         let is_counted = matches!(plan.options().form, Form::Requantized { .. });

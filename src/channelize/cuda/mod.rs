@@ -1,8 +1,8 @@
-//! Polyphase filter bank on a GPU: a fused kernel where the plan has one, the general path otherwise. Voltages from host
-//! memory are processed in chunks: copies of the next chunk in and of the last chunk out overlap the computation of
-//! the current one.
+//! Polyphase filter bank on a GPU: a fused kernel if the plan has one, the general path otherwise. Voltages from host
+//! memory are processed in chunks: the copies of the next chunk in and of the previous chunk out overlap the
+//! computation of the current one.
 //!
-//! Invariant: the same bits for any split of a stream.
+//! Invariant: results are bit-identical for any split of a stream.
 #![allow(unsafe_code)]
 
 mod forms;
@@ -26,7 +26,7 @@ use crate::voltage::{VoltageEncoding, Voltages};
 pub use forms::{Joining, RowJoiner};
 pub use job::DeviceVoltages;
 
-/// A plan bound to a GPU.
+/// Plan bound to a GPU, with staging of host data.
 #[derive(Debug)]
 pub(super) struct Engine {
     launcher: Launcher,
@@ -153,7 +153,7 @@ impl Host {
         })
     }
 
-    /// Consumes all samples and writes the rows they complete; `output` has space for them.
+    /// Like [`Engine::run`], chunk by chunk; `output` has space for the completed rows.
     fn run(
         &mut self,
         launcher: &mut Launcher,
@@ -291,7 +291,7 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
 /// Maximum shared memory per block of compute capability 8.0, and of 9.0 and 10.0.
 const SHARED_BYTES: [((u32, u32), usize); 2] = [((8, 0), 163 << 10), ((9, 0), 227 << 10)];
 
-/// Returns a device of each kind.
+/// Returns the properties of one device for each entry of [`SHARED_BYTES`].
 fn devices() -> [Properties; 2] {
     SHARED_BYTES.map(|(capability, shared_bytes)| Properties {
         name: String::new(),

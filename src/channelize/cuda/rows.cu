@@ -1,4 +1,4 @@
-// Joins the rows of a filter bank into one antenna's rows: sums antennas, orders recorded channels, joins copies.
+// Converts the rows of a filter bank: sums antennas, orders recorded channels, interleaves the channels of copies.
 #include "device.cuh"
 
 // Layout of a filter-bank row; axes: copy, antenna, product, recorded channel, channel.

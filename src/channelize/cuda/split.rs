@@ -1,7 +1,7 @@
-//! Long power-of-two transforms in two kernels: windowed sums with the first part of the transform, then the rest.
-//! The intermediate values of a pass should stay in the L2 cache.
+//! Long power-of-two transforms in two kernels: windowed sums with the first part of the transform, then the rest. The
+//! indices c1, c2, k1 and k2 are defined in `split_sums.cu`.
 //!
-//! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
+//! Invariant: a spectrum's value depends only on the samples under its window.
 
 use std::f64::consts::TAU;
 
@@ -12,7 +12,7 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Properties, Sour
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
-/// Sums of two columns per thread, counted over radix and spectra: 64 registers.
+/// Product of radix and spectra of a batch. A thread holds that many sums of two complex columns: 64 registers.
 const SUMS: usize = 16;
 
 /// Values that a block of the second kernel transforms if it takes three steps.
@@ -55,8 +55,7 @@ pub(in super::super) struct Shape {
 }
 
 impl Shape {
-    /// Returns the shapes worth measuring for a plan, the model's choice first; empty if the plan has no such
-    /// kernels.
+    /// Returns the shapes worth measuring for a plan, the default first; empty if the plan has no such kernels.
     pub(in super::super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for shape in Self::of_plan(plan).iter().flat_map(Self::others) {
@@ -475,7 +474,7 @@ impl Split {
     }
 }
 
-/// Returns the shape measured fastest on this device, or else the model's choice.
+/// Returns the shape measured fastest on this device, or else the default.
 fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let first = candidates.first()?;

@@ -1,4 +1,4 @@
-// Windowed sums of complex samples for windows one row apart and rows of an even length; a faster fir.cu.
+// Windowed sums of complex samples for windows one row apart and rows of an even length; faster than fir.cu.
 //   y_s[c] = sum_{t < TAPS} x[(s + t) points + c] b[t points + c]
 // Each thread computes consecutive spectra of two neighbouring columns, so that each sample is decoded once for all
 // spectra.

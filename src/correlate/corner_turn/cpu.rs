@@ -1,10 +1,11 @@
-//! Corner turn on the CPU: tiles of a panel's inputs; each channel and group of times is one cache line.
+//! Corner turn on the CPU, in register tiles of the inputs of one panel.
 //!
-//! Rows are read a register of channels per input and time. A line holds a group of 4, 2 or 1 times, of 1, 2 or 8 bytes
-//! each. All channels of a run of times are processed before the next run, so that rows are read sequentially and each
-//! channel's panel is written several lines at a time.
+//! A tile loads one register of channels per input and time. A channel's group of times fills one cache line (4 times
+//! of 1-byte samples or 2 of 2-byte samples) or two (1 time of 8-byte samples). All channels of a run of times are
+//! processed before the next run, so that rows are read sequentially and each channel's panel is written several lines
+//! at a time.
 //!
-//! Invariant: tasks write disjoint parts of the packed block; values move, none changes.
+//! Invariant: tasks write disjoint parts of the packed block; samples are copied unchanged.
 #![allow(unsafe_code)]
 
 use crate::backend::simd::Level;
@@ -127,13 +128,13 @@ fn inputs<'a>(plan: &Plan, panel: usize, from: impl Fn(usize) -> &'a [u8]) -> [*
     })
 }
 
-/// Returns the times per task, in whole runs: a few tasks per thread if channels and panels alone are too few.
+/// Returns the times per task, in whole runs. Divides time only if channels and panels give too few tasks.
 fn times_of_task(plan: &Plan, times: usize, spans: usize, threads: usize) -> usize {
     let parts = if threads == 1 { 1 } else { (4 * threads).div_ceil(spans * plan.panels()) };
     times.div_ceil(parts).next_multiple_of(RUN)
 }
 
-/// Returns whether lines bypass the caches: only whole, aligned ones of large blocks.
+/// Returns whether stores bypass the caches: only those of large blocks with whole, aligned lines.
 fn is_streamed(packed: &[u8], panel_bytes: usize) -> bool {
     let aligned = packed.as_ptr().addr().is_multiple_of(LINE) && panel_bytes.is_multiple_of(LINE);
     packed.len() > MAX_CACHED_BYTES && aligned
@@ -152,7 +153,7 @@ pub(super) struct Streams {
     /// Destination panel.
     to: *mut u8,
     panel_bytes: usize,
-    /// Whether a word holds two pairs of times, to be split.
+    /// Whether a 32-bit word holds two pairs of times, which must be split (1-byte samples).
     pairs: bool,
     /// Whether stores bypass the caches.
     streamed: bool,
@@ -199,7 +200,7 @@ unsafe fn transpose_streams_body<V: Split>(job: &Streams) {
 /// Transposes one register of each input.
 ///
 /// # Safety
-/// Each row holds a register, and a line per word of it is writable.
+/// Each row has one readable register; `to` has one writable line per 32-bit word of a register.
 #[inline(always)]
 unsafe fn stream_tile<V: Split>(
     job: &Streams,
@@ -224,23 +225,23 @@ unsafe fn stream_tile<V: Split>(
     }
 }
 
-/// Times of a run.
+/// Times per run.
 const RUN: usize = 16;
 
 /// Prefetch distance in bytes of each row of spectra.
 const ROW_AHEAD: usize = 256;
 
-/// Source of padding inputs and times: zeros, as long as the longest run of channels.
+/// Zeros read for padding inputs and times. Their length limits the channels of a task.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// Spectra of a panel, for some channels and times.
+/// Task of the transpose of rows: a range of channels and times of one panel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowTiles {
     /// First channel of each input at time 0; null for padding inputs.
     from: [*const u8; LANES],
     /// Bytes from one time to the next.
     time_bytes: usize,
-    /// Channels; at most as many as [`ZEROS`] holds.
+    /// Number of channels, limited by the length of [`ZEROS`].
     channels: usize,
     /// First time, a multiple of the times of a line.
     first: usize,
@@ -313,13 +314,13 @@ const fn size(times: usize) -> usize {
     if times == 1 { 8 } else { 4 / times }
 }
 
-/// Returns the bytes of a channel's lines: real and imaginary parts of floats have one each.
+/// Returns the bytes of one channel's group: one line, or one line each for real and imaginary parts of floats.
 const fn line_bytes(times: usize) -> usize {
     if times == 1 { 2 * LINE } else { LINE }
 }
 
 impl RowTiles {
-    /// Fills in the rows of a run of times; axes group of times, input, time of the group.
+    /// Fills `rows` with the addresses of a run of times; axes group of times, input, time of the group.
     fn rows(&self, first: usize, of_group: usize, rows: &mut [*const u8; RUN * LANES]) {
         for (i, row) in rows.iter_mut().enumerate() {
             let (group, input) = (i / (of_group * LANES), i / of_group % LANES);
@@ -339,7 +340,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Prefetches the next part of the row, or of the row that is processed after it.
+    /// Selects for prefetch the next part of the row, or the start of the row that is processed after it.
     fn new(job: &RowTiles, start: usize, size: usize) -> Self {
         let (ahead, row) = (start + ROW_AHEAD, job.channels * size);
         let next = (RUN * job.time_bytes).wrapping_sub(row);
@@ -388,7 +389,7 @@ unsafe fn part<V: Split, const TIMES: usize>(
 /// Transposes one register of each row.
 ///
 /// # Safety
-/// As for [`transpose_rows_body`]; each row has a register from its columns' start on.
+/// As for [`transpose_rows_body`]; each row has one readable register at `columns.start`.
 #[inline(always)]
 unsafe fn tile<V: Split, const TIMES: usize>(rows: &[*const u8], columns: Columns, place: &Place) {
     let rows = &rows[..TIMES * LANES];
@@ -429,12 +430,13 @@ unsafe fn tile<V: Split, const TIMES: usize>(rows: &[*const u8], columns: Column
     }
 }
 
-/// Reordering of a tile's lines.
+/// Separation of the two pairs of times in a transposed tile of 1-byte samples.
 ///
 /// # Safety
 /// As for [`Vector`].
 unsafe trait Split: Vector {
-    /// Reorders row `line` of all squares together: the 16-bit values at even positions, then those at odd ones.
+    /// Reorders an output line, which is row `line` of each square block of the tile: the 16-bit values at even
+    /// positions, then those at odd positions.
     unsafe fn split(rows: &mut [Self; 16], line: usize);
 }
 
@@ -457,7 +459,7 @@ mod x86 {
     use super::Split;
     use crate::backend::vector::{Avx2, Avx512};
 
-    // SAFETY: the instructions belong to the level, which callers guarantee.
+    // SAFETY: the methods use the level's instructions only, which callers guarantee.
     unsafe impl Split for Avx2 {
         #[inline(always)]
         unsafe fn split(rows: &mut [Self; 16], line: usize) {

@@ -53,7 +53,7 @@ impl CornerTurn {
         &self.plan
     }
 
-    /// Fills the buffer with its number of spectra.
+    /// Transposes [`BlockBuffer::times`] spectra into the buffer.
     ///
     /// # Errors
     /// [`Error::Shape`] unless rows have the length that the plan and their times require and hold all requested

@@ -1,7 +1,7 @@
 //! Division of a channel into bands of rows and pieces of time, the layout of its sums, and the spectra of one panel.
 //!
-//! Invariant: bands share nothing, so that each can be worked by a thread of its own; integers are folded before they
-//! can overflow, floats after runs that are counted from the last reset, however the stream was split.
+//! Invariant: bands share no sums, so that each can have its own thread. Narrow integer sums are folded into wide sums
+//! before they can overflow, narrow float sums after runs counted from the last reset, for any split of the stream.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::super::plan::{LANES, MAX_INTEGER_TIMES, Plan};
 use super::tile::{BAND, ROWS, SUMS, WIDTH};
 use crate::voltage::VoltageEncoding;
 
-/// Sums of one row with a panel of columns: real ones, then imaginary ones.
+/// Number of sums of one row with a panel of columns: real sums, then imaginary sums.
 pub(super) const ROW_SUMS: usize = SUMS / size_of::<f32>();
 
 /// Band of panels of rows, with all columns up to the diagonal.
@@ -23,7 +23,7 @@ pub(super) struct Band {
     starts: Vec<usize>,
     /// Rows of each panel, rounded up to whole groups.
     rows: Vec<usize>,
-    /// Sums of rows by columns.
+    /// Number of sums of rows with columns.
     pub(super) products: usize,
 }
 
@@ -43,7 +43,7 @@ impl Band {
         Self { panels, antennas, starts, rows, products }
     }
 
-    /// Returns the number of sums. Those of the columns alone come after the products.
+    /// Returns the number of sums. The column sums come after the products.
     pub(super) fn sums(&self) -> usize {
         self.products + self.panels.end * ROW_SUMS
     }
@@ -72,14 +72,14 @@ impl Band {
         self.starts[panel - self.panels.start] + column * self.rows(panel) * ROW_SUMS
     }
 
-    /// Returns the index of the first sum of a panel of columns alone.
+    /// Returns the index of the first column sum of a panel of columns.
     #[inline(always)]
     pub(super) fn column(&self, column: usize) -> usize {
         self.products + column * ROW_SUMS
     }
 }
 
-/// Divides a channel into bands, the largest first; smaller ones if there are too few for the threads.
+/// Divides a channel into bands, the largest (last rows) first. Bands are smaller if the threads need more of them.
 pub(super) fn divide(plan: &Plan, threads: usize) -> Vec<Band> {
     let enough = 4 * threads;
     let mut panels = BAND;
@@ -93,10 +93,10 @@ pub(super) fn divide(plan: &Plan, threads: usize) -> Vec<Band> {
     bands
 }
 
-/// Samples summed in single precision.
+/// Samples per run: the samples summed in single precision before a fold.
 const RUN: usize = 256;
 
-/// Most times in a piece.
+/// Maximum number of times in a piece.
 pub(super) const MAX_PIECE_TIMES: usize = 512;
 
 /// State of a stream since the last reset.
@@ -114,11 +114,11 @@ pub(super) struct Clock {
 pub(super) struct Piece {
     pub(super) first: usize,
     pub(super) times: usize,
-    /// Whether the narrow sums start again with it.
+    /// Whether the narrow sums start from zero with this piece.
     pub(super) fresh: bool,
-    /// Whether the narrow sums are added to the wide ones after it.
+    /// Whether the narrow sums are added to the wide sums after this piece.
     pub(super) fold: bool,
-    /// Whether that overwrites the wide sums.
+    /// Whether this addition overwrites the wide sums.
     pub(super) replace: bool,
 }
 
@@ -167,7 +167,7 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// Returns a panel's packed bytes of some times, which begin at an even one.
+    /// Returns a panel's packed bytes of `times` times from the even time `first` on.
     #[inline(always)]
     pub(super) fn packed(&self, panel: usize, first: usize, times: usize) -> &'a [u8] {
         let size = self.plan.panel_bytes(self.block.times());

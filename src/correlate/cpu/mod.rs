@@ -1,6 +1,6 @@
 //! X-engine on the CPU: tiles of sums in registers, panels of samples in the caches.
 //!
-//! Invariant: the same bits for any split of a stream and any number of threads.
+//! Invariant: sums have the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
 
 mod bands;
@@ -34,9 +34,9 @@ pub(super) struct Engine {
     threads: Threads,
     kernel: Kernel,
     clock: Clock,
-    /// Bands of every channel, last rows first.
+    /// Bands of a channel, the same for all channels, last rows first.
     bands: Vec<Band>,
-    /// Axes channel, band.
+    /// Sums and counts; axes channel, band.
     units: Vec<Unit>,
     workers: Vec<Worker>,
 }
@@ -211,7 +211,7 @@ mod tests {
                 bytes.for_each(|to| to.copy_from_slice(&float(self.next()).to_le_bytes()));
                 return;
             }
-            // A quarter of the parts are extreme values.
+            // About a quarter of the bytes are extreme values.
             let byte = |bits: u64| match (bits >> 60, plan.encoding()) {
                 (0..2, _) => 0x80,
                 (2..4, Complex8) => 0x7f,
@@ -254,7 +254,7 @@ mod tests {
         Sums { integers, floats, counts }
     }
 
-    /// Computes the equation, one product at a time.
+    /// Computes the sums one product at a time.
     fn expected(plan: &Plan, block: Block<'_>) -> Sums {
         let mut sums = Sums { integers: Vec::new(), floats: Vec::new(), counts: Vec::new() };
         let polarizations = plan.polarizations();
@@ -331,7 +331,7 @@ mod tests {
         std::iter::once(at..at + bytes).collect()
     }
 
-    /// Packs the times of a block from `first` on into a block of their own.
+    /// Copies `times` times of a block, from `first` on, to a new block.
     fn part(plan: &Plan, block: Block<'_>, first: usize, times: usize) -> BlockBuffer {
         let mut buffer = BlockBuffer::new(plan, times);
         buffer.set_times(times).unwrap();
@@ -346,7 +346,7 @@ mod tests {
         for (index, mask) in buffer.mask_mut().chunks_exact_mut(Plan::mask_words(times)).enumerate()
         {
             let (channel, antenna) = (index / plan.antennas(), index % plan.antennas());
-            // Bits after the last time may be anything.
+            // Sets the bits after the last time, which the engine must ignore.
             mask.fill(0);
             mask[(times - 1) / 64] = u64::MAX << ((times - 1) % 64) << 1;
             let valid = |t: &usize| block.is_valid(plan, channel, antenna, first + t);

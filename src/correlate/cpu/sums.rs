@@ -1,5 +1,5 @@
-//! Sums of a band: narrow ones in the layout of tiles, the wide ones that they are added to, the counts of valid
-//! samples, and the read-out of all.
+//! Sums of a band: narrow (32-bit) sums in the layout of tiles, wide (64-bit) sums to which they are added, counts of
+//! valid samples, and read-out.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -14,7 +14,7 @@ use super::bands::{Band, Channel, Clock, ROW_SUMS};
 use super::tile::{Kind, LINE, ROWS};
 use crate::error::{Error, Result};
 
-/// Real, or imaginary, sums of one row with a panel.
+/// Number of real (or imaginary) sums of one row with a panel.
 const PART: usize = ROW_SUMS / 2;
 
 /// Narrow and wide sums of a band.
@@ -72,7 +72,7 @@ impl Sums {
     }
 }
 
-/// Returns narrow integer sums without the offset of the rows.
+/// Returns narrow integer sums, corrected for the offset of the rows.
 #[inline(always)]
 fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_SUMS] {
     let (sums, columns) = (row(narrow, at), row(narrow, column));
@@ -135,9 +135,9 @@ fn added<T: Copy>(
 /// Valid samples of a band's baselines.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// Samples counted for all baselines alike.
+    /// Valid samples common to all baselines.
     all: u64,
-    /// Further samples of each baseline; zeros unless `some`.
+    /// Further valid samples of each baseline; zeros unless `some`.
     each: Vec<u64>,
     some: bool,
     /// Index of the band's first baseline.
@@ -169,7 +169,7 @@ impl Counts {
         self.all + self.each[baseline - self.first]
     }
 
-    /// Counts a channel's samples; `valid` is scratch for one number per antenna.
+    /// Counts a channel's valid samples; `valid` is scratch memory for one number per antenna.
     pub(super) fn add(&mut self, band: &Band, channel: Channel<'_>, valid: &mut [u64]) {
         let times = channel.block.times() as u64;
         let mask = |antenna| channel.block.mask(channel.plan, channel.channel, antenna);

@@ -1,6 +1,7 @@
-//! Inner loop: a few rows by a few panels of columns, with their sums in registers, and its arithmetic on plain arrays.
+//! Inner loop of the X-engine, which multiplies a few rows with a few panels of columns and holds their sums in
+//! registers, and its portable arithmetic on plain arrays.
 //!
-//! Invariant: each sum is made in the order of time, whatever the tile's shape.
+//! Invariant: each sum adds samples in the order of time, for any shape of the tile.
 #![allow(unsafe_code)]
 
 use super::super::plan::LANES;
@@ -8,10 +9,10 @@ use super::super::plan::LANES;
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// Rows that are prepared together and whose sums share the registers.
+/// Rows of a group: prepared together, with their sums in registers at the same time.
 pub(super) const ROWS: usize = 4;
 
-/// Most panels of rows in a band: 64 rows, whose prepared samples fit the second-level cache.
+/// Maximum number of panels of rows in a band: 64 rows, whose prepared samples fit the second-level cache.
 pub(super) const BAND: usize = 4;
 
 /// Bytes of one prepared row in a step.
@@ -20,7 +21,7 @@ pub(super) const ROW: usize = 8;
 /// Bytes from one row's sums to the next: real and imaginary sums with a panel.
 pub(super) const SUMS: usize = 128;
 
-/// Most panels of columns in registers.
+/// Maximum number of panels of columns whose sums are in registers at once.
 pub(super) const WIDTH: usize = 3;
 
 /// Form of the narrow sums.
@@ -50,7 +51,7 @@ pub(super) unsafe trait Arithmetic {
     const COLUMN: usize;
     /// Inputs in a vector: 16, or fewer for shorter registers.
     const LANES: usize;
-    /// Form of its sums.
+    /// Form of the narrow sums.
     const KIND: Kind;
     /// Sums of `LANES` inputs.
     type Sum: Copy;
@@ -63,9 +64,11 @@ pub(super) unsafe trait Arithmetic {
     unsafe fn store(sum: Self::Sum, to: *mut u8);
     unsafe fn row(from: *const u8) -> Self::Row;
     unsafe fn column(from: *const u8) -> Self::Column;
-    /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of the terms.
+    /// Adds the products of a row with the conjugate columns to the real and imaginary sums: all terms, or the first
+    /// half of them.
     unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
-    /// Adds the second half, if any: some instructions later, to hide the latency of the first.
+    /// Adds the second half of the terms, if any. The caller issues it some instructions after [`Arithmetic::add`], to
+    /// hide latency.
     #[inline(always)]
     unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
     /// Converts packed spectra (8 bit, f32) to columns and returns their address. Integers come in whole pairs of
@@ -86,7 +89,7 @@ pub(super) struct Tile {
     /// Sums of the first row with each panel of columns.
     pub(super) sums: [*mut u8; WIDTH],
     pub(super) steps: usize,
-    /// Whether the sums start here.
+    /// Whether the sums start from zero with this tile.
     pub(super) fresh: bool,
     /// Wide sums to prefetch, if the narrow ones are added to them after this tile.
     pub(super) wide: [*const u8; WIDTH],
@@ -274,7 +277,7 @@ unsafe impl Arithmetic for Integers {
     }
     #[inline(always)]
     unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller guarantees room for a vector.
+        // SAFETY: the caller guarantees a writable vector.
         unsafe { to.cast::<[i32; 8]>().write_unaligned(sum) }
     }
     #[inline(always)]
@@ -328,7 +331,7 @@ unsafe impl Arithmetic for Floats {
     }
     #[inline(always)]
     unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller guarantees room for a vector.
+        // SAFETY: the caller guarantees a writable vector.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(sum) }
     }
     #[inline(always)]

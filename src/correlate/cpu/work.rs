@@ -1,7 +1,7 @@
-//! Work on one band of one channel: columns in groups of panels, times in pieces, rows in groups.
+//! Correlation of one band of one channel: columns in groups of panels, times in pieces, rows in groups.
 //!
-//! Invariant: a group of column panels stays in the first-level cache while the band multiplies it with all its rows,
-//! and the band's rows in the second.
+//! Invariant: a group of column panels stays in the first-level cache while the band multiplies it with all its rows;
+//! the band's prepared rows stay in the second-level cache.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::error::Result;
 /// multiplied with them.
 const PANEL: usize = 16 * 1024;
 
-/// Steps of prepared rows.
+/// Steps of prepared rows that the scratch memory holds.
 const STEPS: usize = 512;
 
 /// Bytes of a group of prepared rows.
@@ -33,11 +33,11 @@ const GROUP: usize = STEPS * ROWS * ROW;
 pub(super) struct Scratch {
     /// Prepared rows, axes group of rows, step, row.
     rows: Aligned,
-    /// Modified copies of spectra, of the panels of a group.
+    /// Modified copies of the spectra of a group of panels.
     spectra: Aligned,
     /// Converted columns.
     columns: Aligned,
-    /// Row of ones that sums the columns: re + im, and im.
+    /// Row of ones, whose products are the column sums: re + im, and im.
     ones: Aligned,
 }
 
@@ -55,7 +55,7 @@ impl Scratch {
     }
 }
 
-/// Band of a channel of a block.
+/// Unit of work: one band of one channel of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
     pub(super) channel: Channel<'a>,
@@ -65,10 +65,10 @@ pub(super) struct Work<'a> {
     pub(super) next: Option<(Channel<'a>, &'a Band)>,
 }
 
-/// Instructions that multiply the samples of a plan.
+/// Kernel for the samples of a plan at a vector level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
-    /// Most times in a piece.
+    /// Maximum number of times in a piece.
     pub(super) times: usize,
     /// Form of the narrow sums.
     pub(super) kind: Kind,
@@ -121,7 +121,7 @@ wrapped! {
     floats_512, Floats512, "avx512f,avx512bw,avx512vl,avx512dq";
 }
 
-/// Returns the times whose columns fill a panel.
+/// Returns the times whose columns fill [`PANEL`] bytes.
 #[inline(always)]
 const fn times<A: Arithmetic>() -> usize {
     PANEL / A::COLUMN * A::TIMES
@@ -177,7 +177,7 @@ struct Span {
 }
 
 impl Span {
-    /// Yields its pieces.
+    /// Yields the pieces of the span.
     #[inline(always)]
     fn pieces<A: Arithmetic>(self) -> impl Iterator<Item = Piece> {
         let Self { first, times, mut clock } = self;
@@ -209,7 +209,7 @@ unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scrat
             let spectra = work.channel.spectra(panel, piece, scratch.spectra.values_mut());
             let groups = index * LANES / ROWS;
             let rows = &mut scratch.rows.values_mut::<u8>()[groups * GROUP + at * ROWS * ROW..];
-            // SAFETY: the buffers have room for the steps of each group of a band's rows, and for columns.
+            // SAFETY: the buffers hold the steps of each group of a band's rows, and the columns.
             unsafe {
                 let buffer = scratch.columns.values_mut::<u8>().as_mut_ptr();
                 let columns = A::columns(spectra.as_ptr(), steps, buffer);
@@ -273,7 +273,7 @@ unsafe fn multiply_panels<A: Arithmetic>(
     let buffers = scratch.columns.values_mut::<u8>().chunks_exact_mut(PANEL);
     for (c, (spectra, buffer)) in spectra.zip(buffers).enumerate().take(width) {
         let spectra = work.channel.spectra(start + c, piece, spectra);
-        // SAFETY: a buffer has room for a piece.
+        // SAFETY: a buffer holds a piece.
         columns[c] = unsafe { A::columns(spectra.as_ptr(), steps, buffer.as_mut_ptr()) };
     }
     let mut tile = Tile {
@@ -320,7 +320,7 @@ unsafe fn multiply_panels<A: Arithmetic>(
 /// As for [`add`].
 #[inline(always)]
 unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, prefetch: &mut Prefetch) {
-    // SAFETY: the caller upholds this function's contract; parts of a panel are contiguous.
+    // SAFETY: the caller upholds this function's contract; the lanes of a panel are contiguous.
     unsafe {
         if A::LANES == LANES {
             match width {

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use super::tile::{Arithmetic, Kind, ROW, ROWS, float_rows, wide_columns, wide_rows};
 
-/// Defines the sums of an arithmetic, in a register that these functions clear, load and store.
+/// Defines the type `Sum` of an `Arithmetic`, and the functions that clear, load and store it.
 macro_rules! sums {
     ($register:ty, $zero:expr, $load:expr, $store:expr) => {
         type Sum = $register;
@@ -21,14 +21,14 @@ macro_rules! sums {
         }
         #[inline(always)]
         unsafe fn store(sum: Self::Sum, to: *mut u8) {
-            // SAFETY: the caller guarantees room for a vector.
+            // SAFETY: the caller guarantees a writable vector.
             unsafe { $store(to.cast(), sum) }
         }
     };
 }
 
-/// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). `vpdpbusd` takes one unsigned operand: rows
-/// are raised by 128, as (re, im) and (im, ~re), which are exact for -128 as well.
+/// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). One operand of `vpdpbusd` is unsigned, so 128
+/// is added to the rows (re, im) and (im, ~re). ~re instead of -re is exact for -128 as well.
 pub(super) struct Bytes512;
 
 /// 16-bit integers, sums of two products per instruction, in 512 bits.
@@ -97,7 +97,7 @@ unsafe impl Arithmetic for Bytes512 {
 /// Stores rows of two parts of 4 bytes each; `parts` returns a vector of each part for all rows in a step.
 ///
 /// # Safety
-/// The machine has AVX-512 F, and `rows` has room for the steps of all groups.
+/// The machine has AVX-512 F, and `rows` is writable for the steps of all groups.
 #[inline(always)]
 unsafe fn transpose_rows(
     parts: impl Fn(usize) -> [__m512i; 2],

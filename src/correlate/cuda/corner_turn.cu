@@ -1,7 +1,7 @@
 // Corner turn of a packed block from the host: channel, panel, step, input -> channel, input, step.
 //
-// A step is the unit that one input has contiguous: a pair of 4-bit or 8-bit samples, or a part of a float sample. A
-// block transposes the 16 inputs of a panel over STEPS steps through shared memory.
+// A step is the unit that is contiguous for one input: a pair of 4-bit or 8-bit samples, or the real or imaginary part
+// of a float sample. A thread block transposes the 16 inputs of a panel over STEPS steps through shared memory.
 #include "device.cuh"
 
 // UNIT: bytes of a step: 2 or 4.

@@ -12,15 +12,15 @@
 // | `items`   | item                                     | Item        | read                     |
 // | `sums`    | channel, tile, row (EDGE), column (EDGE) | complex f32 | overwritten, or added to |
 //
-// With b' = (-i, r), Re = a . b and Im = a . b'. A lane's 16 bytes are two samples. Their order within a step of the
-// matrix instruction is free, as long as rows and columns agree.
+// For samples as vectors (r, i) and b' = (-i, r), Re = a . b and Im = a . b'. A lane's 16 bytes are two samples. Their
+// order within a step of the matrix instruction is free, as long as rows and columns agree.
 #include "stages.cuh"
 
 // Parts of a stage that are multiplied one after another: chunks of 2 samples, or halves of 8.
 #define PARTS (METHOD == 0 ? 8 : 2)
 
-// Adding 0 creates a new value in a new register. Otherwise a value needed at two register positions, in a sample or
-// tile and in the matrix instruction, is moved back and forth.
+// Adds 0 to get a new value in a new register. Otherwise the compiler moves a value back and forth between its register
+// in the loaded sample or tile and the one that the matrix instruction requires.
 INLINE float apart(float x) { return x + 0.0f; }
 
 #if METHOD == 16

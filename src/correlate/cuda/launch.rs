@@ -1,13 +1,13 @@
-//! Sizes of the kernels of a plan, the layout of the sums, and the division of a block into launches of products.
+//! Kernel sizes for a plan, layout of the sums, and division of a block into launches of the product kernel.
 
 use super::super::plan::{Plan, Precision};
 use crate::voltage::VoltageEncoding;
 
-/// Sizes of the kernels of a plan.
+/// Kernel sizes for a plan.
 ///
 /// The sums of a channel are square tiles: tile (I, J), J <= I, has index I (I + 1) / 2 + J and holds the products of
-/// rows `I edge ..` with columns `J edge ..`, row by row. Elements above the diagonal or beyond the inputs may be
-/// anything.
+/// rows `I edge ..` with columns `J edge ..`, row by row. Elements above the diagonal or beyond the inputs are
+/// undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub channels: usize,
@@ -63,9 +63,9 @@ impl Shape {
 pub(super) struct Clock {
     /// Whether launches end where the narrow sums are full, counted from the last reset.
     whole_runs: bool,
-    /// Samples that the narrow sums hold without overflow.
+    /// Maximum number of samples in the narrow sums.
     most: usize,
-    /// Times of a launch at most.
+    /// Maximum number of times per launch.
     launch: usize,
     /// Samples in the narrow sums.
     pending: usize,
@@ -79,7 +79,7 @@ pub(super) struct Launch {
     pub(super) times: usize,
     /// Whether the launch adds to the narrow sums instead of overwriting them.
     pub(super) add: bool,
-    /// Whether the narrow sums are first added to the wide ones; true overwrites these.
+    /// Whether the narrow sums are first added to the wide sums; `Some(true)` overwrites the wide sums.
     pub(super) fold: Option<bool>,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Spectra {
 ///
 /// Addresses and strides of the spectra are multiples of 16 bytes. The address of f32 spectra for [`Precision::F32`]
 /// is a multiple of 8 only, because a run may end within a block. Kernels may read a row up to the next multiple of
-/// 16 bytes after its last sample; those bytes, and the rest up to the stride, may hold anything. Tiles begin at a
+/// 16 bytes after its last sample; those bytes, and the rest up to the stride, are undefined. Tiles begin at a
 /// multiple of 1024 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -164,11 +164,11 @@ pub(super) struct Job {
     pub add: bool,
 }
 
-/// Most times of integers per launch: whole words of a mask, so that sums of products of 2^15 fit 32 bits.
+/// Maximum number of times per launch of integers: whole mask words, and sums of terms of 2^15 fit 32 bits.
 pub(super) const MAX_TIMES: usize = 65_472;
 
-/// Returns the most samples of floats summed in single precision: so few that the error is as on the CPU, or that the
-/// rounding of samples dominates.
+/// Returns the maximum number of float samples summed in single precision. The error is then that of the CPU (256
+/// samples), or less than that of the samples' rounding (4096).
 pub(super) fn run(precision: Precision) -> usize {
     match precision {
         Precision::F32 | Precision::Split => 256,

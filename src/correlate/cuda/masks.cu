@@ -4,7 +4,7 @@
 
 // SAMPLE: bytes of a sample: 1, 2 or 8.
 
-// Sets the samples to zero whose bits are clear in `word`. The lanes of a warp share the 64 times from `row` on, of
+// Sets samples to zero if their bits in `word` are clear. The lanes of a warp share the 64 times from `row` on, of
 // which only the first `times` exist.
 INLINE void clear(u8* row, u64 word, i32 times, int lane) {
   for (int time = lane; time < smaller(times, 64); time += 32) {
@@ -46,9 +46,9 @@ KERNEL __launch_bounds__(256) apply_mask(u8* spectra, i64 channel_stride, i64 in
   if (lane == 0) counts[index] = count;
 }
 
-// Counts the valid samples of each baseline (i, j), in tiles of 32 x 32 antennas; each warp computes rows of 32.
-// `counts` are those of single antennas: if no row or no column of a tile has invalid samples, they determine the
-// result.
+// Counts the valid samples of each baseline (i, j), in tiles of 32 x 32 antennas; each warp computes ROWS rows of 32.
+// `counts` holds the valid samples of single antennas. They determine the result if no row or no column of a tile has
+// invalid samples.
 KERNEL __launch_bounds__(256) count_baselines(const u64* valid, const u64* counts, u32 antennas, i64 times, u32 tiles, u64* sums,
                                               u32 add) {
   constexpr int TILE = 32, WORDS = 16, ROWS = 4;

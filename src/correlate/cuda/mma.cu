@@ -1,6 +1,6 @@
 // Exact products of all pairs of inputs with the matrix instructions of a warp (sm_80 and later), for 8 or 4 bits.
 //
-// Grid: as many blocks as the device runs at once; each processes every gridDim.x-th work unit (channel, item).
+// Grid: the blocks that the device runs at once; each processes every gridDim.x-th work unit (channel, item).
 // Block: WARPS warps.
 //
 // | buffer    | axes                                        | type          | access      |
@@ -11,8 +11,8 @@
 //
 // With a = (r, i) and a' = (i, ~r) as bytes, Re = a . b and Im = a' . b + sum of b's imaginary parts, because -r = ~r
 // + 1 and ~r never overflows: one copy of the samples serves both products. 4-bit samples stay packed in shared
-// memory. Their nibbles become the high halves of bytes, real and imaginary parts apart, so all sums are 256 times
-// too large until the end.
+// memory. Their nibbles become the high halves of bytes, real and imaginary parts apart, so all sums are scaled by
+// 256 until the end.
 #include "stages.cuh"
 
 // Operands from ldmatrix, 32 bytes of each row: rows of this step and the next, and columns, each reloaded once it is
@@ -36,7 +36,7 @@ struct Columns {
   u8* memory;
   i32 sum;
 
-  // Adds the columns of a stage, which begin at slot `side`.
+  // Adds the columns of a stage; they begin at slot `side` of the stage.
   INLINE void add(const Ring& ring, u32 side) {
     u32 row = side * 32 + threadIdx.x % SIDE, share = threadIdx.x / SIDE;
     if (share >= SHARES) return;
@@ -78,8 +78,8 @@ template <int N> struct Sums {
       for (int i = 0; i < 8; i++) re[i / 4][n][i % 4] = im[i / 4][n][i % 4] = 0;
   }
 #if BITS == 8
-  // Multiplies one step and loads the columns of the next from `next`. Takes one operand `a` after the other, each
-  // with all columns.
+  // Multiplies one step and loads the columns of the next step from `next`. Multiplies each of the two row operands `a`
+  // with all columns before the next.
   INLINE void multiply(Fragments<N>& f, const u32 (&a)[2][4], u32 next) {
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -140,7 +140,7 @@ template <int N> struct Sums {
 struct Store {
   INLINE void operator()(int4* place, int4 values) const { store_16(place, values.x, values.y, values.z, values.w); }
 };
-// Atomics return nothing here, so no register waits for them. Integer sums do not depend on the order.
+// The results of the atomics are unused, so no register waits for them. Integer sums do not depend on the order.
 struct Add {
   INLINE void operator()(int4* place, int4 values) const {
     atomicAdd(&place->x, values.x), atomicAdd(&place->y, values.y);

@@ -1,6 +1,6 @@
 //! X-engine on a GPU: tiles of 32-bit sums, added to 64-bit sums before they can overflow.
 //!
-//! Invariant: the same bits for any split of a stream.
+//! Invariant: sums have the same bits for any split of a stream, unless samples are rounded ([`super::Precision`]).
 #![allow(unsafe_code)]
 
 mod launch;
@@ -28,8 +28,8 @@ use crate::view::check_length;
 
 /// Layout of spectra in natural order (channel, input, time) in a device buffer.
 ///
-/// All byte numbers are multiples of 16. The bytes from an input's last sample to the next multiple of 16 may be
-/// read, and may hold anything.
+/// All offsets and strides are multiples of 16 bytes. Kernels may read the bytes from an input's last sample to the
+/// next multiple of 16; their contents do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpectra {
     /// First byte of the first input of the first channel.
@@ -54,7 +54,7 @@ pub(super) struct Engine {
     masks: Masks,
     clock: Clock,
     counted: Counted,
-    /// Recorded after the work queued last, on any stream.
+    /// Event recorded after the most recently queued work, on any stream.
     last: Event,
     /// None before the first block from the host.
     uploads: Option<Box<Uploader>>,
@@ -69,7 +69,7 @@ struct Part {
     spectra: Spectra,
     /// Address of the mask.
     valid: Option<u64>,
-    /// Whether the counts are added to instead of overwritten.
+    /// Whether to add to the counts instead of overwriting them.
     counts_go_on: bool,
 }
 
@@ -112,8 +112,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Processes a block in pieces. Returns the clock after it, which is the same for all channels but may differ
-    /// from that of whole-block launches, because pieces split them.
+    /// Processes a block in pieces. Returns the clock after the block. It is the same for all channels, but may differ
+    /// from the clock of unsplit launches, because launches end with pieces.
     fn run_pieces(&self, uploads: &mut Uploader, block: Block<'_>) -> Result<Clock> {
         uploads.grow(block.times())?;
         uploads.work.wait(&self.last)?;
@@ -233,7 +233,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Advances the state by `times` times that are queued for all channels, to `clock`.
+    /// Sets the clock and updates the counts after `times` times were queued for all channels.
     fn pass(&mut self, clock: Clock, times: usize, masked: bool) {
         self.clock = clock;
         if masked {

@@ -21,7 +21,7 @@ pub(super) struct Path {
 enum Kernel {
     Wgmma(Wgmma),
     Stages(Stages),
-    /// Two kernels with the same bits: the first needs addresses at multiples of 16 bytes.
+    /// Two kernels that give the same bits; the first requires spectra at a multiple of 16 bytes.
     Scalar(Stages, Plain),
     Plain(Plain),
 }
@@ -70,12 +70,12 @@ impl Kind {
             true if shape.precision == Precision::F32 => {
                 vec![Self::Floats(Precision::F32), Self::Plain]
             }
-            // Its bits differ from those of the matrix instructions, so tuning must not choose between them.
+            // The plain kernel gives other bits than the matrix instructions, so tuning must not choose between them.
             true => vec![Self::Floats(shape.precision)],
         }
     }
 
-    /// Returns the tuning candidate. Its number is stored with tuned choices.
+    /// Returns the tuning candidate. Tuned choices store its number, so numbers must not change.
     fn candidate(self) -> Candidate {
         let number = match self {
             Self::Wgmma => 0,
@@ -90,8 +90,8 @@ impl Kind {
     }
 }
 
-/// Returns the sources of all kernels, as a key of stored tuned choices: a change of any invalidates them. Never
-/// compiled.
+/// Returns the text of all kernels as the key of tuned choices: a change of any kernel invalidates them. The result is
+/// never compiled.
 fn sources() -> Source {
     Source {
         name: "correlate",
@@ -170,7 +170,7 @@ impl Path {
     }
 }
 
-/// Largest number of rows, and of columns, of a plain block's sums.
+/// Maximum number of rows, and of columns, of the sums of a plain kernel's thread block.
 const SUB: usize = 64;
 
 /// Shape bound to the plain kernel.

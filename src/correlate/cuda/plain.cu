@@ -1,11 +1,10 @@
 // Products of all inputs on any device: sums[i][j] += x[i] conj(x[j]) over time, for tiles of EDGE x EDGE.
 //
-// A block computes SUB x SUB sums of one channel, each thread 4 x 4 of them. Samples pass through shared memory,
-// LENGTH words of each row at a time. Samples beyond the inputs or the times are zero there.
+// A thread block computes SUB x SUB sums of one channel, each thread 4 x 4 of them. Samples pass through shared
+// memory, LENGTH words of each row at a time; there, samples beyond the inputs or the times are zero.
 //  - Integers: a word holds two samples (re, im), and each part of the product is one dot product of four bytes. With
-//    a' = (im, ~re), Re = a . b and Im = a' . b + sum of b's imaginary parts, because -re = ~re + 1 never overflows.
-//    Parts of
-//    4 bits are in the high halves of bytes, so products are 256 times too large until the end.
+//    a' = (im, ~re), Re = a . b and Im = a' . b + sum of b's imaginary parts, because -re = ~re + 1 and ~re never
+//    overflows. Parts of 4 bits are in the high halves of bytes, so products are scaled by 256 until the end.
 //  - Floats: the terms of a sum are added one by one in the order of time.
 #include "device.cuh"
 #include "tiles.cuh"

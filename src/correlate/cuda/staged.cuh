@@ -1,10 +1,11 @@
-// Reads of samples in stages by the warps that multiply, and the products of the edge block of inputs with itself, if
-// EDGE_COLUMNS leaves it no tiles of its own; one warp computes those. Their column sums of imaginary parts are products
-// with rows of ones. The including file defines the layout: STAGES stages of STAGE bytes, columns at COLUMNS, edge columns
-// at BEFORE, rows at 0 or the same as the columns, and barriers at FULL and FREE.
+// Loads of rows from the stages by the consumer warps and, with EDGE_COLUMNS, the products of the edge block of inputs
+// with itself. One otherwise idle warp computes these products, and the column sums of imaginary parts as products
+// with rows of ones. The including file defines the layout: STAGES stages of STAGE bytes; in each stage columns at
+// COLUMNS, edge columns at BEFORE, and rows at 0 (or the columns themselves); barriers at FULL and FREE.
 #pragma once
 
-// 16 x 16 accumulators, used in one job per channel; the layout of elements is that of Products.
+// 16 x 16 accumulators of the edge block's products with itself, used in one job per channel; the elements are laid out
+// as in Products.
 struct Corner {
   bool wanted;
   i32 re[2][4] = {}, im[2][4] = {};
@@ -16,7 +17,7 @@ struct Corner {
     const u32 lane = threadIdx.x & 31, mine = lane & 15;
 #pragma unroll
     for (u32 step = 0; step < 4; step++) {
-      u32 a[4];   // as right operand, words 0 and 2 are eight columns, 1 and 3 the next eight
+      u32 a[4];   // as the right operand, words 0 and 2 are eight columns, 1 and 3 the next eight
       load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
       // Ones at the imaginary parts.
       const u32 one = SHIFT ? 0x01010101 : 0x01000100, ones[4] = {SHIFT ? 0 : one, SHIFT ? 0 : one, one, one};

@@ -111,7 +111,7 @@ struct Ring {
     for (u32 i = 0; i + 1 < STAGES; i++) loader.load<0, 1>(first + i * STAGE_BYTES, x, work_units);
     current = first + (STAGES - 1) * STAGE_BYTES;
   }
-  // Waits for the next stage. After it, no warp reads the previous one.
+  // Waits for the next stage. After the barrier, no warp reads the previous stage.
   INLINE void wait() {
     copy_async_wait<STAGES - 2>();
     named_barrier(1, THREADS);

@@ -1,4 +1,4 @@
-//! Host side of `stages.cuh`: kernels whose blocks multiply the items of channels one after another.
+//! Host side of `stages.cuh`: kernels whose thread blocks process work units (an item of a channel) one by one.
 
 use super::launch::{Job, Shape};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// Bytes of a group's rows in a stage of shared memory.
 const GROUP_BYTES: usize = GROUP * 128;
 
-/// Sizes of a block.
+/// Compile-time sizes of a thread block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     edge: usize,
@@ -15,12 +15,12 @@ pub(super) struct Block {
     /// Slots for groups of inputs.
     groups: usize,
     stages: usize,
-    /// Blocks per multiprocessor that registers must suffice for.
+    /// Thread blocks per multiprocessor for which the compiler limits the registers of a thread.
     together: usize,
 }
 
 impl Block {
-    /// Returns the sizes for tiles of `edge` inputs a side and this much shared memory.
+    /// Returns the sizes for tiles of `edge` inputs a side and `shared_bytes` of shared memory.
     pub(super) fn new(edge: usize, shared_bytes: usize) -> Self {
         let (warps, groups, together) = match edge {
             32 => (1, 1, 12),
@@ -59,10 +59,10 @@ impl Block {
     }
 }
 
-/// Converts the bytes from one input to the next to the type that the kernels take.
+/// Converts an input stride in bytes to the 32-bit argument of the kernels.
 ///
 /// # Errors
-/// [`Error::Parameter`] from 4 GiB on.
+/// [`Error::Parameter`] for 4 GiB or more.
 pub(super) fn stride(bytes: usize) -> Result<u32> {
     let rule = "rows lie less than 4 GiB apart on this device";
     u32::try_from(bytes).map_err(|_| Error::parameter("input stride", bytes, rule))
@@ -149,10 +149,11 @@ const SIDE: usize = 4;
 /// Marks a slot without a group.
 const NO_GROUP: u16 = 0xffff;
 
-/// Part of a warp: slot of the rows' group, slot of the first columns' group, and number of column groups, 1 or 2.
+/// Piece of a tile for one warp: slot of the rows' group, slot of the first columns' group, and number of column
+/// groups, 1 or 2.
 type Piece = (usize, usize, usize);
 
-/// Unit of work of a block, in the layout that kernels read: the groups in its 8 slots, then the pieces of its warps.
+/// Item of `stages.cuh`: the groups in the 8 slots, then the pieces of the warps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     groups: Vec<u16>,
@@ -179,15 +180,15 @@ impl Item {
     }
 }
 
-/// Returns the items of a channel, for tiles of `edge` inputs a side. Wide pieces come first, because warps 0 to 3
-/// and 4 to 7 share the four schedulers of a multiprocessor.
+/// Returns the items of a channel, for tiles of `edge` inputs a side. Wide pieces come first to spread them over the
+/// four schedulers of a multiprocessor: warps w and w + 4 share one.
 pub(super) fn items(inputs: usize, edge: usize) -> Vec<Item> {
     let groups = inputs.div_ceil(GROUP);
     if edge < SIDE * GROUP {
         return vec![Item::new(0..groups, triangle(groups))];
     }
     let (last, rest) = ((groups - 1) / SIDE, (groups - 1) % SIDE + 1);
-    // The rows of a single last group join the items of diagonal tiles, which leave warps idle.
+    // If the last block of rows is a single group, its pieces join the items of diagonal tiles, which leave warps idle.
     let lone = rest == 1 && last > 0;
     let mut items = Vec::new();
     for i in 0..=last {
@@ -215,7 +216,7 @@ fn triangle(groups: usize) -> Vec<Piece> {
     }
 }
 
-/// Returns the item of these rows' groups and one full tile side of columns.
+/// Returns the item of an off-diagonal tile: the groups `rows` by the [`SIDE`] groups from `column` on.
 fn square(rows: std::ops::Range<usize>, column: usize) -> Item {
     let wide = |row| [(row, SIDE, 2), (row, SIDE + 2, 2)];
     let pieces = match rows.len() {

@@ -1,5 +1,5 @@
-//! Narrow sums in tiles, the wide sums that they are added to, the read-out of both, and validity masks: invalid samples
-//! become zero, and the valid ones of each baseline are counted.
+//! Narrow sums in tiles, the wide sums to which they are added, the read-out of both, and validity masks, which set
+//! invalid samples to zero and count the valid samples of each baseline.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ impl Sums {
         let defines = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
         let module = device.module(&sums_source(defines))?;
         let mut narrow = device.buffer(shape.channels * shape.elements())?;
-        // Elements that no kernel writes are folded too; the result is never read.
+        // The fold also reads elements that no kernel writes; their sums are never read out.
         let stream = device.stream()?;
         let all = 0..narrow.len();
         stream.fill(&mut narrow, all, 0)?;
@@ -106,8 +106,8 @@ impl Sums {
         self.wide.as_ref().map_or(0, |wide| wide.at(channel * self.shape.elements()))
     }
 
-    /// Queues the addition of some channels' narrow sums to the wide ones. `replace` overwrites the wide sums
-    /// instead.
+    /// Queues the addition of some channels' narrow sums to the wide sums, or with `replace` the overwriting of the
+    /// wide sums.
     pub(super) fn fold(
         &self,
         channels: Range<usize>,
@@ -132,7 +132,8 @@ impl Sums {
         if clock.is_settled() { 2 * pairs } else { pairs }
     }
 
-    /// Queues the read-out of some baselines to `output`; they count from the first baseline of channel 0.
+    /// Queues the read-out of `baselines` to the device address `output`. Baselines are numbered from the first one of
+    /// channel 0.
     pub(super) fn read(
         &self,
         clock: Clock,
@@ -161,7 +162,7 @@ impl Sums {
 /// Antennas along a tile of counts.
 const TILE: usize = 32;
 
-/// Kernels and the counts of all channels.
+/// Mask kernels, and the counts of all channels.
 #[derive(Debug)]
 pub(super) struct Masks {
     shape: Shape,

@@ -206,7 +206,7 @@ fn floats_err_as_little_as_is_said() {
             spectra.each(|at, sum, magnitudes| {
                 let found = Complex::new(f64::from(sums[at]), f64::from(sums[at + 1]));
                 let error = (found - 2.0 * sum).norm() / magnitudes;
-                // The sum is over two runs.
+                // `magnitudes` covers one of the two launches.
                 assert!(error <= 2.0 * bound, "{precision:?} {sizes:?}: {error} at number {at}");
             });
         }
@@ -218,7 +218,7 @@ fn extreme_block(plan: &Plan, times: usize) -> Vec<u8> {
     vec![0x80; plan.packed_bytes(times)]
 }
 
-/// Pieces of a block end at other times than launches of the whole block. The overflow count follows the pieces.
+/// Checks that pieces, which end at other times than launches of the whole block, do not overflow the narrow sums.
 #[test]
 fn pieces_of_long_blocks_never_overflow() {
     let Some(device) = device() else { return };

@@ -1,5 +1,5 @@
-//! Transfer of blocks from host memory in pieces with their corner turn on the device, and of sums and counts back to the
-//! host: the next piece is copied while the device processes one.
+//! Transfer of blocks from host memory in pieces, with the corner turn on the device, and of sums and counts back to
+//! the host. The copy of a piece overlaps the device's work on the previous piece.
 
 use std::ops::{Add, Range};
 
@@ -84,7 +84,7 @@ impl Uploader {
         // A mask word covers 64 samples of an antenna, which take at least 16 bytes.
         self.masks.resize(bytes.div_ceil(16))?;
         self.natural = Some(self.device.buffer(bytes)?);
-        // Last: its size tells whether all are large enough.
+        // Resized last: the check above takes its size as that of all buffers.
         self.packed.resize(bytes)
     }
 
@@ -157,7 +157,7 @@ impl Uploader {
         Ok((Spectra { address: natural, channel_stride, input_stride, times }, valid))
     }
 
-    /// Waits for queued work after an error. Its own errors are ignored, since the first one is returned.
+    /// Waits for queued work after an error. Ignores the errors of that work, because the caller returns the first one.
     pub(super) fn settle(&self) {
         let _ = self.work.synchronize();
     }
@@ -169,7 +169,8 @@ impl Uploader {
     }
 }
 
-/// Parts of rows that lie `pitch` elements apart, to be copied contiguously.
+/// Parts of rows to copy contiguously: elements `start .. start + length` of each row of `pitch` elements in `from`,
+/// from row `first` on.
 #[derive(Clone, Copy, Debug)]
 struct Rows<'a, T> {
     from: &'a [T],
@@ -195,7 +196,7 @@ impl<T: Pod + Send + Sync> Rows<'_, T> {
         Ok(ring.upload(rows * self.length, work, fill)?.address())
     }
 
-    /// Fills `to` with the result from element `at` on.
+    /// Copies the concatenated parts to `to`, from their element `at` on.
     fn copy(&self, mut at: usize, mut to: &mut [T]) {
         if self.length == self.pitch {
             let first = self.first * self.pitch + at;
@@ -293,7 +294,7 @@ const READ: usize = 1 << 14;
 /// Counts of samples since the last reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    /// Samples counted for all baselines alike, in blocks without a mask.
+    /// Samples of blocks without a mask, common to all baselines.
     pub(super) all: u64,
     /// Whether the device holds further counts, of blocks with a mask.
     pub(super) some: bool,
@@ -310,7 +311,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the sums of whole channels from `first` on. 32-bit sums are widened on the host, because their transfer
+    /// Reads the sums of whole channels from `first` on. 32-bit sums are converted on the host, because their transfer
     /// takes half the time.
     pub(super) fn sums<N, T>(
         &self,
@@ -343,7 +344,7 @@ impl Reader<'_> {
                 } else {
                     let from: &[Complex<N>] = bytemuck::cast_slice(words);
                     threads.for_each(to, READ, |index, to| {
-                        // Turns -0.0 into 0.0, so that the bits do not depend on the split of the stream.
+                        // Adding 0 converts -0.0 to 0.0, so that the bits do not depend on the split of the stream.
                         let wide = |sum: N| T::zeroed() + sum.into();
                         for (to, from) in to.iter_mut().zip(&from[index * READ..]) {
                             *to = Complex { re: wide(from.re), im: wide(from.im) };
@@ -396,7 +397,7 @@ pub(super) struct Downloader {
 }
 
 impl Downloader {
-    /// Allocates pieces of `words` 64-bit words, limited to 16 to 2^20.
+    /// Allocates pieces of `words` 64-bit words, clamped to 16 to 2^20.
     pub(super) fn new(device: &Device, words: usize, threads: &Threads) -> Result<Self> {
         Ok(Self {
             ring: DownloadRing::new(device, words.clamp(16, 1 << 20), SLOTS)?,

@@ -6,8 +6,9 @@
 // products.
 //
 // Thread blocks are persistent and have three warpgroups. In the first, one thread loads slots of 128 inputs x 128
-// bytes and two warps sum i_b over the columns. The other two multiply 64 rows x 128 columns each, with accumulators
-// in registers. A diagonal tile needs no slot of rows, and its upper half no columns right of the diagonal.
+// bytes and two warps sum i_b over the columns. The other two (consumers) multiply 64 rows x 128 columns each, with
+// accumulators in registers. A diagonal tile needs no slot of rows, and its upper half no columns right of the
+// diagonal.
 //
 // EDGE: inputs along a tile: 32, 64 or 128. SMALL (EDGE < 128): all inputs fit one tile; a job has 128 / EDGE
 // channels.
@@ -110,7 +111,7 @@ INLINE void release_registers(u32 (&a)[2][4], u32 (&b)[2][4]) {
     for (u32 q = 0; q < 4; q++) keep(a[k][q]), keep(b[k][q]);
 }
 
-// Prefetch distance of rows in half stages. A product blocks its warp until it has read its registers.
+// Prefetch distance of rows in half stages. A product blocks its warp until the product has read its registers.
 constexpr u32 AHEAD = 2;
 
 // Multiplies the rows of this warpgroup with the columns of the job, over all stages.

@@ -1,4 +1,4 @@
-// Parts shared by the Hopper correlators: tile scheduling, rings of slots in shared memory, and the stores of sums.
+// Code shared by the Hopper correlators: tile scheduling, rings of slots in shared memory, and the stores of sums.
 //
 // A job is one output tile (of SMALL shapes, the tiles of CHANNELS channels). The edge block is the last, partial
 // block of inputs; the edge columns are its columns where EDGE_COLUMNS lets other tiles multiply them.
@@ -15,7 +15,7 @@ constexpr bool SMALL = EDGE < 128, EDGE_COLUMNS = WIDTH == 16 && (SHIFT == 0 || 
 constexpr bool RAGGED = !SMALL && WIDTH < 128 && !EDGE_COLUMNS;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
 constexpr u32 EXTRA = EDGE_COLUMNS ? WIDTH : 0;   // edge columns in front of the columns of a diagonal tile
-constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most; also the number of column sums
+constexpr u32 PRODUCTS = 128 + EXTRA;       // maximum columns of a warpgroup; also the number of column sums
 constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums, and of a tile
 constexpr u32 STAGING = 2 * 4096;   // bytes per consumer warp: two buffers of 8 rows x 64 sums
 
@@ -24,7 +24,7 @@ struct Work {
   u32 channels, inputs, blocks, tiles, jobs;
   u32 halves;   // number of 64-byte segments along time
   u32 add;      // 1: add to the stored sums
-  u32* claimed;   // dynamic scheduler: jobs claimed beyond each block's first; finished blocks. 0 between launches
+  u32* claimed;   // dynamic scheduler: jobs claimed beyond each block's first, and finished blocks; 0 between launches
 };
 // Output tile of a job, or the small tiles of CHANNELS channels. `tile` is its index among the tiles of all channels.
 struct TileIndex { u32 tile, channel, row, column; };
@@ -333,7 +333,7 @@ INLINE void store_job(const Products& of, const Work& work, const TileIndex& job
 // Offsets in shared memory of the data that warps exchange.
 struct Layout { u32 staging, columns, full, free, queue; };   // columns: two buffers of PRODUCTS i32
 
-// Adds to `sum` the bytes of `word` that `bytes` selects: it holds 1 for each selected byte of a 32-bit word.
+// Adds to `sum` the bytes of `word` that `bytes` selects with a 1 in each selected byte of a 32-bit word.
 INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
   sum = __dp4a((i32)word.x, bytes, sum), sum = __dp4a((i32)word.y, bytes, sum);
   return __dp4a((i32)word.w, bytes, __dp4a((i32)word.z, bytes, sum));
@@ -345,7 +345,7 @@ struct EdgeColumn {
   INLINE explicit EdgeColumn(u32 thread) : column(thread / 32 * (WIDTH / 2) + thread % (WIDTH / 2)), part(thread % 32 / (WIDTH / 2)) {}
 };
 // Passes the sums of columns `thread` and `thread` + 64, and the partial sum of an edge column, to the consumer
-// warps, once these have released the buffer.
+// warps, after they have released the buffer.
 INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, u32 thread, const i32 (&sums)[2], i32 part = 0) {
   const u32 base = shared_address(shared);
   barrier_wait(base + layout.free + to.slot * 8, to.parity ^ 1);
@@ -392,7 +392,7 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
 }
 
 // Unpacks 16 samples of 4 bits to 16 bytes of real parts and 16 bytes of imaginary parts, from shared memory to shared
-// memory. Bytes hold 16 times the parts. Returns `sum` plus the imaginary parts.
+// memory. Bytes hold the parts scaled by 16. Returns `sum` plus the imaginary parts.
 INLINE i32 unpack_samples(const uint4& w, unsigned char* real, unsigned char* imaginary, i32 sum) {
   const u32 m = 0xf0f0f0f0u;
   const uint4 low = make_uint4(w.x << 4 & m, w.y << 4 & m, w.z << 4 & m, w.w << 4 & m);

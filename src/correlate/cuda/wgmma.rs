@@ -15,16 +15,16 @@ const SLOT: usize = ROWS * 2 * TIMES;
 /// Times of a slot.
 const TIMES: usize = 64;
 
-/// Threads of a block: a producer warpgroup and two that multiply.
+/// Threads of a block: a producer warpgroup and two consumer warpgroups.
 const THREADS: usize = 384;
 
-/// Most edge columns that a diagonal tile can multiply as well; registers do not suffice for more.
+/// Maximum number of edge columns that a diagonal tile can multiply in addition; more exceed the registers.
 const EDGE_COLUMNS: usize = 16;
 
-/// Tiles per multiprocessor from which on the dynamic scheduler is faster.
+/// Minimum number of tiles per multiprocessor for which the dynamic scheduler is faster.
 const LONG: usize = 16;
 
-/// Jobs that the producer may publish ahead of the other warps.
+/// Jobs that the producer may publish ahead of the other warps; as in `wgmma.cuh`.
 const QUEUE_DEPTH: usize = 4;
 
 /// Shape bound to the kernel.
@@ -47,7 +47,7 @@ struct Form {
     edge: usize,
     /// Inputs of the last block, rounded up to a multiple of 16.
     width: usize,
-    /// Whether a channel has one tile, apart from those of an edge block that has no jobs of its own.
+    /// Whether a channel has one tile, not counting the tiles of an edge block without jobs.
     is_single_tile: bool,
     /// Whether the tile scheduler is dynamic instead of static.
     is_dynamic: bool,
@@ -70,19 +70,20 @@ impl Form {
         Self { width: if form.spills() { ROWS } else { width }, ..form }
     }
 
-    /// Returns whether diagonal tiles multiply the edge columns, so that the last block has no jobs of its own. For 4
-    /// bits only next to a single whole block: otherwise rows would be unpacked in shared memory too, which is slower
-    /// than tiles of their own.
+    /// Returns whether diagonal tiles multiply the edge columns, so that the edge block has no jobs. For 4 bits only
+    /// next to a single whole block: otherwise rows would be unpacked in shared memory too, which is slower than
+    /// separate tiles for the edge block.
     fn has_edge_columns(&self) -> bool {
         self.width == EDGE_COLUMNS && (self.bits == 8 || self.is_single_tile)
     }
 
-    /// Returns whether registers do not suffice: for 4 bits, more than half a tile next to whole ones.
+    /// Returns whether the kernel would exceed its registers: 4 bits, and an edge block of more than half a tile next
+    /// to whole blocks.
     fn spills(&self) -> bool {
         self.bits == 4 && !self.is_single_tile && self.width > ROWS / 2 && self.width < ROWS
     }
 
-    /// Returns whether some plan needs this form. A single tile of 64 inputs or fewer has a smaller edge.
+    /// Returns whether some plan needs this form. A single tile of at most 64 inputs has a smaller edge instead.
     fn is_possible(&self) -> bool {
         let is_large = self.has_edge_columns() || self.width > 64;
         let may_be_dynamic = !self.is_single_tile && !self.has_edge_columns();

@@ -1,10 +1,10 @@
 // Exact correlation of complex 4-bit samples on Hopper; see wgmma.cu.
 //
-// Samples stay packed, one per byte, up to shared memory. Products take 16 times the parts, in the high halves of
+// Samples stay packed, one per byte, up to shared memory. Products use parts scaled by 16, in the high halves of
 // bytes: hi = w & 0xf0f0f0f0 holds the real parts of four samples, lo = w << 4 & 0xf0f0f0f0 the imaginary parts. The
 // order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (wgmma.cuh). Rows are
 // unpacked in registers, as a = (hi, lo) and a' = (lo, ~hi). Two warps unpack the columns within shared memory and
-// sum their imaginary parts. Sums are 256 times too large until the end and still fit 32 bits: 65 472 times of 2 x
+// sum their imaginary parts. Sums are scaled by 256 until the end and still fit 32 bits: 65 472 times of 2 x
 // 128 x 128.
 //
 // A block has three warpgroups: one thread loads packed slots of rows and columns, two warps unpack, two warpgroups
@@ -109,7 +109,7 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
         x[q] = word & 0xf0f0f0f0u, x[2 + q] = word << 4 & 0xf0f0f0f0u;
         y[q] = x[2 + q], y[2 + q] = ~x[q];
       }
-      // Keeps the operands in registers of their own, complete before the products begin.
+      // Forces the operands into separate registers, complete before the products begin.
 #pragma unroll
       for (u32 q = 0; q < 4; q++) keep(x[q]), keep(y[q]);
       with_columns(task, [&](auto n_) {

@@ -36,8 +36,8 @@ INLINE void produce(const Work& work, const TensorMap& map, const TensorMap& las
   });
 }
 
-// Offset of an input's swizzled chunk 0 of 16 bytes. XOR with 16 times an index gives the other chunks, which takes
-// fewer registers than an offset for each.
+// Offset of an input's swizzled chunk 0 of 16 bytes. XOR with 16 times an index addresses the other chunks, which
+// takes fewer registers than an offset for each.
 INLINE u32 raw_at(u32 slot, u32 input) { return slot + input * 64 + (input >> 1 & 3) * 16; }
 INLINE u32 wide_at(u32 slot, u32 input) { return slot + input * 128 + (input & 7) * 16; }
 INLINE i32 unpack_chunk(unsigned char* shared, const uint4& samples, u32 to, u32 chunk, i32 sum) {

@@ -1,6 +1,6 @@
-//! Delay correction on the CPU: phasors of a run of channels, then all polarizations of the run.
+//! Delay correction on the CPU: computes the phasors of a run of channels, then corrects all polarizations of the run.
 //!
-//! Invariant: the same bits for any split of a stream.
+//! Invariant: spectra have the same bits for any split of a stream.
 #![allow(unsafe_code)]
 
 mod registers;
@@ -19,12 +19,12 @@ use registers::{Samples, Target};
 pub(super) struct Engine {
     plan: Plan,
     level: Level,
-    /// Gain of all elements, included in the phasors.
+    /// Common gain of all elements, included in the phasors; 1 if the gains differ.
     gain: Complex<f32>,
     /// Gains of each element, if they differ: real and imaginary parts.
     gains: Option<(Vec<f32>, Vec<f32>)>,
     phasors: Phasors,
-    /// Factors for zero phases and one gain for all.
+    /// Phasors for zero phases: the common gain.
     unrotated: Phasors,
     /// Saturated samples of the current call.
     current: Vec<u32>,
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Processes one polarization of a run, from its first element on.
+    /// Corrects one polarization of a run, which begins at index `element` of the spectrum.
     fn channels(
         &mut self,
         spectrum: &[f32],
@@ -136,7 +136,7 @@ pub(super) struct Run<'a> {
     spectrum: &'a [f32],
     /// Phasors or gains, padded to whole registers.
     factors: Factors<'a>,
-    /// Gains that the phasors do not include, padded likewise.
+    /// Gains that the phasors do not include, padded to whole registers.
     gains: Option<Factors<'a>>,
     channels: usize,
     /// Output bytes.
@@ -145,7 +145,7 @@ pub(super) struct Run<'a> {
     saturated: &'a mut [u32],
 }
 
-/// Writes a run as samples of 1, 2 or 8 bytes.
+/// Corrects a run and writes it as samples of 1, 2 or 8 bytes.
 fn correct(level: Level, element_bytes: usize, run: Run<'_>) {
     let padded = run.channels.next_multiple_of(MAX_LANES);
     let is_long = |factors: Factors<'_>| factors.re.len().min(factors.im.len()) >= padded;
@@ -182,7 +182,7 @@ unsafe fn channels<V: Samples, const BYTES: usize, const GAINS: bool>(run: Run<'
     let Factors { re, im } = run.factors;
     let gains = run.gains.unwrap_or(run.factors);
     let whole = run.channels - run.channels % V::LANES;
-    // SAFETY: the caller's promise: all registers lie within the slices.
+    // SAFETY: the caller upholds this function's contract: all registers lie within the slices.
     unsafe {
         let weight = |at: usize| {
             let phasor = [V::load(re.as_ptr().add(at)), V::load(im.as_ptr().add(at))];
@@ -235,10 +235,10 @@ unsafe fn put<V: Samples, const BYTES: usize>(re: V, im: V, to: &Target) {
     }
 }
 
-/// Channels of a block. A phasor is the product of its block's anchor and of an offset shared by all blocks.
+/// Channels per block. A phasor is the product of its block's anchor phasor and an offset phasor shared by all blocks.
 const BLOCK: usize = 64;
 
-/// Most channels of a run, so that phasors stay in the first-level cache.
+/// Maximum number of channels in a run; their phasors stay in the first-level cache.
 const RUN: usize = 1024;
 
 /// Phasors of a run's channels, with scratch memory.
@@ -255,7 +255,8 @@ impl Phasors {
         Self { re: vec![value.re; RUN], im: vec![value.im; RUN], turns: vec![0.0; RUN] }
     }
 
-    /// Computes the phasors of a run's channels, counted over all recorded channels, times `gain`, one by one.
+    /// Computes the phasors of a run times `gain`, each from its own phase. `run` counts channels over all recorded
+    /// channels.
     fn each(
         &mut self,
         level: Level,
@@ -400,7 +401,7 @@ unsafe fn multiply<V: Samples>(a: [V; 2], b: [V; 2]) -> [V; 2] {
     }
 }
 
-/// Returns cosine and sine of angles in turns, below 2^20, within 2 / 2^24.
+/// Returns cosine and sine of angles in turns (magnitude below 2^20), with errors of at most 2^-23.
 ///
 /// # Safety
 /// The level's instructions exist.
@@ -428,7 +429,7 @@ unsafe fn phasor<V: Samples>(turns: impl Fn(usize) -> f64) -> [V; 2] {
 /// `cos(pi x / 2)` for `|x| <= 1/2`, in powers of `x^2`: interpolated at Chebyshev nodes.
 const COSINE: [f32; 5] = [1.0, -1.233_700_5, 0.253_669_4, -0.020_861_529, 0.000_906_739_9];
 
-/// `sin(pi x / 2) / x`, likewise.
+/// `sin(pi x / 2) / x` for `|x| <= 1/2`, in powers of `x^2`: interpolated at Chebyshev nodes.
 const SINE: [f32; 4] = [1.570_796_4, -0.645_963_5, 0.079_680_22, -0.004_602_149];
 
 /// # Safety

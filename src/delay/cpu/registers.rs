@@ -23,9 +23,9 @@ pub(super) struct Target {
 pub(super) unsafe trait Samples: Vector {
     /// Rotates cosines and sines by `quarters` quarter turns.
     unsafe fn rotate(self, sine: Self, quarters: *const i32) -> (Self, Self);
-    /// Stores complex floats; 0 where one is not finite.
+    /// Stores complex floats; 0 where either part is not finite.
     unsafe fn store_floats(self, im: Self, to: &Target);
-    /// Rounds, clips and stores complex integers of 8 bits; 0 where a float is not finite.
+    /// Rounds, clips and stores complex integers of 8 bits; 0 where either part is not finite.
     unsafe fn store_bytes(self, im: Self, to: &Target);
     /// Like [`Samples::store_bytes`], with 4 bits.
     unsafe fn store_nibbles(self, im: Self, to: &Target);

@@ -1,6 +1,6 @@
-//! Delay correction on a GPU, fused with the corner turn: from antennas' samples to the X-engine's input order.
+//! Delay correction on a GPU, fused with the corner turn: antennas' samples to the X-engine's input order.
 //!
-//! Invariant: a sample's bits depend on its value, its delay, its gain and its channel alone.
+//! Invariant: an output sample's bits depend only on the input sample, its delay, its gain and its channel.
 #![allow(unsafe_code)]
 
 use num_complex::Complex;
@@ -23,8 +23,8 @@ const ALIGNED: usize = 16;
 pub struct DeviceSamples {
     /// Offset of the first sample: a multiple of 16 bytes for voltages, of 8 for spectra.
     pub first_byte: usize,
-    /// For voltages, bytes from one stream to the next: a multiple of 16, with room for a multiple of 8 samples. For
-    /// spectra, bytes from one time to the next.
+    /// For voltages, bytes from one stream to the next: a multiple of 16, and enough for a multiple of 8 samples.
+    /// For spectra, bytes from one time to the next.
     pub stride: usize,
     /// Samples of each stream, or spectra.
     pub times: usize,
@@ -35,7 +35,7 @@ pub struct DeviceSamples {
 pub struct DeviceDelays<'a> {
     /// Axes antenna, time, (total, residual), in seconds.
     pub seconds: &'a Buffer<f64>,
-    /// Index of the first delay, in pairs.
+    /// Index of the first (total, residual) pair.
     pub first: usize,
     /// Pairs from one antenna to the next.
     pub stride: usize,
@@ -48,7 +48,7 @@ pub struct Natural {
     pub first_byte: usize,
     /// Bytes from one channel to the next.
     pub channel_stride: usize,
-    /// Bytes from one input to the next, with room for a multiple of 16 bytes.
+    /// Bytes from one input to the next: at least a row, rounded up to a multiple of 16.
     pub input_stride: usize,
 }
 
@@ -60,10 +60,11 @@ pub(super) struct Engine {
     plan: Plan,
     function: Function,
     inputs: Buffer<u32>,
-    /// Zero frequencies; one unused element without delays.
+    /// Sky frequency of each recorded channel's zero frequency in Hz; one unused element without delays.
     zeros: Buffer<f64>,
-    /// Gains, axes antenna, polarization, channel, (re, im), and their copy on the device.
+    /// Gains on the host; axes antenna, polarization, channel, (re, im). Empty for [`Form::Recorded`].
     table: Vec<f32>,
+    /// Copy of `table` on the device.
     gains: Buffer<f32>,
     /// Saturated samples of each input.
     saturated: Buffer<u64>,
@@ -210,7 +211,7 @@ impl Engine {
         unsafe { stream.launch(&self.function, grid, [threads, 1, 1], &all) }
     }
 
-    /// Returns the blocks, and the threads of each.
+    /// Returns the grid of thread blocks, and the threads per block.
     fn grid(&self, times: usize) -> ([usize; 3], usize) {
         let options = self.plan.options();
         let (antennas, coarse) = (options.inputs.len(), options.coarse_channels);
@@ -233,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Appends the kernel's arguments on the samples.
+    /// Appends the kernel arguments that describe the samples.
     fn geometry(&self, all: Arguments, from: DeviceSamples) -> Arguments {
         let options = self.plan.options();
         match options.form {
@@ -255,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Appends delays, band and gains.
+    /// Appends the kernel arguments for delays, band and gains.
     fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
         let used = delays.filter(|_| self.plan.options().band.is_some());
         let (first, stride) =
@@ -357,14 +358,16 @@ fn check_multiple(name: &'static str, bytes: usize, unit: usize) -> Result<()> {
 /// Maximum bytes of spectra copied to the device at a time.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// Maximum number of spectra in a piece, which a launch can hold.
+/// Maximum number of spectra in a piece, limited by the grid of a launch.
 const MAX_TIMES: usize = 1 << 16;
 
 /// Pieces in flight.
 const SLOTS: usize = 3;
 
-/// Staging of spectra in host memory. Each recorded channel of a polarization is an antenna of `pairs` with the slope
-/// as its delay, because slopes of several recorded channels are no single delay.
+/// Staging of spectra in host memory.
+///
+/// The engine `pairs` treats each (polarization, recorded channel) as an antenna whose (total, residual) delay is the
+/// slope's (start, step), because the slopes of several recorded channels do not follow from a single delay.
 #[derive(Debug)]
 struct Host {
     threads: Threads,
@@ -459,7 +462,7 @@ impl Host {
         let copy = |host: &mut [u8]| self.threads.copy(spectra, host);
         let samples = self.spectra.upload(spectra.len(), &self.work, copy)?;
         let rows = self.rows.target(&self.work)?;
-        // Kernels leave the bytes between rows.
+        // Initializes the padding between rows, which kernels do not write.
         self.work.fill(rows, 0..layout.channel_stride * self.channels, 0)?;
         let from = DeviceSamples { first_byte: 0, stride: spectra.len() / times, times };
         let delays = DeviceDelays { seconds, first: 0, stride: times };
@@ -468,7 +471,7 @@ impl Host {
         self.spectra.release(&self.work)
     }
 
-    /// Transposes the oldest piece to the caller's rows; returns whether there was one.
+    /// Transposes the oldest piece in flight into the caller's rows; returns whether there was one.
     fn receive(&mut self, rows: &mut Rows<'_>) -> Result<bool> {
         let Some((times, bytes)) = self.rows.receive()? else { return Ok(false) };
         let (coarse, channels, encoding) = (self.coarse, self.channels, self.encoding);

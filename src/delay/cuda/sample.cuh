@@ -20,7 +20,8 @@ struct Delay {
   double total, residual;
 };
 
-// Conversion of delays to turns: `zeros` per recorded channel, in Hz.
+// Conversion of delays to turns, in Hz: sky frequency of each recorded channel's zero frequency; voltage frequency of
+// the first channel, and channel spacing.
 struct Band {
   const double* zeros;
   double first, step;
@@ -47,7 +48,8 @@ INLINE Slope slope(const Delay& delay, const Band& band, u32 coarse) {
   return is_known ? Slope{fraction(start), fraction(step), UNIT} : Slope{0, 0, unknown()};
 }
 
-// Returns the first 32 bits of a fraction: the lowest bits of a double between 2^20 and 2^21 have the weight 2^-32.
+// Returns the top 32 bits of the fraction of `turns`: the lowest bits of a double between 2^20 and 2^21 have the weight
+// 2^-32.
 INLINE u32 short_fraction(double turns, float& unit) {
   if (!(fabs(turns) < 1e15)) {
     unit = turns - turns == 0. ? UNIT : unknown();
@@ -80,8 +82,8 @@ INLINE Word nothing() { return make_float2(0.f, 0.f); }
 #else
 constexpr float MOST = (1 << (BITS - 1)) - 1;
 
-// Returns whether a value rounds to outside the integer range. A tie at the upper end rounds to even, beyond it; one
-// at the lower end rounds to the least integer.
+// Returns whether a value rounds to an integer out of range. The tie at the upper end rounds to even, out of range; the
+// tie at the lower end rounds to the least integer.
 INLINE bool is_beyond(float part) { return !(part >= -MOST - 1.5f && part < MOST + 0.5f); }
 
 // Clips a value that may be outside the integer range; 0 if it is not finite.
@@ -96,7 +98,7 @@ constexpr float WHOLE = 12582912.f;
 
 INLINE Sample rounded(float2 value, u32& count) {
 #if BITS == 4
-  // One in some dozen samples is clipped, so clipping has no branch; only values that are not finite take one.
+  // About one sample in a dozen is clipped, so clipping has no branch; only huge or non-finite values take one.
   if (fabsf(value.x) < 1e30f && fabsf(value.y) < 1e30f) {
     count += is_beyond(value.x) || is_beyond(value.y);
     value = make_float2(fminf(fmaxf(value.x, -MOST - 1.f), MOST), fminf(fmaxf(value.y, -MOST - 1.f), MOST));

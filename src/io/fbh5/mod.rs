@@ -3,7 +3,7 @@
 //! The root has CLASS = FILTERBANK; the data set `data`, axes time, feed, channel, carries the SIGPROC header as
 //! attributes. The reader ignores its `mask`, which blimpy writes empty.
 //!
-//! Invariant: reading holds one band of times, as long as the file's chunks are.
+//! Invariant: a reader holds one band of times: those of a row of chunks, or 1 MiB of a file without chunks.
 //!
 //! # Source
 //! blimpy 2.1 (`io/hdf_writer.py`, `io/hdf_reader.py`): attribute names, and src_raj in hours.
@@ -316,7 +316,7 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
 const BITSHUFFLE: u16 = 32008;
 /// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
 const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// Bytes per band of a file without chunks.
+/// Bytes per band (range of times) of a file without chunks.
 const BAND_BYTES: u64 = 1 << 20;
 
 /// Lengths of the axes time, feed, channel.

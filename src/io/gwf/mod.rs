@@ -1,7 +1,7 @@
 //! Frame files (GWF) of gravitational-wave detectors, versions 6 to 9: channels and their time series.
 //!
-//! Invariant: every length in a file is compared with the file before it is used, and reading holds some pieces of
-//! 64 KiB, whatever the length of a channel.
+//! Invariant: every length in a file is compared with the file's size before it is used, and a reader holds a few
+//! buffers of 64 KiB, whatever the length of a channel.
 //!
 //! # Source
 //! LIGO-T970130, "Specification of a Common Data Frame Format for Interferometric Gravitational Wave Detectors

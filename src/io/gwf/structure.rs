@@ -276,8 +276,9 @@ struct Reader<'a> {
     head: Head,
     class: &'a str,
     bytes: BufReader<Section>,
-    /// Offset in the file, and remaining bytes of the structure.
+    /// Offset of the next value in the file.
     next: u64,
+    /// Remaining bytes of the structure.
     left: u64,
 }
 

@@ -98,8 +98,9 @@ pub(super) struct Vector {
     pub(super) samples: u64,
     place: u64,
     bytes: u64,
-    /// Time between samples, and offset of the first sample from the channel's start, in seconds.
+    /// Time between samples, in seconds.
     pub(super) spacing_s: f64,
+    /// Offset of the first sample from the channel's start, in seconds.
     pub(super) start_s: f64,
     pub(super) unit: String,
 }
@@ -286,8 +287,9 @@ struct Suppressed {
     held: u32,
     /// Numbers per block; 0 before the first.
     block: u64,
-    /// Remaining numbers of this block, and bits of each.
+    /// Remaining numbers of this block.
     left: u64,
+    /// Bits per number of this block.
     size: u32,
 }
 

@@ -212,12 +212,14 @@ pub struct GwfWriter {
     file: AtomicFile,
     header: GwfHeader,
     leap_s: u16,
-    /// Bytes written so far, and their checksum.
+    /// Bytes written so far.
     bytes: u64,
+    /// Checksum of the bytes written so far.
     sum: Checksum,
     header_sum: u32,
-    /// Samples of the current frame, and the number of samples written before it.
+    /// Samples of the current frame.
     held: Vec<f64>,
+    /// Number of samples written before the current frame.
     before: u64,
     frames: Vec<FrameEntry>,
     /// Number of structures of each class in this frame.

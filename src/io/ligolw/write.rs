@@ -419,8 +419,9 @@ struct Series<'a> {
     unit: &'a str,
     axis: &'a str,
     axis_unit: &'a str,
-    /// Names of the numbers of a row, and their count.
+    /// Names of the numbers of a row.
     values: &'a str,
+    /// Numbers per row.
     columns: usize,
     /// Step of the axis.
     step: f64,

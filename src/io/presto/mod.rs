@@ -1,6 +1,6 @@
 //! PRESTO time series: `.dat` files (32-bit floats, little endian) with a text header `.inf`.
 //!
-//! Invariant: a `.dat` never stands under its name without its `.inf`.
+//! Invariant: a `.dat` from [`SeriesWriter::create`] never has its final name without its `.inf`.
 //!
 //! # Source
 //! PRESTO's `ioinf.c`, which reads lines in order and values from column 41 on.

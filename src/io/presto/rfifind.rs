@@ -5,8 +5,8 @@
 //! zapped intervals (each a count and a list); the number of zapped channels of each interval; and these channels,
 //! interval by interval. An interval with every channel zapped has a count but no list.
 //!
-//! Invariant: PRESTO counts channels from the lowest frequency up, whatever the recording's order;
-//! [`Mask::recorded`] is the one place where that is turned round.
+//! Invariant: PRESTO counts channels from the lowest frequency up, whatever the recording's order; only
+//! [`Mask::recorded`] converts to the recording's order.
 //!
 //! # Source
 //! PRESTO's `mask.c` (`read_mask`, `write_mask`).

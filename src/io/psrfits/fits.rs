@@ -1,6 +1,6 @@
 //! FITS headers (blocks of 2880 bytes, cards of 80 characters) and binary tables, whose rows have a fixed length.
 //!
-//! Invariant: no number of a header sizes an allocation; what is kept is what was read.
+//! Invariant: no number in a header determines the size of an allocation; memory grows only with the bytes read.
 //!
 //! # Source
 //! FITS Standard 4.0 (2018), sections 3.3, 4.1, 4.2, 7.1 and 7.3.

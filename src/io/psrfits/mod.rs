@@ -1,6 +1,6 @@
 //! PSRFITS search mode: a FITS file whose SUBINT table has one block of spectra per row.
 //!
-//! Invariant: reading holds about a megabyte of a row at a time, whatever the row's length.
+//! Invariant: a reader holds about 1 MiB of a row at a time, whatever the row's length.
 //!
 //! # Source
 //! Hotan, van Straten & Manchester 2004, PASA 21, 302, and the PSRFITS definition's web page.

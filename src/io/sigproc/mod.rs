@@ -7,7 +7,7 @@
 //! A file with 2 or 4 IFs does not identify them. Total intensity is the sum of the first two (AA + BB); for a file
 //! of Stokes parameters, select IF 0.
 //!
-//! Invariant: an unknown keyword or an absurd value is an error that names it and its byte.
+//! Invariant: an unknown keyword or an implausible value is an error that names it and its byte.
 //!
 //! # Source
 //! D. Lorimer, SIGPROC v4.3 manual; telescope numbers as in PRESTO and blimpy.

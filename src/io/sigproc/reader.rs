@@ -1,6 +1,6 @@
 //! Streaming reader of a SIGPROC filterbank file or pipe.
 //!
-//! Invariant: `row` counts the recorded rows that were read or passed over.
+//! Invariant: `row` counts the recorded rows that were read or skipped.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};

@@ -1,6 +1,6 @@
 //! SIGPROC time series (`.tim`): one channel, 8-bit integers or 32-bit floats.
 //!
-//! Invariant: what an 8-bit series can't hold is an error, never clipped.
+//! Invariant: a value outside the range of an 8-bit series is an error; no value is clipped.
 
 use std::fs::File;
 use std::io::{BufReader, Read};

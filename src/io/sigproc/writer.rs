@@ -1,6 +1,6 @@
 //! Writer of a SIGPROC filterbank file or pipe.
 //!
-//! Invariant: rows are written as they come, and a file has its name only when it is whole.
+//! Invariant: rows are written as they arrive, and a file has its final name only when it is complete.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Strain in frame files (GWF): a channel's samples, frame by frame, with GWOSC's masks if present.
 //!
-//! Invariant: reading holds pieces of 64 KiB of one channel, and that channel's mask.
+//! Invariant: a reader holds 64 KiB buffers of one channel, and that channel's masks.
 //!
 //! # Source
 //! GWOSC's frame files: `H1:GWOSC-4KHZ_R1_STRAIN` with per-second bits in `..._DQMASK` and `..._INJMASK`, identical

@@ -1,6 +1,6 @@
 //! Strain in HDF5: GWOSC's layout (`strain/Strain` with bit masks, versions 1 to 3), and gwpy's individual series.
 //!
-//! Invariant: reading holds one chunk of the file.
+//! Invariant: a reader holds one chunk of the file.
 //!
 //! # Source
 //! GWOSC's documentation of its HDF5 files; gwpy 4.1 (`gwpy/types/io/hdf5.py`): attributes x0 and dx in seconds.
@@ -156,8 +156,9 @@ struct Source {
     series: Series,
     masks: Vec<Mask>,
     next: u64,
-    /// Buffered samples, and the index of the first.
+    /// Buffered samples.
     piece: Vec<f64>,
+    /// Index of the first buffered sample.
     piece_start: u64,
     cut: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Recorded gravitational-wave strain: the source trait, the common header, and one module per format.
 //!
-//! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
-//! right number.
+//! Invariant: missing samples, and samples that the recording flags as bad, are returned as invalid samples, so times
+//! never shift.
 
 mod gwf;
 mod hdf5;
@@ -184,8 +184,9 @@ const MAX_MASK: u64 = 1 << 25;
 /// by `DQShortnames` and `InjShortnames`.
 #[derive(Clone, Debug, PartialEq)]
 struct Mask {
-    /// Samples of strain per step, and offset of the strain's start from the mask's start in samples.
+    /// Samples of strain per step.
     samples: u64,
+    /// Samples from the mask's start to the strain's start.
     offset: u64,
     is_good: Vec<bool>,
 }
@@ -203,8 +204,8 @@ impl Mask {
     }
 }
 
-/// Returns the samples of strain per mask step, and the offset in samples from the mask's start to the strain's,
-/// which is `late_s`.
+/// Returns the samples of strain per mask step, and the samples from the mask's start to the strain's start, which is
+/// `late_s` later.
 fn mask_steps(spacing_s: f64, late_s: f64, rate_hz: u32) -> std::result::Result<[u64; 2], String> {
     let samples = spacing_s * f64::from(rate_hz);
     if !(1.0..1e9).contains(&samples) || samples.fract() != 0.0 {

@@ -1,6 +1,6 @@
 //! Opens recorded strain of any format.
 //!
-//! Invariant: what a file says of itself is never overruled by an option; the two must agree.
+//! Invariant: an option never overrides a property that the file stores; the two must agree.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};

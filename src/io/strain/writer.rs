@@ -223,8 +223,9 @@ pub struct GwoscHeader {
 #[derive(Debug)]
 pub struct GwoscWriter {
     file: AtomicFile,
-    /// Announced samples, and how many of them remain.
+    /// Announced number of samples.
     samples: u64,
+    /// Number of samples still to be written.
     left: u64,
 }
 

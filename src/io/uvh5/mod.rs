@@ -1,6 +1,6 @@
 //! UVH5 files: visibilities in HDF5, as pyuvdata reads them.
 //!
-//! Invariant: a file is under its name only when it is whole; memory does not grow with its length.
+//! Invariant: a file has its final name only when it is complete; memory does not grow with its length.
 //!
 //! # Source
 //! The UVH5 memo, version 1.2, as pyuvdata 3.2.8 interprets it; docs/design/uvh5.md records the conventions found by

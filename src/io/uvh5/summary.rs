@@ -22,7 +22,7 @@ const COUNTS_BASELINES: f64 = 1.2;
 /// Relative difference below which two integration lengths are equal.
 const ALIKE: f64 = 1e-6;
 
-/// Accepted Julian dates: about a million years around today.
+/// Accepted Julian dates: from 4713 BC to about a million years from now.
 const DATES: std::ops::Range<f64> = 0.0..4e8;
 
 /// Summary of a file of visibilities.

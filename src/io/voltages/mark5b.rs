@@ -131,8 +131,9 @@ struct Found {
     cuts: Vec<String>,
     /// Skipped bytes between frames.
     passed: u64,
-    /// Number of frames with an invalid time code, and the first one's error.
+    /// Number of frames with an invalid time code.
     bad_frames: u64,
+    /// Error of the first such frame.
     first_fault: Option<Error>,
 }
 

@@ -1,7 +1,6 @@
 //! Recorded voltages: the source trait, the common header, and one module per format.
 //!
-//! Invariant: what is missing from a recording comes as flagged zeros of the right length, never as a
-//! shift in time.
+//! Invariant: missing samples are returned as flagged zeros, so times never shift.
 
 pub mod dada;
 mod fields;

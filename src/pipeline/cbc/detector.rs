@@ -27,7 +27,7 @@ pub struct DetectorOptions {
     pub threshold: f32,
     /// Half-width in seconds of the window within which a trigger must be its template's maximum.
     pub window_s: f64,
-    /// Triggers this close to a gate, in seconds, are dropped.
+    /// Distance from a gate, in seconds, within which triggers are dropped.
     pub gate_pad_s: f64,
 }
 
@@ -360,7 +360,7 @@ impl Latency {
     }
 }
 
-/// Shortest piece in samples.
+/// Shortest piece in samples to which a memory limit may shrink it.
 const MIN_LIMIT: usize = 16;
 
 /// Memory need: a fixed part, and a part per sample of a piece.
@@ -387,13 +387,13 @@ impl Need {
     }
 }
 
-/// Limits in bytes on the signal-to-noise ratios per piece, on the host and on a GPU, and the divisor of the GPU's free
-/// memory that bounds them.
+/// Limits in bytes on the signal-to-noise ratios of a piece, on the host and on a GPU, and the divisor of the GPU's
+/// free memory, which is a further limit.
 const HOST_BYTES: usize = 16 << 20;
 const DEVICE_BYTES: usize = 256 << 20;
 const PART: usize = 4;
 
-/// Smallest number of samples per piece, and largest on the host and on a GPU.
+/// Smallest number of samples per piece without a memory limit, and largest on the host and on a GPU.
 const MIN_PIECE: usize = 256;
 const MAX_PIECE: usize = 1 << 14;
 const MAX_DEVICE_PIECE: usize = 1 << 15;

@@ -16,15 +16,15 @@ pub struct SearchOptions {
     pub threshold: f32,
     /// Half-width in seconds of the window within which a trigger must be its template's maximum.
     pub window_s: f64,
-    /// Triggers this close to a gate, in seconds, are dropped.
+    /// Distance from a gate, in seconds, within which triggers are dropped.
     pub gate_pad_s: f64,
-    /// Added to the light travel time between two detectors, in seconds.
+    /// Pad added to the light travel time between two detectors, in seconds.
     pub window_pad_s: f64,
     /// Number of time slides for the background.
     pub slides: usize,
     /// Interval of the slides in seconds.
     pub slide_interval_s: f64,
-    /// Events this close in time are merged, in seconds.
+    /// Time in seconds within which events are merged.
     pub cluster_s: f64,
     /// Ranking statistic of events.
     pub ranking: Ranking,
@@ -96,7 +96,7 @@ pub enum Spectrum {
     Given(PowerSpectrum),
     /// Welch's method over the whole recording.
     Welch(WelchOptions),
-    /// Tracks the noise along the stream; templates are whitened with Welch's spectrum of the whole recording.
+    /// Running estimate that tracks the noise; templates are whitened with Welch's spectrum of the whole recording.
     Running(RunningOptions, WelchOptions),
 }
 

@@ -247,7 +247,7 @@ pub fn series(
     })
 }
 
-/// Returns the memory of a template's filters in samples of strain.
+/// Returns the longest input range of a template's filters (delay and run-in), in samples of strain.
 fn reach(filters: &Template) -> usize {
     let of_branch = |branch: &Branch| {
         let of_filter = |filter: &Filter| {

@@ -113,9 +113,9 @@ impl ChirpSearch {
         Ok(())
     }
 
-    /// Restores the state of a search with the same strain, options and backend, [saved](SearchObserver::save) before, and
-    /// each detector's triggers as its observer received them. Whitened strain continues in `folder`, where it was
-    /// stored.
+    /// Restores the state of a search with the same strain, options and backend, [saved](SearchObserver::save)
+    /// before, and each detector's triggers as its observer received them. Whitened strain continues in `folder`,
+    /// where it was stored.
     ///
     /// # Errors
     /// [`Error::Format`] for a state that no such search saves; [`Error::Device`] when a GPU's driver refuses.
@@ -145,7 +145,7 @@ impl ChirpSearch {
         self.run_kept(&mut Watcher(observe))
     }
 
-    /// Like [`Self::run`], with a observer that stores intermediate results.
+    /// Like [`Self::run`], with an observer that stores intermediate results.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -186,7 +186,7 @@ impl ChirpSearch {
         })
     }
 
-    /// Searches all detectors up to common times, so that a stop leaves them equally far.
+    /// Searches all detectors up to common times, so that all have reached the same time at a stop.
     fn advance(&mut self, observer: &mut dyn SearchObserver) -> Result<Ending> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
         let times = self.detectors.iter().map(|one| one.taken).sum();
@@ -247,7 +247,7 @@ impl ChirpSearch {
     }
 }
 
-/// Returns the ending, or the error if there was none before.
+/// Returns the ending changed to the error, unless it already is a failure.
 fn failed(ending: Ending, error: Error) -> Ending {
     match ending {
         Ending::Failed(_) => ending,
@@ -298,7 +298,8 @@ fn coincide(
     coincidence::search_on(threads, &detectors, asked)
 }
 
-/// Returns the events of a single detector: the triggers that rank highest within `cluster_s`, best first, without false-alarm rates.
+/// Returns the events of a single detector: the triggers that rank highest within `cluster_s`, best first, without
+/// false-alarm rates.
 fn single_events(report: &DetectorReport, cluster_s: f64, ranking: Ranking) -> Found {
     let rank = |trigger: &TimedTrigger| match ranking {
         Ranking::Reweighted => f64::from(trigger.reweighted()),
@@ -354,7 +355,7 @@ fn check_good(reports: &[DetectorReport]) -> Result<()> {
     Err(Error::parameter("strain that is good (s)", 0, rule))
 }
 
-/// Returns the longest time between triggers of each pair of detectors, in seconds.
+/// Returns the longest time between coincident triggers of each pair of detectors, in seconds.
 ///
 /// # Errors
 /// [`Error::Parameter`] for an unknown detector, or one that appears twice.
@@ -442,7 +443,7 @@ fn describe(template: &BankTemplate) -> String {
     )
 }
 
-/// Searches all detectors up to a time; returns false when `observe` stopped the search.
+/// Searches all detectors up to a time, each on its own thread; returns false when `observe` stopped the search.
 ///
 /// # Errors
 /// Error of the first detector that failed.

@@ -195,7 +195,7 @@ impl Strain {
         }
     }
 
-    /// `H1 GPS 1126259446.000 to 1126259478.000`.
+    /// Formats the time span: `H1 GPS 1126259446.000 to 1126259478.000`.
     fn span(&self) -> String {
         let name = if self.detector.is_empty() { "a detector" } else { &self.detector };
         format!("{name} GPS {:.3} to {:.3}", self.start.s(), self.end().s())

@@ -1,8 +1,8 @@
 //! F-engine of one antenna: samples to delay-corrected spectra, and the gains that scale them before requantization.
 //!
-//! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for; measured gains depend on the
-//! antenna's first valid spectra alone; given gains multiply the sky's voltages: in a lower sideband, whose voltages are
-//! their conjugates, the gains' conjugates do.
+//! Invariant: a spectrum's bits depend on its number, never on the division into gulps. Measured gains depend on the
+//! antenna's first valid spectra alone. Given gains refer to the sky's voltages: recorded voltages of a lower sideband
+//! are conjugated, and are multiplied by conjugated gains.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::pipeline::voltage::deviation;
 use crate::view::Progress;
 use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
-/// Bytes of one antenna's spectra between filter bank and delay correction.
+/// Target bytes of a tile: one antenna's spectra between filter bank and delay correction.
 const TILE_BYTES: usize = 1 << 20;
 
 /// Consecutive spectra with one shift.
@@ -46,7 +46,7 @@ pub(super) struct AntennaInput {
     pub(super) location: SampleLocation,
     bank: Bank,
     flags: Flags,
-    /// Samples that are not finite among those the window holds.
+    /// Samples in the window that are not finite.
     not_finite: Flags,
     pub(super) gain_control: GainControl,
     backend: Backend,
@@ -62,7 +62,7 @@ pub(super) struct AntennaInput {
     pub(super) runs: Vec<Run>,
     pub(super) invalid: Vec<InvalidRange>,
     pub(super) needed: Option<Range<u64>>,
-    /// Neither the prepared spectra nor later ones need samples before this one.
+    /// First sample that the prepared spectra or later ones may need.
     pub(super) from: u64,
     /// Spectrum and shift at which the gain measurement starts.
     measure: Option<(u64, i64)>,
@@ -123,7 +123,7 @@ impl AntennaInput {
         })
     }
 
-    /// Whether gains are known.
+    /// Returns whether gains are known.
     pub(super) fn is_settled(&self) -> bool {
         self.corrector.is_some()
     }
@@ -151,8 +151,8 @@ impl AntennaInput {
         self.at(spectra.start, shift) as u64..end
     }
 
-    /// Returns the start and the samples of each run of existing spectra, and the number of prepared spectra; for
-    /// voltages that are multiplied as recorded.
+    /// Returns the start (relative to the first prepared spectrum) and the samples of each run of existing spectra, and
+    /// the number of prepared spectra. Only for voltages that are multiplied as recorded.
     pub(super) fn parts(&self) -> (Vec<(usize, Range<u64>)>, usize) {
         let Some(base) = self.runs.first().map(|run| run.spectra.start) else {
             return (Vec::new(), 0);
@@ -171,7 +171,7 @@ impl AntennaInput {
         self.look(channels.coarse);
     }
 
-    /// Marks spectra with samples that are not finite among those needed; returns whether there are any.
+    /// Marks prepared spectra that need samples that are not finite; returns whether there are such samples.
     pub(super) fn mark_not_finite(&mut self, not_finite: &NotFinite, coarse: usize) -> bool {
         let polarizations = self.location.streams.len() / coarse;
         self.not_finite = Flags::new(&not_finite.runs, &self.location.streams, polarizations);
@@ -181,14 +181,15 @@ impl AntennaInput {
         !self.not_finite.is_empty()
     }
 
-    /// Appends the flagged ranges, and those that are not finite, of consecutive spectra with one shift.
+    /// Appends the ranges of `spectra`, which have one shift, with flagged samples or samples that are not finite.
     fn find_invalid(&self, spectra: &Range<u64>, shift: i64, invalid: &mut Vec<InvalidRange>) {
         for flags in [&self.flags, &self.not_finite] {
             flags.find(spectra, self.at(0, shift), self.bank.framing(), invalid);
         }
     }
 
-    /// Finds the invalid spectra, the start of the gain measurement, and the samples needed for both.
+    /// Finds the invalid spectra, the start of the gain measurement, and the samples that the spectra and the
+    /// measurement need.
     fn look(&mut self, coarse: usize) {
         self.invalid.clear();
         self.measure = None;
@@ -257,7 +258,7 @@ impl AntennaInput {
 }
 
 impl AntennaInput {
-    /// Measures gains if the measurement is due with the window's samples.
+    /// Measures gains from the window's samples if the measurement is due.
     pub(super) fn settle(&mut self, window: &Window, scratch: &mut Scratch) {
         self.outcome = self.measure_due(window, scratch);
     }
@@ -319,7 +320,7 @@ impl AntennaInput {
         Ok(())
     }
 
-    /// Fills the scratch memory with spectra of the next samples of `input`.
+    /// Fills the scratch memory with spectra of the next samples of `input`; returns their number.
     fn spectra(&mut self, input: &mut Voltages<'_>, scratch: &mut Scratch) -> Result<usize> {
         let begin = Instant::now();
         let progress = self.bank.run(*input, scratch)?;
@@ -368,7 +369,7 @@ impl AntennaInput {
         Ok(())
     }
 
-    /// Corrects the delays of spectra into the rows, starting at time `first`.
+    /// Corrects `times` spectra of the scratch memory and writes them to the rows, starting at time `first`.
     fn correct(
         &mut self,
         first: usize,
@@ -406,7 +407,7 @@ impl AntennaInput {
     }
 }
 
-/// Spectra source of one antenna; axes of its output: time, polarization, recorded channel, channel.
+/// Source of one antenna's spectra; axes of the output: time, polarization, recorded channel, channel.
 #[derive(Debug)]
 pub(super) enum Bank {
     /// Filter bank that divides recorded channels.
@@ -415,7 +416,7 @@ pub(super) enum Bank {
     Recorded {
         /// Number of polarizations.
         polarizations: usize,
-        /// Value of one count.
+        /// Factor from recorded values to voltages.
         scale: f32,
     },
 }
@@ -454,7 +455,7 @@ impl Bank {
     }
 }
 
-/// Transposes streams (recorded channel, polarization) of times to times of (polarization, recorded channel).
+/// Transposes axes (recorded channel, polarization, time) to (time, polarization, recorded channel) and scales.
 fn transpose(
     input: Voltages<'_>,
     polarizations: usize,
@@ -505,7 +506,7 @@ const MAX_GAIN_SPECTRA: usize = 256;
 /// Smallest number of spectra that gains are measured with.
 const MIN_GAIN_SPECTRA: usize = 16;
 
-/// Largest size in bytes of the spectra that gains are measured with, if it holds [`MIN_GAIN_SPECTRA`].
+/// Maximum bytes of the spectra that gains are measured with, unless [`MIN_GAIN_SPECTRA`] need more.
 const MAX_GAIN_BYTES: usize = 32 << 20;
 
 /// Returns the encoding for `nbits` bits per real component.
@@ -552,7 +553,7 @@ pub(super) struct GainControl {
 pub(super) enum GainSource {
     /// Measured from the power of spectra.
     Measured,
-    /// One for all; the readout divides by it.
+    /// One gain for all elements; the readout divides by it.
     Fixed(f32),
     /// Gains that remain in the visibilities; axes polarization, channel.
     Given(Vec<Complex<f32>>),
@@ -590,7 +591,7 @@ impl GainControl {
         }
     }
 
-    /// Sets gains so that the standard deviation is the optimum of the encoding. Channels without power get 1;
+    /// Sets gains so that the standard deviation is optimal for the encoding. Channels without power get 1;
     /// channels without valid spectra get the polarization's median.
     pub(super) fn set(&mut self, powers: &Powers) {
         let target = deviation(self.encoding.bits());
@@ -620,7 +621,7 @@ impl GainControl {
         if self.undone { f64::from(self.gains[element % self.gains.len()].re) } else { 1.0 }
     }
 
-    /// Whether all divisors are 1.
+    /// Returns whether all divisors are 1.
     pub(super) fn is_unit(&self) -> bool {
         !self.undone || self.gains.iter().all(|gain| gain.re == 1.0)
     }
@@ -683,12 +684,12 @@ fn is_zero(value: &Complex<f32>) -> bool {
 /// User gains; axes antenna, polarization, channel.
 pub(super) struct GainTable {
     gains: Vec<Complex<f32>>,
-    /// Elements per antenna; 1: one gain for all.
+    /// Elements per antenna; 0 unless the options have a table of gains.
     elements: usize,
 }
 
 impl GainTable {
-    /// Checks gains and sorts them into correlated order.
+    /// Checks gains and sorts their channels from ascending sky frequency into the order of the correlator.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a number of gains that matches no allowed shape, or a gain that is not finite.
@@ -730,7 +731,7 @@ impl GainTable {
 }
 
 impl GainSource {
-    /// Returns how an antenna's gains are determined.
+    /// Returns the source of an antenna's gains.
     pub(super) fn new(gains: &Gains, table: &GainTable, antenna: usize) -> Self {
         match gains {
             Gains::Auto => Self::Measured,

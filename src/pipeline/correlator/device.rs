@@ -1,6 +1,6 @@
-//! F-engine on a GPU: voltages are copied in, spectra stay on the device until the X-engine multiplies them.
+//! F-engine on a GPU: copies voltages to the device; spectra stay there until the X-engine multiplies them.
 //!
-//! Invariant: a spectrum's bits depend on its number and on the device, never on how spectra are asked for.
+//! Invariant: a spectrum's bits depend on its number and on the device, never on the division into gulps.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ const LINE: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SampleFormat {
     pub(super) encoding: VoltageEncoding,
-    /// Value of one count.
+    /// Factor from recorded values to voltages.
     pub(super) scale: f64,
 }
 
@@ -72,10 +72,10 @@ pub(super) struct OnDevice {
     groups: Vec<Group>,
     /// Axes antenna (by group), time, (total delay, residual delay); none without phase rotation.
     delays: Option<UploadRing<f64>>,
-    /// Whether `delays` holds those of the current spectra.
+    /// Whether `delays` holds the delays of the current spectra.
     delays_held: bool,
     masks: UploadRing<u64>,
-    /// Whether `masks` holds that of the spectra supplied last.
+    /// Whether `masks` holds the mask of the most recently supplied spectra.
     mask_held: bool,
     /// Rows of a mask: channels x antennas.
     mask_rows: usize,
@@ -89,7 +89,7 @@ pub(super) struct OnDevice {
 impl OnDevice {
     /// # Errors
     /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver
-    /// refuses.
+    /// fails.
     pub(super) fn new(device: &Device, config: &DeviceConfig<'_>) -> Result<Self> {
         let plan = config.plan;
         let input_stride = plan.encoding().bytes(config.capacity).next_multiple_of(LINE);
@@ -104,7 +104,7 @@ impl OnDevice {
         };
         let work = device.stream()?;
         let mut natural = device.buffer(plan.channels().saturating_mul(layout.channel_stride))?;
-        // The X-engine reads past the last time without using the values; they are initialized all the same.
+        // Initialized because the X-engine reads past the last time, although it does not use the values.
         let whole = 0..natural.len();
         work.fill(&mut natural, whole, 0)?;
         Ok(Self {
@@ -121,7 +121,8 @@ impl OnDevice {
         })
     }
 
-    /// Whether an X-engine call must start at the first available spectrum.
+    /// Returns whether an X-engine call must start at the first available spectrum, because recorded voltages must
+    /// begin at a multiple of 16 bytes.
     pub(super) fn is_recorded(&self) -> bool {
         self.groups.iter().any(Group::is_recorded)
     }
@@ -133,8 +134,8 @@ impl OnDevice {
         all
     }
 
-    /// Enqueues the prepared spectra of antennas whose gain measurement has been attempted; the host samples may change
-    /// after the return.
+    /// Enqueues the computation of the antennas' prepared spectra, after an attempt to measure their gains. The host
+    /// samples may change after the return.
     ///
     /// # Errors
     /// Errors of the filter banks and of the delay correction.
@@ -182,8 +183,8 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Enqueues the delay correction of `times` spectra from number `first` on and returns them; `fill` writes their validity
-    /// mask, if there is one.
+    /// Enqueues the delay correction of `times` spectra from number `first` on and returns them; `fill` writes their
+    /// validity mask, if there is one.
     ///
     /// # Errors
     /// Errors of the delay correction.
@@ -263,7 +264,7 @@ enum Source {
 struct Bank {
     channelizer: Channelizer,
     spectra: Buffer<u8>,
-    /// Next spectrum of the stream and the shifts so far; the filter bank continues if both match.
+    /// Next spectrum of the stream and the antennas' last shifts; the filter bank continues if both match.
     next: Option<(u64, Vec<Option<i64>>)>,
 }
 
@@ -406,7 +407,7 @@ impl Group {
         let goes_on =
             bank.next.as_ref().is_some_and(|(next, old)| *next == segment.start && *old == shifts);
         let (hop, span) = (bank.channelizer.plan().hop(), bank.channelizer.plan().span());
-        // A filter bank that continues holds all of the first window but its last hop.
+        // A filter bank that continues already holds the first window except its last hop.
         let skipped = if goes_on { span - hop } else { 0 };
         if !goes_on {
             bank.channelizer.reset();
@@ -436,8 +437,8 @@ impl Group {
         self.uploads.release(work)
     }
 
-    /// Gathers `times` samples of each antenna's streams and copies them: the ranges that `parts` returns, zeros
-    /// elsewhere.
+    /// Gathers `times` samples of each antenna's streams and copies them to the device. Samples outside the ranges that
+    /// `parts` returns are zero.
     fn send(
         &mut self,
         samples: HostSamples<'_>,
@@ -538,7 +539,7 @@ fn shift(antenna: &AntennaInput, spectrum: u64) -> Option<i64> {
 /// Sample ranges of a recording, each with its start time in the row.
 type Placed = Vec<(usize, Range<u64>)>;
 
-/// Rows of one antenna.
+/// Rows of one antenna to fill.
 struct Job<'a> {
     window: &'a Window,
     streams: Range<usize>,

@@ -1,6 +1,6 @@
 //! F-engine of all antennas, from recordings to spectra for the X-engine, one gulp at a time.
 //!
-//! Invariant: a spectrum's bits and its mask depend on its number, never on how spectra are asked for.
+//! Invariant: a spectrum's bits and its mask depend on its number, never on the division into gulps.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(super) struct Parts {
     pub(super) antennas: Vec<AntennaInput>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
-    /// Why the host computes spectra that a GPU multiplies, if it does.
+    /// Reason why the host computes the spectra although a GPU multiplies them; `None` if it does not.
     pub(super) not_on_device: Option<String>,
 }
 
@@ -84,7 +84,8 @@ impl FEngine {
         }
     }
 
-    /// Whether an X-engine call must start at the first available spectrum, so that gulps end with integrations.
+    /// Returns whether gulps must end with integrations, because an X-engine call must start at the first available
+    /// spectrum.
     pub(super) fn ends_with_integrations(&self) -> bool {
         match &self.spectra {
             Spectra::Device(device) => device.is_recorded(),
@@ -92,7 +93,7 @@ impl FEngine {
         }
     }
 
-    /// Whether spectra are computed on a device.
+    /// Returns whether spectra are computed on a device.
     pub(super) fn is_on_device(&self) -> bool {
         !matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_))
     }
@@ -116,7 +117,7 @@ impl FEngine {
         self.parts.sources.iter().find_map(WindowedSource::cut)
     }
 
-    /// Takes the error for which a source returned too few samples.
+    /// Takes the error that made a source return too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.parts.sources.iter_mut().find_map(WindowedSource::take_fault)
     }
@@ -125,7 +126,7 @@ impl FEngine {
     /// samples.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] for a delay that falls too fast; errors of a device.
+    /// [`crate::Error::Parameter`] for a delay that decreases too fast; errors of a device.
     pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<bool> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
@@ -147,7 +148,7 @@ impl FEngine {
         Ok(true)
     }
 
-    /// Determines the shifts of each antenna.
+    /// Determines each antenna's shifts and needed samples.
     fn prepare(&mut self, spectra: &Range<u64>) {
         let Parts { antennas, channels, delays, .. } = &mut self.parts;
         self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |_, _, own| {
@@ -175,7 +176,7 @@ impl FEngine {
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
             }
         }
-        // Antennas of the same recording that do not need samples yet may need earlier ones later.
+        // An antenna of the same recording that needs no samples now may need earlier samples in a later gulp.
         for antenna in antennas {
             if let Some(whole) = &mut needed[antenna.location.recording] {
                 whole.start = whole.start.min(antenna.from);
@@ -234,7 +235,7 @@ impl FEngine {
     /// Returns `times` available spectra from number `first` on.
     ///
     /// # Errors
-    /// Those of the alignment on a device.
+    /// Errors of the delay correction on a device.
     pub(super) fn supply(&mut self, first: u64, times: usize) -> Result<Supply<'_>> {
         let skipped = (first - self.made.start) as usize;
         let mask = self.parts.mask(first..first + times as u64);

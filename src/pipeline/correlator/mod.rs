@@ -1,7 +1,7 @@
 //! FX correlator of an antenna array: voltages to visibilities.
 //!
-//! Invariant: visibilities depend on the recordings and the options alone, never on threads, nor on the gulp unless a
-//! GPU may round floats.
+//! Invariant: visibilities depend on the recordings and the options only: not on the number of threads, and on the gulp
+//! only if a GPU may round floats.
 
 mod antenna;
 mod device;
@@ -42,7 +42,7 @@ use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 /// Spectrum numbers count from the first sample that all recordings share (within `time_range`). Spectrum `s` covers
 /// samples `s hop` to `s hop + span` of the reference point, and for each antenna the samples of the same wavefront.
 /// A spectrum is invalid if a sample under its window is flagged or not finite, or if the delay moves its window
-/// outside the recording. Sums and counts leave invalid spectra out.
+/// outside the recording. Sums and counts exclude invalid spectra.
 ///
 /// # Numerics
 /// Already channelized voltages without delays or gains give exact integer sums of products. All others are computed
@@ -127,7 +127,7 @@ impl ArrayCorrelator {
         &self.header
     }
 
-    /// Returns the sky over the array; none if the recordings do not state their start.
+    /// Returns the source geometry of the array; `None` if the recordings do not state their start.
     pub fn sky(&self) -> Option<&Sky> {
         self.tracking.sky.as_ref()
     }
@@ -192,7 +192,7 @@ impl ArrayCorrelator {
         Ok(())
     }
 
-    /// Computes the next spectra; if a source fails, as many as its samples allow.
+    /// Computes the next spectra; if a source fails, only those that its samples allow.
     fn make(&mut self, end: u64) -> Result<()> {
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
         let mut last = all.min(self.next + self.f_engine.capacity as u64);
@@ -261,11 +261,11 @@ pub struct Summary {
     pub spectra: u64,
     /// Length of the data in seconds.
     pub data_s: f64,
-    /// Recorded samples of each stream in that length.
+    /// Recorded samples of each stream in `data_s`.
     pub samples: u64,
     /// Whether the GPU computed the spectra in addition to multiplying them.
     pub made_on_device: bool,
-    /// Why the host computed spectra that a GPU multiplied, if it did.
+    /// Reason why the host computed the spectra although a GPU multiplied them; `None` if it did not.
     pub not_on_device: Option<String>,
     /// Seconds of each step.
     pub steps: Steps,
@@ -328,7 +328,7 @@ impl Steps {
 }
 
 impl Summary {
-    /// Whether the source is below the horizon at any time, sampled every ten minutes.
+    /// Returns whether the source is below the horizon at any of the altitude samples, at most ten minutes apart.
     pub fn is_below_horizon(&self) -> bool {
         self.lowest_altitude_deg.is_some_and(|lowest| lowest < 0.0)
     }

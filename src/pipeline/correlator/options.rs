@@ -1,6 +1,6 @@
-//! Options of a correlation, and what comes out of it: properties known before its first integration, and integrations.
+//! Options and results of a correlation: properties known before the first integration, and integrations.
 //!
-//! Invariant: options say nothing of a recording; what does not fit one is found when they are bound.
+//! Invariant: options do not refer to a recording; binding them to recordings finds those that do not fit.
 
 use num_complex::Complex;
 
@@ -15,7 +15,7 @@ use crate::units::Epoch;
 pub struct CorrelateOptions {
     /// Channels per recorded channel.
     pub channels: usize,
-    /// Taps of the filter bank: rows of samples under its window.
+    /// Taps of the filter bank per channel: its window is this many hops long.
     pub taps: usize,
     /// The prototype filter.
     pub window: Window,
@@ -46,7 +46,7 @@ pub struct CorrelateOptions {
     pub missing: Missing,
     /// Whether recordings of different lengths are correlated up to the end of the shortest.
     pub shortest: bool,
-    /// Limit in bytes on buffers in host memory, met by fewer spectra per gulp; `None` sets no limit.
+    /// Limit in bytes on buffers in host memory, which reduces the spectra per gulp; `None` sets no limit.
     pub memory: Option<u64>,
     /// Spectra per gulp; 0 selects automatically. Visibilities do not depend on it, except in the last bits of floats
     /// that a GPU may round.
@@ -54,7 +54,8 @@ pub struct CorrelateOptions {
 }
 
 impl CorrelateOptions {
-    /// Options with `channels` channels per recorded channel: 8 taps, sinc x Hann, 8 bits, 1 s, all baselines, drift.
+    /// Returns default options for `channels` channels per recorded channel: 8 taps, sinc x Hann, 8 bits, 1 s, all
+    /// baselines, drift.
     pub fn new(channels: usize) -> Self {
         Self {
             channels,
@@ -83,10 +84,10 @@ impl CorrelateOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
     /// Per antenna, polarization and channel. Scales the real and imaginary parts to a standard deviation of 20
-    /// counts for 8 bits, 2.8 for 4. The power of the antenna's first valid spectra sets each gain; it then stays
-    /// constant, and the readout divides the visibilities by it. 1 for single precision.
+    /// counts for 8 bits, 2.8 for 4. The power of the antenna's first valid spectra sets each gain; the gain then
+    /// stays constant, and the readout divides the visibilities by it. For single precision the gain is 1.
     Auto,
-    /// One for all; the readout divides the visibilities by it.
+    /// One gain for all inputs and channels; the readout divides the visibilities by it.
     Fixed(f32),
     /// Complex gains that remain in the visibilities: one for all, one per channel, or axes antenna, polarization,
     /// channel. Channels ascend by sky frequency, before any averaging; antennas are those of the array.
@@ -231,8 +232,8 @@ impl ArrayHeader {
 /// | `counts` | baseline, channel       | u64         | samples                   |
 ///
 /// `V_ij[p, q] = sum x_ip conj(x_jq)` over the samples at which antennas i and j are both valid. Pairs are in the
-/// order XX, XY, YX, YY, channels by ascending sky frequency. Voltages of a lower sideband are conjugated to the
-/// sky's first.
+/// order XX, XY, YX, YY, channels by ascending sky frequency. Voltages of a lower sideband are first
+/// conjugated, which gives the sky's voltages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Integration {
     /// Number of the integration, from 0.

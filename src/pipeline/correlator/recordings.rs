@@ -1,9 +1,9 @@
 //! Recordings of an array: checks that they match, their antennas and baselines, their channels, the tracked direction,
 //! and the delays of each antenna and spectrum.
 //!
-//! Invariant: recordings that pass have one rate, one band and one form; baselines (i, j) have i >= j and rise in i,
-//! then in j; channels come out by rising sky frequency; a tracked direction has a known start; a spectrum's delay
-//! depends on its number alone.
+//! Invariant: recordings that pass the checks have the same sample rate, band and kind of samples; baselines (i, j)
+//! have i >= j and ascend by i, then by j; output channels ascend by sky frequency; a tracked direction has a known
+//! start; a spectrum's delay depends on its number alone.
 
 use std::ops::Range;
 
@@ -32,11 +32,11 @@ impl std::fmt::Debug for ArrayInput {
     }
 }
 
-/// Largest deviation of start offsets from whole samples without phase rotation, in samples: half a degree over the
-/// band.
+/// Largest deviation of start offsets from whole samples without phase rotation, in samples: less than half a degree of
+/// phase over the band.
 const START_TOLERANCE: f64 = 1e-3;
 
-/// Accuracy of the seconds of a day.
+/// Accuracy of an epoch's seconds of the day, in seconds.
 const EPOCH_S: f64 = 3e-11;
 
 /// Largest drift between sample clocks over a whole recording, in samples.
@@ -54,7 +54,7 @@ pub(super) struct Recordings {
     pub(super) times: u64,
     /// Sample index of each recording at common sample 0.
     pub(super) offsets: Vec<u64>,
-    /// Lag of each recording's samples behind the common ones in samples, at most half.
+    /// Lag of each recording's samples behind the common samples, in samples; its magnitude is at most 1/2.
     pub(super) sample_lag: Vec<f64>,
     /// Samples per recording.
     pub(super) lengths: Vec<u64>,

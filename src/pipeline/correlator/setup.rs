@@ -1,6 +1,6 @@
 //! Construction of a correlator from recordings and options.
 //!
-//! Invariant: what is built can be run; every fault of options and headers is found here.
+//! Invariant: a correlator that is built can run; construction reports all faults of options and headers.
 
 use super::antenna::{
     AntennaInput, Bank, GainControl, GainSource, GainTable, SampleLocation, check_precision,
@@ -34,7 +34,7 @@ pub(super) struct Built {
     pub(super) baselines: Vec<Baseline>,
 }
 
-/// Geometry of the spectra.
+/// Checked parameters of the spectra, from recordings and options.
 struct Shape {
     recordings: Recordings,
     /// Filter bank; none if the voltages are already channelized.
@@ -56,7 +56,7 @@ struct SpectraBuffer {
     spectra: Spectra,
     /// Spectra per gulp.
     capacity: usize,
-    /// Why the spectra are not computed on the GPU that multiplies them, if there is one.
+    /// Reason why the spectra are not computed on the GPU that multiplies them; `None` if they are, or without a GPU.
     not_on_device: Option<String>,
 }
 
@@ -159,8 +159,8 @@ impl Shape {
     /// Returns the requested spectra per gulp, or fewer if the memory limit requires it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], with the need, when a gulp of one spectrum exceeds the limit, or the system lacks
-    /// memory.
+    /// [`Error::Unavailable`], with the required bytes, when a gulp of one spectrum exceeds the limit, or the system
+    /// lacks memory.
     fn fitting_gulp(
         &self,
         asked: &Asked<'_>,
@@ -305,7 +305,7 @@ impl Shape {
         }
     }
 
-    /// Returns the sources, unpacked where windows must begin at samples that are not on byte boundaries.
+    /// Returns the sources, unpacked where windows may begin at samples that are not on byte boundaries.
     fn sources(&self, inputs: Vec<ArrayInput>) -> Vec<Box<dyn VoltageSource>> {
         let hop = self.framing().hop;
         let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
@@ -402,13 +402,13 @@ fn sample_formats(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<
     all.into_iter().map(|(_, format)| format).collect()
 }
 
-/// Bytes of spectra per gulp, if that gives at least the fewest spectra.
+/// Target bytes of spectra per gulp, within the limits on the number of spectra.
 const GULP_BYTES: usize = 64 << 20;
 
 /// Largest number of spectra per gulp.
 const MAX_GULP: usize = 1024;
 
-/// Smallest number of spectra per gulp, unless there are few inputs: the X-engine reads and writes its sums, as many
+/// Minimum number of spectra per gulp for 64 inputs or more: the X-engine reads and writes its sums, whose number grows
 /// as inputs squared, once per gulp.
 const MIN_GULP: usize = 256;
 
@@ -418,17 +418,17 @@ const MAX_GULP_BYTES: usize = 4 << 30;
 /// Bytes per read of a recording.
 const READ_BYTES: usize = 1 << 20;
 
-/// Bytes of a device's filter-bank output per gulp.
+/// Target bytes of a device's filter-bank output per gulp.
 const DEVICE_BYTES: usize = 1 << 30;
 
 /// Largest number of spectra per gulp on a device, unless more are requested.
 const MAX_DEVICE_GULP: usize = 1 << 14;
 
-/// Upper bound on a device: with 32-bit spectra each block of a launch covers 32 spectra, and a launch has at most
-/// 65535.
+/// Upper bound on the spectra per gulp on a device: with 32-bit spectra each thread block covers 32 spectra, and the
+/// grid of a launch has at most 65535 blocks along the axis of time.
 const MAX_LAUNCH_GULP: usize = 65_535 * 32;
 
-/// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number, 0 none.
+/// Returns the spectra per gulp, at most `spectra`; `gulp` is the requested number, or 0.
 fn gulp_capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
     let fewest = (4 * plan.inputs()).clamp(16, MIN_GULP);

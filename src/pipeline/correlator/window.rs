@@ -1,7 +1,8 @@
 //! Window of a recording: a range of samples of all streams, held in memory, and the spectra that flagged samples
 //! invalidate.
 //!
-//! Invariant: held samples are finite and independent of earlier requests; samples that were not finite are on a list.
+//! Invariant: samples in the window are finite and independent of earlier requests; [`NotFinite`] lists those that the
+//! recording has as infinite or NaN.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -105,13 +106,13 @@ pub(super) struct WindowedSource {
     length: u64,
     /// Whether the correlation uses the source up to its end.
     reaches_end: bool,
-    /// Why the source returned too few samples, until it is taken.
+    /// Error that made the source return too few samples, until it is taken.
     fault: Option<Error>,
-    /// Whether there was an error.
+    /// Whether the source failed or ended early.
     ended: bool,
     /// Seconds spent reading.
     pub(super) elapsed_s: f64,
-    /// Result of the last move.
+    /// Result of the last [`WindowedSource::hold`].
     outcome: Result<()>,
 }
 
@@ -157,12 +158,12 @@ impl WindowedSource {
         Some(if why.contains(&path) { why.to_owned() } else { format!("{path}: {why}") })
     }
 
-    /// Takes the error for which the source returned too few samples.
+    /// Takes the error that made the source return too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.fault.take()
     }
 
-    /// Whether the window holds the samples, as far as the source has them.
+    /// Returns whether the window holds those of the samples that the source has.
     pub(super) fn holds(&self, times: &Range<u64>) -> bool {
         let end = times.end.min(self.length);
         times.start >= end || self.window.first + self.window.times as u64 >= end
@@ -172,7 +173,7 @@ impl WindowedSource {
         self.source.header()
     }
 
-    /// Takes the result of the last move.
+    /// Takes the result of the last [`WindowedSource::hold`].
     pub(super) fn take_outcome(&mut self) -> Result<()> {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
@@ -252,7 +253,7 @@ pub(super) struct NotFinite {
     last: Vec<Option<usize>>,
     /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
-    /// Number of them so far.
+    /// Number of samples so far that were not finite.
     pub(super) count: u64,
 }
 
@@ -411,7 +412,8 @@ pub(super) fn unpacked_encoding(encoding: VoltageEncoding) -> VoltageEncoding {
     }
 }
 
-/// Wraps a source so that each sample fills whole bytes; returns other sources unchanged.
+/// Wraps a source with several samples per byte, so that each sample fills whole bytes; returns other sources
+/// unchanged.
 pub(super) fn unpacked(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
     let encoding = unpacked_encoding(source.header().encoding);
     if encoding == source.header().encoding {

@@ -14,7 +14,7 @@ use crate::pipeline::burst::Status;
 use crate::pipeline::run::Ending;
 
 /// Shortest integration in seconds whose time a file resolves: Julian dates are 40 us apart, and the last integration
-/// may be half as long.
+/// may be shorter.
 const MIN_INTEGRATION_S: f64 = 2e-4;
 
 /// File metadata that the correlation does not determine.

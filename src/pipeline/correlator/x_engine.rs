@@ -1,6 +1,6 @@
 //! Corner turn, X-engine and readout of visibilities.
 //!
-//! Invariant: sums that come out are those of the sky's voltages before gains that were measured or fixed.
+//! Invariant: output sums are those of the sky's voltages, without measured or fixed gains.
 
 use std::ops::Range;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Delay of a band-limited signal by any number of samples: a long windowed sinc, applied by Fourier transform in blocks
-//! of fixed length, and the delay of one source's wave over a block.
+//! Delay of a band-limited signal by any number of samples: a long windowed sinc, applied by Fourier transform in
+//! blocks of fixed length, and the delay of one source's wave over a block.
 
 use std::f64::consts::{PI, TAU};
 use std::fmt;
@@ -38,7 +38,7 @@ pub(super) struct Filter {
     inverse: Arc<dyn Fft<f32>>,
     /// Gain at each bin's own frequency, divided by the transform's length.
     gains: Vec<f32>,
-    /// Aliased contributions to a bin from one sampling rate away: bin, sampling rates, gain.
+    /// Aliased contributions to a bin: bin, offset in sampling rates (-1 or 1), gain.
     folded: Vec<(usize, f64, f64)>,
 }
 
@@ -160,10 +160,10 @@ fn narrowed(value: Complex<f64>) -> Complex32 {
     Complex32::new(value.re as f32, value.im as f32)
 }
 
-/// Samples between exact delays, if samples are so short that the delay is linear between them.
+/// Samples between exactly computed delays, if the delay is linear between them.
 const STEP: usize = 64;
 
-/// Longest sample for which delays are linear over [`STEP`] samples, in seconds.
+/// Longest sampling time for which delays are linear over [`STEP`] samples, in seconds.
 const SHORT_S: f64 = 1e-5;
 
 /// Phase change at the band edge, in radians, below which a delay change within a block is ignored.
@@ -177,7 +177,7 @@ const MAX_SAMPLES: f64 = (1u64 << 51) as f64;
 pub(super) struct Track {
     /// Integer part of the delay at the middle, in samples.
     pub(super) whole: i64,
-    /// Delay in seconds at every step of samples, and at the end of the block.
+    /// Delay in seconds every `step` samples, and at the end of the block.
     delays_s: Vec<f64>,
     step: usize,
     /// Filter response to the fractional part of the delay.

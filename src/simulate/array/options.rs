@@ -66,7 +66,7 @@ pub struct ArrayOptions {
     pub dut1: Dut1,
     /// Sources.
     pub sources: Vec<PointSource>,
-    /// Pointing direction for the header; it affects no strength.
+    /// Pointing direction for the header; it does not affect signal strengths.
     pub pointing: Option<Direction>,
     /// Name of the source, for the header.
     pub source_name: String,

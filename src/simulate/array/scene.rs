@@ -16,7 +16,7 @@ use crate::voltage::VoltageEncoding;
 /// start of the first sample.
 pub type Delay = Box<dyn Fn(usize, f64) -> f64 + Send + Sync>;
 
-/// Weights of two waves of unit power in two polarizations.
+/// Weights of two independent waves a and b of unit power in two polarizations: `first a`, and `common a + own b`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weights {
     pub(super) first: f32,

@@ -1,8 +1,8 @@
 //! Conversion of noise in units of sigma to recorded counts, for any bit depth, and pulse strength for a requested S/N.
 //!
 //! The S/N of a series is that of its best boxcar, `sum / (sigma sqrt(width))`. The rows are dedispersed at the exact
-//! DM with equal channel weights, and sigma is that of the summed counts after quantization. Counts respond to a
-//! signal according to [`Levels::response`], so that the S/N of 1-bit data is that of 1-bit data.
+//! DM with equal channel weights, and sigma is that of the summed counts after quantization. [`Levels::response`]
+//! converts a signal to counts, so that the S/N of few-bit data includes its quantization loss.
 
 use std::sync::OnceLock;
 
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::math::normal;
 use crate::sample::Encoding;
 
-/// Grid of the tabulated response of narrow samples, in units of sigma.
+/// Grid of the tabulated response of few-bit samples, in units of sigma.
 const GRID: f64 = 1.0 / 64.0;
 const GRID_POINTS: usize = 1024;
 
-/// 1.5 times 2^23.
+/// Addend that rounds a float to an integer: 1.5 times 2^23.
 const ROUNDER: f32 = 12_582_912.0;
 
 /// Variance of rounding to whole counts.
@@ -173,7 +173,7 @@ fn pack<const BITS: usize>(row: &[f32], output: &mut [u8], count: impl Fn(f32) -
 /// Relative tolerance of the S/N.
 const SNR_TOLERANCE: f64 = 1e-4;
 
-/// Boxcar width from which widths are tried in steps, and the relative step.
+/// Boxcar width from which widths grow in relative steps, and the relative step.
 const MAX_UNIT_STEP_WIDTH: usize = 64;
 const WIDTH_STEP: f64 = 0.02;
 

@@ -202,7 +202,7 @@ const RIPPLES: f64 = 5.0;
 /// Shape of the receiver's gain.
 ///
 /// It applies to signal and noise alike. Data of 1, 2 and 4 bit are levelled in each channel before quantization, as
-/// recorders do, so that they do not show it.
+/// recorders do, which removes the bandpass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bandpass {
     /// Constant gain.
@@ -287,7 +287,7 @@ impl Tone {
     }
 }
 
-/// Returns the times of the impulses that can reach `from_s .. to_s`: one random time in each period of the rate.
+/// Returns the times of the impulses that can reach `from_s .. to_s`: one random time in each interval of `1 / rate`.
 fn impulses(
     broad: &BroadInterference,
     seed: u64,
@@ -309,7 +309,7 @@ const MAX_IMPULSES: usize = 1 << 20;
 /// Rows per thread task.
 const ROWS_PER_TASK: usize = 16;
 
-/// Generates what a telescope would record; axes time, channel.
+/// Generates the filterbank data that a telescope would record; axes time, channel.
 ///
 /// `x[t, c] = quantize(mean[c] + sigma[c] (noise[t, c] + sum of signals[t, c]))`. Each signal is a Gaussian pulse,
 /// scattered, smeared by the dispersion within the channel and averaged over the sample. Its strength follows from
@@ -540,7 +540,7 @@ pub struct Truth {
     pub impulse_times_s: Vec<f64>,
 }
 
-/// Burst, and the boxcar with its S/N.
+/// Burst, and the boxcar in which it has its S/N.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstTruth {
     /// Requested burst.
@@ -551,7 +551,7 @@ pub struct BurstTruth {
     pub boxcar_s: f64,
 }
 
-/// Pulsar, and the boxcar with the S/N of one of its pulses.
+/// Pulsar, and the boxcar in which each of its pulses has its S/N.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PulsarTruth {
     /// Requested pulsar.

@@ -1,4 +1,4 @@
-//! Signals of one detector: projected waves and glitches, placed to parts of a sample, and the ground truth.
+//! Signals of one detector: projected waves and glitches with sub-sample timing, and the ground truth.
 
 use std::f64::consts::{PI, SQRT_2, TAU};
 
@@ -182,7 +182,7 @@ impl Position {
 /// Series of samples whose sample `origin` lies at a position.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    /// Numbers of the first sample that it contributes to, and of the first sample after it.
+    /// Numbers of the first sample that it contributes to, and of the first sample after the last one.
     pub(super) first: i64,
     pub(super) end: i64,
     taps: Vec<f64>,

@@ -94,7 +94,7 @@ impl RecordedTone {
             let frequency = tone.frequency_hz / HZ_PER_MHZ;
             return Err(Error::parameter("frequency of a tone (MHz)", frequency, rule));
         };
-        // Sign for rising sky frequency; a lower sideband holds the conjugate.
+        // Sign for an upper sideband; a lower sideband holds the conjugate.
         let cycles = (tone.frequency_hz - band.zero_hz(channel)) * band.tsamp_s;
         let amplitude = tone.amplitude * rms;
         let sky = [

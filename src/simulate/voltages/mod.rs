@@ -282,7 +282,7 @@ pub struct Truth {
     pub pulses: Vec<PulseTruth>,
 }
 
-/// Pulse, and the boxcar with its S/N.
+/// Pulse, and the boxcar in which it has its S/N.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PulseTruth {
     /// Requested pulse.

@@ -337,7 +337,7 @@ const WORK_BYTES: f64 = 64.0;
 /// Window length above which windows are generated sequentially.
 const TOGETHER: usize = 1 << 20;
 
-/// Future wave.
+/// Wave to be generated.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     source: usize,

@@ -206,7 +206,7 @@ impl<'a> Fitter<'a> {
         best.unwrap_or(nearest)
     }
 
-    /// Returns the placed filters and as many pursuit batches as the match needs.
+    /// Fits the placed filters, and adds as many pursuit batches as the match needs.
     fn pursued(&self, epsilon: f64, mut placed: Vec<Placed>) -> Round {
         let mut round = self.fitted(epsilon, &placed);
         let placement_fit = round.placement_fit;

@@ -152,9 +152,9 @@ impl<'a> Target<'a> {
 
 /// Computes `G[l, k] = <u_l, u_k>` of the responses with unit weights at the strain's rate, averaged over its phases.
 ///
-/// A filter is a recursion, so its response under a kernel `p` at a rate `2^j` times its own is one too:
-/// `s[n] = a s[n - 2^j] + p[n - 2^j d]`. Beyond the kernel it is a geometric series, and its product with another
-/// filter's is a sum in closed form.
+/// A filter is a recursion, so its response through a kernel `p` at a rate `2^j` times its own is one too: `s[n] = a
+/// s[n - 2^j] + p[n - 2^j d]`. Beyond the kernel it is a geometric series, and its product with another filter's is a
+/// sum in closed form.
 pub(super) fn gram(filters: &[Assigned], chain: &Chain) -> Hermitian {
     let levels = filters.iter().map(|filter| filter.halvings).max().map_or(0, |last| last + 1);
     let mut matrix = Hermitian::zeros(filters.len());
@@ -336,8 +336,8 @@ impl Kernel {
 /// Kernels between all pairs of rates.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    /// Entry `m`, `j`: a sample of the rate halved `m + j` times, upsampled to the rate halved `m` times, under the
-    /// inner product of that rate.
+    /// Entry `m`, `j`: response at the rate halved `m` times to one sample at the rate halved `m + j` times,
+    /// convolved with the inner-product kernel of the rate halved `m` times.
     kernels: Vec<Vec<Kernel>>,
     /// One downsampling followed by one upsampling.
     pub once: Kernel,

@@ -158,7 +158,7 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Removes templates that have a `reason`. The index passed is that among the waveforms of the bank.
+    /// Removes the templates for which `reason` returns one. Its first argument is the index among the waveforms.
     pub fn leave_out(&mut self, reason: &mut dyn FnMut(usize, &BankTemplate) -> Option<String>) {
         let before: Vec<usize> = self.left_out.iter().map(|one| one.index).collect();
         let count = self.templates.len() + before.len();
@@ -201,7 +201,7 @@ impl Bank {
         trigger::Plan::new(options, self.templates.iter().map(autocorrelation).collect())
     }
 
-    /// Returns the plan that runs the bank.
+    /// Returns the plan of the bank's filters.
     ///
     /// # Errors
     /// As [`Plan::new`].

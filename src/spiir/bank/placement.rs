@@ -62,7 +62,7 @@ fn place_along(
     while j > start.max(3) {
         let second = (steps[j] - steps[j - 1]).abs() / TAU;
         let third = (steps[j] - 2.0 * steps[j - 1] + steps[j - 2]).abs() / TAU;
-        // The phase changes too fast for any filter here: noise of the ringdown.
+        // Noise of the ringdown: the phase changes too fast for any filter.
         if second > 8.0 * epsilon {
             j -= 1;
             continue;

@@ -16,9 +16,9 @@ use crate::strain::Waveform;
 const MARGIN_S: f64 = 4.0;
 /// Fractions of the power cut before the first sample and after the last.
 const LOST: [f64; 2] = [1e-5, 2e-4];
-/// Fraction of the peak below which a waveform has ended. The whitening rings on after it with a phase of its own.
+/// Fraction of the peak below which a waveform has ended. After it the whitening rings with an unrelated phase.
 const QUIET: f64 = 0.01;
-/// Most of the power that may lie in the ringing.
+/// Largest fraction of the power that may lie in the ringing.
 const RINGING: f64 = 1e-3;
 /// Cycles over which a template that starts abruptly is faded in, at most an eighth of it.
 const FADE_CYCLES: f64 = 2.0;
@@ -143,7 +143,7 @@ fn mean_step(h: &[Complex64], at: usize) -> f64 {
     near.windows(2).take(2 * FINAL_SAMPLES).map(turn).sum::<Complex64>().arg()
 }
 
-/// Returns the last sample above [`QUIET`].
+/// Returns the index of the last sample above [`QUIET`] times the peak.
 fn quiet_from(waveform: &Waveform) -> usize {
     let least = QUIET * QUIET * waveform.samples[waveform.peak].norm_sqr();
     waveform.samples.iter().rposition(|h| h.norm_sqr() > least).unwrap_or(waveform.peak)

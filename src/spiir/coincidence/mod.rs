@@ -78,14 +78,14 @@ impl Ranking {
     }
 }
 
-/// Selects the triggers that the time slides use.
+/// Triggers that the time slides use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Sample {
-    /// All. Triggers of signals are included, paired with noise, so the rates are conservative.
+    /// All triggers. Those of signals are included, paired with noise, so the rates are conservative.
     #[default]
     Inclusive,
-    /// Excludes zero-lag events of at least this ranking, and all triggers of their detectors within `cluster_s` of
-    /// theirs.
+    /// Excludes zero-lag events of at least this ranking: all triggers of their detectors within `cluster_s` of the
+    /// event's triggers, and that time.
     Below(f64),
     /// Excludes the foreground in the same way: the loudest events, as long as fewer than [`FOREGROUND_FALSE_ALARMS`]
     /// events as loud are expected in the time searched, with the event's own triggers and those of louder events
@@ -189,7 +189,7 @@ pub struct Background {
     pub time_s: f64,
     /// Number of slides.
     pub slides: usize,
-    /// Number of the loudest zero-lag events, whose triggers were left out.
+    /// Number of loudest zero-lag events whose triggers were left out.
     pub left_out: usize,
 }
 
@@ -224,7 +224,7 @@ pub struct Event {
     pub detectors: Vec<Option<TimedTrigger>>,
     /// Root of the sum of squares of the signal-to-noise ratios.
     pub network_snr: f64,
-    /// Ranking statistic: see [`super::Ranking`].
+    /// Ranking statistic: see [`Ranking`].
     pub ranking: f64,
     /// Background events at least as loud.
     pub louder: usize,

@@ -21,8 +21,8 @@ const NS_PER_S: f64 = 1e9;
 /// every pair lies within its window. An event is a coincidence whose ranking, `sqrt(sum_j r_j^2)`, is the greatest
 /// within the cluster window. In slide `i` the triggers and valid times of detector `j` are shifted by `i j`
 /// intervals cyclically between the first and the last time with two valid detectors. The events of all slides,
-/// formed and clustered by the same rules, are the background; its time is that with at least two valid shifted
-/// detectors. The rate of an event is that of background events at least as loud: [`Background::rate`].
+/// formed and clustered by the same rules, are the background; its time is the time in which at least two shifted
+/// detectors are valid. The rate of an event is that of background events at least as loud: [`Background::rate`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for fewer than 2 or more than 4 detectors, for unusable windows, intervals or triggers, and

@@ -136,7 +136,7 @@ impl Inputs {
         let history = &self.histories[level];
         let place = (sample as i64 - history.first) as usize;
         debug_assert!(place <= history.filled);
-        // Derived from the whole slice because samples before this one are read too.
+        // The pointer derives from the whole slice, because samples before this one are read too.
         history.samples.as_ptr().wrapping_add(place)
     }
 
@@ -196,7 +196,7 @@ struct Tap {
 pub(super) struct Phases([Vec<Tap>; 2]);
 
 impl Phases {
-    /// Splits the taps, without those too small to change any sum: every second one of a half-band filter.
+    /// Splits the taps. Drops those too small to change any sum, such as every second tap of a half-band filter.
     pub(super) fn new(taps: &[f32]) -> Self {
         let most = taps.iter().fold(0f32, |most, tap| most.max(tap.abs()));
         let phase = |odd: usize| {

@@ -376,7 +376,7 @@ impl Bundle {
         order.chunks(slots).map(|some| Self::new(plan, lanes, some)).collect()
     }
 
-    /// Builds a bundle. If there are fewer templates than slots, each template has several slots.
+    /// Builds a bundle. With at most half as many templates as slots, each template has several slots.
     fn new(plan: &Plan, lanes: usize, templates: &[(usize, &Branch)]) -> Self {
         let slots = lanes / 4;
         let share = slots / templates.len();

@@ -181,7 +181,7 @@ struct Rate {
     past: usize,
 }
 
-/// Some templates at all rates.
+/// Work unit of a thread: some templates at all rates.
 #[derive(Debug)]
 struct Unit {
     /// Index of the first template.

@@ -1,4 +1,4 @@
-//! Vector operations of the filters alone: registers of floats seen as quads of four lanes.
+//! Vector operations that only the filters use: registers of floats seen as quads of four lanes.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -24,15 +24,15 @@ const SILENCE: f32 = 1e-25;
 pub(super) unsafe trait Quads: Vector {
     /// Sets lanes below [`SILENCE`] to 0.
     unsafe fn flush(self) -> Self;
-    /// Returns, in each quad, the sums of the quads of four registers.
+    /// Sums quads: in each quad, lane `i` of the result is the sum of that quad of register `i`.
     unsafe fn sum_quads(rows: [Self; 4]) -> Self;
     /// Interleaves pairs of floats of both registers.
     unsafe fn zip_pairs(self, other: Self) -> [Self; 2];
     /// Intermediate state of a transposition from rows of time to rows of lanes.
     type Turned: Copy;
     unsafe fn no_turned() -> Self::Turned;
-    /// Does part `part` of [`PARTS`], in order, of a transposition. For each of [`TILE`] samples from `x` on it
-    /// writes one register whose lane `l` is the sample `offsets[l]` earlier.
+    /// Performs part `part` of the [`PARTS`] of a transposition; parts run in order. For each of [`TILE`] samples
+    /// from `x` on it writes one register whose lane `l` is the sample `offsets[l]` earlier.
     unsafe fn turn(
         part: usize,
         turned: &mut Self::Turned,

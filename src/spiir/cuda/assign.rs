@@ -1,4 +1,5 @@
-//! Assignment of templates to warps and of filters to lanes, so that a load reads different bank groups of shared memory.
+//! Assignment of templates to warps and of filters to lanes, so that a load reads different bank groups of shared
+//! memory.
 
 use std::ops::Range;
 
@@ -215,7 +216,7 @@ impl Matching<'_> {
     }
 }
 
-/// Sweeps over all templates.
+/// Largest number of sweeps over all templates.
 const SWEEPS: usize = 8;
 
 /// Assignment of templates to positions; consecutive positions form a warp.
@@ -244,7 +245,8 @@ impl<'a> Groups<'a> {
         Self { counts, each, order: (0..counts.len()).collect(), sums, random: 1 }
     }
 
-    /// Swaps templates within `places`; each sweep tries `partners` partners per template.
+    /// Evens out the bank groups of the warps by swapping templates within `places`; each sweep tries `partners`
+    /// partners per template.
     pub(super) fn even(&mut self, places: Range<usize>, partners: usize) {
         if self.each == 1 || places.len() <= self.each {
             return;

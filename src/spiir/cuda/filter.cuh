@@ -1,4 +1,4 @@
-// IIR filters of a unit of templates over a stretch of samples, with states and coefficients in registers.
+// IIR filters of a unit of templates over a range of samples, with states and coefficients in registers.
 //
 // y[k] = a y[k - 1] + b x[k - d] is stored as (u, v) = (Re y / Re b, Im y / Im b). The input then has weight 1 and b
 // weights the outputs: u' = Re a u + c1 v + x, v' = c2 u + Re a v + x, z += (Re b u', Im b v'), with

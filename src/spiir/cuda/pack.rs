@@ -177,7 +177,7 @@ fn busy_warps(limits: &Limits) -> f64 {
     (limits.multiprocessors * 8) as f64
 }
 
-/// Returns the threads of a block, no more than fill the device.
+/// Returns the threads per block, 64 to 256: no more than give every multiprocessor a block.
 fn block(warps: f64, limits: &Limits) -> usize {
     let each = (warps / limits.multiprocessors as f64).ceil() as usize;
     32 * each.next_power_of_two().clamp(2, 8)
@@ -283,8 +283,8 @@ mod tests {
         Packed::new(plan, &LIMITS, &row, &Threads::new(threads))
     }
 
-    /// Returns the wavefronts per load of a warp (4 at least), with less weight for lower rates. Lanes that read the same
-    /// address share a wavefront.
+    /// Returns the wavefronts per load of a warp (4 at least), with less weight for lower rates. Lanes that read the
+    /// same address share a wavefront.
     fn wavefronts(plan: &Plan) -> f64 {
         let (mut all, mut loads) = (0.0, 0.0);
         for octet in slots(&packed(plan, 2)).chunks(8) {

@@ -1,4 +1,5 @@
-//! Packs the filters of a unit's templates, in scaled form, into passes. The filters of one pass share a window of input.
+//! Packs the filters of a unit's templates, in scaled form, into passes. The filters of one pass share a window of
+//! input.
 
 use num_complex::Complex64;
 
@@ -293,7 +294,7 @@ pub(super) const TILE: usize = 16;
 /// Values of a filter: `re(a), c1, c2, re(b), im(b)`. With long memories three elements of the matrix that advances
 /// the state by a tile follow, each as a float and its rounding residual.
 const SHORT_VALUES: usize = 5;
-/// As [`SHORT_VALUES`].
+/// Values of a filter with a long memory: see [`SHORT_VALUES`].
 const LONG_VALUES: usize = 11;
 
 /// Scaled coefficients of a filter.
@@ -343,7 +344,7 @@ impl Scaled {
             let phase = (scale - ratio) / (1.0 + ratio * ratio);
             let error = phase.powi(2) + (memory * turn).powi(2);
             if error < best.0 {
-                // Keeps the larger part, so that the weight's magnitude is kept.
+                // Keeps the larger part, which preserves the weight's magnitude.
                 let (re, im) = if ratio.abs() > 1.0 { (im / scale, im) } else { (re, scale * re) };
                 let (re, im) = (re as f32, im as f32);
                 best = (error, Self { a: a_re, c1, c2, re, im, ratio: scale });

@@ -15,7 +15,7 @@ const TOGETHER: usize = 64;
 /// State of the search of one stream.
 #[derive(Debug)]
 pub(super) struct Engine {
-    /// Position of each autocorrelation's maximum after its middle, in samples.
+    /// Position of each autocorrelation's maximum relative to its middle, in samples.
     shifts: Vec<f32>,
     gate: Gate,
     measure: Measure,

@@ -95,7 +95,7 @@ pub(super) struct Engine {
     last: Event,
     /// Triggers for which a later gate may still come within the pad.
     waiting: Vec<Trigger>,
-    /// Stream for infrequent work.
+    /// Stream for work outside `enqueue`: clearing buffers, flushing, and copying many triggers.
     own: Arc<Stream>,
     /// Buffers for host memory; `None` until the first call with it.
     staging: Option<Box<Staging>>,

@@ -175,8 +175,8 @@ impl Measure {
         Self { interpolator: Interpolator::new(), around, moved }
     }
 
-    /// Returns the position of the maximum of `|A|` after the middle, in samples. Filters that match their template
-    /// only approximately may have an offset peak. Returns 0 without a peak near the middle.
+    /// Returns the position of the maximum of `|A|` relative to the middle, in samples. The peak may be off the
+    /// middle if the filters match their template only approximately. Returns 0 without a peak near the middle.
     pub(super) fn shift(&self, autocorrelation: &Autocorrelation) -> f32 {
         let values = &autocorrelation.values;
         let half = autocorrelation.half();

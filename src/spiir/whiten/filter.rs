@@ -179,7 +179,7 @@ fn interpolated(densities: &[f64], place: f64) -> f64 {
     }
 }
 
-/// Convolves a stream frame by frame.
+/// Zero-phase convolution of a stream with overlapping windowed frames (overlap-add).
 pub(super) struct Overlap {
     /// Samples between consecutive frames, half a frame.
     hop: usize,
@@ -323,7 +323,7 @@ impl Overlap {
     }
 }
 
-/// Convolves a stream block by block.
+/// Minimum-phase convolution of a stream in blocks (uniformly partitioned overlap-save).
 pub(super) struct Partition {
     block: usize,
     forward: Arc<dyn Fft<f64>>,

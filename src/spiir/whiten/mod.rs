@@ -88,7 +88,8 @@ impl Whitener {
         let samples = |seconds: f64| (seconds * rate).round() as usize;
         let block = 1 << (rate / BLOCKS).log2().round().max(0.0) as usize;
         let (before, after) = (samples(options.taper.before_s), samples(options.taper.after_s));
-        // A block has one beginning, so samples between two gaps in one block are dropped.
+        // The filter restarts at most once per block and drops samples between two gaps in a block; a taper of at
+        // least a block marks them invalid.
         let after = if shape.taps.is_some() { after.max(block) } else { after };
         let edges = Edges { zero: 0, before, after };
         let gate = options.gate.map(|gate| {
@@ -349,7 +350,7 @@ impl Whitener {
             Engine::Overlap(engine) => engine.push(sample),
             Engine::Partition(engine) => engine.push(sample, weight == 0.0),
         }?;
-        // Fades the filter's ringing into a gap like the strain.
+        // Applies the taper again, so that the filter's ringing ends at the gap.
         let weight = self.weights.pop_front()?;
         let whitened = if weight == 0.0 { 0.0 } else { whitened * weight };
         let Some((threshold, fade)) = &mut self.gate else {

@@ -16,7 +16,7 @@ pub struct RunningOptions {
     pub segment_s: f64,
     /// Number of latest segments in the median.
     pub median_samples: usize,
-    /// Number of medians in the geometric mean, which is its memory.
+    /// Number of medians in the geometric mean: the memory of the spectrum in segments.
     pub average_samples: usize,
     /// Segments before the spectrum is valid; until then nothing is whitened.
     pub settle: usize,
@@ -41,10 +41,10 @@ impl RunningOptions {
 /// Running power spectral density.
 ///
 /// `m` is each bin's median over the latest 7 periodograms, and `ln G += (ln m - b - ln G) / N`, with `N` the smaller
-/// of the number of updates and 64. The density is `G exp(gamma)`, with `gamma` Euler's constant. `b + gamma` is the
-/// exact mean of `ln m` for exponentially distributed powers of mean 1:
-/// `b = -k C(n, k) sum_i (-1)^i C(k - 1, i) ln(n - k + 1 + i) / (n - k + 1 + i)` without the part of gamma, with `k`
-/// the middle of `n` (the lower one of an even number).
+/// of the number of updates and 64. The density is `G exp(gamma)`, with `gamma` Euler's constant. `b - gamma` is the
+/// exact mean of `ln m` for exponentially distributed powers of mean 1: `b = -k C(n, k) sum_i (-1)^i C(k - 1, i) ln(n
+/// - k + 1 + i) / (n - k + 1 + i)`, with `k` the middle of `n` (the lower one of an even number). The code subtracts
+/// `b - gamma` at once.
 ///
 /// # Source
 /// Messick et al. 2017, Phys. Rev. D 95, 042001, section II.B. The bias is derived here from order statistics,
@@ -56,10 +56,10 @@ pub struct RunningPsd {
     average_samples: usize,
     /// Ring of the latest periodograms; axes: bin, segment.
     latest: Vec<f64>,
-    /// Logarithms of the geometric mean.
+    /// Logarithms of the densities.
     logarithms: Vec<f64>,
     densities: Vec<f64>,
-    /// Bias of the logarithm of the median, by the number of powers.
+    /// Mean of `ln m` for powers of mean 1, `b - gamma`, by the number of powers.
     biases: Vec<f64>,
     sorted: Vec<f64>,
     updates: u64,
@@ -217,7 +217,7 @@ fn logarithm_bias(samples: usize) -> f64 {
     -(rank as f64) * choose(samples, rank) * terms.sum::<f64>() - GAMMA
 }
 
-/// Tracks a stream: splits it into segments and maintains their running spectrum.
+/// Running spectrum of a stream, which it splits into segments.
 pub(super) struct Follower {
     running: RunningPsd,
     periodogram: Periodogram,

@@ -94,7 +94,7 @@ pub fn welch(
     welch_of(&mut |take| take(samples, valid), times, rate_hz, options)
 }
 
-/// Receives pieces of strain in order: samples, and their validity.
+/// Receiver of pieces of strain in order: samples, and their validity.
 pub type Take<'a> = dyn FnMut(&[f64], &[bool]) -> Result<()> + 'a;
 
 /// Like [`welch`], for `times` samples that are not in memory. Each call of `pass` delivers all of them piece by
@@ -239,11 +239,11 @@ impl Periodogram {
     }
 }
 
-/// Segments held regardless of the memory limit; the transforms of a segment take as much.
+/// Number of segments held regardless of the memory limit: the transform of one takes as much memory.
 const FEW: usize = 16;
 
-/// Calls its argument with the values of each segment, one slice of all bins per segment; returns the number of
-/// segments.
+/// Pass over the strain: calls its argument with the values of each segment, one slice of all bins per segment, and
+/// returns the number of segments.
 type Pass<'a> = dyn FnMut(&mut dyn FnMut(&[f64])) -> Result<usize> + 'a;
 
 /// Returns the median of each of `bins` bins over at most `most` segments, and the number of segments. `bytes` limits

@@ -28,7 +28,7 @@ impl Amplitude {
         let width = remnant.damping * fit(FITS.gamma3);
         let decay = fit(FITS.gamma2);
         let merger = Merger { height: fit(FITS.gamma1), decay, width, ringdown: remnant.ringdown };
-        // Above 1 the root in the equation of the peak is imaginary and is set to 0.
+        // For `decay` above 1 the root in the equation of the peak is imaginary and is set to 0.
         let root = (1.0 - decay * decay).max(0.0).sqrt();
         let peak = (remnant.ringdown + width * (root - 1.0) / decay).abs();
         let inspiral = inspiral(bodies);

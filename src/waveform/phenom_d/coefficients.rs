@@ -327,7 +327,7 @@ const RINGDOWN: [f64; 13] = [
     -0.000_661_671_772_853_096_9,
 ];
 
-/// Imaginary part of the same, without its sign.
+/// Magnitude of the imaginary part of the same quantity.
 const DAMPING: [f64; 13] = [
     0.085_638_706_893_819_64,
     0.015_068_543_777_959_768,

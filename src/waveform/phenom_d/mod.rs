@@ -41,7 +41,8 @@ const CALIBRATED_SPIN_OF_EQUALS: f64 = 0.98;
 /// Amplitude and phase agree with LALSimulation's to 5e-5 and 5e-5 rad over its range, except for a shift of time and
 /// phase.
 /// # Source
-/// Khan et al. 2016, Phys. Rev. D 93, 044007, arXiv:1508.07253; Husa et al. 2016, Phys. Rev. D 93, 044006, arXiv:1508.07250.
+/// Khan et al. 2016, Phys. Rev. D 93, 044007, arXiv:1508.07253; Husa et al. 2016, Phys. Rev. D 93, 044006,
+/// arXiv:1508.07250.
 #[derive(Clone, Copy, Debug)]
 pub struct PhenomD {
     mass_s: f64,

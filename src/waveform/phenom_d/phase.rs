@@ -11,7 +11,7 @@ const INSPIRAL_END: f64 = 0.018;
 /// Powers of `v` in the inspiral's phase.
 const TERMS: usize = 12;
 
-/// Phase lag of the wave, continuous with its slope; frequencies are in units of 1/M.
+/// Phase lag of the wave, continuous in value and slope; frequencies are in units of 1/M.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     inspiral: Inspiral,
@@ -52,7 +52,7 @@ impl Phase {
         }
     }
 
-    /// Returns its derivative by `f`.
+    /// Returns the derivative with respect to `f`.
     pub(super) fn slope(&self, f: f64) -> f64 {
         if f < INSPIRAL_END {
             self.inspiral.slope(f.cbrt())

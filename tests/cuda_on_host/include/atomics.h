@@ -1,4 +1,4 @@
-// Atomics on integers: threads run one at a time, so a plain read and write is one.
+// Atomics on integers: threads run one at a time, so a plain read and write is atomic.
 #pragma once
 
 #define EMULATED_ATOMIC(name, T, expression)                    \

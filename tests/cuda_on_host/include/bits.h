@@ -1,4 +1,4 @@
-// Conversions with a rounding, bits of words, and words as lanes.
+// Conversions with a rounding mode, bit operations on words, and operations on the bytes or halves of a word.
 #pragma once
 
 namespace emulated {
@@ -74,7 +74,7 @@ static inline unsigned long long __brevll(unsigned long long x) {
   return ((unsigned long long)__brev((unsigned)x) << 32) | __brev((unsigned)(x >> 32));
 }
 namespace emulated {
-// Each nibble of the selector chooses one byte; its high bit selects the sign alone.
+// Each nibble of the selector chooses one byte; its high bit replicates the sign of that byte instead.
 static inline unsigned permute(unsigned a, unsigned b, unsigned selector) {
   unsigned long long bytes = ((unsigned long long)b << 32) | a;
   unsigned result = 0;

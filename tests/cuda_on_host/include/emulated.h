@@ -16,7 +16,7 @@ struct Fiber {
   // Rank of its block in the cluster, and the phase of the cluster barrier at which it has arrived.
   unsigned rank, cluster_phase;
   bool ended;
-  // Reason of its wait, for messages, and the key that wakes it; null while it runs or is ready.
+  // Operation for which it waits, for messages, and the key that wakes it; null while it runs or is ready.
   const char* waits_for;
   const void* key;
   unsigned long long detail;
@@ -29,10 +29,10 @@ struct Fiber {
 // Instruction executed jointly once all of `lanes` have arrived; `first` is their lane 0.
 typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 
-// Asynchronous work, in queues of a thread, a warpgroup or a barrier.
+// Kinds of asynchronous work; each owner (a thread, a warpgroup or a barrier) has one queue per kind.
 enum Background { Copies, Stores, Loads, Products };
 
-// The block of the running thread. `suspend` returns when `wake` was called with the same key.
+// State of the block of the running thread. `suspend` returns when `wake` is called with the same key.
 struct Machine {
   Fiber* current;
   Uint3 block, block_size, grid_size;
@@ -40,15 +40,15 @@ struct Machine {
   unsigned shared_bytes;
   void (*suspend)(const char* what, const void* key, unsigned long long detail);
   void (*wake)(const void* key);
-  void (*pass)();  // lets others run
+  void (*pass)();  // yields to other threads
   void (*barrier)(unsigned id, unsigned threads, bool wait);  // id 0 with 0 threads: all of the block
   void (*cluster_arrive)();
   void (*cluster_wait)();
   unsigned char* (*cluster_shared)(unsigned rank);
   void (*meet_warp)(unsigned mask, Work work, const char* what);
   void (*meet_warpgroup)(Work work, const char* what);
-  // Asynchronous work: runs at once, or as late as the kernel allows, with a copy of its arguments. `finish` runs all
-  // of a queue but the last `left` groups, or all of it for All.
+  // Asynchronous work: runs at once, or as late as the kernel allows, with a copy of its arguments. `finish` runs a
+  // queue except for its last `left` groups, or all of it for All.
   bool late;
   void (*later)(Background kind, const void* owner, void (*work)(const void*), const void* data, size_t bytes);
   void (*commit)(Background kind, const void* owner);

@@ -1,4 +1,4 @@
-// CUDA's mathematics. Functions that the device only approximates are exact here, up to the host's library.
+// CUDA's mathematical functions. Those that the device approximates have the accuracy of the host's library.
 #pragma once
 
 #define EMULATED_1(name)                                                 \
@@ -58,7 +58,7 @@ static inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 static inline float frexpf(float x, int* e) { return __builtin_frexpf(x, e); }
 static inline void sincosf(float x, float* s, float* c) { *s = __builtin_sinf(x), *c = __builtin_cosf(x); }
 static inline void sincos(double x, double* s, double* c) { *s = __builtin_sin(x), *c = __builtin_cos(x); }
-// sin and cos of pi x: exact quadrants first.
+// Computes the sine and cosine of pi x, with exact reduction to a quadrant.
 static inline void sincospi(double x, double* s, double* c) {
   double turns = x - 2 * __builtin_floor(x / 2), quarter = __builtin_rint(2 * turns), rest = turns - quarter / 2;
   double sine = __builtin_sin(3.14159265358979323846 * rest), cosine = __builtin_cos(3.14159265358979323846 * rest);

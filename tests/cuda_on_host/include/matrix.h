@@ -2,7 +2,7 @@
 #pragma once
 
 namespace emulated {
-// Element (row, column) of a 16 x 32 matrix of bytes in the registers of a warp, four a thread.
+// Returns element (row, column) of a 16 x 32 matrix of bytes in the registers of a warp, four registers per thread.
 INLINE u32 byte_of_a(const Fiber* warp, u32 row, u32 column) {
   const u32* a = (const u32*)warp[(row & 7) * 4 + (column & 15) / 4].pointers[1];
   return (a[(row >> 3) + 2 * (column >> 4)] >> 8 * (column & 3)) & 255;
@@ -47,8 +47,7 @@ static inline void multiply_halves(Fiber* warp, const bool* present, unsigned la
       c = (float)sum;
     }
 }
-// Tensor cores read the upper 19 bits of a float.
-// The nearest number of 16 bits, ties to even.
+// Rounds to the nearest f16, ties to even.
 static inline u32 half_of(float value) {
   u32 sign = same_bits<u32>(value) >> 16 & 0x8000;
   float size = __builtin_fabsf(value);
@@ -59,6 +58,7 @@ static inline u32 half_of(float value) {
   u32 fraction = (u32)__builtin_nearbyintf(__builtin_ldexpf(size, 10 - exponent));
   return sign | (((u32)(exponent + 15) << 10) + fraction - 1024);
 }
+// Tensor cores read the upper 19 bits of a float.
 INLINE float tf32_value(u32 bits) { return same_bits<float>(bits & 0xffffe000u); }
 static inline void multiply_tf32(Fiber* warp, const bool* present, unsigned lanes) {
   all_there(present, lanes, 32, "mma_16x8x8_tf32");

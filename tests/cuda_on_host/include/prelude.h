@@ -1,10 +1,10 @@
-// Built-ins that NVRTC has without any header, for g++; included before every kernel file.
+// Names that NVRTC defines without any header, for g++; included before every kernel file.
 #pragma once
 #include "emulated.h"
 
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
-// A first scan of the source leaves these words in place, to find the kernels.
+// The scan for kernels preprocesses the source with these words left in place.
 #ifndef EMULATED_SCAN
 #define __global__
 #define __launch_bounds__(...)

@@ -1,10 +1,10 @@
-// The functions of src/backend/cuda/ptx.cuh, emulated: same names, same meaning.
+// Emulation of the functions of src/backend/cuda/ptx.cuh, with the same names and meaning.
 #pragma once
 
 #define SHARED_MEMORY(name) unsigned char* const name = emulated_machine->shared
 
 namespace emulated {
-// Addresses in dynamic shared memory are below 2 GiB; those of static shared memory are offsets in the module.
+// Addresses of dynamic shared memory are below 2 GiB; those of static shared memory are offsets in the module.
 constexpr u32 Static = 0x80000000u, Middle = 0x40000000u;
 INLINE void* shared_pointer(u32 address) {
   if (address & Static) return (char*)&__dso_handle + (long)(address & ~Static) - (long)Middle;
@@ -68,12 +68,12 @@ template <int Left> INLINE void copy_async_wait() {
   if (emulated_machine->late) emulated_machine->finish(emulated::Copies, emulated_machine->current, Left);
 }
 
-// --- barriers in shared memory
+// --- mbarriers in shared memory
 namespace emulated {
 #if __CUDA_ARCH__ >= 900
 INLINE void from_sm_90() {}
 #else
-// A remaining call in the kernel stops its compilation, as ptxas would.
+// A call that remains after dead-code elimination stops the compilation, as ptxas would.
 void from_sm_90() __attribute__((error("an instruction that needs sm_90")));
 #endif
 struct Barrier {
@@ -147,7 +147,7 @@ INLINE void cluster_store_counted(u32 to, float4 value, u32 address) {
   emulated_machine->later(emulated::Loads, &barrier, emulated::run_counted, &store, sizeof store);
   if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
-// --- the copy engine
+// --- bulk copies
 namespace emulated {
 struct Load {
   Copy copy;
@@ -164,7 +164,7 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::Barrier& barrier = emulated::barrier_at(address);
   emulated::Load load = {{emulated::shared_pointer(to), from, bytes, bytes}, &barrier};
   emulated_machine->later(emulated::Loads, &barrier, emulated::run_load, &load, sizeof load);
-  // Threads that already wait let it run.
+  // Threads that already wait must run the copy.
   if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {

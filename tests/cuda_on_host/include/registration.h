@@ -1,4 +1,4 @@
-// Kernel calls by the driver: arguments are unpacked by the parameter types of the kernel.
+// Calls of kernels by the driver: arguments are unpacked according to the parameter types of the kernel.
 #pragma once
 
 namespace emulated {

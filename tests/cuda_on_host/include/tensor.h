@@ -1,4 +1,4 @@
-// Copies of boxes of a tensor into shared memory: elements outside the tensor read as zero.
+// Copies of boxes of a tensor into shared memory; elements outside the tensor are zero.
 #pragma once
 
 struct __align__(64) TensorMap { u64 words[16]; };
@@ -16,7 +16,7 @@ struct TensorLoad {
   u32 to;
   Barrier* barrier;
 };
-// Returns the row of a box that begins at these coordinates, with `first` the one within the row; null outside.
+// Returns the tensor row at index `row` (dimensions 1 and up) of the box; null outside the tensor.
 INLINE const u8* row_of(const TensorLoad& load, const u32* row) {
   const Tensor& tensor = load.tensor;
   const u8* source = tensor.base;

@@ -21,7 +21,7 @@ static inline Word together(unsigned mask, Word value, unsigned operand, Work wo
   return self->result;
 }
 
-// Operand of a shuffle: the lane, and the width of the segments of the warp.
+// Runs a shuffle. Each operand holds the lane, offset or mask in its low half, and the segment width in its high half.
 static inline void take(Fiber* first, const bool* present, unsigned lanes, unsigned (*source)(unsigned lane, unsigned by, unsigned begin, unsigned end)) {
   for (unsigned lane = 0; lane < lanes; lane++) {
     if (!present[lane]) continue;
@@ -141,7 +141,7 @@ EMULATED_REDUCTION(or, unsigned, bits_or)
 EMULATED_REDUCTION(xor, unsigned, bits_xor)
 #undef EMULATED_REDUCTION
 
-// Votes of the block's threads: their number, any, or all.
+// Votes of the block's threads: the number of votes, whether there is any, and whether all vote.
 static inline int __syncthreads_count(int vote) {
   static int votes[2], turn;
   __syncthreads();

@@ -5,8 +5,8 @@
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
 namespace emulated {
-// The right-hand operand (32 bytes of each of n columns) by its descriptor: cells of 8 columns by 16 bytes at the
-// given strides, or, with a swizzle, in 8 rows of 128, 64 or 32 bytes with permuted chunks of 16.
+// Right-hand operand (n columns of 32 bytes) that a descriptor addresses: core matrices of 8 columns by 16 bytes at the
+// given strides or, with a swizzle, groups of 8 rows of 128, 64 or 32 bytes with permuted chunks of 16 bytes.
 struct Matrix {
   const u8* base;
   u64 along_k, along_n, row_bytes, mask;
@@ -25,14 +25,14 @@ struct Matrix {
     return (const u8*)(address ^ ((address >> 3) & mask));
   }
 };
-// Computes one product of a warpgroup, with the registers of its threads.
+// Arguments of one product of a warpgroup: the registers of its threads, and the descriptor.
 struct Product {
   i32* c[128];
   u32 a[128][4];
   u64 descriptor;
   bool add;
 };
-// Bytes of both sides as 16-bit numbers, which the host multiplies and adds in pairs.
+// Widens bytes to 16-bit numbers, which the host multiplies and adds in pairs.
 template <class Byte> INLINE void widen(i16 (&to)[32], const u8* bytes) {
   for (u32 k = 0; k < 32; k++) to[k] = (Byte)bytes[k];
 }

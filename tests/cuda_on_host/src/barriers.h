@@ -4,14 +4,14 @@
 
 namespace emulated {
 
-// Barrier for blocks of the given number of threads.
+// Resets all barriers, for `blocks` blocks of `threads` threads.
 void start_barriers(unsigned blocks, unsigned threads);
 void barrier(unsigned id, unsigned threads, bool wait);
 void cluster_arrive();
 void cluster_wait();
 void meet_warp(unsigned mask, Work work, const char* what);
 void meet_warpgroup(Work work, const char* what);
-// Removes a thread that ends from the barriers.
+// Removes an ended thread from the barriers.
 void leave_barriers(Fiber* fiber);
 
 }  // namespace emulated

@@ -1,4 +1,4 @@
-// Runs the blocks of a launch on the calling thread, one after another, or those of a cluster together.
+// Runs the blocks of a launch on the calling thread: one after another, and those of a cluster together.
 #pragma once
 #include "../include/emulated.h"
 
@@ -11,17 +11,17 @@ struct Launch {
   void** arguments;
 };
 
-// Fill byte of fresh memory: 0xCB, or that of SIDEREAL_EMULATED_FRESH.
+// Byte with which new memory is filled: 0xCB, or SIDEREAL_EMULATED_FRESH.
 extern const unsigned char fresh;
 // State of the running block that all kernels see.
 extern Machine machine;
-// Prints the position of the emulated device, and ends the process.
+// Prints the message and the running kernel, block and thread, and ends the process.
 [[noreturn]] void die(const char* format, ...);
-// False when a kernel trapped.
+// Runs a launch; returns false if the kernel trapped.
 bool run(const Launch& launch);
-// Selects the block of the cluster that kernels see.
+// Makes block `rank` of the cluster the current one.
 void enter_block(unsigned rank);
-// The running launch, if any, and the index of the thread in its block.
+// Returns the running launch, or null.
 const Launch* running();
 // Tests whether an address lies in the guard page of a thread's stack.
 bool is_stack_guard(const void* address);

@@ -34,9 +34,10 @@ enum Result : int {
 extern std::recursive_mutex calls;
 // Return code of every later call, once work on the device has failed.
 extern Result sticky;
-// Whether this call fails because SIDEREAL_EMULATED_FAIL asks for it, or because of an earlier failure.
+// Returns the code with which this call must fail (missing initialization, an earlier failure, or
+// SIDEREAL_EMULATED_FAIL), or SUCCESS.
 Result begin(const char* name);
-// Whether the driver was started, for all calls but cuInit.
+// Whether cuInit was called.
 extern bool initialized;
 
 struct Settings {
@@ -46,20 +47,20 @@ struct Settings {
 const Settings& settings();
 
 // --- memory
-// Prints and ends the process when [address, address + bytes) is not in one allocation of the device.
+// Ends the process with a message if [address, address + bytes) is not in one allocation.
 void expect_device(const char* call, uint64_t address, size_t bytes);
-// The same when the host's pointer is one of the device's.
+// Ends the process with a message if the pointer is an address of the device.
 void expect_host(const char* call, const void* pointer);
 // Describes the allocation of an address.
 std::string describe_address(uint64_t address);
 
-// --- what leaves the device (SIDEREAL_EMULATED_COPIES)
-// Whether copies to the host are noted.
+// --- log of the copies to the host (SIDEREAL_EMULATED_COPIES)
+// Returns whether copies to the host are logged.
 bool is_noted();
-// Notes bytes of the device that are copied to the host.
+// Logs a copy to the host.
 void note_copy(const void* from, size_t bytes);
 
-// --- streams: runs at once, or when something waits for it (SIDEREAL_EMULATED_LATE)
+// --- streams: work runs at once, or when something waits for it (SIDEREAL_EMULATED_LATE)
 struct Stream;
 Result enqueue(void* stream, std::function<Result()> work);
 Result finish(void* stream);
@@ -67,7 +68,7 @@ Result finish_all();
 
 // --- faults
 void catch_faults();
-// Called once for each thread that runs kernels.
+// Must be called by each thread that runs kernels.
 void make_fault_stack();
 
 }  // namespace emulated

@@ -6,7 +6,7 @@ namespace emulated {
 
 constexpr unsigned MOST_THREADS = 1024, MOST_BLOCKS = 8, MOST_FIBERS = MOST_THREADS * MOST_BLOCKS;
 constexpr unsigned long STACK_BYTES = 128 * 1024;
-// Of a cluster, block after block.
+// Threads of the running blocks, block after block.
 extern Fiber fibers[MOST_FIBERS];
 
 // Maps the given number of stacks.
@@ -15,7 +15,7 @@ void make_stacks(unsigned threads);
 void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*));
 // Abandons all fibers; called from one of them.
 [[noreturn]] void abandon_fibers();
-// Whether a fiber stopped because none could continue: the number of those that still wait.
+// Returns the number of fibers that have not ended; after run_fibers, those that wait forever.
 unsigned waiting_fibers();
 void suspend(const char* what, const void* key, unsigned long long detail);
 void make_ready(Fiber* fiber);

@@ -19,7 +19,7 @@ struct Program {
 // Compiles into `image`, or writes the reason of the failure to `log`.
 bool build(Program& program);
 
-// A kernel in a preprocessed source: its name, and the contents of the brackets of its bounds.
+// Kernel in a preprocessed source: its name, and the arguments of __launch_bounds__ and __cluster_dims__.
 struct Declared {
   std::string name, bounds, cluster;
 };

@@ -553,8 +553,8 @@ struct Keeping<'a> {
 }
 
 impl<'a> Keeping<'a> {
-    /// Begins a search in a folder, or resumes the one whose product at `left` is stored there. Without a keeper
-    /// nothing is stored.
+    /// Begins a search in a folder, or resumes the one whose product at `left` is stored there. Without the run journal
+    /// `keeper` nothing is stored for `--resume`.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the difference from the interrupted run; [`Error::Format`] for a damaged journal

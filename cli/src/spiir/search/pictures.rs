@@ -111,8 +111,9 @@ struct View<'a> {
     trigger: Option<TimedTrigger>,
     ratios: Series,
     moduli: Vec<f32>,
-    /// Whitened strain around the event: time of its first sample, and the samples.
+    /// Time of the first sample of `strain`.
     start: Gps,
+    /// Whitened strain around the event.
     strain: Vec<f32>,
     template: Vec<f32>,
 }

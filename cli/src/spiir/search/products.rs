@@ -1,5 +1,5 @@
-//! Products of a search beside its document: events.xml with the data that BAYESTAR needs to localize events, snr.h5 with
-//! signal-to-noise ratios and whitened strain, and the banks that it made.
+//! Products of a search beside its document: events.xml with the data that BAYESTAR needs to localize events, snr.h5
+//! with signal-to-noise ratios and whitened strain, and the banks that it made.
 
 use std::path::Path;
 

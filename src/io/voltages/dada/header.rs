@@ -1,6 +1,6 @@
 //! PSRDADA header: lines of a key and a value, in a block of HDR_SIZE bytes.
 //!
-//! Invariant: a header is at most [`MAX_HEADER`] bytes long, whatever it says itself.
+//! Invariant: a header has at most [`MAX_HEADER`] bytes, whatever its HDR_SIZE states.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,7 +1,7 @@
 //! Index of frames: runs of frames that are consecutive in time and equidistant in a file.
 //!
-//! Invariant: a thread's runs are in order of time and do not overlap; a recording without losses is
-//! one run a thread and file, however long it is.
+//! Invariant: a thread's runs are in order of time and do not overlap; a recording without losses has one run per
+//! thread and file, whatever its length.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -362,7 +362,7 @@ fn missing_place(last: &Run, back: &Run, most: u64) -> Option<u64> {
 struct Known {
     /// Key of the first frame and key after the last frame, sorted by time.
     by_time: Vec<(u64, u64)>,
-    /// Highest frame numbers within a second, with their run index; more entries than the runs ever excluded.
+    /// Highest frame numbers within a second, each with its run's index: more than [`Known::most`] can exclude.
     highest: Vec<(u64, usize)>,
 }
 

@@ -3,8 +3,8 @@
 //! The format modules read frame headers into an [`Index`]. This module sorts the frames, flags the missing ones and
 //! unpacks payloads into streams.
 //!
-//! Invariant: the sample of a stream at a time comes from the one frame that has this time, wherever it
-//! lies in the files, and is zero (and flagged) where there is none.
+//! Invariant: each sample of a stream comes from the only frame of its thread and time, wherever that frame is in the
+//! files; without such a frame the sample is zero and flagged.
 
 mod index;
 mod unpack;

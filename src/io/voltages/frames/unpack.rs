@@ -4,7 +4,7 @@
 //! significant bits first, in the order time, channel, part (real, imaginary). Other widths allow one channel only;
 //! each word holds whole samples, and its most significant bits are unused.
 //!
-//! Invariant: a frame holds one sample or more of every channel, and whole bytes of them as encoded.
+//! Invariant: a frame holds at least one sample of every channel, and a channel's encoded samples fill whole bytes.
 
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
@@ -179,7 +179,8 @@ impl Unpacker {
         Self { layout, encoding, table }
     }
 
-    /// Returns whether samples of all channels fill whole bytes, as [`Self::gather`] requires.
+    /// Returns whether [`Self::gather`] applies: several channels, or values of 8 bits or more, and samples of all
+    /// channels at one time that fill whole bytes.
     pub(super) fn gathers(&self) -> bool {
         let channels = self.layout.channels > 1 || self.layout.bits >= 8;
         channels && self.layout.bits.is_power_of_two() && self.layout.time_bits().is_multiple_of(8)

@@ -22,13 +22,13 @@ const SLICE: f64 = 1.25;
 const APART: f64 = 1.5;
 /// Proposals compared in parallel with the templates found before them.
 const BATCH: u64 = 256;
-/// Latest batches that decide the end: the acceptance of each kind of proposal in them must be low.
+/// Number of latest batches that decide the end: each kind of proposal must have few acceptances in them.
 const LAST_BATCHES: usize = 5;
 /// Waveforms from which a slice's frame is computed.
 const SAMPLES: u64 = 64;
 
-/// Factor on the distance at which templates that differ in phase only still match. With different amplitudes or
-/// large phase differences, the match falls more slowly with distance.
+/// Largest distance tested, in units of the distance at which templates that differ in phase only reach the minimal
+/// match. With different amplitudes or large phase differences, the match falls more slowly with distance.
 const REACH: f64 = 2.5;
 
 /// Options of a template placement.
@@ -192,8 +192,8 @@ struct Slice<'a> {
     options: &'a PlaceOptions,
     nodes: &'a Nodes,
     frame: Frame,
-    /// Proposals alternate between two densities: that of templates would miss corners of the mass ranges, that of
-    /// masses much of the light end of the space.
+    /// Proposals alternate between two densities, because each alone leaves gaps: density 0 (uniform in chirp times)
+    /// in the corners of the mass ranges, density 1 (uniform in masses) at the light end of the space.
     draws: [Draws; 2],
     templates: Neighbors,
     threads: &'a Threads,
@@ -333,9 +333,9 @@ fn distance_squared(one: &Shape, other: &Shape) -> f64 {
     pairs.map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// Frequencies in the match integrals.
+/// Number of frequencies in the match integrals.
 const CELLS: usize = 4096;
-/// Templates whose match is integrated over all frequencies: the best at a few frequencies.
+/// Number of templates, best at a few frequencies, whose match is integrated over all frequencies.
 const CANDIDATES: usize = 4;
 /// Steps of Newton's method for the time shift, and the longest step in units of the inverse bandwidth.
 const STEPS: usize = 12;

@@ -10,7 +10,7 @@ const CALIBRATED_RATIO: f64 = 18.0;
 const MAX_SPIN: f64 = 0.99;
 /// Smallest and largest mass in solar masses.
 const MASSES: Range = Range::new(0.1, 1e4);
-/// Significant digits of a mass, and resolution of a spin (the inverse).
+/// Significant digits of a mass, and steps of a spin per unit.
 const MASS_DIGITS: i32 = 7;
 const SPIN_DECIMALS: f64 = 1e4;
 /// Attempts per random point before the space counts as empty.
@@ -190,7 +190,7 @@ fn partner(chirp: f64, mass: f64) -> f64 {
 pub(super) struct Draws {
     space: Space,
     key: Key,
-    /// Largest ratio of the density uniform in chirp times to the density uniform in logarithms of masses; none for
+    /// Largest ratio of the density uniform in chirp times to the density uniform in logarithms of masses; `None` for
     /// points uniform in masses.
     greatest: Option<f64>,
 }
@@ -217,7 +217,7 @@ impl Draws {
         Self { space: *space, key, greatest: None }
     }
 
-    /// Returns the point with a number; none if all attempts fail.
+    /// Returns point `number`, or `None` if all attempts fail.
     pub(super) fn point(&self, number: u64) -> Option<Binary> {
         (0..MAX_TRIES).find_map(|attempt| {
             let first = 5 * (number * MAX_TRIES + attempt);
