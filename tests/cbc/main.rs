@@ -1,12 +1,9 @@
 //! Searches for compact binaries: banks, whitening, triggers, coincidence.
 
-#[allow(dead_code)]
 #[path = "../common/binaries.rs"]
 mod binaries;
-#[allow(dead_code)]
 #[path = "../common/cbc.rs"]
 mod chirps;
-#[allow(dead_code)]
 #[path = "../common/coincident.rs"]
 mod coincident;
 #[allow(dead_code)]
@@ -15,7 +12,6 @@ mod coloured;
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code)]
 #[path = "../common/random.rs"]
 mod random;
 #[allow(dead_code)]

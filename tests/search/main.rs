@@ -9,6 +9,5 @@ mod series;
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code)]
 #[path = "../common/random.rs"]
 mod random;
