@@ -243,7 +243,7 @@ impl<'a> Saved<'a> {
     pub fn end(&self) -> Result<()> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
-            left => Err(self.fault("end", format!("{left} bytes found behind it"))),
+            left => Err(self.fault("end", format!("{left} bytes found after it"))),
         }
     }
 }

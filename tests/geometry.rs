@@ -333,7 +333,7 @@ fn what_can_not_be_is_refused_by_name() {
     assert!(say(Array::from_itrf("T", vec![], None).unwrap_err()).contains("antennas is 0"));
     let twice = [enu[0].clone(), enu[0].clone()];
     let twice = Array::from_enu("T", &twice, location(SITES[0])).unwrap_err();
-    assert!(say(twice).contains("a0, but each name may stand once"));
+    assert!(say(twice).contains("a0, but each name must be unique"));
     for (site, named) in [
         ((0.0, 90.5, 0.0), "latitude_deg is 90.5"),
         ((400.0, 0.0, 0.0), "longitude_deg is 400"),

@@ -7,7 +7,7 @@ mod counting;
 
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
-use sidereal::backend::Backend;
+use sidereal::backend::{Backend, Host};
 use sidereal::channelize::{
     Channelizer, Detection, Feed, Form, Input, Options, Output, Plan, Products,
 };
@@ -63,11 +63,7 @@ fn the_filter_bank_asks_for_no_memory() {
 
 /// A thread that is still starting allocates: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
-    let threads = match backend {
-        Backend::Reference => return,
-        Backend::Cpu(_, threads) => threads,
-        Backend::Cuda(_, threads) => threads,
-    };
+    let Host::Cpu(_, threads) = backend.host() else { return };
     let mut scratch = vec![(); threads.count()];
     threads.for_each_chunk(&mut scratch, &mut [0u8; 64], 1, |(), _, part| part[0] = 1);
 }

@@ -202,7 +202,10 @@ impl Common {
                         || "data of unknown length".to_owned(),
                         |bytes| format!("{} MiB of {}", bytes >> 20, work.of),
                     );
-                    note!("on {}, for {size}; --device cpu takes the processor.", backend.name());
+                    note!(
+                        "on {}, for {size}; --device cpu uses the processor instead.",
+                        backend.name()
+                    );
                 }
                 Ok(backend)
             }
@@ -310,7 +313,7 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const OF_THE_RUN: [&str; 17] = [
+const RUN_ONLY: [&str; 17] = [
     "device",
     "threads",
     "memory",
@@ -358,7 +361,7 @@ impl CommandLine {
         for argument in command.get_arguments() {
             let id = argument.get_id().as_str();
             let is_known = matches.try_contains_id(id).unwrap_or(false);
-            if !is_known || OF_THE_RUN.contains(&id) || ["help", "version"].contains(&id) {
+            if !is_known || RUN_ONLY.contains(&id) || ["help", "version"].contains(&id) {
                 continue;
             }
             let Some(raw) = matches.get_raw(id) else { continue };

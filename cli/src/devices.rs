@@ -8,7 +8,7 @@ use sidereal::Result;
 use sidereal::backend::cuda::{self, Status};
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::backend::{Backend, roof};
+use sidereal::backend::{Backend, Host, roof};
 
 use crate::common::Common;
 use crate::json;
@@ -74,10 +74,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 fn device(backend: &Backend, measure: bool) -> Result<Device> {
-    let (kind, level, threads) = match backend {
-        Backend::Reference => ("reference", None, Threads::new(1)),
-        Backend::Cpu(level, threads) => ("cpu", Some(*level), threads.clone()),
-        Backend::Cuda(_, threads) => ("cuda", None, threads.clone()),
+    let (kind, level, threads) = match backend.host() {
+        Host::Reference => ("reference", None, Threads::new(1)),
+        Host::Cpu(_, threads) if backend.is_gpu() => ("cuda", None, threads),
+        Host::Cpu(level, threads) => ("cpu", Some(level), threads),
     };
     let adds = |threads: &Threads| level.map(|level| roof::byte_adds(level, threads, SECONDS));
     Ok(Device {

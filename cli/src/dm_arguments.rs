@@ -21,7 +21,7 @@ const DM_MIN: f64 = 0.0;
 const DM_MAX: f64 = 2000.0;
 
 /// Options of other plans, which conflict with a plan by tolerance.
-const OTHER_WAYS: [&str; 4] = ["dm_step", "ddplan", "ranges", "plan"];
+const OTHER_SELECTIONS: [&str; 4] = ["dm_step", "ddplan", "ranges", "plan"];
 
 /// Limits, which conflict with a complete plan: it has its own.
 const LIMITS: [&str; 2] = ["dm_min", "dm_max"];
@@ -68,7 +68,7 @@ pub(crate) struct DmArguments {
         long,
         value_name = "SECONDS",
         allow_negative_numbers = true,
-        conflicts_with_all = OTHER_WAYS,
+        conflicts_with_all = OTHER_SELECTIONS,
         help_heading = "Dispersion measures"
     )]
     pub(crate) pulse_width: Option<f64>,
@@ -77,7 +77,7 @@ pub(crate) struct DmArguments {
         long,
         value_name = "FACTOR",
         allow_negative_numbers = true,
-        conflicts_with_all = OTHER_WAYS,
+        conflicts_with_all = OTHER_SELECTIONS,
         help_heading = "Dispersion measures"
     )]
     pub(crate) downsample_tol: Option<f64>,

@@ -17,7 +17,7 @@ pub(crate) fn report(error: &Error) -> Exit {
         if !error.is_stop() {
             tell(error, "");
         }
-        fault!("stopped on request; nothing unfinished was left behind.");
+        fault!("stopped on request; no unfinished file remains.");
         return Exit::Interrupted;
     }
     if is_broken_pipe(error) {

@@ -36,7 +36,7 @@ use crate::say::{self, fault};
 /// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Whether the run has read [`REQUESTED`] at least once, which shows that it works in gulps.
-static LOOKED: AtomicBool = AtomicBool::new(false);
+static CHECKED: AtomicBool = AtomicBool::new(false);
 /// Whether the run writes its product, during which `watch` must not end it.
 static FINISHING: AtomicBool = AtomicBool::new(false);
 
@@ -96,7 +96,7 @@ pub(crate) fn install() {
 /// Returns whether the user asked to stop.
 pub(crate) fn requested() -> bool {
     alive();
-    LOOKED.store(true, Ordering::SeqCst);
+    CHECKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
 }
 
@@ -142,7 +142,7 @@ fn watch() {
             (idle, before) = (0, worked());
         }
         let late = steps >= GRACE_STEPS;
-        if late && (idle >= IDLE_STEPS || !LOOKED.load(Ordering::SeqCst)) {
+        if late && (idle >= IDLE_STEPS || !CHECKED.load(Ordering::SeqCst)) {
             end();
         }
     }
@@ -163,7 +163,7 @@ fn end() -> ! {
             let _ = if is_folder { remove_dir_all(path) } else { remove_file(path) };
         }
         match kept.first() {
-            None => fault!("stopped on request; nothing unfinished was left behind."),
+            None => fault!("stopped on request; no unfinished file remains."),
             Some(path) => {
                 let goes_on = path.join(CHECKPOINT).exists();
                 let resume = if goes_on { ", and --resume continues from there" } else { "" };
@@ -237,7 +237,7 @@ pub(crate) fn is_full(kind: ErrorKind) -> bool {
 /// Start and interval of the watchdog messages.
 static WATCHDOG: OnceLock<Option<(Instant, Duration)>> = OnceLock::new();
 /// Milliseconds from the start to the last watchdog message.
-static TOLD: AtomicU64 = AtomicU64::new(0);
+static LAST_MESSAGE_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Notifies that the run has begun.
 pub(crate) fn ready() {
@@ -264,9 +264,11 @@ fn watchdog_us() -> Option<u64> {
 pub(crate) fn alive() {
     let Some(Some((start, every))) = WATCHDOG.get() else { return };
     let now = start.elapsed().as_millis() as u64;
-    let told = TOLD.load(Ordering::Relaxed);
-    let due = now.saturating_sub(told) >= every.as_millis() as u64;
-    if due && TOLD.compare_exchange(told, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+    let last = LAST_MESSAGE_MS.load(Ordering::Relaxed);
+    let due = now.saturating_sub(last) >= every.as_millis() as u64;
+    if due
+        && LAST_MESSAGE_MS.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
         let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
         (Output::None, _) | (Output::Option, None) => {}
         (_, Some(output)) => words.push(format!("--output={}", output.display())),
         (Output::Needed, None) => {
-            let rule = format!("{} does not tell the product's name; give one", document.display());
+            let rule = format!("{} does not give the product's name; name one", document.display());
             return Err(Error::parameter("--output", "none", rule));
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
 }
 
 fn refused(document: &Path, why: &str) -> Error {
-    let rule = format!("its options are no command line of this version: {}", why.trim());
+    let rule = format!("its options are not a valid command line of this version: {}", why.trim());
     Error::parameter("PRODUCT", document.display(), rule)
 }
 
@@ -215,7 +215,7 @@ fn source(product: &Path) -> Result<Source> {
 }
 
 fn unclear(document: &Path, error: &serde_json::Error) -> Error {
-    let rule = format!("it does not tell how it was made ({error})");
+    let rule = format!("it does not record how it was made ({error})");
     Error::parameter("PRODUCT", document.display(), rule)
 }
 

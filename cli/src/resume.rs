@@ -55,7 +55,9 @@ impl Resume {
                 return Ok((left, true));
             }
             if !common.quiet {
-                note!("no interrupted run left anything to continue; this one begins anew.");
+                note!(
+                    "no interrupted run left anything to continue; this run starts from the beginning."
+                );
             }
         }
         Ok((anew()?, false))
@@ -336,7 +338,7 @@ impl Identity {
     /// Fails, naming the first difference, unless the run that left a folder at `place` had the same settings.
     fn check(&self, left: &Self, place: &Path) -> Result<()> {
         let refuse = |why: String| {
-            let rule = format!("{why}; --resume continues a run only as it was begun");
+            let rule = format!("{why}; --resume continues a run only with the same options");
             Err(Error::parameter("--resume", place.display(), rule))
         };
         for (name, value) in &self.settings {
@@ -379,10 +381,10 @@ fn check_can_resume(files: &[PathBuf]) -> Result<()> {
         return Ok(());
     };
     let (shown, rule) = if path.as_os_str() == "-" {
-        let rule = "what came through it can't be read again, so no run on it can be continued";
+        let rule = "its data cannot be read again, so the run cannot be continued";
         ("standard input".to_owned(), rule)
     } else {
-        let rule = "it is no regular file: what came through it can't be read again";
+        let rule = "it is not a regular file, so its data cannot be read again";
         (path.display().to_string(), rule)
     };
     Err(Error::parameter("--resume", shown, rule))

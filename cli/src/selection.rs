@@ -255,7 +255,7 @@ impl Recording {
             return Ok(Opened { source: Source::Rows(source), geometry: None });
         }
         if let Some(pol) = self.pol {
-            let rule = "of voltages the total intensity is taken";
+            let rule = "voltages are always searched in total intensity";
             return Err(Error::parameter("--pol", pol, rule));
         }
         let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
@@ -454,7 +454,7 @@ pub(crate) fn parse_channels(words: &str) -> std::result::Result<Channels, Strin
 }
 
 fn bad_channels(word: &str) -> String {
-    format!("\"{word}\" is no channel number; write numbers and ranges as 10:20,300")
+    format!("\"{word}\" is not a channel number; write numbers and ranges as 10:20,300")
 }
 
 pub(crate) fn parse_time_range(words: &str) -> std::result::Result<TimeRange, String> {
@@ -463,9 +463,8 @@ pub(crate) fn parse_time_range(words: &str) -> std::result::Result<TimeRange, St
     };
     let number = |word: &str, missing: f64| match word.trim() {
         "" => Ok(missing),
-        word => {
-            numbers::real(word).map_err(|why| format!("\"{word}\" is no number of seconds: {why}"))
-        }
+        word => numbers::real(word)
+            .map_err(|why| format!("\"{word}\" is not a number of seconds: {why}")),
     };
     let range = TimeRange { start_s: number(start, 0.0)?, end_s: number(end, f64::INFINITY)? };
     if range.start_s.is_nan() || range.start_s < 0.0 || range.start_s.is_infinite() {

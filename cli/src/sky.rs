@@ -26,9 +26,9 @@ pub(crate) fn parse_position(words: &str) -> std::result::Result<Position, Strin
     let usage = "write it as RA,DEC: in degrees, such as 83.633,22.0145, or as 05:34:31.9,22:00:52";
     let (ra, dec) = words.split_once(',').ok_or(usage)?;
     let hours = ra.contains([':', 'h']);
-    let ra_deg = angle(ra).ok_or_else(|| format!("\"{ra}\" is no right ascension; {usage}"))?;
+    let ra_deg = angle(ra).ok_or_else(|| format!("\"{ra}\" is not a right ascension; {usage}"))?;
     let ra_deg = if hours { 15.0 * ra_deg } else { ra_deg };
-    let dec_deg = angle(dec).ok_or_else(|| format!("\"{dec}\" is no declination; {usage}"))?;
+    let dec_deg = angle(dec).ok_or_else(|| format!("\"{dec}\" is not a declination; {usage}"))?;
     if !(0.0..=360.0).contains(&ra_deg) {
         return Err(format!("the right ascension is {ra_deg} degrees, expected 0 to 360"));
     }

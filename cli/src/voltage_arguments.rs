@@ -364,7 +364,7 @@ fn check_length(
     let spectra = integrate.saturating_mul(hop) as u64;
     if spectra > times {
         let rule = format!(
-            "so many spectra take {spectra} samples, and the recording has {times} of each stream"
+            "that many spectra take {spectra} samples, and the recording has {times} of each stream"
         );
         return Err(Error::parameter("--integrate", integrate, rule));
     }

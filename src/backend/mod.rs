@@ -15,6 +15,7 @@ use threads::Threads;
 
 /// Backend that runs a stage.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Backend {
     /// Reference: the equation as loops in f64, against which the other backends are tested.
     Reference,

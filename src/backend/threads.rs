@@ -29,12 +29,12 @@ impl fmt::Debug for Threads {
 struct Pool {
     shared: Arc<Shared>,
     /// Held during a call, so that calls of clones do not overlap.
-    turn: Mutex<()>,
+    in_call: Mutex<()>,
     handles: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
-    ticket: Mutex<Ticket>,
+    work: Mutex<Work>,
     start: Condvar,
     done: Condvar,
     panicked: AtomicBool,
@@ -42,9 +42,9 @@ struct Shared {
 
 /// State of the current call, protected by the mutex.
 #[derive(Default)]
-struct Ticket {
+struct Work {
     /// Number of calls so far; a change starts the workers.
-    round: u64,
+    generation: u64,
     /// Workers that have not finished this call.
     working: usize,
     /// Whether the workers must end.
@@ -65,7 +65,7 @@ impl Threads {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if count == 0 { cores() } else { count };
         let shared = Arc::new(Shared {
-            ticket: Mutex::new(Ticket::default()),
+            work: Mutex::new(Work::default()),
             start: Condvar::new(),
             done: Condvar::new(),
             panicked: AtomicBool::new(false),
@@ -73,10 +73,10 @@ impl Threads {
         let handles = (1..count).filter_map(|worker| {
             let shared = Arc::clone(&shared);
             let name = format!("sidereal-{worker}");
-            std::thread::Builder::new().name(name).spawn(move || shared.serve(worker)).ok()
+            std::thread::Builder::new().name(name).spawn(move || shared.worker_loop(worker)).ok()
         });
         let handles = handles.collect();
-        Self { pool: Arc::new(Pool { shared, turn: Mutex::new(()), handles }) }
+        Self { pool: Arc::new(Pool { shared, in_call: Mutex::new(()), handles }) }
     }
 
     /// Returns the number of threads, including the caller.
@@ -152,26 +152,26 @@ impl Threads {
 
     /// Runs `job(worker)` on every thread and returns when all have ended.
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
-        let _turn = self.pool.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_call = self.pool.in_call.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.pool.shared;
         // SAFETY: only the lifetime changes. `run` does not return before `working` is 0, after the last worker has
         // dropped its copy.
         let hidden: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), _>(job) };
         {
-            let mut ticket = shared.lock();
-            ticket.round += 1;
-            ticket.working = self.pool.handles.len();
-            ticket.job = Some(Job(hidden));
+            let mut work = shared.lock();
+            work.generation += 1;
+            work.working = self.pool.handles.len();
+            work.job = Some(Job(hidden));
         }
         shared.start.notify_all();
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
-        let mut ticket = shared.lock();
-        while ticket.working > 0 {
-            ticket = shared.done.wait(ticket).unwrap_or_else(PoisonError::into_inner);
+        let mut work = shared.lock();
+        while work.working > 0 {
+            work = shared.done.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
-        ticket.job = None;
-        drop(ticket);
+        work.job = None;
+        drop(work);
         let theirs = shared.panicked.swap(false, Ordering::Relaxed);
         if let Err(panic) = own {
             resume_unwind(panic);
@@ -181,24 +181,24 @@ impl Threads {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Ticket> {
-        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs the job of each call until the pool is dropped.
-    fn serve(&self, worker: usize) {
+    fn worker_loop(&self, worker: usize) {
         let mut seen = 0;
         loop {
             let job = {
-                let mut ticket = self.lock();
-                while ticket.round == seen && !ticket.stop {
-                    ticket = self.start.wait(ticket).unwrap_or_else(PoisonError::into_inner);
+                let mut work = self.lock();
+                while work.generation == seen && !work.stop {
+                    work = self.start.wait(work).unwrap_or_else(PoisonError::into_inner);
                 }
-                if ticket.stop {
+                if work.stop {
                     return;
                 }
-                seen = ticket.round;
-                ticket.job
+                seen = work.generation;
+                work.job
             };
             if let Some(Job(job)) = job {
                 // SAFETY: `run` keeps the closure alive until this worker has decremented `working`.
@@ -207,9 +207,9 @@ impl Shared {
                     self.panicked.store(true, Ordering::Relaxed);
                 }
             }
-            let mut ticket = self.lock();
-            ticket.working -= 1;
-            if ticket.working == 0 {
+            let mut work = self.lock();
+            work.working -= 1;
+            if work.working == 0 {
                 self.done.notify_all();
             }
         }
@@ -248,12 +248,12 @@ mod tests {
             let threads = Threads::new(count);
             let mut scratch = vec![0usize; threads.count()];
             let mut data = vec![0u32; 1003];
-            for round in 1..50 {
+            for generation in 1..50 {
                 threads.for_each_chunk(&mut scratch, &mut data, 10, |own, index, part| {
                     *own += 1;
                     part.iter_mut().enumerate().for_each(|(i, x)| *x += (index * 10 + i) as u32);
                 });
-                assert_eq!(scratch.iter().sum::<usize>(), 101 * round);
+                assert_eq!(scratch.iter().sum::<usize>(), 101 * generation);
             }
             assert!(data.iter().enumerate().all(|(i, x)| *x == 49 * i as u32));
         }

@@ -76,7 +76,7 @@ impl Plan {
         within("channels", options.channels, 1, MAX_CHANNELS)?;
         use VoltageEncoding::{Complex4, Complex8, ComplexF32};
         if !matches!(options.encoding, Complex4 | Complex8 | ComplexF32) {
-            let rule = "spectra are complex, of 4 or 8 bit integers or 32-bit floats";
+            let rule = "spectra must be complex, of 4 or 8 bit integers or 32-bit floats";
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
         let plan = Self { options, precision: Precision::default() };

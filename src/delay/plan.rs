@@ -148,13 +148,13 @@ impl Plan {
         within("recorded channels", options.coarse_channels, MAX_COUNT)?;
         within("channels", options.channels, MAX_COUNT)?;
         if !matches!(options.encoding, Complex4 | Complex8 | ComplexF32) {
-            let rule = "spectra are complex, of 4 or 8 bit integers or 32-bit floats";
+            let rule = "spectra must be complex, of 4 or 8 bit integers or 32-bit floats";
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
         if let Form::Voltages { encoding, .. } = options.form
             && !encoding.is_complex()
         {
-            let rule = "voltages that are channelized are complex";
+            let rule = "channelized voltages must be complex";
             return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
         }
         if options.form != Form::Spectra && options.channels != 1 {
@@ -162,7 +162,7 @@ impl Plan {
             return Err(Error::parameter("channels", options.channels, rule));
         }
         if options.form == Form::Recorded && options.band.is_some() {
-            let rule = "voltages that are multiplied as they were recorded are not turned";
+            let rule = "voltages that are correlated as recorded get no delay correction";
             return Err(Error::parameter("delays", "given", rule));
         }
         let zeros = options.band.as_ref().map_or(options.coarse_channels, |b| b.zeros_hz.len());

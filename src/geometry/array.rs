@@ -200,10 +200,10 @@ fn check_names(antennas: &[Antenna]) -> Result<()> {
     names.sort_unstable();
     numbers.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::parameter("antenna", twice[0], "each name may stand once"));
+        return Err(Error::parameter("antenna", twice[0], "each name must be unique"));
     }
     if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::parameter("antenna number", twice[0], "each number may stand once"));
+        return Err(Error::parameter("antenna number", twice[0], "each number must be unique"));
     }
     Ok(())
 }

@@ -309,7 +309,7 @@ pub fn target(path: &Path) -> Result<PathBuf> {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
     }
     if !found.is_file() {
-        let rule = "it exists and is no regular file, so it is not replaced";
+        let rule = "it exists and is not a regular file, so it is not replaced";
         return Err(Error::parameter("output file", path.display(), rule));
     }
     if is_link { path.canonicalize().map_err(io) } else { Ok(path.to_path_buf()) }

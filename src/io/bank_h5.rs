@@ -331,7 +331,7 @@ impl Reader {
 
     fn format(&self) -> Result<&str> {
         let found = self.root.get("format").and_then(AttrValue::as_str);
-        found.ok_or_else(|| self.fault("format", "no such attribute, so it is no filter bank"))
+        found.ok_or_else(|| self.fault("format", "no such attribute, so it is not a filter bank"))
     }
 
     fn text(&self, name: &str) -> String {

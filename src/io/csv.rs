@@ -28,7 +28,7 @@ pub(super) struct Line<'a> {
 pub(super) fn lines<'a>(text: &'a str, path: &'a Path) -> impl Iterator<Item = Line<'a>> {
     let mut at = 0;
     let lines = text.split_inclusive('\n').enumerate().map(move |(index, whole)| {
-        let text = whole.trim_matches(BLANK).trim();
+        let text = whole.trim_matches(BYTE_ORDER_MARK).trim();
         let line =
             Line { path, number: index + 1, at, text, whole: whole.trim_end_matches(['\n', '\r']) };
         at += whole.len() as u64;
@@ -38,7 +38,7 @@ pub(super) fn lines<'a>(text: &'a str, path: &'a Path) -> impl Iterator<Item = L
 }
 
 /// Byte-order mark that some editors write.
-const BLANK: char = '\u{feff}';
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl<'a> Line<'a> {
     /// Returns the text after a leading `#`.
@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
                 "" => None,
                 more => match more.strip_prefix(',') {
                     Some(rest) => Some(rest),
-                    None => return Err(self.fault("quotes", "found more behind a closing quote")),
+                    None => return Err(self.fault("quotes", "found text after a closing quote")),
                 },
             };
         }
@@ -137,7 +137,7 @@ pub(super) fn quoted(field: &str) -> String {
     let bare = field.trim() == field
         && apostrophe.is_empty()
         && !field.contains([',', '"'])
-        && !field.starts_with(['#', BLANK]);
+        && !field.starts_with(['#', BYTE_ORDER_MARK]);
     if bare { field } else { format!("\"{apostrophe}{}\"", field.replace('"', "\"\"")) }
 }
 

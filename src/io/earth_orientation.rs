@@ -56,7 +56,7 @@ pub fn read_earth_orientation(path: &Path) -> Result<EarthOrientation> {
     let text = std::str::from_utf8(&bytes).ok().filter(|_| is_text);
     let text = text.ok_or_else(|| {
         let why =
-            "found bytes that are no text, expected finals2000A.all or finals.all of the IERS";
+            "found bytes that are not text, expected finals2000A.all or finals.all of the IERS";
         Error::format(path, "text", 0, why)
     })?;
     parse(text, path)

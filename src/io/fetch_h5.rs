@@ -95,7 +95,7 @@ pub fn texts<const N: usize>(path: &Path, names: [&str; N]) -> Result<[String; N
     let size = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
     if size > MAX_BYTES {
         let why = format!(
-            "found {size} bytes, expected at most {MAX_BYTES}: it is no candidate for FETCH"
+            "found {size} bytes, expected at most {MAX_BYTES}: it is not a candidate for FETCH"
         );
         return Err(Error::format(path, "size", 0, why));
     }

@@ -83,7 +83,7 @@ fn open_stream(
     read.map_err(|error| Error::io(path, error))?;
     let sought = MAGIC.iter().find(|(magic, _)| first.starts_with(magic));
     if let Some((_, Format::Fits | Format::Hdf5)) = sought {
-        let why = "this format is sought in, which a pipe does not allow; give a file";
+        let why = "this format needs seeking, which a pipe does not allow; give a file";
         return Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)));
     }
     let whole = Box::new(Cursor::new(first).chain(stream));

@@ -59,7 +59,7 @@ pub fn read(path: &Path, density: Density) -> Result<PowerSpectrum> {
         match std::str::from_utf8(&bytes) {
             Ok(text) => parse(text, path)?,
             Err(error) => {
-                let why = "found bytes that are no text, expected two columns of text or .npy";
+                let why = "found bytes that are not text, expected two columns of text or .npy";
                 return Err(Error::format(path, "text", error.valid_up_to() as u64, why));
             }
         }
@@ -108,7 +108,10 @@ impl Point {
             return Some(("frequency", format!("found {hertz}, expected 0 Hz or more")));
         }
         if let Some(before) = before.filter(|before| hertz <= *before) {
-            return Some(("frequency", format!("found {hertz} behind {before}, expected more")));
+            return Some((
+                "frequency",
+                format!("found {hertz} after {before}, expected a higher frequency"),
+            ));
         }
         if density.is_nan() || density < 0.0 {
             return Some(("density", format!("found {density}, expected 0 or more")));

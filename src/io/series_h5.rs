@@ -439,7 +439,7 @@ impl Writer {
         let start = self.advance(detector, 1, samples.len())?;
         let place = |series| {
             self.skeleton.offset(series, start).ok_or_else(|| {
-                let rule = "no whitened strain was announced for it";
+                let rule = "it has no declared series of whitened strain";
                 Error::parameter("detector", &self.header.detectors[detector].detector, rule)
             })
         };
@@ -468,7 +468,8 @@ impl Writer {
     pub fn finish_as(mut self, is_complete: bool) -> Result<()> {
         for (own, [ratios, strain]) in self.header.detectors.iter().zip(&self.written) {
             if (!own.templates.is_empty() && *ratios == 0) || (own.whitened && *strain == 0) {
-                let rule = format!("the series that were announced for {} need some", own.detector);
+                let rule =
+                    format!("the declared series of {} must have at least one", own.detector);
                 return Err(Error::parameter("samples", 0, rule));
             }
         }
@@ -489,7 +490,7 @@ impl Writer {
         };
         let so_far = self.written[detector][kind];
         if so_far + more as u64 > own.samples {
-            let rule = format!("{} were announced for {}", own.samples, own.detector);
+            let rule = format!("{} has {}", own.samples, own.detector);
             return Err(Error::parameter("samples", so_far + more as u64, rule));
         }
         Ok(so_far)

@@ -149,7 +149,8 @@ fn normalized(mut coefficients: Vec<f64>) -> Result<Vec<f64>> {
     let sum: f64 = coefficients.iter().sum();
     if sum <= f64::EPSILON {
         // A Hann or Blackman window of two points is 0 at both.
-        let rule = "the window is 0 at all of so few points; take more taps or channels";
+        let rule =
+            "the window is 0 at every point because there are so few; take more taps or channels";
         return Err(Error::parameter("taps x points", coefficients.len(), rule));
     }
     coefficients.iter_mut().for_each(|b| *b /= sum);

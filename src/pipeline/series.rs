@@ -273,7 +273,7 @@ impl Work {
             return Err(Error::parameter("ranges of the checkpoint", from.times.len(), rule));
         }
         if from.rows >= GREATEST {
-            let rule = "it is damaged: no recording has so many";
+            let rule = "it is damaged: no recording has that many";
             return Err(Error::parameter("rows of the checkpoint", from.rows, rule));
         }
         let mut first = from.rows;
@@ -281,7 +281,7 @@ impl Work {
             range.produced = *times;
             range.first_row = times.saturating_mul(range.plan().downsample() as u64);
             if range.first_row > from.rows {
-                let rule = format!("{} rows do not give so many", from.rows);
+                let rule = format!("{} rows do not give that many", from.rows);
                 return Err(Error::parameter("times of the checkpoint", times, rule));
             }
             first = first.min(range.first_row);

@@ -338,7 +338,7 @@ impl Carried {
     pub(super) fn check(&self, plan: &Plan) -> Result<()> {
         let start = self.window.checked_mul(plan.window_times() as u64);
         let Some(start) = start.filter(|start| *start < GREATEST) else {
-            let rule = "it is damaged: no recording has so many";
+            let rule = "it is damaged: no recording has that many";
             return Err(Error::parameter("window of the search's state", self.window, rule));
         };
         for hit in self.trials.iter().filter_map(|trial| trial.sweep.best) {

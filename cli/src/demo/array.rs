@@ -180,7 +180,7 @@ impl Fringes {
         figure(
             html,
             &picture(tracked, FRINGES),
-            "Amplitude and phase of three baselines, and their fringe against delay: it stands at 0 ns.",
+            "Amplitude and phase of three baselines, and their fringe against delay, with its peak at 0 ns.",
         );
     }
 

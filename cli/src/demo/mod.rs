@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 
 fn incomplete(missed: usize) -> Error {
     let why = match missed {
-        0 => "the array's fringes are not what was put in; please report it".to_owned(),
+        0 => "the array's fringes differ from the simulated source; please report it".to_owned(),
         _ => format!("{missed} of the injected signals were not found; please report it"),
     };
     Error::Unavailable { what: "a complete demo".to_owned(), why }

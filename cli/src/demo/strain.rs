@@ -40,7 +40,7 @@ const TIME_GPS: f64 = 1_400_000_018.4;
 const NEAR_S: f64 = 0.03;
 
 /// Sentence about that time.
-const PUT_IN: &str =
+const INJECTED: &str =
     "The wave was put in to pass the Earth's centre, up to 21 ms from a detector, at GPS";
 
 /// Results of the search.
@@ -69,7 +69,7 @@ struct Loudest {
 
 impl Loudest {
     /// Returns whether the event is the injection.
-    fn is_it(&self) -> bool {
+    fn is_injected(&self) -> bool {
         self.detectors.len() == 2 && (self.gps - TIME_GPS).abs() < NEAR_S
     }
 }
@@ -99,7 +99,7 @@ impl Merger {
         });
         let banks = done.report.detectors.iter().flat_map(|one| &one.bank.templates);
         Ok(Self {
-            found: loudest.as_ref().is_some_and(Loudest::is_it),
+            found: loudest.as_ref().is_some_and(Loudest::is_injected),
             loudest,
             filters: banks.map(|template| template.filters.filters()).sum(),
             realtime_factor: done.report.realtime_factor(),
@@ -142,7 +142,7 @@ impl Merger {
         let Some(loudest) = &self.loudest else {
             let _ = writeln!(
                 html,
-                "<p class=\"verdict bad\">Not found: there is no event at all. {PUT_IN} {TIME_GPS:.3}.</p>"
+                "<p class=\"verdict bad\">Not found: there is no event. {INJECTED} {TIME_GPS:.3}.</p>"
             );
             return;
         };
@@ -181,7 +181,7 @@ impl Merger {
         let _ = writeln!(
             html,
             "<p class=\"verdict {sign}\">{word} network SNR {} ({}) at GPS {:.3}, by the template of {} solar \
-             masses. {PUT_IN} {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
+             masses. {INJECTED} {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
             short(loudest.network_snr, 3),
             parts.join(", "),
             loudest.gps,
@@ -241,9 +241,11 @@ mod tests {
             gps: TIME_GPS,
             detectors: ["H1", "L1"].map(|name| (name.to_owned(), 14.0, TIME_GPS)).into(),
         };
-        assert!(event.is_it() && !Loudest { gps: TIME_GPS + 1.0, ..event.clone() }.is_it());
+        assert!(
+            event.is_injected() && !Loudest { gps: TIME_GPS + 1.0, ..event.clone() }.is_injected()
+        );
         let merger = |loudest: Option<Loudest>| Merger {
-            found: loudest.as_ref().is_some_and(Loudest::is_it),
+            found: loudest.as_ref().is_some_and(Loudest::is_injected),
             loudest,
             filters: 100,
             realtime_factor: 10.0,

@@ -49,7 +49,7 @@ struct Own {
     contents: Contents,
     existing: Existing,
     /// Whether it existed under its final name before, as an incomplete product.
-    stood: bool,
+    was_incomplete: bool,
 }
 
 impl Folder {
@@ -102,13 +102,11 @@ impl Folder {
         }
         let refuse = |rule: &str| Err(Error::parameter("--resume", place.display(), rule));
         if !is_incomplete {
-            return refuse(
-                "it is no product that an interrupted run left, so nothing is to be continued",
-            );
+            return refuse("it is not an unfinished product, so there is nothing to continue");
         }
         if !place.join(JOURNAL).exists() {
             return refuse(
-                "it holds no journal, so it can't be continued; --overwrite begins anew",
+                "it holds no journal, so it can't be continued; --overwrite starts from the beginning",
             );
         }
         check_free(place, &Writing { existing: Existing::Replace, ..*writing })?;
@@ -117,11 +115,11 @@ impl Folder {
         Ok(Some(Self::of(Draft::of(path, locked), writing, writing.existing, true)))
     }
 
-    fn of(draft: Draft, writing: &Writing<'_>, existing: Existing, stood: bool) -> Self {
+    fn of(draft: Draft, writing: &Writing<'_>, existing: Existing, was_incomplete: bool) -> Self {
         let name = draft.place().file_name().unwrap_or_default().to_string_lossy();
         remember_final_name(&draft.path, &name, "");
         let (place, temporary) = (draft.place().to_path_buf(), draft.path.clone());
-        let own = Some(Own { draft, contents: writing.contents, existing, stood });
+        let own = Some(Own { draft, contents: writing.contents, existing, was_incomplete });
         Self { place, temporary, own }
     }
 
@@ -203,7 +201,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if !self.draft.done && self.stood {
+        if !self.draft.done && self.was_incomplete {
             // The resumed run may have failed; the earlier product returns to its final name.
             self.draft.done = rename::to_new(&self.draft.path, self.draft.place()).is_ok();
         }

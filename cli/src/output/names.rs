@@ -167,7 +167,7 @@ impl Contents {
         let known = |name: &&String| self.documents.contains(&name.as_str()) || is_state(name);
         if !files.is_empty() && files.iter().find(known).is_none() {
             return Ok(Some(format!(
-                "it holds no {}, so it is no product of {} and is not replaced; give another name",
+                "it holds no {}, so it is not a product of {} and is not replaced; give another name",
                 self.documents.join(" nor "),
                 self.verb
             )));

@@ -208,7 +208,7 @@ fn a_journal_is_kept_and_continued() {
     folder.finish().unwrap();
     assert_eq!(entries(home.path()), ["out"]);
     let error = resume(&place).unwrap_err().to_string();
-    assert!(error.contains("nothing is to be continued"), "{error}");
+    assert!(error.contains("there is nothing to continue"), "{error}");
 }
 
 #[test]

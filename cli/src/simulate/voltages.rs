@@ -235,7 +235,7 @@ impl Arguments {
             options = options.lower_sideband();
         }
         if self.duration / options.tsamp_s() > MAX_TIMES {
-            let rule = format!("so many samples of {:e} s are too many", options.tsamp_s());
+            let rule = format!("there are too many samples of {:e} s", options.tsamp_s());
             return Err(Error::parameter("--duration", format!("{:e}", self.duration), rule));
         }
         options.times = whole_samples(self.duration, &options);

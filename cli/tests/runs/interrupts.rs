@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{code, done, entries, fails, json, program, recording, sidereal, stderr};
 
-/// A signal's bit in the masks of /proc/PID/status.
+/// Bit of SIGHUP in the masks of /proc/PID/status.
 const HANGUP: u64 = 1;
-const TERMINATE: u64 = 1 << 14;
 
 fn fifo(folder: &Path, name: &str) {
     assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
@@ -29,18 +28,26 @@ fn start(folder: &Path, words: &str) -> Child {
         .unwrap()
 }
 
-/// Waits until a process has a mask of signals that holds `bit`.
-fn wait_for(child: &mut Child, mask: &str, bit: u64) {
+/// Waits until a process handles signals. Its handler starts a thread after the last signal is registered; a signal
+/// that arrives during the registration is lost.
+fn wait_for_handler(child: &mut Child) {
     loop {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let found = status.lines().find_map(|line| line.strip_prefix(mask));
-        let found = found.map_or(0, |bits| u64::from_str_radix(bits.trim(), 16).unwrap());
-        if found & bit != 0 {
+        let threads = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten();
+        let mut names =
+            threads.flatten().filter_map(|t| fs::read_to_string(t.path().join("comm")).ok());
+        if names.any(|name| name.trim() == "signals") {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns whether a process ignores hangups.
+fn ignores_hangups(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & HANGUP != 0
 }
 
 fn signal(child: &Child, name: &str) {
@@ -50,7 +57,7 @@ fn signal(child: &Child, name: &str) {
 
 /// Ends a run by a signal; it has to end soon.
 fn interrupted(mut child: Child, name: &str) -> Output {
-    wait_for(&mut child, "SigCgt:", TERMINATE);
+    wait_for_handler(&mut child);
     signal(&child, name);
     let sent = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -117,8 +124,8 @@ fn a_run_that_ignores_hangups_goes_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_for(&mut child, "SigCgt:", TERMINATE);
-    wait_for(&mut child, "SigIgn:", HANGUP);
+    wait_for_handler(&mut child);
+    assert!(ignores_hangups(&child));
     signal(&child, "HUP");
     let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(&fs::read(home.path().join("a.fil")).unwrap()).unwrap();

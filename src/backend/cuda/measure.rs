@@ -263,8 +263,8 @@ pub enum Products {
 /// cores.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC;
-/// [`Error::Device`](crate::Error::Device) if the driver fails.
+/// [`Error::Unavailable`] without NVRTC;
+/// [`Error::Device`] if the driver fails.
 pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Option<f64>> {
     if device.properties().target.capability < (8, 0) {
         return Ok(None);

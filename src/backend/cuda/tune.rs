@@ -397,7 +397,7 @@ fn seconds(
     };
     batch(work.as_mut(), 1)?;
     if work.digest()? != digest {
-        let text = "it gives other bits than the first choice".to_owned();
+        let text = "its output differs from that of the first candidate".to_owned();
         return Err(Error::Device { call: "tune", code: 0, text });
     }
     let once: f64 = batch(work.as_mut(), 1)?;

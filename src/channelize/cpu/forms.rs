@@ -34,8 +34,8 @@ unsafe fn complex_body<V: Vector>(
     streams: bool,
 ) {
     let channels: usize = segments.iter().map(|segment| segment.channels).sum();
-    if streams && channels <= FEW {
-        let mut row = [0f32; 2 * FEW];
+    if streams && channels <= MAX_INLINE_CHANNELS {
+        let mut row = [0f32; 2 * MAX_INLINE_CHANNELS];
         // SAFETY: `row` has space for all channels, and `to` by the caller's guarantee.
         unsafe {
             each_segment::<V>(spectrum, segments, row.as_mut_ptr(), false);
@@ -49,7 +49,7 @@ unsafe fn complex_body<V: Vector>(
 
 /// Maximum number of channels for which a spectrum is assembled before it is written with non-temporal stores, so
 /// that it has only one partial cache line at each end.
-const FEW: usize = 512;
+const MAX_INLINE_CHANNELS: usize = 512;
 
 /// Writes floats with non-temporal stores, except for partial cache lines at both ends.
 ///

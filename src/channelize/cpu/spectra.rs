@@ -26,7 +26,7 @@ pub(super) struct Buffers {
     scratch: Vec<Complex<f32>>,
     pointers: Vec<*const u8>,
     /// Two buffers for finished spectra as complex values, used in turn, and the pending stores of one of them.
-    aside: Floats,
+    rotated: Floats,
     pending: Pending,
     /// Whether the second buffer holds the latest spectrum.
     second: bool,
@@ -64,7 +64,7 @@ impl Buffers {
                 scratch = fft.get_inplace_scratch_len();
             }
         }
-        let aside = if shape.rotation.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
+        let rotated = if shape.rotation.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
         let unrotated = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
         Self {
             sums: Floats::new(sums),
@@ -74,7 +74,7 @@ impl Buffers {
             library: vec![Complex::ZERO; library],
             scratch: vec![Complex::ZERO; scratch],
             pointers: Vec::with_capacity(shape.ring_rows() + SPARE),
-            aside: Floats::new(aside),
+            rotated: Floats::new(rotated),
             pending: Pending::default(),
             second: false,
         }
@@ -166,16 +166,16 @@ impl Buffers {
         }
         self.second = !self.second;
         // The two buffers alternate, each at the output's offset within a cache line.
-        let aside = &mut self.aside.values_mut()
+        let rotated = &mut self.rotated.values_mut()
             [usize::from(self.second) * (2 * shape.columns + 16) + line / 4..];
-        let aside = &mut aside[..2 * shape.columns];
-        let target = RotatedTarget { at: aside.as_mut_ptr(), rotation, streams: false };
+        let rotated = &mut rotated[..2 * shape.columns];
+        let target = RotatedTarget { at: rotated.as_mut_ptr(), rotation, streams: false };
         // SAFETY: as above; the pending stores read the other buffer, and their destination in the output is borrowed
         // for the whole call, which ends with `flush`.
         unsafe {
             passes::transform_in_place(shape.level, passes, rows, target, &mut self.pending);
             passes::flush(shape.level, &mut self.pending);
-            self.pending = Pending::new(aside.as_ptr(), at, to.len());
+            self.pending = Pending::new(rotated.as_ptr(), at, to.len());
         }
         true
     }

@@ -266,7 +266,7 @@ fn copy_rows(part: Voltages<'_>, pad: usize, stride: usize, start: usize, piece:
 fn with_valid_bytes(error: Error, whole: usize) -> Error {
     match error {
         Error::Device { call, code, text } => {
-            let text = format!("{text}; of this call's output {whole} bytes were whole");
+            let text = format!("{text}; the first {whole} bytes of this call's output are valid");
             Error::Device { call, code, text }
         }
         other => other,

@@ -154,18 +154,18 @@ template <int N> struct Sums {
 #endif
 
 // Initial values of the sums: zero, or the stored tile.
-struct Nothing {
+struct ZeroSums {
   INLINE void operator()(const float2*, float& re, float& im) const { re = im = 0; }
   INLINE void operator()(const float4*, float& re, float& im, float& re2, float& im2) const { re = im = re2 = im2 = 0; }
 };
-struct Old {
+struct LoadSums {
   INLINE void operator()(const float2* place, float& re, float& im) const { re = apart(place->x), im = apart(place->y); }
   INLINE void operator()(const float4* place, float& re, float& im, float& re2, float& im2) const {
     float4 old = *place;
     re = apart(old.x), im = apart(old.y), re2 = apart(old.z), im2 = apart(old.w);
   }
 };
-struct End {
+struct StoreSums {
   INLINE void operator()(float2* place, float re, float im) const { *place = make_float2(apart(re), apart(im)); }
   INLINE void operator()(float4* place, float re, float im, float re2, float im2) const {
     *place = make_float4(apart(re), apart(im), apart(re2), apart(im2));
@@ -181,9 +181,9 @@ INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const WorkU
   u32 columns = (piece.columns * 32 + column) * 128 + ((chunk ^ column % 8) << 4);
   Sums<N> sums;
   if (more) {
-    sums.each(to, Old());
+    sums.each(to, LoadSums());
   } else {
-    sums.each(to, Nothing());
+    sums.each(to, ZeroSums());
   }
 #pragma unroll 1
   for (u32 left = parts(x.bytes, 128u); left; left--) {
@@ -193,7 +193,7 @@ INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const WorkU
 #pragma unroll 1
     for (u32 part = 0; part < PARTS; part++) sums.multiply(memory, stage + (rows ^ part << 4), stage + (columns ^ part << 4));
   }
-  sums.each(to, End());
+  sums.each(to, StoreSums());
 }
 
 KERNEL __launch_bounds__(THREADS, BLOCKS)

@@ -70,7 +70,7 @@ struct Part {
     /// Address of the mask.
     valid: Option<u64>,
     /// Whether to add to the counts instead of overwriting them.
-    counts_go_on: bool,
+    adds_counts: bool,
 }
 
 impl Engine {
@@ -126,7 +126,7 @@ impl Engine {
             let part = Part {
                 spectra,
                 valid,
-                counts_go_on: self.counted.some || piece.times.start > 0,
+                adds_counts: self.counted.some || piece.times.start > 0,
                 channels: piece.channels,
             };
             self.work(&part, &mut clock, &uploads.work)?;
@@ -159,7 +159,7 @@ impl Engine {
                 times: layout.times,
             },
             valid: valid.map(Buffer::address),
-            counts_go_on: self.counted.some,
+            adds_counts: self.counted.some,
         };
         stream.wait(&self.last)?;
         let mut clock = self.clock;
@@ -209,7 +209,7 @@ impl Engine {
         let (spectra, times) = (part.spectra, part.spectra.times);
         if let Some(valid) = part.valid {
             let channels = part.channels.clone();
-            self.masks.enqueue(&spectra, valid, channels, part.counts_go_on, stream)?;
+            self.masks.enqueue(&spectra, valid, channels, part.adds_counts, stream)?;
         }
         let mut first = 0;
         while first < times {
@@ -255,7 +255,7 @@ impl Engine {
         let names = ["first byte", "channel stride", "input stride"];
         for (name, bytes) in names.into_iter().zip([first_byte, channel_stride, input_stride]) {
             if bytes % 16 != 0 {
-                let rule = "spectra on a device stand at multiples of 16 bytes";
+                let rule = "it must be a multiple of 16 bytes";
                 return Err(Error::parameter(name, bytes, rule));
             }
         }

@@ -64,7 +64,7 @@ impl Block {
 /// # Errors
 /// [`Error::Parameter`] for 4 GiB or more.
 pub(super) fn stride(bytes: usize) -> Result<u32> {
-    let rule = "rows lie less than 4 GiB apart on this device";
+    let rule = "rows must be less than 4 GiB apart on this device";
     u32::try_from(bytes).map_err(|_| Error::parameter("input stride", bytes, rule))
 }
 

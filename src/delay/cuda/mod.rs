@@ -12,7 +12,6 @@ use crate::backend::cuda::{
 };
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 
 /// Alignment of rows in device memory in bytes.
@@ -114,22 +113,24 @@ impl Engine {
         antennas: impl IntoIterator<Item = (usize, &'a [Complex<f32>])>,
     ) -> Result<()> {
         let elements = self.plan.row_elements();
+        let mut table = self.table.clone();
         for (antenna, gains) in antennas {
-            if antenna >= self.plan.options().inputs.len() || self.table.is_empty() {
-                let rule = format!("{} antennas have gains", self.table.len() / (2 * elements));
+            if antenna >= self.plan.options().inputs.len() || table.is_empty() {
+                let rule = format!("{} antennas have gains", table.len() / (2 * elements));
                 return Err(Error::parameter("antenna", antenna, rule));
             }
-            if gains.len() != 1 {
-                check_length("gains (polarization, channel)", elements, gains.len())?;
-            }
-            let own = self.table[2 * antenna * elements..][..2 * elements].chunks_exact_mut(2);
+            self.plan.check_gains(gains)?;
+            let own = table[2 * antenna * elements..][..2 * elements].chunks_exact_mut(2);
             for (parts, gain) in own.zip(gains.iter().cycle()) {
                 parts.copy_from_slice(&[gain.re, gain.im]);
             }
         }
         // The driver frees the previous gains when no queued work reads them.
-        self.gains = self.device.upload(&self.table)?;
-        self.host = None;
+        let uploaded = self.device.upload(&table)?;
+        if let Some(host) = &mut self.host {
+            host.set_gains(&table)?;
+        }
+        (self.gains, self.table) = (uploaded, table);
         Ok(())
     }
 
@@ -331,7 +332,7 @@ impl Plan {
         let at = match (&self.options().band, delays) {
             (None, _) => return Ok(()),
             (Some(_), None) => {
-                let rule = "antennas are turned by their delays";
+                let rule = "the plan corrects delays, so delays must be given";
                 return Err(Error::parameter("delays", "none", rule));
             }
             (Some(_), Some(at)) => at,
@@ -389,7 +390,7 @@ impl Host {
         let Options { polarizations, coarse_channels: coarse, channels, encoding, .. } =
             *plan.options();
         let pairs = polarizations * coarse;
-        let mut engine = Engine::new(
+        let engine = Engine::new(
             &Plan::new(Options {
                 inputs: (0..pairs).collect(),
                 band: Some(Band { zeros_hz: vec![1.0], first_hz: 0.0, step_hz: 1.0 }),
@@ -398,12 +399,10 @@ impl Host {
             device,
             threads,
         )?;
-        let gains: &[Complex<f32>] = bytemuck::cast_slice(gains);
-        engine.set_gains(gains.chunks_exact(channels).enumerate())?;
         let row_bytes = 8 * plan.row_elements();
         let max_times = (PIECE_BYTES / row_bytes).clamp(1, MAX_TIMES);
         let stride = encoding.bytes(max_times).next_multiple_of(16);
-        Ok(Self {
+        let mut host = Self {
             threads: threads.clone(),
             pairs: engine,
             spectra: UploadRing::new(device, max_times * row_bytes, SLOTS)?,
@@ -415,7 +414,15 @@ impl Host {
             channels,
             encoding,
             max_times,
-        })
+        };
+        host.set_gains(gains)?;
+        Ok(host)
+    }
+
+    /// Replaces the gains; axes polarization, channel, (re, im).
+    fn set_gains(&mut self, gains: &[f32]) -> Result<()> {
+        let gains: &[Complex<f32>] = bytemuck::cast_slice(gains);
+        self.pairs.set_gains(gains.chunks_exact(self.channels).enumerate())
     }
 
     fn run(

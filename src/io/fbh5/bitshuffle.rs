@@ -102,7 +102,9 @@ fn block_elements(block_bytes: usize, element_bytes: usize) -> Result<usize, Str
 /// Returns the bytes in whole groups of 8 elements.
 fn shuffled_bytes(bytes: usize, element_bytes: usize) -> Result<usize, String> {
     if !bytes.is_multiple_of(element_bytes) {
-        return Err(format!("{bytes} bytes are no whole elements of {element_bytes}"));
+        return Err(format!(
+            "{bytes} bytes are not a multiple of elements of {element_bytes} bytes"
+        ));
     }
     Ok(bytes / element_bytes / GROUP * GROUP * element_bytes)
 }

@@ -355,7 +355,7 @@ impl GwfWriter {
     pub fn write(&mut self, mut samples: &[f64]) -> Result<()> {
         let written = self.before + (self.held.len() + samples.len()) as u64;
         if written > self.header.samples {
-            let rule = format!("the header announced {}", self.header.samples);
+            let rule = format!("the header gives {}", self.header.samples);
             return Err(Error::parameter("samples", written, rule));
         }
         let whole = (FRAME_S * u64::from(self.header.rate_hz)) as usize;
@@ -379,7 +379,7 @@ impl GwfWriter {
             self.write_frame()?;
         }
         if self.before < self.header.samples {
-            let rule = format!("the header announced {}", self.header.samples);
+            let rule = format!("the header gives {}", self.header.samples);
             return Err(Error::parameter("samples", self.before, rule));
         }
         let table = self.write_table()?;

@@ -166,7 +166,7 @@ const TOLD: usize = 20;
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] with the byte offset (in the decompressed XML) for invalid XML, a file without
 /// the table or with two of them, an unknown type, a cell that does not fit its column's type, an incomplete last
-/// row, more than [`MAX_XML_BYTES`](super::MAX_XML_BYTES) of XML or 100 times a gzipped file's size plus 32 MiB, or
+/// row, more than `MAX_XML_BYTES` of XML or 100 times a gzipped file's size plus 32 MiB, or
 /// more than 2^25 cells or 8 times the file's bytes plus 2^22.
 pub fn read_table(path: &Path, name: &str) -> Result<Table> {
     let mut xml = Xml::open(path)?;
@@ -181,7 +181,12 @@ pub fn read_table(path: &Path, name: &str) -> Result<Table> {
         }
     }
     if !is_ligolw {
-        return Err(Error::format(path, "LIGO_LW", 0, "no such element, so it is no LIGO_LW file"));
+        return Err(Error::format(
+            path,
+            "LIGO_LW",
+            0,
+            "no such element, so it is not a LIGO_LW file",
+        ));
     }
     search.result()
 }
@@ -298,7 +303,7 @@ impl<'a> Builder<'a> {
             return fault("a column without a name".to_owned());
         }
         if self.has_stream {
-            return fault("a column behind the stream, expected all of them before it".to_owned());
+            return fault("a column after the stream, expected all of them before it".to_owned());
         }
         if self.table.columns.len() == MAX_COLUMNS {
             return fault(format!("more than {MAX_COLUMNS} columns"));
@@ -488,7 +493,7 @@ impl Cells {
                 }
                 State::Closed => {
                     let why =
-                        format!("{letter:?} found behind a closing quote, expected a delimiter");
+                        format!("{letter:?} found after a closing quote, expected a delimiter");
                     return Err(Fault::of_stream(why, at));
                 }
             }

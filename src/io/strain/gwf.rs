@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
-    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource, ask_for_channel,
-    finish_header, join, mask_steps, whole_second,
+    DEFAULT_BITS, FileMetadata, MAX_MASK, Mask, OpenOptions, StrainHeader, StrainSource,
+    ask_for_channel, finish_header, join, mask_steps, whole_second,
 };
 use crate::view::check_length;
 
@@ -36,9 +36,13 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     let mut options = options.clone();
     for piece in file.pieces(&name)? {
         let detector = detector_of_channel(&name);
-        let said =
-            Said { format: "GWF", detector, spacing_s: piece.spacing_s, start_s: piece.start.s() };
-        let mut header = finish_header(path, said, piece.samples, &options)?;
+        let metadata = FileMetadata {
+            format: "GWF",
+            detector,
+            spacing_s: piece.spacing_s,
+            start_s: piece.start.s(),
+        };
+        let mut header = finish_header(path, metadata, piece.samples, &options)?;
         header.start = piece.start;
         options.start = None;
         let masks = masks.of_piece(&file, &header, &piece)?;
@@ -140,7 +144,7 @@ impl Masks {
             for name in &names {
                 let Some(bit) = bit(name) else {
                     let known: Vec<&str> = known.iter().map(|(bit, _)| *bit).collect();
-                    let why = format!("{name} is asked for, but there are {}", known.join(", "));
+                    let why = format!("{name} was requested, but there are {}", known.join(", "));
                     return Err(Error::format(path, ending, 0, why));
                 };
                 wanted |= 1 << bit;

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::hdf5::Input;
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::strain::{
-    DEFAULT_BITS, MAX_MASK, Mask, OpenOptions, Said, StrainHeader, StrainSource, ask_for_channel,
-    finish_header, mask_steps,
+    DEFAULT_BITS, FileMetadata, MAX_MASK, Mask, OpenOptions, StrainHeader, StrainSource,
+    ask_for_channel, finish_header, mask_steps,
 };
 use crate::view::check_length;
 
@@ -49,9 +49,9 @@ fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     };
     let detector =
         input.small_texts("meta/Detector").ok().and_then(|texts| texts.into_iter().next());
-    let said = Said { format: "GWOSC HDF5", detector, spacing_s, start_s };
+    let metadata = FileMetadata { format: "GWOSC HDF5", detector, spacing_s, start_s };
     let times = series.len();
-    let header = finish_header(path, said, times, options)?;
+    let header = finish_header(path, metadata, times, options)?;
     let masks = masks(input, &header, times, options)?;
     Ok(Source::new(header, series, masks))
 }
@@ -145,8 +145,8 @@ fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
         return Err(input
             .fault("quality", format!("{bits} is asked for, but a gwpy file has no such bits")));
     }
-    let said = Said { format: "gwpy HDF5", detector, spacing_s, start_s };
-    let header = finish_header(path, said, series.len(), options)?;
+    let metadata = FileMetadata { format: "gwpy HDF5", detector, spacing_s, start_s };
+    let header = finish_header(path, metadata, series.len(), options)?;
     Ok(Source::new(header, series, Vec::new()))
 }
 
@@ -263,7 +263,7 @@ fn read(
         Bits::Known(wanted) => wanted.iter().filter_map(|name| bit(name)).collect(),
         Bits::All(wanted) => {
             let bits = wanted.iter().map(|name| {
-                let why = || format!("{name} is asked for, but the file has {}", names.join(", "));
+                let why = || format!("{name} was requested, but the file has {}", names.join(", "));
                 bit(name).ok_or_else(|| input.fault(names_name, why()))
             });
             bits.collect::<Result<Vec<usize>>>()?

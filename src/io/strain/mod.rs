@@ -104,7 +104,7 @@ const MAX_RATE_HZ: f64 = 1e6;
 const SITES: &str = "GKHLAIVC";
 
 /// Properties stored in a file.
-struct Said {
+struct FileMetadata {
     format: &'static str,
     detector: Option<String>,
     spacing_s: f64,
@@ -114,15 +114,15 @@ struct Said {
 /// Validates a file's properties, also against the options.
 fn finish_header(
     path: &Path,
-    said: Said,
+    metadata: FileMetadata,
     times: u64,
     options: &OpenOptions,
 ) -> Result<StrainHeader> {
     let fault = |field: &str, why: String| Error::format(path, field, 0, why);
-    let rate = (1.0 / said.spacing_s).round();
+    let rate = (1.0 / metadata.spacing_s).round();
     // Accept an integer rate to a part in 10^6, because some files print the spacing with few digits.
-    if !(1.0..=MAX_RATE_HZ).contains(&rate) || (rate * said.spacing_s - 1.0).abs() > 1e-6 {
-        let found = said.spacing_s;
+    if !(1.0..=MAX_RATE_HZ).contains(&rate) || (rate * metadata.spacing_s - 1.0).abs() > 1e-6 {
+        let found = metadata.spacing_s;
         let why = format!("{found} s found, expected 1 s over a whole rate of at most 1 MHz");
         return Err(fault("sample spacing", why));
     }
@@ -130,14 +130,15 @@ fn finish_header(
     if let Some(asked) = options.rate_hz.filter(|asked| *asked != rate_hz) {
         return Err(fault("rate", format!("{rate_hz} Hz found, expected {asked} Hz")));
     }
-    let Some(start) = start_of(said.start_s) else {
-        let why = format!("{} s found, expected GPS seconds from 0 to 5e9", said.start_s);
+    let Some(start) = start_of(metadata.start_s) else {
+        let why = format!("{} s found, expected GPS seconds from 0 to 5e9", metadata.start_s);
         return Err(fault("start", why));
     };
     if let Some(asked) = options.start.filter(|asked| (asked.ns - start.ns).abs() > 1000) {
         return Err(fault("start", format!("{} found, expected {}", start.s(), asked.s())));
     }
-    let known = said.detector.filter(|text| !text.is_empty()).or_else(|| detector_of_name(path));
+    let known =
+        metadata.detector.filter(|text| !text.is_empty()).or_else(|| detector_of_name(path));
     let detector = match (known, &options.detector) {
         (Some(known), Some(asked)) if known != *asked => {
             return Err(fault("detector", format!("{known:?} found, expected {asked:?}")));
@@ -146,7 +147,7 @@ fn finish_header(
         (None, asked) => asked.clone().unwrap_or_default(),
     };
     let path = path.to_path_buf();
-    Ok(StrainHeader { path, format: said.format, detector, start, rate_hz, times: Some(times) })
+    Ok(StrainHeader { path, format: metadata.format, detector, start, rate_hz, times: Some(times) })
 }
 
 /// Returns the detector in a file's name, such as `H-H1_GWOSC_4KHZ_R1-1126259447-32.hdf5`.
@@ -294,8 +295,9 @@ fn place(stream: &StrainHeader, file: &StrainHeader, end: u64) -> Result<u64> {
     let first = (distance_ns * rate + 500_000_000).div_euclid(1_000_000_000);
     // Start times are accurate to about 0.1 us.
     if (first * 1_000_000_000 - distance_ns * rate).abs() > 1000 * rate {
-        let why =
-            format!("{distance_ns} ns after the first file, which is no whole number of samples");
+        let why = format!(
+            "{distance_ns} ns after the first file, which is not a whole number of samples"
+        );
         return fault("start", why);
     }
     let first = first as u64;
@@ -480,7 +482,7 @@ mod tests {
 
     #[test]
     fn headers_must_agree_with_the_options() {
-        let said = || Said {
+        let metadata = || FileMetadata {
             format: "npy",
             detector: Some("H1".into()),
             spacing_s: 0.000_244_140_625,
@@ -488,7 +490,7 @@ mod tests {
         };
         let path = Path::new("x.npy");
         let options = OpenOptions::default();
-        let header = finish_header(path, said(), 8, &options).expect("a header");
+        let header = finish_header(path, metadata(), 8, &options).expect("a header");
         assert_eq!((header.rate_hz, header.start.ns), (4096, 1_000_000_000_000_000_000));
         let wrong = [
             OpenOptions { rate_hz: Some(2048), ..options.clone() },
@@ -496,15 +498,15 @@ mod tests {
             OpenOptions { start: Some(Gps::from_s(1e9 + 1.0)), ..options.clone() },
         ];
         for options in wrong {
-            assert!(finish_header(path, said(), 8, &options).is_err(), "{options:?}");
+            assert!(finish_header(path, metadata(), 8, &options).is_err(), "{options:?}");
         }
         for spacing_s in [0.0, f64::NAN, -1.0, 1e-9, 0.3, 2.0] {
-            let said = Said { spacing_s, ..said() };
-            assert!(finish_header(path, said, 8, &options).is_err(), "{spacing_s}");
+            let metadata = FileMetadata { spacing_s, ..metadata() };
+            assert!(finish_header(path, metadata, 8, &options).is_err(), "{spacing_s}");
         }
         for start_s in [f64::NAN, -1.0, 1e300] {
-            let said = Said { start_s, ..said() };
-            assert!(finish_header(path, said, 8, &options).is_err(), "{start_s}");
+            let metadata = FileMetadata { start_s, ..metadata() };
+            assert!(finish_header(path, metadata, 8, &options).is_err(), "{start_s}");
         }
     }
 }

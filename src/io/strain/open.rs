@@ -12,8 +12,8 @@ use crate::io::hdf5::Input;
 use crate::io::npy::{Header, Kind};
 use crate::io::strain::writer::{INJECTION_BITS, QUALITY_BITS};
 use crate::io::strain::{
-    MAX_MASK, OpenOptions, Said, StrainHeader, StrainSource, finish_header, gwf, hdf5, join,
-    whole_second,
+    FileMetadata, MAX_MASK, OpenOptions, StrainHeader, StrainSource, finish_header, gwf, hdf5,
+    join, whole_second,
 };
 use crate::view::check_length;
 
@@ -102,10 +102,10 @@ pub fn open_all(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Stra
 /// Bit masks of every second of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
-    /// Quality masks, in order of time: the first GPS second of a piece, and the masks from it on, with the bits of
-    /// [`QUALITY_BITS`].
+    /// Quality masks, in order of time: the first GPS second of a piece, and the masks from it on, with GWOSC
+    /// data-quality bits.
     pub quality: Vec<(i64, Vec<u32>)>,
-    /// Injection masks likewise, with the bits of [`INJECTION_BITS`].
+    /// Injection masks likewise, with GWOSC injection bits.
     pub injections: Vec<(i64, Vec<u32>)>,
 }
 
@@ -216,8 +216,8 @@ fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
         .start
         .ok_or_else(|| missing("start", "a .npy file needs the GPS time of its start"))?;
     let spacing_s = 1.0 / f64::from(rate_hz);
-    let said = Said { format: "npy", detector: None, spacing_s, start_s: start.s() };
-    let mut header = finish_header(path, said, there, options)?;
+    let metadata = FileMetadata { format: "npy", detector: None, spacing_s, start_s: start.s() };
+    let mut header = finish_header(path, metadata, there, options)?;
     header.start = start;
     file.seek(SeekFrom::Start(found.data_offset as u64)).map_err(io)?;
     let input = BufReader::with_capacity(PIECE_BYTES, file);

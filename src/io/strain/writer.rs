@@ -28,7 +28,7 @@ pub struct NewStrain {
     pub samples: u64,
     /// Description of the data in one sentence.
     pub description: String,
-    /// [`super::writer::QUALITY_BITS`] and [`super::writer::INJECTION_BITS`] of each second, when known.
+    /// GWOSC data-quality and injection bits of each second, when known.
     pub bits: Option<[Vec<u32>; 2]>,
     /// Whether to compress the samples of frame files.
     pub is_compressed: bool,
@@ -138,7 +138,7 @@ impl StrainWriter {
             Self::Gwf(writer) => writer.write(samples),
             Self::Npy(file, left) => {
                 let Some(rest) = left.checked_sub(samples.len() as u64) else {
-                    let rule = format!("{left} were left of those announced");
+                    let rule = format!("{left} fewer were written than declared");
                     return Err(Error::parameter("samples", samples.len(), rule));
                 };
                 *left = rest;
@@ -158,7 +158,7 @@ impl StrainWriter {
             Self::Gwf(writer) => writer.finish(),
             Self::Npy(file, 0) => file.commit(),
             Self::Npy(_, left) => {
-                Err(Error::parameter("samples", left, "they are missing of those announced"))
+                Err(Error::parameter("samples", left, "fewer were written than declared"))
             }
         }
     }
@@ -209,9 +209,9 @@ pub struct GwoscHeader {
     pub rate_hz: u32,
     /// Description of the data in one sentence.
     pub description: String,
-    /// [`QUALITY_BITS`] of each second; their number determines the file's length.
+    /// GWOSC data-quality bits (`QUALITY_BITS` in this file) of each second; their number determines the file's length.
     pub quality: Vec<u32>,
-    /// [`INJECTION_BITS`] of each second.
+    /// GWOSC injection bits (`INJECTION_BITS` in this file) of each second.
     pub injections: Vec<u32>,
 }
 
@@ -274,7 +274,7 @@ impl GwoscWriter {
     pub fn write(&mut self, samples: &[f64]) -> Result<()> {
         let Some(left) = self.left.checked_sub(samples.len() as u64) else {
             let written = self.samples - self.left + samples.len() as u64;
-            let rule = format!("the header announced {}", self.samples);
+            let rule = format!("the header gives {}", self.samples);
             return Err(Error::parameter("samples", written, rule));
         };
         self.left = left;
@@ -288,7 +288,7 @@ impl GwoscWriter {
     /// [`Error::Parameter`] if there are fewer samples than the header announced; [`Error::Io`].
     pub fn finish(self) -> Result<()> {
         if self.left > 0 {
-            let rule = format!("the header announced {}", self.samples);
+            let rule = format!("the header gives {}", self.samples);
             return Err(Error::parameter("samples", self.samples - self.left, rule));
         }
         self.file.commit()

@@ -590,7 +590,8 @@ fn read_csv(path: &Path) -> Result<Vec<(String, Binary)>> {
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse(text, path),
         Err(error) => {
-            let why = "found bytes that are no text, expected HDF5, LIGO_LW (.xml, .xml.gz) or CSV";
+            let why =
+                "found bytes that are not text, expected HDF5, LIGO_LW (.xml, .xml.gz) or CSV";
             Err(Error::format(path, "templates", error.valid_up_to() as u64, why))
         }
     }

@@ -45,7 +45,7 @@ pub struct Header {
     pub feed_angle_deg: f64,
     /// Phase centre of the visibilities.
     pub phase_centre: PhaseCentre,
-    /// Baselines in the order of [`Integration::sums`](super::Integration::sums): pairs (i, j) of indices into
+    /// Baselines in the order of `Integration::sums`: pairs (i, j) of indices into
     /// `antennas`, i >= j.
     pub baselines: Vec<(usize, usize)>,
     /// Length of one integration in seconds.

@@ -195,7 +195,7 @@ impl Writer {
         )?;
         check_length("counts (baseline, channel)", spectra, integration.counts.len())?;
         if self.written == header.integrations {
-            let rule = format!("the header announced {}", header.integrations);
+            let rule = format!("the header gives {}", header.integrations);
             return Err(Error::parameter("integrations", self.written + 1, rule));
         }
         if integration.full_count == 0 {

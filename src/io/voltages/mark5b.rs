@@ -73,8 +73,9 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     let mut warnings = Vec::new();
     if found.passed > 0 {
         let (path, passed) = (paths[0].display(), found.passed);
-        warnings
-            .push(format!("{path}: {passed} bytes between frames are no frames and are left out"));
+        warnings.push(format!(
+            "{path}: {passed} bytes between frames do not form a frame and are skipped"
+        ));
     }
     if let Some(fault) = found.first_fault {
         let frames = found.bad_frames;

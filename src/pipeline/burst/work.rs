@@ -448,7 +448,7 @@ impl<'a> DeviceWork<'a> {
 /// Adds the number of completely searched rows to a device error.
 pub(super) fn with_progress(error: Error, whole: u64) -> Error {
     let Error::Device { call, code, text } = error else { return error };
-    let text = format!("{text}; the first {whole} rows were searched whole");
+    let text = format!("{text}; the first {whole} rows were searched completely");
     Error::Device { call, code, text }
 }
 

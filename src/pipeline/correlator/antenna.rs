@@ -124,7 +124,7 @@ impl AntennaInput {
     }
 
     /// Returns whether gains are known.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         self.corrector.is_some()
     }
 
@@ -168,7 +168,7 @@ impl AntennaInput {
     pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
         self.find_runs(&spectra, delays, channels);
         self.not_finite = Flags::none();
-        self.look(channels.coarse);
+        self.scan(channels.coarse);
     }
 
     /// Marks prepared spectra that need samples that are not finite; returns whether there are such samples.
@@ -176,7 +176,7 @@ impl AntennaInput {
         let polarizations = self.location.streams.len() / coarse;
         self.not_finite = Flags::new(&not_finite.runs, &self.location.streams, polarizations);
         if !self.not_finite.is_empty() {
-            self.look(coarse);
+            self.scan(coarse);
         }
         !self.not_finite.is_empty()
     }
@@ -190,7 +190,7 @@ impl AntennaInput {
 
     /// Finds the invalid spectra, the start of the gain measurement, and the samples that the spectra and the
     /// measurement need.
-    fn look(&mut self, coarse: usize) {
+    fn scan(&mut self, coarse: usize) {
         self.invalid.clear();
         self.measure = None;
         let mut needed: Option<Range<u64>> = None;
@@ -259,7 +259,7 @@ impl AntennaInput {
 
 impl AntennaInput {
     /// Measures gains from the window's samples if the measurement is due.
-    pub(super) fn settle(&mut self, window: &Window, scratch: &mut Scratch) {
+    pub(super) fn finalize(&mut self, window: &Window, scratch: &mut Scratch) {
         self.outcome = self.measure_due(window, scratch);
     }
 
@@ -546,7 +546,7 @@ pub(super) struct GainControl {
     /// Whether gains are to be measured.
     measured: bool,
     /// Whether the readout divides visibilities by the gains.
-    undone: bool,
+    divided_out: bool,
 }
 
 /// Source of an antenna's gains.
@@ -568,13 +568,13 @@ impl GainControl {
     ) -> Self {
         let float = encoding == VoltageEncoding::ComplexF32;
         let one = Complex::new(1.0, 0.0);
-        let (gains, measured, undone) = match source {
+        let (gains, measured, divided_out) = match source {
             GainSource::Measured => (vec![one], !float, true),
             GainSource::Fixed(gain) => (vec![one * gain], false, true),
             GainSource::Given(gains) => (gains, false, false),
         };
         let (coarse, fine) = (channels.coarse, channels.fine);
-        Self { polarizations, coarse, fine, encoding, gains, measured, undone }
+        Self { polarizations, coarse, fine, encoding, gains, measured, divided_out }
     }
 
     /// Returns the elements of a spectrum.
@@ -618,12 +618,12 @@ impl GainControl {
 
     /// Returns the divisor of an element's products at readout.
     pub(super) fn divisor(&self, element: usize) -> f64 {
-        if self.undone { f64::from(self.gains[element % self.gains.len()].re) } else { 1.0 }
+        if self.divided_out { f64::from(self.gains[element % self.gains.len()].re) } else { 1.0 }
     }
 
     /// Returns whether all divisors are 1.
     pub(super) fn is_unit(&self) -> bool {
-        !self.undone || self.gains.iter().all(|gain| gain.re == 1.0)
+        !self.divided_out || self.gains.iter().all(|gain| gain.re == 1.0)
     }
 
     pub(super) fn delay_options(&self) -> delay::Options {

@@ -351,7 +351,7 @@ impl Group {
     fn settle(&mut self, all: &[AntennaInput]) -> Result<()> {
         let mut fresh = Vec::new();
         for (place, antenna) in self.antennas.iter().enumerate() {
-            if !self.settled[place] && all[*antenna].is_settled() {
+            if !self.settled[place] && all[*antenna].is_final() {
                 self.settled[place] = true;
                 fresh.push((place, all[*antenna].gain_control.gains.as_slice()));
             }

@@ -217,7 +217,7 @@ impl FEngine {
             Spectra::Device(device) => {
                 self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |own, _, antenna| {
                     let window = windows[antenna[0].location.recording];
-                    antenna[0].settle(window, own);
+                    antenna[0].finalize(window, own);
                 });
                 antennas.iter_mut().try_for_each(AntennaInput::take_outcome)?;
                 device.make(antennas, &windows, delays, spectra.clone(), &self.threads)?;

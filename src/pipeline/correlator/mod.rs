@@ -14,7 +14,7 @@ mod write;
 mod x_engine;
 
 use f_engine::FEngine;
-use options::Asked;
+use options::Request;
 pub use options::{
     ArrayHeader, BankHeader, Baselines, CorrelateOptions, Gains, Integration, Missing, PhaseCentre,
 };
@@ -88,7 +88,7 @@ impl ArrayCorrelator {
         options: &CorrelateOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::built(Asked { array, options, delays: None, backend }, inputs)
+        Self::built(Request { array, options, delays: None, backend }, inputs)
     }
 
     /// Like [`Self::new`], with the caller's delays instead of those of the phase centre: one polynomial per antenna
@@ -103,11 +103,11 @@ impl ArrayCorrelator {
         options: &CorrelateOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        Self::built(Asked { array, options, delays: Some(delays), backend }, inputs)
+        Self::built(Request { array, options, delays: Some(delays), backend }, inputs)
     }
 
-    fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
-        let Built { header, tracking, f_engine, x_engine, baselines } = build(asked, inputs)?;
+    fn built(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
+        let Built { header, tracking, f_engine, x_engine, baselines } = build(request, inputs)?;
         Ok(Self {
             header,
             tracking,

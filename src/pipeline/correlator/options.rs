@@ -132,7 +132,7 @@ pub enum Missing {
 
 /// Request: array, options and backend.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct Request<'a> {
     pub(super) array: &'a Array,
     pub(super) options: &'a CorrelateOptions,
     /// The caller's delays, one polynomial per antenna.

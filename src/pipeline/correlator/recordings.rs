@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::options::{Asked, Baselines, CorrelateOptions, Missing, PhaseCentre};
+use super::options::{Baselines, CorrelateOptions, Missing, PhaseCentre, Request};
 use super::window::Framing;
 use crate::channelize::Plan;
 use crate::delay::Band;
@@ -367,7 +367,7 @@ pub(super) fn array_numbers(
 /// [`Error::Parameter`] for a name that the array lacks, and for an empty list.
 pub(super) fn select_baselines(
     array: &Array,
-    asked: &Baselines,
+    request: &Baselines,
     correlated: &[usize],
 ) -> Result<Vec<Baseline>> {
     let antennas = array.antennas.len();
@@ -375,7 +375,7 @@ pub(super) fn select_baselines(
         let rule = "the array has no antenna of that name";
         array.find(name).ok_or_else(|| Error::parameter("baselines", name, rule))
     };
-    let mut pairs: Vec<(usize, usize)> = match asked {
+    let mut pairs: Vec<(usize, usize)> = match request {
         Baselines::All => (0..antennas).flat_map(|i| (0..=i).map(move |j| (i, j))).collect(),
         Baselines::Autos => (0..antennas).map(|i| (i, i)).collect(),
         Baselines::List(names) => {
@@ -559,14 +559,14 @@ fn altitudes_deg(sky: &Sky, source: Direction, start: Epoch, length_s: f64) -> R
 /// # Errors
 /// [`Error::Shape`] for a number of delays that differs from the antennas; as [`DelayModel::fit`].
 pub(super) fn delay_model(
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     tracking: &Tracking,
     recordings: &Recordings,
 ) -> Result<Model> {
-    let (antennas, header) = (asked.array.antennas.len(), &recordings.header);
-    let cables_s = &asked.options.cable_delays_s;
+    let (antennas, header) = (request.array.antennas.len(), &recordings.header);
+    let cables_s = &request.options.cable_delays_s;
     for (what, actual) in
-        [("cable delays", cables_s.len()), ("delays", asked.delays.map_or(0, <[_]>::len))]
+        [("cable delays", cables_s.len()), ("delays", request.delays.map_or(0, <[_]>::len))]
     {
         if actual != 0 && actual != antennas {
             return Err(Error::Shape { what, expected: antennas, actual });
@@ -576,7 +576,7 @@ pub(super) fn delay_model(
         return Err(Error::parameter("cable delay (s)", invalid, "it must be finite"));
     }
     let cable = |antenna: usize| cables_s.get(antenna).copied().unwrap_or(0.0);
-    if let Some(given) = asked.delays {
+    if let Some(given) = request.delays {
         let with_cable = |(antenna, polynomial): (usize, &DelayPolynomial)| {
             let mut own = *polynomial;
             own.coefficients[0] += cable(antenna);

@@ -8,7 +8,7 @@ use super::antenna::{
 };
 use super::device::{DeviceConfig, OnDevice, SampleFormat};
 use super::f_engine::{FEngine, Parts, Spectra};
-use super::options::{ArrayHeader, Asked, BankHeader, CorrelateOptions, Gains};
+use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
 use super::recordings::{
     ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
     delay_model, select_baselines,
@@ -35,7 +35,7 @@ pub(super) struct Built {
 }
 
 /// Checked parameters of the spectra, from recordings and options.
-struct Shape {
+struct SpectraParameters {
     recordings: Recordings,
     /// Filter bank; none if the voltages are already channelized.
     bank: Option<channelize::Plan>,
@@ -64,23 +64,24 @@ struct SpectraBuffer {
 ///
 /// # Errors
 /// As [`super::ArrayCorrelator::new`].
-pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
-    let options = asked.options;
-    let numbers = array_numbers(asked.array, &inputs, options.missing)?;
+pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
+    let options = request.options;
+    let numbers = array_numbers(request.array, &inputs, options.missing)?;
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let cut: Vec<bool> = inputs.iter().map(|input| input.source.cut().is_some()).collect();
     let recordings = Recordings::new(&headers, &cut, options)?;
-    let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
-    let model = delay_model(&asked, &tracking, &recordings)?;
+    let tracking = Tracking::new(request.array, &recordings.header, recordings.times, options)?;
+    let model = delay_model(&request, &tracking, &recordings)?;
     if matches!(model, Model::None) {
         recordings.check_whole(&headers)?;
     }
-    let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
+    let shape =
+        SpectraParameters::new(recordings, &headers, options, matches!(model, Model::None))?;
     let mut correlated = numbers.clone();
     correlated.sort_unstable();
-    let baselines = select_baselines(asked.array, &options.baselines, &correlated)?;
-    let header = shape.header(&asked, &correlated, &baselines, tracking.dut1_s);
-    let threads = match &asked.backend.host() {
+    let baselines = select_baselines(request.array, &options.baselines, &correlated)?;
+    let header = shape.header(&request, &correlated, &baselines, tracking.dut1_s);
+    let threads = match &request.backend.host() {
         Host::Reference => Threads::new(1),
         Host::Cpu(_, threads) => threads.clone(),
     };
@@ -91,15 +92,15 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         encoding: shape.encoding,
     })?
     .with_precision(options.precision);
-    let gulp = shape.fitting_gulp(&asked, &plan, baselines.len(), &inputs)?;
-    let x_engine = XEngine::new(plan.clone(), shape.integration, asked.backend, &threads)?;
+    let gulp = shape.fitting_gulp(&request, &plan, baselines.len(), &inputs)?;
+    let x_engine = XEngine::new(plan.clone(), shape.integration, request.backend, &threads)?;
     let framing = shape.framing();
     let delays = Delays::new(model, header.spectrum_s / framing.hop as f64, framing);
     let sources = shape.sources(inputs);
     let formats = sample_formats(&sources, &numbers);
-    let buffer = shape.spectra_buffer(asked.backend, &plan, &formats, gulp)?;
+    let buffer = shape.spectra_buffer(request.backend, &plan, &formats, gulp)?;
     let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
-    let mut antennas = shape.antennas(&asked, &sources, &numbers, capacity)?;
+    let mut antennas = shape.antennas(&request, &sources, &numbers, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
         antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
@@ -109,7 +110,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     Ok(Built { header, tracking, f_engine, x_engine, baselines })
 }
 
-impl Shape {
+impl SpectraParameters {
     fn new(
         recordings: Recordings,
         headers: &[&VoltageHeader],
@@ -119,12 +120,12 @@ impl Shape {
         let header = &recordings.header;
         let divided = options.channelize.unwrap_or(header.filter.is_none());
         if !divided && !header.encoding.is_complex() {
-            let rule = "real samples are no channels: they must be channelized";
+            let rule = "real samples must be channelized";
             return Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule));
         }
         let bank = divided.then(|| bank_plan(header, options)).transpose()?;
         let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
-        let asked = encoding(options.nbits)?;
+        let requested = encoding(options.nbits)?;
         check_precision(options.precision, options.nbits)?;
         let recorded = header.encoding;
         let exact =
@@ -133,7 +134,7 @@ impl Shape {
             && fixed
             && options.gains == Gains::Auto
             && exact.contains(&recorded)
-            && recorded.bits() <= asked.bits()
+            && recorded.bits() <= requested.bits()
             && headers.iter().all(|other| other.encoding == recorded);
         let (hop, span) = bank.as_ref().map_or((1, 1), |plan| (plan.hop(), plan.span()));
         let times = recordings.times;
@@ -146,7 +147,7 @@ impl Shape {
             return Err(Error::parameter("samples that all recordings have", times, rule));
         }
         let integration = integration_spectra(options, header, times, hop)?;
-        let encoding = if direct { recorded } else { asked };
+        let encoding = if direct { recorded } else { requested };
         Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
     }
 
@@ -163,17 +164,17 @@ impl Shape {
     /// lacks memory.
     fn fitting_gulp(
         &self,
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         plan: &correlate::Plan,
         baselines: usize,
         inputs: &[ArrayInput],
     ) -> Result<usize> {
-        let mut gulp = asked.options.gulp;
+        let mut gulp = request.options.gulp;
         loop {
             let capacity = gulp_capacity(plan, self.spectra, gulp);
-            let bytes = self.bytes(asked.backend, plan, gulp, baselines, inputs);
+            let bytes = self.bytes(request.backend, plan, gulp, baselines, inputs);
             let held = bytes.unwrap_or(usize::MAX);
-            match remaining_bytes(asked.options.memory, "the correlation", held, 0) {
+            match remaining_bytes(request.options.memory, "the correlation", held, 0) {
                 Ok(_) => {
                     let what = format!(
                         "{} antennas with {} polarizations and {} channels",
@@ -264,15 +265,15 @@ impl Shape {
 
     fn header(
         &self,
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         correlated: &[usize],
         baselines: &[Baseline],
         dut1_s: f64,
     ) -> ArrayHeader {
         let recorded = &self.recordings.header;
-        let antennas = asked.array.antennas.len();
+        let antennas = request.array.antennas.len();
         ArrayHeader {
-            array: asked.array.clone(),
+            array: request.array.clone(),
             present: (0..antennas).map(|i| correlated.binary_search(&i).is_ok()).collect(),
             baselines: baselines.iter().map(|baseline| baseline.antennas).collect(),
             polarizations: recorded.polarizations,
@@ -286,7 +287,7 @@ impl Shape {
             spectra: self.spectra,
             integration_spectra: self.integration,
             integrations: self.spectra.div_ceil(self.integration),
-            phase_centre: asked.options.phase_centre.clone(),
+            phase_centre: request.options.phase_centre.clone(),
             dut1_s,
             source_name: recorded.source_name.clone(),
             bank: BankHeader {
@@ -295,8 +296,8 @@ impl Shape {
                 taps: self.bank.as_ref().map_or(0, channelize::Plan::taps),
                 window: self.bank.as_ref().map_or(String::new(), |p| p.options().window.name()),
                 nbits: self.encoding.bits(),
-                precision: match asked.backend.is_gpu() {
-                    true => asked.options.precision,
+                precision: match request.backend.is_gpu() {
+                    true => request.options.precision,
                     false => correlate::Precision::F32,
                 },
                 as_recorded: self.direct,
@@ -335,18 +336,22 @@ impl Shape {
     /// Builds the antennas, by ascending array number.
     fn antennas(
         &self,
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         sources: &[Box<dyn VoltageSource>],
         numbers: &[usize],
         capacity: usize,
     ) -> Result<Vec<AntennaInput>> {
-        let (channels, options) = (&self.channels, asked.options);
-        let backend = match &asked.backend.host() {
+        let (channels, options) = (&self.channels, request.options);
+        let backend = match &request.backend.host() {
             Host::Reference => Backend::Reference,
             Host::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
         };
-        let table =
-            GainTable::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
+        let table = GainTable::new(
+            &options.gains,
+            request.array.antennas.len(),
+            &self.recordings,
+            channels,
+        )?;
         let mut antennas = Vec::new();
         let mut numbers = numbers.iter();
         for (recording, source) in sources.iter().enumerate() {
@@ -477,21 +482,21 @@ fn integration_spectra(
     times: u64,
     hop: usize,
 ) -> Result<u64> {
-    let (asked, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
-    if !(asked.is_finite() && asked > 0.0) {
-        return Err(Error::parameter("integration_s", asked, "it must be above 0"));
+    let (request, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
+    if !(request.is_finite() && request > 0.0) {
+        return Err(Error::parameter("integration_s", request, "it must be above 0"));
     }
     // Relative error of a recording's length due to the rounding of the rate in its header.
     const ROUNDING: f64 = 1e-9;
     let whole = (times / hop as u64).max(1);
-    let spectra = (asked / spectrum).round().clamp(1.0, whole as f64);
-    if asked > times as f64 * header.tsamp_s * (1.0 + ROUNDING) {
+    let spectra = (request / spectrum).round().clamp(1.0, whole as f64);
+    if request > times as f64 * header.tsamp_s * (1.0 + ROUNDING) {
         let rule = format!(
             "{} and the other recordings have {:.6} s in common",
             header.path.display(),
             times as f64 * header.tsamp_s,
         );
-        return Err(Error::parameter("integration_s", asked, rule));
+        return Err(Error::parameter("integration_s", request, rule));
     }
     Ok(spectra as u64)
 }

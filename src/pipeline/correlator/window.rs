@@ -191,7 +191,7 @@ impl WindowedSource {
             return Ok(());
         }
         if times.start < self.window.first {
-            let rule = "it falls so fast that samples are needed which have been let go";
+            let rule = "it falls too fast: it needs samples that were already discarded";
             return Err(Error::parameter("delay (samples)", times.start, rule));
         }
         self.window.drop_before(times.start);
@@ -239,7 +239,7 @@ impl WindowedSource {
 
     fn short(&self) -> Error {
         let read = self.window.first + self.window.times as u64;
-        let why = format!("the data end after {read} samples, and {} were promised", self.length);
+        let why = format!("the data end after {read} samples, expected {}", self.length);
         Error::format(&self.header().path, "data", 0, why)
     }
 }

@@ -248,8 +248,8 @@ pub fn history(header: &ArrayHeader, options: &CorrelateOptions) -> String {
     };
     let gains = match &options.gains {
         Gains::Auto if bank.as_recorded || bank.nbits == 32 => "no gains".to_owned(),
-        Gains::Auto => "automatic gains, taken out again".to_owned(),
-        Gains::Fixed(gain) => format!("gain {gain}, taken out again"),
+        Gains::Auto => "automatic gains, divided out of the visibilities".to_owned(),
+        Gains::Fixed(gain) => format!("gain {gain}, divided out of the visibilities"),
         Gains::Table(gains) => format!("{} gains, which stay", gains.len()),
     };
     let centre = match &header.phase_centre {

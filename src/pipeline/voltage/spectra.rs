@@ -93,7 +93,7 @@ impl<T: Element> Spectra<T> {
     ) -> Result<Self> {
         let encoding = plan.input().encoding;
         if plan.samples_per_row() < encoding.samples_per_byte() {
-            let rule = "so many rows are more than one for each byte of samples";
+            let rule = "there are more rows than bytes of samples";
             let (p, q) = plan.options().oversampling;
             return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
         }

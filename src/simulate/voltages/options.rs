@@ -224,7 +224,8 @@ impl Options {
         }
         let most = MAX_STREAMS / (channels * self.polarizations);
         if self.antennas == 0 || self.antennas > most {
-            let rule = format!("it must be 1 to {most} with so many channels and polarizations");
+            let rule =
+                format!("it must be 1 to {most} with that number of channels and polarizations");
             return Err(Error::parameter("voltages.antennas", self.antennas, rule));
         }
         Ok(())

@@ -239,7 +239,7 @@ impl<T: Sample> Trial<T> {
         let searched = if self.window == 0 { 0 } else { start + plan.max_width() as u64 };
         if self.end < searched {
             let rule = format!(
-                "trial {dm} was searched up to sample {searched}: its end must be told before"
+                "trial {dm} was already searched up to sample {searched}, so its end cannot be set there"
             );
             return Err(Error::parameter("valid samples", self.end, rule));
         }

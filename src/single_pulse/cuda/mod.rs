@@ -169,7 +169,7 @@ impl Engine {
         for (dm, (end, searched)) in self.ends.iter().zip(&self.searched).enumerate() {
             if end < searched {
                 let rule = format!(
-                    "trial {dm} was searched up to sample {searched}: its end must be told before"
+                    "trial {dm} was already searched up to sample {searched}, so its end cannot be set there"
                 );
                 return Err(Error::parameter("valid samples", end, rule));
             }

@@ -196,7 +196,7 @@ impl SegmentsBuilder {
         self.samples = samples as i64;
         self.begin = from.maybe()?.map(|begin| begin as i64);
         if self.begin.is_some_and(|begin| begin >= self.samples) {
-            return Err(from.fault("present segment", "it begins behind the last sample".into()));
+            return Err(from.fault("present segment", "it begins after the last sample".into()));
         }
         self.segments = Segments::default();
         let mut last = 0;

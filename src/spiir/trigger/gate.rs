@@ -69,7 +69,7 @@ impl Gate {
         self.last_bad = from.maybe()?;
         if self.last_bad.is_some_and(|bad| bad >= seen) {
             return Err(
-                from.fault("last sample that is not valid", format!("it is none of {seen}"))
+                from.fault("last sample that is not valid", format!("it is not among {seen}"))
             );
         }
         let open = seen.saturating_sub(self.pad).saturating_sub(first) as usize;

@@ -121,7 +121,7 @@ impl Fade {
         self.popped = from.number()?;
         self.after_bad = from.maybe()?;
         if self.after_bad.is_some_and(|after| after > self.popped) {
-            return Err(from.fault("last bad sample", "it has not come out yet".into()));
+            return Err(from.fault("last bad sample", "it has not been produced yet".into()));
         }
         let samples = from.f64s(self.latency())?;
         let flags = from.flags(samples.len())?;

@@ -240,7 +240,7 @@ impl Periodogram {
 }
 
 /// Number of segments held regardless of the memory limit: the transform of one takes as much memory.
-const FEW: usize = 16;
+const MIN_SEGMENTS: usize = 16;
 
 /// Pass over the strain: calls its argument with the values of each segment, one slice of all bins per segment, and
 /// returns the number of segments.
@@ -257,7 +257,7 @@ fn medians_of_each(
     most: u64,
     bytes: usize,
 ) -> Result<(Vec<f64>, usize)> {
-    let capacity = (bytes / 8 / bins).max(FEW);
+    let capacity = (bytes / 8 / bins).max(MIN_SEGMENTS);
     if most <= capacity as u64 {
         return held(pass, bins, most as usize);
     }

@@ -214,8 +214,9 @@ pub(super) fn source(text: &str, number: usize) -> Result<PointSource> {
     };
     let place = parse_position(&format!("{ra},{dec}")).map_err(wrong)?;
     let flux_jy = flux.trim().parse::<f64>().ok().filter(|flux| flux.is_finite() && *flux >= 0.0);
-    let flux_jy = flux_jy
-        .ok_or_else(|| wrong(format!("{} is no flux in Jy of 0 or more; {usage}", flux.trim())))?;
+    let flux_jy = flux_jy.ok_or_else(|| {
+        wrong(format!("{} is not a flux in Jy of 0 or more; {usage}", flux.trim()))
+    })?;
     let usual = format!("source{number}");
     let name = name.first().map_or(usual.as_str(), |name| name.trim());
     Ok(PointSource::new(name, Direction::new(place.ra_deg, place.dec_deg)?, flux_jy))

@@ -171,7 +171,7 @@ impl Arguments {
         options.seed = self.seed;
         let times = self.seconds / options.tsamp_s();
         if times > MAX_TIMES {
-            let rule = format!("so many samples of {:e} s are too many", options.tsamp_s());
+            let rule = format!("there are too many samples of {:e} s", options.tsamp_s());
             return Err(Error::parameter("--seconds", format!("{:e}", self.seconds), rule));
         }
         let whole = options.encoding.samples_per_byte() as f64;

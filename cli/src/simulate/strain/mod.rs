@@ -336,8 +336,8 @@ impl NoiseArguments {
         let common = common.map_or_else(|| spectrum("aligo", rate_hz), Ok)?;
         let mut options = StrainOptions::new(detectors, &common, start, rate_hz, times);
         for (site, psd) in own {
-            let is_it = |one: &&mut DetectorOptions| one.interferometer.name == site.name;
-            options.detectors.iter_mut().filter(is_it).for_each(|one| one.psd = psd.clone());
+            let is_same_site = |one: &&mut DetectorOptions| one.interferometer.name == site.name;
+            options.detectors.iter_mut().filter(is_same_site).for_each(|one| one.psd = psd.clone());
         }
         options.lowest_hz = self.noise_low;
         options.noise = !self.no_noise;

@@ -190,7 +190,7 @@ fn waveform(path: &Path) -> Result<Arc<Waveform>> {
         }
         Templates::Waveforms(waves) => Err(missing(path, waves.len())),
         Templates::Binaries(_) => {
-            let rule = "it has masses, not series; give them with --inject or --injections";
+            let rule = "it has masses, not series; give it with --inject or --injections";
             Err(Error::parameter("--waveform", path.display(), rule))
         }
     }

@@ -19,7 +19,7 @@ pub(super) const DEFAULT_HEADER: u64 = 4096;
 const MAX_HEADER: u64 = 1 << 20;
 
 /// Values that mean "not set".
-const NOTHING: [&str; 4] = ["unset", "unknown", "none", "undefined"];
+const UNSET: [&str; 4] = ["unset", "unknown", "none", "undefined"];
 
 /// Reads the header at a byte of a file.
 ///
@@ -67,7 +67,7 @@ fn parse(bytes: &[u8], path: &Path, offset: u64) -> Result<Fields> {
         let content = own.split('#').next().unwrap_or_default().trim();
         if let Some(key) = content.split_whitespace().next() {
             let value = content[key.len()..].trim();
-            let value = if NOTHING.contains(&value.to_lowercase().as_str()) { "" } else { value };
+            let value = if UNSET.contains(&value.to_lowercase().as_str()) { "" } else { value };
             list.push(Field { key: key.to_string(), value: value.to_string(), offset: at });
         }
         at += line.len() as u64 + 1;
