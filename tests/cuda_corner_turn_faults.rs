@@ -10,7 +10,9 @@ mod random;
 use delayed::{Case, DIRT, INPUTS, corrector};
 use num_complex::Complex;
 use random::Random;
-use sidereal::delay::{DeviceDelays, DeviceSamples, Form, Natural, Options, Plan};
+use sidereal::delay::{
+    DelayCorrector, DeviceDelays, DeviceSamples, Form, Natural, Options, Plan, Rows, Slope,
+};
 use sidereal::voltage::VoltageEncoding::{self, Complex8};
 
 /// A mismatch gives an error, and nothing is launched.
@@ -52,4 +54,25 @@ fn faults_name_what_does_not_fit() {
     assert!(corrector.set_gains([(0, &[Complex::ONE; 3][..])]).is_err());
     let options = Options { encoding: VoltageEncoding::Real8, ..case.options.clone() };
     assert!(Plan::new(options).is_err());
+}
+
+/// New gains apply to later spectra, keep the counts of saturated samples, and are finite.
+#[test]
+fn new_gains_keep_the_counts() {
+    let Some((backend, _)) = cuda::devices(1).into_iter().next() else { return };
+    let plan = Plan::new(Options::one_antenna(1, 1, 8, Complex8)).unwrap();
+    let mut corrector = DelayCorrector::new(plan, &backend).unwrap();
+    let (spectra, slopes) = ([Complex::new(1000.0, 1.0); 16], [Slope { start: 0.0, step: 0.0 }; 2]);
+    let run = |corrector: &mut DelayCorrector| {
+        let mut bytes = [DIRT; 32];
+        let rows = Rows { bytes: &mut bytes, times: 2, first: 0 };
+        corrector.run(&spectra, &slopes, rows).unwrap();
+        (bytes[0] as i8, corrector.saturated().unwrap())
+    };
+    assert_eq!(run(&mut corrector), (127, vec![16]));
+    corrector.set_gains([(0, &[Complex::new(0.1, 0.0)][..])]).unwrap();
+    assert_eq!(run(&mut corrector), (100, vec![16]));
+    let wrong = [Complex::new(f32::NAN, 0.0)];
+    assert!(corrector.set_gains([(0, &wrong[..])]).unwrap_err().to_string().contains("finite"));
+    assert_eq!(run(&mut corrector), (100, vec![16]));
 }
