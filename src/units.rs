@@ -192,7 +192,9 @@ pub struct Gps {
 }
 
 /// Nanoseconds in a second.
-const NS_PER_S: i64 = 1_000_000_000;
+pub(crate) const NS_PER_S: i64 = 1_000_000_000;
+/// Modified Julian date of the GPS epoch.
+pub(crate) const GPS_ZERO_MJD: i64 = 44_244;
 
 impl Gps {
     /// Converts GPS seconds, at the precision of `f64` (about 0.1 us at present GPS times).

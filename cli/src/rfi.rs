@@ -22,14 +22,17 @@ pub(crate) struct Document {
     done: Vec<String>,
     /// Fraction of the samples replaced by their channel's level because they were outliers.
     masked_part: f64,
-    /// Number of spectra whose broadband component was removed, and number of broadband signals.
+    /// Number of spectra whose broadband component was removed.
     broadband_spectra: u64,
+    /// Number of broadband signals.
     broadband_signals: u64,
-    /// Seconds of dropouts, and their number.
+    /// Seconds of dropouts.
     dropout_s: f64,
+    /// Number of dropouts.
     dropouts: u64,
-    /// Seconds during which a changed level was tracked, and the largest relative change.
+    /// Seconds during which a changed level was tracked.
     followed_s: f64,
+    /// Largest relative change of a tracked level.
     largest_change: f64,
 }
 

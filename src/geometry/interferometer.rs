@@ -7,16 +7,10 @@ use sofars::erst::gmst06;
 
 use super::earth::{Dut1, Tai};
 use super::{Matrix, Vector, dot, length, minus, rotate};
-use crate::units::{Gps, SECONDS_PER_DAY, SPEED_OF_LIGHT_M_S};
-
-/// MJD (UTC) of the GPS epoch, 1980 January 6.
-const GPS_ZERO_DAY: i64 = 44_244;
+use crate::units::{GPS_ZERO_MJD, Gps, NS_PER_S, SECONDS_PER_DAY, SPEED_OF_LIGHT_M_S};
 
 /// TAI - GPS in seconds.
 const TAI_GPS_S: i64 = 19;
-
-/// Nanoseconds in a second.
-const NS_PER_S: i64 = 1_000_000_000;
 
 /// Two-arm interferometer with arms short against the wavelength.
 ///
@@ -142,7 +136,7 @@ fn mean_sidereal_time_rad(gps: Gps) -> f64 {
     let seconds = gps.ns.div_euclid(NS_PER_S) + TAI_GPS_S;
     let day_s = SECONDS_PER_DAY as i64;
     let part_s = gps.ns.rem_euclid(NS_PER_S) as f64 / NS_PER_S as f64;
-    let day = GPS_ZERO_DAY + seconds.div_euclid(day_s);
+    let day = GPS_ZERO_MJD + seconds.div_euclid(day_s);
     let moment = Tai::new(day, seconds.rem_euclid(day_s) as f64 + part_s);
     let (ut1, ut1_part) = moment.julian(Dut1::Table.ut1_tai_or_last_s(&moment));
     let (tt, tt_part) = moment.terrestrial();

@@ -22,7 +22,7 @@ use hdf5_pure::{
 use crate::error::{Error, Result};
 
 /// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
-const FILTERS: [u16; 4] = [1, 2, 3, 32000];
+pub(super) const FILTERS: [u16; 4] = [1, 2, 3, 32000];
 
 /// Open HDF5 file and its size.
 pub(super) struct Input {

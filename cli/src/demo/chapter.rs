@@ -144,14 +144,17 @@ pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
 pub(super) struct Verdict {
     /// Bursts, in order of time.
     pub(super) bursts: Vec<Match>,
-    /// Number of the pulsar's pulses in the recording, and number of those found.
+    /// Number of the pulsar's pulses in the recording.
     pub(super) pulses: usize,
+    /// Number of the pulsar's pulses found.
     pub(super) pulses_found: usize,
-    /// Number of channels with a tone, and number of those masked automatically.
+    /// Number of channels with a tone.
     pub(super) tones: usize,
+    /// Number of channels with a tone that were masked automatically.
     pub(super) tones_masked: usize,
-    /// Number of undispersed impulses, and number of those among the candidates.
+    /// Number of undispersed impulses.
     pub(super) impulses: usize,
+    /// Number of undispersed impulses among the candidates.
     pub(super) impulses_found: usize,
     /// Number of candidates that match no injected signal.
     pub(super) unexplained: usize,

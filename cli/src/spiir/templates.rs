@@ -126,9 +126,11 @@ pub(crate) struct Report {
     points: usize,
     /// Number of those whose match with the nearest template reaches the minimum.
     points_above: usize,
-    /// Lowest match among them, and the binary that has it.
+    /// Lowest match of a random binary.
     lowest_match: Option<f64>,
+    /// Masses of the binary with the lowest match, in solar masses.
     lowest_masses_msun: Option<[f64; 2]>,
+    /// Spins of the binary with the lowest match.
     lowest_spins: Option<[f64; 2]>,
 }
 

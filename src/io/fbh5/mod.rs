@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use hdf5_pure::{AttrValue, Chunk, DType, Dataset, Datatype, DatatypeByteOrder, Filter, Layout};
 
 use crate::error::{Error, Result};
+use crate::io::hdf5::FILTERS;
 use crate::io::inflate::{most_bytes, most_streamed_bytes};
 use crate::io::rows::{Chosen, add};
 use crate::io::sigproc::telescope_name;
@@ -314,8 +315,6 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
 
 /// HDF5 filter number of bitshuffle.
 const BITSHUFFLE: u16 = 32008;
-/// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
-const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
 /// Bytes per band (range of times) of a file without chunks.
 const BAND_BYTES: u64 = 1 << 20;
 
@@ -381,7 +380,7 @@ impl DataLayout {
                 return Ok((Kind::Chunks { chunks, axes, packing }, times));
             }
         }
-        if let Some(filter) = filters.iter().find(|filter| !LIBRARY_FILTERS.contains(&filter.id)) {
+        if let Some(filter) = filters.iter().find(|filter| !FILTERS.contains(&filter.id)) {
             let name = filter.name.as_deref().unwrap_or("no name");
             return Err(self.unavailable(format!("HDF5 filter {} ({name})", filter.id)));
         }

@@ -13,13 +13,11 @@ use sofars::ts::dat;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::gwf::structure::{Checksum, HEAD_BYTES};
-use crate::units::{Gps, SECONDS_PER_DAY};
+use crate::units::{GPS_ZERO_MJD, Gps, SECONDS_PER_DAY};
 use crate::view::check_length;
 
 /// Maximum seconds per frame.
 const FRAME_S: u64 = 64;
-/// MJD of the GPS epoch, and TAI - GPS in seconds.
-const GPS_ZERO_DAY: f64 = 44_244.0;
 const TAI_GPS_S: i64 = 19;
 /// Header code of the checksum: POSIX `cksum`.
 const POSIX_CHECKSUM: u8 = 1;
@@ -619,7 +617,7 @@ fn leap_seconds(start: Gps) -> Result<u16> {
     let tai_s = start.ns.div_euclid(1_000_000_000) + TAI_GPS_S;
     let at = |utc_s: i64| -> Option<i64> {
         let day = utc_s.div_euclid(SECONDS_PER_DAY as i64);
-        let (year, month, day, _) = jd2cal(MJD_ZERO, GPS_ZERO_DAY + day as f64).ok()?;
+        let (year, month, day, _) = jd2cal(MJD_ZERO, (GPS_ZERO_MJD + day) as f64).ok()?;
         Some(dat(year, month, day, 0.0).ok()? as i64)
     };
     let found = at(tai_s).and_then(|leap_s| at(tai_s - leap_s));

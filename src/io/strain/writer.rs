@@ -11,7 +11,7 @@ use crate::io::atomic::AtomicFile;
 use crate::io::gwf::{GwfHeader, GwfWriter};
 use crate::io::hdf5::{self, Built};
 use crate::io::npy::Header;
-use crate::units::{Gps, SECONDS_PER_DAY};
+use crate::units::{GPS_ZERO_MJD, Gps, SECONDS_PER_DAY};
 
 /// Properties of the strain to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,9 +189,6 @@ pub const ALL_QUALITY: u32 = (1 << QUALITY_BITS.len()) - 1;
 
 /// All bits of `Injmask`.
 pub const ALL_INJECTIONS: u32 = (1 << INJECTION_BITS.len()) - 1;
-
-/// MJD of the GPS epoch.
-const GPS_ZERO_DAY: i64 = 44_244;
 
 /// TAI - GPS in seconds.
 const TAI_GPS_S: i64 = 19;
@@ -405,7 +402,7 @@ fn utc_start(gps_s: i64) -> Result<String> {
         return Err(refused());
     }
     let tai_s = gps_s + TAI_GPS_S;
-    let date = |day: i64| jd2cal(MJD_ZERO, (GPS_ZERO_DAY + day) as f64).map_err(|_| refused());
+    let date = |day: i64| jd2cal(MJD_ZERO, (GPS_ZERO_MJD + day) as f64).map_err(|_| refused());
     let tai_utc_s = |day: i64| -> Result<i64> {
         let (year, month, day_of_month, _) = date(day)?;
         Ok(dat(year, month, day_of_month, 0.0).map_err(|_| refused())? as i64)
