@@ -137,7 +137,7 @@ fn a_lost_device_says_how_far_the_search_is_whole() {
     }
     let words = format!("search burst.fil -o out --gulp 400 --no-plots --device cuda {TRIALS}");
     let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:12:719"));
-    common::lost(folder.path(), &lost, "summary.json", &["719", "searched whole"]);
+    common::lost(folder.path(), &lost, "summary.json", &["719", "searched completely"]);
 }
 
 /// A folder with 0.6 s of voltages in it, of four recorded channels and both polarizations, with a pulse at DM 5 and a
@@ -191,7 +191,7 @@ fn faults_on_the_way_of_voltages_are_told() {
     let none = with(folder.path(), &words, ("SIDEREAL_EMULATED_MEMORY_MIB", "1"));
     fails(&none, 1, &["MiB", "memory"]);
     let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:150:719"));
-    common::lost(folder.path(), &lost, "summary.json", &["719", "searched whole"]);
+    common::lost(folder.path(), &lost, "summary.json", &["719", "searched completely"]);
 }
 
 #[test]

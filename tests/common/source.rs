@@ -159,8 +159,21 @@ pub(crate) fn imports(source: &str, module: &[String]) -> Imports {
     let own: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
     let mut exports = BTreeMap::new();
     let mut paths = Vec::new();
+    // Inline modules, which belong to the file.
+    let (mut here, mut braces) = (own.clone(), Vec::new());
     let mut at = 0;
     while at < tokens.len() {
+        match &tokens[at].0 {
+            Token::Mark('{') => {
+                let inline = inline_module(&tokens, at);
+                braces.push(inline.is_some());
+                here.extend(inline);
+            }
+            Token::Mark('}') if braces.pop() == Some(true) => {
+                here.pop();
+            }
+            _ => {}
+        }
         let is_start = at == 0 || tokens[at - 1].0 != Token::Path;
         let is_known = is_root(word(at)) || children.contains(&word(at));
         let is_path =
@@ -170,7 +183,7 @@ pub(crate) fn imports(source: &str, module: &[String]) -> Imports {
             continue;
         }
         let mut found = Vec::new();
-        let start = match is_root(word(at)).then(|| root(word(at), &own)).flatten() {
+        let start = match is_root(word(at)).then(|| root(word(at), &here)).flatten() {
             Some(start) => start,
             None => own.iter().cloned().chain([word(at).to_owned()]).collect(),
         };

@@ -188,7 +188,7 @@ fn wrong_integrations_are_refused() {
     assert!(writer.write(good).unwrap_err().to_string().contains("later"));
     writer.write(integration(2.0, &sums, &counts)).unwrap();
     let more = writer.write(integration(4.0, &sums, &counts)).unwrap_err();
-    assert!(more.to_string().contains("announced 2"), "{more}");
+    assert!(more.to_string().contains("the header gives 2"), "{more}");
 }
 
 /// A change to a good header.

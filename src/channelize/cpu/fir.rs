@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::passes::{Complexes, Spread, butterfly};
-use crate::backend::vector::{Vector, levels, prefetch_l2};
+use crate::backend::vector::{Floats, Vector, levels, prefetch_l2};
 use crate::voltage::VoltageEncoding;
 
 /// Storage format of rows.
@@ -107,7 +107,7 @@ pub(super) struct Filter {
     /// Number of registers per row of columns.
     pub(super) blocks: usize,
     /// Coefficients; axes: block, tap, lane. For pairs, those of odd samples follow.
-    pub(super) coefficients: super::shape::Floats,
+    pub(super) coefficients: Floats,
     /// Offset in floats from the coefficients of even samples to those of odd samples; 0 for complex samples.
     pub(super) odd: usize,
     /// Storage format of rows.

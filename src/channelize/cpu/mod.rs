@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forms::{Finish, Integers, Spectrum};
-use samples::{Column, History, Samples, Source};
-use shape::{Floats, Shape};
+use samples::{History, Samples, Source};
+use shape::{Column, Shape};
 use spectra::{Block, Buffers, spectrum};
 
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
-use crate::backend::vector::fence;
+use crate::backend::vector::{Floats, fence};
 use crate::channelize::plan::{Detection, Form, Output, Plan};
 use crate::error::Result;
 use crate::voltage::Voltages;

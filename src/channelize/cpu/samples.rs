@@ -2,28 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::fir::{Row, SPARE};
-use super::shape::{Floats, Shape};
+use super::shape::{Column, Shape};
 use crate::backend::simd::Level;
-use crate::backend::vector::{Vector, levels};
+use crate::backend::vector::{Floats, Vector, levels};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, Voltages, voltage};
-
-/// Contents of a column of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
-    /// One complex sample.
-    Complex,
-    /// Two successive real samples, as real and imaginary part.
-    Pair,
-    /// One real sample; the imaginary part is 0.
-    Real,
-}
-
-impl Column {
-    /// Returns the samples per column.
-    pub(super) fn samples(self) -> usize {
-        if self == Self::Pair { 2 } else { 1 }
-    }
-}
 
 /// One stream's samples: those from the history, followed by the new ones.
 #[derive(Clone, Copy, Debug)]

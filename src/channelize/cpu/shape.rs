@@ -6,9 +6,8 @@ use rustfft::{Fft, FftPlanner};
 
 use super::fir::{Filter, Row};
 use super::passes::{Passes, root};
-use super::samples::Column;
 use crate::backend::simd::Level;
-use crate::backend::vector::lanes;
+use crate::backend::vector::{Floats, lanes};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 
@@ -42,6 +41,24 @@ pub(super) struct Segment {
     pub(super) channels: usize,
     /// Whether bins descend.
     pub(super) descending: bool,
+}
+
+/// Contents of a column of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    /// One complex sample.
+    Complex,
+    /// Two successive real samples, as real and imaginary part.
+    Pair,
+    /// One real sample; the imaginary part is 0.
+    Real,
+}
+
+impl Column {
+    /// Returns the samples per column.
+    pub(super) fn samples(self) -> usize {
+        if self == Self::Pair { 2 } else { 1 }
+    }
 }
 
 /// Layout of a plan.
@@ -316,43 +333,4 @@ fn halves(column: Column, columns: usize) -> Floats {
         (re[k], im[k]) = (factor.0 as f32, factor.1 as f32);
     }
     floats
-}
-
-/// Cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
-
-/// Zero-initialized floats aligned to a cache line.
-#[derive(Clone)]
-pub(super) struct Floats {
-    lines: Vec<Line>,
-}
-
-impl std::fmt::Debug for Floats {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} lines", self.lines.len())
-    }
-}
-
-// SAFETY: a line is an array of floats.
-unsafe impl bytemuck::Zeroable for Line {}
-// SAFETY: a line is an array of floats without padding.
-unsafe impl bytemuck::Pod for Line {}
-
-impl Floats {
-    /// Returns `floats` zeros.
-    pub(super) fn new(floats: usize) -> Self {
-        Self { lines: vec![Line([0.0; 16]); floats.div_ceil(16)] }
-    }
-
-    /// Returns all values, up to the end of the last cache line.
-    pub(super) fn values(&self) -> &[f32] {
-        bytemuck::cast_slice(&self.lines)
-    }
-
-    /// Returns all values, mutably.
-    pub(super) fn values_mut(&mut self) -> &mut [f32] {
-        bytemuck::cast_slice_mut(&mut self.lines)
-    }
 }

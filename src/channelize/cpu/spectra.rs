@@ -6,10 +6,10 @@ use num_complex::Complex;
 use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::passes::{self, Pending, RotatedTarget, Spread, Target};
-use super::samples::{Column, Samples, Source};
-use super::shape::{Floats, Shape, Transform};
+use super::samples::{Samples, Source};
+use super::shape::{Column, Shape, Transform};
 use crate::backend::simd::Level;
-use crate::backend::vector::{Vector, levels};
+use crate::backend::vector::{Floats, Vector, levels};
 
 /// Buffers of one thread for windowed sums and their transforms.
 #[derive(Debug)]

@@ -158,7 +158,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Shape`] if a buffer's length contradicts the header; [`Error::Parameter`] for more integrations than
-    /// the header announced, one that is not later than the last, or numbers that are not finite; [`Error::Io`].
+    /// the header gives, one that is not later than the last, or numbers that are not finite; [`Error::Io`].
     pub fn write(&mut self, integration: Integration<'_>) -> Result<()> {
         self.check(&integration)?;
         self.write_times(&integration)?;
