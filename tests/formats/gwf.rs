@@ -162,7 +162,7 @@ fn masks_of_gwosc_are_honoured() {
     options.required_injections = names(&["NO_CBC_HW_INJ"]);
     assert_eq!(seconds(&options), [false, true, true, true]);
     let error = refusal(&path, &quality(&["CAT9"]));
-    assert!(error.contains("CAT9 is asked for") && error.contains("BURST_CAT3"), "{error}");
+    assert!(error.contains("CAT9 was requested") && error.contains("BURST_CAT3"), "{error}");
     let error = refusal(&seed("valid_plain"), &quality(&["DATA"]));
     assert!(error.contains("no channel of such bits beside H1:TEST_STRAIN"), "{error}");
     let error = refusal(&seed("broken_mask_short"), &OpenOptions::default());

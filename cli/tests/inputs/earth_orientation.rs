@@ -122,7 +122,7 @@ fn damaged_tables_are_refused_by_line_and_column() {
         let output = sidereal(path, &format!("{CORRELATE} --earth-orientation finals"));
         fails(&output, 3, &["finals", named, "found"]);
     }
-    for (text, named) in [("", "no day"), ("\0\u{1}", "no text")] {
+    for (text, named) in [("", "no day"), ("\0\u{1}", "not text")] {
         fs::write(path.join("finals"), text).unwrap();
         let output = sidereal(path, &format!("{CORRELATE} --earth-orientation finals"));
         fails(&output, 3, &["finals", named, "expected"]);

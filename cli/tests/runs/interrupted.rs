@@ -107,7 +107,7 @@ fn a_search_that_is_killed_or_stopped_is_continued() {
             assert!(entries(&folder.join(&out)).contains("checkpoint"));
         }
         let other = sidereal(folder, &format!("{SEARCH} -o {out} --zero-dm --resume"));
-        fails(&other, 2, &["--zero-dm false, not true", "only as it was begun"]);
+        fails(&other, 2, &["--zero-dm false, not true", "only with the same options"]);
         let other = sidereal(folder, &format!("{SEARCH} -o {out} --resume").replace("5.5", "6"));
         fails(&other, 2, &["--snr 5.5, not 6.0"]);
         done(folder, &format!("{SEARCH} -o {out} --resume"));
@@ -180,9 +180,9 @@ fn a_dedispersion_that_fills_the_disk_keeps_what_it_made() {
 fn what_came_through_a_pipe_cannot_be_continued() {
     let home = recording();
     let output = sidereal(home.path(), "search - -o out --resume");
-    fails(&output, 2, &["standard input", "can't be read again"]);
+    fails(&output, 2, &["standard input", "cannot be read again"]);
     let output = sidereal(home.path(), "dedisperse - -o out --resume");
-    fails(&output, 2, &["standard input", "can't be read again"]);
+    fails(&output, 2, &["standard input", "cannot be read again"]);
     assert_eq!(entries(home.path()).len(), 2);
 }
 

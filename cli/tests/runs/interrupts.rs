@@ -17,8 +17,11 @@ fn fifo(folder: &Path, name: &str) {
     assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
 }
 
+/// Starts the program with the default action for hangups, which a shell's `nohup` would pass on as ignored.
 fn start(folder: &Path, words: &str) -> Child {
-    Command::new(program())
+    Command::new("env")
+        .arg("--default-signal=HUP")
+        .arg(program())
         .args(words.split_whitespace())
         .current_dir(folder)
         .stdin(Stdio::piped())

@@ -228,7 +228,7 @@ fn what_cannot_be_made_is_one_clear_error() {
         (format!("{layout} {BAND} --source 361,0,1"), "right ascension is 361"),
         (format!("{layout} {BAND} --source 60,-91,1"), "declination is -91"),
         (format!("{layout} {BAND} --source 60,-30"), "RA,DEC,FLUX"),
-        (format!("{layout} {BAND} --source 60,-30,-1"), "no flux"),
+        (format!("{layout} {BAND} --source 60,-30,-1"), "not a flux"),
         (format!("{layout} {BAND} --polarized x,0.5"), "no --source of that name"),
         (format!("{layout} {BAND} --source 60,-30,1,x --polarized x,2"), "linear"),
         (format!("{layout} {BAND} --format wav"), "--format"),

@@ -192,7 +192,7 @@ fn devices_are_not_replaced_and_links_stay() {
     std::os::unix::fs::symlink("/dev/full", home.path().join("full.fil")).unwrap();
     std::os::unix::fs::symlink("there.fil", home.path().join("link.fil")).unwrap();
     let words = |out: &str| format!("channelize v.raw --overwrite --channels 16 -o {out}");
-    fails(&sidereal(home.path(), &words("full.fil")), 2, &["full.fil", "no regular file"]);
+    fails(&sidereal(home.path(), &words("full.fil")), 2, &["full.fil", "not a regular file"]);
     done(home.path(), &words("link.fil"));
     assert!(home.path().join("link.fil").symlink_metadata().unwrap().is_symlink());
     assert!(home.path().join("there.fil").metadata().unwrap().is_file());

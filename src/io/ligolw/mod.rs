@@ -655,7 +655,7 @@ mod tests {
         let bytes = document("");
         let none = why(read_bytes(bytes.as_bytes(), "coinc_event"));
         assert!(none.contains("there are sngl_inspiral, process"), "{none}");
-        assert!(why(read_bytes(b"<x/>", "a")).contains("no LIGO_LW file"));
+        assert!(why(read_bytes(b"<x/>", "a")).contains("not a LIGO_LW file"));
         assert!(read_table(Path::new("/nowhere/at/all.xml"), "a").is_err());
         let twice = bytes.replace("process:table", "sngl_inspiral:table");
         assert!(why(read_bytes(twice.as_bytes(), "sngl_inspiral")).contains("two tables"));
