@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     progress.finish();
     let provenance = Provenance::new(common, &[arguments.recording.files(), also].concat())?;
     let run = Run::new(common).on(&backend).took(report.elapsed_s, report.data_s);
-    let documents = Document::all(&report, &opened, (options.dm_constant, &lengths)).into_iter();
+    let documents = Document::all(&report, &opened, options.dm_constant, &lengths).into_iter();
     let product = |one| Product::new("dedisperse", one, provenance.clone(), run.clone());
     let documents: Vec<_> = documents.map(product).collect();
     for (index, document) in documents.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Arguments {
         // Detection options have no effect here.
         let rfi = self.rfi();
         let auto_mask = self.auto_mask || rfi.has_mask();
-        self.selection.options(opened, &self.trials, (rfi, auto_mask))
+        self.selection.options(opened, &self.trials, rfi, auto_mask)
     }
 }
 
@@ -240,7 +240,8 @@ impl<'a> Document<'a> {
     fn all(
         report: &'a SeriesReport,
         opened: &'a Opened,
-        (dm_constant, lengths): (f64, &Lengths),
+        dm_constant: f64,
+        lengths: &Lengths,
     ) -> Vec<Self> {
         let (header, delay_s) = (opened.source.header(), opened.delay_s());
         let gaps = gaps::listed(&report.gaps, header.tsamp_s, delay_s);

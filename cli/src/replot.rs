@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     } else {
         options.zapped.clone()
     };
-    let (mut found, mut document) = arguments.found(&opened, &options, (rfi, masked), common)?;
+    let (mut found, mut document) = arguments.found(&opened, &options, rfi, masked, common)?;
     found.made.run = found.made.run.on(&backend);
     let pictures = Pictures {
         recording: &arguments.recording,
@@ -193,7 +193,7 @@ impl Arguments {
             self.cleaning.rfi(earlier.rfi.unwrap_or(Rfi::Auto), self.no_auto_mask);
         let auto_mask = auto_mask && earlier.masked.is_none();
         let header = opened.source.header();
-        let options = self.cleaning.options(header, plan, (rfi, auto_mask))?;
+        let options = self.cleaning.options(header, plan, rfi, auto_mask)?;
         let mut zapped = [options.zapped.as_slice(), &earlier.masked.unwrap_or_default()].concat();
         zapped.sort_unstable();
         zapped.dedup();
@@ -205,7 +205,8 @@ impl Arguments {
         &self,
         opened: &Opened,
         options: &SearchOptions,
-        (rfi, masked): (Rfi, Vec<usize>),
+        rfi: Rfi,
+        masked: Vec<usize>,
         common: &Common,
     ) -> Result<(Found, Document)> {
         let mut header = opened.source.header().clone();

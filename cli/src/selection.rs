@@ -354,7 +354,8 @@ impl Cleaning {
         &self,
         header: &FilterbankHeader,
         plan: DmPlan,
-        (rfi, auto_mask): (Rfi, bool),
+        rfi: Rfi,
+        auto_mask: bool,
     ) -> Result<SearchOptions> {
         Ok(SearchOptions {
             zero_dm: self.zero_dm,
@@ -382,7 +383,8 @@ impl Selection {
         &self,
         opened: &Opened,
         trials: &DmArguments,
-        (rfi, auto_mask): (Rfi, bool),
+        rfi: Rfi,
+        auto_mask: bool,
     ) -> Result<SearchOptions> {
         let header = opened.source.header();
         let plan = trials.plan(&header.band, header.tsamp_s, None, opened.coherent_dm())?;
@@ -390,7 +392,7 @@ impl Selection {
             dm_constant: trials.dm_constant,
             gulp: self.gulp,
             time_range: self.time_range(opened)?,
-            ..self.cleaning.options(header, plan, (rfi, auto_mask))?
+            ..self.cleaning.options(header, plan, rfi, auto_mask)?
         })
     }
 

@@ -155,7 +155,7 @@ impl EarthOrientation {
 }
 
 /// Warns of observations that end after the last day of the table in use.
-pub(crate) fn warn_of_orientation(dut1: &Dut1, (start, length_s): (Epoch, f64), common: &Common) {
+pub(crate) fn warn_of_orientation(dut1: &Dut1, start: Epoch, length_s: f64, common: &Common) {
     let end = Epoch::new(start.day, start.seconds + length_s);
     let Some(last) = dut1.last_day().filter(|last| start.day > 0 && end.day >= *last) else {
         return;

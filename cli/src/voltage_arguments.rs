@@ -275,7 +275,7 @@ impl VoltageArguments {
         let (p, q) = self.oversample.unwrap_or((1, 1));
         let integrate = self.integrate.unwrap_or(1);
         let hop = points.saturating_mul(q) / p.max(1);
-        check_length(header, (taps, points), (integrate, hop))?;
+        check_length(header, taps, points, integrate, hop)?;
         let feed = self.feed.map(|feed| match feed {
             FeedName::Linear => Feed::Linear,
             FeedName::Circular => Feed::Circular,
@@ -350,8 +350,10 @@ pub(crate) fn points(header: &VoltageHeader, channels: usize) -> usize {
 /// Checks that a recording holds at least one window, and all the spectra that are summed into one.
 fn check_length(
     header: &VoltageHeader,
-    (taps, points): (usize, usize),
-    (integrate, hop): (usize, usize),
+    taps: usize,
+    points: usize,
+    integrate: usize,
+    hop: usize,
 ) -> Result<()> {
     let Some(times) = header.times else { return Ok(()) };
     let window = (taps * points) as u64;

@@ -33,7 +33,7 @@ fn with(folder: &Path, words: &str, variable: (&str, &str)) -> Output {
         .unwrap()
 }
 
-/// What two summaries say of the sky.
+/// Returns the parts of a summary that describe the sky.
 fn sky(summary: &Value) -> [&Value; 3] {
     [&summary["dms"], &summary["masked_channels"], &summary["candidates"]]
 }

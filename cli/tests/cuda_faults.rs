@@ -1,4 +1,4 @@
-//! What a user of a GPU sees when its surroundings are bad: caches, libraries, other processes, a lost device.
+//! Messages and results of runs on a GPU when caches, libraries, other processes or the device itself fail.
 #![cfg(unix)]
 
 mod common;

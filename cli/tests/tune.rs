@@ -52,7 +52,7 @@ fn all_ways_of_products_are_measured() {
         let choices = choices(&tuned);
         assert_eq!(choices.len(), 1, "{tuned}");
         if shape.contains("Complex8") {
-            // What a last block of few inputs takes follows from their number.
+            // The number of inputs determines how a small last block is multiplied, so it adds no choices.
             assert!(of_8_bits.is_empty() || of_8_bits == choices[0], "{tuned}");
             of_8_bits = choices[0].iter().map(|name| name.to_string()).collect();
         }

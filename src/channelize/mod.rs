@@ -253,12 +253,12 @@ impl Channelizer {
         Ok(room / plan.row_elements())
     }
 
-    /// Returns how many of the `offered` samples can be consumed if the output has space for `room` rows; a partial
+    /// Returns how many of the `offered` samples can be consumed if the output has space for `free` rows; a partial
     /// count is a multiple of `step`, the samples per byte.
-    fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
+    fn fitting(&self, free: usize, offered: usize, step: usize) -> usize {
         let plan = &self.plan;
         // One sample fewer than would complete the first row that does not fit.
-        let rows = (self.rows + 1).saturating_add(room as u64);
+        let rows = (self.rows + 1).saturating_add(free as u64);
         let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
         let samples = spectra.saturating_mul(plan.hop() as u64);
         let most = samples.saturating_add(plan.span() as u64 - 1) - self.times;

@@ -315,15 +315,15 @@ pub fn target(path: &Path) -> Result<PathBuf> {
     if is_link { path.canonicalize().map_err(io) } else { Ok(path.to_path_buf()) }
 }
 
-/// Returns a name cut to `room` bytes. A longer name ends in `~` and 16 hexadecimal digits of its hash, so that
+/// Returns a name cut to `limit` bytes. A longer name ends in `~` and 16 hexadecimal digits of its hash, so that
 /// different names stay different.
-pub fn short_name(name: &OsStr, room: usize) -> OsString {
-    if name.len() <= room {
+pub fn short_name(name: &OsStr, limit: usize) -> OsString {
+    if name.len() <= limit {
         return name.to_owned();
     }
     let hash = format!("~{:016x}", fnv1a(name.as_encoded_bytes()));
     let text = name.to_string_lossy();
-    let mut end = room.saturating_sub(hash.len()).min(text.len());
+    let mut end = limit.saturating_sub(hash.len()).min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -56,7 +56,8 @@ fn split(word: &Path) -> (Vec<String>, PathBuf) {
 /// As [`Lacking::open`]; [`Error::Parameter`] for a recording that does not match an antenna or matches several.
 pub(super) fn open(
     given: &[Given],
-    (lacking, allow_gaps): (&Lacking, bool),
+    lacking: &Lacking,
+    allow_gaps: bool,
     known: &[String],
     positions: &Path,
 ) -> Result<(Vec<ArrayInput>, Matched)> {

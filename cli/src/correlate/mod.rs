@@ -82,12 +82,12 @@ pub(crate) fn make(
     let writing = &arguments.writing;
     let plots = writing.plots();
     let existing = Existing::new(writing.overwrite);
-    let mut outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, (&read, common))?;
+    let mut outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, &read, common)?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
     let (inputs, matched) =
-        inputs::open(&given, (&arguments.lacking, arguments.allow_gaps), &names, csv)?;
+        inputs::open(&given, &arguments.lacking, arguments.allow_gaps, &names, csv)?;
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
     for input in &inputs {
@@ -99,8 +99,8 @@ pub(crate) fn make(
     let backend = common.backend_for(work)?;
     let mut correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
     let header = correlator.header().clone();
-    let observation = (header.start, header.spectra as f64 * header.spectrum_s);
-    sky::warn_of_orientation(&options.dut1, observation, common);
+    let length_s = header.spectra as f64 * header.spectrum_s;
+    sky::warn_of_orientation(&options.dut1, header.start, length_s, common);
     space::check(outputs.place(), need(&header), common)?;
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);
@@ -120,7 +120,7 @@ pub(crate) fn make(
     tell_notes(&backend, common);
     outputs.use_reserve();
     let made = Made { provenance, run };
-    let plots = draw(looked, &outputs, (&header, &report), &made).unwrap_or_else(|fault| {
+    let plots = draw(looked, &outputs, &header, &report, &made).unwrap_or_else(|fault| {
         outputs.leave_out_plots();
         report.ending = Ending::after(fault);
         Vec::new()
@@ -182,7 +182,8 @@ fn write(
 fn draw(
     looked: Option<Quicklook>,
     outputs: &Outputs,
-    (header, report): (&ArrayHeader, &WriteReport),
+    header: &ArrayHeader,
+    report: &WriteReport,
     made: &Made,
 ) -> Result<Vec<String>> {
     let (Some(looked), Some(folder)) = (looked, outputs.plots()) else {
@@ -394,7 +395,8 @@ impl Outputs {
         place: &Path,
         plots: Option<&Path>,
         existing: Existing,
-        (inputs, common): (&[PathBuf], &Common),
+        inputs: &[PathBuf],
+        common: &Common,
     ) -> Result<Self> {
         if place.as_os_str() == "-" || place.file_name().is_none() {
             let rule = "it must name a file, such as array.uvh5";

@@ -80,7 +80,7 @@ impl Shape {
         self.products.len() * self.products.len()
     }
 
-    fn length_m(&self, (i, j): (usize, usize)) -> f64 {
+    fn length_m(&self, i: usize, j: usize) -> f64 {
         let (a, b) = (&self.antennas[i], &self.antennas[j]);
         let up_m = self.up_m[i] - self.up_m[j];
         (a.east_m - b.east_m).hypot(a.north_m - b.north_m).hypot(up_m)
@@ -91,7 +91,7 @@ impl Shape {
         let crosses = self.baselines.iter().enumerate().filter(|(_, (i, j))| i != j);
         let alive = crosses.filter(|(_, (i, j))| self.alive[*i] && self.alive[*j]);
         let mut all: Vec<(usize, f64)> =
-            alive.map(|(index, pair)| (index, self.length_m(*pair))).collect();
+            alive.map(|(index, (i, j))| (index, self.length_m(*i, *j))).collect();
         if self.listed && all.len() <= LISTED {
             return all.into_iter().map(|(index, _)| index).collect();
         }
@@ -113,13 +113,16 @@ impl Quicklook {
         let lags = Lags::new(&shape.frequencies_hz);
         let delays = lags.as_ref().map_or(0, Lags::delays);
         let (channels, products) = (shape.channels(), shape.products.len());
-        let sums = |baseline: usize| Sums {
-            baseline,
-            length_m: shape.length_m(shape.baselines[baseline]),
-            spectrum: vec![Complex::default(); products * channels],
-            counts: vec![0.0; channels],
-            lags: vec![0.0; products * delays],
-            waterfall: vec![Default::default(); shape.rows() * shape.columns()],
+        let sums = |baseline: usize| {
+            let (i, j) = shape.baselines[baseline];
+            Sums {
+                baseline,
+                length_m: shape.length_m(i, j),
+                spectrum: vec![Complex::default(); products * channels],
+                counts: vec![0.0; channels],
+                lags: vec![0.0; products * delays],
+                waterfall: vec![Default::default(); shape.rows() * shape.columns()],
+            }
         };
         Self {
             fringes: shape.shown().into_iter().map(sums).collect(),
@@ -142,19 +145,20 @@ impl Quicklook {
         };
         for antenna in 0..self.autos.len() {
             if let Some(baseline) = self.autos[antenna] {
-                self.add_power(antenna, row(baseline));
+                let (sums, counts) = row(baseline);
+                self.add_power(antenna, sums, counts);
             }
         }
         let rows = self.shape.rows();
         let waterfall_row = self.integrations * rows / self.shape.integrations.max(1);
         for index in 0..self.fringes.len() {
-            let row = row(self.fringes[index].baseline);
-            self.add_fringe(index, row, waterfall_row.min(rows - 1));
+            let (sums, counts) = row(self.fringes[index].baseline);
+            self.add_fringe(index, sums, counts, waterfall_row.min(rows - 1));
         }
         self.integrations += 1;
     }
 
-    fn add_power(&mut self, antenna: usize, (sums, counts): (&[Complex<f64>], &[u64])) {
+    fn add_power(&mut self, antenna: usize, sums: &[Complex<f64>], counts: &[u64]) {
         let (channels, pairs) = (self.shape.channels(), self.shape.pairs());
         let antennas = self.autos.len();
         for product in 0..self.shape.products.len() {
@@ -168,7 +172,7 @@ impl Quicklook {
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += *count as f64);
     }
 
-    fn add_fringe(&mut self, index: usize, (sums, counts): (&[Complex<f64>], &[u64]), row: usize) {
+    fn add_fringe(&mut self, index: usize, sums: &[Complex<f64>], counts: &[u64], row: usize) {
         let (channels, pairs) = (self.shape.channels(), self.shape.pairs());
         let (columns, products) = (self.shape.columns(), self.shape.products.len());
         let own = &mut self.fringes[index];

@@ -9,9 +9,9 @@ use sidereal_bench::{
     SNRS, Sums, WIDTHS_S, powers_db, recovered,
 };
 
-use super::colour::{self, BLUE, FAINT, GREY, INK, RED};
+use super::colour::{self, BLUE, FAINT, GREY, INK, RED, Scale};
 use super::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};
-use super::pen::{Pen, Rect, picture};
+use super::pen::{Pen, Rect, Size, picture};
 use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
@@ -43,17 +43,18 @@ fn plane(file: &Png<'_>, sums: &Sums) -> Result<()> {
         sums.fast.iter().zip(&sums.slow).map(|(fast, slow)| (fast - slow).abs() as f32).collect();
     let top = (Sums::TRIALS - 1) as f64 * Sums::DM_STEP;
     let span_s = sums.times as f64 * Sums::TSAMP_S;
-    picture(file, (1600, 1000), |pen| {
-        pen.text((40.0, 46.0), "A pulse at DM 90, trials 0 to 200 by 0.5", Style::new(30.0));
+    picture(file, Size { width: 1600, height: 1000 }, |pen| {
+        pen.text(40.0, 46.0, "A pulse at DM 90, trials 0 to 200 by 0.5", Style::new(30.0));
         let frame = |rect| Frame { rect, x: Axis::new(0.0, span_s), y: Axis::new(0.0, top) };
         let (time, dm) = (Labels::Full("Time (s)"), Labels::Full("DM (pc cm⁻³)"));
-        values(pen, &frame(SUMS), &snr, sums.times, (-3.0, 12.0));
+        values(pen, &frame(SUMS), &snr, sums.times, Scale { low: -3.0, high: 12.0 });
         frame(SUMS).axes(pen, Labels::None, dm);
-        values(pen, &frame(DIFFERENCE), &difference, sums.times, (0.0, 1.0));
+        values(pen, &frame(DIFFERENCE), &difference, sums.times, Scale { low: 0.0, high: 1.0 });
         frame(DIFFERENCE).axes(pen, time, dm);
         let words = format!("|sum − independent float64 sum|: at most {largest}");
-        let middle = (0.5 * (DIFFERENCE.left + DIFFERENCE.right), DIFFERENCE.top - 22.0);
-        pen.text(middle, &words, Style::new(21.0).colour(GREY).anchor(Anchor::Middle));
+        let middle = 0.5 * (DIFFERENCE.left + DIFFERENCE.right);
+        let style = Style::new(21.0).colour(GREY).anchor(Anchor::Middle);
+        pen.text(middle, DIFFERENCE.top - 22.0, &words, style);
         let most = best.iter().copied().fold(1.0, f64::max);
         let curve = Frame { rect: CURVE, x: Axis::new(0.0, 1.05 * most), y: Axis::new(0.0, top) };
         let points: Vec<(f64, f64)> =
@@ -64,7 +65,7 @@ fn plane(file: &Png<'_>, sums: &Sums) -> Result<()> {
 }
 
 /// Draws the plane, lowest DM at the bottom; each pixel is the mean of its samples.
-fn values(pen: &Pen<'_>, frame: &Frame, values: &[f32], times: usize, scale: (f32, f32)) {
+fn values(pen: &Pen<'_>, frame: &Frame, values: &[f32], times: usize, scale: Scale) {
     let flipped: Vec<f32> = values.chunks(times).rev().flatten().copied().collect();
     frame.plane(pen, &flipped, times, scale);
 }
@@ -108,11 +109,11 @@ impl Grid {
 /// Draws a legend of discs from `x` on.
 fn discs(pen: &Pen<'_>, x: f64, y: f64, words: &str, entries: &[(f64, RGBColor)]) {
     let style = Style::new(TICK_TEXT).colour(GREY);
-    pen.text((x - 20.0, y), words, style.anchor(Anchor::End));
+    pen.text(x - 20.0, y, words, style.anchor(Anchor::End));
     for (index, (value, colour)) in entries.iter().enumerate() {
         let x = x + 80.0 * index as f64;
-        pen.disc((x, y), 7.0, *colour);
-        pen.text((x + 16.0, y), &format!("{value:.0}"), style);
+        pen.disc(x, y, 7.0, *colour);
+        pen.text(x + 16.0, y, &format!("{value:.0}"), style);
     }
 }
 
@@ -152,11 +153,11 @@ const PANELS: [Panel; 4] = [
 
 /// Draws the ratios, times, phases and xi-squared of injected binaries against the injected ratio.
 fn injections(file: &Png<'_>, outcomes: &[Injected]) -> Result<()> {
-    picture(file, (1400, 1010), |pen| {
+    picture(file, Size { width: 1400, height: 1010 }, |pen| {
         let found = outcomes.iter().filter(|outcome| outcome.network_snr.is_some()).count();
         let title =
             format!("{} binaries injected into two detectors, {found} found", outcomes.len());
-        pen.text((40.0, 40.0), &title, Style::new(28.0));
+        pen.text(40.0, 40.0, &title, Style::new(28.0));
         let masses = [3.0, 10.0, 30.0, 60.0].map(|total| (total, mass_colour(total)));
         discs(pen, 1060.0, 40.0, "total mass", &masses);
         for (index, panel) in PANELS.iter().enumerate() {
@@ -183,7 +184,7 @@ fn binaries(pen: &Pen<'_>, rect: Rect, is_last: bool, panel: &Panel, outcomes: &
         let colour = mass_colour(outcome.case.total_msun());
         for (pair, one) in recovered(&[outcome]) {
             let value = (panel.value)(&pair, &one).clamp(low, high);
-            pen.disc(frame.place(pair.injected.min(most), value), 4.5, colour);
+            frame.disc(pen, pair.injected.min(most), value, 4.5, colour);
         }
     }
     let words =
@@ -205,11 +206,11 @@ const QUANTITIES: [Quantity; 3] = [
 
 /// Draws S/N, DM error and time error of injected bursts, one column per band.
 fn recovery(file: &Png<'_>, outcomes: &[Recovered]) -> Result<()> {
-    picture(file, (1600, 1090), |pen| {
+    picture(file, Size { width: 1600, height: 1090 }, |pen| {
         let injected: usize = outcomes.iter().map(|o| o.injected).sum();
         let found: usize = outcomes.iter().map(|o| o.found).sum();
         let title = format!("{injected} bursts injected, {found} found");
-        pen.text((40.0, 46.0), &title, Style::new(30.0));
+        pen.text(40.0, 46.0, &title, Style::new(30.0));
         discs(pen, 1180.0, 46.0, "injected S/N", &SNRS.map(|snr| (snr, snr_colour(snr))));
         for (column, band) in BANDS.iter().enumerate() {
             let of_band: Vec<&Recovered> =
@@ -218,9 +219,10 @@ fn recovery(file: &Png<'_>, outcomes: &[Recovered]) -> Result<()> {
                 bursts(pen, column, row, quantity, &of_band);
             }
             let rect = BURSTS.rect(column, 0);
-            let middle = (rect.left + 0.5 * BURSTS.panel[0], rect.top - 22.0);
+            let middle = rect.left + 0.5 * BURSTS.panel[0];
             let style = Style::new(LABEL_TEXT).anchor(Anchor::Middle);
-            pen.text(middle, &format!("{}, {} channels", band.name, band.channels), style);
+            let words = format!("{}, {} channels", band.name, band.channels);
+            pen.text(middle, rect.top - 22.0, &words, style);
         }
     })
 }
@@ -244,7 +246,7 @@ fn bursts(pen: &Pen<'_>, column: usize, row: usize, quantity: &Quantity, outcome
     for (index, outcome) in outcomes.iter().enumerate() {
         let x = (index as f64 + 0.5) / SNRS.len() as f64;
         let y = value(outcome).clamp(low, high);
-        pen.disc(frame.place(x, y), 5.0, snr_colour(outcome.cell.snr));
+        frame.disc(pen, x, y, 5.0, snr_colour(outcome.cell.snr));
     }
     let words = if column == 0 { label } else { "" };
     frame.axes(pen, Labels::None, Labels::Full(words));
@@ -259,9 +261,9 @@ fn feet(pen: &Pen<'_>, frame: &Frame, outcomes: &[&Recovered]) {
     for (group, cells) in outcomes.chunks(SNRS.len()).enumerate() {
         let cell = &cells[0].cell;
         let (x, y) = frame.place(group as f64 + 0.5, frame.y.from);
-        pen.text((x, y + 20.0), &format!("{:.0} ms", cell.width_s * 1e3), style.colour(INK));
+        pen.text(x, y + 20.0, &format!("{:.0} ms", cell.width_s * 1e3), style.colour(INK));
         if group % WIDTHS_S.len() == 1 {
-            pen.text((x, y + 44.0), &format!("DM {:.0}", cell.dm), style.colour(GREY));
+            pen.text(x, y + 44.0, &format!("DM {:.0}", cell.dm), style.colour(GREY));
         }
     }
 }
@@ -284,12 +286,12 @@ fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
     };
     let (x, y) = (span(|point| point.0), span(|point| point.1));
     let frame = Frame { rect: LATENCIES, x, y };
-    picture(file, (1500, 900), |pen| {
+    picture(file, Size { width: 1500, height: 900 }, |pen| {
         let words = "Templates that one core follows: recursive filters beside Fourier transforms";
-        pen.text((LATENCIES.left, 45.0), words, Style::new(26.0));
+        pen.text(LATENCIES.left, 45.0, words, Style::new(26.0));
         let legend =
             "lines: overlap-save, latency of one block; discs: filters, short and long resamplers";
-        pen.text((LATENCIES.left, 82.0), legend, Style::new(20.0).colour(GREY));
+        pen.text(LATENCIES.left, 82.0, legend, Style::new(20.0).colour(GREY));
         decades(pen, &frame, x, y);
         for (curve, colour) in curves.iter().zip(LENGTHS.iter().cycle()) {
             length(pen, &frame, curve, *colour);
@@ -297,17 +299,14 @@ fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
         frame.axes(pen, Labels::None, Labels::None);
         let middle = Style::new(LABEL_TEXT).anchor(Anchor::Middle);
         pen.text(
-            (0.5 * (LATENCIES.left + LATENCIES.right), LATENCIES.bottom + 58.0),
+            0.5 * (LATENCIES.left + LATENCIES.right),
+            LATENCIES.bottom + 58.0,
             "Latency (s)",
             middle,
         );
         let upwards = middle.upwards();
         let words = "Templates in real time on one core";
-        pen.text(
-            (LATENCIES.left - 100.0, 0.5 * (LATENCIES.top + LATENCIES.bottom)),
-            words,
-            upwards,
-        );
+        pen.text(LATENCIES.left - 100.0, 0.5 * (LATENCIES.top + LATENCIES.bottom), words, upwards);
     })
 }
 
@@ -318,13 +317,13 @@ fn decades(pen: &Pen<'_>, frame: &Frame, x: Axis, y: Axis) {
         let (across, _) = frame.place(f64::from(power), y.from);
         pen.line(&[(across, LATENCIES.top), (across, LATENCIES.bottom)], FAINT, 1.0);
         let style = Style::new(TICK_TEXT).anchor(Anchor::Middle);
-        pen.text((across, LATENCIES.bottom + 22.0), &short(10f64.powi(power), 4), style);
+        pen.text(across, LATENCIES.bottom + 22.0, &short(10f64.powi(power), 4), style);
     }
     for power in whole(y) {
         let (_, down) = frame.place(x.from, f64::from(power));
         pen.line(&[(LATENCIES.left, down), (LATENCIES.right, down)], FAINT, 1.0);
         let style = Style::new(TICK_TEXT).anchor(Anchor::End);
-        pen.text((LATENCIES.left - 10.0, down), &short(10f64.powi(power), 4), style);
+        pen.text(LATENCIES.left - 10.0, down, &short(10f64.powi(power), 4), style);
     }
 }
 
@@ -335,12 +334,12 @@ fn length(pen: &Pen<'_>, frame: &Frame, curve: &Curve, colour: RGBColor) {
     let filters: Vec<(f64, f64)> = curve.filters.iter().map(log).collect();
     frame.line(pen, &filters, colour, 1.0);
     for (x, y) in &filters {
-        pen.disc(frame.place(*x, *y), 9.0, colour);
+        frame.disc(pen, *x, *y, 9.0, colour);
     }
     if let Some((x, y)) = line.last() {
         let (across, down) = frame.place(*x, *y);
         let words = format!("{} s", short(curve.length_s, 3));
-        pen.text((across + 10.0, down), &words, Style::new(20.0).colour(colour));
+        pen.text(across + 10.0, down, &words, Style::new(20.0).colour(colour));
     }
 }
 
@@ -370,7 +369,7 @@ fn scalloping(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
         }
         dots.push(found);
     }
-    picture(file, (1600, 780), |pen| {
+    picture(file, Size { width: 1600, height: 780 }, |pen| {
         title(pen, "Scalloping: a tone that moves over three channels");
         for ((bank, rect), found) in pair(banks).zip([LEFT, RIGHT]).zip(&dots) {
             let frame = Frame { rect, x: Axis::new(-1.5, 1.5), y: Axis::new(-12.0, 1.0) };
@@ -389,7 +388,7 @@ fn scalloping(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
             for (x, powers) in offsets.iter().zip(found) {
                 for db in &powers[CENTRE - 1..=CENTRE + 1] {
                     if *db > frame.y.from {
-                        pen.disc(frame.place(*x, *db), 4.0, RED);
+                        frame.disc(pen, *x, *db, 4.0, RED);
                     }
                 }
             }
@@ -418,7 +417,7 @@ fn leakage(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
     for bank in pair(banks) {
         found.push(powers_db(&bank.plan, backend, CENTRE as f64 + 0.5)?);
     }
-    picture(file, (1600, 780), |pen| {
+    picture(file, Size { width: 1600, height: 780 }, |pen| {
         title(pen, "Leakage of a tone into other channels");
         let x = Axis::new(-(NEAR as f64), NEAR as f64);
         let frame = Frame { rect: LEFT, x, y: Axis::new(-120.0, 5.0) };
@@ -470,13 +469,13 @@ fn windows(pen: &Pen<'_>, banks: &[Bank]) {
 }
 
 fn title(pen: &Pen<'_>, words: &str) {
-    pen.text((LEFT.left, 40.0), words, Style::new(28.0));
+    pen.text(LEFT.left, 40.0, words, Style::new(28.0));
     let words = format!("{CHANNELS} channels");
-    pen.text((RIGHT.right, 40.0), &words, Style::new(22.0).colour(GREY).anchor(Anchor::End));
+    pen.text(RIGHT.right, 40.0, &words, Style::new(22.0).colour(GREY).anchor(Anchor::End));
 }
 
 fn head(pen: &Pen<'_>, rect: Rect, words: &str) {
-    pen.text((rect.left, rect.top - 20.0), words, Style::new(LABEL_TEXT));
+    pen.text(rect.left, rect.top - 20.0, words, Style::new(LABEL_TEXT));
 }
 
 /// Draws a legend entry, in a column and a row below a panel.
@@ -484,7 +483,7 @@ fn key(pen: &Pen<'_>, rect: Rect, place: [usize; 2], words: &str, colour: RGBCol
     let [column, row] = place;
     let (x, y) = (rect.left + 230.0 * column as f64, rect.bottom + 92.0 + 30.0 * row as f64);
     pen.line(&[(x, y), (x + 30.0, y)], colour, 4.0);
-    pen.text((x + 38.0, y), words, Style::new(TICK_TEXT));
+    pen.text(x + 38.0, y, words, Style::new(TICK_TEXT));
 }
 
 /// Draws a curve, clipped at the lower edge of the frame.

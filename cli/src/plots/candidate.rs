@@ -3,10 +3,10 @@
 use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
 
-use super::colour::{BLUE, GREY, RED, quantiles};
+use super::colour::{BLUE, GREY, RED, Scale, quantiles};
 use super::duration;
 use super::frame::{Axis, Frame, Labels, TICK_TEXT};
-use super::pen::{Pen, Rect, picture};
+use super::pen::{Pen, Rect, Size, picture};
 use super::png::Png;
 use super::text::{Anchor, Style, fitted};
 
@@ -29,7 +29,7 @@ pub(crate) struct Candidate {
     pub(crate) masked_mhz: Vec<(f64, f64)>,
 }
 
-const SIZE: (u32, u32) = (1600, 1000);
+const SIZE: Size = Size { width: 1600, height: 1000 };
 
 const PROFILE: Rect = Rect { left: 120.0, top: 130.0, right: 760.0, bottom: 320.0 };
 const WATERFALL: Rect = Rect { left: 120.0, top: 340.0, right: 760.0, bottom: 915.0 };
@@ -74,10 +74,10 @@ impl Times {
 }
 
 fn header(pen: &Pen<'_>, about: &Candidate) {
-    pen.text((40.0, 46.0), &about.file, Style::new(34.0));
+    pen.text(40.0, 46.0, &about.file, Style::new(34.0));
     let right = Style::new(24.0).colour(GREY).anchor(Anchor::End);
-    pen.text((1570.0, 46.0), &about.rank, right);
-    pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1530.0).colour(GREY));
+    pen.text(1570.0, 46.0, &about.rank, right);
+    pen.text(40.0, 84.0, &about.target, fitted(&about.target, 24.0, 1530.0).colour(GREY));
 }
 
 /// Draws the candidate's parameters above the DM-time plane.
@@ -94,8 +94,8 @@ fn facts(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
     for (index, (name, value)) in rows.iter().enumerate() {
         let x = PLANE.left + 350.0 * (index / 3) as f64;
         let y = 165.0 + 48.0 * (index % 3) as f64;
-        pen.text((x, y), name, Style::new(24.0).colour(GREY));
-        pen.text((x + 130.0, y), value, Style::new(27.0));
+        pen.text(x, y, name, Style::new(24.0).colour(GREY));
+        pen.text(x + 130.0, y, value, Style::new(27.0));
     }
 }
 
@@ -150,7 +150,7 @@ fn left_out(pen: &Pen<'_>, frame: &Frame, about: &Candidate) {
     }
     if !about.masked_mhz.is_empty() {
         let style = Style::new(TICK_TEXT - 2.0).colour(RED).anchor(Anchor::Middle);
-        pen.text((left + 20.0, frame.rect.top - 11.0), "left out", style);
+        pen.text(left + 20.0, frame.rect.top - 11.0, "left out", style);
     }
 }
 
@@ -188,11 +188,11 @@ fn plane(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
     // The plane's first row is the lowest trial, the frame's first row is at the top.
     let rows = cutout.plane.chunks(cutout.times).rev();
     let flipped: Vec<f32> = rows.flatten().copied().collect();
-    let (low, _) = quantiles(&flipped, 0.02, 0.98);
-    let (_, high) = quantiles(&flipped, 0.02, 0.9995);
-    frame.plane(pen, &flipped, cutout.times, (low, high));
+    let low = quantiles(&flipped, 0.02, 0.98).low;
+    let scale = Scale { low, high: quantiles(&flipped, 0.02, 0.9995).high };
+    frame.plane(pen, &flipped, cutout.times, scale);
     frame.axes(pen, Labels::Full(&times.label), Labels::Full("DM (pc cm⁻³)"));
-    frame.colour_bar(pen, (low, high), "S/N");
+    frame.colour_bar(pen, scale, "S/N");
     marks(pen, &frame, about, times);
 }
 

@@ -64,16 +64,30 @@ fn between(anchors: &[[f32; 3]], value: f32) -> RGBColor {
     RGBColor(mix(0), mix(1), mix(2))
 }
 
+/// Range of values that the colour map spans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    pub(crate) low: f32,
+    pub(crate) high: f32,
+}
+
+impl Scale {
+    /// Returns the colour of a value, dark at `low` and light at `high`; blank for NaN.
+    pub(crate) fn colour(self, value: f32) -> RGBColor {
+        map((value - self.low) / (self.high - self.low))
+    }
+}
+
 /// Returns the values below which the fractions `low` and `high` of the finite values lie.
-pub(crate) fn quantiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
+pub(crate) fn quantiles(values: &[f32], low: f64, high: f64) -> Scale {
     let mut finite: Vec<f32> = values.iter().copied().filter(|x| x.is_finite()).collect();
     finite.sort_unstable_by(f32::total_cmp);
     if finite.is_empty() {
-        return (0.0, 1.0);
+        return Scale { low: 0.0, high: 1.0 };
     }
     let at = |part: f64| finite[((finite.len() - 1) as f64 * part).round() as usize];
     let (low, high) = (at(low), at(high));
-    (low, if high > low { high } else { low + 1.0 })
+    Scale { low, high: if high > low { high } else { low + 1.0 } }
 }
 
 #[cfg(test)]
@@ -100,8 +114,8 @@ mod tests {
 
     #[test]
     fn quantiles_of_nothing_and_of_a_constant_still_span() {
-        assert_eq!(quantiles(&[], 0.1, 0.9), (0.0, 1.0));
-        assert_eq!(quantiles(&[3.0; 5], 0.1, 0.9), (3.0, 4.0));
-        assert_eq!(quantiles(&[0.0, 1.0, f32::NAN, 2.0], 0.0, 1.0), (0.0, 2.0));
+        assert_eq!(quantiles(&[], 0.1, 0.9), Scale { low: 0.0, high: 1.0 });
+        assert_eq!(quantiles(&[3.0; 5], 0.1, 0.9), Scale { low: 3.0, high: 4.0 });
+        assert_eq!(quantiles(&[0.0, 1.0, f32::NAN, 2.0], 0.0, 1.0), Scale { low: 0.0, high: 2.0 });
     }
 }

@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use super::colour::{self, FAINT, GREY, INK};
+use super::colour::{self, FAINT, GREY, INK, Scale};
 use super::pen::{Pen, Rect};
 use super::text::{Anchor, Style};
 
@@ -40,7 +40,7 @@ pub(crate) struct Frame {
 }
 
 impl Axis {
-    /// Creates an axis, widened if the values would make it empty.
+    /// Creates an axis; it runs from 0 to 1 if the values are equal or not finite.
     pub(crate) fn new(from: f64, to: f64) -> Self {
         let fine = from.is_finite() && to.is_finite() && from != to;
         if fine { Self { from, to, step: None } } else { Self { from: 0.0, to: 1.0, step: None } }
@@ -97,12 +97,12 @@ impl Frame {
             let (x, _) = self.place(value, self.y.from);
             pen.line(&[(x, bottom), (x, bottom + 6.0)], INK, 1.5);
             if labels != Labels::None {
-                pen.text((x, bottom + 20.0), &words, numbers);
+                pen.text(x, bottom + 20.0, &words, numbers);
             }
         }
         if let Labels::Full(words) = labels {
             let style = Style::new(LABEL_TEXT).anchor(Anchor::Middle);
-            pen.text((0.5 * (left + right), bottom + 48.0), words, style);
+            pen.text(0.5 * (left + right), bottom + 48.0, words, style);
         }
     }
 
@@ -114,14 +114,14 @@ impl Frame {
             let (_, y) = self.place(self.x.from, value);
             pen.line(&[(left - 6.0, y), (left, y)], INK, 1.5);
             if labels != Labels::None {
-                pen.text((left - 11.0, y), &words, numbers);
+                pen.text(left - 11.0, y, &words, numbers);
                 widest = widest.max(super::text::length(&words, TICK_TEXT));
             }
         }
         if let Labels::Full(words) = labels {
             let style = Style::new(LABEL_TEXT).anchor(Anchor::Middle).upwards();
             let x = left - 11.0 - f64::from(widest) - 20.0;
-            pen.text((x, 0.5 * (top + bottom)), words, style);
+            pen.text(x, 0.5 * (top + bottom), words, style);
         }
     }
 
@@ -134,14 +134,13 @@ impl Frame {
         }
     }
 
-    /// Draws a plane of `columns` values per row, first row at the top, coloured from `low` to `high`.
-    pub(crate) fn plane(&self, pen: &Pen<'_>, plane: &[f32], columns: usize, scale: (f32, f32)) {
+    /// Draws a plane of `columns` values per row, first row at the top.
+    pub(crate) fn plane(&self, pen: &Pen<'_>, plane: &[f32], columns: usize, scale: Scale) {
         let rows = plane.len() / columns.max(1);
-        let (low, high) = scale;
         pen.pixels(self.rect, |across, down| {
             let column = ((across * columns as f64) as usize).min(columns - 1);
             let row = ((down * rows as f64) as usize).min(rows - 1);
-            colour::map((plane[row * columns + column] - low) / (high - low))
+            scale.colour(plane[row * columns + column])
         });
     }
 
@@ -158,9 +157,15 @@ impl Frame {
         points.windows(2).for_each(|stroke| self.line(pen, stroke, colour, 1.5));
     }
 
+    /// Draws a disc at a point.
+    pub(crate) fn disc(&self, pen: &Pen<'_>, x: f64, y: f64, radius: f64, colour: RGBColor) {
+        let (x, y) = self.place(x, y);
+        pen.disc(x, y, radius, colour);
+    }
+
     /// Draws a colour bar at the frame's right side.
-    pub(crate) fn colour_bar(&self, pen: &Pen<'_>, scale: (f32, f32), words: &str) {
-        let y = Axis::new(scale.0.into(), scale.1.into());
+    pub(crate) fn colour_bar(&self, pen: &Pen<'_>, scale: Scale, words: &str) {
+        let y = Axis::new(scale.low.into(), scale.high.into());
         self.colour_bar_of(pen, y, words, colour::map);
     }
 
@@ -179,10 +184,10 @@ impl Frame {
         for (value, number) in bar.y.ticks(rect.bottom - rect.top, 70.0) {
             let (_, y) = bar.place(1.0, value);
             pen.line(&[(rect.right, y), (rect.right + 4.0, y)], INK, 1.0);
-            pen.text((rect.right + 8.0, y), &number, Style::new(TICK_TEXT - 2.0));
+            pen.text(rect.right + 8.0, y, &number, Style::new(TICK_TEXT - 2.0));
         }
         let style = Style::new(TICK_TEXT - 2.0).colour(GREY).anchor(Anchor::Middle);
-        pen.text((0.5 * (rect.left + rect.right), rect.top - 14.0), words, style);
+        pen.text(0.5 * (rect.left + rect.right), rect.top - 14.0, words, style);
     }
 }
 

@@ -4,7 +4,7 @@ use sidereal::Result;
 
 use super::colour::{self, BLUE, GREY};
 use super::frame::{Axis, Frame, Labels, TICK_TEXT};
-use super::pen::{Pen, Rect, picture};
+use super::pen::{Pen, Rect, Size, picture};
 use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style, fitted};
@@ -31,7 +31,7 @@ pub(crate) struct Overview {
     pub(crate) points: Vec<Point>,
 }
 
-const SIZE: (u32, u32) = (1600, 1000);
+const SIZE: Size = Size { width: 1600, height: 1000 };
 /// Number of candidates labelled with their rank.
 const RANKED: usize = 15;
 const SCATTER: Rect = Rect { left: 130.0, top: 130.0, right: 1560.0, bottom: 580.0 };
@@ -55,16 +55,16 @@ pub(crate) fn overview(file: &Png<'_>, about: &Overview) -> Result<()> {
 }
 
 fn header(pen: &Pen<'_>, about: &Overview) {
-    pen.text((40.0, 46.0), &about.file, Style::new(34.0));
+    pen.text(40.0, 46.0, &about.file, Style::new(34.0));
     let found = match about.points.len() {
         0 => "no candidate".to_owned(),
         1 => "1 candidate".to_owned(),
         many => format!("{many} candidates"),
     };
     let words = format!("{found} above S/N {}", short(about.snr, 3));
-    pen.text((1560.0, 46.0), &words, Style::new(24.0).colour(GREY).anchor(Anchor::End));
+    pen.text(1560.0, 46.0, &words, Style::new(24.0).colour(GREY).anchor(Anchor::End));
     // Leaves space for the legend of sizes at the right.
-    pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1080.0).colour(GREY));
+    pen.text(40.0, 84.0, &about.target, fitted(&about.target, 24.0, 1080.0).colour(GREY));
 }
 
 /// Returns radius and colour-map value (0 to 1) for an S/N, from its ratio to the threshold.
@@ -87,14 +87,14 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
     points.sort_by(|a, b| a.snr.total_cmp(&b.snr));
     for point in &points {
         let (radius, shade) = look(point.snr, about.snr);
-        pen.disc(frame.place(point.time_s, point.dm), radius, colour::map(shade));
+        frame.disc(pen, point.time_s, point.dm, radius, colour::map(shade));
     }
     ranks(pen, &frame, about.snr, points.iter().rev().take(RANKED));
     frame.axes(pen, Labels::Full("Time from the first sample (s)"), Labels::Full("DM (pc cm⁻³)"));
     if points.is_empty() {
-        let middle = (0.5 * (SCATTER.left + SCATTER.right), 0.5 * (SCATTER.top + SCATTER.bottom));
+        let (x, y) = (0.5 * (SCATTER.left + SCATTER.right), 0.5 * (SCATTER.top + SCATTER.bottom));
         let style = Style::new(28.0).colour(GREY).anchor(Anchor::Middle);
-        pen.text(middle, "nothing above the threshold", style);
+        pen.text(x, y, "nothing above the threshold", style);
     }
     key(pen, about.snr);
 }
@@ -103,8 +103,8 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
 fn ranks<'a>(pen: &Pen<'_>, frame: &Frame, threshold: f64, best: impl Iterator<Item = &'a Point>) {
     for (index, point) in best.enumerate() {
         let (x, y) = frame.place(point.time_s, point.dm);
-        let place = (x + look(point.snr, threshold).0 + 5.0, y);
-        pen.text(place, &(index + 1).to_string(), Style::new(TICK_TEXT - 2.0));
+        let x = x + look(point.snr, threshold).0 + 5.0;
+        pen.text(x, y, &(index + 1).to_string(), Style::new(TICK_TEXT - 2.0));
     }
 }
 
@@ -112,11 +112,11 @@ fn ranks<'a>(pen: &Pen<'_>, frame: &Frame, threshold: f64, best: impl Iterator<I
 fn key(pen: &Pen<'_>, threshold: f64) {
     let style = Style::new(TICK_TEXT).colour(GREY);
     let mut x = 1190.0;
-    pen.text((x - 14.0, 100.0), "S/N", style.anchor(Anchor::End));
+    pen.text(x - 14.0, 100.0, "S/N", style.anchor(Anchor::End));
     for factor in [1.0, 2.0, 4.0, 8.0] {
         let (radius, shade) = look(threshold * factor, threshold);
-        pen.disc((x + radius, 100.0), radius, colour::map(shade));
-        pen.text((x + 2.0 * radius + 8.0, 100.0), &short(threshold * factor, 3), style);
+        pen.disc(x + radius, 100.0, radius, colour::map(shade));
+        pen.text(x + 2.0 * radius + 8.0, 100.0, &short(threshold * factor, 3), style);
         x += 2.0 * radius + 60.0;
     }
 }

@@ -22,6 +22,13 @@ pub(crate) struct Rect {
     pub(crate) bottom: f64,
 }
 
+/// Size of an image in pixels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+}
+
 /// Draws in image pixels; clips at the edges of the image.
 pub(crate) struct Pen<'a> {
     area: DrawingArea<BitMapBackend<'a>, Shift>,
@@ -31,8 +38,9 @@ pub(crate) struct Pen<'a> {
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file cannot be written.
-pub(crate) fn picture(file: &Png<'_>, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
-    let fine = (size.0 * FINE, size.1 * FINE);
+pub(crate) fn picture(file: &Png<'_>, size: Size, draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
+    let Size { width, height } = size;
+    let fine = (width * FINE, height * FINE);
     let mut buffer = vec![255u8; fine.0 as usize * fine.1 as usize * 3];
     {
         let area = BitMapBackend::with_buffer(&mut buffer, fine).into_drawing_area();
@@ -40,12 +48,12 @@ pub(crate) fn picture(file: &Png<'_>, size: (u32, u32), draw: impl FnOnce(&Pen<'
         area.fill(&WHITE).ok();
         draw(&Pen { area });
     }
-    file.write(size, &halve(&buffer, size))
+    file.write(width, height, &halve(&buffer, width as usize))
 }
 
-/// Averages squares of `FINE * FINE` pixels.
-fn halve(fine: &[u8], size: (u32, u32)) -> Vec<u8> {
-    let (step, width) = (FINE as usize, size.0 as usize);
+/// Averages squares of `FINE * FINE` pixels; returns rows of `width` pixels.
+fn halve(fine: &[u8], width: usize) -> Vec<u8> {
+    let step = FINE as usize;
     let row_bytes = width * step * 3;
     let mut picture = Vec::with_capacity(fine.len() / (step * step));
     for rows in fine.chunks_exact(row_bytes * step) {
@@ -59,9 +67,9 @@ fn halve(fine: &[u8], size: (u32, u32)) -> Vec<u8> {
     picture
 }
 
-fn fine(place: (f64, f64)) -> (i32, i32) {
+fn fine(x: f64, y: f64) -> (i32, i32) {
     let scale = f64::from(FINE);
-    ((place.0 * scale).round() as i32, (place.1 * scale).round() as i32)
+    ((x * scale).round() as i32, (y * scale).round() as i32)
 }
 
 impl Pen<'_> {
@@ -69,34 +77,35 @@ impl Pen<'_> {
     pub(crate) fn line(&self, points: &[(f64, f64)], colour: RGBColor, width: f64) {
         let stroke = (width * f64::from(FINE)).round().max(1.0) as u32;
         let style = ShapeStyle::from(colour).stroke_width(stroke);
-        let points: Vec<_> = points.iter().copied().map(fine).collect();
+        let points: Vec<_> = points.iter().map(|(x, y)| fine(*x, *y)).collect();
         self.area.draw(&PathElement::new(points, style)).ok();
     }
 
     /// Fills a polygon.
     pub(crate) fn fill(&self, points: &[(f64, f64)], colour: RGBColor, opacity: f64) {
-        let points: Vec<_> = points.iter().copied().map(fine).collect();
+        let points: Vec<_> = points.iter().map(|(x, y)| fine(*x, *y)).collect();
         self.area.draw(&Polygon::new(points, colour.mix(opacity).filled())).ok();
     }
 
     /// Fills a rectangle.
     pub(crate) fn block(&self, rect: Rect, colour: RGBColor, opacity: f64) {
-        let corners = [fine((rect.left, rect.top)), fine((rect.right, rect.bottom))];
+        let corners = [fine(rect.left, rect.top), fine(rect.right, rect.bottom)];
         self.area.draw(&Rectangle::new(corners, colour.mix(opacity).filled())).ok();
     }
 
-    /// Draws a disc with a thin edge.
-    pub(crate) fn disc(&self, centre: (f64, f64), radius: f64, colour: RGBColor) {
+    /// Draws a disc with a thin edge; `x` and `y` are its centre.
+    pub(crate) fn disc(&self, x: f64, y: f64, radius: f64, colour: RGBColor) {
+        let centre = fine(x, y);
         let radius = (radius * f64::from(FINE)).round().max(1.0) as i32;
-        self.area.draw(&Circle::new(fine(centre), radius, colour.filled())).ok();
+        self.area.draw(&Circle::new(centre, radius, colour.filled())).ok();
         let edge = ShapeStyle::from(super::colour::INK.mix(0.6)).stroke_width(1);
-        self.area.draw(&Circle::new(fine(centre), radius, edge)).ok();
+        self.area.draw(&Circle::new(centre, radius, edge)).ok();
     }
 
     /// Fills a rectangle with `colour_at(x, y)`, where x and y run from 0 to 1 from the left and from the top.
     pub(crate) fn pixels(&self, rect: Rect, colour_at: impl Fn(f64, f64) -> RGBColor) {
         let ((left, top), (right, bottom)) =
-            (fine((rect.left, rect.top)), fine((rect.right, rect.bottom)));
+            (fine(rect.left, rect.top), fine(rect.right, rect.bottom));
         for y in top..bottom {
             for x in left..right {
                 let across = (f64::from(x - left) + 0.5) / f64::from(right - left);
@@ -106,12 +115,11 @@ impl Pen<'_> {
         }
     }
 
-    /// Writes one line of text with its anchor at `place`.
-    pub(crate) fn text(&self, place: (f64, f64), words: &str, style: text::Style) {
+    /// Writes one line of text with its anchor at `x`, `y`.
+    pub(crate) fn text(&self, x: f64, y: f64, words: &str, style: text::Style) {
         let scale = f64::from(FINE);
-        let place = (place.0 * scale, place.1 * scale);
         let style = text::Style { size: style.size * scale as f32, ..style };
-        text::draw(words, place, &style, |x, y, coverage| {
+        text::draw(words, x * scale, y * scale, &style, |x, y, coverage| {
             let colour = style.colour.mix(f64::from(coverage));
             self.area.draw_pixel((x, y), &colour).ok();
         });

@@ -31,7 +31,7 @@ impl<'a> Png<'a> {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn write(&self, (width, height): (u32, u32), pixels: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, width: u32, height: u32, pixels: &[u8]) -> Result<()> {
         let io = |error| Error::io(&self.path, error);
         let texts =
             [(PROVENANCE, json::line(&self.made.provenance)?), (RUN, json::line(&self.made.run)?)];

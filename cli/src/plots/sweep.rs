@@ -6,7 +6,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
 use super::colour::{GREY, quantiles};
 use super::frame::{Axis, Frame, Labels};
-use super::pen::{Rect, picture};
+use super::pen::{Rect, Size, picture};
 use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
@@ -22,7 +22,7 @@ pub(crate) struct Sweep<'a> {
     pub(crate) dm: f64,
 }
 
-const SIZE: (u32, u32) = (1600, 760);
+const SIZE: Size = Size { width: 1600, height: 760 };
 const PLANE: Rect = Rect { left: 130.0, top: 90.0, right: 1560.0, bottom: 670.0 };
 
 /// Draws a burst with the expected dispersion curve offset to both sides.
@@ -49,9 +49,9 @@ pub(crate) fn sweep(file: &Png<'_>, about: &Sweep<'_>) -> Result<()> {
     };
     let words = format!("As recorded; the lines follow DM {} pc cm⁻³", short(about.dm, 4));
     picture(file, SIZE, |pen| {
-        pen.text((PLANE.left, 50.0), &words, Style::new(26.0));
+        pen.text(PLANE.left, 50.0, &words, Style::new(26.0));
         let right = Style::new(22.0).colour(GREY).anchor(Anchor::End);
-        pen.text((PLANE.right, 50.0), "brighter is stronger", right);
+        pen.text(PLANE.right, 50.0, "brighter is stronger", right);
         frame.plane(
             pen,
             &cutout.waterfall,

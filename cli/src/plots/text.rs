@@ -82,13 +82,8 @@ fn layout(words: &str, size: f32) -> (Vec<Glyph>, f32) {
     (glyphs, along)
 }
 
-/// Calls `dot(x, y, coverage)` for each pixel of a line of text, centred across its direction.
-pub(crate) fn draw(
-    words: &str,
-    place: (f64, f64),
-    style: &Style,
-    mut dot: impl FnMut(i32, i32, f32),
-) {
+/// Calls `dot(x, y, coverage)` for each pixel of a line of text at `x`, `y`, centred across its direction.
+pub(crate) fn draw(words: &str, x: f64, y: f64, style: &Style, mut dot: impl FnMut(i32, i32, f32)) {
     let (glyphs, length) = layout(words, style.size);
     let begin = match style.anchor {
         Anchor::Start => 0.0,
@@ -97,7 +92,7 @@ pub(crate) fn draw(
     };
     // Digits and capitals are centred 0.3 of a line above the baseline.
     let base = 0.3 * style.size;
-    let (x, y) = (place.0 as f32, place.1 as f32);
+    let (x, y) = (x as f32, y as f32);
     for mut glyph in glyphs {
         let along = if style.upwards { -y } else { x };
         let across = if style.upwards { x } else { y };
@@ -119,7 +114,7 @@ mod tests {
     fn ink(words: &str, style: &Style) -> (f32, [i32; 4]) {
         let mut ink = 0.0;
         let mut bounds = [i32::MAX, i32::MAX, i32::MIN, i32::MIN];
-        draw(words, (100.0, 100.0), style, |x, y, coverage| {
+        draw(words, 100.0, 100.0, style, |x, y, coverage| {
             ink += coverage;
             bounds = [bounds[0].min(x), bounds[1].min(y), bounds[2].max(x), bounds[3].max(y)];
         });

@@ -156,7 +156,9 @@ impl<'a> Journal<'a> {
     /// Wraps a run journal. `delay_s` counts from the recording's first sample to the first spectrum's start;
     /// `has_checkpoints` states whether the recording can be read again.
     pub(super) fn new(
-        (keeper, delay_s, has_checkpoints): (RunJournal, f64, bool),
+        keeper: RunJournal,
+        delay_s: f64,
+        has_checkpoints: bool,
         observe: &'a mut dyn FnMut(&Status) -> bool,
     ) -> Self {
         let (members, read) = (Vec::new(), Vec::new());

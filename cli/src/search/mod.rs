@@ -243,7 +243,7 @@ impl<'a> Work<'a> {
         if report::place(&header).is_some() {
             let day = header.tstart_mjd.floor();
             let start = Epoch::new(day as i64, (header.tstart_mjd - day) * SECONDS_PER_DAY);
-            sky::warn_of_orientation(&dut1, (start, header.duration_s().unwrap_or(0.0)), common);
+            sky::warn_of_orientation(&dut1, start, header.duration_s().unwrap_or(0.0), common);
         }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
@@ -265,7 +265,7 @@ impl<'a> Work<'a> {
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
         let source = &mut self.opened.source;
-        let mut journal = Journal::new((keeper, delay_s, has_checkpoints), &mut observe);
+        let mut journal = Journal::new(keeper, delay_s, has_checkpoints, &mut observe);
         let resumed = resumed.as_ref();
         let report = if keep == Keep::Nothing {
             burst::search(source.for_search(), &self.options, &self.backend, journal.observe)
@@ -523,6 +523,7 @@ impl Arguments {
 
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         self.detection.check()?;
+        let (rfi, auto_mask) = self.rfi();
         Ok(SearchOptions {
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
@@ -530,7 +531,7 @@ impl Arguments {
             min_band: self.detection.min_band,
             list_absorbed: self.products.list_absorbed,
             max_per_minute: Some(self.detection.max_per_minute).filter(|most| *most > 0),
-            ..self.selection.options(opened, &self.trials, self.rfi())?
+            ..self.selection.options(opened, &self.trials, rfi, auto_mask)?
         })
     }
 }

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::done;
 
-/// Where the source of [`array`] is.
+/// Position of the source of [`array`].
 pub(crate) const SOURCE: &str = "140,-20";
 
 /// A folder with `array/`: four antennas, 0.25 s of 1 MHz at 150 MHz that see a strong source, as `more`

@@ -1,4 +1,4 @@
-//! What the tests of the binary share.
+//! Helpers shared by the tests of the binary.
 // Each test binary that takes this file in uses a part of it.
 #![allow(dead_code)]
 
@@ -135,7 +135,8 @@ pub(crate) fn lost(folder: &Path, output: &Output, name: &str, words: &[&str]) {
 }
 
 /// Runs a verb in `folder` while its `disk/` is a small disk, which another program fills once the shell command `begun`
-/// succeeds; `None`, which is told, where no disk may be mounted. What was on the disk is in `copy/` then.
+/// succeeds; afterwards `copy/` holds the contents of the disk. Prints a note and returns `None` where no disk may be
+/// mounted.
 pub(crate) fn on_full_disk(folder: &Path, words: &str, begun: &str) -> Option<Output> {
     fs::create_dir_all(folder.join("disk")).unwrap();
     let script = format!(

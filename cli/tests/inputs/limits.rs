@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::{code, document, done, fails, program, sidereal, stderr};
 
-/// Runs the binary with so many KiB of address space.
+/// Runs the binary with an address space of `kib` KiB.
 fn within(folder: &Path, kib: u64, words: &str) -> Output {
     let line = format!("ulimit -v {kib}; exec {} {words}", program().display());
     Command::new("sh").arg("-c").arg(line).current_dir(folder).output().unwrap()

@@ -1,5 +1,5 @@
-//! What a service needs: a log, a watchdog that is told, text from files that no terminal or spreadsheet obeys, and
-//! vector levels that are chosen.
+//! The features that a service needs: a log, watchdog notifications, text from files without effect on terminals and
+//! spreadsheets, and a choice of the vector level.
 #![cfg(target_os = "linux")]
 
 #[allow(unused)]
@@ -56,7 +56,7 @@ fn a_log_has_times_levels_and_the_end() {
     assert_eq!(both[..first.len()], first[..]);
     assert!(both.iter().any(|line| line.contains(" ERROR ") && line.contains("missing.fil")));
     assert!(both.last().unwrap().ends_with("ended with exit code 1"), "{both:?}");
-    // What is no log stays as it is.
+    // A file that is not a log remains unchanged.
     let before = fs::read(home.path().join("a.fil")).unwrap();
     fails(&sidereal(home.path(), "info a.fil --log-file a.fil"), 2, &["a.fil", "--log-file"]);
     assert!(before == fs::read(home.path().join("a.fil")).unwrap());

@@ -24,7 +24,7 @@ fn unfinished_bytes(folder: &Path) -> u64 {
     files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
-/// Sends a signal once so many bytes are written, and waits for the end.
+/// Sends a signal once `bytes` bytes are written, and waits for the end.
 fn signal(mut child: Child, name: &str, folder: &Path, bytes: u64) -> Output {
     while unfinished_bytes(folder) < bytes {
         assert!(child.try_wait().unwrap().is_none(), "it ended too early");

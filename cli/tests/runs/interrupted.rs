@@ -186,7 +186,7 @@ fn what_came_through_a_pipe_cannot_be_continued() {
     assert_eq!(entries(home.path()).len(), 2);
 }
 
-/// A stream that stalls after so many seconds of the recording; its end that is written to.
+/// Starts a run whose input stalls after `seconds` of the recording; returns it with its open standard input.
 fn stalled(folder: &Path, seconds: usize, words: &str) -> (Child, ChildStdin) {
     let mut child = Command::new(program())
         .args(words.split_whitespace())

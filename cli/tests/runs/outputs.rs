@@ -156,7 +156,7 @@ fn what_a_killed_run_leaves_is_no_obstacle() {
     let home = recording();
     Waiting::new(home.path(), "-o out").kill();
     assert!(made(home.path()).iter().any(|name| name.starts_with(".out.unfinished-")));
-    // What earlier versions left: the process number may be that of the next run, as in a container.
+    // Earlier versions left folders with a process number, which the next run may have too, as in a container.
     fs::create_dir(home.path().join(".out.unfinished-7")).unwrap();
     fs::create_dir(home.path().join(".out.former")).unwrap();
     fs::write(home.path().join(".out.former/candidates.cand"), "").unwrap();

@@ -51,7 +51,7 @@ fn same(a: &VoltageBlock, b: &VoltageBlock) {
     }
 }
 
-/// What the command line's options of [`SIGNALS`] and a band of 4 MHz mean.
+/// Returns the library's options that correspond to [`SIGNALS`] and a band of 4 MHz.
 fn options(encoding: VoltageEncoding, lower: bool) -> Options {
     let options = Options::new(400e6, 4e6, 4, 1).encoding(encoding);
     let mut options = if lower { options.lower_sideband() } else { options };

@@ -176,7 +176,7 @@ fn recordings_are_found_by_name_header_and_order() {
     let given = "ant01=array/ant00.dada ant00=array/ant01.dada array/ant02.dada array/ant03.dada";
     let swapped = owner(&format!("{given} --antennas array/antennas.csv"));
     assert_eq!(swapped, ["ant01", "ant00", "ant02", "ant03"].map(file));
-    // Other names: by order, and that is told.
+    // Names that do not match are assigned in order, with a note.
     let text = fs::read_to_string(home.path().join("array/antennas.csv")).unwrap();
     fs::write(home.path().join("other.csv"), text.replace("ant0", "s")).unwrap();
     let words = format!(

@@ -383,7 +383,7 @@ fn any_programs_candidates_are_drawn_again() {
     assert_eq!(entries(folder), before);
 }
 
-/// A pulsar's pulses are told in one line, with their period, beside their candidates.
+/// A search reports a pulsar's pulses in one line, with their period, in addition to their candidates.
 #[test]
 fn a_source_that_repeats_is_told_with_its_period() {
     let home = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The pulse has its time at the band's edge; a search's is that of the highest channel's centre.
 const AT_TOP_CHANNEL_S: f64 = 0.76e-3;
 
-/// How [`recording`] is divided: 64 channels of 15.6 kHz every 256 us.
+/// Options that divide [`recording`]: 64 channels of 15.6 kHz every 256 us.
 const DIVISION: &str = "--channels 16 --integrate 4";
 
 fn number(document: &Value, key: &str) -> f64 {

@@ -157,7 +157,7 @@ impl SampleCache {
     pub(super) unsafe fn append(&mut self, stream: &Stream, rows: &Rows, end: u64) -> Result<()> {
         let at = self.encoding.bytes((self.end - self.start) as usize) as u64;
         let to = self.buffers[0].address() + at;
-        // SAFETY: the caller guarantees the rows and respects `room`.
+        // SAFETY: the caller guarantees the rows and keeps `end` within the free capacity.
         unsafe { self.copy(stream, rows, self.end..end, to)? };
         self.end = end;
         Ok(())

@@ -520,7 +520,7 @@ const CACHE_BYTES: usize = 1 << 20;
 /// Cost of starting a build, in bytes that could be added in the same time.
 const START: f64 = 3000.0;
 
-/// Costs of reading a byte that is widened, and of writing one, relative to a plain read; measured.
+/// Measured costs of reading a byte of a narrower type than the sum, and of writing a byte; a plain read costs 1.
 const WIDENED: f64 = 0.7;
 const WRITTEN: f64 = 1.2;
 

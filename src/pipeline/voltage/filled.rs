@@ -221,7 +221,7 @@ pub(super) fn rows_of(flag: &Flag, plan: &Plan) -> Range<u64> {
     if flag.times == 0 { start..start } else { start..end }
 }
 
-/// Gaps that begin within the same block of this many rows share a level, so many small gaps cost little.
+/// Gaps that begin within the same block of this many rows share a level, which limits the cost of small gaps.
 const SHARED_ROWS: usize = 256;
 
 /// Gaps and the next row.

@@ -44,7 +44,7 @@ KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32
   if (threadIdx.x == 0) offsets[dms] = header[1] = before, header[2] = *spoilt;
 }
 
-// --- lists up to `room` flagged blocks from index `begin` on: trial, and block of the batch
+// --- lists the flagged blocks from index `begin` on, as many as fit: trial, and block of the batch
 KERNEL __launch_bounds__(256)
     list_blocks(const u32* words, u32 trial_words, u32 word_blocks, const u32* offsets, uint2* blocks, u32 begin,
                 u32 room, u32 dms) {

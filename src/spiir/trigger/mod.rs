@@ -41,7 +41,7 @@ enum Engine {
 /// agree within some parts in a million.
 /// # Real time
 /// After its longest block, a call allocates only to grow the trigger list. On a GPU, [`Finder::enqueue`] decides 16384
-/// samples per launch, or fewer if the templates are so many that their triggers would not fit in 32 MiB. Two launches
+/// samples per launch, or fewer if the triggers of all templates would not fit in 32 MiB. Two launches
 /// may be in flight: before one is queued, the last but one must have finished, also within a block that takes more
 /// than two.
 /// # Source

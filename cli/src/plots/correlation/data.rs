@@ -148,18 +148,18 @@ impl Correlation {
 
     /// Draws the first lines of a page.
     pub(crate) fn header(&self, pen: &Pen<'_>, right: f64, what: &str) {
-        pen.text((40.0, 46.0), &self.file, Style::new(34.0));
+        pen.text(40.0, 46.0, &self.file, Style::new(34.0));
         let style = Style::new(24.0).colour(GREY);
-        pen.text((right, 46.0), what, style.anchor(Anchor::End));
-        pen.text((40.0, 84.0), &self.target, style);
+        pen.text(right, 46.0, what, style.anchor(Anchor::End));
+        pen.text(40.0, 84.0, &self.target, style);
     }
 
-    /// Draws the legend of the products' colours above a panel that ends at `right`.
-    pub(crate) fn product_key(&self, pen: &Pen<'_>, (right, y): (f64, f64)) {
+    /// Draws the legend of the products' colours at height `y`, above a panel that ends at `right`.
+    pub(crate) fn product_key(&self, pen: &Pen<'_>, right: f64, y: f64) {
         let mut x = right;
         for (index, name) in self.products.iter().enumerate().rev() {
             let style = Style::new(22.0).colour(product_colour(index)).anchor(Anchor::End);
-            pen.text((x, y), name, style);
+            pen.text(x, y, name, style);
             x -= f64::from(crate::plots::text::length(name, 22.0)) + 18.0;
         }
     }

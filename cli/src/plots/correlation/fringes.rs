@@ -5,7 +5,7 @@ use sidereal::Result;
 
 use super::super::colour::GREY;
 use super::super::frame::{Axis, Frame, Labels};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::short;
 use super::super::text::{Anchor, Style};
@@ -31,17 +31,17 @@ const DELAYS: f64 = 40.0;
 /// [`sidereal::Error::Io`] when the file cannot be written.
 pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let height = TOP + ROW * about.baselines.len() as f64 + FOOT;
-    picture(file, (WIDTH, height as u32), |pen| {
+    picture(file, Size { width: WIDTH, height: height as u32 }, |pen| {
         about.header(pen, 1560.0, "baselines, averaged over all times");
-        about.product_key(pen, (1560.0, 84.0));
+        about.product_key(pen, 1560.0, 84.0);
         for (index, baseline) in about.baselines.iter().enumerate() {
             let top = TOP + ROW * index as f64;
             let last = index + 1 == about.baselines.len();
             let title = format!("{}{}", about.title(baseline), remarks(about, baseline));
-            pen.text((125.0, top - 22.0), &title, Style::new(23.0));
-            amplitudes(pen, about, baseline, (top, last));
-            phases(pen, about, baseline, (top, last));
-            lags(pen, about, baseline, (top, last));
+            pen.text(125.0, top - 22.0, &title, Style::new(23.0));
+            amplitudes(pen, about, baseline, top, last);
+            phases(pen, about, baseline, top, last);
+            lags(pen, about, baseline, top, last);
         }
     })
 }
@@ -85,7 +85,7 @@ fn label(words: &str, last: bool) -> Labels<'_> {
     if last { Labels::Full(words) } else { Labels::Numbers }
 }
 
-fn amplitudes(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f64, bool)) {
+fn amplitudes(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, top: f64, last: bool) {
     let amplitudes: Vec<f32> = baseline.spectrum.iter().map(|v| v.norm()).collect();
     let products = || amplitudes.chunks_exact(about.channels().max(1));
     let lines: Vec<_> = products().map(|product| about.lines(product, POINTS)).collect();
@@ -104,7 +104,7 @@ fn amplitudes(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last
     frame.axes(pen, label("Frequency (MHz)", last), Labels::Full(&format!("Amplitude{words}")));
 }
 
-fn phases(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f64, bool)) {
+fn phases(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, top: f64, last: bool) {
     let y = Axis::new(-180.0, 180.0).every(90.0);
     let frame = Frame { rect: column(1, top), x: about.frequency_axis(), y };
     frame.guides(pen);
@@ -143,12 +143,12 @@ fn highest(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(group).filter_map(highest).collect()
 }
 
-fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f64, bool)) {
+fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, top: f64, last: bool) {
     let rect = column(2, top);
     let Some(peak) = strongest(about, baseline) else {
         let style = Style::new(20.0).colour(GREY).anchor(Anchor::Middle);
-        let middle = (0.5 * (rect.left + rect.right), 0.5 * (rect.top + rect.bottom));
-        return pen.text(middle, "no regular channels", style);
+        let (x, y) = (0.5 * (rect.left + rect.right), 0.5 * (rect.top + rect.bottom));
+        return pen.text(x, y, "no regular channels", style);
     };
     let (start, step) = baseline.delays_ns;
     // One delay cell is the inverse of the bandwidth.

@@ -4,12 +4,12 @@ use sidereal::Result;
 
 use super::super::colour::{BLUE, GREY, RED};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::text::{self, Anchor, Style};
 use super::Correlation;
 
-const SIZE: (u32, u32) = (1200, 1160);
+const SIZE: Size = Size { width: 1200, height: 1160 };
 const MAP: Rect = Rect { left: 150.0, top: 120.0, right: 1130.0, bottom: 1070.0 };
 /// Extent in metres above which the axes are in kilometres.
 const FAR_M: f64 = 20_000.0;
@@ -39,14 +39,14 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
             }
         }
         let radius = if places.len() > 100 { 4.0 } else { 6.5 };
-        places.iter().for_each(|place| pen.disc(*place, radius, BLUE));
+        places.iter().for_each(|(x, y)| pen.disc(*x, *y, radius, BLUE));
         names(pen, about, &places, radius);
         let unit = if metres > 1.0 { "km" } else { "m" };
         let (east, north) = (format!("East ({unit})"), format!("North ({unit})"));
         frame.axes(pen, Labels::Full(&east), Labels::Full(&north));
         if !about.baselines.is_empty() {
             let style = Style::new(TICK_TEXT).colour(GREY).anchor(Anchor::End);
-            pen.text((1160.0, 84.0), "lines: baselines that are shown", style);
+            pen.text(1160.0, 84.0, "lines: baselines that are shown", style);
         }
     })
 }
@@ -98,7 +98,7 @@ fn names(pen: &Pen<'_>, about: &Correlation, places: &[(f64, f64)], radius: f64)
         };
         let free = |place: &(f64, f64)| !taken.iter().any(|other| overlap(other, &rect(*place)));
         if let Some(place) = corners.into_iter().find(free) {
-            pen.text(place, &station.name, Style::new(size));
+            pen.text(place.0, place.1, &station.name, Style::new(size));
             taken.push(rect(place));
         }
     }

@@ -3,14 +3,14 @@
 use plotters::style::RGBColor;
 use sidereal::Result;
 
-use super::super::colour::{self, INK, quantiles};
+use super::super::colour::{self, INK, Scale, quantiles};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::text::{Anchor, Style};
 use super::Correlation;
 
-const SIZE: (u32, u32) = (1600, 1000);
+const SIZE: Size = Size { width: 1600, height: 1000 };
 /// Area of the panels, one below the other.
 const PANELS: Rect = Rect { left: 130.0, top: 130.0, right: 1400.0, bottom: 920.0 };
 /// Largest number of antennas drawn as lines; more become rows of a plane.
@@ -30,9 +30,9 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     picture(file, SIZE, |pen| {
         about.header(pen, 1560.0, "autocorrelations");
         let scale = if as_lines {
-            let (low, high) = quantiles(&decibels, 0.001, 1.0);
-            let room = (0.08 * (high - low)).max(0.05);
-            (low - room, high + room)
+            let Scale { low, high } = quantiles(&decibels, 0.001, 1.0);
+            let margin = (0.08 * (high - low)).max(0.05);
+            Scale { low: low - margin, high: high + margin }
         } else {
             quantiles(&decibels, 0.005, 0.999)
         };
@@ -70,8 +70,8 @@ fn panel(about: &Correlation, index: usize) -> Rect {
     Rect { top, bottom: top + height, ..PANELS }
 }
 
-fn frame(about: &Correlation, scale: (f32, f32)) -> Frame {
-    let y = Axis::new(scale.0.into(), scale.1.into());
+fn frame(about: &Correlation, scale: Scale) -> Frame {
+    let y = Axis::new(scale.low.into(), scale.high.into());
     Frame { rect: PANELS, x: about.frequency_axis(), y }
 }
 
@@ -90,14 +90,14 @@ fn lines(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32]) {
     }
 }
 
-fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], scale: (f32, f32)) {
+fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], scale: Scale) {
     let (antennas, channels) = (about.antennas.len(), about.channels());
     let along = about.channels_along();
     pen.pixels(frame.rect, |across, down| {
         let antenna = ((down * antennas as f64) as usize).min(antennas - 1);
         let channel = along[(across * along.len() as f64) as usize];
         let value = channel.map_or(f32::NAN, |channel| product[antenna * channels + channel]);
-        colour::map((value - scale.0) / (scale.1 - scale.0))
+        scale.colour(value)
     });
 }
 
@@ -112,6 +112,6 @@ fn key(pen: &Pen<'_>, about: &Correlation) {
         let x = PANELS.right + 24.0;
         pen.line(&[(x, y), (x + 30.0, y)], shade(antenna, about.antennas.len()), 3.5);
         let style = Style::new(TICK_TEXT).colour(INK).anchor(Anchor::Start);
-        pen.text((x + 42.0, y), &station.name, style);
+        pen.text(x + 42.0, y, &station.name, style);
     }
 }

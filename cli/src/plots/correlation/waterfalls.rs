@@ -3,14 +3,14 @@
 use num_complex::Complex;
 use sidereal::Result;
 
-use super::super::colour::{self, quantiles};
+use super::super::colour::{self, Scale, quantiles};
 use super::super::frame::{Axis, Frame, Labels};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::text::Style;
 use super::{Correlation, Fringes, scale};
 
-const SIZE: (u32, u32) = (1600, 1000);
+const SIZE: Size = Size { width: 1600, height: 1000 };
 /// Area of the panels: baselines side by side, amplitudes above phases.
 const PANELS: Rect = Rect { left: 120.0, top: 165.0, right: 1500.0, bottom: 920.0 };
 const GAP: f64 = 30.0;
@@ -23,7 +23,7 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let norms =
         |fringes: &Fringes| fringes.waterfall.iter().map(|v| v.norm()).collect::<Vec<f32>>();
     let all: Vec<f32> = about.baselines.iter().flat_map(norms).collect();
-    let (_, most) = quantiles(&all, 0.0, 0.995);
+    let most = quantiles(&all, 0.0, 0.995).high;
     let (unit, words) = scale(most.into());
     let product = about.products.first().map_or("", String::as_str);
     picture(file, SIZE, |pen| {
@@ -31,7 +31,8 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
         for (index, fringes) in about.baselines.iter().enumerate() {
             let place = |row| Place { rect: panel(about, index, row), first: index == 0, row };
             pen.text(
-                (place(0).rect.left, PANELS.top - 22.0),
+                place(0).rect.left,
+                PANELS.top - 22.0,
                 &about.title(fringes),
                 Style::new(22.0),
             );
@@ -40,7 +41,7 @@ pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
             let upper = plane(pen, about, fringes, &place(0), amplitude);
             let lower = plane(pen, about, fringes, &place(1), phase);
             if index + 1 == about.baselines.len() {
-                let scale = (0.0, (f64::from(most) / unit) as f32);
+                let scale = Scale { low: 0.0, high: (f64::from(most) / unit) as f32 };
                 upper.colour_bar(pen, scale, &format!("amplitude{words}"));
                 let y = Axis::new(-180.0, 180.0).every(90.0);
                 lower.colour_bar_of(pen, y, "phase (°)", colour::wheel);

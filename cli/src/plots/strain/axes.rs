@@ -17,8 +17,8 @@ const BETWEEN: f64 = 56.0;
 const FOOT: f64 = 90.0;
 
 pub(super) fn heading(pen: &Pen<'_>, heading: &Heading) {
-    pen.text((40.0, 46.0), &heading.title, Style::new(32.0));
-    pen.text((40.0, 84.0), &heading.subtitle, Style::new(23.0).colour(GREY));
+    pen.text(40.0, 46.0, &heading.title, Style::new(32.0));
+    pen.text(40.0, 84.0, &heading.subtitle, Style::new(23.0).colour(GREY));
 }
 
 /// Returns the height of a plot of `panels` panels of height `each`.
@@ -35,9 +35,9 @@ pub(super) fn panel(index: usize, each: f64) -> Rect {
 
 /// Draws a panel's name at its upper left and facts at its upper right.
 pub(super) fn caption(pen: &Pen<'_>, rect: Rect, name: &str, facts: &str) {
-    pen.text((rect.left, rect.top - 22.0), name, Style::new(25.0));
+    pen.text(rect.left, rect.top - 22.0, name, Style::new(25.0));
     let style = Style::new(22.0).colour(GREY).anchor(Anchor::End);
-    pen.text((rect.right, rect.top - 22.0), facts, style);
+    pen.text(rect.right, rect.top - 22.0, facts, style);
 }
 
 /// Draws ticks of a vertical axis whose values are base-10 logarithms, given as pairs of value and text.
@@ -58,12 +58,12 @@ pub(super) fn log_ticks(
             continue;
         }
         pen.line(&[(edge, y), (edge + 6.0 * out, y)], INK, 1.5);
-        pen.text((edge + 11.0 * out, y), words, Style::new(TICK_TEXT).anchor(anchor));
+        pen.text(edge + 11.0 * out, y, words, Style::new(TICK_TEXT).anchor(anchor));
         widest = widest.max(super::super::text::length(words, TICK_TEXT));
     }
     let x = edge + out * (11.0 + f64::from(widest) + 20.0);
     let style = Style::new(LABEL_TEXT).anchor(Anchor::Middle).upwards();
-    pen.text((x, 0.5 * (top + bottom)), label, style);
+    pen.text(x, 0.5 * (top + bottom), label, style);
 }
 
 /// Draws faint lines at the ticks of a logarithmic axis.

@@ -4,7 +4,7 @@ use sidereal::Result;
 
 use super::super::colour::{BLUE, FAINT, GREY, INK, RED};
 use super::super::frame::{Axis, Frame, Labels};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::text::{Anchor, Style};
 use super::super::{duration, plural};
@@ -42,7 +42,7 @@ const LEAST: f64 = 0.5;
 pub(crate) fn background(file: &Png<'_>, about: &Background<'_>) -> Result<()> {
     let x = span(about);
     let width = (x.1 - x.0) / BINS as f64;
-    let (slides, events) = (counts(about.slides, x, width), counts(about.events, x, width));
+    let (slides, events) = (counts(about.slides, x.0, width), counts(about.events, x.0, width));
     // The rate at a bin's lower edge counts all events from there on.
     let louder: Vec<f64> = slides
         .iter()
@@ -55,7 +55,7 @@ pub(crate) fn background(file: &Png<'_>, about: &Background<'_>) -> Result<()> {
     let most = louder.last().copied().unwrap_or(0.0).max(10.0);
     let y = Axis::new(LEAST.log10(), (2.0 * most).log10()).every(1e9);
     let frame = Frame { rect: PLOT, x: Axis::new(x.0, x.1), y };
-    picture(file, (WIDTH, 826), |pen| {
+    picture(file, Size { width: WIDTH, height: 826 }, |pen| {
         heading(pen, &about.heading);
         let ticks = decades(0, (2.0 * most).log10() as i32, 8);
         log_guides(pen, &frame, &ticks);
@@ -87,7 +87,7 @@ fn span(about: &Background<'_>) -> (f64, f64) {
     (low.floor(), (high + 0.04 * (high - low)).max(low.floor() + 1.0))
 }
 
-fn counts(rankings: &[f64], (low, _): (f64, f64), width: f64) -> Vec<f64> {
+fn counts(rankings: &[f64], low: f64, width: f64) -> Vec<f64> {
     let mut counts = vec![0.0; BINS];
     for ranking in rankings.iter().filter(|x| x.is_finite()) {
         counts[(((ranking - low) / width) as usize).min(BINS - 1)] += 1.0;
@@ -113,13 +113,13 @@ fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f6
     pen.line(&[(x, frame.rect.top), (x, frame.rect.bottom)], RED, 1.5);
     for ranking in finite() {
         let bin = (((ranking - frame.x.from) / width) as usize).min(counts.len() - 1);
-        pen.disc(frame.place(ranking, counts[bin].max(1.0).log10()), 5.0, RED);
+        frame.disc(pen, ranking, counts[bin].max(1.0).log10(), 5.0, RED);
     }
     let words = format!("loudest event: {loudest:.2}");
     let is_left = x > 0.5 * (frame.rect.left + frame.rect.right);
     let (place, anchor) = if is_left { (x - 14.0, Anchor::End) } else { (x + 14.0, Anchor::Start) };
     let style = Style::new(22.0).colour(RED).anchor(anchor);
-    pen.text((place, frame.rect.top + 24.0), &words, style);
+    pen.text(place, frame.rect.top + 24.0, &words, style);
     Some(x)
 }
 
@@ -164,8 +164,8 @@ fn legend(pen: &Pen<'_>, about: &Background<'_>, line: Option<f64>) {
         match row {
             0 => pen.block(mark, *colour, 0.75),
             1 => pen.line(&[(mark.left, y), (mark.right, y)], *colour, 2.0),
-            _ => pen.disc((0.5 * (mark.left + mark.right), y), 5.0, *colour),
+            _ => pen.disc(0.5 * (mark.left + mark.right), y, 5.0, *colour),
         }
-        pen.text((left + 46.0, y), words, Style::new(20.0).colour(GREY));
+        pen.text(left + 46.0, y, words, Style::new(20.0).colour(GREY));
     }
 }

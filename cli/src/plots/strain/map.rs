@@ -2,8 +2,9 @@
 
 use sidereal::Result;
 
+use super::super::colour::Scale;
 use super::super::frame::{Axis, Frame, Labels};
-use super::super::pen::{Rect, picture};
+use super::super::pen::{Rect, Size, picture};
 use super::super::png::Png;
 use super::Heading;
 use super::axes::{HEAD, caption, heading, log_ticks, time_unit};
@@ -75,8 +76,8 @@ pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
         })
         .collect();
     let loudest = planes.iter().flatten().filter(|x| x.is_finite()).fold(8f32, |a, b| a.max(*b));
-    let colours = (0.0, loudest);
-    picture(file, (1600, 826), |pen| {
+    let colours = Scale { low: 0.0, high: loudest };
+    picture(file, Size { width: 1600, height: 826 }, |pen| {
         heading(pen, &about.heading);
         for (index, (own, plane)) in about.detectors.iter().zip(&planes).enumerate() {
             let left = LEFT + index as f64 * (width + BETWEEN);

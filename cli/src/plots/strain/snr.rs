@@ -4,7 +4,7 @@ use sidereal::Result;
 
 use super::super::colour::{BLUE, GREY, RED};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
-use super::super::pen::{Pen, Rect, picture};
+use super::super::pen::{Pen, Rect, Size, picture};
 use super::super::png::Png;
 use super::super::text::Style;
 use super::Heading;
@@ -51,7 +51,7 @@ const EACH: f64 = 250.0;
 /// # Errors
 /// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn snr(file: &Png<'_>, about: &Snr<'_>) -> Result<()> {
-    let size = (WIDTH, height(about.detectors.len(), EACH));
+    let size = Size { width: WIDTH, height: height(about.detectors.len(), EACH) };
     let x = span(about);
     let (scale, label) = time_unit(x.1 - x.0);
     let top = about.detectors.iter().map(loudest).fold(1.25 * about.threshold, f64::max);
@@ -117,8 +117,8 @@ fn trace(pen: &Pen<'_>, frame: &Frame, own: &SnrOf<'_>, threshold: f64, scale: f
         frame.line(pen, run, BLUE, 2.0);
     }
     if let Some(peak) = own.peak {
-        pen.disc(frame.place(peak.time_s * scale, peak.snr), 6.0, RED);
+        frame.disc(pen, peak.time_s * scale, peak.snr, 6.0, RED);
     }
     let style = Style::new(TICK_TEXT).colour(GREY);
-    pen.text((left + 12.0, y - 13.0), "threshold", style);
+    pen.text(left + 12.0, y - 13.0, "threshold", style);
 }

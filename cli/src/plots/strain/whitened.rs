@@ -4,7 +4,7 @@ use sidereal::Result;
 
 use super::super::colour::{GREY, RED};
 use super::super::frame::{Axis, Frame, Labels};
-use super::super::pen::picture;
+use super::super::pen::{Size, picture};
 use super::super::png::Png;
 use super::super::short;
 use super::Heading;
@@ -50,11 +50,11 @@ const EACH: f64 = 300.0;
 /// # Errors
 /// [`sidereal::Error::Io`] when the file cannot be written.
 pub(crate) fn whitened(file: &Png<'_>, about: &Whitened<'_>) -> Result<()> {
-    let size = (WIDTH, height(about.detectors.len(), EACH));
+    let size = Size { width: WIDTH, height: height(about.detectors.len(), EACH) };
     let (scale, label) = time_unit(about.span_s.1 - about.span_s.0);
     let (low, high) = about.band_hz;
     let shown = |own: &WhitenedOf<'_>, series: &[f32]| -> Vec<(f64, f64)> {
-        let values = band(series, own.rate_hz, about.band_hz);
+        let values = band(series, own.rate_hz, low, high);
         let at = |index: usize| own.start_s + index as f64 / own.rate_hz;
         let points = values.iter().enumerate().map(|(index, value)| (at(index), *value));
         points

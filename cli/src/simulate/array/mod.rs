@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let folder = Folder::begin(&arguments.output, &writing)?;
     let mut options = arguments.options()?;
     let length_s = options.times as f64 * options.tsamp_s();
-    sky::warn_of_orientation(&options.dut1, (options.start, length_s), common);
+    sky::warn_of_orientation(&options.dut1, options.start, length_s, common);
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
     let written = files.iter().filter(|file| file.name.is_some()).count();
