@@ -181,11 +181,11 @@ INLINE void finish(float2* row, i64 origin, int from, int till, const Held& lowe
 }
 
 // begin .. end: new samples at the full rate. known: first output sample. wide: 16-byte accesses of two output
-// samples are aligned. reach: samples of the lower rate that the taps reach back. room: shared memory for the sums of
+// samples are aligned. reach: samples of the lower rate that the taps reach back. buffer_elements: shared memory for the sums of
 // one rate, in elements; consecutive rates alternate between two such buffers, starting with rate 1.
 KERNEL __launch_bounds__(256, 4)
     upsample(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end, u64 known, i64 stride,
-             u32 wide, const Tap* all_taps, u32 evens, u32 odds, u32 reach, u32 room) {
+             u32 wide, const Tap* all_taps, u32 evens, u32 odds, u32 reach, u32 buffer_elements) {
   SHARED_MEMORY(shared);
   float2* held_sums = (float2*)((Tap*)shared + evens + odds);
   for (u32 i = threadIdx.x; i < evens + odds; i += blockDim.x) ((Tap*)shared)[i] = all_taps[i];
@@ -194,7 +194,7 @@ KERNEL __launch_bounds__(256, 4)
   i64 first = (i64)larger(begin, known);
   auto held = [&](int level) {
     i64 above = level == 1 ? first : (i64)at_level(begin, level - 1), from = (i64)at_level(begin, level);
-    return Held{held_sums + (level % 2 ? 0 : room), smaller(from, above / 2 - (i64)reach), from, (i64)at_level(end, level)};
+    return Held{held_sums + (level % 2 ? 0 : buffer_elements), smaller(from, above / 2 - (i64)reach), from, (i64)at_level(end, level)};
   };
   auto ring = [&](int level) { return sums + levels[level].sums + rows[deep.rows + level - 1] * (levels[level].sums_mask + 1ull); };
   Held lower = held((int)deep.depth);
