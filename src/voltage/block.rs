@@ -163,6 +163,13 @@ impl<'a> VoltageBlock<'a> {
         self.bytes.get_mut().chunks_exact_mut(stride).map(move |row| &mut row[own.clone()])
     }
 
+    /// Returns the memory of all streams, rows of [`VoltageBlock::stride`] bytes, and the byte range of the block within
+    /// a row.
+    pub(crate) fn memory_mut(&mut self) -> (&mut [u8], Range<usize>) {
+        let (own, bytes) = (self.own(), self.streams * self.stride);
+        (&mut self.bytes.get_mut()[..bytes], own)
+    }
+
     /// Returns the byte range of the block within a row.
     fn own(&self) -> Range<usize> {
         self.offset..self.offset + self.encoding.bytes(self.capacity)

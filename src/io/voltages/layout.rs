@@ -248,7 +248,11 @@ fn from_rows<'a, const BYTES: usize>(
             let places = TRANSPOSE_TILE.min(streams - place);
             for (number, line) in square[..places].iter_mut().enumerate() {
                 let row = row(place + number, times * TRANSPOSE_TILE, count * BYTES);
-                line.as_flattened_mut()[..row.len()].copy_from_slice(row);
+                // A copy of known length is a few instructions.
+                match row.as_chunks::<BYTES>().0.first_chunk::<TRANSPOSE_TILE>() {
+                    Some(row) => *line = *row,
+                    None => line.as_flattened_mut()[..row.len()].copy_from_slice(row),
+                }
             }
             for (time, frame) in frames.chunks_exact_mut(streams).enumerate() {
                 for (sample, line) in frame[place..place + places].iter_mut().zip(&square) {

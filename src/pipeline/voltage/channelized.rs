@@ -14,7 +14,8 @@ use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
 use super::source::{finite, part};
 use super::spectra::{Spectra, Watch, fitting_gulp, restart_rows};
-use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Options, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
@@ -23,8 +24,8 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 /// Bytes of spectra computed before they are transposed into streams.
 const ROWS_BYTES: usize = 1 << 20;
 
-/// Spectra transposed per tile; few, so that all their cache lines stay in the cache.
-const TILE: usize = 8;
+/// Edge of the square tile of the transposition, in streams and in spectra: a tile's line is one cache line or less.
+const TILE: usize = 32;
 
 /// Requantization of spectra to integers.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +68,7 @@ pub struct ChannelizedVoltages {
     streams: Streams,
     flags: Flags,
     not_finite: Arc<AtomicU64>,
+    threads: Threads,
     rows: Vec<u8>,
     /// Number of the next spectrum; spectra from here to the filter bank's next one are flagged in all streams.
     row: u64,
@@ -136,6 +138,10 @@ impl ChannelizedVoltages {
             streams,
             flags,
             not_finite,
+            threads: match backend.host() {
+                Host::Reference => Threads::new(1),
+                Host::Cpu(_, threads) => threads,
+            },
             rows: Vec::new(),
             row: 0,
             warnings,
@@ -211,16 +217,47 @@ impl ChannelizedVoltages {
 
     /// Transposes spectra into streams, after the `done` samples that the block holds.
     fn sort(&self, times: usize, block: &mut VoltageBlock, done: usize) {
-        let bytes = self.header.encoding.bytes(1);
+        let (bytes, elements) = (self.header.encoding.bytes(1), &self.streams.elements);
         let row = self.spectra.elements();
-        for first in (0..times).step_by(TILE) {
-            let tile = &self.rows[first * row..times.min(first + TILE) * row];
-            for (samples, element) in block.rows_mut().zip(&self.streams.elements) {
-                let element = element * bytes;
-                let samples = samples[(done + first) * bytes..].chunks_exact_mut(bytes);
-                for (sample, spectrum) in samples.zip(tile.chunks_exact(row)) {
-                    sample.copy_from_slice(&spectrum[element..element + bytes]);
-                }
+        let spectra = &self.rows[..times * row];
+        let stride = block.stride();
+        let (memory, own) = block.memory_mut();
+        let start = own.start + done * bytes;
+        self.threads.for_each(memory, (TILE * stride).max(1), |index, rows| {
+            let elements = &elements[index * TILE..];
+            let rows = rows.chunks_exact_mut(stride).map(|row| &mut row[start..]);
+            match bytes {
+                1 => transpose::<1>(spectra, row, elements, rows),
+                _ => transpose::<2>(spectra, row / 2, elements, rows),
+            }
+        });
+    }
+}
+
+/// Transposes spectra of `row` samples into at most [`TILE`] streams; `elements` has the position of each in a spectrum.
+fn transpose<'a, const BYTES: usize>(
+    spectra: &[u8],
+    row: usize,
+    elements: &[usize],
+    mut streams: impl Iterator<Item = &'a mut [u8]>,
+) {
+    let (spectra, _) = spectra.as_chunks::<BYTES>();
+    let mut streams: [&mut [u8]; TILE] =
+        std::array::from_fn(|_| streams.next().unwrap_or_default());
+    let mut square = [[[0; BYTES]; TILE]; TILE];
+    for (tile, spectra) in spectra.chunks(TILE * row).enumerate() {
+        for (time, spectrum) in spectra.chunks_exact(row).enumerate() {
+            for (line, element) in square.iter_mut().zip(elements) {
+                line[time] = spectrum[*element];
+            }
+        }
+        let count = spectra.len() / row;
+        for ((line, _), stream) in square.iter().zip(elements).zip(&mut streams) {
+            let (samples, _) = stream[tile * TILE * BYTES..].as_chunks_mut::<BYTES>();
+            // A copy of known length is a few instructions.
+            match samples.first_chunk_mut::<TILE>() {
+                Some(samples) if count == TILE => *samples = *line,
+                _ => samples[..count].copy_from_slice(&line[..count]),
             }
         }
     }
@@ -575,5 +612,30 @@ impl Streams {
         let mut sorted = vec![0.0; gains.len()];
         gains.iter().enumerate().for_each(|(channel, gain)| sorted[self.in_bank(channel)] = *gain);
         sorted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_equal_a_plain_transposition() {
+        // Neither the streams nor the spectra fill their last tile.
+        let (row, times, first, streams) = (71, 67, 3, 29);
+        let spectra: Vec<u8> = (0..2 * row * times).map(|i| (i * i % 251) as u8).collect();
+        let elements: Vec<usize> = (0..streams).map(|stream| (stream * 37 + 5) % row).collect();
+        let stride = 2 * (first + times) + 4;
+        let mut memory = vec![0xa5; streams * stride];
+        let rows = memory.chunks_exact_mut(stride).map(|row| &mut row[2 * first..]);
+        transpose::<2>(&spectra, row, &elements, rows);
+        for (stream, samples) in memory.chunks_exact(stride).enumerate() {
+            for time in 0..times {
+                let from = 2 * (time * row + elements[stream]);
+                assert_eq!(samples[2 * (first + time)..][..2], spectra[from..from + 2]);
+            }
+            let outside = samples[..2 * first].iter().chain(&samples[2 * (first + times)..]);
+            assert!(outside.into_iter().all(|byte| *byte == 0xa5), "written outside the block");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use super::channelized::ChannelizedVoltages;
@@ -14,7 +15,7 @@ use crate::math::median_and_sigma;
 use crate::pipeline::run::{Ending, Status};
 use crate::sample::Encoding;
 use crate::view::check_memory;
-use crate::voltage::Voltages;
+use crate::voltage::{VoltageBlock, Voltages};
 
 /// Bytes of rows per write.
 const GULP_BYTES: usize = 1 << 20;
@@ -308,6 +309,9 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Smallest number of spectra per write.
 const MIN_TIMES: usize = 16;
 
+/// Blocks in memory: one is computed, one waits and one is written.
+const BLOCKS: usize = 3;
+
 /// File format of channelized voltages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoltageFormat {
@@ -328,7 +332,7 @@ pub struct VoltageReport {
     pub ending: Ending,
 }
 
-/// Writes all remaining spectra to a voltage file.
+/// Writes all remaining spectra to a voltage file. A thread writes each block while the next ones are computed.
 ///
 /// `observe` receives the progress after each block and stops the run by returning false. A stop, a read error, a
 /// device failure or a full disk truncates the file: it holds the earlier samples.
@@ -347,29 +351,51 @@ pub fn write_voltages(
     let mut writer = Writer::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
     let block_times = (BLOCK_BYTES / each).max(MIN_TIMES);
-    check_memory("a block of all streams", block_times.checked_mul(each))?;
-    let mut block = header.block(block_times);
+    check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
     let mut times = 0;
-    let made = loop {
-        match source.read_block(&mut block) {
-            Ok(0) => break Ok(Ending::of_source(source.cut())),
-            Ok(_) => {}
-            Err(fault) => break Ok(Ending::after(fault)),
+    let made = std::thread::scope(|scope| {
+        let (filled, blocks) = sync_channel::<VoltageBlock<'static>>(1);
+        let (written, spare) = sync_channel(BLOCKS);
+        for _ in 0..BLOCKS {
+            let _ = written.send(header.block(block_times));
         }
-        if let Err(fault) = writer.write(block.voltages()) {
-            break Err(fault);
-        }
-        times += block.times() as u64;
-        let status = Status {
-            times,
-            total: header.times,
-            data_s: times as f64 * header.tsamp_s,
-            elapsed_s: begin.elapsed().as_secs_f64(),
+        let writing = scope.spawn(|| {
+            // Both ends belong to this thread: an error drops them, which ends the reading.
+            let (blocks, written) = (blocks, written);
+            for block in blocks {
+                writer.write(block.voltages())?;
+                let _ = written.send(block);
+            }
+            Ok(())
+        });
+        let ending = loop {
+            let Ok(mut block) = spare.recv() else { break Ending::Complete };
+            match source.read_block(&mut block) {
+                Ok(0) => break Ending::of_source(source.cut()),
+                Ok(_) => {}
+                Err(fault) => break Ending::after(fault),
+            }
+            let block_times = block.times() as u64;
+            if filled.send(block).is_err() {
+                break Ending::Complete;
+            }
+            times += block_times;
+            let status = Status {
+                times,
+                total: header.times,
+                data_s: times as f64 * header.tsamp_s,
+                elapsed_s: begin.elapsed().as_secs_f64(),
+            };
+            if !observe(&status) {
+                break Ending::Stopped;
+            }
         };
-        if !observe(&status) {
-            break Ok(Ending::Stopped);
+        drop(filled);
+        match writing.join() {
+            Ok(result) => result.map(|()| ending),
+            Err(panic) => std::panic::resume_unwind(panic),
         }
-    };
+    });
     let ending = match made.and_then(|ending| writer.end_data().map(|()| ending)) {
         Ok(ending) => ending,
         Err(fault) => {
