@@ -17,6 +17,20 @@ macro_rules! pick_half {
         }
     }};
 }
+
+/// Joins the samples of two rows to pairs, stored as one integer of twice the width: the inverse of [`pick_half`].
+macro_rules! join_halves {
+    ($pair:ty, $half:ty, $first:expr, $second:expr, $target:expr) => {{
+        let (pairs, _) = $target.as_chunks_mut::<{ size_of::<$pair>() }>();
+        let (first, _) = $first.as_chunks::<{ size_of::<$half>() }>();
+        let (second, _) = $second.as_chunks::<{ size_of::<$half>() }>();
+        for ((pair, first), second) in pairs.iter_mut().zip(first).zip(second) {
+            let high = <$pair>::from(<$half>::from_le_bytes(*second)) << <$half>::BITS;
+            *pair = (high | <$pair>::from(<$half>::from_le_bytes(*first))).to_le_bytes();
+        }
+    }};
+}
+
 /// An axis of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
@@ -197,8 +211,14 @@ impl Layout {
         let row = |place: usize, time: usize, bytes: usize| {
             &from.row(streams[place])[(start + time) * self.sample_bytes..][..bytes]
         };
+        let half = bytes.len() / 2;
+        let pair = |place: usize| row(place, 0, half);
         match (self.inner, self.sample_bytes) {
             (1, _) => bytes.copy_from_slice(row(0, 0, bytes.len())),
+            (2, 1) => join_halves!(u16, u8, pair(0), pair(1), bytes),
+            (2, 2) => join_halves!(u32, u16, pair(0), pair(1), bytes),
+            (2, 4) => join_halves!(u64, u32, pair(0), pair(1), bytes),
+            (2, _) => join_halves!(u128, u64, pair(0), pair(1), bytes),
             (inner, 1) => from_rows::<1>(bytes, inner, row),
             (inner, 2) => from_rows::<2>(bytes, inner, row),
             (inner, 4) => from_rows::<4>(bytes, inner, row),
