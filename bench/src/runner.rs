@@ -442,7 +442,7 @@ impl<'a> Run<'a> {
         let unavailable = |what, why| Err(Error::Unavailable { what, why });
         if let Some(first) = self.failed.first() {
             let what = format!("the rate of {} of {} cases", self.failed.len(), self.cases);
-            return unavailable(what, format!("they failed as told above; {first} first"));
+            return unavailable(what, format!("{first} failed first, and its error is above"));
         }
         self.rows.iter().find(|row| !row.checked).map_or(Ok(()), |row| {
             let what = format!("the rate of {}", row.case);

@@ -1,6 +1,6 @@
-//! HDF5 files: bounded reads of data sets, and rows written in place of placeholders.
+//! HDF5 files: bounded reads of data sets, and rows appended to small files.
 //!
-//! hdf5-pure builds a file in memory. A writer of long data sets builds a small file with one placeholder element each,
+//! hdf5-pure builds a file in memory. A writer of long data sets builds a small file with a single element in each,
 //! then patches in their lengths and addresses, and writes the rows after the small file. Only version 2 object headers
 //! and superblocks of version 2 or 3 are changed, and only if their checksums confirm the parsed structure.
 //!
@@ -159,8 +159,8 @@ impl Element {
     }
 }
 
-/// Adds a data set with one placeholder element.
-pub(super) fn add_placeholder<'a>(
+/// Adds a data set with a single element, for [`append_rows`].
+pub(super) fn add_single<'a>(
     group: &'a mut GroupBuilder,
     name: &str,
     element: Element,
@@ -195,7 +195,7 @@ pub(super) fn addresses(
 pub(super) struct Rows {
     /// Paths of the data sets that show these rows.
     pub(super) paths: Vec<String>,
-    /// Axes of the data sets; the rank is that of their placeholders.
+    /// Axes of the data sets; the rank is that of their single elements.
     pub(super) axes: Vec<u64>,
     /// Address of the first row.
     pub(super) start: u64,
@@ -203,11 +203,11 @@ pub(super) struct Rows {
     pub(super) bytes: u64,
 }
 
-/// Replaces the placeholders of a small file of `reserved` bytes by rows that follow it.
+/// Replaces the single elements of a small file of `reserved` bytes by rows that follow it.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if the library laid the small file out in an unknown way.
-pub(super) fn replace_placeholders(
+pub(super) fn append_rows(
     path: &Path,
     mut file: Vec<u8>,
     reserved: u64,
@@ -219,11 +219,11 @@ pub(super) fn replace_placeholders(
         for rows in rows {
             for path in &rows.paths {
                 // Address 0 is the superblock's, so it marks a data set without a contiguous address.
-                let placeholder = match small.dataset(path)?.layout()? {
+                let address = match small.dataset(path)?.layout()? {
                     Layout::Contiguous { address, .. } => address.unwrap_or(0),
                     _ => 0,
                 };
-                patches.push(Patch { placeholder, rows });
+                patches.push(Patch { address, rows });
             }
         }
         Ok(())
@@ -239,8 +239,8 @@ pub(super) fn replace_placeholders(
 
 /// A data set to be patched.
 struct Patch<'a> {
-    /// Address of its placeholder in the small file, which is unique.
-    placeholder: u64,
+    /// Address of its single element in the small file, which is unique.
+    address: u64,
     rows: &'a Rows,
 }
 
@@ -326,7 +326,7 @@ impl ObjectHeader {
         let layout = &mut bytes[self.layout.clone()];
         // Version 3 or 4, contiguous: an address and a size.
         let is_contiguous = layout.len() == 18 && matches!(layout[0], 3 | 4) && layout[1] == 1;
-        if !is_contiguous || layout[2..10] != place.placeholder.to_le_bytes() {
+        if !is_contiguous || layout[2..10] != place.address.to_le_bytes() {
             return false;
         }
         layout[2..10].copy_from_slice(&place.rows.start.to_le_bytes());

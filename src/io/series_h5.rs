@@ -30,7 +30,7 @@ use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5::{self, Built, Element, add_placeholder};
+use crate::io::hdf5::{self, Built, Element, add_single};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -197,7 +197,7 @@ impl Skeleton {
         };
         let rows: Vec<_> = self.series.iter().zip(&self.starts).map(place).collect();
         let small = hdf5::finish(path, fill(file, is_complete, &self.series))?;
-        hdf5::replace_placeholders(path, small, self.reserved, &rows)
+        hdf5::append_rows(path, small, self.reserved, &rows)
     }
 }
 
@@ -267,7 +267,7 @@ fn add(
     own: &DetectorSeries,
     axis: Axis<'_>,
 ) -> Built {
-    add_placeholder(group, leaf, series.element(), 1)?
+    add_single(group, leaf, series.element(), 1)?
         .set_attr("x0", AttrValue::F64(own.start.plus_s(axis.offset_s).s()))
         .set_attr("dx", AttrValue::F64(1.0 / f64::from(own.rate_hz)))
         .set_attr("xunit", text("s"))
@@ -285,7 +285,7 @@ fn add_for_pycbc(
     own: &DetectorSeries,
     offset_s: f64,
 ) -> Built {
-    add_placeholder(group, leaf, series.element(), 1)?
+    add_single(group, leaf, series.element(), 1)?
         .set_attr("start_time", AttrValue::F64(own.start.plus_s(offset_s).s()))
         .set_attr("delta_t", AttrValue::F64(1.0 / f64::from(own.rate_hz)));
     Ok(())

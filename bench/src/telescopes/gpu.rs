@@ -101,7 +101,7 @@ pub(super) fn run(
     }
     let names = failed.iter().map(|name| name.trim_end_matches(", from the host"));
     let what = format!("the rate of {}", names.collect::<Vec<_>>().join(", "));
-    Err(Error::Unavailable { what, why: "they failed as told above".to_owned() })
+    Err(Error::Unavailable { what, why: "their errors are above".to_owned() })
 }
 
 /// Measurements of a telescope.

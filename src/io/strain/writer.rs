@@ -299,7 +299,7 @@ fn build(path: &Path, header: &GwoscHeader) -> Result<Vec<u8>> {
     let start = reserved.next_multiple_of(hdf5::ALIGNMENT);
     let axes = vec![samples];
     let rows = hdf5::Rows { paths: vec![STRAIN.into()], axes, start, bytes: samples * 8 };
-    let mut bytes = hdf5::replace_placeholders(path, small, reserved, &[rows])?;
+    let mut bytes = hdf5::append_rows(path, small, reserved, &[rows])?;
     bytes.resize(start as usize, 0);
     Ok(bytes)
 }

@@ -8,7 +8,7 @@ use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5::{self, Built, Element, add_placeholder};
+use crate::io::hdf5::{self, Built, Element, add_single};
 use crate::io::uvh5::{Antenna, Header, Keyword, MJD_ZERO, PhaseCentre};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use crate::view::check_length;
@@ -330,7 +330,7 @@ impl Skeleton {
         };
         let small = hdf5::finish(path, fill(header, counts))?;
         let rows: Vec<_> = Rows::all().map(place).collect();
-        hdf5::replace_placeholders(path, small, self.reserved, &rows)
+        hdf5::append_rows(path, small, self.reserved, &rows)
     }
 }
 
@@ -341,7 +341,7 @@ fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     builder.add_group(group.finish());
     let mut group = builder.create_group("Data");
     for rows in Rows::all().filter(|rows| rows.is_data()) {
-        add_placeholder(&mut group, rows.name(), rows.element(), rows.rank())?;
+        add_single(&mut group, rows.name(), rows.element(), rows.rank())?;
     }
     builder.add_group(group.finish());
     Ok(builder)
@@ -370,7 +370,7 @@ impl Counts {
 /// Fills the group `Header`.
 fn fill_header(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {
     for rows in Rows::all().filter(|rows| !rows.is_data()) {
-        add_placeholder(group, rows.name(), rows.element(), rows.rank())?;
+        add_single(group, rows.name(), rows.element(), rows.rank())?;
     }
     fill_counts(group, header, counts);
     fill_telescope(group, header)?;
