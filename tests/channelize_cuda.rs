@@ -127,6 +127,48 @@ fn many_points_give_the_same_bits_in_any_pieces() {
     }
 }
 
+/// A launch that occupies the whole device, and launches of few spectra, which do not.
+#[test]
+fn a_full_device_gives_the_bits_of_short_launches() {
+    use VoltageEncoding::{Complex4, Complex8, Complex16, ComplexF32};
+    let mut random = Random::new(25);
+    for (backend, device) in devices(2) {
+        // Several batches for each of the blocks that a device runs at once.
+        let samples = if cuda::is_emulated(&backend) { 1 << 15 } else { 1 << 23 };
+        for encoding in [Complex4, Complex8, Complex16, ComplexF32] {
+            let recording = Recording::random(&mut random, encoding, 1, samples);
+            let input = device.upload(recording.voltages().row(0)).unwrap();
+            for channels in [256, 512, 1024, 2048, 8192] {
+                let plan = Plan::new(Options::new(channels, 8, encoding)).unwrap();
+                let bytes = plan.max_rows(samples) * plan.row_elements() * plan.element_bytes();
+                let stream = device.stream().unwrap();
+                let spectra_of = |times: usize| {
+                    let mut output = device.upload(&vec![0u8; bytes]).unwrap();
+                    let mut channelizer = Channelizer::new(plan.clone(), &backend).unwrap();
+                    let (mut taken, mut rows) = (0, 0);
+                    while taken < samples {
+                        let times = times.min(samples - taken);
+                        let first_byte = encoding.bytes(taken);
+                        let layout = DeviceVoltages { first_byte, stride: input.len(), times };
+                        let done = channelizer
+                            .enqueue_at(&input, layout, &mut output, rows, &stream)
+                            .unwrap();
+                        (taken, rows) = (taken + done.consumed, rows + done.produced);
+                    }
+                    let mut found = vec![0; rows * plan.row_elements() * plan.element_bytes()];
+                    output.download(0, &mut found).unwrap();
+                    found
+                };
+                let expected = spectra_of(samples / 32);
+                for launch in 0..3 {
+                    let found = spectra_of(samples);
+                    assert!(found == expected, "launch {launch}, {:?}", Brief(&plan));
+                }
+            }
+        }
+    }
+}
+
 /// Input on which the engine of a plan is tuned.
 struct Noise {
     bench: Bench,

@@ -68,7 +68,8 @@ INLINE void filter_rotated(u32 rank, float2 (&held)[PARTS][TAPS], const Word* ne
   if constexpr (ROTATES && ROTATION + 1 < CLUSTER) filter_rotated<ROTATION + 1>(rank, held, near, far, targets);
 }
 
-// Starts the bulk copies of this block's columns of a batch's first rows; called by one warp.
+// Starts the bulk copies of this block's columns of a batch's first rows; called by one warp, after `end_near_reads` by
+// all threads and a block barrier.
 INLINE void prefetch_columns(const Arguments& a, const Batch& batch, u32 rank, Word* words, u32 barrier) {
   constexpr u32 BYTES = PARTS * COLUMNS * sizeof(Word);
   if (threadIdx.x == 0) barrier_expect(barrier, PREFETCHED * BYTES);
@@ -120,6 +121,7 @@ INLINE void make_spectra_cluster(const Arguments& a, unsigned char* memory) {
       for (int r = 0; r < RADIX; r++) sums[r][j] = *(const float4*)(own + (j * RADIX + r) * PITCH);
     store_transforms<RADIX * PITCH, PITCH>(sums, own);
     // All warps have read the samples of this batch.
+    end_near_reads<PREFETCHED>();
     __syncthreads();
     if (PREFETCHED > 0 && thread < 32 && item + step < a.items)
       prefetch_columns(a, batch_at<BATCH>(a, item + step, 0), rank, words, near_barrier);

@@ -58,7 +58,14 @@ INLINE const Word* samples_of(const Arguments& a, const Batch& batch, int polari
   return (const Word*)(a.input + stream * a.stride) + (u64)batch.start * WORDS;
 }
 
-// Starts the bulk copies of the first NEAR rows of a batch.
+// Orders this thread's reads of prefetched rows before the bulk copies that replace them, which start after the next
+// block barrier. The barrier alone does not: loads may be under way while a thread waits at it, and bulk copies are
+// not ordered with them.
+template <int NEAR> INLINE void end_near_reads() {
+  if constexpr (NEAR > 0) fence_async_shared();
+}
+
+// Starts the bulk copies of the first NEAR rows of a batch, after `end_near_reads` by all threads and a block barrier.
 template <int NEAR> INLINE void prefetch(const Arguments& a, const Batch& batch, Word* words, u32 barrier) {
   constexpr u32 BYTES = NEAR * WORDS * sizeof(Word);
   barrier_expect(barrier, BYTES * POLARIZATIONS);
@@ -205,6 +212,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       float4 sums[RADIX][SPECTRA];
       filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), column_of<SPECTRA>(thread), 0);
       // All warps have read the rows of the previous batch and the samples of this one.
+      end_near_reads<H::NEAR>();
       __syncthreads();
       if constexpr (H::NEAR > 0)
         if (thread == 0 && next_item < a.items)
@@ -222,6 +230,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
           filter<SPECTRA>(sums, a, held, words + p * H::NEAR * WORDS, samples_of(a, batch, p), at, pass);
           store_transforms<RADIX * H::PITCH, H::PITCH>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
         }
+      end_near_reads<H::NEAR>();
       __syncthreads();
       if constexpr (H::NEAR > 0)
         if (thread == 0 && next_item < a.items)
