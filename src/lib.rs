@@ -8,7 +8,7 @@
 //! | [`spiir`], [`waveform`] | matched filters for gravitational waves, waveforms |
 //! | [`io`], [`simulate`], [`geometry`] | formats, simulated recordings, arrays and delays |
 //! | [`backend`] | vector levels, threads, CUDA devices |
-//! | [`view`], [`sample`], [`voltage`], [`strain`], [`state`], [`units`], [`math`], [`error`] | shared types |
+//! | [`view`], [`sample`], [`voltage`], [`strain`], [`state`], [`units`], [`math`], [`error`], [`trace`] | shared types |
 //!
 //! Every stage is bound to a backend by `new(plan, &backend)` and streams by `run`, `flush` and `reset`. ARCHITECTURE.md of the
 //! repository has the layers and the data flow.
@@ -30,6 +30,7 @@ pub mod single_pulse;
 pub mod spiir;
 pub mod state;
 pub mod strain;
+pub mod trace;
 pub mod units;
 pub mod view;
 pub mod voltage;

@@ -124,6 +124,11 @@ pub(crate) struct Common {
     /// Append messages and progress to a log file, with times (UTC) and levels.
     #[arg(long, value_name = "FILE", global = true, help_heading = "Common options")]
     pub(crate) log_file: Option<PathBuf>,
+    /// Write what each thread and each GPU did, and when, to this file.
+    ///
+    /// The file is in Chrome's trace format, which https://ui.perfetto.dev and chrome://tracing show.
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Common options")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print only one JSON document on standard output.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -313,13 +318,14 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 17] = [
+const RUN_ONLY: [&str; 18] = [
     "device",
     "threads",
     "memory",
     "simd",
     "gulp",
     "log_file",
+    "trace",
     "json",
     "verbose",
     "quiet",

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::backend::threads::Threads;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter, good_length};
@@ -124,6 +125,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         lengths,
         ranges: Vec::new(),
         filled: Vec::new(),
+        columns: Vec::new(),
+        threads: backend.host().threads(),
     };
     let from = resumed.as_ref().map(|from| &from.checkpoint);
     let source = opened.source.rows_mut();
@@ -353,6 +356,9 @@ impl Level {
     }
 }
 
+/// Times transposed at once: a cache line of each row.
+const CACHED_TIMES: usize = 16;
+
 /// Open series of one range.
 enum Writer {
     Npy(npy::Writer),
@@ -397,6 +403,9 @@ struct Files<'a> {
     ranges: Vec<(SeriesRange, Vec<Level>)>,
     /// Padded copy of a block whose trials end at different times.
     filled: Vec<f32>,
+    /// Block in the order of the NumPy array: axes time, DM.
+    columns: Vec<f32>,
+    threads: Threads,
 }
 
 impl<'a> Files<'a> {
@@ -559,10 +568,10 @@ impl SeriesSink for Files<'_> {
         let most = self.lengths.most(range);
         match writer {
             Writer::Npy(writer) => {
-                for (dm, level) in levels.iter_mut().enumerate() {
-                    level.add(row(dm));
-                }
-                writer.write_times(even(block, levels, &mut self.filled)?)?;
+                self.threads.for_each(levels, 1, |dm, level| level[0].add(row(dm)));
+                let block = even(block, levels, &mut self.filled)?;
+                by_time(block, &self.threads, &mut self.columns);
+                writer.write(&self.columns)?;
                 writer.release()
             }
             Writer::Dat(writers) => {
@@ -614,6 +623,22 @@ fn even<'a>(
         filled.resize((dm + 1) * times, level.mean());
     }
     Plane::new(filled, dms, times, times)
+}
+
+/// Transposes a block (axes DM, time) to axes time, DM.
+fn by_time(block: Plane<'_, f32>, threads: &Threads, columns: &mut Vec<f32>) {
+    let dms = block.dms();
+    columns.resize(dms * block.times(), 0.0);
+    threads.for_each(columns, CACHED_TIMES * dms, |index, columns| {
+        let first = index * CACHED_TIMES;
+        let times = columns.len() / dms;
+        for dm in 0..dms {
+            let row = &block.row(dm)[first..first + times];
+            for (column, value) in columns.chunks_exact_mut(dms).zip(row) {
+                column[dm] = *value;
+            }
+        }
+    });
 }
 
 /// State of an interrupted run: its position, and the sum of each trial's samples.
@@ -672,6 +697,19 @@ pub(crate) enum Format {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_the_block_s_times() {
+        let (dms, stride, times) = (3, 50, 37);
+        let data: Vec<f32> = (0..dms * stride).map(|k| k as f32).collect();
+        let block = Plane::new(&data, dms, stride, times).unwrap();
+        let mut columns = vec![-1.0; 1000];
+        by_time(block, &Threads::new(2), &mut columns);
+        assert_eq!(columns.len(), dms * times);
+        for (k, value) in columns.iter().enumerate() {
+            assert_eq!(*value, (k % dms * stride + k / dms) as f32);
+        }
+    }
 
     #[test]
     fn what_is_kept_goes_round_and_damage_is_told() {

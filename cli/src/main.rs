@@ -36,6 +36,7 @@ mod simulate;
 mod sky;
 mod space;
 mod spiir;
+mod trace;
 mod tune;
 mod voltage_arguments;
 
@@ -137,6 +138,9 @@ fn main() -> ExitCode {
     {
         return errors::report(&error).into();
     }
+    if arguments.common.trace.is_some() {
+        sidereal::trace::begin();
+    }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());
@@ -149,6 +153,10 @@ fn main() -> ExitCode {
         Err(_) => errors::after_panic(),
     };
     interrupt::stopping();
+    let exit = match arguments.common.trace.as_deref().map(trace::write) {
+        Some(Err(error)) if exit == Exit::Success => errors::report(&error),
+        _ => exit,
+    };
     interrupt::log_end(exit);
     exit.into()
 }

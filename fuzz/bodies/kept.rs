@@ -239,7 +239,11 @@ impl SeriesSink for Series {
 
     fn block(&mut self, block: Block<'_>) -> Result<()> {
         match &mut self.writer {
-            Some(writer) if block.range == 0 => writer.write_times(block.plane),
+            Some(writer) if block.range == 0 => {
+                let plane = block.plane;
+                let column = |time: usize| (0..plane.dms()).map(move |dm| plane.row(dm)[time]);
+                writer.write(&(0..plane.times()).flat_map(column).collect::<Vec<_>>())
+            }
             _ => Ok(()),
         }
     }

@@ -34,6 +34,16 @@ pub enum Host {
     Cpu(Level, Threads),
 }
 
+impl Host {
+    /// Returns the thread pool; one thread for the reference.
+    pub fn threads(&self) -> Threads {
+        match self {
+            Self::Reference => Threads::new(1),
+            Self::Cpu(_, threads) => threads.clone(),
+        }
+    }
+}
+
 impl Backend {
     /// Returns the fastest CPU backend of this machine with `threads` threads (0: one per core).
     pub fn best(threads: usize) -> Self {

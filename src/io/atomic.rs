@@ -9,6 +9,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::trace::{self, Work};
 
 /// Bytes buffered before a write call.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -223,6 +224,8 @@ impl AtomicFile {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut span = trace::span(Work::Write, "file");
+        span.add_bytes(bytes.len());
         let file = Self::open(&mut self.file, &self.part, &self.path)?;
         file.write_all(bytes).map_err(|error| Error::io(&self.path, error))?;
         self.written += bytes.len() as u64;

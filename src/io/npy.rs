@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::io::atomic::AtomicFile;
-use crate::view::{Plane, check_length};
+use crate::view::check_length;
 
 /// Length of every header written here.
 pub const HEADER_BYTES: usize = 128;
@@ -263,7 +263,6 @@ pub struct Writer {
     fixed: usize,
     order: Order,
     written: u64,
-    bytes: Vec<u8>,
 }
 
 impl Writer {
@@ -277,7 +276,7 @@ impl Writer {
         }
         let mut file = AtomicFile::create(path)?;
         file.append(&Header::encode_f32(&[0, 0], false))?;
-        Ok(Self { file, fixed, order, written: 0, bytes: Vec::new() })
+        Ok(Self { file, fixed, order, written: 0 })
     }
 
     /// Creates or continues an array in place: the file has its final name from the start, and a drop keeps it. Keeps
@@ -292,7 +291,7 @@ impl Writer {
         let header = Header::encode_f32(&[0, 0], false);
         let data = written.saturating_mul(4 * fixed as u64);
         let file = AtomicFile::in_place(path, &header, data)?;
-        Ok(Self { file, fixed, order, written, bytes: Vec::new() })
+        Ok(Self { file, fixed, order, written })
     }
 
     /// Truncates the array to its first `written` rows or columns, for example after a write that failed partway.
@@ -319,38 +318,8 @@ impl Writer {
     pub fn write(&mut self, values: &[f32]) -> Result<()> {
         let lines = values.len() / self.fixed;
         check_length("values of the array", lines * self.fixed, values.len())?;
-        self.bytes.clear();
-        self.bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        self.file.append(bytemuck::cast_slice(values))?;
         self.written += lines as u64;
-        self.file.append(&self.bytes)
-    }
-
-    /// Appends a block of dedispersed series (axes dm, time) after earlier times of the same trials, for an array of
-    /// axes dm, time in [`Order::Fortran`].
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] unless the block has one row for each element of the fixed axis;
-    /// [`crate::Error::Parameter`] in [`Order::C`]; [`crate::Error::Io`].
-    pub fn write_times(&mut self, block: Plane<'_, f32>) -> Result<()> {
-        check_length("rows of the block (dm)", self.fixed, block.dms())?;
-        if self.order == Order::C {
-            let rule = "times can only be appended to an array in Fortran order";
-            return Err(crate::Error::parameter("array order", "C", rule));
-        }
-        // 16 columns at a time: reads of each row cover whole cache lines.
-        for start in (0..block.times()).step_by(16) {
-            let times = 16.min(block.times() - start);
-            self.bytes.clear();
-            self.bytes.resize(4 * times * self.fixed, 0);
-            for dm in 0..self.fixed {
-                for (time, value) in block.row(dm)[start..start + times].iter().enumerate() {
-                    let at = 4 * (time * self.fixed + dm);
-                    self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-                }
-            }
-            self.file.append(&self.bytes)?;
-        }
-        self.written += block.times() as u64;
         Ok(())
     }
 
@@ -483,23 +452,6 @@ mod tests {
         let array = read(&path).unwrap();
         assert_eq!(array.shape, [3, 3]);
         assert_eq!(array.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
-    }
-
-    #[test]
-    fn times_grow_behind_their_trials() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.npy");
-        let mut writer = Writer::create(&path, 2, Order::Fortran).unwrap();
-        let data: Vec<f32> = (0..100).map(|k| k as f32).collect();
-        writer.write_times(Plane::new(&data, 2, 50, 37).unwrap()).unwrap();
-        writer.write_times(Plane::new(&data, 2, 50, 2).unwrap()).unwrap();
-        assert!(writer.write_times(Plane::new(&data, 4, 25, 2).unwrap()).is_err());
-        writer.finish().unwrap();
-        let array = read(&path).unwrap();
-        assert_eq!(array.shape, [2, 39]);
-        let row: Vec<f64> = (0..37).chain(0..2).map(f64::from).collect();
-        assert_eq!(array.values[..39], row);
-        assert_eq!(array.values[39], 50.0);
     }
 
     #[test]

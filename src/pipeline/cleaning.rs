@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::io::presto::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::{Encoding, Samples};
+use crate::trace::{self, Work};
 
 /// Rows from which the mask is computed, unless they exceed [`MASK_BYTES`].
 const MASK_TIMES: usize = 1 << 15;
@@ -364,7 +365,10 @@ impl Reader {
             return Err(fault);
         }
         let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
+        let mut span = trace::span(Work::Read, "rows");
         let times = source.read(&mut rows[..wanted * self.row_bytes])?;
+        span.add_bytes(times * self.row_bytes);
+        drop(span);
         self.left -= times as u64;
         if let Some(flagged) = &mut self.flagged {
             flagged.fill(&mut rows[..times * self.row_bytes]);

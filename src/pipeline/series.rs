@@ -10,6 +10,7 @@ use super::options::{Part, SearchOptions, skip_to};
 use super::range::{Trials, advance, stride};
 use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
+use crate::backend::threads::Threads;
 use crate::clean::Mitigated;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
@@ -344,6 +345,7 @@ struct RangeSeries {
     dedisperser: Dedisperser,
     integers: Vec<i32>,
     floats: Vec<f32>,
+    threads: Threads,
     valid: Vec<usize>,
     produced: u64,
     /// Next row, and the first row to process; another call produced the output of earlier ones.
@@ -356,7 +358,7 @@ struct RangeSeries {
 impl RangeSeries {
     fn new(index: usize, plan: dedisperse::Plan, scale: i32, backend: &Backend) -> Result<Self> {
         let valid = vec![0; plan.dms().len()];
-        let dedisperser = Dedisperser::new(plan, backend)?;
+        let (dedisperser, threads) = (Dedisperser::new(plan, backend)?, backend.host().threads());
         let (integers, floats) = (Vec::new(), Vec::new());
         // Exact: the scale is a power of two.
         let count = 1.0 / scale as f32;
@@ -366,6 +368,7 @@ impl RangeSeries {
             dedisperser,
             integers,
             floats,
+            threads,
             valid,
             produced,
             next_row,
@@ -446,11 +449,11 @@ impl RangeSeries {
         }
         let plane = PlaneMut::new(&mut self.integers[..size], dms, stride)?;
         let progress = advance(&mut self.dedisperser, rows, Output::I32(plane))?;
-        let rounded = self.floats.chunks_exact_mut(stride).zip(self.integers.chunks_exact(stride));
-        for (floats, integers) in rounded.take(dms) {
-            let made = floats.iter_mut().zip(integers).take(progress.produced);
-            made.for_each(|(float, integer)| *float = *integer as f32 * self.count);
-        }
+        let (integers, count) = (&self.integers[..size], self.count);
+        self.threads.for_each(&mut self.floats[..size], stride, |dm, floats| {
+            let made = floats.iter_mut().zip(&integers[dm * stride..]).take(progress.produced);
+            made.for_each(|(float, integer)| *float = *integer as f32 * count);
+        });
         Ok(progress)
     }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::open;
 use sidereal::pipeline::cbc::{design, write_bank};
@@ -222,10 +221,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let psd = spectrum(&arguments.psd, arguments.rate)?;
     let backend = common.backend()?;
-    let threads = match backend.host() {
-        Host::Cpu(_, threads) => threads,
-        Host::Reference => Threads::new(1),
-    };
+    let threads = backend.host().threads();
     let (templates, placed) = match &arguments.templates {
         Some(path) => (open(path)?, None),
         None => {

@@ -1,5 +1,5 @@
 //! Kernels on a device, and tensor maps for their bulk copies (Hopper and later). Launches allocate no memory and take
-//! no locks.
+//! no locks, unless a trace is recorded.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +10,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUtensorMap};
 use super::device::check;
 use super::{Device, Source, Stream, cache};
 use crate::error::{Error, Result};
+use crate::trace::{self, Work};
 
 /// Loaded module of compiled kernels.
 #[derive(Debug)]
@@ -118,6 +119,7 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] if it or the driver fails.
     pub fn module(&self, source: &Source) -> Result<Module> {
+        let _span = trace::span(Work::Compile, source.name);
         let architecture = self.architecture();
         let cubin = cache::cubin(source, &architecture)?;
         match Module::load(self, &cubin.code) {
@@ -264,8 +266,8 @@ impl Stream {
         }
         let [grid, block] = [grid, block].map(|sizes| sizes.map(|size| size as u32));
         // SAFETY: the caller guarantees the arguments; the driver copies them before it returns.
-        let result = unsafe {
-            sys::cuLaunchKernel(
+        self.traced(Work::Kernel, &function.name, 0, || unsafe {
+            let launched = sys::cuLaunchKernel(
                 function.handle,
                 grid[0],
                 grid[1],
@@ -277,9 +279,9 @@ impl Stream {
                 self.handle(),
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
-            )
-        };
-        check("cuLaunchKernel", result)?;
+            );
+            check("cuLaunchKernel", launched)
+        })?;
         if is_checking() { self.synchronize() } else { Ok(()) }
     }
 }

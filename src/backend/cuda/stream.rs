@@ -8,6 +8,7 @@ use cudarc::driver::sys;
 use super::device::check;
 use super::{Buffer, Device, Pinned};
 use crate::error::{Error, Result};
+use crate::trace::{self, Span, Work};
 
 /// CUDA stream: its work runs in order and concurrently with other streams.
 #[derive(Debug)]
@@ -122,9 +123,10 @@ impl Stream {
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
         // SAFETY: both sides have `bytes` bytes; the caller keeps the host memory.
-        check("cuMemcpyHtoDAsync", unsafe {
+        self.traced(Work::ToDevice, "copy", bytes, || unsafe {
             let from = from.pointer().add(range.start);
-            sys::cuMemcpyHtoDAsync_v2(to.at(at), from.cast(), bytes, self.handle)
+            let copied = sys::cuMemcpyHtoDAsync_v2(to.at(at), from.cast(), bytes, self.handle);
+            check("cuMemcpyHtoDAsync", copied)
         })
     }
 
@@ -147,9 +149,11 @@ impl Stream {
         let bytes = range.len() * size_of::<T>();
         self.device.count_copied_out(bytes);
         // SAFETY: both sides have `bytes` bytes; the caller keeps the host memory.
-        check("cuMemcpyDtoHAsync", unsafe {
+        self.traced(Work::FromDevice, "copy", bytes, || unsafe {
             let to = to.pointer().add(at);
-            sys::cuMemcpyDtoHAsync_v2(to.cast(), from.at(range.start), bytes, self.handle)
+            let from = from.at(range.start);
+            let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.handle);
+            check("cuMemcpyDtoHAsync", copied)
         })
     }
 
@@ -307,6 +311,88 @@ impl Drop for Event {
             // SAFETY: created once.
             let _ = unsafe { sys::cuEventDestroy_v2(self.handle) };
         }
+    }
+}
+
+/// Work on a stream between two events, for a trace.
+#[derive(Debug)]
+struct Traced {
+    work: Work,
+    name: String,
+    /// Number of the stream, to tell streams apart.
+    stream: usize,
+    bytes: u64,
+    begun: Event,
+    ended: Event,
+}
+
+/// Traced work of a device, and the reference point of its times.
+#[derive(Debug)]
+pub(super) struct Trace {
+    start: Event,
+    start_s: f64,
+    traced: Vec<Traced>,
+}
+
+impl Trace {
+    /// Converts all work to spans; work that failed is left out.
+    fn spans(&self, ordinal: usize) -> Vec<Span> {
+        let span = |one: &Traced| {
+            let at = |event: &Event| Some(self.start_s + event.seconds_since(&self.start).ok()?);
+            Some(Span {
+                work: one.work,
+                name: one.name.clone().into(),
+                lane: format!("GPU {ordinal}, stream {:x}", one.stream),
+                start_s: at(&one.begun)?,
+                end_s: at(&one.ended)?,
+                bytes: one.bytes,
+            })
+        };
+        self.traced.iter().filter_map(span).collect()
+    }
+}
+
+impl Stream {
+    /// Enqueues work, between two events if a trace is recorded.
+    pub(super) fn traced(
+        &self,
+        work: Work,
+        name: &str,
+        bytes: usize,
+        enqueue: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if !trace::is_on() {
+            return enqueue();
+        }
+        let (begun, ended) = (self.device.event()?, self.device.event()?);
+        self.begin_trace()?;
+        self.record(&begun)?;
+        enqueue()?;
+        self.record(&ended)?;
+        if let Some(trace) = &mut self.device.state().trace {
+            let (name, stream, bytes) = (name.to_owned(), self.handle as usize, bytes as u64);
+            trace.traced.push(Traced { work, name, stream, bytes, begun, ended });
+        }
+        Ok(())
+    }
+
+    /// Sets the reference point of the device's times, once.
+    fn begin_trace(&self) -> Result<()> {
+        if self.device.state().trace.is_some() {
+            return Ok(());
+        }
+        let start = self.device.event()?;
+        self.record(&start)?;
+        start.synchronize()?;
+        let begun = Trace { start, start_s: trace::now_s(), traced: Vec::new() };
+        self.device.state().trace.get_or_insert(begun);
+        let device = self.device.clone();
+        trace::add_source(Box::new(move || {
+            let _ = device.synchronize();
+            let trace = device.state().trace.take();
+            trace.map_or_else(Vec::new, |trace| trace.spans(device.ordinal()))
+        }));
+        Ok(())
     }
 }
 

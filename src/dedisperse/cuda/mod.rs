@@ -1,7 +1,7 @@
 //! Dedispersion on a GPU: channel-major history on the device, sums shared between trials, copies overlapped with
 //! kernels.
 //!
-//! Invariant: `load`, `emit` and what they queue allocate nothing.
+//! Invariant: `load`, `emit` and what they queue allocate nothing once a block of every length has passed.
 #![allow(unsafe_code)]
 
 mod fast;
@@ -28,7 +28,7 @@ pub(super) struct Engine {
     fast: Option<Fast>,
     general: Option<General>,
     history: History,
-    /// `None` until the first transfer from or to host memory.
+    /// `None` until the first transfer from or to host memory, and after rows of the device were loaded.
     staging: Option<Box<Staging>>,
     sizes: Sizes,
     threads: Threads,
@@ -65,10 +65,25 @@ impl Staging {
         let bytes = INPUT_BYTES.min(device.free_bytes()? / INPUT_PART).max(sizes.row_bytes);
         Ok(Self {
             uploads: UploadRing::new(device, bytes, 2)?,
-            downloads: DownloadRing::new(device, sizes.dms * sizes.host, 2)?,
+            downloads: DownloadRing::new(device, 0, 2)?,
             compute: device.stream()?,
             threads: threads.clone(),
         })
+    }
+
+    /// Enlarges the downloads to `words` sums, rounded up so that growing blocks rarely enlarge them again but at most
+    /// to `most`; delivers those pending first.
+    fn reserve<T: Sum>(
+        &mut self,
+        words: usize,
+        most: usize,
+        output: &mut PlaneMut<'_, T>,
+    ) -> Result<()> {
+        if self.downloads.elements() >= words {
+            return Ok(());
+        }
+        while self.deliver(output)? {}
+        self.downloads.resize(words.next_power_of_two().min(most).max(words))
     }
 
     /// Copies the oldest sums to the caller's plane; returns whether there were any.
@@ -187,11 +202,6 @@ impl Engine {
     pub(super) fn reset(&mut self) {
         (self.rows, self.emitted) = (0, 0);
         self.history.reset();
-        // Frees the page-locked buffers until rows come from the host again.
-        if let Some(staging) = self.staging.take() {
-            // The next call reports a device error.
-            let _ = staging.compute.synchronize();
-        }
     }
 
     /// Loads input rows from host memory; returns before the device has read them.
@@ -253,9 +263,10 @@ impl Engine {
         output: &mut PlaneMut<'_, T>,
         column: usize,
     ) -> Result<()> {
+        let words = times * self.sizes.dms;
+        staging.reserve(words, self.sizes.dms * self.sizes.host, output)?;
         let target = staging.downloads.target(&staging.compute)?.address();
         self.sum(target, times, times, &staging.compute)?;
-        let words = times * self.sizes.dms;
         staging.downloads.send(Columns { column, times }, words, &staging.compute)?;
         // Copies the previous sums while the device works.
         if staging.downloads.is_full() {
@@ -285,6 +296,10 @@ impl Engine {
         if end > input.len() {
             let what = "input on the device (bytes)";
             return Err(Error::Shape { what, expected: end, actual: input.len() });
+        }
+        // Rows on the device need no page-locked memory.
+        if let Some(staging) = self.staging.take() {
+            staging.compute.synchronize()?;
         }
         stream.wait(&self.last)?;
         self.load_rows(input.at(first_byte), rows, stream)?;

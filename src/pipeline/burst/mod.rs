@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
 use crate::single_pulse::{Absorbed, Candidate};
+use crate::trace::{self, Work};
 
 /// Result of a search.
 #[derive(Clone, Debug)]
@@ -239,10 +240,14 @@ impl Setup {
             let elapsed_s = begin.elapsed().as_secs_f64();
             observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
         };
+        let span = trace::span(Work::Compute, "channel mask");
         let cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
+        drop(span);
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
+        let span = trace::span(Work::Compute, "stages");
         let ranges = RangeSearch::all(trials, &filled, backend)?;
+        drop(span);
         if !(options.min_band > 0.0 && options.min_band <= 1.0) {
             let rule = "it must be above 0, and 1 at most";
             return Err(Error::parameter("min_band", options.min_band, rule));
@@ -267,11 +272,12 @@ impl Setup {
         let Some(EdgeRows { searched, level }) = self.edge_rows else { return Ok(()) };
         let Stages { cleaning, ranges, clusterer } = &mut self.stages;
         let min_band = self.options.min_band;
+        let _span = trace::span(Work::Compute, "start of the recording");
         cleaning.look_ahead(source, searched, goes_on, &mut |cleaning, rows, ends| {
             if rows.times() == 0 {
                 return Ok(());
             }
-            let edge = Edge::start(rows, ends, cleaning.masked(), level, min_band);
+            let edge = Edge::start(rows, ends, cleaning.masked(), level, min_band, backend);
             ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
         })
     }
@@ -284,10 +290,12 @@ impl Setup {
         if times < searched as u64 {
             return Ok(());
         }
+        let _span = trace::span(Work::Compute, "end of the recording");
         let (encoding, channels) = (cleaning.encoding(), self.header.channels());
         let count = rows.len() * 8 / (channels * encoding.bits());
         let rows = Samples::new(rows, encoding, count, channels)?;
-        let edge = Edge::end(rows, times, cleaning.masked(), level, self.options.min_band);
+        let min_band = self.options.min_band;
+        let edge = Edge::end(rows, times, cleaning.masked(), level, min_band, backend);
         ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
     }
 
@@ -318,6 +326,7 @@ impl Setup {
     /// Passes final candidates to the observer after a gulp that ends with row `times`; candidates that the observer
     /// does not accept go to `refused`.
     fn keep(&mut self, times: u64, observer: &mut dyn Observer, refused: &mut Found) -> Result<()> {
+        let _span = trace::span(Work::Compute, "settled candidates");
         let Stages { ranges, clusterer, .. } = &mut self.stages;
         let settled = RangeSearch::settle(ranges, clusterer)?;
         if !settled.is_empty() {

@@ -13,7 +13,7 @@ use super::ready::{Prepared, Ready};
 use super::report::{DetectorReport, Report, Whitened};
 use super::strain::{Strain, common_span};
 use crate::backend::threads::Threads;
-use crate::backend::{Backend, Host};
+use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::geometry::{INTERFEROMETERS, Interferometer};
 use crate::pipeline::run::Ending;
@@ -74,10 +74,7 @@ impl ChirpSearch {
             coincidence.check(strain.len())?;
         }
         common_span(&strain)?;
-        let threads = match &backend.host() {
-            Host::Cpu(_, threads) => threads.clone(),
-            Host::Reference => Threads::new(1),
-        };
+        let threads = backend.host().threads();
         let pairs = strain.into_iter().zip(with);
         let prepared = pairs.map(|(strain, input)| Prepared::new(strain, input, options, &threads));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;

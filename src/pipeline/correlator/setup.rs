@@ -81,10 +81,7 @@ pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Bui
     correlated.sort_unstable();
     let baselines = select_baselines(request.array, &options.baselines, &correlated)?;
     let header = shape.header(&request, &correlated, &baselines, tracking.dut1_s);
-    let threads = match &request.backend.host() {
-        Host::Reference => Threads::new(1),
-        Host::Cpu(_, threads) => threads.clone(),
-    };
+    let threads = request.backend.host().threads();
     let plan = correlate::Plan::new(correlate::Options {
         antennas: correlated.len(),
         polarizations: header.polarizations,

@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::pipeline::voltage::blank;
+use crate::trace::{self, Work};
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages, voltage};
 
 /// Number of samples that fills whole bytes in every encoding.
@@ -203,6 +204,7 @@ impl WindowedSource {
         while !self.ended && self.window.first + (self.window.times as u64) < end {
             let first = self.window.first + self.window.times as u64;
             let mut block = self.window.next(self.gulp)?;
+            let mut span = trace::span(Work::Read, "voltages");
             let read = match self.source.read(&mut block) {
                 Ok(read) => read,
                 Err(fault) => {
@@ -212,6 +214,8 @@ impl WindowedSource {
             };
             self.not_finite.find(&mut block, first);
             let times = block.times();
+            span.add_bytes(block.streams() * block.encoding().bytes(times));
+            drop(span);
             self.window.times += times;
             if read < self.gulp && first + (times as u64) < end {
                 self.end(self.short());

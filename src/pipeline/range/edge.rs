@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::math::median;
 use crate::sample::{Samples, unpack_f32};
 use crate::single_pulse::{self, Clusterer, Coverage, Expected, Input, PartialDetector, Span};
+use crate::trace::{self, Work};
 use crate::view::{Plane, PlaneMut, check_memory};
 
 /// Samples with all channels from which a trial's noise is estimated.
@@ -76,9 +77,10 @@ impl<'a> Edge<'a> {
         masked: &[bool],
         level_rows: usize,
         least_band: f64,
+        backend: &Backend,
     ) -> Self {
         let near = rows.slice(0, level_rows.min(rows.times()));
-        let levels = Levels::new(near, masked);
+        let levels = Levels::new(near, masked, backend);
         Self { rows, first: 0, is_start: true, is_end: ends, least_band, levels }
     }
 
@@ -89,9 +91,10 @@ impl<'a> Edge<'a> {
         masked: &[bool],
         level_rows: usize,
         least_band: f64,
+        backend: &Backend,
     ) -> Self {
         let count = level_rows.min(rows.times());
-        let levels = Levels::new(rows.slice(rows.times() - count, count), masked);
+        let levels = Levels::new(rows.slice(rows.times() - count, count), masked, backend);
         let first = times - rows.times() as u64;
         Self { rows, first, is_start: false, is_end: true, least_band, levels }
     }
@@ -100,43 +103,56 @@ impl<'a> Edge<'a> {
 impl Levels {
     /// Computes the medians over groups of rows of each channel's mean and variance. The excess excludes masked
     /// channels.
-    fn new(rows: Samples<'_>, masked: &[bool]) -> Self {
+    fn new(rows: Samples<'_>, masked: &[bool], backend: &Backend) -> Self {
         let channels = rows.channels();
-        let groups = GROUPS.min(rows.times()).max(1);
-        let mut row = vec![0f32; channels];
-        let (mut means, mut variances) =
-            (vec![0.0; groups * channels], vec![0.0; groups * channels]);
-        let mut totals = vec![0.0; groups];
         let used = |channel: &usize| !masked[*channel];
-        for group in 0..groups {
-            let own = group * rows.times() / groups..(group + 1) * rows.times() / groups;
-            let count = own.len().max(1) as f64;
-            let means = &mut means[group * channels..][..channels];
-            let variances = &mut variances[group * channels..][..channels];
-            for time in own {
-                unpack_f32(rows.row(time), rows.encoding(), &mut row);
-                for ((x, sum), squares) in row.iter().zip(&mut *means).zip(&mut *variances) {
-                    *sum += f64::from(*x);
-                    *squares += f64::from(*x) * f64::from(*x);
-                }
-            }
-            for (mean, variance) in means.iter_mut().zip(variances) {
-                *mean /= count;
-                *variance = (*variance / count - *mean * *mean).max(0.0);
-            }
-            totals[group] = (0..channels).filter(used).map(|channel| means[channel]).sum();
-        }
-        let mut of_groups = Vec::with_capacity(groups);
-        let mut middle = |values: &[f64], channel: usize| {
-            of_groups.clear();
-            of_groups.extend(values.chunks_exact(channels).map(|group| group[channel]));
-            median(&mut of_groups).unwrap_or(0.0)
+        let count = GROUPS.min(rows.times()).max(1);
+        let mut groups = vec![Group::default(); count];
+        backend.host().threads().for_each(&mut groups, 1, |index, group| {
+            let own = index * rows.times() / count..(index + 1) * rows.times() / count;
+            group[0] = Group::new(rows.slice(own.start, own.len()));
+        });
+        let sum_used =
+            |means: &[f64]| (0..channels).filter(used).map(|channel| means[channel]).sum::<f64>();
+        let mut totals: Vec<f64> = groups.iter().map(|group| sum_used(&group.means)).collect();
+        let middle = |values: &dyn Fn(&Group) -> f64| {
+            median(&mut groups.iter().map(values).collect::<Vec<_>>()).unwrap_or(0.0)
         };
-        let means: Vec<f64> = (0..channels).map(|channel| middle(&means, channel)).collect();
-        let variances = (0..channels).map(|channel| middle(&variances, channel)).collect();
-        let sum: f64 = (0..channels).filter(used).map(|channel| means[channel]).sum();
+        let means: Vec<f64> =
+            (0..channels).map(|channel| middle(&|group| group.means[channel])).collect();
+        let variances =
+            (0..channels).map(|channel| middle(&|group| group.variances[channel])).collect();
+        let sum = sum_used(&means);
         let excess = median(&mut totals).unwrap_or(0.0) - sum;
         Self { means, variances, excess }
+    }
+}
+
+/// Mean and variance of each channel in one group of rows.
+#[derive(Clone, Default)]
+struct Group {
+    means: Vec<f64>,
+    variances: Vec<f64>,
+}
+
+impl Group {
+    fn new(rows: Samples<'_>) -> Self {
+        let channels = rows.channels();
+        let mut row = vec![0f32; channels];
+        let (mut means, mut variances) = (vec![0.0; channels], vec![0.0; channels]);
+        for time in 0..rows.times() {
+            unpack_f32(rows.row(time), rows.encoding(), &mut row);
+            for ((x, sum), squares) in row.iter().zip(&mut means).zip(&mut variances) {
+                *sum += f64::from(*x);
+                *squares += f64::from(*x) * f64::from(*x);
+            }
+        }
+        let count = rows.times().max(1) as f64;
+        for (mean, variance) in means.iter_mut().zip(&mut variances) {
+            *mean /= count;
+            *variance = (*variance / count - *mean * *mean).max(0.0);
+        }
+        Self { means, variances }
     }
 }
 
@@ -307,14 +323,18 @@ impl RangeSearch {
             &mut |_, _| Ok(()),
         )?;
         let valid = |dm: usize| count.saturating_sub(plan.trial_shift(dm)).min(NOISE_TIMES);
+        let span = trace::span(Work::Compute, "noise of cut bursts");
         partial.learn(pass.view(pass.filled)?, valid)?;
+        drop(span);
         self.dedisperser.reset();
         pass.filled = 0;
         let searched = near(self.detector.plan().max_width());
         pass.first = searched.start as i64 - if edge.is_start { longest as i64 } else { 0 };
         let mut events = Vec::new();
-        let mut search =
-            |input: Input<'_>, starts: Range<i64>| partial.run(input, starts, &cover, &mut events);
+        let mut search = |input: Input<'_>, starts: Range<i64>| {
+            let _span = trace::span(Work::Compute, "search of cut bursts");
+            partial.run(input, starts, &cover, &mut events)
+        };
         if edge.is_start {
             pass.zeros(&mut self.dedisperser, longest, &mut search)?;
         }

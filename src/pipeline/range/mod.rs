@@ -18,6 +18,7 @@ use crate::sample::Samples;
 use crate::single_pulse::{
     self, BandEdges, Candidate, Clusterer, Detector, Event, Input, TrialRange,
 };
+use crate::trace::{self, Work};
 use crate::view::{Plane, PlaneMut, Progress, check_length};
 
 /// Alignment in words of a device plane's rows: 128 bytes.
@@ -188,7 +189,9 @@ impl RangeSearch {
         let times = times - passed;
         let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
+        let span = trace::span(Work::Compute, "wait for events");
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
+        drop(span);
         self.push_events(clusterer)
     }
 
@@ -320,6 +323,7 @@ impl RangeSearch {
     }
 
     fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        let _span = trace::span(Work::Compute, "cluster");
         let window_times = self.detector.plan().window_times() as u64;
         self.filled.weigh(self.dedisperser.plan(), window_times, self.snr, &mut self.events);
         clusterer.push(self.index, &self.events)?;

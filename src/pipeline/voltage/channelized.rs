@@ -14,8 +14,8 @@ use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
 use super::source::{finite, part};
 use super::spectra::{Spectra, Watch, fitting_gulp, restart_rows};
+use crate::backend::Backend;
 use crate::backend::threads::Threads;
-use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Options, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
@@ -138,10 +138,7 @@ impl ChannelizedVoltages {
             streams,
             flags,
             not_finite,
-            threads: match backend.host() {
-                Host::Reference => Threads::new(1),
-                Host::Cpu(_, threads) => threads,
-            },
+            threads: backend.host().threads(),
             rows: Vec::new(),
             row: 0,
             warnings,

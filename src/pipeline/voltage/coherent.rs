@@ -13,7 +13,7 @@ use rustfft::{Fft, FftPlanner};
 
 use super::layout::{ChannelizeOptions, offsets_hz, sideband};
 use crate::backend::threads::Threads;
-use crate::backend::{Backend, Host};
+use crate::backend::Backend;
 use crate::channelize::Plan;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
@@ -72,10 +72,7 @@ impl Coherent {
         };
         let antennas = 2 * recorded.antennas;
         let header = VoltageHeader { encoding, antennas, ..recorded.clone() };
-        let threads = match &backend.host() {
-            Host::Reference => Threads::new(1),
-            Host::Cpu(_, threads) => threads.clone(),
-        };
+        let threads = backend.host().threads();
         let each = if encoding.is_complex() { 1 } else { recorded.polarizations };
         let unit = |first: usize| {
             let coarse = first / recorded.polarizations % recorded.coarse_channels();

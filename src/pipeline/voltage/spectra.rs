@@ -11,6 +11,7 @@ use crate::channelize::{Channelizer, DeviceVoltages, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 use crate::pipeline::run::remaining_bytes;
+use crate::trace::{self, Work};
 use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
@@ -170,7 +171,10 @@ impl<T: Element> Spectra<T> {
             let rest = &mut rows[done * self.elements..asked * self.elements];
             let left = self.block.times() - self.used;
             let voltages = self.block.voltages().slice(self.used, left)?;
-            let progress = match self.channelizer.run(voltages, T::output(rest)) {
+            let span = trace::span(Work::Compute, "channelize");
+            let run = self.channelizer.run(voltages, T::output(rest));
+            drop(span);
+            let progress = match run {
                 Ok(progress) => progress,
                 Err(fault) => {
                     self.end(fault);
@@ -196,8 +200,10 @@ impl<T: Element> Spectra<T> {
         if self.block.capacity() != self.gulp {
             self.block = self.source.header().block(self.gulp);
         }
+        let mut span = trace::span(Work::Read, "voltages");
         match self.source.read(&mut self.block) {
             Ok(read) => {
+                span.add_bytes(self.block.streams() * self.block.encoding().bytes(read));
                 self.position += read as u64;
                 self.used = 0;
                 read > 0
@@ -311,7 +317,9 @@ impl Unread<'_> {
     pub(in crate::pipeline) fn read(&mut self, block: &mut VoltageBlock<'_>) -> Result<usize> {
         let held = self.held().min(block.capacity());
         if held == 0 {
+            let mut span = trace::span(Work::Read, "voltages");
             let times = self.source.read(block)?;
+            span.add_bytes(block.streams() * block.encoding().bytes(times));
             *self.position += times as u64;
             return Ok(times);
         }
