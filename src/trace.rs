@@ -61,7 +61,7 @@ impl Work {
 pub struct Span {
     /// Kind of work.
     pub work: Work,
-    /// What was done, such as a kernel's name.
+    /// Name of the work, such as a kernel's.
     pub name: Cow<'static, str>,
     /// Thread or GPU stream.
     pub lane: String,

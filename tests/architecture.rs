@@ -12,7 +12,8 @@ use source::{Reference, Token, imports, references, tokens};
 /// Parameters of functions that are tuples: of public functions of the library, and all others.
 const MOST_TUPLES: [usize; 2] = [0, 7];
 
-const BASE: &[&str] = &["error", "view", "sample", "voltage", "state", "strain", "units", "math"];
+const BASE: &[&str] =
+    &["error", "view", "sample", "voltage", "state", "strain", "units", "math", "trace"];
 const STAGES: &[&str] =
     &["channelize", "delay", "correlate", "clean", "dedisperse", "single_pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];

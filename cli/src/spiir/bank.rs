@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::backend::threads::Threads;
 use sidereal::io::templates::open;
 use sidereal::pipeline::cbc::{design, write_bank};
 use sidereal::spiir::bank::{self, Bank, BankTemplate};

@@ -9,7 +9,6 @@ use cudarc::cufft;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use super::compile::Target;
-use super::stream::Trace;
 use super::{cache, compile};
 use crate::backend::simd::Level;
 use crate::error::{Error, Result};
@@ -435,7 +434,6 @@ pub(super) struct State {
     pub(super) pending: Vec<PendingKey>,
     pub(super) forced: Vec<(TuningKey, Candidate)>,
     pub(super) notes: Vec<String>,
-    pub(super) trace: Option<Trace>,
 }
 
 /// Kernel that a plan uses, and its tuning candidates.

@@ -1,6 +1,8 @@
 //! Streams of work on a device, and events.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
 use cudarc::driver::sys;
@@ -328,10 +330,17 @@ struct Traced {
 
 /// Traced work of a device, and the reference point of its times.
 #[derive(Debug)]
-pub(super) struct Trace {
+struct Trace {
     start: Event,
     start_s: f64,
     traced: Vec<Traced>,
+}
+
+/// Traces of all devices, by ordinal.
+static TRACES: Mutex<BTreeMap<usize, Trace>> = Mutex::new(BTreeMap::new());
+
+fn traces() -> MutexGuard<'static, BTreeMap<usize, Trace>> {
+    TRACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Trace {
@@ -369,7 +378,7 @@ impl Stream {
         self.record(&begun)?;
         enqueue()?;
         self.record(&ended)?;
-        if let Some(trace) = &mut self.device.state().trace {
+        if let Some(trace) = traces().get_mut(&self.device.ordinal()) {
             let (name, stream, bytes) = (name.to_owned(), self.handle as usize, bytes as u64);
             trace.traced.push(Traced { work, name, stream, bytes, begun, ended });
         }
@@ -378,19 +387,20 @@ impl Stream {
 
     /// Sets the reference point of the device's times, once.
     fn begin_trace(&self) -> Result<()> {
-        if self.device.state().trace.is_some() {
+        let ordinal = self.device.ordinal();
+        if traces().contains_key(&ordinal) {
             return Ok(());
         }
         let start = self.device.event()?;
         self.record(&start)?;
         start.synchronize()?;
         let begun = Trace { start, start_s: trace::now_s(), traced: Vec::new() };
-        self.device.state().trace.get_or_insert(begun);
+        traces().entry(ordinal).or_insert(begun);
         let device = self.device.clone();
         trace::add_source(Box::new(move || {
             let _ = device.synchronize();
-            let trace = device.state().trace.take();
-            trace.map_or_else(Vec::new, |trace| trace.spans(device.ordinal()))
+            let trace = traces().remove(&ordinal);
+            trace.map_or_else(Vec::new, |trace| trace.spans(ordinal))
         }));
         Ok(())
     }

@@ -21,8 +21,11 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bytes of spectra computed before they are transposed into streams.
-const ROWS_BYTES: usize = 1 << 20;
+/// Bytes of spectra computed on the host before they are transposed into streams: they stay in its caches.
+const HOST_BYTES: usize = 1 << 20;
+
+/// Bytes of spectra computed on a GPU before they are transposed: enough to copy and compute at the same time.
+const DEVICE_BYTES: usize = 32 << 20;
 
 /// Edge of the square tile of the transposition, in streams and in spectra: a tile's line is one cache line or less.
 const TILE: usize = 32;
@@ -69,6 +72,8 @@ pub struct ChannelizedVoltages {
     flags: Flags,
     not_finite: Arc<AtomicU64>,
     threads: Threads,
+    /// Bytes of spectra computed before they are transposed.
+    step_bytes: usize,
     rows: Vec<u8>,
     /// Number of the next spectrum; spectra from here to the filter bank's next one are flagged in all streams.
     row: u64,
@@ -139,6 +144,7 @@ impl ChannelizedVoltages {
             flags,
             not_finite,
             threads: backend.host().threads(),
+            step_bytes: if backend.is_gpu() { DEVICE_BYTES } else { HOST_BYTES },
             rows: Vec::new(),
             row: 0,
             warnings,
@@ -164,6 +170,11 @@ impl ChannelizedVoltages {
     pub fn saturated(&self) -> Vec<u64> {
         let all = self.spectra.saturated();
         self.streams.elements.iter().map(|element| all[*element]).collect()
+    }
+
+    /// Returns the bytes of spectra that are computed at once.
+    pub(super) fn step_bytes(&self) -> usize {
+        self.step_bytes
     }
 
     /// Sets a callback that runs before each block of voltages; returning false ends the spectra with
@@ -192,7 +203,7 @@ impl ChannelizedVoltages {
 
     fn fill(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let row = self.spectra.elements();
-        let most = (ROWS_BYTES / row).max(TILE);
+        let most = (self.step_bytes / row).max(TILE);
         let first = self.row;
         let lead = self.spectra.row() - first;
         let mut done = lead.min(block.capacity() as u64) as usize;

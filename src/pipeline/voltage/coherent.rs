@@ -12,8 +12,8 @@ use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
 use super::layout::{ChannelizeOptions, offsets_hz, sideband};
-use crate::backend::threads::Threads;
 use crate::backend::Backend;
+use crate::backend::threads::Threads;
 use crate::channelize::Plan;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};

@@ -3,6 +3,7 @@
 //! Invariant: rows depend on the recording and the options alone, never on gulp, threads or on how
 //! they are asked for.
 
+mod ahead;
 mod channelized;
 mod coherent;
 mod filled;

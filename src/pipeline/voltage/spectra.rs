@@ -4,6 +4,7 @@
 
 use num_complex::Complex;
 
+use super::ahead::{Ahead, BLOCKS};
 use super::layout::ChannelizeOptions;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Stream};
@@ -15,8 +16,11 @@ use crate::trace::{self, Work};
 use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
-/// Bytes of voltages per read, unless requested otherwise.
-const BLOCK_BYTES: usize = 4 << 20;
+/// Bytes of voltages per read for the host, unless requested otherwise; also the smallest read after an error.
+const HOST_BYTES: usize = 8 << 20;
+
+/// Bytes of voltages per read for a GPU, which copies and computes parts of a block at the same time.
+const DEVICE_BYTES: usize = 64 << 20;
 
 /// Upper bound in bytes per read, even if more are requested.
 const MAX_BYTES: usize = 1 << 30;
@@ -56,15 +60,11 @@ impl Element for u8 {
 
 /// Source with its filter bank, whose rows are numbers of type `T`.
 pub(super) struct Spectra<T> {
-    source: Box<dyn VoltageSource>,
+    source: Ahead,
     channelizer: Channelizer,
     block: VoltageBlock<'static>,
-    /// Samples per read.
-    gulp: usize,
     /// Samples of the block that the filter bank has consumed.
     used: usize,
-    /// Samples read or skipped.
-    position: u64,
     /// Number of the next row.
     row: u64,
     /// Numbers in a row.
@@ -99,19 +99,26 @@ impl<T: Element> Spectra<T> {
             return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
         }
         let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
-        let gulp = if gulp == 0 { block_times(&plan) } else { gulp.min(most).max(1) };
+        let (gulp, least) = match gulp {
+            0 if backend.is_gpu() => {
+                (block_times(&plan, DEVICE_BYTES), block_times(&plan, HOST_BYTES))
+            }
+            0 => (block_times(&plan, HOST_BYTES), block_times(&plan, HOST_BYTES)),
+            asked => (asked.min(most).max(1), asked.min(most).max(1)),
+        };
+        let [gulp, least] =
+            [gulp, least].map(|times| times.next_multiple_of(encoding.samples_per_byte()));
         let (row, block) = first.unwrap_or_else(|| (0, source.header().block(gulp)));
+        let position = row * plan.samples_per_row() as u64 + block.times() as u64;
         let elements = match T::output(&mut []) {
             Output::Bytes(_) => plan.row_elements() * plan.element_bytes(),
             _ => plan.row_elements(),
         };
         Ok(Self {
-            position: row * plan.samples_per_row() as u64 + block.times() as u64,
             saturated: vec![0; plan.row_elements()],
-            source,
+            source: Ahead::new(source, position, gulp, least),
             channelizer: Channelizer::new(plan, backend)?,
             block,
-            gulp: gulp.next_multiple_of(encoding.samples_per_byte()),
             used: 0,
             row,
             elements,
@@ -197,16 +204,10 @@ impl<T: Element> Spectra<T> {
             self.end(Error::stopped(&self.source.header().path));
             return false;
         }
-        if self.block.capacity() != self.gulp {
-            self.block = self.source.header().block(self.gulp);
-        }
-        let mut span = trace::span(Work::Read, "voltages");
-        match self.source.read(&mut self.block) {
-            Ok(read) => {
-                span.add_bytes(self.block.streams() * self.block.encoding().bytes(read));
-                self.position += read as u64;
+        match self.source.next(&mut self.block) {
+            Ok(()) => {
                 self.used = 0;
-                read > 0
+                self.block.times() > 0
             }
             Err(fault) => {
                 self.end(fault);
@@ -225,7 +226,8 @@ impl<T: Element> Spectra<T> {
         let target = before.saturating_add(rows).min(total.unwrap_or(u64::MAX)).max(before);
         let restart = target / restart_rows(self.plan()) * restart_rows(self.plan());
         let sample = restart.saturating_mul(self.plan().samples_per_row() as u64);
-        if sample > self.position {
+        self.source.stop();
+        if sample > self.source.position() {
             self.restart(restart, sample)?;
         }
         let remaining = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
@@ -243,15 +245,13 @@ impl<T: Element> Spectra<T> {
 
     /// Restarts at a later row whose first window begins at `sample`.
     fn restart(&mut self, row: u64, sample: u64) -> Result<()> {
-        let wanted = sample - self.position;
-        let skipped = self.source.skip(wanted).unwrap_or_else(|fault| {
+        let missed = self.source.skip_to(sample).unwrap_or_else(|fault| {
             self.end(fault);
-            0
+            u64::MAX
         });
-        self.position += skipped;
         // The data end before that row; continue after their last row.
-        let last = self.plan().rows(self.position).max(self.row);
-        self.row = if skipped < wanted { last.min(row) } else { row };
+        let last = self.plan().rows(self.source.position()).max(self.row);
+        self.row = if missed > 0 { last.min(row) } else { row };
         self.saturated = self.saturated();
         self.channelizer.reset();
         self.block.set_times(0)?;
@@ -268,10 +268,10 @@ pub(super) fn restart_rows(plan: &Plan) -> u64 {
     spectra / greatest_common_divisor(spectra, plan.spectra_per_row() as u64)
 }
 
-/// Returns the samples per block: a few MiB of all streams, at least one hop.
-fn block_times(plan: &Plan) -> usize {
+/// Returns the samples per block: `bytes` bytes of all streams, at least one hop.
+fn block_times(plan: &Plan, bytes: usize) -> usize {
     let input = plan.input();
-    let fitting = BLOCK_BYTES * 8 / (input.streams() * input.encoding.sample_bits());
+    let fitting = bytes * 8 / (input.streams() * input.encoding.sample_bits());
     fitting.max(plan.hop()).next_multiple_of(plan.hop())
 }
 
@@ -290,8 +290,8 @@ pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<u
     let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
     let remaining =
         remaining_bytes(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
-    let usual = if options.gulp == 0 { block_times(plan) } else { options.gulp };
-    Ok(usual.min((remaining / 4 * 8 / bits).max(row)))
+    let usual = if options.gulp == 0 { block_times(plan, HOST_BYTES) } else { options.gulp };
+    Ok(usual.min((remaining / (BLOCKS + 1) * 8 / bits).max(row)))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -300,16 +300,20 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 
 /// Samples that the filter bank has not received.
 pub(in crate::pipeline) struct Unread<'a> {
-    source: &'a mut dyn VoltageSource,
+    source: &'a mut Ahead,
     /// Block read by the host, and the number of its samples consumed.
-    block: &'a VoltageBlock<'static>,
+    block: &'a mut VoltageBlock<'static>,
     used: &'a mut usize,
-    position: &'a mut u64,
 }
 
 impl Unread<'_> {
-    /// Returns the samples of each stream already read.
-    pub(in crate::pipeline) fn held(&self) -> usize {
+    /// Returns the samples of each stream that are already read and come first.
+    pub(in crate::pipeline) fn held(&mut self) -> usize {
+        if *self.used == self.block.times()
+            && let Some(next) = self.source.take_held()
+        {
+            (*self.block, *self.used) = (next, 0);
+        }
         self.block.times() - *self.used
     }
 
@@ -317,11 +321,7 @@ impl Unread<'_> {
     pub(in crate::pipeline) fn read(&mut self, block: &mut VoltageBlock<'_>) -> Result<usize> {
         let held = self.held().min(block.capacity());
         if held == 0 {
-            let mut span = trace::span(Work::Read, "voltages");
-            let times = self.source.read(block)?;
-            span.add_bytes(block.streams() * block.encoding().bytes(times));
-            *self.position += times as u64;
-            return Ok(times);
+            return self.source.read(block);
         }
         let voltages = self.block.voltages().slice(*self.used, held)?;
         for (stream, row) in block.rows_mut().enumerate() {
@@ -368,7 +368,8 @@ impl<T> Spectra<T> {
 
     /// Splits the spectra into the unread voltages and the filter bank.
     pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
-        let Self { source, channelizer, block, used, position, row, .. } = self;
-        (Unread { source: source.as_mut(), block, used, position }, Bank { channelizer, row })
+        let Self { source, channelizer, block, used, row, .. } = self;
+        source.stop();
+        (Unread { source, block, used }, Bank { channelizer, row })
     }
 }

@@ -18,7 +18,7 @@ use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, Voltages};
 
 /// Bytes of rows per write.
-const GULP_BYTES: usize = 1 << 20;
+const GULP_BYTES: usize = 8 << 20;
 
 /// Rows from which the 8-bit scaling is computed, unless they exceed [`SCALING_BYTES`].
 const SCALING_ROWS: usize = 4096;
@@ -303,8 +303,8 @@ fn mean_and_deviation(values: &mut Vec<f64>) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// Approximate bytes of spectra per write.
-const BLOCK_BYTES: usize = 4 << 20;
+/// Approximate bytes of spectra per write, unless more are computed at once.
+const BLOCK_BYTES: usize = 8 << 20;
 
 /// Smallest number of spectra per write.
 const MIN_TIMES: usize = 16;
@@ -350,7 +350,7 @@ pub fn write_voltages(
     let header = source.header().clone();
     let mut writer = Writer::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
-    let block_times = (BLOCK_BYTES / each).max(MIN_TIMES);
+    let block_times = (BLOCK_BYTES.max(source.step_bytes()) / each).max(MIN_TIMES);
     check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
     let mut times = 0;
     let made = std::thread::scope(|scope| {
