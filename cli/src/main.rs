@@ -141,6 +141,9 @@ fn main() -> ExitCode {
     if arguments.common.trace.is_some() {
         sidereal::trace::begin();
     }
+    if arguments.common.threads > 0 {
+        sidereal::io::limit_threads(arguments.common.threads);
+    }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     arguments.common.command_line = CommandLine::new(&command, &matches, words.clone());

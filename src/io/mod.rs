@@ -19,6 +19,7 @@ pub mod ligolw;
 pub mod npy;
 mod observation;
 mod open;
+mod parallel;
 pub mod presto;
 pub mod psd;
 mod psrfits;
@@ -41,6 +42,7 @@ pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 pub use fbh5::{decode_bare, decode_lz4, from_bytes as fbh5_from_bytes, open as open_fbh5};
 pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
+pub use parallel::limit_threads;
 #[doc(hidden)]
 pub use psrfits::{from_reader as psrfits_from_reader, open as open_psrfits};
 pub use window_file::read_window;

@@ -163,6 +163,24 @@ impl<'a> VoltageBlock<'a> {
         self.bytes.get_mut().chunks_exact_mut(stride).map(move |row| &mut row[own.clone()])
     }
 
+    /// Splits the rows of all streams at the samples `starts`, which rise from 0 and lie on whole bytes; each part holds
+    /// the rows of all streams, from its start to the next one's.
+    pub(crate) fn columns_mut(&mut self, starts: &[usize]) -> Vec<Vec<&mut [u8]>> {
+        let encoding = self.encoding;
+        let mut parts: Vec<_> = starts.iter().map(|_| Vec::with_capacity(self.streams)).collect();
+        for mut row in self.rows_mut() {
+            for (part, from) in parts.iter_mut().zip(starts.windows(2)) {
+                let (head, rest) = row.split_at_mut(encoding.bytes(from[1] - from[0]));
+                part.push(head);
+                row = rest;
+            }
+            if let Some(last) = parts.last_mut() {
+                last.push(row);
+            }
+        }
+        parts
+    }
+
     /// Returns the memory of all streams, rows of [`VoltageBlock::stride`] bytes, and the byte range of the block within
     /// a row.
     pub(crate) fn memory_mut(&mut self) -> (&mut [u8], Range<usize>) {
@@ -214,6 +232,8 @@ mod tests {
         assert_eq!([block.voltages().row(0), block.voltages().row(1)], [[1, 2], [3, 4]]);
         assert_eq!(block.clone().voltages().row(1), [3, 4]);
         assert!(block.set_times(6).is_err());
+        let columns = block.columns_mut(&[0, 2]);
+        assert_eq!(columns, [[&mut [1][..], &mut [3][..]], [&mut [2][..], &mut [4][..]]]);
         assert_eq!(memory, [7, 1, 2, 7, 7, 3, 4, 7]);
         for ((streams, stride), times) in
             [((2, 4), 1..4), ((2, 4), 2..5), ((2, 4), 4..10), ((3, 4), 0..2)]

@@ -1,10 +1,12 @@
 //! Device memory, planes in it, and page-locked host memory for full-speed copies.
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use cudarc::driver::sys;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::Device;
 use super::device::{OTHERS, check};
@@ -75,6 +77,14 @@ impl Device {
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
+        if let Some(pages) = Pages::new(bytes) {
+            // SAFETY: the pages belong to this process and stay mapped until they are unregistered.
+            let result = unsafe { sys::cuMemHostRegister_v2(pages.address, pages.bytes, 0) };
+            if result == sys::CUresult::CUDA_SUCCESS {
+                let address = pages.address.cast();
+                return Ok(Pinned { device: self.clone(), address, len, pages: Some(pages) });
+            }
+        }
         let mut address = std::ptr::null_mut();
         // SAFETY: writes one address; flags 0 select cacheable memory.
         let result = unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) };
@@ -89,7 +99,76 @@ impl Device {
         check("cuMemHostAlloc", result)?;
         // SAFETY: the driver allocated `bytes` bytes.
         unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
-        Ok(Pinned { device: self.clone(), address: address.cast(), len })
+        Ok(Pinned { device: self.clone(), address: address.cast(), len, pages: None })
+    }
+}
+
+/// Bytes of a huge page on x86-64, and on most 64-bit Arm systems.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Bytes that are worth a thread of their own when pages are touched.
+const TOUCHED_BYTES: usize = 8 << 20;
+
+/// Threads that touch pages.
+const MAX_TOUCHING: usize = 8;
+
+/// Zeroed pages of host memory, huge where the system has them: page-locking them takes a fifth of the time of
+/// `cuMemHostAlloc` (5 and 24 ms for 64 MiB, measured).
+#[derive(Debug)]
+struct Pages {
+    address: *mut c_void,
+    bytes: usize,
+    /// Mapping that holds the pages.
+    mapped: *mut c_void,
+    mapped_bytes: usize,
+}
+
+impl Pages {
+    /// Maps and touches pages for `bytes` bytes; none for a small size, or if the system refuses.
+    fn new(bytes: usize) -> Option<Self> {
+        if bytes < 2 * HUGE_PAGE_BYTES {
+            return None;
+        }
+        let mapped_bytes = bytes.checked_add(2 * HUGE_PAGE_BYTES)?;
+        // SAFETY: a private mapping at an address of the system's choice.
+        let mapped = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            mm::mmap_anonymous(std::ptr::null_mut(), mapped_bytes, access, MapFlags::PRIVATE)
+                .ok()?
+        };
+        let skipped = mapped.align_offset(HUGE_PAGE_BYTES);
+        let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let address = mapped.wrapping_byte_add(skipped);
+        let pages = Self { address, bytes, mapped, mapped_bytes };
+        // SAFETY: the pages belong to the mapping; systems without huge pages refuse, which is no fault.
+        let _ = unsafe { mm::madvise(address, bytes, Advice::LinuxHugepage) };
+        pages.touch();
+        Some(pages)
+    }
+
+    /// Writes to every page, so that the system finds them all on several cores.
+    fn touch(&self) {
+        // SAFETY: the mapping has these bytes, and nothing else refers to them.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.address.cast::<u8>(), self.bytes) };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (self.bytes / TOUCHED_BYTES).clamp(1, cores.min(MAX_TOUCHING));
+        let part = self.bytes.div_ceil(threads);
+        let touch = |part: &mut [u8]| part.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+        std::thread::scope(|scope| {
+            let mut parts = all.chunks_mut(part);
+            let own = parts.next();
+            parts.for_each(|part| {
+                scope.spawn(move || touch(part));
+            });
+            own.into_iter().for_each(touch);
+        });
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped once.
+        let _ = unsafe { mm::munmap(self.mapped, self.mapped_bytes) };
     }
 }
 
@@ -203,6 +282,8 @@ pub struct Pinned<T> {
     device: Device,
     address: *mut T,
     len: usize,
+    /// Pages of the memory; none if the driver allocated it.
+    pages: Option<Pages>,
 }
 
 // SAFETY: plain memory with a single owner.
@@ -240,8 +321,14 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         // Running copies must end before the memory is freed.
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
-            // SAFETY: allocated once, and no copy uses it any more.
-            let _ = unsafe { sys::cuMemFreeHost(self.address.cast()) };
+            // SAFETY: allocated or registered once, and no copy uses it any more.
+            let _ = match &self.pages {
+                Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address) },
+                None => unsafe { sys::cuMemFreeHost(self.address.cast()) },
+            };
+        } else {
+            // Copies may still use the memory of a device that failed.
+            std::mem::forget(self.pages.take());
         }
     }
 }

@@ -115,8 +115,8 @@ struct Sizes {
 const INPUT_BYTES: usize = 8 << 20;
 const INPUT_PART: usize = 8;
 
-/// Size of the output plane of a block copied to the host, in bytes.
-const PLANE_BYTES: usize = 64 << 20;
+/// Size of the output plane of a block copied to the host, in bytes: long enough for the bus, and quickly page-locked.
+const PLANE_BYTES: usize = 16 << 20;
 
 /// Size of the input of a block that stays on the device, in bytes.
 const BLOCK_BYTES: usize = 256 << 20;

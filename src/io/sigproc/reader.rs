@@ -3,14 +3,14 @@
 //! Invariant: `row` counts the recorded rows that were read or skipped.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
 use crate::io::sexagesimal::unpack_degrees;
 use crate::io::sigproc::{Header, telescope_name};
-use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
+use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S, parallel};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
@@ -55,7 +55,6 @@ pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReade
         return FilterbankReader::from_pipe(Box::new(file), path, polarizations);
     }
     let fields = Header::parse(BufReader::with_capacity(4096, &mut file), path)?;
-    file.seek(SeekFrom::Start(fields.bytes())).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len().saturating_sub(fields.bytes());
     let mut reader = FilterbankReader::new(Input::File(file), path, fields, polarizations)?;
     reader.header.times = Some(reader.count_rows(bytes)?);
@@ -141,19 +140,12 @@ impl FilterbankReader {
     /// Fills `buffer` with recorded rows; returns the number of complete rows.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let row_bytes = self.layout.row_bytes();
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let read = match &mut self.input {
-                Input::File(file) => file.read(&mut buffer[filled..]),
-                Input::Pipe(pipe) => pipe.read(&mut buffer[filled..]),
-            };
-            match read {
-                Ok(0) => break,
-                Ok(bytes) => filled += bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(&self.header.path, error)),
-            }
-        }
+        let offset = self.layout.data_offset + self.row * row_bytes as u64;
+        let filled = match &mut self.input {
+            Input::File(file) => parallel::read_at(file, buffer, offset),
+            Input::Pipe(pipe) => read_pipe(pipe.as_mut(), buffer),
+        };
+        let filled = filled.map_err(|error| Error::io(&self.header.path, error))?;
         let rows = filled / row_bytes;
         self.row += rows as u64;
         let rest = (filled % row_bytes) as u64;
@@ -218,10 +210,7 @@ impl FilterbankSource for FilterbankReader {
 
     fn skip(&mut self, times: u64) -> Result<u64> {
         let wanted = self.rows_left().min(times);
-        if let Input::File(file) = &mut self.input {
-            let bytes = wanted * self.layout.row_bytes() as u64;
-            let at = self.layout.data_offset + self.row * self.layout.row_bytes() as u64 + bytes;
-            file.seek(SeekFrom::Start(at)).map_err(|error| Error::io(&self.header.path, error))?;
+        if matches!(self.input, Input::File(_)) {
             self.row += wanted;
             return Ok(wanted);
         }
@@ -239,6 +228,20 @@ impl FilterbankSource for FilterbankReader {
     fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
+}
+
+/// Fills a buffer from a pipe; returns the bytes read, fewer only at its end.
+fn read_pipe(pipe: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match pipe.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// Converts recorded rows to output rows.

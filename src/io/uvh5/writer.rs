@@ -268,7 +268,7 @@ impl Writer {
                 for (&count, sums) in counts.iter().zip(sums) {
                     row.visibilities(sums, count, &mut visibilities);
                     let fraction = (count as f64 / integration.full_count as f64) as f32;
-                    samples.extend_from_slice(&fraction.to_le_bytes().repeat(pairs));
+                    (0..pairs).for_each(|_| samples.extend_from_slice(&fraction.to_le_bytes()));
                     flags.resize(flags.len() + pairs, u8::from(count == 0));
                 }
             }

@@ -1,6 +1,7 @@
 //! Sample order within a recording's blocks, and the transposition to and from stream rows.
 
-use crate::voltage::{VoltageBlock, Voltages};
+use super::columns::Rows;
+use crate::voltage::Voltages;
 
 /// Bytes of samples transposed at once, sized to stay in a core's cache.
 const TILE_BYTES: usize = 1 << 18;
@@ -171,12 +172,12 @@ impl Layout {
     }
 
     /// Distributes one run's bytes to its streams' rows, starting at sample `at`.
-    pub(super) fn scatter(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
+    pub(super) fn scatter<R: Rows>(&self, run: usize, source: &[u8], rows: &mut R, at: usize) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let bytes = self.sample_bytes;
         let mut row = |place: usize, time: usize, from: &[u8], pick: fn(&[u8], &mut [u8])| {
             let length = if self.inner == 2 { from.len() / 2 } else { from.len() };
-            let row = block.row_mut(streams[place]);
+            let row = rows.row(streams[place]);
             pick(from, &mut row[(at + time) * bytes..][..length]);
         };
         let copy = |from: &[u8], row: &mut [u8]| row.copy_from_slice(from);
@@ -286,7 +287,7 @@ fn from_rows<'a, const BYTES: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::voltage::VoltageEncoding;
+    use crate::voltage::{VoltageBlock, VoltageEncoding};
 
     const COUNTS: Counts = Counts { antennas: 2, channels: 3, polarizations: 2 };
     const ORDERS: [[Axis; 4]; 4] = [

@@ -2,6 +2,7 @@
 //!
 //! Invariant: missing samples are returned as flagged zeros, so times never shift.
 
+mod columns;
 pub mod dada;
 mod fields;
 mod frames;

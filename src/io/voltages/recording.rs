@@ -3,13 +3,15 @@
 //! Invariant: segments rise in time and do not overlap, so every sample has at most one place.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::io::parallel;
+use crate::io::voltages::columns::{Positioned, Rows};
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, check_streams};
-use crate::voltage::VoltageBlock;
+use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes read ahead when the following bytes are needed soon.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -39,15 +41,30 @@ impl Segment {
 #[derive(Debug)]
 pub(super) struct Recording {
     header: VoltageHeader,
-    layout: Layout,
-    segments: Vec<Segment>,
+    map: Map,
     flags: Vec<Flag>,
-    window: Window,
-    times: u64,
+    /// One cursor per thread.
+    cursors: Vec<Cursor>,
     position: u64,
-    segment: usize,
     cut: Option<String>,
     warnings: Vec<String>,
+}
+
+/// Places of all samples in the files.
+#[derive(Debug)]
+struct Map {
+    encoding: VoltageEncoding,
+    layout: Layout,
+    files: Vec<PathBuf>,
+    segments: Vec<Segment>,
+    times: u64,
+}
+
+/// State of one thread that reads samples.
+#[derive(Debug, Default)]
+struct Cursor {
+    window: Window,
+    segment: usize,
 }
 
 impl Recording {
@@ -61,16 +78,12 @@ impl Recording {
     ) -> Self {
         let flags = missing(&segments, times, layout.streams());
         header.times = Some(times);
-        let window = Window { files, opened: None, file: 0, start: 0, bytes: Vec::new() };
         Self {
+            map: Map { encoding: header.encoding, layout, files, segments, times },
             header,
-            layout,
-            segments,
             flags,
-            window,
-            times,
+            cursors: Vec::new(),
             position: 0,
-            segment: 0,
             cut: None,
             warnings: Vec::new(),
         }
@@ -81,45 +94,88 @@ impl Recording {
         let cut = (!cuts.is_empty()).then(|| cuts.join("; "));
         Self { cut, warnings, ..self }
     }
+}
 
-    /// Fills the block from sample `at` with up to `wanted` samples from one segment or gap; returns their number.
-    fn piece(&mut self, block: &mut VoltageBlock, at: usize, wanted: usize) -> Result<usize> {
-        let position = self.position;
-        while self.segments.get(self.segment).is_some_and(|segment| segment.end() <= position) {
+impl Positioned for Map {
+    type Cursor = Cursor;
+
+    fn cursor(&self) -> Cursor {
+        Cursor::default()
+    }
+
+    fn unit_times(&self) -> u64 {
+        self.layout.unit_times()
+    }
+
+    fn fill<R: Rows>(
+        &self,
+        cursor: &mut Cursor,
+        position: u64,
+        rows: &mut R,
+        times: usize,
+    ) -> Result<()> {
+        if self.segments.get(cursor.segment).is_none_or(|segment| segment.start > position) {
+            cursor.segment = self.segments.partition_point(|segment| segment.end() <= position);
+        }
+        let mut filled = 0;
+        while filled < times {
+            filled += cursor.piece(self, position + filled as u64, rows, filled..times)?;
+        }
+        Ok(())
+    }
+}
+
+impl Cursor {
+    /// Fills samples `span` of the rows, or their first ones, from one segment or gap; returns their number. The first
+    /// is sample `position` of the recording.
+    fn piece<R: Rows>(
+        &mut self,
+        map: &Map,
+        position: u64,
+        rows: &mut R,
+        span: Range<usize>,
+    ) -> Result<usize> {
+        let Map { layout, segments, .. } = map;
+        while segments.get(self.segment).is_some_and(|segment| segment.end() <= position) {
             self.segment += 1;
         }
-        let (end, segment) = match self.segments.get(self.segment) {
+        let (end, segment) = match segments.get(self.segment) {
             Some(segment) if segment.start <= position => {
                 let time = position - segment.start + segment.passed;
-                let unit = position.saturating_add(self.layout.left_in_unit(time));
+                let unit = position.saturating_add(layout.left_in_unit(time));
                 (unit.min(segment.end()), Some(*segment))
             }
-            next => (next.map_or(self.times, |segment| segment.start), None),
+            next => (next.map_or(map.times, |segment| segment.start), None),
         };
-        let mut times = (end - position).min(wanted as u64) as usize;
+        let mut times = (end - position).min(span.len() as u64) as usize;
         match segment {
             Some(segment) => {
-                if self.layout.runs() == 1 {
-                    times = times.min(self.layout.tile_times());
+                if layout.runs() == 1 {
+                    times = times.min(layout.tile_times());
                 }
-                self.copy(segment, position - segment.start + segment.passed, times, block, at)?;
+                let time = position - segment.start + segment.passed;
+                self.copy(map, segment, time, rows, span.start..span.start + times)?;
             }
-            None => fill_zeros(block, at, times),
+            None => {
+                let encoding = map.encoding;
+                let bytes = encoding.bytes(span.start)..encoding.bytes(span.start + times);
+                (0..layout.streams())
+                    .for_each(|stream| rows.row(stream)[bytes.clone()].fill(encoding.zero_byte()));
+            }
         }
-        self.position += times as u64;
         Ok(times)
     }
 
-    /// Copies samples of one unit of a segment.
-    fn copy(
+    /// Copies samples of one unit of a segment, from its sample `time` on.
+    fn copy<R: Rows>(
         &mut self,
+        map: &Map,
         segment: Segment,
         time: u64,
-        times: usize,
-        block: &mut VoltageBlock,
-        at: usize,
+        rows: &mut R,
+        span: Range<usize>,
     ) -> Result<()> {
-        let layout = &self.layout;
+        let (layout, times) = (&map.layout, span.len());
         let end = segment.offset + layout.bytes(segment.passed + segment.times);
         let unit = layout.unit(time).map(|(start, bytes)| (segment.offset + start, bytes));
         let row_bytes = layout.run_bytes(layout.unit_times());
@@ -132,15 +188,16 @@ impl Recording {
                     Some((unit, unit_bytes)) if unit_bytes <= WINDOW_BYTES => {
                         unit..unit + WINDOW_BYTES / unit_bytes * unit_bytes
                     }
-                    // The read covers most of each run, so the next run follows soon: read ahead.
-                    Some(_) if 2 * layout.run_bytes(times as u64) >= row_bytes => {
+                    // The read covers nearly all of each run, so the next run follows soon: read ahead.
+                    Some(_) if 8 * layout.run_bytes(times as u64) >= 7 * row_bytes => {
                         from..from + bytes.max(WINDOW_BYTES)
                     }
                     _ => from..from + bytes,
                 };
                 let ahead = ahead.start..ahead.end.min(end);
-                let source = self.window.fetch(segment.file, from..from + bytes, ahead)?;
-                layout.scatter(run, source, block, at + start);
+                let path = &map.files[segment.file];
+                let source = self.window.fetch(segment.file, path, from..from + bytes, ahead)?;
+                layout.scatter(run, source, rows, span.start + start);
             }
         }
         Ok(())
@@ -153,19 +210,17 @@ impl VoltageSource for Recording {
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        check_streams(block.voltages(), self.layout.streams(), self.header.encoding)?;
-        let left = self.times - self.position;
-        let times = left.min(block.capacity() as u64) as usize;
-        let mut filled = 0;
-        while filled < times {
-            filled += self.piece(block, filled, times - filled)?;
-        }
+        let Self { header, map, cursors, position, .. } = self;
+        check_streams(block.voltages(), map.layout.streams(), header.encoding)?;
+        let times = (map.times - *position).min(block.capacity() as u64) as usize;
+        map.fill_block(cursors, *position, block, times)?;
+        *position += times as u64;
         block.set_times(times)?;
         Ok(times)
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        let skipped = times.min(self.times - self.position);
+        let skipped = times.min(self.map.times - self.position);
         self.position += skipped;
         Ok(skipped)
     }
@@ -197,18 +252,9 @@ fn missing(segments: &[Segment], times: u64, streams: usize) -> Vec<Flag> {
     flags
 }
 
-fn fill_zeros(block: &mut VoltageBlock, at: usize, times: usize) {
-    let encoding = block.encoding();
-    let span = encoding.bytes(at)..encoding.bytes(at + times);
-    for row in block.rows_mut() {
-        row[span.clone()].fill(encoding.zero_byte());
-    }
-}
-
 /// Cached bytes of the current file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Window {
-    files: Vec<PathBuf>,
     opened: Option<(usize, File)>,
     file: usize,
     start: u64,
@@ -220,12 +266,13 @@ impl Window {
     fn fetch(
         &mut self,
         file: usize,
-        wanted: std::ops::Range<u64>,
-        ahead: std::ops::Range<u64>,
+        path: &Path,
+        wanted: Range<u64>,
+        ahead: Range<u64>,
     ) -> Result<&[u8]> {
         let end = self.start + self.bytes.len() as u64;
         if self.file != file || wanted.start < self.start || wanted.end > end {
-            self.load(file, ahead)?;
+            self.load(file, path, ahead)?;
         }
         let from = (wanted.start - self.start) as usize;
         let length = (wanted.end - wanted.start) as usize;
@@ -235,23 +282,21 @@ impl Window {
                 "the file ends here, expected samples to byte {}: it has been cut since it was opened",
                 wanted.end
             );
-            Error::format(&self.files[file], "data", self.start + reached as u64, why)
+            Error::format(path, "data", self.start + reached as u64, why)
         })
     }
 
-    fn load(&mut self, file: usize, span: std::ops::Range<u64>) -> Result<()> {
-        let path = &self.files[file];
+    fn load(&mut self, file: usize, path: &Path, span: Range<u64>) -> Result<()> {
         let io = |error| Error::io(path, error);
         let handle = match &mut self.opened {
             Some((number, handle)) if *number == file => handle,
             other => &mut other.insert((file, File::open(path).map_err(io)?)).1,
         };
-        self.file = file;
-        self.start = span.start;
-        self.bytes.clear();
-        handle.seek(SeekFrom::Start(span.start)).map_err(io)?;
-        handle.take(span.end - span.start).read_to_end(&mut self.bytes).map_err(io)?;
-        Ok(())
+        (self.file, self.start) = (file, span.start);
+        self.bytes.resize((span.end - span.start) as usize, 0);
+        let read = parallel::read_part(handle, &mut self.bytes, span.start);
+        self.bytes.truncate(*read.as_ref().unwrap_or(&0));
+        read.map_err(io).map(|_| ())
     }
 }
 

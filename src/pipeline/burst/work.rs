@@ -158,8 +158,8 @@ pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 /// Limit in bytes on the rows of a gulp without copies; long gulps make the host's waits at their ends rare.
 const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
 
-/// Bytes of rows per copy; the next rows are read meanwhile.
-const PIECE_BYTES: usize = 16 << 20;
+/// Bytes of rows per copy, which several threads read; the next rows are read meanwhile.
+const PIECE_BYTES: usize = 32 << 20;
 
 /// Largest number of rows per gulp.
 const MAX_TIMES: usize = 1 << 20;

@@ -230,13 +230,18 @@ impl ArrayCorrelator {
 
     /// Returns the summary of the work so far.
     pub fn summary(&self) -> Summary {
+        self.summary_of(self.next)
+    }
+
+    /// Returns the summary of the work so far, if only the first `spectra` spectra are used.
+    fn summary_of(&self, spectra: u64) -> Summary {
         let Self { header, tracking, f_engine, x_engine, .. } = self;
-        let data_s = self.next as f64 * header.spectrum_s;
+        let data_s = spectra as f64 * header.spectrum_s;
         let names = header.array.antennas.iter().zip(&header.present);
         let missing = names.filter(|(_, present)| !**present).map(|(own, _)| own.name.clone());
         Summary {
             integrations: self.number,
-            spectra: self.next,
+            spectra,
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
             made_on_device: f_engine.is_on_device(),

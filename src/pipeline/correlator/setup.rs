@@ -204,7 +204,8 @@ impl SpectraParameters {
         }
         let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average;
-        let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
+        // One integration is written while the next is summed.
+        let visibilities = (2 * baselines * channels).checked_mul(16 * plan.pairs() + 8);
         let Framing { hop, span } = self.framing();
         let times = together.checked_mul(hop as usize);
         let times = times.and_then(|times| times.checked_add(span as usize));

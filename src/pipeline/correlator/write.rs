@@ -1,21 +1,26 @@
 //! Output of integrations to a UVH5 file.
 
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use super::options::{ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre};
 use super::{ArrayCorrelator, Summary};
 use crate::correlate::Precision;
 use crate::error::{Error, Result};
-use crate::geometry::{Location, Sky, day_length_s};
+use crate::geometry::{Direction, Location, Sky, day_length_s};
 use crate::io::uvh5;
 use crate::io::uvh5::{Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
 use crate::pipeline::run::Ending;
+use crate::trace::{self, Work};
 
 /// Shortest integration in seconds whose time a file resolves: Julian dates are 40 us apart, and the last integration
 /// may be shorter.
 const MIN_INTEGRATION_S: f64 = 2e-4;
+
+/// Integrations in memory: one is written while the next is summed.
+const INTEGRATIONS: usize = 2;
 
 /// File metadata that the correlation does not determine.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,31 +94,67 @@ pub fn write_uvh5(
         return Err(Error::parameter("integration_s", file.integration_s, rule));
     }
     let mut writer = Writer::create(path, file)?;
-    let location = header.array.location()?;
-    let mut integration = Integration::new();
-    let mut write_s = 0.0;
-    let ending = loop {
-        match correlator.next_integration(&mut integration) {
-            Ok(true) => {}
-            Ok(false) => break Ending::of_source(correlator.cut().as_deref()),
-            Err(fault) => break Ending::after(fault),
-        }
-        let start = Instant::now();
-        let written = put(&mut writer, &integration, correlator, &sky, &location);
-        write_s += start.elapsed().as_secs_f64();
-        if let Err(fault) = written {
-            break Ending::after(fault);
-        }
-        let status = Status {
-            times: integration.first + integration.spectra,
-            total: Some(header.spectra),
-            data_s: (integration.first + integration.spectra) as f64 * header.spectrum_s,
-            elapsed_s: begin.elapsed().as_secs_f64(),
-        };
-        if !observe(&integration, &status) {
-            break Ending::Stopped;
-        }
+    let place = Place {
+        location: header.array.location()?,
+        sky,
+        direction: correlator.direction(),
+        full_count: header.full_count(),
+        integration_spectra: header.integration_spectra,
     };
+    let (mut write_s, mut spectra) = (0.0, 0);
+    let (empty, spare) = sync_channel(INTEGRATIONS);
+    let (summed, sums) = sync_channel(INTEGRATIONS);
+    for _ in 0..INTEGRATIONS {
+        let _ = empty.send(Integration::new());
+    }
+    let ending = std::thread::scope(|scope| {
+        let correlator = &mut *correlator;
+        // Sums the next integration while one is written; ends when this function drops `empty`.
+        scope.spawn(move || {
+            for mut integration in spare {
+                let more = correlator.next_integration(&mut integration);
+                let is_last = !matches!(more, Ok(true));
+                if summed.send((integration, more)).is_err() || is_last {
+                    break;
+                }
+            }
+        });
+        let mut empty = Some(empty);
+        let mut ending = None;
+        for (integration, more) in sums {
+            match more {
+                // After a stop, the integration that was being summed is written if it is a part of one.
+                Ok(true) if ending.is_some() && place.is_whole(&integration) => continue,
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(fault) => return ending.or(Some(Ending::after(fault))),
+            }
+            let start = Instant::now();
+            let span = trace::span(Work::Write, "integration");
+            let written = place.put(&mut writer, &integration);
+            drop(span);
+            write_s += start.elapsed().as_secs_f64();
+            if let Err(fault) = written {
+                return Some(Ending::after(fault));
+            }
+            spectra = integration.first + integration.spectra;
+            let status = Status {
+                times: spectra,
+                total: Some(header.spectra),
+                data_s: spectra as f64 * header.spectrum_s,
+                elapsed_s: begin.elapsed().as_secs_f64(),
+            };
+            if ending.is_none() && !observe(&integration, &status) {
+                (ending, empty) = (Some(Ending::Stopped), None);
+            }
+            if let Some(empty) = &empty {
+                // The thread has ended after the last integration.
+                let _ = empty.send(integration);
+            }
+        }
+        ending
+    });
+    let ending = ending.unwrap_or_else(|| Ending::of_source(correlator.cut().as_deref()));
     let found = writer.integrations() > 0;
     let ending = ending.or_error(found)?;
     let (integrations, bytes) = (writer.integrations() as u64, writer.bytes());
@@ -122,7 +163,8 @@ pub fn write_uvh5(
         writer.finish()?;
         write_s += start.elapsed().as_secs_f64();
     }
-    let summary = Summary { integrations, ..correlator.summary() };
+    // The thread may have summed one more than was written.
+    let summary = Summary { integrations, ..correlator.summary_of(spectra) };
     let elapsed_s = begin.elapsed().as_secs_f64();
     Ok(WriteReport { summary, write_s, elapsed_s, bytes, ending })
 }
@@ -134,41 +176,51 @@ fn known<'a>(correlator: &'a ArrayCorrelator, header: &ArrayHeader) -> Result<&'
     })
 }
 
-/// Appends an integration.
-fn put(
-    writer: &mut Writer,
-    integration: &Integration,
-    correlator: &ArrayCorrelator,
-    sky: &Sky,
-    location: &Location,
-) -> Result<()> {
-    let centre = integration.centre;
-    let lst_deg = sky.local_sidereal_time_rad(centre)?.to_degrees();
-    let (pointing, uvw_m) = match correlator.direction() {
-        Some(direction) => {
-            let apparent = sky.apparent(direction, centre)?;
-            let pointing = Pointing {
-                ra_deg: apparent.ra_deg,
-                dec_deg: apparent.dec_deg,
-                frame_angle_deg: apparent.position_angle_deg,
-            };
-            (pointing, sky.uvw_m(direction, centre)?)
-        }
-        None => {
-            let dec_deg = location.latitude_deg;
-            (Pointing { ra_deg: lst_deg, dec_deg, frame_angle_deg: 0.0 }, sky.enu_m())
-        }
-    };
-    writer.write(uvh5::Integration {
-        centre,
-        day_s: day_length_s(centre.day)?,
-        lst_deg,
-        pointing,
-        uvw_m: &uvw_m,
-        sums: &integration.sums,
-        counts: &integration.counts,
-        full_count: correlator.header().full_count(),
-    })
+/// Geometry of the integrations' phases, and the number of spectra in a complete one.
+struct Place {
+    location: Location,
+    sky: Sky,
+    direction: Option<Direction>,
+    full_count: u64,
+    integration_spectra: u64,
+}
+
+impl Place {
+    /// Returns whether an integration has all its spectra.
+    fn is_whole(&self, integration: &Integration) -> bool {
+        integration.spectra >= self.integration_spectra
+    }
+
+    /// Appends an integration.
+    fn put(&self, writer: &mut Writer, integration: &Integration) -> Result<()> {
+        let (centre, sky) = (integration.centre, &self.sky);
+        let lst_deg = sky.local_sidereal_time_rad(centre)?.to_degrees();
+        let (pointing, uvw_m) = match self.direction {
+            Some(direction) => {
+                let apparent = sky.apparent(direction, centre)?;
+                let pointing = Pointing {
+                    ra_deg: apparent.ra_deg,
+                    dec_deg: apparent.dec_deg,
+                    frame_angle_deg: apparent.position_angle_deg,
+                };
+                (pointing, sky.uvw_m(direction, centre)?)
+            }
+            None => {
+                let dec_deg = self.location.latitude_deg;
+                (Pointing { ra_deg: lst_deg, dec_deg, frame_angle_deg: 0.0 }, sky.enu_m())
+            }
+        };
+        writer.write(uvh5::Integration {
+            centre,
+            day_s: day_length_s(centre.day)?,
+            lst_deg,
+            pointing,
+            uvw_m: &uvw_m,
+            sums: &integration.sums,
+            counts: &integration.counts,
+            full_count: self.full_count,
+        })
+    }
 }
 
 fn file_header(header: &ArrayHeader, labels: &Labels) -> Result<uvh5::Header> {

@@ -153,17 +153,39 @@ impl Sink {
             return Ok(ending);
         }
         let elements = filterbank.row_elements();
-        let mut rows = vec![0.0; (GULP_BYTES / 4).div_ceil(elements) * elements];
-        loop {
-            match filterbank.read_rows(&mut rows) {
-                Ok(0) => return Ok(Ending::of_source(filterbank.cut())),
-                Ok(times) => self.put(&rows[..times * elements])?,
-                Err(fault) => return Ok(Ending::after(fault)),
-            }
-            if !go_on(self.writer.rows()) {
-                return Ok(Ending::Stopped);
-            }
+        let (empty, spare) = sync_channel(BLOCKS);
+        let (computed, blocks) = sync_channel(BLOCKS);
+        for _ in 0..BLOCKS {
+            let _ = empty.send(vec![0.0; (GULP_BYTES / 4).div_ceil(elements) * elements]);
         }
+        let ending = std::thread::scope(|scope| {
+            let filterbank = &mut *filterbank;
+            // Computes the next rows while earlier ones are written; ends when `empty` is dropped.
+            scope.spawn(move || {
+                for mut rows in spare {
+                    let read = filterbank.read_rows(&mut rows);
+                    let is_last = !matches!(read, Ok(1..));
+                    if computed.send((rows, read)).is_err() || is_last {
+                        break;
+                    }
+                }
+            });
+            let empty = empty;
+            for (rows, read) in blocks {
+                match read {
+                    Ok(0) => break,
+                    Ok(times) => self.put(&rows[..times * elements])?,
+                    Err(fault) => return Ok(Some(Ending::after(fault))),
+                }
+                if !go_on(self.writer.rows()) {
+                    return Ok(Some(Ending::Stopped));
+                }
+                // The thread has ended after the last rows.
+                let _ = empty.send(rows);
+            }
+            Ok(None)
+        })?;
+        Ok(ending.unwrap_or_else(|| Ending::of_source(filterbank.cut())))
     }
 
     /// Reads the first rows, computes the scaling from those that are data, and writes them; returns how they ended,

@@ -152,5 +152,15 @@ DRIVER cuMemHostGetDevicePointer_v2(uint64_t* address, void* pointer, unsigned) 
   *address = (uint64_t)pointer;
   return SUCCESS;
 }
-DRIVER cuMemHostRegister_v2(void*, size_t, unsigned) { EMULATED_CALL; return SUCCESS; }
-DRIVER cuMemHostUnregister(void*) { EMULATED_CALL; return finish_all(); }
+DRIVER cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
+  EMULATED_CALL;
+  if (!pointer || !bytes) return INVALID_VALUE;
+  host_allocations[(uint64_t)pointer] = bytes;
+  return SUCCESS;
+}
+DRIVER cuMemHostUnregister(void* pointer) {
+  EMULATED_CALL;
+  if (Result result = finish_all()) return result;
+  if (!host_allocations.erase((uint64_t)pointer)) die("cuMemHostUnregister: %p is not registered", pointer);
+  return SUCCESS;
+}

@@ -6,12 +6,15 @@ use super::header::DEFAULT_HEADER;
 use super::header::format_start;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::sexagesimal;
 use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
 use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::io::{parallel, sexagesimal};
 use crate::units::{Epoch, HZ_PER_MHZ};
 use crate::voltage::{VoltageEncoding, Voltages};
+
+/// Tiles of samples per write, which threads share.
+const TILES: usize = 32;
 
 /// Unfinished PSRDADA file: axes time, polarization, channel (ORDER TPF), the order baseband assumes; with several
 /// antennas time, channel, antenna, polarization (ORDER TFAP).
@@ -25,7 +28,7 @@ pub struct Writer {
     lines: Vec<(&'static str, String)>,
     encoding: VoltageEncoding,
     layout: Layout,
-    tile: Vec<u8>,
+    frames: Vec<u8>,
 }
 
 impl Writer {
@@ -54,7 +57,7 @@ impl Writer {
         let lines = lines(header, &band, layout.frame_bytes());
         let mut file = AtomicFile::create(path)?;
         file.append(&text(&lines, 0)?)?;
-        Ok(Self { file, lines, encoding, layout, tile: Vec::new() })
+        Ok(Self { file, lines, encoding, layout, frames: Vec::new() })
     }
 
     /// Appends samples of every stream.
@@ -63,11 +66,17 @@ impl Writer {
     /// [`Error::Shape`] for another number of streams or another encoding than the header's; [`Error::Io`].
     pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
         check_streams(voltages, self.layout.streams(), self.encoding)?;
-        for start in (0..voltages.times()).step_by(self.layout.tile_times()) {
-            let times = self.layout.tile_times().min(voltages.times() - start);
-            self.tile.resize(self.layout.run_bytes(times as u64) as usize, 0);
-            self.layout.gather(0, voltages, start, &mut self.tile);
-            self.file.append(&self.tile)?;
+        let (layout, tile_times) = (&self.layout, self.layout.tile_times());
+        let step = TILES * tile_times;
+        for start in (0..voltages.times()).step_by(step) {
+            let times = step.min(voltages.times() - start);
+            self.frames.resize(layout.run_bytes(times as u64) as usize, 0);
+            let tiles = self.frames.chunks_mut(layout.run_bytes(tile_times as u64) as usize);
+            let bytes = layout.run_bytes(times as u64) as usize;
+            parallel::for_each(bytes, tiles.enumerate(), |(index, tile)| {
+                layout.gather(0, voltages, start + index * tile_times, tile);
+            });
+            self.file.append(&self.frames)?;
         }
         Ok(())
     }

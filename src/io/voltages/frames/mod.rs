@@ -13,10 +13,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
+use crate::io::voltages::columns::{Positioned, Rows};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource};
 use crate::units::Epoch;
 use crate::view::check_length;
-use crate::voltage::VoltageBlock;
+use crate::voltage::{VoltageBlock, VoltageEncoding};
 use index::{Files, FrameRate, Run, Timeline};
 use unpack::{Samples, Unpacker, Words};
 
@@ -58,21 +59,36 @@ pub(in crate::io::voltages) struct Recording<'a> {
 #[derive(Debug)]
 struct Source {
     header: VoltageHeader,
-    files: Files,
+    frames: Frames,
+    /// One cursor per thread.
+    cursors: Vec<Cursor>,
+    flags: Vec<Flag>,
+    position: u64,
+    cut: Option<String>,
+    warnings: Vec<String>,
+}
+
+/// Frames of a recording in time order, and the decoding of their samples.
+#[derive(Debug)]
+struct Frames {
+    paths: Vec<PathBuf>,
     units: Vec<Vec<Run>>,
     streams: Streams,
     groups: Groups,
     layout: Layout,
+    encoding: VoltageEncoding,
     header_bytes: usize,
     unpacker: Unpacker,
-    flags: Vec<Flag>,
     times: u64,
-    position: u64,
+}
+
+/// State of one thread that reads and unpacks frames.
+#[derive(Debug)]
+struct Cursor {
+    files: Files,
     pieces: Vec<Piece>,
     window: Vec<u8>,
     starts: Vec<u32>,
-    cut: Option<String>,
-    warnings: Vec<String>,
 }
 
 /// Range of one frame's samples to unpack.
@@ -147,19 +163,20 @@ pub(in crate::io::voltages) fn open(
     };
     Ok(Box::new(Source {
         header,
-        files: Files::new(paths),
         flags: flags(&units, frames, frame_times, &streams, groups),
-        units,
-        streams,
-        groups,
-        layout,
-        header_bytes: recording.header_bytes,
-        unpacker: Unpacker::new(layout),
-        times,
+        frames: Frames {
+            paths: paths.to_vec(),
+            units,
+            streams,
+            groups,
+            layout,
+            encoding,
+            header_bytes: recording.header_bytes,
+            unpacker: Unpacker::new(layout),
+            times,
+        },
+        cursors: Vec::new(),
         position: 0,
-        pieces: Vec::new(),
-        window: Vec::new(),
-        starts: Vec::new(),
         cut: (!recording.cuts.is_empty()).then(|| recording.cuts.join("; ")),
         warnings: recording.warnings,
     }))
@@ -194,32 +211,70 @@ fn centres(middle_hz: Option<f64>, channels: usize, width_hz: f64, lower: bool) 
     (0..channels).map(|channel| middle + (channel as f64 - half) * step).collect()
 }
 
-impl Source {
-    /// Collects the pieces of frames that hold the next `times` samples, and zeroes samples without a frame.
-    fn plan(&mut self, times: usize, block: &mut VoltageBlock) {
-        self.pieces.clear();
+impl Positioned for Frames {
+    type Cursor = Cursor;
+
+    fn cursor(&self) -> Cursor {
+        let files = Files::new(&self.paths);
+        Cursor { files, pieces: Vec::new(), window: Vec::new(), starts: Vec::new() }
+    }
+
+    fn unit_times(&self) -> u64 {
+        self.layout.times() as u64
+    }
+
+    fn fill<R: Rows>(
+        &self,
+        cursor: &mut Cursor,
+        position: u64,
+        rows: &mut R,
+        times: usize,
+    ) -> Result<()> {
+        self.plan(position, times, &mut cursor.pieces, rows);
+        let mut first = 0;
+        while first < cursor.pieces.len() {
+            let end = window_end(&cursor.pieces, first);
+            self.read_window(cursor, first..end, rows)?;
+            first = end;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the end index of the pieces from `first` on that fit in one read window.
+fn window_end(pieces: &[Piece], first: usize) -> usize {
+    let start = pieces[first];
+    let inside = |piece: &Piece| {
+        piece.file == start.file && piece.offset + piece.bytes as u64 <= start.offset + WINDOW_BYTES
+    };
+    let more = pieces[first + 1..].iter().take_while(|piece| inside(piece)).count();
+    first + 1 + more
+}
+
+impl Frames {
+    /// Collects the pieces of frames that hold `times` samples from `start` on, and zeroes samples without a frame.
+    fn plan<R: Rows>(&self, start: u64, times: usize, pieces: &mut Vec<Piece>, rows: &mut R) {
+        pieces.clear();
         let frame = self.layout.times() as u64;
-        let (start, end) = (self.position, self.position + times as u64);
-        let block_time = |time: u64| (time.clamp(start, end) - start) as usize;
-        for unit in 0..self.units.len() {
-            let runs = &self.units[unit];
+        let end = start + times as u64;
+        let row_time = |time: u64| (time.clamp(start, end) - start) as usize;
+        for (unit, runs) in self.units.iter().enumerate() {
             let from = runs.partition_point(|run| run.end() * frame <= start);
             let mut done = 0;
             for run in runs[from..].iter().take_while(|run| run.first * frame < end) {
-                self.zero(unit, done..block_time(run.first * frame), block);
-                done = block_time(run.end() * frame);
+                self.zero(unit, done..row_time(run.first * frame), rows);
+                done = row_time(run.end() * frame);
                 if run.valid == 0 {
-                    self.zero(unit, block_time(run.first * frame)..done, block);
+                    self.zero(unit, row_time(run.first * frame)..done, rows);
                     continue;
                 }
                 let first = run.first.max(start / frame);
                 for number in first..run.end().min(end.div_ceil(frame)) {
-                    let (begin, stop) =
-                        (block_time(number * frame), block_time((number + 1) * frame));
+                    let (begin, stop) = (row_time(number * frame), row_time((number + 1) * frame));
                     let inside = (start + begin as u64 - number * frame) as usize;
                     let span = self.layout.span(inside, stop - begin);
                     let place = run.offset + (number - run.first) * run.stride;
-                    self.pieces.push(Piece {
+                    pieces.push(Piece {
                         file: run.file,
                         offset: place + (self.header_bytes + span.start) as u64,
                         bytes: span.bytes,
@@ -231,57 +286,57 @@ impl Source {
                     });
                 }
             }
-            self.zero(unit, done..times, block);
+            self.zero(unit, done..times, rows);
         }
-        self.pieces.sort_unstable_by_key(|piece| (piece.file, piece.offset));
+        pieces.sort_unstable_by_key(|piece| (piece.file, piece.offset));
     }
 
     /// Zeroes samples of all of a thread's channels.
-    fn zero(&self, unit: usize, times: Range<usize>, block: &mut VoltageBlock) {
+    fn zero<R: Rows>(&self, unit: usize, times: Range<usize>, rows: &mut R) {
         if !times.is_empty() {
-            self.each_row(unit, 0, times, block, |_, _| ());
+            self.each_row(unit, 0, times, rows, |_, _| ());
         }
-    }
-
-    /// Returns the end index of the pieces from `first` on that fit in one read window.
-    fn window_end(&self, first: usize) -> usize {
-        let start = self.pieces[first];
-        let inside = |piece: &Piece| {
-            piece.file == start.file
-                && piece.offset + piece.bytes as u64 <= start.offset + WINDOW_BYTES
-        };
-        let more = self.pieces[first + 1..].iter().take_while(|piece| inside(piece)).count();
-        first + 1 + more
     }
 
     /// Reads and unpacks the pieces of one window.
-    fn read_window(&mut self, first: usize, end: usize, block: &mut VoltageBlock) -> Result<()> {
-        let start = self.pieces[first];
-        let last = self.pieces[first..end].iter().map(|piece| piece.offset + piece.bytes as u64);
+    fn read_window<R: Rows>(
+        &self,
+        cursor: &mut Cursor,
+        range: Range<usize>,
+        rows: &mut R,
+    ) -> Result<()> {
+        let Cursor { files, pieces, window, starts } = cursor;
+        let pieces = &mut pieces[range];
+        let start = pieces[0];
+        let last = pieces.iter().map(|piece| piece.offset + piece.bytes as u64);
         let bytes = last.max().unwrap_or(start.offset) - start.offset;
-        self.window.resize(bytes as usize, 0);
-        self.files.read_at(start.file, start.offset, &mut self.window)?;
-        for piece in &mut self.pieces[first..end] {
+        window.resize(bytes as usize, 0);
+        files.read_at(start.file, start.offset, window)?;
+        for piece in &mut *pieces {
             piece.offset -= start.offset;
-            self.unpacker.prepare(&mut self.window[piece.offset as usize..][..piece.bytes]);
+            self.unpacker.prepare(&mut window[piece.offset as usize..][..piece.bytes]);
         }
-        self.pieces[first..end].sort_unstable_by_key(|piece| (piece.unit, piece.at));
-        let mut starts = std::mem::take(&mut self.starts);
+        pieces.sort_unstable_by_key(|piece| (piece.unit, piece.at));
         let follows =
             |a: &Piece, b: &Piece| (a.unit, a.valid, a.at + a.times) == (b.unit, b.valid, b.at);
-        for stretch in self.pieces[first..end].chunk_by(follows) {
+        for stretch in pieces.chunk_by(follows) {
             if self.unpacker.gathers() {
-                self.gather(stretch, &mut starts, block);
+                self.gather(window, stretch, starts, rows);
             } else {
-                stretch.iter().for_each(|piece| self.unpack(piece, block));
+                stretch.iter().for_each(|piece| self.unpack(window, piece, rows));
             }
         }
-        self.starts = starts;
         Ok(())
     }
 
     /// Unpacks pieces that are consecutive in time, tile by tile.
-    fn gather(&self, stretch: &[Piece], starts: &mut Vec<u32>, block: &mut VoltageBlock) {
+    fn gather<R: Rows>(
+        &self,
+        window: &[u8],
+        stretch: &[Piece],
+        starts: &mut Vec<u32>,
+        rows: &mut R,
+    ) {
         let step = self.layout.time_bits() / 8;
         starts.clear();
         for piece in stretch {
@@ -290,37 +345,37 @@ impl Source {
         }
         let Piece { unit, valid, at, .. } = stretch[0];
         for (tile, starts) in starts.chunks(TILE_TIMES).enumerate() {
-            let samples = Samples { bytes: &self.window, starts };
+            let samples = Samples { bytes: window, starts };
             let at = at + tile * TILE_TIMES;
-            self.each_row(unit, valid, at..at + starts.len(), block, |channel, row| {
+            self.each_row(unit, valid, at..at + starts.len(), rows, |channel, row| {
                 self.unpacker.gather(samples, channel, row);
             });
         }
     }
 
     /// Unpacks one piece.
-    fn unpack(&self, piece: &Piece, block: &mut VoltageBlock) {
-        let bytes = &self.window[piece.offset as usize..][..piece.bytes];
+    fn unpack<R: Rows>(&self, window: &[u8], piece: &Piece, rows: &mut R) {
+        let bytes = &window[piece.offset as usize..][..piece.bytes];
         let words = Words { bytes, skip: piece.skip };
         let times = piece.at..piece.at + piece.times;
-        self.each_row(piece.unit, piece.valid, times, block, |channel, row| {
+        self.each_row(piece.unit, piece.valid, times, rows, |channel, row| {
             self.unpacker.unpack(words, channel, row);
         });
     }
 
     /// Calls `fill` on the rows of a thread's valid channels for `times`, and zeroes the rows of the others.
-    fn each_row(
+    fn each_row<R: Rows>(
         &self,
         unit: usize,
         valid: u64,
         times: Range<usize>,
-        block: &mut VoltageBlock,
+        rows: &mut R,
         fill: impl Fn(usize, &mut [u8]),
     ) {
-        let encoding = self.header.encoding;
+        let encoding = self.encoding;
         let bytes = encoding.bytes(times.start)..encoding.bytes(times.end);
         for channel in 0..self.streams.channels {
-            let row = &mut block.row_mut(self.streams.stream(unit, channel))[bytes.clone()];
+            let row = &mut rows.row(self.streams.stream(unit, channel))[bytes.clone()];
             if self.groups.is_valid(valid, channel) {
                 fill(channel, row);
             } else {
@@ -339,14 +394,9 @@ impl VoltageSource for Source {
         check_length("streams of a block", self.header.streams(), block.streams())?;
         let bits = self.header.encoding.sample_bits();
         check_length("bits of a block's samples", bits, block.encoding().sample_bits())?;
-        let times = (block.capacity() as u64).min(self.times - self.position) as usize;
-        self.plan(times, block);
-        let mut first = 0;
-        while first < self.pieces.len() {
-            let end = self.window_end(first);
-            self.read_window(first, end, block)?;
-            first = end;
-        }
+        let Self { frames, cursors, position, .. } = self;
+        let times = (block.capacity() as u64).min(frames.times - *position) as usize;
+        frames.fill_block(cursors, *position, block, times)?;
         self.position += times as u64;
         block.set_times(times)?;
         Ok(times)
@@ -354,7 +404,7 @@ impl VoltageSource for Source {
 
     fn skip(&mut self, times: u64) -> Result<u64> {
         let step = self.header.encoding.samples_per_byte();
-        let times = times.min(self.times - self.position);
+        let times = times.min(self.frames.times - self.position);
         check_length("times to skip, in whole bytes", 0, (times % step as u64) as usize)?;
         self.position += times;
         Ok(times)

@@ -6,10 +6,10 @@ use super::DIRECTIO_BYTES;
 use super::header::CARD_BYTES;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::sexagesimal;
 use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
 use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::io::{parallel, sexagesimal};
 use crate::units::HZ_PER_MHZ;
 use crate::view::check_memory;
 use crate::voltage::{VoltageEncoding, Voltages};
@@ -113,11 +113,13 @@ impl Writer {
         while taken < voltages.times() {
             let room = (self.block_times - self.filled) as usize;
             let times = room.min(voltages.times() - taken);
-            for run in 0..self.layout.runs() {
-                let from = self.layout.offset(run, self.filled) as usize;
-                let bytes = self.layout.run_bytes(times as u64) as usize;
-                self.layout.gather(run, voltages, taken, &mut self.payload[from..from + bytes]);
-            }
+            let layout = &self.layout;
+            let from = layout.run_bytes(self.filled) as usize;
+            let bytes = layout.run_bytes(times as u64) as usize;
+            let rows = self.payload.chunks_exact_mut(layout.run_bytes(self.block_times) as usize);
+            parallel::for_each(layout.runs() * bytes, rows.enumerate(), |(run, row)| {
+                layout.gather(run, voltages, taken, &mut row[from..from + bytes]);
+            });
             taken += times;
             self.filled += times as u64;
             if self.filled == self.block_times {
