@@ -26,37 +26,82 @@ pub(crate) enum Device {
     Auto,
 }
 
-/// Amount of work, from which `--device auto` chooses: a GPU takes a second to start, more if kernels must be
-/// compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Amount of work, from which `--device auto` estimates the time on the CPU and on a GPU.
+///
+/// The costs were measured on a Xeon with AVX-512 and an H200 (docs/design/chains.md).
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Work {
     /// Bytes of input, or of output; `None` if unknown.
     bytes: Option<u64>,
     /// Name of these bytes in messages.
     of: &'static str,
-    /// Number of bytes from which a GPU pays off.
-    worth_bytes: u64,
+    /// Core seconds per 10^9 bytes on the CPU.
+    cpu: f64,
+    /// Core seconds of the host per 10^9 bytes if a GPU computes.
+    host: f64,
+    /// Seconds per 10^9 bytes of the bus and the kernels.
+    gpu: f64,
 }
 
+/// Seconds to start a GPU and to end a process that used it.
+const GPU_START_S: f64 = 0.35;
+
+/// Seconds per 10^9 bytes of reading by all threads, a bound of every chain.
+const READ_S: f64 = 0.04;
+
 impl Work {
-    /// Describes a search of trial DMs: much work per input byte.
+    /// Describes a search of trial DMs by the default plan, with the mitigation on the host.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", worth_bytes: 64 << 20 }
+        Self { bytes: bytes(inputs), of: "data", cpu: 30.0, host: 2.0, gpu: 0.1 }
     }
 
     /// Describes a filter bank: about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", worth_bytes: 1 << 30 }
+        Self { bytes: bytes(inputs), of: "data", cpu: 2.4, host: 0.9, gpu: 0.03 }
+    }
+
+    /// Describes a correlation of `antennas` antennas.
+    pub(crate) fn on_antennas(inputs: &[PathBuf], antennas: usize) -> Self {
+        let cpu = 2.4 + 0.055 * antennas as f64;
+        Self { bytes: bytes(inputs), of: "data", cpu, host: 1.4, gpu: 0.03 }
     }
 
     /// Describes matched filters: 8 bytes of signal-to-noise ratio per template and sample.
     pub(crate) fn on_ratios(ratios: u64) -> Self {
         let bytes = Some(ratios.saturating_mul(8));
-        Self { bytes, of: "signal-to-noise ratios", worth_bytes: 4 << 30 }
+        Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01 }
     }
 
-    fn is_worth_a_gpu(self) -> bool {
-        self.bytes.is_none_or(|bytes| bytes >= self.worth_bytes)
+    /// Estimates the seconds on `threads` threads and on a GPU beside them; `None` if the amount is unknown.
+    fn seconds(self, threads: usize) -> Option<Seconds> {
+        let (amount, threads) = (self.bytes? as f64 * 1e-9, threads.max(1) as f64);
+        Some(Seconds {
+            cpu: amount * (self.cpu / threads).max(READ_S),
+            gpu: GPU_START_S + amount * (self.host / threads).max(self.gpu).max(READ_S),
+        })
+    }
+}
+
+/// Estimated seconds of a run on either device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seconds {
+    cpu: f64,
+    gpu: f64,
+}
+
+impl Seconds {
+    /// Formats the estimates for a message.
+    fn text(self, threads: usize) -> String {
+        let Self { cpu, gpu } = self;
+        format!("estimated {} there, {} on {threads} threads", short_s(gpu), short_s(cpu))
+    }
+}
+
+/// Formats seconds with two digits.
+fn short_s(seconds: f64) -> String {
+    match seconds {
+        0.0..10.0 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
     }
 }
 
@@ -81,10 +126,8 @@ pub(crate) struct Common {
     /// Device to run on: cpu, cuda, cuda:1, reference or auto.
     ///
     /// cuda:1 is an NVIDIA GPU by its number in `sidereal devices`; reference is the slow double-precision
-    /// implementation, to check the others; auto is a GPU if there is one and the work justifies its start, otherwise
-    /// the CPU. auto uses a GPU for recordings from 64 MiB in search and dedisperse, from 1 GiB in channelize and
-    /// correlate, and always for standard input; for strain from 4 GiB of signal-to-noise ratios (templates x samples
-    /// x 8 bytes) in spiir.
+    /// implementation, to check the others; auto is whichever of the processor and the GPU with the most free memory is
+    /// estimated to be faster for this verb, amount of data and number of threads, and the GPU for standard input.
     #[arg(
         long,
         default_value = "auto",
@@ -190,14 +233,33 @@ impl Common {
         (self.device != Device::Auto).then(|| self.backend()).transpose()
     }
 
-    /// Like [`Common::backend`], for work that has GPU kernels: `auto` is the GPU if there is one and the work
-    /// justifies it; a message names the choice.
+    /// Like [`Common::backend`], for work that has GPU kernels: `auto` is the device that is estimated to be faster; a
+    /// message gives the reason.
     ///
     /// # Errors
     /// As [`Common::backend`].
     pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
-        if self.device != Device::Auto || !work.is_worth_a_gpu() {
+        if self.device != Device::Auto {
             return self.backend();
+        }
+        let threads = match self.threads()? {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            asked => asked,
+        };
+        let seconds = work.seconds(threads);
+        if let Some(Seconds { cpu, gpu }) = seconds
+            && cpu <= gpu
+        {
+            let backend = self.backend()?;
+            if self.verbose && !self.quiet {
+                note!(
+                    "on {}: estimated {}, {} on a GPU.",
+                    backend.name(),
+                    short_s(cpu),
+                    short_s(gpu)
+                );
+            }
+            return Ok(backend);
         }
         match gpu_for_all(self.threads()?, self.level()?) {
             Ok(backend) => {
@@ -207,8 +269,11 @@ impl Common {
                         || "data of unknown length".to_owned(),
                         |bytes| format!("{} MiB of {}", bytes >> 20, work.of),
                     );
+                    let why = seconds.map_or_else(String::new, |seconds| {
+                        format!(" ({})", seconds.text(threads))
+                    });
                     note!(
-                        "on {}, for {size}; --device cpu uses the processor instead.",
+                        "on {}, for {size}{why}; --device cpu uses the processor instead.",
                         backend.name()
                     );
                 }
@@ -306,9 +371,18 @@ fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     Ok(Backend::Cuda(device, Threads::new(threads)))
 }
 
-/// Opens the first GPU, if every kernel can be compiled for it.
+/// Opens the GPU with the most free memory, if every kernel can be compiled for it.
 fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
-    let backend = gpu(0, threads, level)?;
+    let free = |ordinal: usize| match gpu(ordinal, threads, level) {
+        Ok(Backend::Cuda(device, _)) => device.free_bytes().unwrap_or(0),
+        _ => 0,
+    };
+    let ordinal = match sidereal::backend::cuda::Device::count()? {
+        // The error of the first GPU is returned, and a single one is not asked for its memory.
+        0 | 1 => 0,
+        count => (0..count).rev().max_by_key(|ordinal| free(*ordinal)).unwrap_or(0),
+    };
+    let backend = gpu(ordinal, threads, level)?;
     sidereal::backend::cuda::nvrtc()?;
     Ok(backend)
 }
@@ -410,6 +484,19 @@ fn value_of(word: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_amount_and_the_threads() {
+        let gpu = |bytes: u64, threads: usize| {
+            let work = Work { bytes: Some(bytes), ..Work::on_voltages(&[]) };
+            let seconds = work.seconds(threads).expect("the amount is known");
+            seconds.gpu < seconds.cpu
+        };
+        assert!(!gpu(100 << 20, 2) && gpu(1 << 30, 2));
+        assert!(!gpu(1 << 30, 16) && gpu(64 << 30, 16));
+        let pipe = Work { bytes: None, ..Work::on_voltages(&[]) };
+        assert_eq!(pipe.seconds(2), None);
+    }
 
     #[test]
     fn devices_are_read() {

@@ -74,7 +74,7 @@ pub(crate) fn make(
 ) -> Result<(Product<Document>, Ending)> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
-    let work = Work::on_voltages(&read);
+    let work = Work::on_antennas(&read, given.len());
     read.push(arguments.array.antennas.clone());
     read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
     read.extend(arguments.sky.orientation.file());
