@@ -9,12 +9,14 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::compile::{self, Compiler, HEADERS, Source, compile};
+use super::startup::{self, Step};
 use crate::error::{Error, Result};
+use crate::trace::{self, Work};
 
 /// Maximum bytes of kernels in the folder.
 const MAX_BYTES: u64 = 512 << 20;
@@ -60,6 +62,37 @@ pub(super) fn compiler() -> Option<Compiler> {
     compile::installed().as_ref().ok().cloned().or_else(recorded_compiler)
 }
 
+/// Makes the machine code of a source available to [`cubin`], unless another thread is doing so. Errors are left to
+/// [`cubin`].
+pub(super) fn prepare(source: &Source, architecture: &str) {
+    let Some(slot) = slot(source, architecture) else { return };
+    let is_waiting = slot.try_lock().is_ok_and(|found| found.is_none());
+    if is_waiting {
+        let _span = trace::span(Work::Compile, source.name);
+        let _ = cubin(source, architecture);
+    }
+}
+
+/// Returns whether this process holds the machine code of a source.
+pub(super) fn is_ready(source: &Source, architecture: &str) -> bool {
+    slot(source, architecture).is_some_and(|slot| slot.try_lock().is_ok_and(|code| code.is_some()))
+}
+
+/// Returns the slot of a source; `None` without a compiler, installed or recorded.
+fn slot(source: &Source, architecture: &str) -> Option<Slot> {
+    Some(cache().slot(key(source, architecture, compiler()?.version)))
+}
+
+/// Returns, once, a note for the user if compiled kernels could not be stored.
+pub(super) fn take_note() -> Option<String> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    let fault = lock(&cache().fault).clone()?;
+    let is_first = !IS_TAKEN.swap(true, Ordering::Relaxed);
+    is_first.then(|| {
+        format!("compiled kernels are not kept, so that every start compiles them again: {fault}")
+    })
+}
+
 /// Like [`cubin`], but recompiles regardless of the disk cache, for entries that the driver rejects.
 pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
     let key = key(source, architecture, compile::nvrtc()?);
@@ -88,14 +121,19 @@ fn cache() -> &'static Cache {
 type Slot = Arc<Mutex<Option<Cubin>>>;
 
 struct Cache {
-    folder: Option<Folder>,
+    /// The folder, or the reason why there is none.
+    folder: std::result::Result<Folder, String>,
+    /// Reason why a kernel could not be stored, if one could not.
+    fault: Mutex<Option<String>>,
     most_bytes: u64,
     slots: Mutex<HashMap<u128, Slot>>,
 }
 
 impl Cache {
     fn new(path: Option<&Path>, most_bytes: u64) -> Self {
-        Self { folder: path.and_then(Folder::open), most_bytes, slots: Mutex::default() }
+        let unset = || "neither SIDEREAL_CACHE_DIR nor HOME is set".to_owned();
+        let folder = path.ok_or_else(unset).and_then(Folder::open);
+        Self { folder, fault: Mutex::default(), most_bytes, slots: Mutex::default() }
     }
 
     /// Returns the code of a key: from this process, from disk, or newly made.
@@ -105,9 +143,10 @@ impl Cache {
         if let Some(cubin) = &*found {
             return Ok(cubin.clone());
         }
-        let cubin = match self.load(key) {
+        let stored = startup::timed(Step::Cached, Option::is_some, || self.load(key));
+        let cubin = match stored {
             Some(code) => Cubin { code: Arc::new(code), is_stored: true },
-            None => self.store(key, make()?),
+            None => self.store(key, startup::timed(Step::Compiled, Result::is_ok, make)?),
         };
         Ok(found.insert(cubin).clone())
     }
@@ -119,7 +158,8 @@ impl Cache {
         if let Some(cubin) = found.as_ref().filter(|cubin| !cubin.is_stored) {
             return Ok(cubin.clone());
         }
-        Ok(found.insert(self.store(key, make()?)).clone())
+        let code = startup::timed(Step::Compiled, Result::is_ok, make)?;
+        Ok(found.insert(self.store(key, code)).clone())
     }
 
     /// Returns the cached code of a source by the recorded compiler, when NVRTC is missing.
@@ -142,12 +182,13 @@ impl Cache {
 
     /// Returns the compiler recorded in the folder.
     fn compiler(&self) -> Option<Compiler> {
-        Compiler::parse(&std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?)
+        let folder = self.folder.as_ref().ok()?;
+        Compiler::parse(&std::fs::read_to_string(folder.path(COMPILER)).ok()?)
     }
 
     /// Records the compiler for [`Cache::compiler`].
     fn remember(&self, compiler: &Compiler) {
-        if let Some(folder) = &self.folder
+        if let Ok(folder) = &self.folder
             && self.compiler().as_ref() != Some(compiler)
         {
             let _ = folder.write(COMPILER, compiler.text().as_bytes());
@@ -159,7 +200,7 @@ impl Cache {
     }
 
     fn load(&self, key: u128) -> Option<Vec<u8>> {
-        let path = self.folder.as_ref()?.path(&name(key));
+        let path = self.folder.as_ref().ok()?.path(&name(key));
         let code = decode(key, &std::fs::read(&path).ok()?)?;
         // Updating the modification time keeps recently used entries longest.
         let _ = File::options()
@@ -170,10 +211,13 @@ impl Cache {
     }
 
     fn store(&self, key: u128, code: Vec<u8>) -> Cubin {
-        if let Some(folder) = &self.folder
-            && folder.write(&name(key), &encode(key, &code)).is_ok()
-        {
-            folder.shrink(END, self.most_bytes);
+        let stored = self.folder.clone().and_then(|folder| {
+            let written = folder.write(&name(key), &encode(key, &code));
+            let fault = |error| format!("{} cannot be written: {error}", folder.0.display());
+            written.map(|()| folder.shrink(END, self.most_bytes)).map_err(fault)
+        });
+        if let Err(why) = stored {
+            *lock(&self.fault) = Some(why);
         }
         Cubin { code: Arc::new(code), is_stored: false }
     }
@@ -261,13 +305,21 @@ fn place_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Folder {
-    /// Opens the folder at `path`, creating it if missing. Returns `None` if it cannot be created, belongs to another
-    /// user, or is writable by others.
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    /// Opens the folder at `path`, creating it if missing.
+    ///
+    /// # Errors
+    /// A sentence for the user if it cannot be created, belongs to another user, or is writable by others.
+    pub(super) fn open(path: &Path) -> std::result::Result<Self, String> {
+        let place = path.display();
         if fs::metadata(path).is_err() {
-            make(path).ok()?;
+            make(path).map_err(|error| format!("the folder {place} cannot be created: {error}"))?;
         }
-        is_ours(path).then(|| Self(path.to_owned()))
+        match is_ours(path) {
+            true => Ok(Self(path.to_owned())),
+            false => Err(format!(
+                "{place} is not a folder that belongs to this user and that only this user may write to"
+            )),
+        }
     }
 
     /// Returns the path of file `name`.
@@ -423,19 +475,19 @@ mod folder_tests {
         use std::os::unix::fs::{PermissionsExt, chown};
         let place = tempfile::tempdir().expect("a folder");
         let made = place.path().join("a/b");
-        assert!(Folder::open(&made).is_some());
+        assert!(Folder::open(&made).is_ok());
         let mode = fs::metadata(&made).expect("it was made").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         fs::set_permissions(&made, fs::Permissions::from_mode(0o770)).expect("ours");
-        assert!(Folder::open(&made).is_none(), "others may write");
+        assert!(Folder::open(&made).is_err(), "others may write");
         fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).expect("ours");
-        assert!(Folder::open(&made).is_some(), "others may only read");
+        assert!(Folder::open(&made).is_ok(), "others may only read");
         // `/` belongs to another user, except for root, who can change a folder's owner.
         let others = if chown(&made, Some(12345), None).is_ok() { &made } else { Path::new("/") };
-        assert!(Folder::open(others).is_none(), "another user's");
+        assert!(Folder::open(others).is_err(), "another user's");
         fs::write(place.path().join("file"), "").expect("room");
-        assert!(Folder::open(&place.path().join("file")).is_none());
-        assert!(Folder::open(&place.path().join("file/below")).is_none());
+        assert!(Folder::open(&place.path().join("file")).is_err());
+        assert!(Folder::open(&place.path().join("file/below")).is_err());
     }
 }
 
@@ -537,7 +589,16 @@ mod tests {
             removed,
         ] {
             assert_eq!(*cache.get(7, code(b"machine")).expect("made").code, b"machine");
+            assert!(lock(&cache.fault).is_some(), "it is said that nothing is kept");
         }
+        let cache = Cache::new(Some(place.path()), 1000);
+        cache.get(7, code(b"machine")).expect("made");
+        assert_eq!(*lock(&cache.fault), None);
+        let fault = |path: &Path| Cache::new(Some(path), 1).folder.err().unwrap_or_default();
+        let file_fault = fault(&file);
+        assert!(file_fault.starts_with(&format!("{} is not", file.display())), "{file_fault}");
+        let below_fault = fault(&file.join("below"));
+        assert!(below_fault.contains("/file/below cannot be created: "), "{below_fault}");
     }
 
     #[test]

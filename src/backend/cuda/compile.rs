@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 
+use super::startup::{self, Step};
 use crate::error::{Error, Result};
 
 /// Headers that every kernel can include: helpers, and PTX instructions without a C++ equivalent.
@@ -352,7 +353,7 @@ pub(super) fn version() -> std::result::Result<(u32, u32), String> {
 /// Returns NVRTC, or instructions to install it; looks it up only once.
 pub(super) fn installed() -> &'static std::result::Result<Compiler, String> {
     static FOUND: OnceLock<std::result::Result<Compiler, String>> = OnceLock::new();
-    FOUND.get_or_init(find)
+    FOUND.get_or_init(|| startup::timed(Step::Compiler, std::result::Result::is_ok, find))
 }
 
 fn find() -> std::result::Result<Compiler, String> {

@@ -9,6 +9,7 @@ use cudarc::cufft;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use super::compile::Target;
+use super::startup::{self, Step};
 use super::{cache, compile};
 use crate::backend::simd::Level;
 use crate::error::{Error, Result};
@@ -74,6 +75,14 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without a driver or such a device; [`Error::Device`] if the driver fails.
     pub fn open(ordinal: usize) -> Result<Self> {
+        // NVRTC, a large library, is loaded while the driver starts.
+        std::thread::scope(|scope| {
+            scope.spawn(compile::installed);
+            Self::open_started(ordinal)
+        })
+    }
+
+    fn open_started(ordinal: usize) -> Result<Self> {
         let count = Self::count()?;
         if ordinal >= count {
             let why = match count {
@@ -85,14 +94,16 @@ impl Device {
         }
         let mut handle = 0;
         let mut context = std::ptr::null_mut();
-        // SAFETY: both calls write to the pointers passed; the context is released in `Inner::drop`.
-        unsafe {
-            check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
-            let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
-            let what = format!("CUDA device {ordinal}");
-            check_open(&what, "cuDevicePrimaryCtxRetain", retained)?;
-        }
-        retain_context(ordinal, handle)?;
+        startup::timed(Step::Context, Result::is_ok, || {
+            // SAFETY: both calls write to the pointers passed; the context is released in `Inner::drop`.
+            unsafe {
+                check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
+                let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
+                let what = format!("CUDA device {ordinal}");
+                check_open(&what, "cuDevicePrimaryCtxRetain", retained)?;
+            }
+            retain_context(ordinal, handle)
+        })?;
         let properties = Properties::of(handle)?;
         let state = Mutex::new(State::with_notes(notes(&properties)));
         let copied_out = AtomicU64::new(0);
@@ -186,9 +197,11 @@ impl Device {
     }
 
     /// Returns and clears the notes for the user: tuned choices that were not used, kernels compiled for an older
-    /// architecture.
+    /// architecture, and, once in a process, a cache folder that cannot be written.
     pub fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().notes)
+        let mut notes = std::mem::take(&mut self.state().notes);
+        notes.extend(cache::take_note());
+        notes
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -286,6 +299,10 @@ fn retain_context(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
 
 /// Loads and initializes the driver.
 fn start() -> Result<()> {
+    startup::timed(Step::Driver, Result::is_ok, initialize)
+}
+
+fn initialize() -> Result<()> {
     // SAFETY: only checks whether the library can be loaded; its initializers run nothing else.
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable {

@@ -12,7 +12,9 @@ mod fourier;
 pub mod measure;
 mod memory;
 mod module;
+mod prefetch;
 mod staging;
+mod startup;
 mod stream;
 #[cfg(test)]
 #[path = "../../../tests/common/cuda.rs"]
@@ -28,5 +30,7 @@ pub use fourier::{Fourier, Length};
 pub use measure::{Rates, kernels};
 pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};
+pub use prefetch::Prefetch;
 pub use staging::{DownloadRing, UploadRing, UploadSlot};
+pub use startup::{Spent, StartUp, start_up};
 pub use stream::{CopiedRows, Event, Stream};

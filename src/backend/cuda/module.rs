@@ -8,6 +8,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUtensorMap};
 
 use super::device::check;
+use super::startup::{self, Step};
 use super::{Device, Source, Stream, cache};
 use crate::error::{Error, Result};
 use crate::trace::{self, Work};
@@ -114,7 +115,8 @@ impl Arguments {
 }
 
 impl Device {
-    /// Compiles a source for this device, or loads it from the cache, and loads the module.
+    /// Compiles a source for this device, or loads it from the cache, and loads the module. Waits for another thread
+    /// that is doing so, such as that of a [`Prefetch`](super::Prefetch).
     ///
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] if it or the driver fails.
@@ -135,11 +137,13 @@ impl Module {
     /// Loads machine code or PTX.
     pub(super) fn load(device: &Device, code: &[u8]) -> Result<Self> {
         device.bind()?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the image is a complete cubin or zero-terminated text, which the driver checks and copies.
-        let result = unsafe { sys::cuModuleLoadData(&raw mut handle, code.as_ptr().cast()) };
-        check("cuModuleLoadData", result)?;
-        Ok(Self(Arc::new(Loaded { device: device.clone(), handle })))
+        startup::timed(Step::Loaded, Result::is_ok, || {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: the image is a complete cubin or zero-terminated text, which the driver checks and copies.
+            let result = unsafe { sys::cuModuleLoadData(&raw mut handle, code.as_ptr().cast()) };
+            check("cuModuleLoadData", result)?;
+            Ok(Self(Arc::new(Loaded { device: device.clone(), handle })))
+        })
     }
 
     /// Returns a kernel with `shared_bytes` of dynamic shared memory per block. It keeps its module loaded.
@@ -282,6 +286,7 @@ impl Stream {
             );
             check("cuLaunchKernel", launched)
         })?;
+        startup::launched();
         if is_checking() { self.synchronize() } else { Ok(()) }
     }
 }
