@@ -14,6 +14,7 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
+pub(crate) use cuda::sources;
 pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
 pub use plan::{
     Detection, Feed, Form, Input, MAX_CHANNELS, MAX_TAPS, Options, Order, Output, Plan, Products,

@@ -10,6 +10,7 @@ mod plan;
 mod reference;
 
 pub use channels::channel_mask;
+pub(crate) use cuda::sources;
 pub use cuda::{GapFiller, kernels};
 pub use mitigate::{Bandpass, Mitigated, Mitigator, Rfi, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};

@@ -19,6 +19,7 @@ use crate::view::{check_length, check_memory};
 use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer, Output, Rows, Spectra};
 pub use corner_turn::CornerTurn;
+pub(crate) use cuda::sources;
 pub use cuda::{DeviceSpectra, kernels};
 pub use plan::{LANES, MAX_ANTENNAS, MAX_CHANNELS, Options, Plan, Precision};
 

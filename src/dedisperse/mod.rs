@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::sample::Samples;
 use crate::view::{PlaneMut, Progress, check_length};
 pub use cuda::kernels;
+pub(crate) use cuda::sources;
 use plan::Sum;
 pub use plan::{Options, Plan};
 

@@ -13,6 +13,7 @@ use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
+pub(crate) use cuda::source;
 pub use cuda::{DeviceDelays, DeviceSamples, Natural, kernels};
 pub use plan::{Band, Delay, Form, Options, Plan, Rows, Slope};
 

@@ -33,13 +33,68 @@ const MASK_THRESHOLD: f64 = 5.0;
 
 /// Cleaning of rows between the source and the first stage.
 pub(super) struct Cleaning {
-    masked: Vec<bool>,
+    form: CleanedForm,
     cleaner: Option<Cleaner>,
-    encoding: Encoding,
-    range: Option<(i32, i32)>,
-    scale: i32,
     is_cut_short: bool,
     reader: Reader,
+}
+
+/// Form of cleaned rows.
+#[derive(Clone, Debug)]
+pub(super) struct CleanedForm {
+    /// True for masked channels, in recorded order.
+    pub(super) masked: Vec<bool>,
+    pub(super) encoding: Encoding,
+    /// Smallest and largest value, for integers.
+    pub(super) range: Option<(i32, i32)>,
+    /// Value of one recorded count.
+    pub(super) scale: i32,
+}
+
+/// Cleaning that is expected before any row is read.
+pub(super) struct Expected {
+    /// Form of the rows, without the channels that an automatic mask adds.
+    pub(super) form: CleanedForm,
+    /// Plan of the cleaning, unless rows stay as they are.
+    pub(super) plan: Option<clean::Plan>,
+}
+
+impl Expected {
+    /// Derives the cleaning from the options alone.
+    ///
+    /// # Errors
+    /// Errors of the options, as [`Cleaning::new`].
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        options: &SearchOptions,
+        part: Part,
+    ) -> Result<Self> {
+        let (masked, time_mask) = masks(header, options, part)?;
+        Self::of(header, options, masked, time_mask)
+    }
+
+    fn of(
+        header: &FilterbankHeader,
+        options: &SearchOptions,
+        masked: Vec<bool>,
+        time_mask: Option<TimeMask>,
+    ) -> Result<Self> {
+        let needed = options.zero_dm || time_mask.is_some();
+        let plan = clean::Plan::new(clean::Options {
+            channels: header.channels(),
+            encoding: header.encoding,
+            zero_dm: options.zero_dm,
+            masked: masked.clone(),
+            time_mask,
+        })?;
+        let form = CleanedForm {
+            masked,
+            encoding: if needed { plan.output_encoding() } else { header.encoding },
+            range: if needed { plan.output_range() } else { header.encoding.range() },
+            scale: if needed { plan.scale() } else { 1 },
+        };
+        Ok(Self { form, plan: needed.then_some(plan) })
+    }
 }
 
 /// Reader of a source's rows, starting with the rows read for the mask. It fills samples that are not finite and
@@ -73,11 +128,7 @@ impl Cleaning {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self> {
         let header = source.header().clone();
-        let mut masked = zapped(&header, options)?;
-        let time_mask = match &options.mask {
-            Some(mask) => Some(time_mask(mask.recorded(&header.band)?, &mut masked, part.first)),
-            None => None,
-        };
+        let (mut masked, time_mask) = masks(&header, options, part)?;
         if !(0.0..=1.0).contains(&options.max_flagged) {
             let rule = "it must be 0 to 1";
             return Err(Error::parameter("max_flagged", options.max_flagged, rule));
@@ -120,20 +171,10 @@ impl Cleaning {
             }
             None => None,
         };
-        let needed = options.zero_dm || time_mask.is_some();
-        let plan = clean::Plan::new(clean::Options {
-            channels: header.channels(),
-            encoding: header.encoding,
-            zero_dm: options.zero_dm,
-            masked: masked.clone(),
-            time_mask,
-        })?;
+        let Expected { form, plan } = Expected::of(&header, options, masked, time_mask)?;
         Ok(Self {
-            encoding: if needed { plan.output_encoding() } else { header.encoding },
-            range: if needed { plan.output_range() } else { header.encoding.range() },
-            scale: if needed { plan.scale() } else { 1 },
-            cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
-            masked,
+            form,
+            cleaner: plan.map(|plan| Cleaner::new(plan, backend)).transpose()?,
             is_cut_short: fault.is_some(),
             reader: Reader {
                 row_bytes: header.row_bytes(),
@@ -208,14 +249,20 @@ impl Cleaning {
         self.reader.fault.take().map_or(Ok(()), Err)
     }
 
+    /// Returns the form of the rows from [`Cleaning::clean`].
+    pub(super) fn form(&self) -> &CleanedForm {
+        &self.form
+    }
+
     /// Returns which channels are masked, in recorded order.
     pub(super) fn masked(&self) -> &[bool] {
-        &self.masked
+        &self.form.masked
     }
 
     /// Returns the numbers of the masked channels.
     pub(super) fn masked_channels(&self) -> Vec<usize> {
-        (0..self.masked.len()).filter(|channel| self.masked[*channel]).collect()
+        let masked = self.masked();
+        (0..masked.len()).filter(|channel| masked[*channel]).collect()
     }
 
     /// Returns the filled samples that were not finite, in the rows read so far.
@@ -244,24 +291,9 @@ impl Cleaning {
         self.reader.flagged.as_ref().map(|flagged| flagged.lost().clone()).unwrap_or_default()
     }
 
-    /// Returns the number of channels searched.
-    pub(super) fn unmasked(&self) -> usize {
-        self.masked.iter().filter(|bad| !**bad).count()
-    }
-
     /// Returns the encoding of the rows from [`Cleaning::clean`].
     pub(super) fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// Returns the smallest and largest value of those rows, for integers.
-    pub(super) fn range(&self) -> Option<(i32, i32)> {
-        self.range
-    }
-
-    /// Returns the value of one recorded count in those rows.
-    pub(super) fn scale(&self) -> i32 {
-        self.scale
+        self.form.encoding
     }
 
     /// Reads the next rows, starting with the rows of the mask; returns 0 at the end.
@@ -293,10 +325,10 @@ impl Cleaning {
         buffer: &'a mut Vec<u8>,
     ) -> Result<Samples<'a>> {
         let Some(cleaner) = &mut self.cleaner else { return Ok(rows) };
-        let bytes = rows.times() * rows.channels() * self.encoding.bits() / 8;
+        let bytes = rows.times() * rows.channels() * self.form.encoding.bits() / 8;
         buffer.resize(bytes, 0);
         cleaner.run(rows, buffer)?;
-        Samples::new(buffer, self.encoding, rows.times(), rows.channels())
+        Samples::new(buffer, self.form.encoding, rows.times(), rows.channels())
     }
 }
 
@@ -428,6 +460,20 @@ fn nothing_left(header: &FilterbankHeader, options: &SearchOptions) -> Error {
         "every channel is mostly not finite (`max_flagged`) or left out by request"
     };
     Error::format(&header.path, "channels", 0, why)
+}
+
+/// Returns the channels masked by the options, and the mask of cells of time and channel.
+fn masks(
+    header: &FilterbankHeader,
+    options: &SearchOptions,
+    part: Part,
+) -> Result<(Vec<bool>, Option<TimeMask>)> {
+    let mut masked = zapped(header, options)?;
+    let time_mask = match &options.mask {
+        Some(mask) => Some(time_mask(mask.recorded(&header.band)?, &mut masked, part.first)),
+        None => None,
+    };
+    Ok((masked, time_mask))
 }
 
 /// Applies an rfifind mask: masked channels, and masked cells of time and channel.

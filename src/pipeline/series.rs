@@ -5,13 +5,14 @@
 
 use std::time::Instant;
 
-use super::cleaning::Cleaning;
+use super::cleaning::{Cleaning, Expected};
 use super::options::{Part, SearchOptions, skip_to};
 use super::range::{Trials, advance, stride};
 use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
+use crate::backend::cuda::Prefetch;
 use crate::backend::threads::Threads;
-use crate::clean::Mitigated;
+use crate::clean::{self, Mitigated};
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -147,6 +148,7 @@ pub fn dedisperse_from(
     let begin = Instant::now();
     let header = source.header().clone();
     let part = Part::new(&header, options)?;
+    let _kernels = prefetch(&header, options, part, backend);
     skip_to(source, part.first)?;
     let mut goes_on = || {
         let elapsed_s = begin.elapsed().as_secs_f64();
@@ -157,7 +159,7 @@ pub fn dedisperse_from(
         cleaning.check_whole()?;
     }
     let start_s = part.first as f64 * header.tsamp_s;
-    let trials = Trials { header: &header, options, cleaning: &cleaning, part };
+    let trials = Trials { header: &header, options, form: cleaning.form(), part };
     let mut work = Work::new(trials, backend)?;
     work.check_fit()?;
     let ranges: Vec<_> = work.ranges.iter().map(|range| range.describe(start_s)).collect();
@@ -234,6 +236,32 @@ pub fn dedisperse_from(
     })
 }
 
+/// Starts to compile the kernels of a dedispersion on a GPU before the channel mask is known. Errors of the options are
+/// left to the stages.
+fn prefetch(
+    header: &FilterbankHeader,
+    options: &SearchOptions,
+    part: Part,
+    backend: &Backend,
+) -> Prefetch {
+    let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
+    let (header, options, bound) = (header.clone(), options.clone(), device.clone());
+    device.prefetch(move || {
+        let sources = || {
+            let Expected { form, plan } = Expected::new(&header, &options, part)?;
+            let trials = Trials { header: &header, options: &options, form: &form, part };
+            let mut sources: Vec<_> = plan.iter().flat_map(clean::sources).collect();
+            for range in &options.plan.ranges {
+                if let (Some(plan), _) = trials.bind(std::slice::from_ref(range))? {
+                    sources.extend(dedisperse::sources(&plan, &bound));
+                }
+            }
+            Ok::<_, Error>(sources)
+        };
+        sources().unwrap_or_default()
+    })
+}
+
 /// Dedispersion of all ranges.
 struct Work {
     ranges: Vec<RangeSeries>,
@@ -250,12 +278,7 @@ impl Work {
             let (plan, too_long) = trials.bind(std::slice::from_ref(range))?;
             skipped += too_long;
             if let Some(plan) = plan {
-                ranges.push(RangeSeries::new(
-                    ranges.len(),
-                    plan,
-                    trials.cleaning.scale(),
-                    backend,
-                )?);
+                ranges.push(RangeSeries::new(ranges.len(), plan, trials.form.scale, backend)?);
             }
         }
         let lowest_dm = asked.first().map_or(0.0, |range| range.dm_min);

@@ -13,6 +13,7 @@ mod rules;
 
 pub use cluster::{Absorbed, BandEdges, Candidate, ClusterState, Clusterer, TrialRange};
 pub use cuda::kernels;
+pub(crate) use cuda::sources;
 pub use partial::{Coverage, Expected, PartialDetector, PartialEvent, Span};
 pub use plan::{Input, Options, Plan};
 #[doc(hidden)]

@@ -18,6 +18,7 @@ use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::{Progress, check_length};
+pub(crate) use cuda::resample;
 pub use cuda::{DeviceOutput, DeviceSamples, kernels};
 pub use plan::{Branch, Filter, MAX_DELAY, MAX_HALVINGS, Options, Plan, Resampler, Template};
 pub use reference::{Band, MatchedFilter, matched_filter, matched_whitened};

@@ -359,6 +359,11 @@ pub struct RowJoiner {
 }
 
 impl RowJoiner {
+    /// Lists the kernels of every joiner.
+    pub(crate) fn sources() -> Vec<Source> {
+        vec![joining_source()]
+    }
+
     /// Creates a joiner on a device.
     ///
     /// # Errors

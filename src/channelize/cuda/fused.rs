@@ -657,6 +657,11 @@ impl Fused {
     }
 }
 
+/// Lists the kernels of a plan; empty if the plan or the device has none.
+pub(super) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    chosen(plan, device).iter().map(Shape::source).collect()
+}
+
 /// Returns the shape measured fastest on this device, or else the default, and the shape for shorter launches.
 fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     let candidates = Shape::candidates(plan, device.properties());

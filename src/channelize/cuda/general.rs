@@ -7,7 +7,7 @@
 use super::forms::{self, Form};
 use super::fused;
 use super::job::{BLOCK, Job, Pass, PassSize, Target};
-use super::split::Split;
+use super::split::{self, Split};
 use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Source, Stream};
 use crate::channelize::plan::{self, Order, Plan};
@@ -301,6 +301,21 @@ const THREADS: usize = 128;
 /// Minimum number of points for which the kernel for pairs is compiled.
 const MIN_POINTS: usize = 256;
 
+/// Returns the kernel of the windowed sums of a plan.
+fn sums(plan: &Plan) -> Source {
+    pairs(plan).unwrap_or_else(|| fir(plan.input().encoding))
+}
+
+/// Lists the kernels of a plan without a fused kernel.
+pub(super) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    let mut sources = split::sources(plan, device);
+    if sources.is_empty() {
+        sources.push(sums(plan));
+    }
+    sources.push(forms::source());
+    sources
+}
+
 /// Kernel of the windowed sums of a plan, and its coefficients.
 #[derive(Debug)]
 pub(super) struct Sums {
@@ -336,7 +351,7 @@ impl Sums {
                 Kernel::Pairs { batches, single }
             }
             None => {
-                let module = device.module(&fir(plan.input().encoding))?;
+                let module = device.module(&sums(plan))?;
                 let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
                 Kernel::Any(module.function(name, 0)?)
             }

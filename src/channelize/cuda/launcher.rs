@@ -3,10 +3,10 @@
 //!
 //! Invariant: the sizes of the calls determine the launches, but a spectrum's bits depend only on its samples.
 
-use super::fused::Fused;
-use super::general::General;
+use super::fused::{self, Fused};
+use super::general::{self, General};
 use super::job::{DeviceVoltages, Job, Rows, SampleCache};
-use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::backend::cuda::{Buffer, Device, Event, Source, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
@@ -42,13 +42,25 @@ pub(super) struct Launcher {
     queued: Event,
 }
 
+/// Returns whether a row's samples fit the fused kernel.
+fn may_be_fused(plan: &Plan) -> bool {
+    let input = plan.input();
+    let spectrum = input.streams().saturating_mul(input.encoding.bytes(plan.hop()));
+    spectrum.saturating_mul(plan.spectra_per_row()) <= MAX_ROW_BYTES
+}
+
+/// Lists the kernels of a plan on a device.
+pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    let fused = if may_be_fused(plan) { fused::sources(plan, device) } else { Vec::new() };
+    if fused.is_empty() { general::sources(plan, device) } else { fused }
+}
+
 impl Launcher {
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
-        let input = plan.input();
-        let row = plan.spectra_per_row();
-        let row_bytes =
-            input.streams().saturating_mul(input.encoding.bytes(plan.hop())).saturating_mul(row);
-        let fused = if row_bytes <= MAX_ROW_BYTES { Fused::new(plan, device)? } else { None };
+        let sources = sources(plan, device);
+        let _kernels = device.prefetch(move || sources);
+        let (input, row) = (plan.input(), plan.spectra_per_row());
+        let fused = if may_be_fused(plan) { Fused::new(plan, device)? } else { None };
         let (path, quantum) = match fused {
             Some(fused) => (Path::Fused(Box::new(fused)), row),
             None => (Path::General(Box::new(General::new(plan, device)?)), 1),

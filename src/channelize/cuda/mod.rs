@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::voltage::{VoltageEncoding, Voltages};
 pub use forms::{Joining, RowJoiner};
 pub use job::DeviceVoltages;
+pub(crate) use launcher::sources;
 
 /// Plan bound to a GPU, with staging of host data.
 #[derive(Debug)]

@@ -349,6 +349,12 @@ fn table(side: usize, count: usize, of: usize) -> Vec<f32> {
     (0..side / 4).flat_map(|word| words.iter().flat_map(move |line| line[word])).collect()
 }
 
+/// Lists the kernels of a plan; empty if the plan or the device has none.
+pub(super) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    let shape = chosen(plan, device);
+    shape.map_or_else(Vec::new, |shape| vec![shape.sums_source(), shape.lines_source()])
+}
+
 /// Both kernels of a plan, their tables and the intermediate buffer.
 #[derive(Debug)]
 pub(super) struct Split {

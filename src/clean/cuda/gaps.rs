@@ -51,6 +51,11 @@ pub struct GapFiller {
 }
 
 impl GapFiller {
+    /// Lists the kernels of every filler.
+    pub(crate) fn sources() -> Vec<Source> {
+        vec![source()]
+    }
+
     /// Creates a filler for rows of `elements` values with levels over the latest `samples` rows.
     ///
     /// # Errors

@@ -319,6 +319,14 @@ fn clean_source(encoding: Encoding, zero_dm: bool, times: bool) -> Source {
     Source { name: "clean.cu", text: include_str!("clean.cu"), includes: INCLUDES, defines }
 }
 
+/// Lists the kernels of a plan.
+pub(crate) fn sources(plan: &Plan) -> Vec<Source> {
+    let (options, encoding) = (plan.options(), plan.encoding());
+    let has_mask = options.time_mask.is_some();
+    let medians = has_mask.then(|| medians_source(encoding));
+    medians.into_iter().chain([clean_source(encoding, options.zero_dm, has_mask)]).collect()
+}
+
 /// Returns the source of the kernels that compute each channel's running median.
 fn medians_source(encoding: Encoding) -> Source {
     let text = include_str!("medians.cu");

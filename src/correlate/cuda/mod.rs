@@ -21,7 +21,7 @@ use transfer::{Counted, Downloader, Reader, Uploader};
 
 use super::block::{Block, Output};
 use super::plan::Plan;
-use crate::backend::cuda::{Buffer, Device, Event, Extent, Stream, Variant};
+use crate::backend::cuda::{Buffer, Device, Event, Extent, Source, Stream, Variant};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::view::check_length;
@@ -77,6 +77,8 @@ impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
         check_memory(plan, device)?;
         let shape = Shape::new(plan);
+        let sources = sources(plan, device);
+        let _kernels = device.prefetch(move || sources);
         Ok(Self {
             path: Path::new(&shape, device)?,
             sums: Sums::new(plan, &shape, device)?,
@@ -335,6 +337,14 @@ fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
              channels at a time"
         ),
     })
+}
+
+/// Lists the kernels of a plan on a device, those that take longest to compile first.
+pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    let shape = Shape::new(plan);
+    let mut sources = paths::sources(&shape, device);
+    sources.extend(sums::sources(&shape));
+    sources
 }
 
 /// Returns the kernels of this stage.

@@ -75,6 +75,19 @@ impl Kind {
         }
     }
 
+    /// Returns the tuned choice, or the first suitable kind.
+    fn chosen(shape: &Shape, device: &Device) -> Self {
+        let kinds = Self::suitable(shape, device);
+        let candidates: Vec<Candidate> = kinds.iter().map(|kind| kind.candidate()).collect();
+        let words = format!(
+            "inputs={} channels={} encoding={:?} precision={:?}",
+            shape.inputs, shape.channels, shape.encoding, shape.precision
+        );
+        let choice = tune::select(device, &tuned_source(), &words, &candidates);
+        let kind = kinds.into_iter().find(|kind| kind.candidate().values == choice.values);
+        kind.unwrap_or(Self::Plain)
+    }
+
     /// Returns the tuning candidate. Tuned choices store its number, so numbers must not change.
     fn candidate(self) -> Candidate {
         let number = match self {
@@ -92,7 +105,7 @@ impl Kind {
 
 /// Returns the text of all kernels as the key of tuned choices: a change of any kernel invalidates them. The result is
 /// never compiled.
-fn sources() -> Source {
+fn tuned_source() -> Source {
     Source {
         name: "correlate",
         text: concat!(
@@ -118,18 +131,24 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     all.into_iter().flat_map(|variants| variants(extent)).collect()
 }
 
+/// Lists the product kernels of a shape on a device.
+pub(super) fn sources(shape: &Shape, device: &Device) -> Vec<Source> {
+    let block = Block::new(shape.edge, device.properties().shared_bytes);
+    match Kind::chosen(shape, device) {
+        Kind::Wgmma => vec![wgmma::source(shape, device)],
+        Kind::Mma => vec![mma_source(&block, shape.encoding)],
+        Kind::Floats(Precision::F32) => {
+            vec![floats_source(&block, Precision::F32), plain_source(shape)]
+        }
+        Kind::Floats(precision) => vec![floats_source(&block, precision)],
+        Kind::Plain => vec![plain_source(shape)],
+    }
+}
+
 impl Path {
     /// Binds the tuned choice, or the first suitable kernel.
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        let kinds = Kind::suitable(shape, device);
-        let candidates: Vec<Candidate> = kinds.iter().map(|kind| kind.candidate()).collect();
-        let words = format!(
-            "inputs={} channels={} encoding={:?} precision={:?}",
-            shape.inputs, shape.channels, shape.encoding, shape.precision
-        );
-        let choice = tune::select(device, &sources(), &words, &candidates);
-        let kind = kinds.into_iter().find(|kind| kind.candidate().values == choice.values);
-        let kind = kind.unwrap_or(Kind::Plain);
+        let kind = Kind::chosen(shape, device);
         let kernel = match kind {
             Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),
             Kind::Mma => Kernel::Stages(mma(shape, device)?),
@@ -180,8 +199,17 @@ struct Plain {
     function: Function,
 }
 
-/// Returns the source of the kernel.
-fn plain_source(edge: usize, bits: usize) -> Source {
+/// Returns the plain kernel of a shape.
+fn plain_source(shape: &Shape) -> Source {
+    let bits = match shape.encoding {
+        VoltageEncoding::Complex4 => 4,
+        VoltageEncoding::ComplexF32 => 32,
+        _ => 8,
+    };
+    plain_source_of(shape.edge, bits)
+}
+
+fn plain_source_of(edge: usize, bits: usize) -> Source {
     Source {
         name: "plain.cu",
         text: include_str!("plain.cu"),
@@ -194,18 +222,13 @@ fn plain_variants(extent: Extent) -> Vec<Variant> {
     let few = [(128, 8), (64, 4), (32, 32)];
     let all = [32, 64, 128].into_iter().flat_map(|edge| [4, 8, 32].map(|bits| (edge, bits)));
     let wanted = if extent == Extent::All { all.collect() } else { few.to_vec() };
-    let variant = |(edge, bits)| Variant::everywhere(plain_source(edge, bits));
+    let variant = |(edge, bits)| Variant::everywhere(plain_source_of(edge, bits));
     wanted.into_iter().map(variant).collect()
 }
 
 impl Plain {
     fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        let bits = match shape.encoding {
-            VoltageEncoding::Complex4 => 4,
-            VoltageEncoding::ComplexF32 => 32,
-            _ => 8,
-        };
-        let module = device.module(&plain_source(shape.edge, bits))?;
+        let module = device.module(&plain_source(shape))?;
         Ok(Self { shape: *shape, function: module.function("multiply_plain", 0)? })
     }
 

@@ -40,6 +40,14 @@ fn masks_source(defines: Defines) -> Source {
     Source { name: "masks.cu", text: include_str!("masks.cu"), includes, defines }
 }
 
+/// Returns the kernels of a shape: those of the sums, and those of the masks.
+pub(super) fn sources(shape: &Shape) -> [Source; 2] {
+    let floats = u32::from(shape.is_float());
+    let sums = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
+    let masks = vec![("SAMPLE", shape.row_bytes(1).to_string())];
+    [sums_source(sums), masks_source(masks)]
+}
+
 /// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let axes: &[(&str, &[&str])] = &[("EDGE", &["128", "64", "32"]), ("FLOATS", &["0", "1"])];
@@ -50,9 +58,8 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
 
 impl Sums {
     pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
-        let floats = u32::from(shape.is_float());
-        let defines = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
-        let module = device.module(&sums_source(defines))?;
+        let [source, _] = sources(shape);
+        let module = device.module(&source)?;
         let mut narrow = device.buffer(shape.channels * shape.elements())?;
         // The fold also reads elements that no kernel writes; their sums are never read out.
         let stream = device.stream()?;
@@ -178,8 +185,8 @@ pub(super) struct Masks {
 
 impl Masks {
     pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
-        let module =
-            device.module(&masks_source(vec![("SAMPLE", shape.row_bytes(1).to_string())]))?;
+        let [_, source] = sources(shape);
+        let module = device.module(&source)?;
         Ok(Self {
             shape: *shape,
             antennas: plan.antennas(),

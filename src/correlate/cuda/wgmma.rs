@@ -149,6 +149,11 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     forms.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
 }
 
+/// Returns the kernel of a shape on a device.
+pub(super) fn source(shape: &Shape, device: &Device) -> Source {
+    Form::new(shape, device.properties().multiprocessors).source()
+}
+
 impl Wgmma {
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
         let multiprocessors = device.properties().multiprocessors;

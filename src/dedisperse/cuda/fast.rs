@@ -52,19 +52,14 @@ impl Fast {
         pitch: u64,
         threads: &Threads,
     ) -> Result<Option<Self>> {
-        let fits = device.is_hopper() && plan.lane(1) == Lane::U8 && pitch < MAX_PITCH;
-        let Some(most) = plan.largest().filter(|_| fits) else {
+        if pitch >= MAX_PITCH {
+            return Ok(None);
+        }
+        let (Some(shape), Some(most)) = (shape(plan, device), plan.largest()) else {
             return Ok(None);
         };
         let channels = plan.channels_used().len();
-        // The sum's multiples of 256 are counted in 16 bits.
-        if most.saturating_mul(channels as u64) >= 1 << 24 {
-            return Ok(None);
-        }
-        let sorted = sorted(plan);
-        let shapes = candidates(plan, &sorted);
-        let Some(shape) = chosen(plan, &shapes, device) else { return Ok(None) };
-        let tables = tables(plan, &shape, &sorted, threads);
+        let tables = tables(plan, &shape, &sorted(plan), threads);
         if tables.trials.is_empty() {
             return Ok(None);
         }
@@ -115,6 +110,18 @@ impl Fast {
         // that the plan's shifts reach and slack around them.
         unsafe { stream.launch(&self.kernel, grid, [self.shape.threads(), 1, 1], &arguments) }
     }
+}
+
+/// Returns the shape for a plan. Returns `None` if the device is not Hopper, samples are wider than bytes, or no tile
+/// of trials fits.
+pub(super) fn shape(plan: &Plan, device: &Device) -> Option<Shape> {
+    let fits = device.is_hopper() && plan.lane(1) == Lane::U8;
+    let most = plan.largest().filter(|_| fits)?;
+    // The sum's multiples of 256 are counted in 16 bits.
+    if most.saturating_mul(plan.channels_used().len() as u64) >= 1 << 24 {
+        return None;
+    }
+    chosen(plan, &candidates(plan, &sorted(plan)), device)
 }
 
 /// Sorts the trials by dispersion measure.

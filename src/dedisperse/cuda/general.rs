@@ -36,7 +36,7 @@ pub(super) fn source(shape: &Shape) -> Source {
 }
 
 /// Returns the tuned shape for the plan, or the model's choice.
-fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
+pub(super) fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let shapes = Shape::fitting(plan, device.properties());
     let candidates: Vec<Candidate> = shapes.iter().map(Shape::candidate).collect();
     let words = format!(

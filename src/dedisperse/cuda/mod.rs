@@ -10,7 +10,7 @@ mod history;
 
 use super::plan::{Lane, Plan, Sum};
 use crate::backend::cuda::{
-    Buffer, Device, DownloadRing, Event, Extent, Plane, Stream, UploadRing, Variant,
+    Buffer, Device, DownloadRing, Event, Extent, Plane, Source, Stream, UploadRing, Variant,
 };
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -165,6 +165,8 @@ impl Engine {
     fn sized(plan: &Plan, device: &Device, threads: &Threads, sizes: Sizes) -> Result<Self> {
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
+        let sources = sources(plan, device);
+        let _kernels = device.prefetch(move || sources);
         let history = History::new(plan, capacity, device)?;
         let fast = Fast::new(plan, device, history.pitch(), threads)?;
         let all: Vec<usize> = (0..plan.dms().len()).collect();
@@ -388,6 +390,16 @@ const LOADS: [(Encoding, Lane); 9] = [
     (Encoding::U8, Lane::U32),
     (Encoding::F32, Lane::F32),
 ];
+
+/// Lists the kernels that a plan is expected to need on a device. Some trials may need the general kernel beside the
+/// fast one; only the fast kernel's tables show which.
+pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    let sums = match fast::shape(plan, device) {
+        Some(shape) => shape.source(),
+        None => general::source(&general::chosen(plan, plan.dms().len(), device)),
+    };
+    vec![sums, history::source(plan.encoding(), plan.lane(1))]
+}
 
 /// Lists the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {

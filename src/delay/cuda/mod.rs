@@ -74,17 +74,12 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
         let options = plan.options();
-        let shape = Shape {
-            bits: options.encoding.bits(),
-            polarizations: options.polarizations,
-            turns: options.band.is_some(),
+        let name = match options.form {
+            Form::Spectra => "turn_spectra",
+            Form::Voltages { .. } => "turn_streams",
+            Form::Recorded => "copy_streams",
         };
-        let (source, name) = match options.form {
-            Form::Spectra => (spectra_source(shape), "turn_spectra"),
-            Form::Voltages { encoding, .. } => (streams_source(shape, encoding), "turn_streams"),
-            Form::Recorded => (copies_source(), "copy_streams"),
-        };
-        let module = device.module(&source)?;
+        let module = device.module(&source(plan))?;
         let inputs: Vec<u32> = options.inputs.iter().map(|input| *input as u32).collect();
         let zeros = options.band.as_ref().map_or(vec![0.0], |band| band.zeros_hz.clone());
         let elements = 0..plan.row_elements();
@@ -522,6 +517,21 @@ impl Shape {
             ("POLARIZATIONS", self.polarizations.to_string()),
             ("TURNS", u8::from(self.turns).to_string()),
         ]
+    }
+}
+
+/// Returns the kernel of a plan.
+pub(crate) fn source(plan: &Plan) -> Source {
+    let options = plan.options();
+    let shape = Shape {
+        bits: options.encoding.bits(),
+        polarizations: options.polarizations,
+        turns: options.band.is_some(),
+    };
+    match options.form {
+        Form::Spectra => spectra_source(shape),
+        Form::Voltages { encoding, .. } => streams_source(shape, encoding),
+        Form::Recorded => copies_source(),
     }
 }
 

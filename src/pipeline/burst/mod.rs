@@ -21,11 +21,11 @@ use super::cleaning::Cleaning;
 use super::flagged::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
-use super::range::{Edge, EdgeRows, RangeSearch, Trials};
+use super::range::{Edge, EdgeRows, RangeSearch, Trials, prefetch};
 use super::run::Ending;
 pub use super::run::Status;
 use crate::backend::Backend;
-use crate::backend::cuda::Buffer;
+use crate::backend::cuda::{self, Buffer, Prefetch};
 use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -110,7 +110,8 @@ pub fn search_from(
 ) -> Result<Report> {
     let begin = Instant::now();
     let mut goes_on = |status: &Status| observer.observe(status);
-    let mut setup = Setup::new(source.rows(), options, backend, &mut goes_on)?;
+    let kernels = source.kernels();
+    let mut setup = Setup::new(source.rows(), options, backend, kernels, &mut goes_on)?;
     if resumed.is_some() {
         setup.stages.cleaning.check_whole()?;
     }
@@ -202,6 +203,8 @@ struct Setup {
     found: u64,
     /// Samples that the source replaced.
     flagged: u64,
+    /// Kernels compiled while the first rows are read.
+    _kernels: Prefetch,
 }
 
 /// Candidates in any order, with their members.
@@ -226,14 +229,17 @@ struct Outcome {
 }
 
 impl Setup {
+    /// Binds a search to a source; `kernels` are those that its rows need.
     fn new(
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
         backend: &Backend,
+        kernels: Vec<cuda::Source>,
         observe: &mut dyn FnMut(&Status) -> bool,
     ) -> Result<Self> {
         let header = source.header().clone();
         let part = Part::new(&header, options)?;
+        let kernels = prefetch(&header, options, part, backend, kernels);
         skip_to(source, part.first)?;
         let begin = Instant::now();
         let mut goes_on = || {
@@ -243,7 +249,7 @@ impl Setup {
         let span = trace::span(Work::Compute, "channel mask");
         let cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
         drop(span);
-        let trials = Trials { header: &header, options, cleaning: &cleaning, part };
+        let trials = Trials { header: &header, options, form: cleaning.form(), part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let span = trace::span(Work::Compute, "stages");
         let ranges = RangeSearch::all(trials, &filled, backend)?;
@@ -258,7 +264,17 @@ impl Setup {
         let stages = Stages { cleaning, ranges, clusterer };
         let (resumed, found, flagged) = (0, 0, 0);
         let options = options.clone();
-        Ok(Self { options, part, stages, edge_rows, header, resumed, found, flagged })
+        Ok(Self {
+            options,
+            part,
+            stages,
+            edge_rows,
+            header,
+            resumed,
+            found,
+            flagged,
+            _kernels: kernels,
+        })
     }
 
     /// Searches for bursts that began before the first row, in rows that are read ahead; if the recording has no more
@@ -483,7 +499,7 @@ impl Resident {
             let what = format!("a recording in the memory of {}", backend.name());
             return Err(Error::Unavailable { what, why: "that takes a GPU".to_owned() });
         };
-        let mut setup = Setup::new(source, options, backend, &mut |_| true)?;
+        let mut setup = Setup::new(source, options, backend, Vec::new(), &mut |_| true)?;
         let (stage, gulp) =
             Stage::resident(device, &setup.header, &setup.stages, options.gulp, setup.part.times)?;
         let row_bytes = setup.header.row_bytes();

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backend::cuda::{Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot};
+use crate::backend::cuda::{
+    self, Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+};
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -12,7 +14,7 @@ use crate::pipeline::cleaning::{Cleaning, Reader};
 use crate::pipeline::options::SearchOptions;
 use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
 use crate::pipeline::run::remaining_bytes;
-use crate::pipeline::voltage::VoltageFilterbank;
+use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
 use crate::single_pulse::Clusterer;
 
@@ -36,6 +38,16 @@ impl<'a> Source<'a> {
         match self {
             Self::Rows(rows) => rows,
             Self::Voltages(filterbank) => filterbank,
+        }
+    }
+
+    /// Lists the kernels that a device needs to compute the rows there.
+    pub(super) fn kernels(&self) -> Vec<cuda::Source> {
+        match self {
+            Self::Voltages(filterbank) if filterbank.device().is_some() => {
+                DeviceRows::sources(filterbank)
+            }
+            Self::Voltages(_) | Self::Rows(_) => Vec::new(),
         }
     }
 

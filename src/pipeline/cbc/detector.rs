@@ -6,17 +6,25 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
+use crate::backend::cuda::{Buffer, Device, Prefetch, Stream, UploadRing};
 use crate::error::{Error, Result};
 use crate::pipeline::run::remaining_bytes;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Segments, SegmentsBuilder, TimedTrigger};
 use crate::spiir::trigger::{self, DeviceRatios, Finder, Ratios, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
-use crate::spiir::{DeviceOutput, DeviceSamples, Plan, Spiir};
+use crate::spiir::{self, DeviceOutput, DeviceSamples, Plan, Spiir};
 use crate::state::{Saved, Saving};
 use crate::units::Gps;
 use crate::view::{check_length, check_memory};
+
+/// Starts to compile the kernels of every bank on a GPU.
+pub(super) fn prefetch(backend: &Backend) -> Prefetch {
+    match backend {
+        Backend::Cuda(device, _) => device.prefetch(|| vec![trigger::source(), spiir::resample()]),
+        _ => Prefetch::default(),
+    }
+}
 
 /// Options of one detector's processing chain.
 #[derive(Clone, Debug)]
@@ -127,6 +135,7 @@ impl ChirpDetector {
     ) -> Result<Self> {
         let rate_hz = options.whitening.rate_hz;
         check_rate(bank, rate_hz)?;
+        let _kernels = prefetch(backend);
         let whitener = Whitener::new(options.whitening.clone())?;
         let plan = bank.plan()?;
         let search = bank.trigger_plan(TriggerOptions {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::bank::{Input, keep_common};
-use super::detector::Need;
+use super::detector::{Need, prefetch};
 use super::options::{SearchObserver, SearchOptions, Status};
 use super::ready::{Prepared, Ready};
 use super::report::{DetectorReport, Report, Whitened};
@@ -75,6 +75,7 @@ impl ChirpSearch {
         }
         common_span(&strain)?;
         let threads = backend.host().threads();
+        let _kernels = prefetch(backend);
         let pairs = strain.into_iter().zip(with);
         let prepared = pairs.map(|(strain, input)| Prepared::new(strain, input, options, &threads));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;

@@ -10,7 +10,7 @@ use super::antenna::AntennaInput;
 use super::recordings::{Channels, Delays};
 use super::window::Window;
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, Device, Stream, UploadRing};
+use crate::backend::cuda::{self, Buffer, Device, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::{Channelizer, DeviceVoltages, Input};
 use crate::correlate::DeviceSpectra;
@@ -87,6 +87,20 @@ pub(super) struct OnDevice {
 }
 
 impl OnDevice {
+    /// Lists the kernels of a configuration.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] as [`OnDevice::new`].
+    pub(super) fn sources(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<cuda::Source>> {
+        let mut sources = Vec::new();
+        for (format, antennas) in antenna_groups(config.formats) {
+            let GroupPlans { delays, bank, .. } = GroupPlans::new(config, format, &antennas)?;
+            sources.extend(bank.iter().flat_map(|plan| channelize::sources(plan, device)));
+            sources.push(delay::source(&delays));
+        }
+        Ok(sources)
+    }
+
     /// # Errors
     /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver
     /// fails.
@@ -268,34 +282,35 @@ struct Bank {
     next: Option<(u64, Vec<Option<i64>>)>,
 }
 
-impl Group {
-    /// Builds one group per sample format.
-    fn all(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<Self>> {
-        let mut formats: Vec<(SampleFormat, Vec<usize>)> = Vec::new();
-        for (antenna, format) in config.formats.iter().enumerate() {
-            match formats.iter_mut().find(|(other, _)| other == format) {
-                Some((_, antennas)) => antennas.push(antenna),
-                None => formats.push((*format, vec![antenna])),
-            }
+/// Returns the sample formats of antennas, and the antennas of each.
+fn antenna_groups(formats: &[SampleFormat]) -> Vec<(SampleFormat, Vec<usize>)> {
+    let mut groups: Vec<(SampleFormat, Vec<usize>)> = Vec::new();
+    for (antenna, format) in formats.iter().enumerate() {
+        match groups.iter_mut().find(|(other, _)| other == format) {
+            Some((_, antennas)) => antennas.push(antenna),
+            None => groups.push((*format, vec![antenna])),
         }
-        formats.into_iter().map(|(format, own)| Self::new(device, config, format, own)).collect()
     }
+    groups
+}
 
-    fn new(
-        device: &Device,
-        config: &DeviceConfig<'_>,
-        format: SampleFormat,
-        antennas: Vec<usize>,
-    ) -> Result<Self> {
+/// Plans of a group's stages.
+struct GroupPlans {
+    form: Form,
+    delays: delay::Plan,
+    /// Filter bank of all antennas of the group; none if the voltages are already channelized.
+    bank: Option<channelize::Plan>,
+}
+
+impl GroupPlans {
+    fn new(config: &DeviceConfig<'_>, format: SampleFormat, antennas: &[usize]) -> Result<Self> {
+        let SampleFormat { encoding, scale } = format;
         let (plan, channels) = (config.plan, config.channels);
         let polarizations = plan.polarizations();
-        let streams = channels.coarse * polarizations;
         let form = match (config.bank, config.direct) {
             (Some(_), _) => Form::Spectra,
             (None, true) => Form::Recorded,
-            (None, false) => {
-                Form::Voltages { encoding: format.encoding, scale: format.scale as f32 }
-            }
+            (None, false) => Form::Voltages { encoding, scale: scale as f32 },
         };
         let delays = delay::Plan::new(delay::Options {
             inputs: antennas.iter().map(|antenna| antenna * polarizations).collect(),
@@ -307,17 +322,34 @@ impl Group {
             band: (!config.fixed).then(|| channels.band.clone()),
             gains: vec![Complex::ZERO],
         })?;
+        let bank = |one: &channelize::Plan| {
+            let input = Input { encoding, scale, antennas: antennas.len(), ..*one.input() };
+            channelize::Plan::new(channelize::Options { input, ..one.options().clone() })
+        };
+        Ok(Self { form, delays, bank: config.bank.map(bank).transpose()? })
+    }
+}
+
+impl Group {
+    /// Builds one group per sample format.
+    fn all(device: &Device, config: &DeviceConfig<'_>) -> Result<Vec<Self>> {
+        let groups = antenna_groups(config.formats).into_iter();
+        groups.map(|(format, own)| Self::new(device, config, format, own)).collect()
+    }
+
+    fn new(
+        device: &Device,
+        config: &DeviceConfig<'_>,
+        format: SampleFormat,
+        antennas: Vec<usize>,
+    ) -> Result<Self> {
+        let streams = config.channels.coarse * config.plan.polarizations();
+        let GroupPlans { form, delays, bank } = GroupPlans::new(config, format, &antennas)?;
         let corrector = DelayCorrector::new(delays, &on_one_thread(device))?;
         let (hop, span) = config.bank.map_or((1, 0), |bank| (bank.hop(), bank.span()));
         let stride = stride(format, config.capacity.saturating_mul(hop).saturating_add(span));
-        let source = match config.bank {
-            Some(bank) => Source::Bank(Box::new(Bank::new(
-                device,
-                bank,
-                format,
-                antennas.len(),
-                config.capacity,
-            )?)),
+        let source = match bank {
+            Some(bank) => Source::Bank(Box::new(Bank::new(device, bank, config.capacity)?)),
             None => Source::Recorded(None),
         };
         Ok(Self {
@@ -501,16 +533,7 @@ impl Group {
 }
 
 impl Bank {
-    fn new(
-        device: &Device,
-        one: &channelize::Plan,
-        format: SampleFormat,
-        antennas: usize,
-        capacity: usize,
-    ) -> Result<Self> {
-        let SampleFormat { encoding, scale } = format;
-        let input = Input { encoding, scale, antennas, ..*one.input() };
-        let plan = channelize::Plan::new(channelize::Options { input, ..one.options().clone() })?;
+    fn new(device: &Device, plan: channelize::Plan, capacity: usize) -> Result<Self> {
         let bytes = plan.row_elements().saturating_mul(8).saturating_mul(capacity);
         Ok(Self {
             channelizer: Channelizer::new(plan, &on_one_thread(device))?,

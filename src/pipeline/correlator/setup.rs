@@ -15,6 +15,7 @@ use super::recordings::{
 };
 use super::window::{Flags, Framing, WindowedSource, unpacked, unpacked_encoding};
 use super::x_engine::XEngine;
+use crate::backend::cuda::Prefetch;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::channelize::{Channelizer, Form, Input, Order};
@@ -90,11 +91,12 @@ pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Bui
     })?
     .with_precision(options.precision);
     let gulp = shape.fitting_gulp(&request, &plan, baselines.len(), &inputs)?;
+    let sources = shape.sources(inputs);
+    let formats = sample_formats(&sources, &numbers);
+    let _kernels = shape.prefetch(request.backend, &plan, &formats, gulp);
     let x_engine = XEngine::new(plan.clone(), shape.integration, request.backend, &threads)?;
     let framing = shape.framing();
     let delays = Delays::new(model, header.spectrum_s / framing.hop as f64, framing);
-    let sources = shape.sources(inputs);
-    let formats = sample_formats(&sources, &numbers);
     let buffer = shape.spectra_buffer(request.backend, &plan, &formats, gulp)?;
     let SpectraBuffer { spectra, capacity, not_on_device } = buffer;
     let mut antennas = shape.antennas(&request, &sources, &numbers, capacity)?;
@@ -221,6 +223,39 @@ impl SpectraParameters {
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
 
+    /// Starts to compile the kernels of all stages on a GPU. Errors are left to the stages.
+    fn prefetch(
+        &self,
+        backend: &Backend,
+        plan: &correlate::Plan,
+        formats: &[SampleFormat],
+        gulp: usize,
+    ) -> Prefetch {
+        let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
+        let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
+        let config = self.device_config(plan, formats, capacity);
+        let mut sources = correlate::sources(plan, device);
+        sources.extend(OnDevice::sources(device, &config).unwrap_or_default());
+        device.prefetch(move || sources)
+    }
+
+    fn device_config<'a>(
+        &'a self,
+        plan: &'a correlate::Plan,
+        formats: &'a [SampleFormat],
+        capacity: usize,
+    ) -> DeviceConfig<'a> {
+        DeviceConfig {
+            plan,
+            channels: &self.channels,
+            bank: self.bank.as_ref(),
+            fixed: self.fixed,
+            direct: self.direct,
+            formats,
+            capacity,
+        }
+    }
+
     /// Allocates the spectra of a gulp: on the GPU, or on the host if the GPU's memory or the filter bank's library is
     /// missing.
     fn spectra_buffer(
@@ -233,15 +268,7 @@ impl SpectraParameters {
         let mut not_on_device = None;
         if let Backend::Cuda(device, _) = backend {
             let capacity = gulp_capacity_on_device(plan, self.spectra, gulp);
-            let config = DeviceConfig {
-                plan,
-                channels: &self.channels,
-                bank: self.bank.as_ref(),
-                fixed: self.fixed,
-                direct: self.direct,
-                formats,
-                capacity,
-            };
+            let config = self.device_config(plan, formats, capacity);
             match OnDevice::new(device, &config) {
                 Ok(made) => {
                     let spectra = Spectra::Device(Box::new(made));

@@ -6,10 +6,12 @@ mod edge;
 
 pub(super) use edge::{DeviceTail, Edge, EdgeRows, Tail};
 
-use super::cleaning::Cleaning;
+use super::cleaning::{CleanedForm, Expected};
 use super::flagged::Filled;
 use super::options::{Part, SearchOptions};
+use crate::backend::cuda::{Device, Prefetch};
 use crate::backend::{Backend, cuda};
+use crate::clean;
 use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
@@ -71,19 +73,7 @@ impl RangeSearch {
         trials: Trials<'_>,
         backend: &Backend,
     ) -> Result<Self> {
-        let Trials { options, cleaning, .. } = trials;
-        let summed = (cleaning.unmasked() * plan.downsample()) as i64;
-        let bound = cleaning
-            .range()
-            .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
-        let detector_plan = single_pulse::Plan::new(single_pulse::Options {
-            dms: plan.dms().to_vec(),
-            tsamp_s: plan.tsamp_s(),
-            max_width_s: options.max_width_s,
-            baseline_s: options.baseline_s,
-            snr: options.snr,
-            bound,
-        })?;
+        let (detector_plan, snr) = (trials.detector_plan(&plan)?, trials.options.snr);
         let integer = plan.output_is_integer();
         Ok(Self {
             index,
@@ -95,7 +85,7 @@ impl RangeSearch {
                 PlaneBuffer::F32(Vec::new())
             },
             events: Vec::new(),
-            snr: options.snr,
+            snr,
             filled: Filled::default(),
             skipped: 0,
             next_row: 0,
@@ -340,11 +330,65 @@ pub(super) const FLUSH_TIMES: usize = 1 << 12;
 pub(super) struct Trials<'a> {
     pub(super) header: &'a FilterbankHeader,
     pub(super) options: &'a SearchOptions,
-    pub(super) cleaning: &'a Cleaning,
+    /// Form of the rows.
+    pub(super) form: &'a CleanedForm,
     pub(super) part: Part,
 }
 
+/// Starts to compile the kernels of a search on a GPU, and `others`, before the channel mask, which hardly changes them,
+/// is known. Errors of the options are left to the stages.
+pub(super) fn prefetch(
+    header: &FilterbankHeader,
+    options: &SearchOptions,
+    part: Part,
+    backend: &Backend,
+    others: Vec<cuda::Source>,
+) -> Prefetch {
+    let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
+    let (header, options, bound) = (header.clone(), options.clone(), device.clone());
+    device.prefetch(move || {
+        let sources = || {
+            let Expected { form, plan } = Expected::new(&header, &options, part)?;
+            let trials = Trials { header: &header, options: &options, form: &form, part };
+            let mut sources = trials.sources(&bound)?;
+            sources.extend(plan.iter().flat_map(clean::sources));
+            Ok::<_, Error>(sources)
+        };
+        sources().unwrap_or_default().into_iter().chain(others).collect()
+    })
+}
+
 impl Trials<'_> {
+    /// Lists the kernels that all ranges are expected to need on a device.
+    fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
+        let mut sources = Vec::new();
+        for alike in self.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
+            if let (Some(plan), _) = self.bind(alike)? {
+                sources.extend(dedisperse::sources(&plan, device));
+                sources.extend(single_pulse::sources(&self.detector_plan(&plan)?, device));
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Builds the plan of the search of a range's series.
+    fn detector_plan(&self, plan: &dedisperse::Plan) -> Result<single_pulse::Plan> {
+        let unmasked = self.form.masked.iter().filter(|masked| !**masked).count();
+        let summed = (unmasked * plan.downsample()) as i64;
+        let bound = self
+            .form
+            .range
+            .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
+        single_pulse::Plan::new(single_pulse::Options {
+            dms: plan.dms().to_vec(),
+            tsamp_s: plan.tsamp_s(),
+            max_width_s: self.options.max_width_s,
+            baseline_s: self.options.baseline_s,
+            snr: self.options.snr,
+            bound,
+        })
+    }
+
     /// Builds one plan for the trials of `ranges`, all with one binning, whose delays fit the data; none without such
     /// a trial. Also returns the number of trials skipped.
     pub(super) fn bind(&self, ranges: &[DmRange]) -> Result<(Option<dedisperse::Plan>, usize)> {
@@ -367,9 +411,9 @@ impl Trials<'_> {
             tsamp_s: self.header.tsamp_s,
             dms,
             downsample,
-            encoding: self.cleaning.encoding(),
-            range: self.cleaning.range(),
-            masked: self.cleaning.masked().to_vec(),
+            encoding: self.form.encoding,
+            range: self.form.range,
+            masked: self.form.masked.clone(),
             dm_constant: self.options.dm_constant,
         })
     }

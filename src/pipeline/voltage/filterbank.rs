@@ -13,7 +13,7 @@ use super::rows::{Assembly, Middle, Rows};
 use super::source::{finite, part};
 use super::spectra::{Unread, Watch, fitting_gulp};
 use crate::backend::Backend;
-use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::backend::cuda::{Buffer, Device, Source, Stream};
 use crate::channelize::{Detection, DeviceVoltages, Form, Plan, RowJoiner};
 use crate::clean::GapFiller;
 use crate::error::{Error, Result};
@@ -344,6 +344,18 @@ pub(in crate::pipeline) struct DeviceRows {
 }
 
 impl DeviceRows {
+    /// Lists the kernels for rows of a filterbank.
+    pub(in crate::pipeline) fn sources(filterbank: &VoltageFilterbank) -> Vec<Source> {
+        let mut sources = Vec::new();
+        if filterbank.rows.rows().joining().is_some() {
+            sources.extend(RowJoiner::sources());
+        }
+        if filterbank.rows.level_rows().is_some() {
+            sources.extend(GapFiller::sources());
+        }
+        sources
+    }
+
     /// Allocates memory for at most `most` rows per call.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::plan::{Input, Plan};
 use super::rules::{Carried, CarriedTrial, Event, Noise};
 use crate::backend::cuda::{
-    self, CopiedRows, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
+    self, CopiedRows, Device, Plane, PlaneKind, Source, Stream, UploadRing, UploadSlot,
 };
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -49,6 +49,11 @@ pub(super) struct Engine {
     is_clear: bool,
     /// Window of the last call of `settle`, and its result.
     settled: (u64, u64),
+}
+
+/// Lists the kernels of a plan on a device.
+pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
+    search::sources(&Sizes::new(plan, device.properties())).to_vec()
 }
 
 /// Rows of samples on a device.

@@ -60,6 +60,13 @@ fn source(file: File, types: Types) -> Source {
     Source { name, text, includes: INCLUDES, defines }
 }
 
+/// Lists the kernel files of a plan, those that take longest to compile first.
+pub(super) fn sources(sizes: &Sizes) -> [Source; 5] {
+    let types = Types { sums: sizes.sums, wide_squares: sizes.wide_squares };
+    let own = if sizes.is_short() { File::Estimate } else { File::Moments };
+    [own, File::Screen, File::Noise, File::Events, File::Sums].map(|file| source(file, types))
+}
+
 /// Loaded kernels of a plan.
 #[derive(Debug)]
 pub(super) struct Kernels {
@@ -86,13 +93,12 @@ pub(super) enum Noise {
 
 impl Kernels {
     pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
-        let types = Types { sums: sizes.sums, wide_squares: sizes.wide_squares };
-        let module = |file| device.module(&source(file, types));
-        let shared = module(File::Noise)?;
-        let own = module(if sizes.is_short() { File::Estimate } else { File::Moments })?;
-        let sums = module(File::Sums)?;
-        let screen = module(File::Screen)?;
-        let events = module(File::Events)?;
+        let sources = sources(sizes);
+        let list = sources.to_vec();
+        let _kernels = device.prefetch(move || list);
+        let [own, screen, shared, events, sums] =
+            sources.each_ref().map(|source| device.module(source));
+        let (own, screen, shared, events, sums) = (own?, screen?, shared?, events?, sums?);
         let noise = if sizes.is_short() {
             Noise::Short { estimate: own.function("estimate", 0)? }
         } else {

@@ -100,8 +100,11 @@ impl Bank {
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
         let piece = tuned_piece(&packed, device);
-        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
-        let resample = device.module(&kernels::resample())?;
+        let sources = [kernels::filters(packed.threads, &packed.shapes), kernels::resample()];
+        let list = sources.to_vec();
+        let _kernels = device.prefetch(move || list);
+        let [filters, resample] = sources.each_ref().map(|source| device.module(source));
+        let (filters, resample) = (filters?, resample?);
         let is_one = plan.levels() == 1;
         let taken = if is_one { 0 } else { 8 * down.len() + 4 * (ALONE / 2 + down_reach) };
         let held = held_sums(1, reach) + held_sums(2, reach);

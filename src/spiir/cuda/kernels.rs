@@ -24,7 +24,7 @@ pub(super) fn filters(threads: usize, shapes: &[Shape]) -> Source {
 }
 
 /// Returns the resampling kernels that run before and after the filters.
-pub(super) fn resample() -> Source {
+pub(crate) fn resample() -> Source {
     let text = include_str!("resample.cu");
     Source { name: "resample.cu", text, includes: &[], defines: Vec::new() }
 }

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use bank::{Bank, Job, PIECE};
 pub use kernels::kernels;
+pub(crate) use kernels::resample;
 
 /// Bytes of the ratios of one piece of host memory.
 const OUTPUT_BYTES: usize = 32 << 20;

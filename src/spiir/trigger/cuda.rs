@@ -50,7 +50,8 @@ pub fn kernels(_: Extent) -> Vec<Variant> {
     vec![Variant::everywhere(source())]
 }
 
-fn source() -> Source {
+/// Returns the kernels of every plan.
+pub(crate) fn source() -> Source {
     Source { name: "peaks.cu", text: include_str!("peaks.cu"), includes: &[], defines: Vec::new() }
 }
 

@@ -11,6 +11,7 @@ use crate::backend::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::view::check_length;
+pub(crate) use cuda::source;
 pub use cuda::{DeviceRatios, kernels};
 pub use plan::{Autocorrelation, Plan, Ratios, Trigger, TriggerOptions, reweighted};
 
