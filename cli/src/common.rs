@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command};
 use serde_json::Value;
 use sidereal::backend::Backend;
+use sidereal::backend::cuda::{self, StartUp};
 use sidereal::backend::simd::{self, Level};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
@@ -326,7 +327,8 @@ impl Common {
     }
 }
 
-/// Reports the backend's notes on the run: outdated tuned choices, kernels compiled for an earlier device.
+/// Reports the backend's notes on the run: outdated tuned choices, kernels compiled for an earlier device, kernels that
+/// could not be kept; with --verbose, also the time spent on starting a GPU.
 pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
     if let Backend::Cuda(device, _) = backend
         && !common.quiet
@@ -334,7 +336,32 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
         for note in device.take_notes() {
             note!("{note}");
         }
+        if common.verbose {
+            note!("{}", start_up_text(&cuda::start_up()));
+        }
     }
+}
+
+/// Formats the time spent on starting GPUs as one line.
+fn start_up_text(start_up: &StartUp) -> String {
+    let StartUp { driver, contexts, compiler, cached, compiled, loaded, first_launch_s } = start_up;
+    let first = match first_launch_s {
+        Some(seconds) => format!("first kernel launched after {seconds:.2} s"),
+        None => "no kernel launched".to_owned(),
+    };
+    let parts = [("driver", driver), ("context", contexts), ("NVRTC", compiler)];
+    let parts = parts.map(|(name, spent)| format!("{name} {:.2} s", spent.elapsed_s)).join(", ");
+    format!(
+        "start-up: {first}; {parts}; kernel files: {} from the cache in {:.2} s, {} compiled in {:.2} s \
+         ({:.2} s one after another), {} loaded in {:.2} s",
+        cached.count,
+        cached.elapsed_s,
+        compiled.count,
+        compiled.elapsed_s,
+        compiled.summed_s,
+        loaded.count,
+        loaded.elapsed_s
+    )
 }
 
 /// Parses a size from the command line: a number with K, M, G or T, each 1024 times the previous one.
@@ -365,7 +392,6 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
 
 /// Opens a GPU that has precompiled kernels or for which some can be compiled.
 fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
-    use sidereal::backend::cuda;
     let device = cuda::Device::open(ordinal)?.with_host_level(level);
     cuda::kernels_at_hand()?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
@@ -377,18 +403,18 @@ fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
         Ok(Backend::Cuda(device, _)) => device.free_bytes().unwrap_or(0),
         _ => 0,
     };
-    let ordinal = match sidereal::backend::cuda::Device::count()? {
+    let ordinal = match cuda::Device::count()? {
         // The error of the first GPU is returned, and a single one is not asked for its memory.
         0 | 1 => 0,
         count => (0..count).rev().max_by_key(|ordinal| free(*ordinal)).unwrap_or(0),
     };
     let backend = gpu(ordinal, threads, level)?;
-    sidereal::backend::cuda::nvrtc()?;
+    cuda::nvrtc()?;
     Ok(backend)
 }
 
 fn has_gpu() -> bool {
-    sidereal::backend::cuda::Device::count().is_ok_and(|count| count > 0)
+    cuda::Device::count().is_ok_and(|count| count > 0)
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
@@ -483,6 +509,8 @@ fn value_of(word: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use sidereal::backend::cuda::Spent;
+
     use super::*;
 
     #[test]
@@ -559,6 +587,25 @@ mod tests {
         assert!(Work::on_ratios(1024 * 2 * 64 * 4096).is_worth_a_gpu());
         file("v.0000.raw", 1);
         assert!(Work::on_voltages(&[folder.path().join("v")]).is_worth_a_gpu());
+    }
+
+    #[test]
+    fn the_start_of_a_gpu_is_one_line() {
+        let spent = |count, summed_s, elapsed_s| Spent { count, summed_s, elapsed_s };
+        let start_up = StartUp {
+            driver: spent(2, 0.2, 0.2),
+            contexts: spent(1, 0.15, 0.15),
+            compiler: spent(1, 0.05, 0.05),
+            cached: spent(3, 0.02, 0.01),
+            compiled: spent(9, 3.4, 1.3),
+            loaded: spent(12, 0.03, 0.03),
+            first_launch_s: Some(1.75),
+        };
+        let expected = "start-up: first kernel launched after 1.75 s; driver 0.20 s, context 0.15 s, NVRTC 0.05 s; \
+                        kernel files: 3 from the cache in 0.01 s, 9 compiled in 1.30 s (3.40 s one after another), \
+                        12 loaded in 0.03 s";
+        assert_eq!(start_up_text(&start_up), expected);
+        assert!(start_up_text(&StartUp::default()).starts_with("start-up: no kernel launched; "));
     }
 
     #[test]
