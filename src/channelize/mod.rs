@@ -172,6 +172,23 @@ impl Channelizer {
         first_row: usize,
         stream: &crate::backend::cuda::Stream,
     ) -> Result<Progress> {
+        let rows = output.len() / (self.plan.row_elements() * self.plan.element_bytes());
+        check_length("output before the first row (rows)", first_row, rows.min(first_row))?;
+        self.enqueue_rows(input, layout, output, first_row..rows, stream)
+    }
+
+    /// Like [`enqueue`](Self::enqueue), for some rows of the output.
+    ///
+    /// # Errors
+    /// Same as for [`enqueue`](Self::enqueue), and [`Error::Shape`] if the output ends before the last of the rows.
+    pub fn enqueue_rows(
+        &mut self,
+        input: &crate::backend::cuda::Buffer<u8>,
+        layout: DeviceVoltages,
+        output: &mut crate::backend::cuda::Buffer<u8>,
+        rows: std::ops::Range<usize>,
+        stream: &crate::backend::cuda::Stream,
+    ) -> Result<Progress> {
         let Engine::Cuda(engine) = &self.engine else {
             return Err(Error::Unavailable {
                 what: "channelize of voltages on a GPU".to_owned(),
@@ -180,16 +197,15 @@ impl Channelizer {
         };
         engine.check(input, layout, output)?;
         let row_bytes = self.plan.row_elements() * self.plan.element_bytes();
-        let rows = output.len() / row_bytes;
-        check_length("output before the first row (rows)", first_row, rows.min(first_row))?;
-        let room = rows - first_row;
+        let bytes = rows.end.saturating_mul(row_bytes);
+        check_length("output (bytes)", bytes, bytes.min(output.len()))?;
         let step = self.plan.input().encoding.samples_per_byte();
-        let consumed = self.fitting(room, layout.times, step);
+        let consumed = self.fitting(rows.len(), layout.times, step);
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         if let Engine::Cuda(engine) = &mut self.engine {
             let layout = DeviceVoltages { times: consumed, ..layout };
-            engine.enqueue(input, layout, output.at(first_row * row_bytes), stream)?;
+            engine.enqueue(input, layout, output.at(rows.start * row_bytes), stream)?;
         }
         self.times = total;
         self.rows += produced as u64;

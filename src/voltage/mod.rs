@@ -237,6 +237,40 @@ impl<'a> Voltages<'a> {
     }
 }
 
+/// Layout of the voltages in a device buffer: stream `s` begins at byte `first_byte + s * stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceVoltages {
+    /// First byte of the first stream.
+    pub first_byte: usize,
+    /// Bytes from stream to stream.
+    pub stride: usize,
+    /// Samples of each stream.
+    pub times: usize,
+}
+
+impl DeviceVoltages {
+    /// Checks that `bytes` bytes of memory hold whole bytes of samples of `streams` streams, in rows that do not
+    /// overlap.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] naming what does not fit.
+    pub fn check(&self, encoding: VoltageEncoding, streams: usize, bytes: usize) -> Result<()> {
+        let whole = self.times.next_multiple_of(encoding.samples_per_byte());
+        check_length("times, rounded up to whole bytes", whole, self.times)?;
+        let row = encoding.bytes(self.times);
+        if row > self.stride && streams > 1 {
+            let (expected, actual) = (row, self.stride);
+            return Err(Error::Shape { what: "stride (bytes)", expected, actual });
+        }
+        let rows = streams.saturating_sub(1).saturating_mul(self.stride);
+        let expected = self.first_byte.saturating_add(rows).saturating_add(row);
+        if expected > bytes {
+            return Err(Error::Shape { what: "voltages (bytes)", expected, actual: bytes });
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -416,7 +416,7 @@ pub(super) fn cufft_version() -> std::result::Result<u32, String> {
     if !unsafe { cufft::sys::is_culib_present() } {
         return Err("cuFFT (libcufft.so.12 or .11) is not on the library path: it comes with the CUDA \
                     toolkit, or with `pip install nvidia-cufft`; only channels that are no power of two \
-                    and very many need it"
+                    and very many, and coherent dedispersion, need it"
             .to_owned());
     }
     let mut version = 0;

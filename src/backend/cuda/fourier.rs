@@ -5,11 +5,13 @@ use cudarc::cufft::sys::{self, cufftResult, cufftType};
 use super::device::cufft_version;
 use super::{Buffer, Device, Stream};
 use crate::error::{Error, Result};
+use crate::trace::Work;
 
-/// Sign of the exponent: exp(-2 pi i n m / N).
+/// Sign of the exponent of a transform: exp(-2 pi i n m / N) forward.
 const FORWARD: i32 = -1;
+const INVERSE: i32 = 1;
 
-/// Batch of forward transforms of one length.
+/// Batch of transforms of one length.
 #[derive(Debug)]
 pub struct Fourier {
     device: Device,
@@ -104,13 +106,38 @@ impl Fourier {
     /// # Errors
     /// [`Error::Shape`] if the batch exceeds the buffer; [`Error::Device`] if cuFFT fails.
     pub fn run(&mut self, values: &mut Buffer<f32>, at: usize, stream: &Stream) -> Result<()> {
+        self.check(values, at)?;
+        // SAFETY: the whole batch lies in the buffer.
+        unsafe { self.run_at(values.at(at), stream) }
+    }
+
+    /// Like [`Fourier::run`], for inverse transforms, which are not divided by the number of points.
+    ///
+    /// # Errors
+    /// Same as for [`Fourier::run`], and [`Error::Parameter`] for a plan of real points.
+    pub fn run_inverse(
+        &mut self,
+        values: &mut Buffer<f32>,
+        at: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.check(values, at)?;
+        if let Length::Real(points) = self.length {
+            let rule = "an inverse transform needs a plan of complex points";
+            return Err(Error::parameter("real points", points, rule));
+        }
+        // SAFETY: the whole batch lies in the buffer.
+        unsafe { self.execute(values.at(at), INVERSE, stream) }
+    }
+
+    /// Checks that a batch from float `at` on lies in a buffer.
+    fn check(&self, values: &Buffer<f32>, at: usize) -> Result<()> {
         let end = at + self.batch * self.length.pitch();
         if end > values.len() {
             let (expected, actual) = (values.len(), end);
             return Err(Error::Shape { what: "batch of Fourier transforms", expected, actual });
         }
-        // SAFETY: the whole batch lies in the buffer.
-        unsafe { self.run_at(values.at(at), stream) }
+        Ok(())
     }
 
     /// Enqueues the batch whose first point is at a device address.
@@ -121,20 +148,30 @@ impl Fourier {
     /// # Errors
     /// [`Error::Device`] if cuFFT fails.
     pub unsafe fn run_at(&mut self, address: u64, stream: &Stream) -> Result<()> {
+        // SAFETY: forwards the caller's guarantee.
+        unsafe { self.execute(address, FORWARD, stream) }
+    }
+
+    /// Enqueues a batch of transforms; `sign` is that of the exponent, for complex points.
+    ///
+    /// # Safety
+    /// Same requirement as for [`Fourier::run_at`].
+    unsafe fn execute(&mut self, address: u64, sign: i32, stream: &Stream) -> Result<()> {
         self.device.bind()?;
+        let name = if sign == FORWARD { "Fourier transform" } else { "inverse Fourier transform" };
         // SAFETY: the plan and the stream are valid; the caller guarantees the batch.
-        unsafe {
+        stream.traced(Work::Kernel, name, 0, || unsafe {
             check("cufftSetStream", sys::cufftSetStream(self.plan, stream.raw().cast()))?;
             let values = address as *mut sys::cufftComplex;
             match self.length {
                 Length::Complex(_) => {
-                    check("cufftExecC2C", sys::cufftExecC2C(self.plan, values, values, FORWARD))
+                    check("cufftExecC2C", sys::cufftExecC2C(self.plan, values, values, sign))
                 }
                 Length::Real(_) => {
                     check("cufftExecR2C", sys::cufftExecR2C(self.plan, values.cast(), values))
                 }
             }
-        }
+        })
     }
 }
 

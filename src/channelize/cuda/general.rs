@@ -480,7 +480,7 @@ pub(super) fn fir(encoding: VoltageEncoding) -> Source {
     Source {
         name: "fir.cu",
         text: include_str!("fir.cu"),
-        includes: &[],
+        includes: &[("voltage.cuh", include_str!("../../backend/cuda/voltage.cuh"))],
         defines: vec![("ENCODING", place.to_string())],
     }
 }

@@ -6,21 +6,11 @@ use std::ops::Range;
 use crate::backend::cuda::{Buffer, CopiedRows, Device, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
+pub use crate::voltage::DeviceVoltages;
 use crate::voltage::VoltageEncoding;
 
 /// Threads per block of every kernel of the general path.
 pub(super) const BLOCK: usize = 256;
-
-/// Layout of the voltages in a device buffer: stream `s` begins at byte `first_byte + s * stride`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceVoltages {
-    /// First byte of the first stream.
-    pub first_byte: usize,
-    /// Bytes from stream to stream.
-    pub stride: usize,
-    /// Samples of each stream.
-    pub times: usize,
-}
 
 /// Spectra of every stream, with samples and rows in device memory.
 #[derive(Clone, Copy, Debug)]

@@ -80,21 +80,7 @@ impl Engine {
             return Err(Error::parameter("buffer", "on another CUDA device", rule));
         }
         let plan = self.launcher.plan().input();
-        let (encoding, streams) = (plan.encoding, plan.streams());
-        let whole = layout.times.next_multiple_of(encoding.samples_per_byte());
-        crate::view::check_length("times, rounded up to whole bytes", whole, layout.times)?;
-        let row = encoding.bytes(layout.times);
-        if row > layout.stride && streams > 1 {
-            let (expected, actual) = (row, layout.stride);
-            return Err(Error::Shape { what: "stride (bytes)", expected, actual });
-        }
-        let rows = (streams - 1).saturating_mul(layout.stride);
-        let expected = layout.first_byte.saturating_add(rows).saturating_add(row);
-        if expected > input.len() {
-            let actual = input.len();
-            return Err(Error::Shape { what: "voltages (bytes)", expected, actual });
-        }
-        Ok(())
+        layout.check(plan.encoding, plan.streams(), input.len())
     }
 
     /// Like [`Engine::run`] for samples in device memory that passed [`Engine::check`]. `output` is an address with
