@@ -16,6 +16,7 @@
 pub mod backend;
 pub mod channelize;
 pub mod clean;
+pub mod coherent;
 pub mod correlate;
 pub mod dedisperse;
 pub mod delay;

@@ -14,8 +14,16 @@ const MOST_TUPLES: [usize; 2] = [0, 7];
 
 const BASE: &[&str] =
     &["error", "view", "sample", "voltage", "state", "strain", "units", "math", "trace"];
-const STAGES: &[&str] =
-    &["channelize", "delay", "correlate", "clean", "dedisperse", "single_pulse", "spiir"];
+const STAGES: &[&str] = &[
+    "coherent",
+    "channelize",
+    "delay",
+    "correlate",
+    "clean",
+    "dedisperse",
+    "single_pulse",
+    "spiir",
+];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
 /// Parts of a stage that are built as a stage is: with a reference and variants of their own.
 const PARTS: &[[&str; 2]] = &[["correlate", "corner_turn"], ["spiir", "trigger"]];

@@ -28,6 +28,7 @@ pub fn kernel_table(extent: Extent) -> Vec<(&'static str, Variant)> {
         ("backend", kernels(extent)),
         ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
+        ("coherent", crate::coherent::kernels(extent)),
         ("correlate", crate::correlate::kernels(extent)),
         ("dedisperse", crate::dedisperse::kernels(extent)),
         ("pulse", crate::single_pulse::kernels(extent)),
