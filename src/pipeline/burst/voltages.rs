@@ -9,7 +9,7 @@ use crate::channelize::{DeviceVoltages, Plan};
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::pipeline::cleaning::Reader;
-use crate::pipeline::voltage::{DeviceRows, Unread, VoltageFilterbank};
+use crate::pipeline::voltage::{DeviceRows, Pieces, Unread, VoltageFilterbank};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Buffers and the stream of a search of voltages on one device.
@@ -43,11 +43,12 @@ impl<'a> VoltageWork<'a> {
     ) -> Result<Self> {
         let Gulps { asked, times, edge_rows } = gulps;
         let header = filterbank.header();
-        let voltage_row = Gulp::row_bytes(filterbank.plan());
+        let recorded = Recorded::new(filterbank);
+        let voltage_row = Gulp::row_bytes(filterbank.plan(), recorded);
         let made = header.row_bytes() + filterbank.unjoined_row_bytes();
         let need = Need::new(header, stages).of_voltages(voltage_row, made);
         let rows = need.gulp(device, asked, times, SLOTS, ROW_BYTES)?;
-        let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
+        let gulp = Gulp::new(filterbank.plan(), recorded, header.row_bytes(), rows);
         let mut stage = Stage::new(device, stages, gulp.rows)?;
         stage.retain_tail(device, &stages.cleaning, edge_rows, header.row_bytes())?;
         Ok(Self {
@@ -81,11 +82,14 @@ impl<'a> VoltageWork<'a> {
         let (input, mut later) = uploads.acquire(stage.stream())?;
         let next = later.next().expect("there are two slots at least");
         let (searched, next) = std::thread::scope(|scope| match present {
-            Content::Voltages(pieces) => {
+            Content::Voltages(layouts) => {
                 let (unread, making) = filterbank.split();
+                let left_rows = reading.left_rows;
                 let reading = scope.spawn(|| reading.voltages(unread, next));
-                let made = rows.make(making, input, pieces.layouts(), stage.stream());
+                let made = rows.make(making, input, layouts.pieces(), stage.stream());
                 let searched = made.and_then(|times| {
+                    // Samples after the last row may complete further ones.
+                    let times = usize::try_from(left_rows).map_or(times, |left| times.min(left));
                     if times > 0 {
                         stage.run(rows.rows(), times, cleaner, ranges, clusterer)?;
                     }
@@ -101,6 +105,9 @@ impl<'a> VoltageWork<'a> {
             Content::End => (Ok(0), Ok(Ok(Content::End))),
         });
         let times = searched?;
+        if matches!(present, Content::Voltages(_)) {
+            reading.left_rows = reading.left_rows.saturating_sub(times as u64);
+        }
         drop(later);
         uploads.release(stage.stream())?;
         self.present = match next.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -156,31 +163,33 @@ const PIECE_BYTES: usize = 4 << 20;
 enum Content {
     /// Number of rows.
     Rows(usize),
-    Voltages(Pieces),
+    Voltages(Layouts),
     /// End of the source.
     End,
 }
 
 /// Layout of the voltages of a gulp.
 #[derive(Clone, Copy, Debug)]
-struct Pieces {
-    layouts: [DeviceVoltages; PIECES],
+struct Layouts {
+    pieces: [DeviceVoltages; PIECES],
     count: usize,
+    /// Whether the recording ends after them.
+    is_last: bool,
 }
 
-impl Pieces {
+impl Layouts {
     fn new() -> Self {
         let none = DeviceVoltages { first_byte: 0, stride: 0, times: 0 };
-        Self { layouts: [none; PIECES], count: 0 }
+        Self { pieces: [none; PIECES], count: 0, is_last: false }
     }
 
-    /// Returns the layouts in order.
-    fn layouts(&self) -> &[DeviceVoltages] {
-        &self.layouts[..self.count]
+    /// Returns the pieces in order.
+    fn pieces(&self) -> Pieces<'_> {
+        Pieces { layouts: &self.pieces[..self.count], is_last: self.is_last }
     }
 
     fn push(&mut self, layout: DeviceVoltages) {
-        self.layouts[self.count] = layout;
+        self.pieces[self.count] = layout;
         self.count += 1;
     }
 }
@@ -198,20 +207,41 @@ struct Gulp {
     samples: usize,
     /// Largest number of rows computed from it.
     rows: usize,
+    /// Recorded samples, after those of a row, that the row may depend on.
+    delay: usize,
     /// Bytes of its voltages, or of one row if larger.
     bytes: usize,
 }
 
+/// Recorded voltages that rows are computed from.
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    encoding: VoltageEncoding,
+    streams: usize,
+    /// Samples, after those of a row, that the row may depend on.
+    delay: usize,
+    /// Most samples that were read earlier and whose rows are not computed.
+    backlog: usize,
+}
+
+impl Recorded {
+    fn new(filterbank: &VoltageFilterbank) -> Self {
+        let (header, delay) = (filterbank.recorded(), filterbank.delay());
+        let (encoding, streams) = (header.encoding, header.streams());
+        Self { encoding, streams, delay, backlog: filterbank.backlog() }
+    }
+}
+
 impl Gulp {
     /// Returns the bytes of voltages per row, at most those of a gulp.
-    fn row_bytes(plan: &Plan) -> usize {
-        let bits = plan.input().streams() * plan.input().encoding.sample_bits();
+    fn row_bytes(plan: &Plan, recorded: Recorded) -> usize {
+        let bits = recorded.streams * recorded.encoding.sample_bits();
         plan.samples_per_row().saturating_mul(bits).div_ceil(8).min(ROW_BYTES)
     }
 
     /// Computes the sizes for about `rows` rows of `row_bytes` bytes each, or for part of a row that exceeds a gulp.
-    fn new(plan: &Plan, row_bytes: usize, rows: usize) -> Self {
-        let (encoding, streams) = (plan.input().encoding, plan.input().streams());
+    fn new(plan: &Plan, recorded: Recorded, row_bytes: usize, rows: usize) -> Self {
+        let Recorded { encoding, streams, delay, backlog } = recorded;
         let aligned = ALIGNED_BITS / encoding.sample_bits();
         let row = plan.samples_per_row();
         let most = ROW_BYTES * 8 / (streams * encoding.sample_bits());
@@ -232,7 +262,8 @@ impl Gulp {
             step,
             piece,
             samples,
-            rows: plan.max_rows(samples),
+            rows: plan.max_rows(samples + backlog),
+            delay,
             bytes: (streams * encoding.bytes(samples)).max(row_bytes),
         }
     }
@@ -257,11 +288,15 @@ struct Reading {
     gulp: Gulp,
     /// Position among the voltages, once they are read.
     voltages: Option<Position>,
+    /// Rows left to compute from them.
+    left_rows: u64,
+    /// Whether the end of the source was reached.
+    has_ended: bool,
 }
 
 impl Reading {
     fn new(gulp: Gulp) -> Self {
-        Self { gulp, voltages: None }
+        Self { gulp, voltages: None, left_rows: 0, has_ended: false }
     }
 
     /// Reads and sends the next gulp: rows while the host has some, then voltages.
@@ -274,7 +309,11 @@ impl Reading {
         if !reader.holds_rows() && filterbank.can_split() {
             let taken = filterbank.taken();
             let left = wanted(filterbank.plan(), taken, reader.left());
-            self.voltages = Some(Position { taken, left });
+            let later = if left > 0 { self.gulp.delay as u64 } else { 0 };
+            // Dedispersed samples are copied anyway, so pieces may begin anywhere.
+            let taken = if later > 0 { 0 } else { taken };
+            self.left_rows = reader.left();
+            self.voltages = Some(Position { taken, left: left.saturating_add(later) });
             return self.voltages(filterbank.split().0, slot);
         }
         let Gulp { rows, bytes, row_bytes, .. } = self.gulp;
@@ -289,10 +328,10 @@ impl Reading {
 
     /// Reads and sends the next gulp of voltages.
     fn voltages(&mut self, mut unread: Unread<'_>, mut slot: UploadSlot<'_>) -> Result<Content> {
-        let mut pieces = Pieces::new();
+        let mut layouts = Layouts::new();
         let mut sent = 0;
         slot.host()?;
-        while pieces.count < PIECES {
+        while layouts.count < PIECES {
             let most = self.piece(unread.held());
             let Gulp { encoding, streams, .. } = self.gulp;
             let length = streams * encoding.bytes(most);
@@ -305,18 +344,20 @@ impl Reading {
             let mut block = VoltageBlock::lent(rest, encoding, streams, most)?;
             let times = unread.read(&mut block)?;
             if times == 0 {
+                layouts.is_last = self.gulp.delay > 0 && !self.has_ended;
+                self.has_ended = true;
                 break;
             }
             let stride = block.stride();
-            pieces.push(DeviceVoltages { first_byte: sent, stride, times });
+            layouts.push(DeviceVoltages { first_byte: sent, stride, times });
             slot.send(padded)?;
             sent += padded;
             self.pass(times as u64);
         }
-        if pieces.count == 0 {
+        if layouts.count == 0 && !layouts.is_last {
             return Ok(Content::End);
         }
-        Ok(Content::Voltages(pieces))
+        Ok(Content::Voltages(layouts))
     }
 
     /// Returns the maximum samples of the next piece; `held` samples are already read.
@@ -358,6 +399,16 @@ mod tests {
     use super::*;
     use crate::channelize::{Detection, Feed, Form, Options, Products};
 
+    /// Returns the sizes for voltages that the plan channelizes as recorded.
+    fn gulp(plan: &Plan, row_bytes: usize, rows: usize) -> Gulp {
+        Gulp::new(plan, recorded(plan), row_bytes, rows)
+    }
+
+    fn recorded(plan: &Plan) -> Recorded {
+        let (encoding, streams) = (plan.input().encoding, plan.input().streams());
+        Recorded { encoding, streams, delay: 0, backlog: 0 }
+    }
+
     fn plan(channels: usize, spectra: usize, encoding: VoltageEncoding) -> Plan {
         let detection = Detection {
             products: Products::I,
@@ -375,18 +426,18 @@ mod tests {
     fn pieces_begin_where_kernels_can_read_them() {
         use VoltageEncoding::{Complex8, Complex16, Real2};
         // 64 KiB of voltages per row, 1024 rows in four pieces.
-        let gulp = Gulp::new(&plan(1024, 16, Complex8), 4096, 1024);
-        assert_eq!((gulp.step, gulp.piece, gulp.samples), (1 << 14, 1 << 22, 1 << 24));
-        assert_eq!((gulp.rows, gulp.bytes), (1025, 64 << 20));
+        let sizes = gulp(&plan(1024, 16, Complex8), 4096, 1024);
+        assert_eq!((sizes.step, sizes.piece, sizes.samples), (1 << 14, 1 << 22, 1 << 24));
+        assert_eq!((sizes.rows, sizes.bytes), (1025, 64 << 20));
         // Few rows form one piece; 3 channels of 4 samples per byte begin a row within a byte.
-        let gulp = Gulp::new(&plan(3, 1, Real2), 12, 100);
-        assert_eq!((gulp.step, gulp.piece, gulp.samples), (192, 576, 576));
+        let sizes = gulp(&plan(3, 1, Real2), 12, 100);
+        assert_eq!((sizes.step, sizes.piece, sizes.samples), (192, 576, 576));
         // The voltages of a row may exceed a gulp's, and a row may exceed its voltages.
         let long = plan(1024, 1 << 20, Complex16);
-        assert_eq!(Gulp::row_bytes(&long), ROW_BYTES);
-        let gulp = Gulp::new(&long, 4096, 1);
-        assert_eq!((gulp.rows, gulp.bytes, gulp.piece), (1, ROW_BYTES, ROW_BYTES / 8 / PIECES));
-        assert_eq!(Gulp::new(&plan(64, 1, Real2), 256, 1).bytes, 256);
+        assert_eq!(Gulp::row_bytes(&long, recorded(&long)), ROW_BYTES);
+        let sizes = gulp(&long, 4096, 1);
+        assert_eq!((sizes.rows, sizes.bytes, sizes.piece), (1, ROW_BYTES, ROW_BYTES / 8 / PIECES));
+        assert_eq!(gulp(&plan(64, 1, Real2), 256, 1).bytes, 256);
     }
 
     #[test]

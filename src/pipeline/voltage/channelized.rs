@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex;
 
-use super::coherent::dedispersed;
+use super::bank::FilterBank;
+use super::coherent::Entering;
 use super::filled::rows_of;
 use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
 use super::source::{finite, part};
-use super::spectra::{Spectra, Watch, fitting_gulp, restart_rows};
+use super::spectra::{Plans, Spectra, Watch, fitting_gulp, restart_rows};
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
-use crate::channelize::{Channelizer, Form, Options, Output, Plan};
+use crate::channelize::{Form, Plan};
+use crate::coherent;
 use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
@@ -104,7 +106,7 @@ impl ChannelizedVoltages {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
-        let warnings = source.warnings().to_vec();
+        let mut warnings = source.warnings().to_vec();
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
         let one = Form::Requantized { bits, gains: vec![1.0] };
@@ -115,8 +117,10 @@ impl ChannelizedVoltages {
         }
         let geometry =
             Geometry { coherent_dm: options.coherent_dm, ..Geometry::new(&recorded, &plan, None) };
-        let (mut source, copies) = dedispersed(source, &plan, 1, options, backend)?;
-        let flags = Flags::new(source.flags(), &plan, &layout, header.times);
+        let mut source = source;
+        let entering = Entering::new(source.as_ref(), &plan, 1, options)?;
+        let copies = entering.copies();
+        let flags = Flags::new(&entering.flags, &plan, &layout, header.times);
         let lead = flags.lead(header.streams());
         if header.times.is_some_and(|times| lead >= times) {
             return Err(all_flagged(&recorded, options));
@@ -125,16 +129,20 @@ impl ChannelizedVoltages {
         let (gains, first) = match &requantization.gains {
             Gains::Given(gains) => (given(gains, &header)?, None),
             Gains::Automatic => {
-                let asked = layout.options(source.header(), options, Form::Spectra);
-                let measured = Measured::new(source.as_mut(), lead, asked, backend)?;
+                let plan = Plan::new(layout.options(&entering.header, options, Form::Spectra))?;
+                let coherent = entering.coherent.clone();
+                let measured = Measured::new(source.as_mut(), lead, plan, coherent, backend)?;
                 let (gains, first) = measured.gains(&streams, &flags, bits)?;
                 (gains, Some(first))
             }
         };
         let form = Form::Requantized { bits, gains: streams.in_bank_order(&gains) };
-        let plan = Plan::new(layout.options(source.header(), options, form))?;
-        let gulp = fitting_gulp(&plan, options)?;
-        let spectra = Spectra::new(source, first, plan, gulp, backend)?;
+        let plan = Plan::new(layout.options(&entering.header, options, form))?;
+        let coherent = entering.coherent;
+        let gulp = fitting_gulp(&recorded, &plan, coherent.as_ref(), options)?;
+        let plans = Plans { bank: plan, coherent, joining: None };
+        let spectra = Spectra::new(source, first, plans, gulp, backend)?;
+        warnings.extend(spectra.bank().warning().map(str::to_owned));
         Ok(Self {
             header,
             geometry,
@@ -484,9 +492,11 @@ const SPECTRA_BYTES: usize = 4 << 20;
 struct Measured {
     /// Number of the first of them.
     row: u64,
+    /// Most spectra.
+    spectra: usize,
     /// Samples that they were computed from.
     block: VoltageBlock<'static>,
-    channelizer: Channelizer,
+    bank: FilterBank,
 }
 
 impl Measured {
@@ -494,18 +504,23 @@ impl Measured {
     fn new(
         source: &mut dyn VoltageSource,
         lead: u64,
-        options: Options,
+        plan: Plan,
+        coherent: Option<coherent::Plan>,
         backend: &Backend,
     ) -> Result<Self> {
-        let plan = Plan::new(options)?;
         let row = lead / restart_rows(&plan) * restart_rows(&plan);
-        source.skip(row * plan.samples_per_row() as u64)?;
-        let header = source.header();
-        let bits = header.streams() * header.encoding.sample_bits() * plan.hop();
+        let sample = row * plan.samples_per_row() as u64;
+        let input = plan.input();
+        let bits = input.streams() * input.encoding.sample_bits() * plan.hop();
         let spectra = (BLOCK_BYTES * 8 / bits).clamp(MIN_SPECTRA, SPECTRA);
-        let mut block = header.block(plan.span() + (spectra - 1) * plan.hop());
+        let times = plan.span() + (spectra - 1) * plan.hop();
+        let mut bank = FilterBank::new(plan, coherent, None, backend)?;
+        bank.restart(sample);
+        let start = bank.start(sample);
+        source.skip(start)?;
+        let mut block = source.header().block((sample - start) as usize + times + bank.delay());
         source.read(&mut block)?;
-        Ok(Self { row, block, channelizer: Channelizer::new(plan, backend)? })
+        Ok(Self { row, spectra, block, bank })
     }
 
     /// Returns the gain of each output channel, and the samples with their first row for reuse. Channels without
@@ -533,16 +548,23 @@ impl Measured {
     /// Returns the mean power of each output channel over unflagged samples of all antennas and polarizations; `None`
     /// if all are flagged.
     fn powers(&mut self, streams: &Streams, flags: &Flags) -> Result<Vec<Option<f64>>> {
-        let row = self.channelizer.plan().row_elements();
+        let row = self.bank.channelizer().plan().row_elements();
         let mut spectra = vec![Complex::ZERO; (SPECTRA_BYTES / (8 * row)).max(1) * row];
         let mut sums = vec![(0.0, 0u64); streams.all_channels()];
         let mut flagged = vec![false; streams.elements.len()];
-        let (mut used, mut time) = (0, self.row);
-        loop {
+        let (mut used, mut time, mut left) = (0, self.row, self.spectra);
+        let is_whole = self.block.times() < self.block.capacity();
+        while left > 0 {
+            let most = left.min(spectra.len() / row);
+            let spectra = &mut spectra[..most * row];
             let rest = self.block.voltages().slice(used, self.block.times() - used)?;
-            let progress = self.channelizer.run(rest, Output::Complex(&mut spectra))?;
+            let progress = self.bank.run(rest, spectra)?;
             used += progress.consumed;
-            for spectrum in spectra.chunks_exact(row).take(progress.produced) {
+            let produced = match progress.produced {
+                0 if is_whole => self.bank.flush(spectra)?,
+                produced => produced,
+            };
+            for spectrum in spectra.chunks_exact(row).take(produced) {
                 flagged.fill(false);
                 for flag in flags.touching(&(time..time + 1)) {
                     flagged[flag.streams.clone()].fill(true);
@@ -550,11 +572,13 @@ impl Measured {
                 add(spectrum, streams, &flagged, &mut sums);
                 time += 1;
             }
-            if progress.produced == 0 {
-                let mean = |(sum, count): &(f64, u64)| (*count > 0).then(|| sum / *count as f64);
-                return Ok(sums.iter().map(mean).collect());
+            left -= produced;
+            if produced == 0 {
+                break;
             }
         }
+        let mean = |(sum, count): &(f64, u64)| (*count > 0).then(|| sum / *count as f64);
+        Ok(sums.iter().map(mean).collect())
     }
 }
 

@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::coherent::dedispersed;
+use super::coherent::Entering;
 use super::filled::{Filled, Making, Segment, gaps};
 use super::layout::{self, ChannelizeOptions, Geometry, Layout};
 use super::rows::{Assembly, Middle, Rows};
 use super::source::{finite, part};
-use super::spectra::{Unread, Watch, fitting_gulp};
+use super::spectra::{Pieces, Unread, Watch, fitting_gulp};
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Source, Stream};
-use crate::channelize::{Detection, DeviceVoltages, Form, Plan, RowJoiner};
+use crate::channelize::{Detection, Form, Plan, RowJoiner};
 use crate::clean::GapFiller;
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
@@ -65,7 +65,7 @@ impl VoltageFilterbank {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
-        let warnings = source.warnings().to_vec();
+        let mut warnings = source.warnings().to_vec();
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
         let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
@@ -78,7 +78,8 @@ impl VoltageFilterbank {
         }
         let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
         geometry.coherent_dm = options.coherent_dm;
-        let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
+        let entering = Entering::new(source.as_ref(), &plan, detection.channels, options)?;
+        let copies = entering.copies();
         // The adjacent channels, needed for interpolation, are in the other copy.
         let interpolate_later = detection.interpolate_dc && copies > 1;
         if interpolate_later && detection.channels > 1 {
@@ -87,8 +88,8 @@ impl VoltageFilterbank {
         }
         let interpolate_dc = detection.interpolate_dc && !interpolate_later;
         let form = Form::Detected(Detection { interpolate_dc, ..detection });
-        let plan = Plan::new(layout.options(source.header(), options, form))?;
-        let gaps = gaps(source.flags(), &plan, header.times);
+        let plan = Plan::new(layout.options(&entering.header, options, form))?;
+        let gaps = gaps(&entering.flags, &plan, header.times);
         if let [only] = gaps[..]
             && only.start_time == 0
             && header.times.is_some_and(|times| only.times >= times)
@@ -99,8 +100,10 @@ impl VoltageFilterbank {
         if let (Some(assembly), true) = (&mut assembly, interpolate_later) {
             assembly.middle = Middle::new(&plan);
         }
-        let gulp = fitting_gulp(&plan, options)?;
-        let rows = Rows::new(source, plan, assembly, gulp, backend)?;
+        let coherent = entering.coherent;
+        let gulp = fitting_gulp(&recorded, &plan, coherent.as_ref(), options)?;
+        let rows = Rows::new(source, plan, coherent, assembly, gulp, backend)?;
+        warnings.extend(rows.bank().warning().map(str::to_owned));
         let rows = Filled::new(rows, gaps);
         Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
     }
@@ -304,14 +307,24 @@ pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions)
 }
 
 impl VoltageFilterbank {
-    /// Returns the GPU that runs the filter bank, if any.
+    /// Returns the GPU that computes rows from the recorded voltages, if one does.
     pub(in crate::pipeline) fn device(&self) -> Option<&Device> {
-        self.rows.rows().channelizer().device()
+        self.rows.rows().bank().device()
+    }
+
+    /// Returns the recorded samples, after those of a row, that the row may depend on.
+    pub(in crate::pipeline) fn delay(&self) -> usize {
+        self.rows.rows().bank().delay()
+    }
+
+    /// Returns the most samples that a device holds between calls of [`DeviceRows::make`], or before the first.
+    pub(in crate::pipeline) fn backlog(&self) -> usize {
+        self.rows.rows().bank().backlog()
     }
 
     /// Returns the samples that the filter bank has consumed since its last reset.
     pub(in crate::pipeline) fn taken(&self) -> u64 {
-        self.rows.rows().channelizer().times()
+        self.rows.rows().bank().channelizer().times()
     }
 
     /// Whether a device can compute the rows from here on. Otherwise the host must read rows first: the level that
@@ -393,7 +406,7 @@ impl DeviceRows {
         &mut self,
         mut making: Making<'_>,
         voltages: &Buffer<u8>,
-        pieces: &[DeviceVoltages],
+        pieces: Pieces<'_>,
         stream: &Stream,
     ) -> Result<usize> {
         if !self.has_begun {
@@ -457,6 +470,7 @@ impl DeviceRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channelize::DeviceVoltages;
     use crate::simulate::voltages::{Options, VoltageSimulator};
     use crate::voltage::VoltageBlock;
 
@@ -494,18 +508,23 @@ mod tests {
             (input.encoding, input.streams())
         };
         let stream = device.stream().unwrap();
-        let mut rows = DeviceRows::new(device, filterbank, times / 16 + 1).unwrap();
+        let most = (times + filterbank.backlog()) / 16 + 1;
+        let mut rows = DeviceRows::new(device, filterbank, most).unwrap();
+        let mut is_last = false;
         loop {
             let mut memory = vec![0; streams * encoding.bytes(times)];
             let mut block = VoltageBlock::lent(&mut memory, encoding, streams, times).unwrap();
             let (mut unread, making) = filterbank.split();
             let times = unread.read(&mut block).unwrap();
-            if times == 0 {
+            if is_last {
                 return all;
             }
+            is_last = times == 0;
             let layout = DeviceVoltages { first_byte: 0, stride: block.stride(), times };
             let input = device.upload(&memory).unwrap();
-            let made = rows.make(making, &input, &[layout], &stream).unwrap();
+            let layouts = [layout];
+            let pieces = Pieces { layouts: &layouts[..usize::from(times > 0)], is_last };
+            let made = rows.make(making, &input, pieces, &stream).unwrap();
             let mut bytes = vec![0; 4 * elements * made];
             rows.rows().download(0, &mut bytes).unwrap();
             all.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));

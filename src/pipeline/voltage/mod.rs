@@ -4,6 +4,7 @@
 //! they are asked for.
 
 mod ahead;
+mod bank;
 mod channelized;
 mod coherent;
 mod filled;
@@ -22,8 +23,8 @@ pub use filterbank::VoltageFilterbank;
 pub use layout::{ChannelizeOptions, Geometry};
 pub(super) use level::Level;
 pub(super) use source::blank;
-pub(super) use spectra::Unread;
 pub use spectra::Watch;
+pub(super) use spectra::{Pieces, Unread};
 pub use write::{
     Depth, Destination, Scaling, VoltageFormat, VoltageReport, WriteReport, write_filterbank,
     write_voltages,

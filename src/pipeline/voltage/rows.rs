@@ -1,41 +1,61 @@
 //! Filter-bank rows with antennas summed and recorded channels ordered; gaps are not filled.
 
-use super::spectra::{Bank, Spectra, Unread, Watch};
+use super::bank::FilterBank;
+use super::spectra::{Bank, Plans, Spectra, Unread, Watch};
 use crate::backend::Backend;
-use crate::channelize::{Channelizer, Feed, Form, Joining, Plan, Products};
+use crate::backend::threads::Threads;
+use crate::channelize::{Feed, Form, Joining, Plan, Products};
+use crate::coherent;
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 
 /// Bytes of rows assembled per step.
-const SCRATCH_BYTES: usize = 1 << 20;
+const SCRATCH_BYTES: usize = 4 << 20;
+
+/// Bytes of rows that a thread assembles at a time.
+const PIECE_BYTES: usize = 1 << 16;
 
 /// Detected spectra and their assembly into rows.
 pub(super) struct Rows {
     spectra: Spectra<f32>,
     assembly: Option<Assembly>,
+    /// Whether the filter bank assembles the rows.
+    is_assembled: bool,
     scratch: Vec<f32>,
+    threads: Threads,
     /// Product whose sign changes in a lower sideband.
     sign_flipped: Option<usize>,
 }
 
 impl Rows {
-    /// Binds a source to its filter bank.
+    /// Binds a source, and the dedispersion of its voltages, to a filter bank.
     ///
     /// # Errors
     /// As [`Spectra::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
         plan: Plan,
+        coherent: Option<coherent::Plan>,
         assembly: Option<Assembly>,
         gulp: usize,
         backend: &Backend,
     ) -> Result<Self> {
         let row = plan.row_elements();
-        let rows = assembly.as_ref().map_or(0, |_| (SCRATCH_BYTES / (4 * row)).max(1));
         let is_lower = source.header().lower_sideband;
         let sign_flipped = if is_lower { imaginary_product(&plan) } else { None };
-        let spectra = Spectra::new(source, None, plan, gulp, backend)?;
-        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], sign_flipped })
+        let joining = assembly.as_ref().map(Assembly::joining);
+        let plans = Plans { bank: plan, coherent, joining };
+        let spectra = Spectra::new(source, None, plans, gulp, backend)?;
+        let is_assembled = assembly.is_none() || spectra.bank().joins();
+        let rows = if is_assembled { 0 } else { (SCRATCH_BYTES / (4 * row)).max(1) };
+        Ok(Self {
+            spectra,
+            assembly,
+            is_assembled,
+            scratch: vec![0.0; rows * row],
+            threads: backend.host().threads(),
+            sign_flipped,
+        })
     }
 
     /// As [`Spectra::watched_by`].
@@ -65,7 +85,8 @@ impl Rows {
 
     /// Returns the numbers in a row.
     pub(super) fn elements(&self) -> usize {
-        self.spectra.elements() / self.assembly.as_ref().map_or(1, Assembly::rows)
+        let assembly = self.assembly.as_ref().filter(|_| !self.is_assembled);
+        self.spectra.elements() / assembly.map_or(1, Assembly::rows)
     }
 
     /// Fills `rows` with the next rows; returns fewer only at the end of the data.
@@ -83,7 +104,8 @@ impl Rows {
 
     /// Reads the next rows without the sign change of a lower sideband.
     fn assembled(&mut self, rows: &mut [f32]) -> Result<usize> {
-        let Some(assembly) = &self.assembly else { return self.spectra.read(rows) };
+        let assembly = self.assembly.as_ref().filter(|_| !self.is_assembled);
+        let Some(assembly) = assembly else { return self.spectra.read(rows) };
         let parts = self.spectra.elements();
         let elements = parts / assembly.rows();
         let mut done = 0;
@@ -91,8 +113,12 @@ impl Rows {
             let asked = rows.len() / elements;
             let made = &mut self.scratch[..asked * parts];
             let times = self.spectra.read(made)?;
-            let pairs = made.chunks_exact(parts).zip(rows.chunks_exact_mut(elements));
-            pairs.take(times).for_each(|(from, to)| assembly.put(from, to));
+            let each = (PIECE_BYTES / (4 * parts)).max(1);
+            self.threads.for_each(&mut rows[..times * elements], each * elements, |index, rows| {
+                let made = made[index * each * parts..].chunks_exact(parts);
+                made.zip(rows.chunks_exact_mut(elements))
+                    .for_each(|(from, to)| assembly.put(from, to));
+            });
             done += times;
             if times < asked {
                 break;
@@ -110,16 +136,13 @@ impl Rows {
 /// Access for rows that a device computes.
 impl Rows {
     /// Returns the filter bank.
-    pub(super) fn channelizer(&self) -> &Channelizer {
-        self.spectra.channelizer()
+    pub(super) fn bank(&self) -> &FilterBank {
+        self.spectra.bank()
     }
 
     /// Returns the assembly of its rows for the device, if they need one.
     pub(super) fn joining(&self) -> Option<Joining> {
-        let assembly = self.assembly.as_ref()?;
-        let Assembly { copies, antennas, products, channels, middle, ref places } = *assembly;
-        let middle = middle.map(|Middle { zero, sides }| (zero, sides));
-        Some(Joining { copies, antennas, products, places: places.clone(), channels, middle })
+        self.assembly.as_ref().map(Assembly::joining)
     }
 
     /// Splits the rows into the unread voltages and the filter bank.
@@ -175,6 +198,13 @@ impl Assembly {
     /// Returns the number of filter-bank rows per output row.
     fn rows(&self) -> usize {
         self.copies * self.antennas
+    }
+
+    /// Returns the assembly for a device.
+    fn joining(&self) -> Joining {
+        let Self { copies, antennas, products, channels, middle, ref places } = *self;
+        let middle = middle.map(|Middle { zero, sides }| (zero, sides));
+        Joining { copies, antennas, products, places: places.clone(), channels, middle }
     }
 
     /// Assembles one row; axes of `from`: copy, antenna, product, channel.

@@ -2,18 +2,17 @@
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
-use num_complex::Complex;
-
 use super::ahead::{Ahead, BLOCKS};
+use super::bank::{Element, FilterBank, row_elements};
 use super::layout::ChannelizeOptions;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Stream};
-use crate::channelize::{Channelizer, DeviceVoltages, Output, Plan};
+use crate::channelize::{DeviceVoltages, Joining, Plan};
+use crate::coherent;
 use crate::error::{Error, Result};
-use crate::io::voltages::VoltageSource;
+use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::pipeline::run::remaining_bytes;
-use crate::trace::{self, Work};
-use crate::view::check_length;
+use crate::view::Progress;
 use crate::voltage::VoltageBlock;
 
 /// Bytes of voltages per read for the host, unless requested otherwise; also the smallest read after an error.
@@ -34,34 +33,10 @@ const RESTART_SPECTRA: u64 = 64;
 /// Callback before each block of voltages; returns false to stop the run.
 pub type Watch = Box<dyn FnMut() -> bool + Send>;
 
-/// Element type of rows.
-pub(super) trait Element: Copy + Default {
-    /// Wraps a buffer as the channelizer's output.
-    fn output(rows: &mut [Self]) -> Output<'_>;
-}
-
-impl Element for f32 {
-    fn output(rows: &mut [Self]) -> Output<'_> {
-        Output::F32(rows)
-    }
-}
-
-impl Element for Complex<f32> {
-    fn output(rows: &mut [Self]) -> Output<'_> {
-        Output::Complex(rows)
-    }
-}
-
-impl Element for u8 {
-    fn output(rows: &mut [Self]) -> Output<'_> {
-        Output::Bytes(rows)
-    }
-}
-
 /// Source with its filter bank, whose rows are numbers of type `T`.
 pub(super) struct Spectra<T> {
     source: Ahead,
-    channelizer: Channelizer,
+    bank: FilterBank,
     block: VoltageBlock<'static>,
     /// Samples of the block that the filter bank has consumed.
     used: usize,
@@ -80,48 +55,51 @@ pub(super) struct Spectra<T> {
 }
 
 impl<T: Element> Spectra<T> {
-    /// Binds a source to its filter bank. `first` holds the block already read from the source and the row at which
-    /// it begins, a multiple of [`restart_rows`].
+    /// Binds a source to its filter bank. `first` holds the block already read from the source and the row for which it
+    /// begins at [`FilterBank::start`], a multiple of [`restart_rows`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] for rows that span less than a byte of samples; as [`Channelizer::new`].
+    /// [`Error::Parameter`] for rows that span less than a byte of samples; as [`FilterBank::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
         first: Option<(u64, VoltageBlock<'static>)>,
-        plan: Plan,
+        plans: Plans,
         gulp: usize,
         backend: &Backend,
     ) -> Result<Self> {
-        let encoding = plan.input().encoding;
-        if plan.samples_per_row() < encoding.samples_per_byte() {
+        let Plans { bank: plan, coherent, joining } = plans;
+        if plan.samples_per_row() < plan.input().encoding.samples_per_byte() {
             let rule = "there are more rows than bytes of samples";
             let (p, q) = plan.options().oversampling;
             return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
         }
-        let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
+        let header = source.header();
+        let most = fitting_times(header, MAX_BYTES);
         let (gulp, least) = match gulp {
             0 if backend.is_gpu() => {
-                (block_times(&plan, DEVICE_BYTES), block_times(&plan, HOST_BYTES))
+                (block_times(header, &plan, DEVICE_BYTES), block_times(header, &plan, HOST_BYTES))
             }
-            0 => (block_times(&plan, HOST_BYTES), block_times(&plan, HOST_BYTES)),
+            0 => (block_times(header, &plan, HOST_BYTES), block_times(header, &plan, HOST_BYTES)),
             asked => (asked.min(most).max(1), asked.min(most).max(1)),
         };
-        let [gulp, least] =
-            [gulp, least].map(|times| times.next_multiple_of(encoding.samples_per_byte()));
-        let (row, block) = first.unwrap_or_else(|| (0, source.header().block(gulp)));
-        let position = row * plan.samples_per_row() as u64 + block.times() as u64;
-        let elements = match T::output(&mut []) {
-            Output::Bytes(_) => plan.row_elements() * plan.element_bytes(),
-            _ => plan.row_elements(),
-        };
+        let unit = header.encoding.samples_per_byte();
+        let [gulp, least] = [gulp, least].map(|times| times.next_multiple_of(unit));
+        let (row, block) = first.unwrap_or_else(|| (0, header.block(gulp)));
+        let sample = row * plan.samples_per_row() as u64;
+        let joined = joining.as_ref().map_or(1, |joining| joining.copies * joining.antennas);
+        let elements = row_elements::<T>(&plan);
+        let saturated = vec![0; plan.row_elements()];
+        let mut bank = FilterBank::new(plan, coherent, joining, backend)?;
+        bank.restart(sample);
+        let position = bank.start(sample) + block.times() as u64;
         Ok(Self {
-            saturated: vec![0; plan.row_elements()],
+            elements: if bank.joins() { elements / joined } else { elements },
+            saturated,
             source: Ahead::new(source, position, gulp, least),
-            channelizer: Channelizer::new(plan, backend)?,
+            bank,
             block,
             used: 0,
             row,
-            elements,
             scratch: Vec::new(),
             watch: None,
             ended: false,
@@ -131,7 +109,7 @@ impl<T: Element> Spectra<T> {
 
     /// Returns the filter bank's plan.
     pub(super) fn plan(&self) -> &Plan {
-        self.channelizer.plan()
+        self.bank.channelizer().plan()
     }
 
     /// Returns the number of the next row.
@@ -146,7 +124,7 @@ impl<T: Element> Spectra<T> {
 
     /// Returns the saturated samples of each row element, over all rows so far.
     pub(super) fn saturated(&self) -> Vec<u64> {
-        let present = self.channelizer.saturated();
+        let present = self.bank.channelizer().saturated();
         self.saturated.iter().zip(present).map(|(before, now)| before + now).collect()
     }
 
@@ -174,25 +152,41 @@ impl<T: Element> Spectra<T> {
     pub(super) fn read(&mut self, rows: &mut [T]) -> Result<usize> {
         let asked = rows.len() / self.elements;
         let mut done = 0;
-        while done < asked && self.refill() {
+        while done < asked {
             let rest = &mut rows[done * self.elements..asked * self.elements];
-            let left = self.block.times() - self.used;
-            let voltages = self.block.voltages().slice(self.used, left)?;
-            let span = trace::span(Work::Compute, "channelize");
-            let run = self.channelizer.run(voltages, T::output(rest));
-            drop(span);
-            let progress = match run {
-                Ok(progress) => progress,
-                Err(fault) => {
-                    self.end(fault);
-                    break;
-                }
-            };
-            self.used += progress.consumed;
-            self.row += progress.produced as u64;
-            done += progress.produced;
+            match self.advance(rest)? {
+                Some(produced) => done += produced,
+                None => break,
+            }
         }
         Ok(done)
+    }
+
+    /// Writes the next rows, after reading a block where it is needed; returns their number, `None` at the end of the
+    /// data or after an error.
+    fn advance(&mut self, rows: &mut [T]) -> Result<Option<usize>> {
+        let has_samples = self.refill();
+        if self.ended {
+            return Ok(None);
+        }
+        let run = if has_samples {
+            let left = self.block.times() - self.used;
+            self.bank.run(self.block.voltages().slice(self.used, left)?, rows)
+        } else {
+            self.bank.flush(rows).map(|produced| Progress { consumed: 0, produced })
+        };
+        match run {
+            Ok(Progress { consumed: 0, produced: 0 }) if !has_samples => Ok(None),
+            Ok(Progress { consumed, produced }) => {
+                self.used += consumed;
+                self.row += produced as u64;
+                Ok(Some(produced))
+            }
+            Err(fault) => {
+                self.end(fault);
+                Ok(None)
+            }
+        }
     }
 
     /// Reads a block if all samples were consumed; returns whether samples are available.
@@ -227,7 +221,7 @@ impl<T: Element> Spectra<T> {
         let restart = target / restart_rows(self.plan()) * restart_rows(self.plan());
         let sample = restart.saturating_mul(self.plan().samples_per_row() as u64);
         self.source.stop();
-        if sample > self.source.position() {
+        if self.bank.start(sample) > self.source.position() {
             self.restart(restart, sample)?;
         }
         let remaining = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
@@ -245,19 +239,36 @@ impl<T: Element> Spectra<T> {
 
     /// Restarts at a later row whose first window begins at `sample`.
     fn restart(&mut self, row: u64, sample: u64) -> Result<()> {
-        let missed = self.source.skip_to(sample).unwrap_or_else(|fault| {
+        let before = self.row;
+        let missed = self.source.skip_to(self.bank.start(sample)).unwrap_or_else(|fault| {
             self.end(fault);
             u64::MAX
         });
-        // The data end before that row; continue after their last row.
-        let last = self.plan().rows(self.source.position()).max(self.row);
-        self.row = if missed > 0 { last.min(row) } else { row };
         self.saturated = self.saturated();
-        self.channelizer.reset();
+        self.bank.restart(sample);
         self.block.set_times(0)?;
         self.used = 0;
+        self.row = row;
+        let mut is_short = missed > 0;
+        while !is_short && self.bank.is_dropping() {
+            is_short = self.advance(&mut [])?.is_none();
+        }
+        if is_short {
+            // The data end before that row; continue after their last row.
+            self.row = self.plan().rows(self.source.position()).max(before).min(row);
+        }
         Ok(())
     }
+}
+
+/// Plans of the rows of a recording.
+pub(super) struct Plans {
+    /// Filter bank.
+    pub(super) bank: Plan,
+    /// Coherent dedispersion before it.
+    pub(super) coherent: Option<coherent::Plan>,
+    /// Joining of its rows, where the filter bank does it.
+    pub(super) joining: Option<Joining>,
 }
 
 /// Returns the multiple of rows at which the phases of an oversampled filter bank and its blocks of spectra repeat.
@@ -268,29 +279,38 @@ pub(super) fn restart_rows(plan: &Plan) -> u64 {
     spectra / greatest_common_divisor(spectra, plan.spectra_per_row() as u64)
 }
 
+/// Returns the samples of each stream in `bytes` bytes.
+fn fitting_times(recorded: &VoltageHeader, bytes: usize) -> usize {
+    bytes * 8 / (recorded.streams() * recorded.encoding.sample_bits())
+}
+
 /// Returns the samples per block: `bytes` bytes of all streams, at least one hop.
-fn block_times(plan: &Plan, bytes: usize) -> usize {
-    let input = plan.input();
-    let fitting = bytes * 8 / (input.streams() * input.encoding.sample_bits());
-    fitting.max(plan.hop()).next_multiple_of(plan.hop())
+fn block_times(recorded: &VoltageHeader, plan: &Plan, bytes: usize) -> usize {
+    fitting_times(recorded, bytes).max(plan.hop()).next_multiple_of(plan.hop())
 }
 
 /// Returns the samples of each stream per read: as requested, fewer under a memory limit; 0 selects automatically.
 ///
 /// # Errors
 /// [`Error::Unavailable`] when the limit is too low for the samples of one row.
-pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<usize> {
+pub(super) fn fitting_gulp(
+    recorded: &VoltageHeader,
+    plan: &Plan,
+    coherent: Option<&coherent::Plan>,
+    options: &ChannelizeOptions,
+) -> Result<usize> {
     if options.memory.is_none() {
         return Ok(options.gulp);
     }
-    let input = plan.input();
-    let bits = input.streams() * input.encoding.sample_bits();
+    let bits = recorded.streams() * recorded.encoding.sample_bits();
     let row = plan.samples_per_row().max(plan.hop());
     // Window samples as floats, and the rows being computed.
-    let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
+    let held = 8 * plan.input().streams() * plan.span() + 16 * plan.row_elements();
+    let held = held + coherent.map_or(0, coherent::Plan::host_bytes);
     let remaining =
         remaining_bytes(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
-    let usual = if options.gulp == 0 { block_times(plan, HOST_BYTES) } else { options.gulp };
+    let usual =
+        if options.gulp == 0 { block_times(recorded, plan, HOST_BYTES) } else { options.gulp };
     Ok(usual.min((remaining / (BLOCKS + 1) * 8 / bits).max(row)))
 }
 
@@ -336,40 +356,45 @@ impl Unread<'_> {
 
 /// Filter bank bound to a device.
 pub(in crate::pipeline) struct Bank<'a> {
-    channelizer: &'a mut Channelizer,
+    bank: &'a mut FilterBank,
     row: &'a mut u64,
 }
 
 impl Bank<'_> {
-    /// Enqueues the computation of rows from all `pieces` of voltages on the device; returns the number of rows.
+    /// Enqueues the computation of rows from voltages on the device, as [`FilterBank::enqueue`].
     pub(in crate::pipeline) fn enqueue(
         &mut self,
         voltages: &Buffer<u8>,
-        pieces: &[DeviceVoltages],
+        pieces: Pieces<'_>,
         rows: &mut Buffer<u8>,
         stream: &Stream,
     ) -> Result<usize> {
-        let mut times = 0;
-        for layout in pieces {
-            let progress = self.channelizer.enqueue_at(voltages, *layout, rows, times, stream)?;
-            check_length("samples that are channelized", layout.times, progress.consumed)?;
-            times += progress.produced;
-        }
+        let Pieces { layouts, is_last } = pieces;
+        let times = self.bank.enqueue(voltages, layouts, is_last, rows, stream)?;
         *self.row += times as u64;
         Ok(times)
     }
 }
 
+/// Voltages in a device's memory, in order.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::pipeline) struct Pieces<'a> {
+    /// Layout of each piece.
+    pub(in crate::pipeline) layouts: &'a [DeviceVoltages],
+    /// Whether the recording ends after them.
+    pub(in crate::pipeline) is_last: bool,
+}
+
 impl<T> Spectra<T> {
     /// Returns the filter bank.
-    pub(super) fn channelizer(&self) -> &Channelizer {
-        &self.channelizer
+    pub(super) fn bank(&self) -> &FilterBank {
+        &self.bank
     }
 
     /// Splits the spectra into the unread voltages and the filter bank.
     pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
-        let Self { source, channelizer, block, used, row, .. } = self;
+        let Self { source, bank, block, used, row, .. } = self;
         source.stop();
-        (Unread { source, block, used }, Bank { channelizer, row })
+        (Unread { source, block, used }, Bank { bank, row })
     }
 }
