@@ -27,6 +27,7 @@ use sidereal::spiir::trigger::{
     Autocorrelation, DeviceRatios, Finder, Plan, Ratios, Trigger, TriggerOptions,
 };
 use sidereal::state::{Saved, Saving};
+use std::sync::Arc;
 
 /// Same samples and templates, and same statistics except for the order of sums.
 fn assert_same(found: &[Trigger], expected: &[Trigger], what: &str) {
@@ -270,7 +271,7 @@ fn a_simulated_chirp_is_found_as_on_the_processor() {
 fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
     let Some(gpu) = cuda::backend(2) else { return };
     let begun = |block: usize| {
-        let bank = || Input::Bank(Box::new(chirp_bank()));
+        let bank = || Input::Bank(Arc::new(chirp_bank()));
         let inputs = spoilt().into_iter().map(|one| (one, bank())).collect();
         let asked = SearchOptions { threshold: 3.5, block, ..search_options() };
         ChirpSearch::new(inputs, &asked, &gpu).expect("a search")

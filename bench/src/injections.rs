@@ -3,6 +3,7 @@
 
 use std::f64::consts::{PI, TAU};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -305,7 +306,7 @@ impl Setup {
         };
         for mut detector in simulation.detectors {
             let input = match &shared {
-                Some(bank) => Input::Bank(Box::new(bank.clone())),
+                Some(bank) => Input::Bank(Arc::new(bank.clone())),
                 None => Input::Templates(source.clone()),
             };
             inputs.push((Recording::read(&mut detector)?, input));

@@ -2,6 +2,7 @@
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 use sidereal::io;
 use sidereal::io::gwf::Gwf;
 use sidereal::io::ligolw::Values;
@@ -154,7 +155,7 @@ pub(super) fn templates(bytes: &[u8]) -> Outcome {
             }
         }
         // The masses may have no inspiral in the band.
-        for wave in waveforms(templates, &inspirals, None).unwrap_or_default() {
+        for wave in waveforms(templates, &inspirals, None, &Threads::new(1)).unwrap_or_default() {
             assert!(wave.peak < wave.samples.len() && wave.rate_hz > 0);
             assert!(wave.samples.iter().all(|h| h.is_finite()));
         }

@@ -18,6 +18,7 @@
 //!
 //! Invariant: templates that were read have finite numbers, and no read exceeds the size of the file.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -31,6 +32,7 @@ use crate::io::atomic;
 use crate::io::hdf5::{self, Built, Element, Input};
 use crate::math::PowerSpectrum;
 use crate::strain::{BankTemplate, Binary, Branch, Filter, LeftOut, Resampler, Template};
+use crate::trace::{self, Work};
 
 /// Value of the root attribute `format`.
 const FORMAT: &str = "sidereal filter bank";
@@ -40,7 +42,7 @@ const VERSION: i64 = 1;
 
 /// Contents of a filter bank file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BankFile {
+pub struct BankFile<'a> {
     /// Sampling rate of the whitened strain.
     pub rate_hz: u32,
     /// Detector of the power spectrum; empty if none.
@@ -54,12 +56,12 @@ pub struct BankFile {
     /// Resampling filters.
     pub resampler: Resampler,
     /// The templates.
-    pub templates: Vec<BankTemplate>,
+    pub templates: Cow<'a, [BankTemplate]>,
     /// Candidate templates excluded from the bank.
     pub left_out: Vec<LeftOut>,
 }
 
-impl BankFile {
+impl BankFile<'_> {
     /// Returns the value of an option, if present.
     pub fn option(&self, name: &str) -> Option<f64> {
         self.options.iter().find(|(own, _)| own == name).map(|(_, number)| *number)
@@ -103,11 +105,6 @@ fn binary_numbers(binary: Option<&Binary>) -> [f64; 4] {
     binary.map_or([f64::NAN; 4], |own| [own.mass1_msun, own.mass2_msun, own.spin1z, own.spin2z])
 }
 
-fn complex_bytes(values: &[Complex<f32>]) -> Vec<u8> {
-    let both = |z: &Complex<f32>| [z.re.to_le_bytes(), z.im.to_le_bytes()].concat();
-    values.iter().flat_map(both).collect()
-}
-
 fn complex_values(bytes: &[u8]) -> Vec<Complex<f32>> {
     let (numbers, _) = bytes.as_chunks::<4>();
     let (pairs, _) = numbers.as_chunks::<2>();
@@ -121,14 +118,15 @@ fn complex_values(bytes: &[u8]) -> Vec<Complex<f32>> {
 ///
 /// # Errors
 /// [`Error::Parameter`] if the bank has no template; [`Error::Io`].
-pub fn write(path: &Path, bank: &BankFile) -> Result<()> {
+pub fn write(path: &Path, bank: &BankFile<'_>) -> Result<()> {
+    let _span = trace::span(Work::Write, "bank");
     if bank.templates.is_empty() {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
     }
     atomic::write(path, &hdf5::finish(path, fill(bank))?)
 }
 
-fn fill(bank: &BankFile) -> Built<FileBuilder> {
+fn fill(bank: &BankFile<'_>) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
     let text = |text: &str| AttrValue::VarLenString(text.to_owned());
     builder.set_attr("format", text(FORMAT));
@@ -218,8 +216,8 @@ fn filters(group: &mut GroupBuilder, all: &[BankTemplate]) -> Built {
     group.create_dataset("delay").with_u32_data(&delays);
     let poles: Vec<_> = each.iter().map(|filter| filter.a).collect();
     let weights: Vec<_> = each.iter().map(|filter| filter.b).collect();
-    complex(group, "a", &poles)?;
-    complex(group, "b", &weights)
+    complex(group, "a", std::iter::once(&poles[..]))?;
+    complex(group, "b", std::iter::once(&weights[..]))
 }
 
 fn left_out(group: &mut GroupBuilder, all: &[LeftOut]) {
@@ -238,8 +236,8 @@ fn values(
     of: fn(&BankTemplate) -> &Vec<Complex<f32>>,
 ) -> Built {
     offsets(group, all.iter().map(|own| of(own).len()));
-    let joined: Vec<Complex<f32>> = all.iter().flat_map(|own| of(own).iter().copied()).collect();
-    if joined.is_empty() { Ok(()) } else { complex(group, "values", &joined) }
+    let is_empty = all.iter().all(|own| of(own).is_empty());
+    if is_empty { Ok(()) } else { complex(group, "values", all.iter().map(|own| &of(own)[..])) }
 }
 
 /// Writes the offset of each template's part, and the total.
@@ -252,10 +250,17 @@ fn offsets(group: &mut GroupBuilder, lengths: impl Iterator<Item = usize>) {
     group.create_dataset("offset").with_u64_data(&offsets);
 }
 
-fn complex(group: &mut GroupBuilder, name: &str, values: &[Complex<f32>]) -> Built {
+fn complex<'a>(
+    group: &mut GroupBuilder,
+    name: &str,
+    pieces: impl Iterator<Item = &'a [Complex<f32>]> + Clone,
+) -> Built {
+    let mut bytes = Vec::with_capacity(pieces.clone().map(size_of_val).sum());
+    pieces.for_each(|piece| hdf5::append_complex(&mut bytes, piece));
+    let count = (bytes.len() / size_of::<Complex<f32>>()) as u64;
     let dataset = group.create_dataset(name);
-    dataset.with_raw_data(Element::Complex.datatype()?, complex_bytes(values), values.len() as u64);
-    dataset.with_shape(&[values.len() as u64]);
+    dataset.with_raw_data(Element::Complex.datatype()?, bytes, count);
+    dataset.with_shape(&[count]);
     Ok(())
 }
 
@@ -273,7 +278,8 @@ pub fn is_bank(path: &Path) -> bool {
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] naming the data set or attribute for a file that is not a filter bank, has
 /// another version, or is damaged or inconsistent.
-pub fn read(path: &Path) -> Result<BankFile> {
+pub fn read(path: &Path) -> Result<BankFile<'static>> {
+    let _span = trace::span(Work::Read, "bank");
     let reader = Reader::open(path)?;
     let found = reader.format()?;
     if found != FORMAT {
@@ -307,7 +313,7 @@ pub fn read(path: &Path) -> Result<BankFile> {
         options: reader.options()?,
         psd: psd.map_err(|error| reader.fault("psd", error.to_string()))?,
         resampler: Resampler { down, down_delay, up, up_delay },
-        templates: reader.templates()?,
+        templates: reader.templates()?.into(),
         left_out: reader.left_out()?,
     })
 }
@@ -442,8 +448,13 @@ impl Reader {
     }
 
     fn complex(&self, name: &str, length: usize) -> Result<Vec<Complex<f32>>> {
+        Ok(self.complex_parts(name, &[0, length])?.swap_remove(0))
+    }
+
+    /// Reads the complex numbers between consecutive offsets, of which the last is the length.
+    fn complex_parts(&self, name: &str, offsets: &[usize]) -> Result<Vec<Vec<Complex<f32>>>> {
         let library = self.input.library(name);
-        let values = match self.dataset(name)? {
+        let bytes = match self.dataset(name)? {
             None => Vec::new(),
             Some((dataset, _)) => {
                 let expected = Element::Complex.datatype();
@@ -451,17 +462,22 @@ impl Reader {
                 if dataset.datatype().map_err(library)? != expected {
                     return Err(self.fault(name, "expected a compound of two floats, r and i"));
                 }
-                complex_values(&dataset.read_raw().map_err(library)?)
+                dataset.read_raw().map_err(library)?
             }
         };
-        if values.len() != length {
-            let why = format!("{} elements found, expected {length}", values.len());
-            return Err(self.fault(name, why));
+        let width = size_of::<Complex<f32>>();
+        let (found, length) = (bytes.len() / width, offsets.last().copied().unwrap_or(0));
+        if found != length {
+            return Err(self.fault(name, format!("{found} elements found, expected {length}")));
         }
-        match values.iter().find(|z| !z.is_finite()) {
-            Some(bad) => Err(self.fault(name, format!("{bad} found, expected finite numbers"))),
-            None => Ok(values),
-        }
+        let parts = offsets.windows(2).map(|ends| {
+            let values = complex_values(&bytes[ends[0] * width..ends[1] * width]);
+            match values.iter().find(|z| !z.is_finite()) {
+                Some(bad) => Err(self.fault(name, format!("{bad} found, expected finite numbers"))),
+                None => Ok(values),
+            }
+        });
+        parts.collect()
     }
 
     fn names(&self, name: &str) -> Result<Vec<String>> {
@@ -598,10 +614,8 @@ impl Reader {
         of: fn(&mut BankTemplate) -> &mut Vec<Complex<f32>>,
     ) -> Result<()> {
         let offsets = self.offsets(group, all.len())?;
-        let values = self.complex(&format!("{group}/values"), offsets[all.len()])?;
-        for (own, ends) in all.iter_mut().zip(offsets.windows(2)) {
-            *of(own) = values[ends[0]..ends[1]].to_vec();
-        }
+        let parts = self.complex_parts(&format!("{group}/values"), &offsets)?;
+        all.iter_mut().zip(parts).for_each(|(own, values)| *of(own) = values);
         Ok(())
     }
 }
@@ -646,7 +660,7 @@ mod tests {
         }
     }
 
-    fn bank() -> BankFile {
+    fn bank() -> BankFile<'static> {
         BankFile {
             rate_hz: 4096,
             detector: "H1".to_owned(),
@@ -663,7 +677,8 @@ mod tests {
                 record("1.4+1.35", 12, true),
                 record("", 1, false),
                 record("ü", 3, true),
-            ],
+            ]
+            .into(),
             left_out: vec![
                 LeftOut {
                     index: 2,
@@ -689,10 +704,10 @@ mod tests {
         bare.options.clear();
         bare.left_out.clear();
         bare.resampler = Resampler::default();
-        bare.templates.iter_mut().for_each(|own| own.whitened.clear());
+        bare.templates.to_mut().iter_mut().for_each(|own| own.whitened.clear());
         write(&path, &bare).expect("a file");
         assert_eq!(read(&path).expect("a bank"), bare);
-        bare.templates.clear();
+        bare.templates.to_mut().clear();
         assert!(matches!(write(&path, &bare), Err(Error::Parameter { .. })));
     }
 
@@ -727,7 +742,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("bank.h5");
         let mut spoilt = bank();
-        spoilt.templates[2].filters.branches[1].filters[0].b.im = f32::NAN;
+        spoilt.templates.to_mut()[2].filters.branches[1].filters[0].b.im = f32::NAN;
         write(&path, &spoilt).expect("a file");
         assert!(read(&path).expect_err("a fault").to_string().contains("filters/b"));
     }

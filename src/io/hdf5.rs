@@ -19,6 +19,8 @@ use hdf5_pure::{
     make_f64_type, make_i8_type, make_i32_type,
 };
 
+use num_complex::Complex;
+
 use crate::error::{Error, Result};
 
 /// Filters supported by the HDF5 library: deflate, shuffle, Fletcher's checksum, LZF.
@@ -122,6 +124,17 @@ pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;
 pub(super) fn finish(path: &Path, built: Built<FileBuilder>) -> Result<Vec<u8>> {
     let bytes = built.map_err(hdf5_pure::Error::Format).and_then(FileBuilder::finish);
     bytes.map_err(|error| library_fault(path, "HDF5", &error))
+}
+
+/// Appends complex numbers as the bytes of compounds (r, i).
+pub(super) fn append_complex(bytes: &mut Vec<u8>, values: &[Complex<f32>]) {
+    let start = bytes.len();
+    bytes.resize(start + size_of_val(values), 0);
+    let (compounds, _) = bytes[start..].as_chunks_mut::<8>();
+    for ([a, b, c, d, e, f, g, h], z) in compounds.iter_mut().zip(values) {
+        [*a, *b, *c, *d] = z.re.to_le_bytes();
+        [*e, *f, *g, *h] = z.im.to_le_bytes();
+    }
 }
 
 /// The type of one element.

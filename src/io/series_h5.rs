@@ -417,10 +417,7 @@ impl Writer {
             let row = &z[template * stride..][..times];
             for (batch, values) in row.chunks(BATCH).enumerate() {
                 bytes.clear();
-                for value in values {
-                    bytes.extend_from_slice(&value.re.to_le_bytes());
-                    bytes.extend_from_slice(&value.im.to_le_bytes());
-                }
+                hdf5::append_complex(&mut bytes, values);
                 let sample = start + (batch * BATCH) as u64;
                 self.file.put_at(self.skeleton.offset_at(first + template, sample), &bytes)?;
             }

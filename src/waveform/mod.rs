@@ -14,6 +14,7 @@ pub use phenom_d::PhenomD;
 pub use taylor::isco_hz;
 
 use crate::error::Result;
+use crate::math::Transforms;
 use crate::strain::{Binary, Waveform};
 use taylor::{Orbit, Span};
 
@@ -41,10 +42,22 @@ use taylor::{Orbit, Span};
 /// Buonanno, Iyer, Ochsner, Pan & Sathyaprakash 2009, arXiv:0907.0700 (the approximants); docs/design/waveform.md has
 /// all equations.
 pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> {
+    inspiral_with(binary, options, &Transforms::default())
+}
+
+/// Like [`inspiral`], with plans and memory that many waveforms share.
+///
+/// # Errors
+/// As [`inspiral`].
+pub(crate) fn inspiral_with(
+    binary: &Binary,
+    options: &InspiralOptions,
+    transforms: &Transforms,
+) -> Result<Waveform> {
     let wave = match options.approximant {
         Approximant::IMRPhenomD => {
             options::check_options(options)?;
-            phenom_d::sampled(&PhenomD::new(binary)?, options)?
+            phenom_d::sampled(&PhenomD::new(binary)?, options, transforms)?
         }
         Approximant::TaylorT4 | Approximant::TaylorT2 => {
             let span = Span::new(binary, options)?;

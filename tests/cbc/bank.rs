@@ -3,7 +3,10 @@
 use num_complex::{Complex, Complex64};
 use sidereal::Error;
 use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
+use sidereal::io::templates::Templates;
 use sidereal::math::{PowerSpectrum, advanced_ligo};
+use sidereal::pipeline::cbc::{self, Source, waveforms};
 use sidereal::spiir::bank::{Bank, BankTemplate, Options, Rates, design};
 use sidereal::spiir::{Plan, Resampler, Spiir};
 use sidereal::strain::{Binary, Waveform};
@@ -231,6 +234,39 @@ fn a_finer_tolerance_is_taken_where_the_match_asks_for_it() {
     let finer = &bank(&waveform, &finer).templates[0];
     assert!(finer.fit >= 0.996 && finer.epsilon < 0.2, "{} at {}", finer.fit, finer.epsilon);
     assert!(fine.filters.filters() > coarse.filters.filters());
+}
+
+#[test]
+fn waveforms_and_banks_do_not_depend_on_threads() {
+    let masses = [(1.4, 1.4), (2.0, 1.5), (10.0, 9.0), (12.0, 3.0), (30.0, 29.0), (50.0, 20.0)];
+    let binaries: Vec<(String, Binary)> =
+        masses.iter().map(|(a, b)| (String::new(), Binary::of_masses(*a, *b))).collect();
+    let inspirals =
+        InspiralOptions { f_low_hz: 50.0, rate_hz: RATE_HZ, ..InspiralOptions::default() };
+    let (psd, options) = (rough(8), options(50.0));
+    let made = |count: usize, binaries: &[(String, Binary)]| {
+        let templates = Templates::Binaries(binaries.to_vec());
+        waveforms(templates, &inspirals, None, &Threads::new(count))
+    };
+    let alone: Vec<Waveform> = binaries
+        .iter()
+        .map(|one| made(1, std::slice::from_ref(one)).expect("a wave").swap_remove(0))
+        .collect();
+    let serial = Bank::design(&alone, &psd, &options).expect("a bank");
+    assert!(serial.templates.len() >= 5, "{:?}", serial.left_out);
+    for count in [1, 2, 5] {
+        let source =
+            Source { waveforms: made(count, &binaries).expect("waves"), options: options.clone() };
+        assert_eq!(source.waveforms, alone);
+        let bank = cbc::design(&source, &psd, &Threads::new(count)).expect("a bank");
+        assert_eq!(bank, serial, "{count} threads");
+    }
+    // The error is that of the first binary without a wave.
+    let mut bad = binaries;
+    bad[1].1.mass1_msun = -3.0;
+    bad[3].1.mass1_msun = f64::NAN;
+    let error = made(3, &bad).expect_err("no wave").to_string();
+    assert!(error.contains("-3"), "{error}");
 }
 
 fn fault(waveform: &Waveform, psd: &PowerSpectrum, options: &Options) -> String {

@@ -18,7 +18,7 @@ use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 fn search(recordings: Vec<Recording>, asked: &SearchOptions) -> ChirpSearch {
-    let with = |one| (one, Input::Bank(Box::new(chirp_bank())));
+    let with = |one| (one, Input::Bank(Arc::new(chirp_bank())));
     let inputs = recordings.into_iter().map(with).collect();
     ChirpSearch::new(inputs, asked, &Backend::best(2)).expect("a search")
 }
@@ -148,7 +148,7 @@ fn what_was_searched_before_a_fault_or_a_cut_is_reported() {
     let expected = search(short, &asked).run(&mut |_| true).expect("searched");
     assert!(expected.found.events[0].network_snr > 20.0, "the chirp lies before the fault");
     for is_cut in [false, true] {
-        let bank = || Input::Bank(Box::new(chirp_bank()));
+        let bank = || Input::Bank(Arc::new(chirp_bank()));
         let [h1, mut l1] = [recording("H1", 1, 9000), recording("L1", 2, 9004)];
         l1.samples.truncate(until);
         l1.valid.truncate(until);

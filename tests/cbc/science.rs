@@ -8,6 +8,7 @@ use std::path::Path;
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates::{self, Templates};
 use sidereal::pipeline::cbc::{
@@ -37,7 +38,10 @@ fn recordings(folder: &Path) -> Vec<Recording> {
 fn source(folder: &Path, options: bank::Options) -> Source {
     let file = templates::open(&folder.join("gw/GW150914_4_template.hdf5")).expect("templates");
     let inspirals = InspiralOptions { rate_hz: RATE_HZ, ..InspiralOptions::default() };
-    Source { waveforms: waveforms(file, &inspirals, None).expect("waveforms"), options }
+    Source {
+        waveforms: waveforms(file, &inspirals, None, &Threads::new(2)).expect("waveforms"),
+        options,
+    }
 }
 
 fn options(method: Method) -> SearchOptions {

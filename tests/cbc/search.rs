@@ -16,6 +16,7 @@ use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::Method;
 use sidereal::strain::{Binary, Waveform};
 use sidereal::units::Gps;
+use std::sync::Arc;
 
 fn source() -> Source {
     let options = bank::Options {
@@ -145,7 +146,7 @@ fn a_limit_on_memory_makes_blocks_shorter_and_changes_no_bit() {
     // The bits, and the most samples between two looks at the observer.
     let run = |memory: Option<u64>| {
         let inputs = vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
-        let inputs = inputs.into_iter().map(|one| (one, Input::Bank(Box::new(bank()))));
+        let inputs = inputs.into_iter().map(|one| (one, Input::Bank(Arc::new(bank()))));
         let asked = SearchOptions { memory, ..options() };
         let search = ChirpSearch::new(inputs.collect(), &asked, &Backend::best(1))?;
         let (mut longest, mut before) = (0, 0);
@@ -162,7 +163,7 @@ fn a_limit_on_memory_makes_blocks_shorter_and_changes_no_bit() {
     while high - low > 4096 {
         let middle = (low + high) / 2;
         let asked = SearchOptions { memory: Some(middle), ..options() };
-        let input = |one| (one, Input::Bank(Box::new(bank())));
+        let input = |one| (one, Input::Bank(Arc::new(bank())));
         let inputs = vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
         let inputs = inputs.into_iter().map(input).collect();
         let fits = ChirpSearch::new(inputs, &asked, &Backend::best(1)).is_ok();
@@ -205,13 +206,13 @@ fn nonsense_is_refused_in_whole_sentences() {
     short.samples.truncate(300);
     short.valid.truncate(300);
     refused(vec![short], &options(), &["longer than the data"]);
-    let inputs = vec![(Recording { rate_hz: 512, ..h1() }, Input::Bank(Box::new(bank())))];
+    let inputs = vec![(Recording { rate_hz: 512, ..h1() }, Input::Bank(Arc::new(bank())))];
     let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("made for strain of 1024 Hz"), "{error}");
     let mut other = bank();
     other.templates[0].binary = Some(Binary::of_masses(1.0, 2.0));
-    let with = |bank: Bank| Input::Bank(Box::new(bank));
+    let with = |bank: Bank| Input::Bank(Arc::new(bank));
     let templates_differ = |[one, two]: [Bank; 2]| {
         let inputs = vec![(h1(), with(one)), (recording("L1", 2, 9000), with(two))];
         let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use num_complex::Complex64;
 use sidereal::Result;
@@ -204,7 +205,7 @@ fn run(inputs: Vec<(Recording, Input)>, asked: &SearchOptions, backend: &Backend
 
 /// A search with the bank of three chirps.
 pub fn search(recordings: Vec<Recording>, backend: &Backend) -> Report {
-    let bank = || Input::Bank(Box::new(chirp_bank()));
+    let bank = || Input::Bank(Arc::new(chirp_bank()));
     let inputs = recordings.into_iter().map(|one| (one, bank())).collect();
     run(inputs, &options(whitening()), backend)
 }
@@ -220,7 +221,7 @@ pub fn gw150914(folder: &Path, backend: &Backend) -> Report {
     let inspirals = InspiralOptions { rate_hz: 4096, ..InspiralOptions::default() };
     let rates = Rates::Multi { lowest_hz: 128.0 };
     let source = Source {
-        waveforms: waveforms(file, &inspirals, None).expect("waveforms"),
+        waveforms: waveforms(file, &inspirals, None, &Threads::new(2)).expect("waveforms"),
         options: bank::Options { f_low_hz: 20.0, rates, ..bank::Options::default() },
     };
     let names = ["H-H1_LOSC_4_V2-1126259446-32.hdf5", "L-L1_LOSC_4_V2-1126259446-32.hdf5"];

@@ -1,6 +1,7 @@
 //! Complete search of two detectors, from strain to events, and each of its steps alone, on CPUs and GPUs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use num_complex::Complex;
@@ -247,7 +248,7 @@ pub(super) fn on_gpu(gpu: &Gpu, length_s: f64, threads: usize, roof: f64) -> Res
     let recordings = recordings(length_s, &bank)?;
     let strain = recordings[0].clone();
     let asked = options(&bank);
-    let input = |recording| (recording, Input::Bank(Box::new(bank.clone())));
+    let input = |recording| (recording, Input::Bank(Arc::new(bank.clone())));
     let inputs = recordings.into_iter().map(input).collect();
     let search = ChirpSearch::new(inputs, &asked, &gpu.backend)?;
     let report = search.run(&mut |_| true)?;

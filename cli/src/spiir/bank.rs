@@ -230,7 +230,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             (templates::placed(&placed), Some(report))
         }
     };
-    let source = arguments.design.source(templates, arguments.rate, common.quiet)?;
+    let source = arguments.design.source(templates, arguments.rate, &threads, common.quiet)?;
     let bank = design(&source, &psd, &threads)?;
     let provenance = Provenance::new(common, &read)?;
     let run = Run::new(common).on(&backend);

@@ -96,8 +96,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let asked = common.asked_backend()?;
     let strain = arguments.strain.open()?;
     arguments.whitening.warn_of_learning(&strain, common);
-    let mut banks = Banks::read(&arguments.bank)?;
-    let own = strain.iter().map(|one| banks.take(&one.detector)).collect::<Result<Vec<Bank>>>()?;
+    let banks = Banks::read(&arguments.bank)?;
+    let own = strain.iter().map(|one| banks.of(&one.detector)).collect::<Result<Vec<_>>>()?;
     let ratios = strain.iter().zip(&own).map(|(one, bank)| one.times * bank.templates.len() as u64);
     let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios.sum())), Ok)?;
     let options: [(&str, &dyn Debug); 3] = [
@@ -301,7 +301,7 @@ struct Done<'a> {
 /// Filters of one detector.
 struct One {
     strain: Strain,
-    bank: Bank,
+    bank: Arc<Bank>,
     chain: ChirpDetector,
     reader: Option<Reader>,
     samples: Vec<f64>,
@@ -316,7 +316,7 @@ struct One {
 impl One {
     fn new(
         strain: Strain,
-        bank: Bank,
+        bank: Arc<Bank>,
         whiten: &Whiten,
         backend: &Backend,
         memory: Option<u64>,

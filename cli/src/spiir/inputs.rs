@@ -1,6 +1,8 @@
 //! Options of inputs: strain recordings, filter banks, and whitening.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 
 use clap::{Args, ValueEnum};
 use sidereal::io::psd::{self, Density};
@@ -216,20 +218,30 @@ fn check_rates(recordings: &[cbc::Strain]) -> Result<()> {
 
 /// Banks of single detectors, and one for all others.
 pub(super) struct Banks {
-    own: Vec<(String, Bank)>,
-    shared: Option<Bank>,
+    own: Vec<(String, Arc<Bank>)>,
+    shared: Option<Arc<Bank>>,
 }
 
 impl Banks {
-    /// Reads `FILE` and `NAME=FILE`; a file made for a detector belongs to that detector.
+    /// Reads `FILE` and `NAME=FILE`, all files at the same time; a file made for a detector belongs to that detector.
     ///
     /// # Errors
     /// Those of reading; [`Error::Parameter`] for two banks of one detector, or two for all.
     pub(super) fn read(words: &[PathBuf]) -> Result<Self> {
         let mut banks = Self { own: Vec::new(), shared: None };
-        for word in words {
-            let (name, file) = split(word);
-            let (bank, detector) = read_bank(&file)?;
+        let named: Vec<_> = words.iter().map(|word| split(word)).collect();
+        let read: Vec<_> = thread::scope(|scope| {
+            let begin = |(_, file): &(_, PathBuf)| {
+                let file = file.clone();
+                scope.spawn(move || read_bank(&file))
+            };
+            let running: Vec<_> = named.iter().map(begin).collect();
+            running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        });
+        for ((name, file), read) in named.into_iter().zip(read) {
+            let read = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (bank, detector) = read?;
+            let bank = Arc::new(bank);
             let alone = words.len() == 1;
             let name = name.or_else(|| (!alone && !detector.is_empty()).then_some(detector));
             let twice = match &name {
@@ -258,9 +270,9 @@ impl Banks {
     ///
     /// # Errors
     /// [`Error::Parameter`] when there is none.
-    pub(super) fn take(&mut self, detector: &str) -> Result<Bank> {
-        let own = self.own.iter().find(|(name, _)| name == detector).map(|(_, bank)| bank.clone());
-        own.or_else(|| self.shared.clone()).ok_or_else(|| {
+    pub(super) fn of(&self, detector: &str) -> Result<Arc<Bank>> {
+        let own = self.own.iter().find(|(name, _)| name == detector);
+        own.map(|(_, bank)| Arc::clone(bank)).or_else(|| self.shared.clone()).ok_or_else(|| {
             let rule = format!("none is for {detector}; say --bank {detector}=BANK");
             Error::parameter("--bank", "given", rule)
         })

@@ -342,11 +342,17 @@ impl Design {
     ///
     /// # Errors
     /// [`Error::Parameter`] for masses without a wave in band, or another rate.
-    pub(super) fn source(&self, templates: Templates, rate_hz: u32, quiet: bool) -> Result<Source> {
+    pub(super) fn source(
+        &self,
+        templates: Templates,
+        rate_hz: u32,
+        threads: &Threads,
+        quiet: bool,
+    ) -> Result<Source> {
         let options = self.options(rate_hz)?;
         let inspirals =
             InspiralOptions { f_low_hz: self.f_low, rate_hz, ..InspiralOptions::default() };
-        let waveforms = waveforms(templates, &inspirals, self.approximant.chosen())?;
+        let waveforms = waveforms(templates, &inspirals, self.approximant.chosen(), threads)?;
         let parts = waveforms.iter().map(|w| (&*w.name, w.binary, w.approximant.as_deref()));
         if let Some(words) = extrapolated(parts) {
             warning!(quiet: quiet, "{words}");

@@ -1,5 +1,6 @@
 //! Filter banks: their design for one detector's noise from template files, and their files.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::bank_h5::{self, BankFile};
 use crate::io::templates::Templates;
-use crate::math::PowerSpectrum;
+use crate::math::{PowerSpectrum, Transforms};
 use crate::spiir::bank::{self, Bank, BankTemplate, Designer, LeftOut};
 use crate::spiir::whiten::{Method, Options, Psd, Whitener};
-use crate::strain::Waveform;
-use crate::waveform::{Approximant, InspiralOptions, inspiral};
+use crate::strain::{Binary, Waveform};
+use crate::trace::{self, Work};
+use crate::waveform::{Approximant, InspiralOptions, inspiral_with};
 
 /// Input of a filter-bank design.
 #[derive(Clone, Debug)]
@@ -35,11 +37,12 @@ pub enum Input {
     Templates(Source),
     /// As `Templates`, shared by several detectors.
     Shared(Arc<Source>),
-    /// Existing bank.
-    Bank(Box<Bank>),
+    /// Existing bank, which several detectors may share.
+    Bank(Arc<Bank>),
 }
 
-/// Returns the waveforms of a template file: stored ones, or those computed from its binaries with `approximant`.
+/// Returns the waveforms of a template file: stored ones, or those computed from its binaries with `approximant`, in
+/// parallel.
 /// Without it, each binary's usual approximant applies; the one in `inspirals` is ignored.
 ///
 /// # Errors
@@ -49,7 +52,9 @@ pub fn waveforms(
     templates: Templates,
     inspirals: &InspiralOptions,
     approximant: Option<Approximant>,
+    threads: &Threads,
 ) -> Result<Vec<Waveform>> {
+    let _span = trace::span(Work::Compute, "waveforms");
     let rate_hz = inspirals.rate_hz;
     match templates {
         Templates::Waveforms(waveforms) => {
@@ -60,15 +65,23 @@ pub fn waveforms(
             }
             Ok(waveforms)
         }
-        Templates::Binaries(binaries) => binaries
-            .iter()
-            .map(|(name, binary)| {
+        Templates::Binaries(binaries) => {
+            let transforms = Transforms::default();
+            let make = |name: &str, binary: &Binary| {
                 let approximant = approximant.unwrap_or_else(|| Approximant::usual(binary));
-                let waveform = inspiral(binary, &InspiralOptions { approximant, ..*inspirals })?;
-                let named = if name.is_empty() { waveform.name.clone() } else { name.clone() };
+                let options = InspiralOptions { approximant, ..*inspirals };
+                let waveform = inspiral_with(binary, &options, &transforms)?;
+                let named = if name.is_empty() { waveform.name.clone() } else { name.to_owned() };
                 Ok(Waveform { name: named, ..waveform })
-            })
-            .collect(),
+            };
+            let mut rows: Vec<_> = binaries.into_iter().map(|row| (row, None)).collect();
+            threads.for_each(&mut rows, 1, |_, row| {
+                for ((name, binary), made) in row {
+                    *made = Some(make(name, binary));
+                }
+            });
+            rows.into_iter().filter_map(|(_, made)| made).collect()
+        }
     }
 }
 
@@ -78,6 +91,7 @@ pub fn waveforms(
 /// # Errors
 /// As [`Designer::new`]; [`Error::Parameter`] without templates, [`Error::Unavailable`] when none is left.
 pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result<Bank> {
+    let _span = trace::span(Work::Compute, "fits");
     let Some(first) = source.waveforms.first() else {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
     };
@@ -139,7 +153,7 @@ impl PhaseCorrection {
     }
 }
 
-/// Designs a bank that matches a recording's whitening.
+/// Designs a bank that matches a recording's whitening with its spectrum, and returns both.
 ///
 /// # Errors
 /// As [`design`]; [`Error::Parameter`] for templates of another rate. Templates longer than the recording are left
@@ -147,6 +161,7 @@ impl PhaseCorrection {
 pub(super) fn design_for(
     source: &Source,
     recording: &Strain,
+    psd: Result<PowerSpectrum>,
     whitening: &Whitening,
     threads: &Threads,
 ) -> Result<(Bank, PowerSpectrum)> {
@@ -155,7 +170,7 @@ pub(super) fn design_for(
         let rule = format!("the strain of {} has {rate_hz} Hz", recording.detector);
         return Err(Error::parameter("rate of the template (Hz)", other.rate_hz, rule));
     }
-    let psd = whitening.spectrum(recording)?;
+    let psd = psd?;
     let whitener = whitening.options(rate_hz, &psd, source.options.f_low_hz);
     let correction = PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()))?;
     let mut bank = match correction {
@@ -186,7 +201,7 @@ pub(super) fn design_for(
 ///
 /// # Errors
 /// [`Error::Unavailable`] when no template is left.
-pub(super) fn keep_common(banks: &mut [(&str, &mut Bank)]) -> Result<()> {
+pub(super) fn keep_common(banks: &mut [(&str, &mut Arc<Bank>)]) -> Result<()> {
     let count = |bank: &Bank| bank.templates.len() + bank.left_out.len();
     let is_same = banks.windows(2).all(|pair| count(pair[0].1) == count(pair[1].1));
     if !is_same || banks.iter().all(|(_, bank)| bank.left_out.is_empty()) {
@@ -199,7 +214,9 @@ pub(super) fn keep_common(banks: &mut [(&str, &mut Bank)]) -> Result<()> {
         }
     }
     for (_, bank) in banks {
-        bank.leave_out(&mut |index, _| whose.get(&index).cloned());
+        if bank.left_out.len() < whose.len() {
+            Arc::make_mut(bank).leave_out(&mut |index, _| whose.get(&index).cloned());
+        }
         bank.some_left()?;
     }
     Ok(())
@@ -238,7 +255,7 @@ pub fn write_bank(path: &Path, bank: &Bank, detector: &str, comment: &str) -> Re
         options: numbers(&bank.options),
         psd: bank.psd.clone(),
         resampler: bank.resampler.clone(),
-        templates: bank.templates.clone(),
+        templates: Cow::Borrowed(&bank.templates),
         left_out: bank.left_out.clone(),
     };
     bank_h5::write(path, &file)
@@ -255,7 +272,7 @@ pub fn read_bank(path: &Path) -> Result<(Bank, String)> {
         options: options(&file),
         psd: file.psd,
         resampler: file.resampler,
-        templates: file.templates,
+        templates: file.templates.into_owned(),
         left_out: file.left_out,
     };
     bank.plan().map_err(|error| Error::format(path, "filters", 0, error.to_string()))?;
@@ -286,7 +303,7 @@ fn numbers(options: &bank::Options) -> Vec<(String, f64)> {
     pairs.into_iter().map(|(name, number)| (name.to_owned(), number)).collect()
 }
 
-fn options(file: &BankFile) -> bank::Options {
+fn options(file: &BankFile<'_>) -> bank::Options {
     let usual = bank::Options::default();
     let or = |name: &str, usual: f64| file.option(name).unwrap_or(usual);
     let above = |name: &str| file.option(name).filter(|number| *number > 0.0);

@@ -1,11 +1,15 @@
 //! Options of a search, its whitening, and its observers.
 
+use std::sync::PoisonError;
+use std::thread;
+
 use super::strain::Strain;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::spiir::coincidence::{self, Ranking, Sample, TimedTrigger};
 use crate::spiir::trigger::Trigger;
 use crate::spiir::whiten::{self, GateOptions, Method, Psd, RunningOptions, WelchOptions};
+use crate::trace::{self, Work};
 
 /// Options of a search.
 #[derive(Clone, Debug)]
@@ -112,8 +116,18 @@ pub struct Whitening {
 }
 
 impl Whitening {
+    /// Returns [`Self::spectrum`] of each recording, all estimated at the same time.
+    pub fn spectra(&self, strain: &[Strain]) -> Vec<Result<PowerSpectrum>> {
+        thread::scope(|scope| {
+            let begin = |one| scope.spawn(move || self.spectrum(one));
+            let running: Vec<_> = strain.iter().map(begin).collect();
+            let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+            ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    }
+
     /// Returns the power spectrum for whitening the templates. For strain that cannot be read to its end, it is the
-    /// spectrum of the readable part.
+    /// spectrum of the readable part. The strain remembers it, so that only the first call reads.
     ///
     /// # Errors
     /// As [`whiten::welch`], naming the recording; errors of the source when nothing can be read.
@@ -122,23 +136,14 @@ impl Whitening {
             Spectrum::Given(psd) => return Ok(psd.clone()),
             Spectrum::Welch(welch) | Spectrum::Running(_, welch) => welch,
         };
-        let of = |strain: &Strain| {
-            let (times, rate_hz) = (strain.times, strain.rate_hz);
-            whiten::welch_of(&mut |take| strain.for_each(take), times, rate_hz, welch)
-        };
-        of(strain).or_else(|fault| {
-            if matches!(fault, Error::Parameter { .. }) {
-                return Err(whose(fault, strain));
-            }
-            match strain.readable()? {
-                0 => Err(fault),
-                known => {
-                    let mut before = strain.clone();
-                    before.times = known;
-                    of(&before).map_err(|error| whose(error, strain))
-                }
-            }
-        })
+        let mut known = strain.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((options, psd)) if options == welch => return Ok(psd.clone()),
+            _ => {}
+        }
+        let psd = estimated(strain, welch)?;
+        *known = Some((*welch, psd.clone()));
+        Ok(psd)
     }
 
     /// Returns the whitener's options for the recording's spectrum and a bank's lowest frequency.
@@ -155,6 +160,28 @@ impl Whitening {
         let f_low_hz = usual.f_low_hz.min(0.9 * f_low_hz);
         whiten::Options { method: self.method, gate: self.gate, f_low_hz, ..usual }
     }
+}
+
+/// Estimates the spectrum of strain, or of its readable part.
+fn estimated(strain: &Strain, welch: &WelchOptions) -> Result<PowerSpectrum> {
+    let _span = trace::span(Work::Compute, "spectrum");
+    let of = |strain: &Strain| {
+        let (times, rate_hz) = (strain.times, strain.rate_hz);
+        whiten::welch_of(&mut |take| strain.for_each(take), times, rate_hz, welch)
+    };
+    of(strain).or_else(|fault| {
+        if matches!(fault, Error::Parameter { .. }) {
+            return Err(whose(fault, strain));
+        }
+        match strain.readable()? {
+            0 => Err(fault),
+            known => {
+                let mut before = strain.clone();
+                before.times = known;
+                of(&before).map_err(|error| whose(error, strain))
+            }
+        }
+    })
 }
 
 /// Adds the recording to an error.

@@ -1,6 +1,8 @@
 //! One detector of a search, from its source to triggers, in steps of any length.
 
-use super::bank::{Input, check_length, design_for};
+use std::sync::Arc;
+
+use super::bank::{Input, Source, check_length, design_for};
 use super::detector::{ChirpDetector, DetectorOptions, Need, Piece};
 use super::options::SearchOptions;
 use super::report::{DetectorReport, Whitened};
@@ -18,7 +20,7 @@ use crate::units::Gps;
 /// One detector, ready to be searched.
 pub(super) struct Ready {
     pub(super) strain: Strain,
-    pub(super) bank: Bank,
+    pub(super) bank: Arc<Bank>,
     psd: PowerSpectrum,
     pub(super) chain: ChirpDetector,
     /// Store of whitened strain; set before any strain is processed.
@@ -38,26 +40,29 @@ pub(super) struct Ready {
 /// Strain of a detector, its bank, and its whitening spectrum.
 pub(super) struct Prepared {
     pub(super) strain: Strain,
-    pub(super) bank: Bank,
+    pub(super) bank: Arc<Bank>,
     psd: PowerSpectrum,
 }
 
 impl Prepared {
-    /// Prepares a detector; designs the bank if none is given.
+    /// Prepares a detector whose strain has this spectrum; designs the bank if none is given.
     pub(super) fn new(
         strain: Strain,
         input: Input,
+        psd: Result<PowerSpectrum>,
         options: &SearchOptions,
         threads: &Threads,
     ) -> Result<Self> {
-        let whitening = &options.whitening;
+        let design = |source: &Source, psd| {
+            let designed = design_for(source, &strain, psd, &options.whitening, threads)?;
+            Ok((Arc::new(designed.0), designed.1))
+        };
         let (bank, psd) = match input {
-            Input::Templates(source) => design_for(&source, &strain, whitening, threads)?,
-            Input::Shared(source) => design_for(&source, &strain, whitening, threads)?,
+            Input::Templates(source) => design(&source, psd)?,
+            Input::Shared(source) => design(&source, psd)?,
             Input::Bank(bank) => {
                 check_length(&bank, &strain)?;
-                let psd = whitening.spectrum(&strain)?;
-                (*bank, psd)
+                (bank, psd?)
             }
         };
         Ok(Self { strain, bank, psd })

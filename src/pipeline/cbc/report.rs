@@ -35,7 +35,7 @@ pub struct DetectorReport {
     /// Whitening spectrum of its templates.
     pub psd: PowerSpectrum,
     /// Filter bank.
-    pub bank: Bank,
+    pub bank: Arc<Bank>,
     /// All triggers.
     pub triggers: Vec<TimedTrigger>,
     /// Segments in which triggers were possible.

@@ -22,6 +22,7 @@ use crate::spiir::coincidence::{self, Detector, Event, Found, Ranking, TimedTrig
 use crate::spiir::trigger::Trigger;
 use crate::state::{Saved, Saving};
 use crate::strain::Binary;
+use crate::trace::{self, Work};
 use crate::units::Gps;
 
 /// Samples between calls of the observer, on a GPU.
@@ -76,13 +77,17 @@ impl ChirpSearch {
         common_span(&strain)?;
         let threads = backend.host().threads();
         let _kernels = prefetch(backend);
-        let pairs = strain.into_iter().zip(with);
-        let prepared = pairs.map(|(strain, input)| Prepared::new(strain, input, options, &threads));
+        let spectra = options.whitening.spectra(&strain);
+        let all = strain.into_iter().zip(with).zip(spectra);
+        let prepared =
+            all.map(|((strain, input), psd)| Prepared::new(strain, input, psd, options, &threads));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
         let banks = prepared.iter_mut().map(|one| (one.strain.detector.as_str(), &mut one.bank));
         keep_common(&mut banks.collect::<Vec<_>>())?;
-        let ready = prepared.into_iter().map(|one| Ready::new(one, options, backend));
-        let mut detectors = ready.collect::<Result<Vec<_>>>()?;
+        let mut detectors = side_by_side(prepared, |one| {
+            let _span = trace::span(Work::Compute, "detector's chain");
+            Ready::new(one, options, backend)
+        })?;
         check_templates(&detectors)?;
         let needs = detectors.iter().map(Ready::need);
         let most = Need::piece(options.memory, "the search for binaries", needs)?;
@@ -94,7 +99,7 @@ impl ChirpSearch {
     }
 
     /// Returns each detector's name and bank.
-    pub fn banks(&self) -> impl Iterator<Item = (&str, &Bank)> {
+    pub fn banks(&self) -> impl Iterator<Item = (&str, &Arc<Bank>)> {
         self.detectors.iter().map(|one| (one.strain.detector.as_str(), &one.bank))
     }
 
@@ -266,6 +271,7 @@ fn in_turn(
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<bool> {
+    let _span = trace::span(Work::Compute, "search");
     let (mut is_going, mut result) = (true, Ok(()));
     for ready in detectors {
         let advanced = ready.advance(until, block, &mut |times| {
@@ -285,6 +291,7 @@ fn coincide(
     asked: &coincidence::Options,
     threads: &Threads,
 ) -> Result<Found> {
+    let _span = trace::span(Work::Compute, "coincidence");
     check_good(reports)?;
     if let [only] = reports {
         return Ok(single_events(only, asked.cluster_s, asked.ranking));
@@ -441,6 +448,24 @@ fn describe(template: &BankTemplate) -> String {
     )
 }
 
+/// Calls `work` with each part, all at the same time.
+///
+/// # Errors
+/// Error of the first part that failed.
+fn side_by_side<T: Send, R: Send>(
+    parts: Vec<T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let work = &work;
+    let ended: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let ended = ended.into_iter();
+    ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+}
+
 /// Searches all detectors up to a time, each on its own thread; returns false when `observe` stopped the search.
 ///
 /// # Errors
@@ -453,6 +478,7 @@ fn concurrently(
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<bool> {
     let work = |ready: &mut Ready, progress: &mut dyn FnMut(u64) -> bool| {
+        let _span = trace::span(Work::Compute, "search");
         ready.advance(until, block, progress)
     };
     let detectors = detectors.iter_mut().collect();

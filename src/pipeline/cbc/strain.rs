@@ -4,11 +4,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::io::strain::{StrainHeader, StrainSource};
-use crate::spiir::whiten::Take;
+use crate::math::PowerSpectrum;
+use crate::spiir::whiten::{Take, WelchOptions};
+use crate::trace::{self, Work};
 use crate::units::Gps;
 use crate::view::check_memory;
 
@@ -79,6 +81,9 @@ impl Recording {
 
 type Open = dyn Fn() -> Result<Box<dyn StrainSource>> + Send + Sync;
 
+/// Spectrum of strain once it is known, and the options it was made with.
+pub(super) type Known = Arc<Mutex<Option<(WelchOptions, PowerSpectrum)>>>;
+
 /// Strain of one detector that can be read more than once: first for its spectrum, then for the search.
 #[derive(Clone)]
 pub struct Strain {
@@ -97,6 +102,8 @@ pub struct Strain {
     open: Arc<Open>,
     /// Description of the missing part of a truncated recording.
     cut: Option<String>,
+    /// Spectrum of these samples, shared by clones.
+    pub(super) known: Known,
 }
 
 /// Reader of strain from one sample to the end.
@@ -123,7 +130,8 @@ impl Strain {
             return Err(Error::format(path, "strain", 0, "found no sample, expected some"));
         }
         let cut = source.cut().map(str::to_owned);
-        Ok(Self { detector, path, start, rate_hz, times, first: 0, open: Arc::new(open), cut })
+        let (open, known) = (Arc::new(open), Known::default());
+        Ok(Self { detector, path, start, rate_hz, times, first: 0, open, cut, known })
     }
 
     /// Returns the time of the sample after the last.
@@ -150,6 +158,7 @@ impl Strain {
         self.start = self.start.plus_samples(first as i64, self.rate_hz);
         self.first += first;
         self.times = last.saturating_sub(first);
+        self.known = Known::default();
     }
 
     /// Describes the missing part of a truncated recording.
@@ -212,7 +221,9 @@ impl Reader {
         if count == 0 {
             return Ok(0);
         }
+        let mut span = trace::span(Work::Read, "strain");
         let count = self.source.read(&mut samples[..count], &mut valid[..count])?;
+        span.add_bytes(count * size_of::<f64>());
         self.left -= count as u64;
         Ok(count)
     }
@@ -241,7 +252,8 @@ impl From<Recording> for Strain {
             };
             Ok(Box::new(Memory { header, recording: Arc::clone(&recording), next: 0 }))
         };
-        Self { detector, path, start, rate_hz, times, first: 0, open: Arc::new(open), cut: None }
+        let (open, known) = (Arc::new(open), Known::default());
+        Self { detector, path, start, rate_hz, times, first: 0, open, cut: None, known }
     }
 }
 

@@ -17,8 +17,10 @@ use crate::sample::Encoding;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, Voltages};
 
-/// Bytes of rows per write.
-const GULP_BYTES: usize = 8 << 20;
+/// Bytes of rows per write if the host computes them, and if a GPU does, which copies and computes parts of them at the
+/// same time.
+const HOST_GULP_BYTES: usize = 1 << 20;
+const DEVICE_GULP_BYTES: usize = 8 << 20;
 
 /// Rows from which the 8-bit scaling is computed, unless they exceed [`SCALING_BYTES`].
 const SCALING_ROWS: usize = 4096;
@@ -155,8 +157,12 @@ impl Sink {
         let elements = filterbank.row_elements();
         let (empty, spare) = sync_channel(BLOCKS);
         let (computed, blocks) = sync_channel(BLOCKS);
+        let bytes = match filterbank.device() {
+            Some(_) => DEVICE_GULP_BYTES,
+            None => HOST_GULP_BYTES,
+        };
         for _ in 0..BLOCKS {
-            let _ = empty.send(vec![0.0; (GULP_BYTES / 4).div_ceil(elements) * elements]);
+            let _ = empty.send(vec![0.0; (bytes / 4).div_ceil(elements) * elements]);
         }
         let ending = std::thread::scope(|scope| {
             let filterbank = &mut *filterbank;

@@ -9,10 +9,10 @@ use super::fit::{Chain, Target, gram};
 use super::placement::{
     Assigned, Placed, assign, branches, exact, most_halvings, place, pursue, rounded,
 };
-use super::whitened::{Conditioned, Transforms, Whitened};
+use super::whitened::{Conditioned, Whitened};
 use super::{BankTemplate, LeftOut, Options, Rates};
 use crate::error::{Error, Result};
-use crate::math::PowerSpectrum;
+use crate::math::{PowerSpectrum, Transforms};
 use crate::strain::Waveform;
 
 /// Longest autocorrelation in samples, equal to the limit of the peak search.
@@ -64,7 +64,7 @@ impl Designer {
             options: options.clone(),
             rate_hz,
             conditioned,
-            transforms: Transforms::new(),
+            transforms: Transforms::default(),
             chains: (0..=most_halvings(options, rate_hz)).map(|_| OnceLock::new()).collect(),
         })
     }
@@ -161,8 +161,7 @@ impl<'a> Fitter<'a> {
         let chain = designer.chains[halvings as usize].get_or_init(make);
         // Padding so that the autocorrelation's lags do not wrap around the transform.
         let memory = (MEMORIES * memory) as usize + options.autocorrelation_length / 2;
-        let target =
-            Target::new(&template.samples, &chain.once, halvings, memory, &designer.transforms);
+        let target = Target::new(&template.samples, chain, halvings, memory, &designer.transforms);
         Self { waveform, template, options, halvings, chain, target }
     }
 

@@ -1,153 +1,194 @@
 //! Least-squares fit of filter weights: inner products of responses through the resampling chain, the target at every
 //! rate, and the solver.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use num_complex::Complex64;
 
 use super::super::plan::Resampler;
 use super::placement::{Assigned, REACH};
-use super::whitened::{Transforms, fast_size};
+use super::recursions::{Recursion, add_responses, sum_back};
+use super::whitened::{OfSize, fast_size};
+use crate::math::{Buffer, Transforms};
 
 /// Target response `t[n] = conj(h[L - 1 - n])`: its spectrum, and its projection through the resampler at each rate.
 pub(super) struct Target<'a> {
-    /// Spectrum of `t`, and of one downsampling followed by one upsampling.
-    spectrum: Vec<Complex64>,
-    once: Vec<Complex64>,
+    /// Spectrum of one downsampling followed by one upsampling.
+    once: Arc<[Complex64]>,
     /// `sum |t|^2`.
     pub power: f64,
-    /// Samples at any rate by which the resampler spreads the target.
-    spread: usize,
-    /// Projection at each rate, `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`.
-    seen: Vec<Vec<Complex64>>,
+    /// Rates, from the strain's on.
+    rates: Vec<Rate<'a>>,
     transforms: &'a Transforms,
+}
+
+/// Projection of the target at one rate.
+struct Rate<'a> {
+    spectrum: Buffer<'a>,
+    /// Most samples of the projection that are not 0.
+    length: usize,
+    /// `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`; computed for the first filter of this rate.
+    seen: OnceCell<Buffer<'a>>,
+}
+
+impl<'a> Rate<'a> {
+    fn new(spectrum: Buffer<'a>, length: usize) -> Self {
+        Self { spectrum, length, seen: OnceCell::new() }
+    }
+
+    fn seen(&self, transforms: &'a Transforms) -> &[Complex64] {
+        self.seen.get_or_init(|| {
+            let mut series = transforms.copy(&self.spectrum);
+            transforms.inverse(&mut series);
+            let scale = 1.0 / series.len() as f64;
+            series.truncate(self.length);
+            series.iter_mut().for_each(|value| *value *= scale);
+            series
+        })
+    }
 }
 
 impl<'a> Target<'a> {
     /// Creates the target of a whitened template; `memory` samples are padded for responses to decay.
     pub(super) fn new(
         h: &[Complex64],
-        once: &Kernel,
+        chain: &Chain,
         halvings: u32,
         memory: usize,
         transforms: &'a Transforms,
     ) -> Self {
-        let spread = once.taps.len() * usize::from(halvings > 0);
+        let spread = chain.once.taps.len() * usize::from(halvings > 0);
         let size = fast_size(h.len() + 2 * (spread << halvings) + memory, halvings);
-        let forward = transforms.forward(size);
-        let mut spectrum: Vec<Complex64> = h.iter().rev().map(Complex64::conj).collect();
-        spectrum.resize(size, Complex64::default());
-        forward.process(&mut spectrum);
-        let mut response = vec![Complex64::default(); size];
-        for (tap, n) in once.taps.iter().zip(once.first..) {
-            response[n.rem_euclid(size as i64) as usize] += tap;
-        }
-        forward.process(&mut response);
+        let mut spectrum = transforms.zeros(size);
+        spectrum.iter_mut().zip(h.iter().rev()).for_each(|(to, h)| *to = h.conj());
+        transforms.forward(&mut spectrum);
+        let once = chain.spectrum(size, transforms);
         let power = h.iter().map(Complex64::norm_sqr).sum();
-        let mut target =
-            Self { spectrum, once: response, power, spread, seen: Vec::new(), transforms };
-        target.seen = target.look(halvings, h.len());
-        target
+        let length = |level: u32| (h.len() >> level) + spread;
+        let mut rates = vec![Rate::new(spectrum, length(0))];
+        for level in 0..halvings {
+            let spectrum = halved(&rates[level as usize].spectrum, &once, level, transforms);
+            rates.push(Rate::new(spectrum, length(level + 1)));
+        }
+        Self { once, power, rates, transforms }
     }
 
-    /// Projects the target to each rate in turn. This is the inner product with upsampled samples.
-    fn look(&self, halvings: u32, length: usize) -> Vec<Vec<Complex64>> {
-        let mut spectrum = self.spectrum.clone();
-        let mut seen = Vec::new();
-        for level in 0..=halvings {
-            let factor = 1 << level;
-            let mut series = spectrum.clone();
-            self.transforms.inverse(series.len()).process(&mut series);
-            let scale = 1.0 / series.len() as f64;
-            series.truncate((length >> level) + self.spread);
-            series.iter_mut().for_each(|value| *value *= scale);
-            seen.push(series);
-            let half = spectrum.len() / 2;
-            if level < halvings {
-                let folded = |k: usize| {
-                    let part = |k: usize| self.once[k * factor].conj() * spectrum[k];
-                    (part(k) + part(k + half)) / 2.0
-                };
-                spectrum = (0..half).map(folded).collect();
-            }
-        }
-        seen
+    /// Returns the spectrum at the strain's rate.
+    fn spectrum(&self) -> &[Complex64] {
+        &self.rates[0].spectrum
     }
 
     /// Returns `<u_l, t>` for each filter with unit weight.
     pub(super) fn products(&self, filters: &[Assigned]) -> Vec<Complex64> {
-        let product = |filter: &Assigned| {
-            let seen = &self.seen[filter.halvings as usize];
-            let end = seen.len().min(filter.delay + filter.reach());
-            let part = seen.get(filter.delay..end).unwrap_or(&[]);
-            let pole = filter.pole.conj();
-            part.iter().rev().fold(Complex64::default(), |sum, value| sum * pole + value)
-        };
-        filters.iter().map(product).collect()
+        let mut products = vec![Complex64::default(); filters.len()];
+        let mut recursions = Vec::new();
+        for (level, rate) in (0..).zip(&self.rates) {
+            let own = || (0..filters.len()).filter(|at| filters[*at].halvings == level);
+            if own().next().is_none() {
+                continue;
+            }
+            let seen = rate.seen(self.transforms);
+            recursions.clear();
+            recursions.extend(own().map(|at| {
+                let filter = &filters[at];
+                let until = seen.len().min(filter.delay + filter.reach());
+                let (pole, from) = (filter.pole.conj(), filter.delay.min(until));
+                Recursion { pole, from, until, value: Complex64::default() }
+            }));
+            sum_back(seen, &mut recursions);
+            own().zip(&recursions).for_each(|(at, recursion)| products[at] = recursion.value);
+        }
+        products
     }
 
     /// Returns the spectrum of the weighted filters' response, averaged over the phases of the lower rates.
-    pub(super) fn response(&self, filters: &[Assigned]) -> Vec<Complex64> {
-        let size = self.spectrum.len();
+    pub(super) fn response(&self, filters: &[Assigned]) -> Buffer<'a> {
+        let size = self.spectrum().len();
         let deepest = filters.iter().map(|filter| filter.halvings).max().unwrap_or(0);
-        let mut sum: Vec<Complex64> = Vec::new();
+        let mut sum: Option<Buffer<'a>> = None;
+        let mut recursions = Vec::new();
         for level in (0..=deepest).rev() {
             let length = size >> level;
-            let mut series = vec![Complex64::default(); length];
-            for filter in filters.iter().filter(|filter| filter.halvings == level) {
-                let mut value = filter.weight;
-                let end = length.min(filter.delay + filter.reach());
-                for out in &mut series[filter.delay.min(end)..end] {
-                    *out += value;
-                    value *= filter.pole;
+            let mut series = self.transforms.zeros(length);
+            recursions.clear();
+            let own = filters.iter().filter(|filter| filter.halvings == level);
+            recursions.extend(own.map(|filter| {
+                let until = length.min(filter.delay + filter.reach());
+                let (pole, from) = (filter.pole, filter.delay.min(until));
+                Recursion { pole, from, until, value: filter.weight }
+            }));
+            // The transform of zeros is zeros.
+            if !recursions.is_empty() {
+                add_responses(&mut series, &mut recursions);
+                self.transforms.forward(&mut series);
+            }
+            if let Some(sum) = sum {
+                let (low, high) = series.split_at_mut(length / 2);
+                for half in [(low, 0), (high, length / 2)] {
+                    for (k, (out, sum)) in half.0.iter_mut().zip(&*sum).enumerate() {
+                        *out += self.once[(half.1 + k) << level] * sum;
+                    }
                 }
             }
-            self.transforms.forward(length).process(&mut series);
-            if !sum.is_empty() {
-                for (k, out) in series.iter_mut().enumerate() {
-                    *out += self.once[k << level] * sum[k % (length / 2)];
-                }
-            }
-            sum = series;
+            sum = Some(series);
         }
-        sum
+        sum.unwrap_or_else(|| self.transforms.zeros(0))
     }
 
     /// Returns the first samples of the residual of the target after subtracting the response with its best-fitting
     /// weight.
     pub(super) fn rest(&self, response: &[Complex64], samples: usize) -> Vec<Complex64> {
-        let pairs = response.iter().zip(&self.spectrum);
+        let pairs = response.iter().zip(self.spectrum());
         let (cross, norm) =
             pairs.clone().fold((Complex64::default(), 0.0), |(cross, norm), (u, t)| {
                 (cross + u.conj() * t, norm + u.norm_sqr())
             });
         let weight = if norm > 0.0 { cross / norm } else { Complex64::default() };
-        let mut series: Vec<Complex64> = pairs.map(|(u, t)| t - weight * u).collect();
-        let size = series.len();
-        self.transforms.inverse(size).process(&mut series);
-        series.truncate(samples);
-        series.iter_mut().for_each(|value| *value /= size as f64);
-        series
+        let size = response.len();
+        let mut series = self.transforms.buffer(size);
+        series.iter_mut().zip(pairs).for_each(|(to, (u, t))| *to = t - weight * u);
+        self.transforms.inverse(&mut series);
+        series[..samples].iter().map(|value| value / size as f64).collect()
     }
 
     /// Returns `|<u, t>| / (|u| |t|)` for the spectrum of a response.
     pub(super) fn fit(&self, response: &[Complex64]) -> f64 {
-        let pairs = response.iter().zip(&self.spectrum);
+        let pairs = response.iter().zip(self.spectrum());
         let (cross, norm) = pairs.fold((Complex64::default(), 0.0), |(cross, norm), (u, t)| {
             (cross + u.conj() * t, norm + u.norm_sqr())
         });
-        let size = self.spectrum.len() as f64;
+        let size = self.spectrum().len() as f64;
         cross.norm() / (norm * self.power * size).sqrt()
     }
 
     /// Returns `A[m] = sum_n u[n] conj(t[n - m])` for `|m| <= half`, divided by `A[0]`.
     pub(super) fn autocorrelation(&self, response: &[Complex64], half: usize) -> Vec<Complex64> {
-        let pairs = response.iter().zip(&self.spectrum);
-        let mut series: Vec<Complex64> = pairs.map(|(u, t)| u * t.conj()).collect();
-        let size = series.len();
-        self.transforms.inverse(size).process(&mut series);
+        let pairs = response.iter().zip(self.spectrum());
+        let size = response.len();
+        let mut series = self.transforms.buffer(size);
+        series.iter_mut().zip(pairs).for_each(|(to, (u, t))| *to = u * t.conj());
+        self.transforms.inverse(&mut series);
         let at = |m: i64| series[m.rem_euclid(size as i64) as usize] / series[0];
         let half = half as i64;
         (-half..=half).map(at).collect()
     }
+}
+
+/// Computes the spectrum at half the rate of a spectrum at the rate halved `level` times.
+fn halved<'a>(
+    spectrum: &[Complex64],
+    once: &[Complex64],
+    level: u32,
+    transforms: &'a Transforms,
+) -> Buffer<'a> {
+    let half = spectrum.len() / 2;
+    let mut folded = transforms.buffer(half);
+    for (k, to) in folded.iter_mut().enumerate() {
+        let part = |k: usize| once[k << level].conj() * spectrum[k];
+        *to = (part(k) + part(k + half)) / 2.0;
+    }
+    folded
 }
 
 /// Computes `G[l, k] = <u_l, u_k>` of the responses with unit weights at the strain's rate, averaged over its phases.
@@ -158,28 +199,62 @@ impl<'a> Target<'a> {
 pub(super) fn gram(filters: &[Assigned], chain: &Chain) -> Hermitian {
     let levels = filters.iter().map(|filter| filter.halvings).max().map_or(0, |last| last + 1);
     let mut matrix = Hermitian::zeros(filters.len());
-    let mut series = Vec::new();
+    let polar: Vec<Polar> = filters.iter().map(|filter| Polar::new(filter.pole)).collect();
+    let mut pairs = Pairs::default();
     for (k, lower) in filters.iter().enumerate() {
         for higher in 0..=lower.halvings.min(levels - 1) {
-            let mut response = None;
-            for (l, filter) in filters.iter().enumerate() {
+            let kernel = chain.kernel(higher, lower.halvings);
+            let begin = ((lower.delay << (lower.halvings - higher)) as i64) + kernel.first;
+            let is_met = |l: usize, filter: &Assigned| {
                 let is_counted = higher == lower.halvings && l > k;
-                if filter.halvings != higher || is_counted {
-                    continue;
-                }
-                let kernel = chain.kernel(higher, lower.halvings);
-                let begin = ((lower.delay << (lower.halvings - higher)) as i64) + kernel.first;
-                let alive = filter.delay + filter.reach();
-                if begin >= alive as i64 {
-                    continue;
-                }
-                let response = response
-                    .get_or_insert_with(|| Response::new(lower, kernel, higher, &mut series));
-                matrix.set(l, k, response.product(filter, &series));
+                filter.halvings == higher
+                    && !is_counted
+                    && begin < (filter.delay + filter.reach()) as i64
+            };
+            pairs.met.clear();
+            pairs.met.extend((0..filters.len()).filter(|l| is_met(*l, &filters[*l])));
+            if pairs.met.is_empty() {
+                continue;
+            }
+            let response = Response { begin, beyond: begin + kernel.taps.len() as i64, higher };
+            pairs.multiply(&response, lower, &polar[k], kernel, filters, &polar);
+            for (l, recursion) in pairs.met.iter().zip(&pairs.recursions) {
+                matrix.set(*l, k, recursion.value);
             }
         }
     }
     matrix
+}
+
+/// Modulus and angle of a pole, for its powers.
+#[derive(Clone, Copy, Debug)]
+struct Polar {
+    /// Logarithm of the modulus.
+    size: f64,
+    angle: f64,
+}
+
+impl Polar {
+    fn new(pole: Complex64) -> Self {
+        Self { size: pole.norm().ln(), angle: pole.arg() }
+    }
+
+    fn conj(self) -> Self {
+        Self { angle: -self.angle, ..self }
+    }
+
+    /// Returns a power of the pole, or 0 if it is negligible.
+    fn power(self, exponent: f64) -> Complex64 {
+        if exponent == 0.0 {
+            return Complex64::new(1.0, 0.0);
+        }
+        let (size, angle) = (self.size * exponent, self.angle * exponent);
+        if size < -2.0 * REACH {
+            Complex64::default()
+        } else {
+            Complex64::from_polar(size.exp(), angle)
+        }
+    }
 }
 
 /// Response of a filter at a rate above its own.
@@ -188,66 +263,101 @@ struct Response {
     /// Index of the first sample, and of the first one beyond the kernel.
     begin: i64,
     beyond: i64,
-    ratio: usize,
-    pole: Complex64,
+    /// Number of halvings of the rate.
+    higher: u32,
 }
 
-impl Response {
-    fn new(filter: &Assigned, kernel: &Kernel, higher: u32, series: &mut Vec<Complex64>) -> Self {
-        let ratio = 1_usize << (filter.halvings - higher);
-        let begin = (filter.delay * ratio) as i64 + kernel.first;
-        series.clear();
-        for n in 0..kernel.taps.len() + ratio {
-            let before = if n < ratio { Complex64::default() } else { series[n - ratio] };
-            series.push(filter.pole * before + kernel.taps.get(n).copied().unwrap_or(0.0));
-        }
-        let beyond = begin + kernel.taps.len() as i64;
-        Self { begin, beyond, ratio, pole: filter.pole }
-    }
+/// Products of one filter's response with those of the filters that are alive when it begins.
+#[derive(Default)]
+struct Pairs {
+    /// Indices of the other filters.
+    met: Vec<usize>,
+    /// Sums over the kernel, in the order of `met`.
+    recursions: Vec<Recursion>,
+    /// Samples of the response through the kernel, and those of one more period beyond it.
+    series: Vec<Complex64>,
+}
 
-    /// Returns `sum over n >= d of conj(a)^(n - d) s[n]` for a filter at this rate.
-    fn product(&self, filter: &Assigned, series: &[Complex64]) -> Complex64 {
-        let delay = filter.delay as i64;
-        let pole = filter.pole.conj();
-        let from = self.begin.max(delay);
-        let alive = delay + filter.reach() as i64;
-        let (mut sum, until) = if alive > self.beyond {
-            let start = self.beyond.max(delay);
-            (self.tail(pole, start, series), start.min(self.beyond))
-        } else {
-            (Complex64::default(), alive)
+impl Pairs {
+    /// Computes `sum over n >= d of conj(a)^(n - d) s[n]` for each other filter, at its rate.
+    fn multiply(
+        &mut self,
+        response: &Response,
+        lower: &Assigned,
+        lower_polar: &Polar,
+        kernel: &Kernel,
+        filters: &[Assigned],
+        polar: &[Polar],
+    ) {
+        let Response { begin, beyond, higher } = *response;
+        let ratio = 1_usize << (lower.halvings - higher);
+        let alive = |filter: &Assigned| (filter.delay + filter.reach()) as i64;
+        let latest = self.met.iter().map(|l| alive(&filters[*l])).max().unwrap_or(0);
+        let needed = match latest > beyond {
+            true => kernel.taps.len() + ratio,
+            false => (latest - begin) as usize,
         };
-        for n in (from..until).rev() {
-            sum = sum * pole + series[(n - self.begin) as usize];
+        self.respond(lower.pole, &kernel.taps, ratio, needed);
+        self.recursions.clear();
+        for l in &self.met {
+            let filter = &filters[*l];
+            let pole = filter.pole.conj();
+            let delay = filter.delay as i64;
+            let from = begin.max(delay);
+            let (value, until) = if alive(filter) > beyond {
+                let start = beyond.max(delay);
+                let last = &self.series[kernel.taps.len()..];
+                let skipped = (start - beyond) as usize;
+                let rest = tail(lower.pole, *lower_polar, pole, polar[*l].conj(), last, skipped);
+                (rest, start.min(beyond))
+            } else {
+                (Complex64::default(), alive(filter))
+            };
+            let [from, until] = [from.min(until), until].map(|n| (n - begin) as usize);
+            self.recursions.push(Recursion { pole, from, until, value });
         }
-        sum * power(pole, (from - delay) as f64)
+        sum_back(&self.series, &mut self.recursions);
+        for (recursion, l) in self.recursions.iter_mut().zip(&self.met) {
+            let delay = filters[*l].delay as i64;
+            recursion.value *= polar[*l].conj().power((begin.max(delay) - delay) as f64);
+        }
     }
 
-    /// Returns the sum from `start` on, beyond the kernel, in closed form.
-    fn tail(&self, pole: Complex64, start: i64, series: &[Complex64]) -> Complex64 {
-        let last = &series[series.len() - self.ratio..];
-        let skipped = (start - self.beyond) as usize;
-        let mut sum = Complex64::default();
-        for step in (0..self.ratio).rev() {
-            let at = skipped + step;
-            let value = last[at % self.ratio] * power(self.pole, (at / self.ratio) as f64);
-            sum = sum * pole + value;
+    /// Computes the first `needed` samples of a response: `s[n] = a s[n - ratio] + p[n]`.
+    fn respond(&mut self, pole: Complex64, taps: &[f64], ratio: usize, needed: usize) {
+        self.series.clear();
+        self.series.extend(taps.iter().take(needed).map(|tap| Complex64::new(*tap, 0.0)));
+        self.series.resize(needed, Complex64::default());
+        let mut rest = &mut self.series[..];
+        while rest.len() > ratio {
+            let (before, after) = rest.split_at_mut(ratio);
+            after.iter_mut().zip(&*before).for_each(|(now, before)| *now += pole * before);
+            rest = after;
         }
-        sum / (1.0 - power(pole, self.ratio as f64) * self.pole)
     }
 }
 
-/// Returns a power of a pole, or 0 if it is negligible.
-fn power(pole: Complex64, exponent: f64) -> Complex64 {
-    if exponent == 0.0 {
-        return Complex64::new(1.0, 0.0);
+/// Returns the product with a filter of this pole from `skipped` samples beyond the kernel on, in closed form; `last` is
+/// the first period beyond it.
+fn tail(
+    lower: Complex64,
+    lower_polar: Polar,
+    pole: Complex64,
+    polar: Polar,
+    last: &[Complex64],
+    skipped: usize,
+) -> Complex64 {
+    let ratio = last.len();
+    let (periods, first) = (skipped / ratio, skipped % ratio);
+    // The period that the sum begins in, and the one that it ends in.
+    let power = |periods: usize| lower_polar.power(periods as f64);
+    let powers = [power(periods), if first > 0 { power(periods + 1) } else { Complex64::ZERO }];
+    let mut sum = Complex64::default();
+    for at in (first..first + ratio).rev() {
+        let value = last[at % ratio] * powers[at / ratio];
+        sum = sum * pole + value;
     }
-    let (size, angle) = (pole.norm().ln() * exponent, pole.arg() * exponent);
-    if size < -2.0 * REACH {
-        Complex64::default()
-    } else {
-        Complex64::from_polar(size.exp(), angle)
-    }
+    sum / (1.0 - polar.power(ratio as f64) * lower)
 }
 
 /// Taps at a kernel's ends below this fraction of the largest are dropped.
@@ -334,13 +444,13 @@ impl Kernel {
 }
 
 /// Kernels between all pairs of rates.
-#[derive(Clone, Debug)]
 pub(super) struct Chain {
     /// Entry `m`, `j`: response at the rate halved `m` times to one sample at the rate halved `m + j` times,
     /// convolved with the inner-product kernel of the rate halved `m` times.
     kernels: Vec<Vec<Kernel>>,
-    /// One downsampling followed by one upsampling.
+    /// One downsampling followed by one upsampling, and its spectra.
     pub once: Kernel,
+    spectra: OfSize<Complex64>,
 }
 
 impl Chain {
@@ -362,7 +472,23 @@ impl Chain {
             let up = &up[..=halvings as usize - level];
             up.iter().map(|up| products[level].convolved(up)).collect()
         };
-        Self { kernels: (0..=halvings as usize).map(row).collect(), once }
+        Self {
+            kernels: (0..=halvings as usize).map(row).collect(),
+            once,
+            spectra: OfSize::default(),
+        }
+    }
+
+    /// Returns the spectrum of one downsampling followed by one upsampling for a size of transforms.
+    fn spectrum(&self, size: usize, transforms: &Transforms) -> Arc<[Complex64]> {
+        self.spectra.get(size, || {
+            let mut response = vec![Complex64::default(); size];
+            for (tap, n) in self.once.taps.iter().zip(self.once.first..) {
+                response[n.rem_euclid(size as i64) as usize] += tap;
+            }
+            transforms.forward(&mut response);
+            response
+        })
     }
 
     /// Returns the kernel from the rate halved `lower` times to that halved `higher <= lower` times.
@@ -463,7 +589,6 @@ fn start(row: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::whitened::Transforms;
     use super::*;
     use crate::spiir::plan::Resampler;
 
@@ -486,8 +611,8 @@ mod tests {
             let chain = Chain::new(&resampler, 2);
             let wanted: Vec<Complex64> =
                 (0..700).map(|n| Complex64::cis(2e-4 * f64::from(n * n))).collect();
-            let transforms = Transforms::new();
-            let target = Target::new(&wanted, &chain.once, 2, 4000, &transforms);
+            let transforms = Transforms::default();
+            let target = Target::new(&wanted, &chain, 2, 4000, &transforms);
             let matrix = gram(&filters, &chain);
             let products = target.products(&filters);
             // Zeroes all weights but two to check one pair at a time.

@@ -3,6 +3,7 @@
 mod design;
 mod fit;
 mod placement;
+mod recursions;
 mod whitened;
 
 use num_complex::Complex;

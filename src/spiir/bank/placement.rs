@@ -55,13 +55,14 @@ fn place_along(
     epsilon: f64,
 ) -> Option<Vec<Placed>> {
     let (start, end) = followed.into_inner();
-    let steps = phase_steps(h);
+    let steps = PhaseSteps(h);
     let last = h.len() - 1;
     let mut filters = Vec::new();
     let mut j = end;
     while j > start.max(3) {
-        let second = (steps[j] - steps[j - 1]).abs() / TAU;
-        let third = (steps[j] - 2.0 * steps[j - 1] + steps[j - 2]).abs() / TAU;
+        let [here, before, earlier] = [0, 1, 2].map(|back| steps.at(j - back));
+        let second = (here - before).abs() / TAU;
+        let third = (here - 2.0 * before + earlier).abs() / TAU;
         // Noise of the ringdown: the phase changes too fast for any filter.
         if second > 8.0 * epsilon {
             j -= 1;
@@ -73,7 +74,7 @@ fn place_along(
         if k <= start.max(2) {
             break;
         }
-        let angle = slope(&steps, k);
+        let angle = steps.slope(k);
         let value = h[k] * Complex64::cis(angle * (j - k) as f64);
         let decay = options.beta / stretch;
         filters.push(Placed { angle, decay, weight: value.conj(), delay: last - j, reserve: 0.0 });
@@ -85,11 +86,25 @@ fn place_along(
     Some(filters)
 }
 
-/// Returns the phase advance from each sample's predecessor. Differences of these are exact to rounding; those of a
-/// phase unwrapped over many cycles are not.
-fn phase_steps(h: &[Complex64]) -> Vec<f64> {
-    let step = |at: usize| if at == 0 { 0.0 } else { (h[at] * h[at - 1].conj()).arg() };
-    (0..h.len()).map(step).collect()
+/// Phase advances from each sample's predecessor. Differences of these are exact to rounding; those of a phase unwrapped
+/// over many cycles are not. They are computed where filters are placed, which are few of the samples.
+struct PhaseSteps<'a>(&'a [Complex64]);
+
+impl PhaseSteps<'_> {
+    fn at(&self, at: usize) -> f64 {
+        if at == 0 { 0.0 } else { (self.0[at] * self.0[at - 1].conj()).arg() }
+    }
+
+    /// Returns the derivative of the phase from five points, or from four backward ones at the end.
+    fn slope(&self, k: usize) -> f64 {
+        if k + 2 < self.0.len() {
+            let near = self.at(k) + self.at(k + 1);
+            let far = near + self.at(k - 1) + self.at(k + 2);
+            (8.0 * near - far) / 12.0
+        } else {
+            (11.0 * self.at(k) - 7.0 * self.at(k - 1) + 2.0 * self.at(k - 2)) / 6.0
+        }
+    }
 }
 
 /// Returns the samples over which neither the second nor the third difference makes the phase deviate by `epsilon`.
@@ -97,17 +112,6 @@ fn stretch(second: f64, third: f64, epsilon: f64) -> f64 {
     let by_second = (2.0 * epsilon / second.max(MIN_DIFFERENCES[0])).sqrt().round();
     let by_third = (6.0 * epsilon / third.max(MIN_DIFFERENCES[1])).cbrt().round();
     by_second.min(by_third.max(1.0)).max(1.0)
-}
-
-/// Returns the derivative of the phase from five points, or from four backward ones at the end.
-fn slope(steps: &[f64], k: usize) -> f64 {
-    if k + 2 < steps.len() {
-        let near = steps[k] + steps[k + 1];
-        let far = near + steps[k - 1] + steps[k + 2];
-        (8.0 * near - far) / 12.0
-    } else {
-        (11.0 * steps[k] - 7.0 * steps[k - 1] + 2.0 * steps[k - 2]) / 6.0
-    }
 }
 
 /// Trial frequencies per octave.
@@ -156,19 +160,40 @@ pub(super) fn pursue(mut rest: Vec<Complex64>, lowest: f64, count: usize) -> Vec
     found
 }
 
-/// Returns the best frequency and decay of a grid at the best delay.
+/// Poles of a grid that are tried at a time, so that their recursions do not wait for one another.
+const POLES: usize = 8;
+
+/// Returns the best frequency and decay of a grid at the best delay; of equal ones the first of the grid, at the
+/// longest delay.
 fn best(rest: &[Complex64], grid: &[(f64, f64)]) -> Option<Placed> {
     let mut best = (0.0, None);
-    for &(angle, decay) in grid {
-        let pole = Complex64::from_polar((-decay).exp(), -angle);
-        let norm = 1.0 - pole.norm_sqr();
-        let mut product = Complex64::default();
+    for poles in grid.chunks(POLES) {
+        let mut pole = [[0.0; POLES]; 2];
+        let mut norm = [0.0; POLES];
+        for (lane, &(angle, decay)) in poles.iter().enumerate() {
+            let value = Complex64::from_polar((-decay).exp(), -angle);
+            [pole[0][lane], pole[1][lane]] = [value.re, value.im];
+            norm[lane] = 1.0 - value.norm_sqr();
+        }
+        let (mut re, mut im) = ([0.0; POLES], [0.0; POLES]);
+        let (mut scores, mut delays) = ([0.0; POLES], [0.0; POLES]);
         for (delay, value) in rest.iter().enumerate().rev() {
-            // Computes <v, r> at one delay from its value at the next.
-            product = product * pole + value;
-            let score = product.norm_sqr() * norm;
-            if score > best.0 {
-                best = (score, Some(placed(angle, decay, delay)));
+            let delay = delay as f64;
+            for lane in 0..POLES {
+                // Computes <v, r> at one delay from its value at the next.
+                let (a, b) = (pole[0][lane], pole[1][lane]);
+                let next = re[lane] * a - im[lane] * b + value.re;
+                im[lane] = re[lane] * b + im[lane] * a + value.im;
+                re[lane] = next;
+                let score = (re[lane] * re[lane] + im[lane] * im[lane]) * norm[lane];
+                let is_better = score > scores[lane];
+                scores[lane] = if is_better { score } else { scores[lane] };
+                delays[lane] = if is_better { delay } else { delays[lane] };
+            }
+        }
+        for (lane, &(angle, decay)) in poles.iter().enumerate() {
+            if scores[lane] > best.0 {
+                best = (scores[lane], Some(placed(angle, decay, delays[lane] as usize)));
             }
         }
     }

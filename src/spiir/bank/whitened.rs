@@ -1,15 +1,15 @@
 //! Whitened template: an analytic signal without the ends that hold no power, and the smoothed power spectrum that
 //! whitens it.
 
+use std::collections::HashMap;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use num_complex::Complex64;
-use rustfft::{Fft, FftPlanner};
 
 use super::Options;
 use crate::error::{Error, Result};
-use crate::math::PowerSpectrum;
+use crate::math::{Buffer, PowerSpectrum, Transforms};
 use crate::strain::Waveform;
 
 /// Padding on each side for the spread of the whitening, in seconds.
@@ -75,20 +75,23 @@ impl Whitened {
         let early = (options.before_s * rate).round() as usize;
         let end = if early > 0 { peak.saturating_sub(early) + 1 } else { all.len() };
         let all = &all[..end];
-        let total: f64 = all.iter().map(Complex64::norm_sqr).sum();
-        let full: f64 = waveform.samples.iter().map(Complex64::norm_sqr).sum();
-        if total <= 0.0 || !total.is_finite() || full <= 0.0 {
+        // Power up to each sample, which rises, so that the sample that reaches a fraction is found by bisection.
+        let mut power = vec![0.0; end];
+        let mut total = 0.0;
+        for (to, h) in power.iter_mut().zip(all) {
+            total += h.norm_sqr();
+            *to = total;
+        }
+        let is_silent = waveform.samples.iter().all(|h| h.norm_sqr() == 0.0);
+        if total <= 0.0 || !total.is_finite() || is_silent {
             return Err(format!(
                 "nothing of it is left between {} Hz and the band's end, {} s before its peak",
                 options.f_low_hz, options.before_s
             ));
         }
         let reaches = |part: f64| {
-            let mut sum = 0.0;
-            all.iter().position(|h| {
-                sum += h.norm_sqr();
-                sum >= part * total
-            })
+            let first = power.partition_point(|sum| *sum < part * total);
+            (first < power.len()).then_some(first)
         };
         let first = reaches(LOST[0]).unwrap_or(0);
         // An early-warning template ends at its cut.
@@ -150,28 +153,30 @@ fn quiet_from(waveform: &Waveform) -> usize {
 }
 
 /// Whitens the faded-in `h_plus` and returns its analytic signal, padded by `margin` samples on each side.
-fn whiten(
+fn whiten<'a>(
     waveform: &Waveform,
     conditioned: &Conditioned,
-    transforms: &Transforms,
+    transforms: &'a Transforms,
     margin: usize,
     fade: Fade,
-) -> Vec<Complex64> {
+) -> Buffer<'a> {
     let samples = &waveform.samples;
     let used = samples.len() + 2 * margin;
     let size = fast_size(used, 1);
-    let mut series = vec![Complex64::default(); size];
+    let mut series = transforms.zeros(size);
     for (at, (out, h)) in series[margin..].iter_mut().zip(samples).enumerate() {
         out.re = h.re * fade.at(at, samples.len());
     }
-    transforms.forward(size).process(&mut series);
+    transforms.forward(&mut series);
     let spacing = f64::from(waveform.rate_hz) / size as f64;
-    for (bin, value) in series.iter_mut().enumerate() {
-        let is_positive = bin > 0 && bin <= size / 2;
-        let gain = if is_positive { conditioned.gain(bin as f64 * spacing) } else { 0.0 };
-        *value *= 2.0 * gain / size as f64;
-    }
-    transforms.inverse(size).process(&mut series);
+    let half = size / 2;
+    let factors = conditioned.factors.get(size, || {
+        let factor = |bin: usize| 2.0 * conditioned.gain(bin as f64 * spacing) / size as f64;
+        (0..=half).map(|bin| if bin == 0 { 0.0 } else { factor(bin) }).collect()
+    });
+    series.iter_mut().zip(&*factors).for_each(|(value, factor)| *value *= *factor);
+    series[half + 1..].fill(Complex64::ZERO);
+    transforms.inverse(&mut series);
     series.truncate(used);
     series
 }
@@ -236,10 +241,28 @@ const OPENING: f64 = 0.9;
 /// Start of the falling taper as a fraction of the highest frequency.
 const CLOSING: f64 = 0.9;
 
+/// Values that depend on the size of a transform only, computed once for each size.
+pub(super) struct OfSize<T>(Mutex<HashMap<usize, Arc<[T]>>>);
+
+impl<T> Default for OfSize<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> OfSize<T> {
+    /// Returns the values for a size, made by `make` for the first caller, for which others wait.
+    pub(super) fn get(&self, size: usize, make: impl FnOnce() -> Vec<T>) -> Arc<[T]> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(size).or_insert_with(|| make().into()))
+    }
+}
+
 /// Band with the smoothed spectrum in it.
-#[derive(Clone, Debug)]
 pub(super) struct Conditioned {
     smooth: PowerSpectrum,
+    /// Factors of the bins from 0 to half the size of a transform of a template, which whiten it.
+    factors: OfSize<f64>,
     f_low_hz: f64,
     f_high_hz: f64,
     rate_hz: f64,
@@ -281,7 +304,8 @@ impl Conditioned {
         let scale = after / before;
         let densities = smooth.densities().iter().map(|density| density * scale).collect();
         let smooth = PowerSpectrum::new(smooth.spacing_hz(), densities)?;
-        Ok(Self { smooth, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
+        let factors = OfSize::default();
+        Ok(Self { smooth, factors, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
     }
 
     /// Returns the smoothed spectrum's spacing in Hz.
@@ -398,23 +422,6 @@ fn newtonian_range(
 ) -> f64 {
     let frequencies = bins.map(|bin| bin as f64 * spacing_hz);
     spacing_hz * frequencies.map(|f| f.powf(-7.0 / 3.0) / psd.at(f)).sum::<f64>()
-}
-
-/// Planner of Fourier transforms shared by several threads.
-pub(super) struct Transforms(Mutex<FftPlanner<f64>>);
-
-impl Transforms {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(FftPlanner::new()))
-    }
-
-    pub(super) fn forward(&self, size: usize) -> Arc<dyn Fft<f64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).plan_fft_forward(size)
-    }
-
-    pub(super) fn inverse(&self, size: usize) -> Arc<dyn Fft<f64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).plan_fft_inverse(size)
-    }
 }
 
 #[cfg(test)]

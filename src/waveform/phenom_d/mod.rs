@@ -10,13 +10,13 @@ mod phase;
 use std::f64::consts::{PI, TAU};
 
 use num_complex::Complex64;
-use rustfft::FftPlanner;
 
 use self::amplitude::Amplitude;
 use self::coefficients::{Bodies, Remnant};
 use self::phase::Phase;
 use super::options::{InspiralOptions, MEGAPARSEC_S, SOLAR_MASS_S, check_binary};
 use crate::error::{Error, Result};
+use crate::math::{Buffer, Transforms};
 use crate::strain::Binary;
 
 /// Highest frequency of the model in units of 1/M.
@@ -183,7 +183,11 @@ const LOST: f64 = 1e-9;
 /// # Errors
 /// [`Error::Parameter`] for a lowest frequency above the ringdown or the beginning of the fall, or a length above
 /// 2^25 samples.
-pub(super) fn sampled(wave: &PhenomD, options: &InspiralOptions) -> Result<Vec<Complex64>> {
+pub(super) fn sampled(
+    wave: &PhenomD,
+    options: &InspiralOptions,
+    transforms: &Transforms,
+) -> Result<Vec<Complex64>> {
     let band = Band::new(wave, options)?;
     let rate = f64::from(options.rate_hz);
     let damping = RINGDOWN * wave.damping_s();
@@ -197,21 +201,20 @@ pub(super) fn sampled(wave: &PhenomD, options: &InspiralOptions) -> Result<Vec<C
     let points = fast_size(length as usize);
     let mut spectrum = Spectrum::new(wave, &band, rate, points);
     spectrum.scale(1.0 / options.distance_mpc);
-    let mut transform = FftPlanner::new();
-    let inverse = transform.plan_fft_inverse(points);
-    let mut series = spectrum.shifted(0.0, 0.0);
-    inverse.process(&mut series);
+    let mut series = spectrum.shifted(0.0, 0.0, transforms);
+    transforms.inverse(&mut series);
     let (peak, part) = peak(&series);
+    drop(series);
     // Moves the peak to sample 0 and makes h negative real there.
-    series = spectrum.shifted(peak as f64 + part, PI);
-    inverse.process(&mut series);
+    let mut series = spectrum.shifted(peak as f64 + part, PI, transforms);
+    transforms.inverse(&mut series);
     let turn = series[0].arg() - PI;
     let turn = Complex64::from_polar(1.0, -turn);
     // Samples before the peak are at the end of the transform.
     let before = ((before_s * rate) as usize).min(points - 1);
     series.rotate_right(before);
     series.iter_mut().for_each(|h| *h = (*h * turn).conj());
-    Ok(trimmed(series))
+    Ok(trimmed(&series).to_vec())
 }
 
 /// Frequencies between which the spectrum rises and falls.
@@ -285,8 +288,8 @@ impl Spectrum {
     }
 
     /// Returns all points of the wave shifted `samples` samples earlier and rotated by `phase`.
-    fn shifted(&self, samples: f64, phase: f64) -> Vec<Complex64> {
-        let mut all = vec![Complex64::ZERO; self.points];
+    fn shifted<'a>(&self, samples: f64, phase: f64, transforms: &'a Transforms) -> Buffer<'a> {
+        let mut all = transforms.zeros(self.points);
         let step = TAU * samples / self.points as f64;
         for (bin, value) in (self.first..).zip(&self.bins) {
             all[bin] = value * Complex64::from_polar(1.0, step * bin as f64 + phase);
@@ -308,7 +311,7 @@ fn peak(series: &[Complex64]) -> (usize, f64) {
 }
 
 /// Trims the ends that hold a negligible fraction of the power.
-fn trimmed(mut series: Vec<Complex64>) -> Vec<Complex64> {
+fn trimmed(series: &[Complex64]) -> &[Complex64] {
     let total: f64 = series.iter().map(Complex64::norm_sqr).sum();
     let lost = |sum: &mut f64, h: &Complex64| {
         *sum += h.norm_sqr();
@@ -316,8 +319,8 @@ fn trimmed(mut series: Vec<Complex64>) -> Vec<Complex64> {
     };
     let start = series.iter().scan(0.0, lost).take_while(|is_lost| *is_lost).count();
     let end = series.iter().rev().scan(0.0, lost).take_while(|is_lost| *is_lost).count();
-    series.truncate(series.len() - end);
-    series.split_off(start.min(series.len() - 1))
+    let kept = &series[..series.len() - end];
+    &kept[start.min(kept.len() - 1)..]
 }
 
 /// Returns the least `2^a` or `3 2^a` that is at least `length`.

@@ -7,6 +7,8 @@ mod products;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use num_complex::Complex;
@@ -289,9 +291,10 @@ impl<'a> Work<'a> {
         let whitening = &self.arguments.whitening;
         let provenance = Provenance::new(common, &self.arguments.files())?;
         let made = Made { provenance, run: Run::new(common).on(&self.backend) };
-        if self.arguments.bank.is_empty() && !whitening.turns_phases() {
-            products::write_banks(folder, self.search.banks(), &comment(&made, "banks of")?)?;
-        }
+        let is_bank_written = self.arguments.bank.is_empty() && !whitening.turns_phases();
+        let banks = self.search.banks().filter(|_| is_bank_written);
+        let banks: Vec<_> = banks.map(|(name, bank)| (name.to_owned(), Arc::clone(bank))).collect();
+        let origin = comment(&made, "banks of")?;
         let path = folder.file("");
         let reserve = Reserve::new(&folder.file("events.json"));
         let keeper = match keep {
@@ -303,7 +306,18 @@ impl<'a> Work<'a> {
         if keep == Keep::FromBefore {
             remove_pictures(&path)?;
         }
-        let mut report = match self.search.run_kept(&mut keeping) {
+        let (search, is_failed) = (self.search, Arc::clone(&keeping.is_failed));
+        let (report, written) = thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let written = products::write_banks(folder, &banks, &origin);
+                is_failed.store(written.is_err(), Ordering::Relaxed);
+                written
+            });
+            let report = search.run_kept(&mut keeping);
+            (report, writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        drop(banks);
+        let mut report = match written.and(report) {
             Ok(report) => report,
             Err(error) => {
                 // The run has nothing to resume.
@@ -318,11 +332,16 @@ impl<'a> Work<'a> {
         tell_notes(&self.backend, common);
         drop(reserve);
         let place = Place { folder, arguments: self.arguments, backend: &self.backend, made };
-        let mut product = place.write_events(&report)?;
         // The series of a long search take a while to write; an interrupted run skips them.
-        if !matches!(report.ending, Ending::Stopped)
-            && let Err(error) = place.write_series(&report)
-        {
+        let is_stopped = matches!(report.ending, Ending::Stopped);
+        let (events, series) = thread::scope(|scope| {
+            let series =
+                scope.spawn(|| if is_stopped { Ok(()) } else { place.write_series(&report) });
+            let events = place.write_events(&report);
+            (events, series.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let mut product = events?;
+        if let Err(error) = series {
             let series = folder.file("snr.h5");
             if series.exists() {
                 std::fs::remove_file(&series).map_err(|error| Error::io(series, error))?;
@@ -382,12 +401,17 @@ impl Place<'_> {
     fn write_series(&self, report: &Report) -> Result<()> {
         let (writing, host) = (&self.arguments.writing, self.backend.on_host());
         let comment = comment(&self.made, "series of")?;
-        products::write_series(&self.folder.file("snr.h5"), report, comment, &host)?;
-        if writing.no_plots {
-            return Ok(());
-        }
-        let threshold = self.arguments.detection.threshold;
-        pictures::draw(self.folder, &self.made, report, writing.max_plots, threshold, &host)
+        let path = self.folder.file("snr.h5");
+        let (series, pictures) = thread::scope(|scope| {
+            let series = scope.spawn(|| products::write_series(&path, report, comment, &host));
+            let (most, threshold) = (writing.max_plots, self.arguments.detection.threshold);
+            let pictures = match writing.no_plots {
+                true => Ok(()),
+                false => pictures::draw(self.folder, &self.made, report, most, threshold, &host),
+            };
+            (series.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), pictures)
+        });
+        series.and(pictures)
     }
 }
 
@@ -442,14 +466,20 @@ impl Arguments {
             None => None,
         };
         if let Some(templates) = templates {
-            let source = Arc::new(self.design.source(templates, rate_hz, common.quiet)?);
+            let threads = Threads::new(common.threads()?);
+            let source = self.design.source(templates, rate_hz, &threads, common.quiet)?;
+            let source = Arc::new(source);
             let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
-        let mut banks = Banks::read(&self.bank)?;
+        // The search asks for the spectra again, with their errors.
+        let banks = thread::scope(|scope| {
+            scope.spawn(|| whitening.spectra(&recordings));
+            Banks::read(&self.bank)
+        })?;
         let with = |recording: Strain| {
-            let bank = banks.take(&recording.detector)?;
-            Ok((recording, Input::Bank(Box::new(bank))))
+            let bank = banks.of(&recording.detector)?;
+            Ok((recording, Input::Bank(bank)))
         };
         recordings.into_iter().map(with).collect()
     }
@@ -462,7 +492,7 @@ impl Arguments {
         whitening: &Whitening,
         common: &Common,
     ) -> Result<Templates> {
-        let spectra = recordings.iter().map(|recording| whitening.spectrum(recording));
+        let spectra = whitening.spectra(recordings).into_iter();
         let psd = harmonic_mean(&spectra.collect::<Result<Vec<_>>>()?)?;
         let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
         let threads = Threads::new(common.threads()?);
@@ -550,6 +580,8 @@ struct Keeping<'a> {
     keeper: Option<RunJournal>,
     names: Vec<String>,
     progress: &'a Progress,
+    /// Set when the banks cannot be written, which makes the search useless.
+    is_failed: Arc<AtomicBool>,
 }
 
 impl<'a> Keeping<'a> {
@@ -578,7 +610,7 @@ impl<'a> Keeping<'a> {
             }
             _ => search.store_in(folder)?,
         }
-        Ok(Self { keeper, names, progress })
+        Ok(Self { keeper, names, progress, is_failed: Arc::default() })
     }
 }
 
@@ -586,7 +618,7 @@ impl cbc::SearchObserver for Keeping<'_> {
     fn at(&mut self, status: &Status) -> bool {
         self.progress.total(Some(status.total));
         self.progress.at(status.times);
-        !interrupt::requested()
+        !interrupt::requested() && !self.is_failed.load(Ordering::Relaxed)
     }
 
     fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {

@@ -2,11 +2,14 @@
 //! with signal-to-noise ratios and whitened strain, and the banks that it made.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use num_complex::Complex;
 use serde_json::Value;
 use sidereal::Result;
 use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 use sidereal::io::ligolw::{
     DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow, write_events,
 };
@@ -15,6 +18,7 @@ use sidereal::pipeline::cbc::{DetectorReport, Report, series, write_bank};
 use sidereal::spiir::bank::Bank;
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::spiir::{Options, Plan, Spiir};
+use sidereal::trace::{self, Work};
 
 use crate::output::Folder;
 use crate::provenance::Made;
@@ -138,48 +142,72 @@ pub(super) fn write_series(
         comment,
         detectors: report.detectors.iter().map(|one| header(one, &templates)).collect(),
     };
-    let mut writer = Writer::create(path, header)?;
-    for (index, one) in report.detectors.iter().enumerate() {
-        for first in (0..one.whitened.times()).step_by(BLOCK) {
-            interrupt::check()?;
-            let (samples, valid) = one.whitened.read(first..first + BLOCK as u64)?;
-            writer.whitened(index, &samples, &valid)?;
-        }
-        if !templates.is_empty() {
-            write_ratios(&mut writer, index, one, &templates, backend)?;
-        }
+    let writer = Mutex::new(Writer::create(path, header)?);
+    let detectors: Vec<_> = report.detectors.iter().enumerate().collect();
+    let host = part_of(backend, detectors.len());
+    let written: Vec<_> = thread::scope(|scope| {
+        let (writer, templates, host) = (&writer, &templates[..], &host);
+        let begin = |(index, one)| {
+            scope.spawn(move || write_detector(writer, index, one, templates, &host()))
+        };
+        let running: Vec<_> = detectors.into_iter().map(begin).collect();
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    for one in written {
+        one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
+    let writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
     writer.finish_as(report.ending.is_complete())
 }
 
-/// Filters a detector's whitened strain with some of its templates, block by block.
-fn write_ratios(
-    writer: &mut Writer,
+/// Returns a maker of backends, each with its share of a backend's threads on the host.
+fn part_of(backend: &Backend, parts: usize) -> impl Fn() -> Backend + Sync {
+    let host = backend.on_host();
+    move || match &host {
+        Backend::Cpu(level, threads) => {
+            Backend::Cpu(*level, Threads::new((threads.count() / parts.max(1)).max(1)))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Writes the whitened strain of a detector and its ratios for some of its templates, block by block.
+fn write_detector(
+    writer: &Mutex<Writer>,
     index: usize,
     one: &DetectorReport,
     templates: &[usize],
     backend: &Backend,
 ) -> Result<()> {
+    let _span = trace::span(Work::Write, "series");
+    let writer = || writer.lock().unwrap_or_else(PoisonError::into_inner);
     let filters = |template: &usize| one.bank.templates[*template].filters.clone();
-    let plan = Plan::new(Options {
+    let options = Options {
         rate_hz: one.rate_hz,
         templates: templates.iter().map(filters).collect(),
         resampler: one.bank.resampler.clone(),
-    })?;
-    let mut spiir = Spiir::new(plan, backend)?;
+    };
+    let mut spiir = match templates {
+        [] => None,
+        _ => Some(Spiir::new(Plan::new(options)?, backend)?),
+    };
     let mut z = vec![Complex::default(); templates.len() * BLOCK];
     for first in (0..one.whitened.times()).step_by(BLOCK) {
         interrupt::check()?;
-        let block = one.whitened.samples(first..first + BLOCK as u64)?;
-        let produced = spiir.run(&block, &mut z, BLOCK)?.produced;
-        writer.snr(index, &z, BLOCK, produced)?;
-    }
-    loop {
-        match spiir.flush(&mut z, BLOCK)? {
-            0 => return Ok(()),
-            produced => writer.snr(index, &z, BLOCK, produced)?,
+        let (samples, valid) = one.whitened.read(first..first + BLOCK as u64)?;
+        writer().whitened(index, &samples, &valid)?;
+        if let Some(spiir) = &mut spiir {
+            let produced = spiir.run(&samples, &mut z, BLOCK)?.produced;
+            writer().snr(index, &z, BLOCK, produced)?;
         }
     }
+    while let Some(spiir) = &mut spiir {
+        match spiir.flush(&mut z, BLOCK)? {
+            0 => break,
+            produced => writer().snr(index, &z, BLOCK, produced)?,
+        }
+    }
+    Ok(())
 }
 
 fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
@@ -198,15 +226,19 @@ fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
     }
 }
 
-/// Writes the banks that a search made.
-pub(super) fn write_banks<'a>(
+/// Writes the banks that a search made, all at the same time.
+pub(super) fn write_banks(
     folder: &Folder,
-    banks: impl Iterator<Item = (&'a str, &'a Bank)>,
+    banks: &[(String, Arc<Bank>)],
     comment: &str,
 ) -> Result<()> {
-    for (name, bank) in banks {
-        let path = folder.file(format!("bank_{name}.h5"));
-        write_bank(&path, bank, name, comment)?;
-    }
-    Ok(())
+    let write = |(name, bank): &(String, Arc<Bank>)| {
+        write_bank(&folder.file(format!("bank_{name}.h5")), bank, name, comment)
+    };
+    let written: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = banks.iter().map(|one| scope.spawn(move || write(one))).collect();
+        running.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let written = written.into_iter();
+    written.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
 }

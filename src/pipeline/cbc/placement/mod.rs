@@ -7,11 +7,13 @@ mod overlap;
 mod space;
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::strain::Binary;
+use crate::trace::{self, Work};
 use overlap::{Frame, NODES, Nodes, Shape, Wave};
 use space::Draws;
 pub use space::{Range, Space};
@@ -132,6 +134,7 @@ pub fn place(
     threads: &Threads,
     progress: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Placed> {
+    let _span = trace::span(Work::Compute, "placement");
     options.check()?;
     let nodes = options.nodes(psd, NODES)?;
     let mut placed = Placed { binaries: Vec::new(), proposals: 0 };
@@ -376,6 +379,7 @@ pub fn coverage(
     points: usize,
     threads: &Threads,
 ) -> Result<Coverage> {
+    let _span = trace::span(Work::Compute, "coverage");
     options.check()?;
     let (coarse, fine) = (options.nodes(psd, NODES)?, options.nodes(psd, CELLS)?);
     // Key that no slice of the placement uses.
@@ -412,7 +416,15 @@ struct Nearby<'a> {
     coarse: &'a Nodes,
     fine: &'a Nodes,
     frame: Frame,
-    templates: Vec<(Binary, Shape)>,
+    templates: Vec<Candidate>,
+}
+
+/// Template near a slice of the space.
+struct Candidate {
+    binary: Binary,
+    shape: Shape,
+    /// Its waveform at all frequencies, computed for the first binary that it is among the best for; `None` without one.
+    wave: OnceLock<Option<Wave>>,
 }
 
 impl<'a> Nearby<'a> {
@@ -424,9 +436,12 @@ impl<'a> Nearby<'a> {
         waves: &[Wave],
     ) -> Self {
         let frame = Frame::new(coarse, waves);
-        let shape = |binary: &Binary| Some((*binary, frame.shape(&coarse.wave(binary).ok()?)));
+        let candidate = |binary: &Binary| {
+            let shape = frame.shape(&coarse.wave(binary).ok()?);
+            Some(Candidate { binary: *binary, shape, wave: OnceLock::new() })
+        };
         let near = |binary: &&Binary| chirp_msun.contains(&binary.chirp_mass_msun());
-        let templates = templates.iter().filter(near).filter_map(shape).collect();
+        let templates = templates.iter().filter(near).filter_map(candidate).collect();
         Self { coarse, fine, frame, templates }
     }
 
@@ -434,19 +449,22 @@ impl<'a> Nearby<'a> {
     fn best(&self, binary: &Binary) -> f64 {
         let Ok(wave) = self.coarse.wave(binary) else { return 0.0 };
         let shape = self.frame.shape(&wave);
-        let overlap = |(index, (_, other)): (usize, &(Binary, Shape))| {
-            (self.frame.overlap(&shape, other), index)
-        };
+        let overlap =
+            |(index, other): (usize, &Candidate)| (self.frame.overlap(&shape, &other.shape), index);
         let mut order: Vec<(f32, usize)> = self.templates.iter().enumerate().map(overlap).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let exact = |(_, index): &(f32, usize)| exact(self.fine, binary, &self.templates[*index].0);
-        order.iter().take(CANDIDATES).map(exact).fold(0.0, f64::max)
+        let Ok(one) = self.fine.wave(binary) else { return 0.0 };
+        let found = |(_, index): &(f32, usize)| {
+            let other = &self.templates[*index];
+            let wave = other.wave.get_or_init(|| self.fine.wave(&other.binary).ok());
+            wave.as_ref().map_or(0.0, |other| exact(self.fine, &one, other))
+        };
+        order.iter().take(CANDIDATES).map(found).fold(0.0, f64::max)
     }
 }
 
-/// Returns the match of two binaries' waveforms, maximized over time and phase, in double precision.
-fn exact(nodes: &Nodes, one: &Binary, other: &Binary) -> f64 {
-    let (Ok(one), Ok(other)) = (nodes.wave(one), nodes.wave(other)) else { return 0.0 };
+/// Returns the match of two waveforms, maximized over time and phase, in double precision.
+fn exact(nodes: &Nodes, one: &Wave, other: &Wave) -> f64 {
     let weights: Vec<f64> =
         one.amplitudes.iter().zip(&other.amplitudes).map(|(a, b)| a * b).collect();
     let total: f64 = weights.iter().sum();
