@@ -33,6 +33,9 @@ Copies in the device's memory (read and written bytes), reading it, and copies b
 the host and the device; seconds from the start of the program to the first filter bank's output, on a first
 run and on a later one. Baseline: an H200 with driver 580 and CUDA 13.0 (10^9 bytes a second).";
 
+/// Copy in the memory of the H200 of the baseline, in 10^9 bytes a second.
+const COPY_GB_S: f64 = 4200.0;
+
 /// Longest time in seconds to a program's first result once its kernels are compiled.
 const START_S: f64 = 1.0;
 
@@ -51,9 +54,13 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let row = |case: &str, rate: f64, unit: &'static str, baseline: f64| {
         Rates::once(rate, rate, baseline).row("device", case, &backend, unit, true)
     };
+    for copy in measure::copies(device)? {
+        let case = format!("memory copy by {}, read and written", copy.name);
+        run.push(row(&case, copy.rate * 1e-9, "GB/s", COPY_GB_S))?;
+    }
     let transfers = measure::transfers(device, bytes)?;
     let rates = [
-        ("memory copy, read and written", device.rates()?.copy, 4200.0),
+        ("memory copy, read and written", device.rates()?.copy, COPY_GB_S),
         ("memory read", measure::read_rate(device, bytes)?, 4500.0),
         ("host to device, page-locked", transfers.to_device, 55.0),
         ("device to host, page-locked", transfers.from_device, 55.0),

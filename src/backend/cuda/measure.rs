@@ -24,7 +24,7 @@ const THREADS: usize = 256;
 /// Bytes per thread and load.
 const WORD_BYTES: usize = 16;
 
-/// Number of measurements of copies; the fastest counts.
+/// Number of measurements of copies over the bus; the fastest counts.
 const COPY_BATCHES: usize = 20;
 
 /// Copies per measurement.
@@ -33,10 +33,24 @@ const COPIES: usize = 8;
 /// Bytes of host memory that are copied.
 const HOST_BYTES: usize = 64 << 20;
 
+/// Most bytes of device memory that are copied.
+const DEVICE_BYTES: usize = 4 << 30;
+
+/// Bytes of device memory that are copied, as a multiple of the L2 cache: what stays in the cache at the end of a copy
+/// must not count.
+const L2_MULTIPLE: usize = 64;
+
+/// Measurements of a copy within device memory, and copies per measurement.
+const DEVICE_BATCHES: usize = 5;
+const DEVICE_COPIES: usize = 4;
+
+/// Kernels that copy, by the number of 16-byte loads that a thread has in flight.
+const COPY_KERNELS: [&str; 3] = ["copy1", "copy4", "copy8"];
+
 /// Copy rates in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Device memory, counting bytes read and written.
+    /// Device memory, counting bytes read and written: the best of [`copies`].
     pub copy: f64,
     /// From page-locked host memory.
     pub to_device: f64,
@@ -152,7 +166,9 @@ impl Device {
     pub fn rates(&self) -> Result<Rates> {
         let stream = self.stream()?;
         let [to_device, from_device] = host_rates(self, &stream)?;
-        Ok(Rates { copy: copy_rate(self, &stream)?, to_device, from_device })
+        let copies = copies(self)?;
+        let copy = copies.iter().map(|copy| copy.rate).fold(0.0, f64::max);
+        Ok(Rates { copy, to_device, from_device })
     }
 }
 
@@ -161,37 +177,58 @@ fn host_rates(device: &Device, stream: &Stream) -> Result<[f64; 2]> {
     let bytes = HOST_BYTES.min(device.free_bytes()? / 4);
     let mut pinned = device.pinned::<u8>(bytes)?;
     let mut buffer = device.buffer::<u8>(bytes)?;
-    let to_device = fastest(stream, bytes, |stream| {
+    let to_device = fastest(stream, bytes, HOST_TIMES, |stream| {
         // SAFETY: `fastest` waits for its copies.
         unsafe { stream.copy_in(&pinned, 0..bytes, &mut buffer, 0) }
     })?;
-    let from_device = fastest(stream, bytes, |stream| {
+    let from_device = fastest(stream, bytes, HOST_TIMES, |stream| {
         // SAFETY: as above.
         unsafe { stream.copy_out(&buffer, 0..bytes, &mut pinned, 0) }
     })?;
     Ok([to_device, from_device])
 }
 
-/// Measures copies within device memory, counting bytes read and written.
-fn copy_rate(device: &Device, stream: &Stream) -> Result<f64> {
-    // Much more than the caches hold.
-    let most = (8 * device.properties().l2_bytes).max(HOST_BYTES);
+/// Rate of one implementation of a copy within device memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CopyRate {
+    /// `driver` or the name of a kernel.
+    pub name: &'static str,
+    /// Bytes read and written per second.
+    pub rate: f64,
+}
+
+/// Measures copies within device memory by the driver and by each kernel.
+///
+/// # Errors
+/// [`Error::Unavailable`] without NVRTC or memory; [`Error::Device`] if the driver fails or a copy is wrong.
+pub fn copies(device: &Device) -> Result<Vec<CopyRate>> {
+    let stream = device.stream()?;
+    let most = device.properties().l2_bytes.saturating_mul(L2_MULTIPLE);
+    let most = most.clamp(HOST_BYTES, DEVICE_BYTES);
     let bytes = most.min(device.free_bytes()? / 4) / WORD_BYTES * WORD_BYTES;
-    let mut from = device.buffer::<u8>(bytes)?;
-    let mut to = device.buffer::<u8>(bytes)?;
+    let (mut from, mut to) = (device.buffer::<u8>(bytes)?, device.buffer::<u8>(bytes)?);
     stream.fill(&mut from, 0..bytes, 0xa5)?;
     stream.fill(&mut to, 0..bytes, 0)?;
-    let module = device.module(&source())?;
-    let copy = module.function("copy", 0)?;
-    let blocks = copy.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
-    let arguments =
-        Arguments::new().with(from.address()).with(to.address()).with((bytes / WORD_BYTES) as u64);
-    let rate = fastest(stream, 2 * bytes, |stream| {
-        // SAFETY: the arguments match the kernel, and both buffers hold `bytes` bytes.
-        unsafe { stream.launch(&copy, [blocks, 1, 1], [THREADS, 1, 1], &arguments) }
+    let rate = fastest(&stream, 2 * bytes, DEVICE_TIMES, |stream| {
+        stream.copy(&from, 0..bytes, &mut to, 0)
     })?;
     copied(&to)?;
-    Ok(rate)
+    let mut rates = vec![CopyRate { name: "driver", rate }];
+    let module = device.module(&source())?;
+    for name in COPY_KERNELS {
+        stream.fill(&mut to, 0..bytes, 0)?;
+        let copy = module.function(name, 0)?;
+        let blocks = copy.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
+        let words = (bytes / WORD_BYTES) as u64;
+        let arguments = Arguments::new().with(from.address()).with(to.address()).with(words);
+        let rate = fastest(&stream, 2 * bytes, DEVICE_TIMES, |stream| {
+            // SAFETY: the arguments match the kernel, and both buffers hold `bytes` bytes.
+            unsafe { stream.launch(&copy, [blocks, 1, 1], [THREADS, 1, 1], &arguments) }
+        })?;
+        copied(&to)?;
+        rates.push(CopyRate { name, rate });
+    }
+    Ok(rates)
 }
 
 /// Checks the first and last 4096 bytes of a copy.
@@ -208,25 +245,36 @@ fn copied(to: &Buffer<u8>) -> Result<()> {
     Ok(())
 }
 
+/// Number of measurements, and calls in each.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    batches: usize,
+    calls: usize,
+}
+
+const HOST_TIMES: Times = Times { batches: COPY_BATCHES, calls: COPIES };
+const DEVICE_TIMES: Times = Times { batches: DEVICE_BATCHES, calls: DEVICE_COPIES };
+
 /// Returns the highest rate, in bytes per second, of the enqueued work.
 fn fastest(
     stream: &Stream,
     bytes: usize,
+    times: Times,
     mut queue: impl FnMut(&Stream) -> Result<()>,
 ) -> Result<f64> {
     let device = stream.device();
     let [begin, end]: [Event; 2] = [device.event()?, device.event()?];
     let mut best = f64::INFINITY;
-    for _ in 0..COPY_BATCHES {
+    for _ in 0..times.batches {
         stream.record(&begin)?;
-        for _ in 0..COPIES {
+        for _ in 0..times.calls {
             queue(stream)?;
         }
         stream.record(&end)?;
         stream.synchronize()?;
         best = best.min(end.seconds_since(&begin)?);
     }
-    Ok((bytes * COPIES) as f64 / best)
+    Ok((bytes * times.calls) as f64 / best)
 }
 
 /// Threads per block.

@@ -2,9 +2,31 @@
 // Grid: enough blocks to fill the device, 256 threads each; no shared memory.
 #include "device.cuh"
 
-KERNEL copy(const uint4* __restrict__ from, uint4* __restrict__ to, u64 count) {
+// Copies with UNROLL loads in flight per thread.
+template <u32 UNROLL>
+INLINE void copy_words(const uint4* __restrict__ from, uint4* __restrict__ to, u64 count) {
   const u64 stride = (u64)gridDim.x * blockDim.x;
-  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) to[i] = from[i];
+  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+  for (; i + (UNROLL - 1) * stride < count; i += UNROLL * stride) {
+    uint4 words[UNROLL];
+#pragma unroll
+    for (u32 k = 0; k < UNROLL; k++) words[k] = from[i + k * stride];
+#pragma unroll
+    for (u32 k = 0; k < UNROLL; k++) to[i + k * stride] = words[k];
+  }
+  for (; i < count; i += stride) to[i] = from[i];
+}
+
+KERNEL copy1(const uint4* __restrict__ from, uint4* __restrict__ to, u64 count) {
+  copy_words<1>(from, to, count);
+}
+
+KERNEL copy4(const uint4* __restrict__ from, uint4* __restrict__ to, u64 count) {
+  copy_words<4>(from, to, count);
+}
+
+KERNEL copy8(const uint4* __restrict__ from, uint4* __restrict__ to, u64 count) {
+  copy_words<8>(from, to, count);
 }
 
 // The output depends on every word, so the compiler cannot drop a read.
