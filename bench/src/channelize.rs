@@ -23,7 +23,7 @@ use sidereal::{Error, Result};
 use crate::gpu::Gpu;
 use crate::peers;
 use crate::random::{self, Random};
-use crate::runner::{Named, Quick, Rates, Row, Run, Session, select};
+use crate::runner::{Named, OnGpu, Rates, Row, Run, Session, select};
 
 /// Name of the benchmark.
 const BENCH: &str = "channelize";
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    quick: Quick,
+    on_gpu: OnGpu,
     /// Measure scalloping loss and leakage of every window instead of rates, with figures (Adamek, Novotny & Armour
     /// 2016, Figures 3 and 4).
     #[arg(long)]
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         return Err(Error::parameter("--working-set", arguments.working_set, rule));
     }
     let (csv, only) = (arguments.csv.as_deref(), arguments.only.as_deref());
-    if let Some(gpu) = Gpu::of(&session.backend, arguments.quick)? {
+    if let Some(gpu) = Gpu::of(&session.backend, arguments.on_gpu)? {
         let cases = select(gpu_cases(gpu.quick), only)?;
         let mut run = gpu.begin(session, csv, GPU_ABOUT)?;
         let mut data = None;
@@ -660,10 +660,13 @@ fn kernels(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Row> {
     let rows = step(&mut output, &stream)?.produced;
     let checked =
         rows as u64 == plan.rows(times as u64) && are_right(plan, &data.host, &output, rows)?;
-    let seconds = measure::seconds(&stream, &mut |stream| step(&mut output, stream).map(|_| ()))?;
+    let mut once = |stream: &Stream| step(&mut output, stream).map(|_| ());
+    let seconds = measure::seconds(&stream, &mut once)?;
+    let sustained_s = gpu.sustained(&stream, seconds[0], &mut once)?;
     let roof = gpu.copy * 1e-9 / bytes_per_sample(plan);
     let peer = peers::channelize(data.encoding, plan.channels(), plan.taps());
-    let rates = Rates::of_seconds(times as f64 * 1e-9, &seconds, roof, peer);
+    let work = times as f64 * 1e-9;
+    let rates = Rates::of_seconds(work, &seconds, roof, peer).lasting(work, sustained_s);
     Ok(rates.row(BENCH, &case.name, &gpu.backend, "Gsample/s", checked))
 }
 

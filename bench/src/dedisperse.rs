@@ -17,7 +17,7 @@ use sidereal::view::PlaneMut;
 use crate::gpu::Gpu;
 use crate::peers;
 use crate::random::{self, Random};
-use crate::runner::{Named, Quick, Rates, Row, Run, Session, select};
+use crate::runner::{Named, OnGpu, Rates, Row, Run, Session, select};
 
 /// Name of the benchmark.
 const BENCH: &str = "dedisperse";
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    quick: Quick,
+    on_gpu: OnGpu,
 }
 
 /// Samples in each run; also the period of the data.
@@ -75,7 +75,7 @@ the samples once and the planes once through the device's memory. Baseline: Astr
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     session.check(arguments.seconds)?;
     let (csv, only) = (arguments.csv.as_deref(), arguments.only.as_deref());
-    if let Some(gpu) = Gpu::of(&session.backend, arguments.quick)? {
+    if let Some(gpu) = Gpu::of(&session.backend, arguments.on_gpu)? {
         let cases = select(gpu_cases(&gpu), only)?;
         let mut run = gpu.begin(session, csv, GPU_ABOUT)?;
         let longest = cases.iter().map(|case| case.channels * case.encoding.bits() / 8).max();
@@ -458,7 +458,7 @@ fn measure_on_gpu(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Row> {
     let input = gpu.device.upload(samples.bytes())?;
     let stream = gpu.device.stream()?;
     let (mut seconds, mut checked) = (Vec::new(), true);
-    let (mut adds, mut bytes) = (0.0, 0.0);
+    let (mut adds, mut bytes, mut sustained_s) = (0.0, 0.0, Some(0.0));
     for range in &case.ranges {
         let mut range = DeviceRange::new(gpu, plan(case, *range)?, times)?;
         // Runs until the longest delay is filled, and one call more.
@@ -469,12 +469,16 @@ fn measure_on_gpu(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Row> {
         let points = (range.plan.dms().len() * times) as f64;
         adds += points * case.channels as f64;
         bytes += 4.0 * points + (times * row_bytes) as f64;
-        let each = measure::seconds(&stream, &mut |stream| range.step(&input, times, stream))?;
+        let mut once = |stream: &Stream| range.step(&input, times, stream);
+        let each = measure::seconds(&stream, &mut once)?;
+        let lasting_s = gpu.sustained(&stream, each[0], &mut once)?;
         add(&mut seconds, &each);
+        sustained_s = sustained_s.zip(lasting_s).map(|(all, one)| all + one);
     }
     // The copy's rate counts read and written bytes alike.
     let roof = adds * 1e-12 * gpu.copy / bytes;
     let rates = Rates::of_seconds(adds * 1e-12, &seconds, roof, peers::dedisperse(case.channels));
+    let rates = rates.lasting(adds * 1e-12, sustained_s);
     Ok(rates.row(BENCH, &case.name, &gpu.backend, "Tadd/s", checked))
 }
 

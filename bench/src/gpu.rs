@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Device, measure};
+use sidereal::backend::cuda::{Device, Stream, measure};
 
-use crate::runner::{Quick, Run, Session};
+use crate::runner::{OnGpu, Run, Session};
 
 /// Least number of bytes read for the roof: more than any cache.
 const ROOF_BYTES: usize = 1 << 30;
@@ -28,18 +28,57 @@ pub(crate) struct Gpu {
     pub(crate) read: f64,
     /// Quick run: small data and few cases, tests function but not speed.
     pub(crate) quick: bool,
+    /// Seconds for which each case is repeated, too.
+    sustained_s: Option<f64>,
 }
+
+/// Seconds of the work that is queued before the device is waited for.
+const BATCH_S: f64 = 0.05;
 
 impl Gpu {
     /// Returns the GPU of a backend with its measured roofs; `None` for a CPU backend.
-    pub(crate) fn of(backend: &Backend, Quick { quick }: Quick) -> Result<Option<Self>> {
+    pub(crate) fn of(backend: &Backend, OnGpu { quick, sustained }: OnGpu) -> Result<Option<Self>> {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let longest = 4 * device.properties().l2_bytes;
         let bytes = if quick { QUICK_BYTES } else { longest.max(ROOF_BYTES) };
         let read = measure::read_rate(device, bytes)?;
         // A quick run only needs some value.
         let copy = if quick { read } else { device.rates()?.copy };
-        Ok(Some(Self { device: device.clone(), backend: backend.clone(), copy, read, quick }))
+        let (device, backend) = (device.clone(), backend.clone());
+        Ok(Some(Self { device, backend, copy, read, quick, sustained_s: sustained }))
+    }
+
+    /// Repeats work that takes `one_s` seconds on a stream for the seconds of `--sustained`; returns the seconds per
+    /// call in the last half, `None` without that option.
+    pub(crate) fn sustained(
+        &self,
+        stream: &Stream,
+        one_s: f64,
+        work: &mut dyn FnMut(&Stream) -> Result<()>,
+    ) -> Result<Option<f64>> {
+        let calls = (BATCH_S / one_s.max(1e-7)).ceil().max(1.0) as usize;
+        self.sustained_calls(&mut || {
+            (0..calls).try_for_each(|_| work(stream))?;
+            stream.synchronize()?;
+            Ok(calls)
+        })
+    }
+
+    /// Like [`Gpu::sustained`], for work that waits for the device and returns its number of calls.
+    pub(crate) fn sustained_calls(
+        &self,
+        work: &mut dyn FnMut() -> Result<usize>,
+    ) -> Result<Option<f64>> {
+        let Some(seconds) = self.sustained_s else { return Ok(None) };
+        let begun = Instant::now();
+        while begun.elapsed().as_secs_f64() < 0.5 * seconds {
+            work()?;
+        }
+        let (half, mut calls) = (Instant::now(), 0);
+        while calls == 0 || begun.elapsed().as_secs_f64() < seconds {
+            calls += work()?;
+        }
+        Ok(Some(half.elapsed().as_secs_f64() / calls as f64))
     }
 
     /// Begins a benchmark on the GPU, which continues after a case that fails.

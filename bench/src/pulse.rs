@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Plane as DevicePlane, PlaneKind, measure};
+use sidereal::backend::cuda::{Plane as DevicePlane, PlaneKind, Stream, measure};
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::single_pulse::{Detector, Event, Input, Options, Plan, reference_search};
@@ -14,7 +14,7 @@ use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
 use crate::gpu::Gpu;
-use crate::runner::{Named, Quick, Rates, Row, Run, Session};
+use crate::runner::{Named, OnGpu, Rates, Row, Run, Session};
 
 /// Name of the benchmark.
 const BENCH: &str = "pulse";
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    quick: Quick,
+    on_gpu: OnGpu,
 }
 
 const SNR: f64 = 6.0;
@@ -117,7 +117,7 @@ with the processor's.";
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let csv = arguments.csv.as_deref();
-    if let Some(gpu) = Gpu::of(&session.backend, arguments.quick)? {
+    if let Some(gpu) = Gpu::of(&session.backend, arguments.on_gpu)? {
         let mut run = gpu.begin(session, csv, GPU_ABOUT)?;
         let cases = if gpu.quick { &CASES[4..] } else { &CASES[..] };
         run.each(cases, |case| measure_on_gpu(&gpu, case))?;
@@ -249,13 +249,16 @@ fn measure_on_gpu(gpu: &Gpu, case: &Case) -> Result<Row> {
     detector.flush(&|_| times as u64, &mut events)?;
     let checked = is_right(case, &whole, times, &events)?;
     detector.reset();
-    let seconds = measure::seconds(&stream, &mut |stream| {
+    let mut once = |stream: &Stream| {
         events.clear();
         detector.enqueue(&plane, times, &mut events, stream).map(|_| ())
-    })?;
+    };
+    let seconds = measure::seconds(&stream, &mut once)?;
+    let sustained_s = gpu.sustained(&stream, seconds[0], &mut once)?;
     let name = format!("{}, {} trials", case.name, copies * TRIALS);
     let work = (copies * TRIALS * times) as f64 * 1e-9;
     let rates = Rates::of_seconds(work, &seconds, gpu.read * 1e-9 / 4.0, 0.0);
+    let rates = rates.lasting(work, sustained_s);
     Ok(rates.row(BENCH, name, &gpu.backend, "Gsamples/s", checked))
 }
 

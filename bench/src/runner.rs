@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::io::{atomic, printable};
+use sidereal::io::{atomic, csv_cell, printable};
 use sidereal::{Error, Result};
 
 /// Settings of a run.
@@ -40,6 +40,9 @@ pub trait Caller {
     /// # Errors
     /// [`Error::stopped`].
     fn check_interrupt(&self) -> Result<()>;
+
+    /// Has a folder removed if the program is ended by a signal during the lifetime of the value.
+    fn hold(&self, folder: &Path) -> Box<dyn std::any::Any>;
 }
 
 /// JSON document of a benchmark, without provenance.
@@ -112,6 +115,9 @@ pub struct Row {
     /// Median rate of all runs.
     #[serde(skip)]
     pub(crate) median: f64,
+    /// Rate of the last half of `--sustained`, if the case was measured so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sustained: Option<f64>,
 }
 
 /// Rates of a case in one unit.
@@ -123,6 +129,8 @@ pub(crate) struct Rates {
     /// Best rate of the roof and of the baseline or the peer; a baseline of 0 was not measured.
     pub(crate) roof: f64,
     pub(crate) baseline: f64,
+    /// Rate of the last half of `--sustained`, if that was measured.
+    pub(crate) sustained: Option<f64>,
 }
 
 impl Rates {
@@ -151,29 +159,35 @@ impl Rates {
         rates.sort_by(f64::total_cmp);
         let best = rates.last().copied().unwrap_or(0.0);
         let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
-        Self { best, median, roof, baseline }
+        Self { best, median, roof, baseline, sustained: None }
     }
 
     /// Returns the rates of a rate that was measured once.
     pub(crate) fn once(rate: f64, roof: f64, baseline: f64) -> Self {
-        Self { best: rate, median: rate, roof, baseline }
+        Self { best: rate, median: rate, roof, baseline, sustained: None }
     }
 
     /// Returns the rates of `work` per call from the seconds of calls, smallest first.
     pub(crate) fn of_seconds(work: f64, seconds: &[f64], roof: f64, baseline: f64) -> Self {
         let best = work / seconds.first().copied().unwrap_or(f64::INFINITY);
         let median = work / sidereal::backend::cuda::measure::median(seconds);
-        Self { best, median, roof, baseline }
+        Self { best, median, roof, baseline, sustained: None }
+    }
+
+    /// Adds the rate of `work` per call from the seconds of a sustained call, if that was measured.
+    pub(crate) fn lasting(self, work: f64, sustained_s: Option<f64>) -> Self {
+        Self { sustained: sustained_s.map(|seconds| work / seconds), ..self }
     }
 
     /// Converts all rates to another unit.
     pub(crate) fn scaled(self, factor: f64) -> Self {
-        let Self { best, median, roof, baseline } = self;
+        let Self { best, median, roof, baseline, sustained } = self;
         Self {
             best: best * factor,
             median: median * factor,
             roof: roof * factor,
             baseline: baseline * factor,
+            sustained: sustained.map(|rate| rate * factor),
         }
     }
 
@@ -186,7 +200,7 @@ impl Rates {
         unit: &'static str,
         checked: bool,
     ) -> Row {
-        let Self { best, median, roof, baseline } = self;
+        let Self { best, median, roof, baseline, sustained } = self;
         Row {
             bench,
             case: case.into(),
@@ -200,6 +214,7 @@ impl Rates {
             ratio_to_baseline: if baseline == 0.0 { 0.0 } else { best / baseline },
             checked,
             median,
+            sustained,
         }
     }
 }
@@ -210,7 +225,27 @@ impl Row {
         Self { roof_unit, ..self }
     }
 
-    fn cells(&self) -> [String; 9] {
+    /// Returns the cells of [`COLUMNS`].
+    fn csv_cells(&self) -> [String; COLUMNS.len()] {
+        let number = |value: f64| format!("{value:.4}");
+        [
+            Csv::text(self.bench),
+            Csv::text(&self.case),
+            Csv::text(&self.device),
+            number(self.rate),
+            Csv::text(self.unit),
+            number(self.roof),
+            Csv::text(self.roof_unit),
+            number(self.fraction_of_roof),
+            number(self.baseline),
+            number(self.ratio_to_baseline),
+            self.checked.to_string(),
+            number(self.median),
+            self.sustained.map_or_else(String::new, number),
+        ]
+    }
+
+    fn cells(&self) -> [String; 10] {
         [
             self.case.clone(),
             self.device.clone(),
@@ -221,12 +256,23 @@ impl Row {
             number(self.baseline),
             format!("{:.1}", self.ratio_to_baseline),
             if self.checked { "yes" } else { "NO" }.to_owned(),
+            self.sustained.map_or_else(String::new, number),
         ]
     }
 }
 
-const HEADER: [&str; 9] =
-    ["case", "device", "rate", "median", "roof", "of roof", "baseline", "ratio", "checked"];
+const HEADER: [&str; 10] = [
+    "case",
+    "device",
+    "rate",
+    "median",
+    "roof",
+    "of roof",
+    "baseline",
+    "ratio",
+    "checked",
+    "sustained",
+];
 
 /// Formats a value with about three digits.
 fn number(value: f64) -> String {
@@ -234,10 +280,11 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn line(cells: &[String; 9]) -> String {
+fn line(cells: &[String; 10]) -> String {
     let [case, device, numbers @ ..] = cells;
     let numbers: String = numbers.iter().map(|cell| format!("{cell:>10}")).collect();
-    format!("{case:<44}{device:<16}{numbers}")
+    let line = format!("{case:<44}{device:<16}{numbers}");
+    line.trim_end().to_owned()
 }
 
 /// Case with a name, by which `--only` selects it.
@@ -245,12 +292,21 @@ pub(crate) trait Named {
     fn name(&self) -> &str;
 }
 
-/// Option for a short functional run.
+/// Options of a run on a GPU.
 #[derive(clap::Args, Clone, Copy, Debug)]
-pub(crate) struct Quick {
+pub(crate) struct OnGpu {
     /// On a GPU: few cases on small data, to test that everything works; the rates mean nothing.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// On a GPU: also repeat each case for this long, and report the rate of the last half.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) sustained: Option<f64>,
+}
+
+/// Parses a length of time: 0.001 to 3600 s.
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let found = text.parse().ok().filter(|seconds| (1e-3..=3600.0).contains(seconds));
+    found.ok_or_else(|| format!("found {text}, expected 0.001 to 3600 seconds"))
 }
 
 impl Session<'_> {
@@ -452,20 +508,66 @@ impl<'a> Run<'a> {
 
     fn write_csv(&self) -> Result<()> {
         let Some(path) = &self.csv else { return Ok(()) };
-        let mut text = String::from(
-            "bench,case,device,rate,unit,roof,roof_unit,fraction_of_roof,baseline,ratio_to_baseline,\
-             checked,median\n",
-        );
+        let mut csv = Csv::new(COLUMNS);
         for row in &self.rows {
-            let Row { bench, case, device, rate, unit, roof, roof_unit, checked, median, .. } = row;
-            let numbers = [row.fraction_of_roof, row.baseline, row.ratio_to_baseline];
-            let numbers = numbers.map(|x| format!("{x:.4}")).join(",");
-            text += &format!(
-                "{bench},\"{case}\",{device},{rate:.4},{unit},{roof:.4},{roof_unit},{numbers},{checked},\
-                 {median:.4}\n"
-            );
+            csv.line(row.csv_cells());
         }
-        atomic::write(path, text.as_bytes())
+        csv.write(path)
+    }
+}
+
+/// Columns of a CSV file of rates.
+const COLUMNS: [&str; 13] = [
+    "bench",
+    "case",
+    "device",
+    "rate",
+    "unit",
+    "roof",
+    "roof_unit",
+    "fraction_of_roof",
+    "baseline",
+    "ratio_to_baseline",
+    "checked",
+    "median",
+    "sustained",
+];
+
+/// CSV file in the making (RFC 4180).
+pub(crate) struct Csv {
+    text: String,
+    columns: usize,
+}
+
+impl Csv {
+    /// Begins a file with the names of its columns.
+    pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
+        let names: Vec<&str> = columns.into_iter().collect();
+        Self { text: names.join(",") + "\n", columns: names.len() }
+    }
+
+    /// Formats a cell of text, quoted where necessary.
+    pub(crate) fn text(text: &str) -> String {
+        csv_cell(text)
+    }
+
+    /// Appends a line of formatted cells, one for each column.
+    ///
+    /// # Panics
+    /// If there are fewer or more cells than columns.
+    pub(crate) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.columns, "a line has a cell for each column");
+        self.text += &cells.join(",");
+        self.text.push('\n');
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        atomic::write(path, self.text.as_bytes())
     }
 }
 
@@ -478,4 +580,54 @@ pub(crate) fn say(words: &str) -> Result<()> {
     let words = printable(words);
     let written = output.write_all(words.as_bytes()).and_then(|()| output.write_all(b"\n"));
     written.and_then(|()| output.flush()).map_err(|error| Error::io("standard output", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Splits a CSV line into cells, as RFC 4180 says.
+    fn cells(line: &str) -> Vec<String> {
+        let (mut cells, mut is_quoted) = (vec![String::new()], false);
+        let mut letters = line.chars().peekable();
+        while let Some(letter) = letters.next() {
+            let last = cells.len() - 1;
+            match letter {
+                '"' if is_quoted && letters.peek() == Some(&'"') => {
+                    letters.next();
+                    cells[last].push('"');
+                }
+                '"' => is_quoted = !is_quoted,
+                ',' if !is_quoted => cells.push(String::new()),
+                other => cells[last].push(other),
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn a_table_has_all_columns_whatever_its_texts_hold() {
+        let backend = Backend::best(1);
+        let rates = Rates::once(2.0, 4.0, 1.0).lasting(3.0, Some(2.0));
+        let unit = "x real time by the bus, or \"resident\"";
+        let case = "8-bit, 64 channels";
+        let row = rates.row("telescopes", case, &backend, "x real time", true).beside(unit);
+        let mut csv = Csv::new(COLUMNS);
+        csv.line(row.csv_cells());
+        csv.line(Row { sustained: None, ..row }.csv_cells());
+        let lines: Vec<&str> = csv.text.lines().collect();
+        assert_eq!(cells(lines[0]), COLUMNS);
+        for (line, sustained) in [(lines[1], "1.5000"), (lines[2], "")] {
+            let found = cells(line);
+            assert_eq!(found.len(), COLUMNS.len(), "{line}");
+            assert_eq!([&found[1], &found[6], &found[12]], [case, unit, sustained]);
+            assert_eq!((found[3].as_str(), found[7].as_str()), ("2.0000", "0.5000"));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a cell for each column")]
+    fn a_line_that_lacks_a_cell_is_refused() {
+        Csv::new(["a", "b"]).line(["1".to_owned()]);
+    }
 }

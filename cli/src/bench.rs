@@ -119,4 +119,8 @@ impl Caller for Common {
     fn check_interrupt(&self) -> Result<()> {
         interrupt::check()
     }
+
+    fn hold(&self, folder: &Path) -> Box<dyn std::any::Any> {
+        Box::new(interrupt::Unfinished::new(folder.to_owned()))
+    }
 }

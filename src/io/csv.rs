@@ -131,7 +131,7 @@ pub(super) fn shown(field: &str) -> String {
 }
 
 /// Quotes a field if necessary; prefixes an apostrophe to a field that a spreadsheet would execute as a formula.
-pub(super) fn quoted(field: &str) -> String {
+pub fn quoted(field: &str) -> String {
     let field = field.replace(char::is_control, " ");
     let apostrophe = if is_formula(&field) { "'" } else { "" };
     let bare = field.trim() == field

@@ -36,6 +36,9 @@ mod window_file;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+// Cells of the benchmarks' tables.
+#[doc(hidden)]
+pub use csv::quoted as csv_cell;
 pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 // Readers of formats that `open` detects, for tests.
 #[doc(hidden)]

@@ -26,7 +26,7 @@ use sidereal::{Error, Result};
 use crate::gpu::{Card, Gpu, Reader};
 use crate::peers;
 use crate::random::{self, Random};
-use crate::runner::{Named, Quick, Rates, Row, Run, Session, say, select};
+use crate::runner::{Named, OnGpu, Rates, Row, Run, Session, say, select};
 
 /// Name of the benchmark.
 const BENCH: &str = "correlate";
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    quick: Quick,
+    on_gpu: OnGpu,
 }
 
 impl Arguments {
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         turn::measure(&mut run, threads, arguments.seconds, only)?;
         return run.finish();
     }
-    let gpu = Gpu::of(&session.backend, arguments.quick)?;
+    let gpu = Gpu::of(&session.backend, arguments.on_gpu)?;
     match (gpu, arguments.whole) {
         (Some(gpu), true) => whole::on_gpu(&gpu, csv, session),
         (Some(gpu), false) => on_gpu(&gpu, arguments, session),
@@ -766,6 +766,7 @@ fn measure_on_gpu(
         correlator.enqueue(&mut data.device, layout, None, stream)
     };
     let mut seconds = measure::seconds(&stream, &mut step)?;
+    let sustained_s = gpu.sustained(&stream, seconds[0], &mut step)?;
     let mut card: Option<Card> = None;
     if case.what == What::Sustained {
         let long = if gpu.quick { QUICK_S } else { SUSTAINED_S };
@@ -790,7 +791,7 @@ fn measure_on_gpu(
         _ => (all * 1e-12, "TFLOP/s", peers::correlate(&plan, case.times)),
     };
     let roof = roofs.of(gpu, &plan, &layout) * work / all;
-    let rates = Rates::of_seconds(work, &seconds, roof, peer);
+    let rates = Rates::of_seconds(work, &seconds, roof, peer).lasting(work, sustained_s);
     let mut rows = vec![rates.row(BENCH, &case.name, &gpu.backend, unit, checked)];
     if let Some(card) = card {
         let reading = |what: &str, value: f64, limit: f64, unit| {

@@ -21,7 +21,7 @@ use sidereal::{Error, Result};
 use crate::gpu::Gpu;
 use crate::peers;
 use crate::random::{self, Random};
-use crate::runner::{Quick, Rates, Row, Run, Session, no_case};
+use crate::runner::{OnGpu, Rates, Row, Run, Session, no_case};
 use bank::RATE_HZ;
 pub use fourier::Curve;
 
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    quick: Quick,
+    on_gpu: OnGpu,
 }
 
 impl Arguments {
@@ -112,7 +112,7 @@ pub(crate) fn run(
     curves: &mut Vec<Curve>,
 ) -> Result<()> {
     session.check(arguments.seconds)?;
-    if let Some(gpu) = Gpu::of(&session.backend, arguments.quick)? {
+    if let Some(gpu) = Gpu::of(&session.backend, arguments.on_gpu)? {
         return on_gpu(&gpu, arguments, session);
     }
     let threads = Threads::new(session.threads).count();
@@ -748,11 +748,14 @@ fn measure_on_gpu(gpu: &Gpu, case: &GpuCase, one_rate: &mut Option<f64>) -> Resu
     let stream = gpu.device.stream()?;
     let mut resident = Resident::new(gpu, &plan, &input)?;
     let checked = is_device_right(&mut resident, &input, &stream)?;
-    let seconds = measure::seconds(&stream, &mut |stream| resident.step(stream).map(|_| ()))?;
+    let mut once = |stream: &Stream| resident.step(stream).map(|_| ());
+    let seconds = measure::seconds(&stream, &mut once)?;
+    let sustained_s = gpu.sustained(&stream, seconds[0], &mut once)?;
     let samples = (plan.templates() * input.len()) as f64;
     let scale = case.scale(operations(&plan));
     let roof = roof_on(gpu) / operations(&plan) * scale;
     let rates = Rates::of_seconds(samples * scale, &seconds, roof, case.peer);
+    let rates = rates.lasting(samples * scale, sustained_s);
     let baseline = match case.shown {
         Shown::Samples if case.rates == 1 => *one_rate.insert(rates.best),
         Shown::Samples => one_rate.unwrap_or(0.0),

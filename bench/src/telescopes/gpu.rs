@@ -137,6 +137,7 @@ impl Measured {
         let mut resident = Resident::new(&mut recording.source(), &options, &gpu.backend)?;
         let report = resident.search()?;
         let resident_s = timed(|| resident.search().map(|_| ()))?;
+        let sustained_s = gpu.sustained_calls(&mut || resident.search().map(|_| 1))?;
         drop(resident);
         let (mut host, mut mitigated, mut same) = (Vec::new(), Vec::new(), true);
         let default = SearchOptions { mitigation: Some(MITIGATION), ..options.clone() };
@@ -165,7 +166,8 @@ impl Measured {
         let points: f64 = observation.plan.ranges.iter().map(points).sum();
         let (data_s, a100) = (observation.seconds, telescope.published_a100);
         let memory_roof = gpu.copy / (8.0 * points + bytes_per_s);
-        let resident = Rates::of_seconds(data_s, &resident_s, memory_roof, a100);
+        let resident =
+            Rates::of_seconds(data_s, &resident_s, memory_roof, a100).lasting(data_s, sustained_s);
         let host = Rates::of(host, (bus / bytes_per_s).min(resident.best), a100);
         Ok(Self {
             resident,

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
     let backend = &session.backend;
-    if let Some(gpu) = Gpu::of(backend, arguments.quick)? {
+    if let Some(gpu) = Gpu::of(backend, arguments.on_gpu)? {
         return gpu::run(&gpu, &chosen, arguments, session);
     }
     let roof = roof_adds_per_s(backend);

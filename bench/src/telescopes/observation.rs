@@ -9,7 +9,7 @@ use sidereal::simulate::Telescope;
 use sidereal::simulate::burst::Burst;
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 
-use crate::runner::Quick;
+use crate::runner::OnGpu;
 
 /// Least length of a recording, in dispersion delays of the highest trial.
 const DELAYS: f64 = 4.0;
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) quick: Quick,
+    pub(crate) on_gpu: OnGpu,
 }
 
 /// Simulated recording of a telescope, and the plan to search it.
