@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "performance.md"
+RECORDS = ROOT / "benches" / "record"
 TAPS = [4, 8, 16, 32, 64]
 CHANNELS = [256, 512, 2048, 4096, 8192, 16384, 32768, 65536]
 ANTENNAS = [32, 64, 128, 256, 512, 1024]
@@ -25,14 +26,28 @@ TELESCOPES = [
 ]  # fmt: skip
 
 
+def read(path):
+    """Reads a record as dictionaries; old ones have roofs with commas that are not quoted."""
+    with open(path, newline="") as file:
+        head, *lines = csv.reader(file)
+    rows = []
+    for line in lines:
+        more = len(line) - len(head)
+        if more > 0 and "roof_unit" in head:
+            at = head.index("roof_unit")
+            line[at : at + more + 1] = [",".join(line[at : at + more + 1])]
+        if len(line) != len(head):
+            sys.exit(f"{path}: a line has {len(line)} cells, expected {len(head)}")
+        rows.append(dict(zip(head, line)))
+    return rows
+
+
 class Record:
     """Rows of a record by case: the last of a name and unit counts."""
 
     def __init__(self, name):
-        with open(ROOT / "benches" / "record" / f"{name}.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
         self.rows = {}
-        for row in rows:
+        for row in read(RECORDS / f"{name}.csv"):
             if row["unit"] not in ("kHz", "MHz", "W"):
                 self.rows[row["case"]] = row
 
@@ -140,7 +155,42 @@ def spiir_gpu():
     yield row("of the paper's kernel", record.ratio, cases)
 
 
+def chains():
+    """Rows of the newest record of whole chains of each kind of machine and backend."""
+    newest = {}
+    for path in sorted(RECORDS.glob("*/*-chains*.csv")):
+        kind = path.stem.split("-chains")[1].strip("-")
+        newest[path.parent.name, kind] = path
+    for (machine, _), path in newest.items():
+        for row in read(path):
+            device = "GPU" if row["device"].startswith("cuda") else "CPU"
+            notes = [row["input"]] * (row["input"] == "pipe") + [row["start"]] * (row["start"] == "cold")
+            copies = float(row["to_device_s"]) + float(row["from_device_s"])
+            work = row["kernels_s"] if device == "GPU" else row["compute_s"]
+            seconds = lambda text: f"{float(text):.2f}" if text else ""
+            yield [
+                f"{machine}, {device}",
+                ", ".join([row["case"], *notes]),
+                f"{seconds(row['wall_s'])} ({seconds(row['wall_min_s'])} to {seconds(row['wall_max_s'])})",
+                f"{float(row['real_time']):.0f}" if row["real_time"] else "",
+                seconds(row["start_up_s"]),
+                seconds(work),
+                f"{copies:.2f}" if device == "GPU" else "",
+                seconds(row["read_s"]),
+                seconds(row["write_s"]),
+                f"{seconds(row['roof_s'])} ({row['roof']})",
+            ]
+
+
+# Tables of records that may be missing, and the text that stands in their place.
+MISSING = {"chains": "There is no record yet: `sidereal bench chains --csv FILE` makes one."}
+
 TABLES = {
+    "chains": (
+        ["machine", "chain", "wall (s)", "of real time", "start-up (s)", "kernels (s)", "copies (s)",
+         "reading (s)", "writing (s)", "slowest part alone (s)"],
+        chains,
+    ),
     "dedisperse-cpu": (["", "of the brute-force roof", "of a plain loop"], dedisperse_cpu),
     "channelize-cpu": (
         ["", "Msamples/s", "of the copy roof", "of rustfft alone", "of SciPy"],
@@ -170,9 +220,12 @@ TABLES = {
 def table(name, old):
     """Formats a table; `old` has the cells that are not recorded."""
     head, rows = TABLES[name]
+    rows = list(rows())
+    if not rows and name in MISSING:
+        return MISSING[name] + "\n"
     kept = [line.strip("| \n").split(" | ") for line in old.splitlines()[2:]]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for place, cells in enumerate(rows()):
+    for place, cells in enumerate(rows):
         lines.append([kept[place][at] if cell is None else cell for at, cell in enumerate(cells)])
     text = ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines]
     text[0] = text[0].replace("|  |", "| |")

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, reason = "the command line is the only user")]
 
+mod chains;
 mod channelize;
 mod correlate;
 mod dedisperse;
@@ -64,6 +65,7 @@ pub struct Arguments {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
+    Chains(chains::Arguments),
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
@@ -91,6 +93,7 @@ impl Arguments {
     /// Returns the paths of the output files.
     pub fn outputs(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let (one, other) = match &mut self.command {
+            Command::Chains(one) => (&mut one.csv, None),
             Command::Channelize(one) => (&mut one.csv, None),
             Command::Correlate(one) => (&mut one.csv, None),
             Command::Dedisperse(one) => (&mut one.csv, None),
@@ -128,6 +131,7 @@ impl Arguments {
             None => Ok(()),
         };
         match &self.command {
+            Command::Chains(arguments) => chains::run(arguments, session),
             Command::Channelize(arguments) => channelize::run(arguments, session),
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),

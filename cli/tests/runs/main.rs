@@ -1,5 +1,6 @@
-//! Ends of runs: output files, signals, interruptions and their continuation.
+//! Ends of runs: output files, signals, interruptions and their continuation; benchmarks of whole runs.
 
+mod chains;
 #[path = "../common/mod.rs"]
 mod common;
 mod endings;

@@ -1,0 +1,78 @@
+//! `bench chains`: whole verbs as child processes.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{done, entries, fails, json, program, sidereal};
+
+#[test]
+fn chains_are_measured_and_leave_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    fs::create_dir(folder.join("room")).unwrap();
+    let words =
+        "bench chains --quick --verbs correlate,coherent --folder room --device cpu --csv t.csv";
+    let rows = json(folder, words);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(entries(&folder.join("room")).is_empty());
+    for row in rows {
+        assert_eq!(row["bench"], "chains");
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        let wall_s = number("wall_s");
+        assert!(number("any_s") > 0.0 && number("read_s") > 0.0, "{row}");
+        assert!(number("real_time") > 0.0 && number("roof_s") > 0.0, "{row}");
+        assert!(number("wall_min_s") <= wall_s && wall_s <= number("wall_max_s"), "{row}");
+        assert!(number("product_bytes") > 0.0 && number("input_bytes") > 3e7, "{row}");
+        assert_eq!((&row["input"], &row["start"]), (&"file".into(), &"warm".into()));
+        assert_eq!((&row["checked"], &row["pipe_roof_gb_s"]), (&true.into(), &().into()));
+    }
+    let table = fs::read_to_string(folder.join("t.csv")).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("bench,case,device,"), "{table}");
+    assert!(lines[1].starts_with("chains,\"correlate, 8 antennas, "), "{table}");
+}
+
+#[test]
+fn inputs_of_chains_are_made_for_use_by_hand() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let told = done(folder, "bench chains --quick --verbs correlate --make-only made");
+    let command = told.lines().find_map(|line| line.strip_prefix("sidereal ")).unwrap();
+    assert_eq!(entries(&folder.join("made/array")).len(), 9, "{told}");
+    let product = command.replace("OUTPUT", "out.uvh5");
+    done(folder, &format!("{product} -q"));
+    assert!(folder.join("out.uvh5").is_file());
+    let words = "bench chains --quick --verbs correlate --folder none";
+    fails(&sidereal(folder, words), 1, &["none", "No such file"]);
+}
+
+#[test]
+fn interrupted_chains_leave_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let words = "bench chains --quick --verbs search --device cpu --folder .";
+    let mut child = Command::new(program())
+        .args(words.split_whitespace())
+        .current_dir(home.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    // Products of a run: the child works.
+    let works = || {
+        let of = |name: &String| home.path().join(name).join("products").is_dir();
+        entries(home.path()).iter().any(of)
+    };
+    while !works() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "nothing happened");
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(entries(home.path()).is_empty(), "{:?}", entries(home.path()));
+}
