@@ -137,11 +137,9 @@ impl Frame {
     /// Draws a plane of `columns` values per row, first row at the top.
     pub(crate) fn plane(&self, pen: &Pen<'_>, plane: &[f32], columns: usize, scale: Scale) {
         let rows = plane.len() / columns.max(1);
-        pen.pixels(self.rect, |across, down| {
-            let column = ((across * columns as f64) as usize).min(columns - 1);
-            let row = ((down * rows as f64) as usize).min(rows - 1);
-            scale.colour(plane[row * columns + column])
-        });
+        let cell = |part: f64, count: usize| ((part * count as f64) as usize).min(count - 1);
+        let colour_of = |column: usize, row: usize| scale.colour(plane[row * columns + column]);
+        pen.cells(self.rect, |part| cell(part, columns), |part| cell(part, rows), colour_of);
     }
 
     /// Draws a line through points, clipped at the frame.
@@ -179,7 +177,7 @@ impl Frame {
     ) {
         let left = self.rect.right + 12.0;
         let rect = Rect { left, right: left + 14.0, ..self.rect };
-        pen.pixels(rect, |_, down| colours(1.0 - down as f32));
+        pen.gradient(rect, |part| colours(1.0 - part as f32));
         let bar = Frame { rect, x: Axis::new(0.0, 1.0), y };
         for (value, number) in bar.y.ticks(rect.bottom - rect.top, 70.0) {
             let (_, y) = bar.place(1.0, value);

@@ -1,10 +1,12 @@
 //! Drawing surface with twice the resolution of the written image, for smooth edges.
 
+use std::cell::Cell;
+
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, PathElement, Polygon, Rectangle};
+use plotters::element::{BitMapElement, Circle, PathElement, Polygon, Rectangle};
 use plotters::prelude::BitMapBackend;
-use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
+use plotters::style::{Color, RGBColor, ShapeStyle};
 use sidereal::Result;
 
 use super::png::Png;
@@ -12,6 +14,14 @@ use super::text;
 
 /// Pixels drawn per pixel written, along each axis.
 const FINE: u32 = 2;
+
+/// Value of each colour of an empty image.
+const WHITE: u8 = 255;
+
+thread_local! {
+    /// Memory of this thread's last image.
+    static PAPER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Rectangle in image pixels; `top` is above `bottom` and so the smaller number.
 #[derive(Clone, Copy, Debug)]
@@ -41,35 +51,55 @@ pub(crate) struct Pen<'a> {
 pub(crate) fn picture(file: &Png<'_>, size: Size, draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
     let Size { width, height } = size;
     let fine = (width * FINE, height * FINE);
-    let mut buffer = vec![255u8; fine.0 as usize * fine.1 as usize * 3];
-    {
-        let area = BitMapBackend::with_buffer(&mut buffer, fine).into_drawing_area();
-        // Drawing into memory cannot fail.
-        area.fill(&WHITE).ok();
-        draw(&Pen { area });
-    }
-    file.write(width, height, &halve(&buffer, width as usize))
+    // Fresh memory of this size costs more time than a plot's lines.
+    let mut paper = PAPER.take();
+    paper.clear();
+    paper.resize(fine.0 as usize * fine.1 as usize * 3, WHITE);
+    draw(&Pen { area: BitMapBackend::with_buffer(&mut paper, fine).into_drawing_area() });
+    let written = file.write(width, height, halved(&mut paper, width as usize));
+    PAPER.set(paper);
+    written
 }
 
-/// Averages squares of `FINE * FINE` pixels; returns rows of `width` pixels.
-fn halve(fine: &[u8], width: usize) -> Vec<u8> {
-    let step = FINE as usize;
-    let row_bytes = width * step * 3;
-    let mut picture = Vec::with_capacity(fine.len() / (step * step));
-    for rows in fine.chunks_exact(row_bytes * step) {
-        for index in 0..width * 3 {
-            let start = index / 3 * step * 3 + index % 3;
-            let cells = (0..step * step).map(|k| start + k / step * row_bytes + k % step * 3);
-            let sum: usize = cells.map(|place| usize::from(rows[place])).sum();
-            picture.push((sum / (step * step)) as u8);
+/// Averages squares of `FINE * FINE` pixels; returns rows of `width` pixels, in the first part of the memory.
+fn halved(pixels: &mut [u8], width: usize) -> &[u8] {
+    const STEP: usize = FINE as usize;
+    let row_bytes = width * STEP * 3;
+    let rows = pixels.len() / (row_bytes * STEP);
+    let mut sums = vec![0u16; row_bytes];
+    for row in 0..rows {
+        sums.fill(0);
+        for fine in pixels[row * STEP * row_bytes..].chunks_exact(row_bytes).take(STEP) {
+            sums.iter_mut().zip(fine).for_each(|(sum, value)| *sum += u16::from(*value));
+        }
+        let own = &mut pixels[row * width * 3..][..width * 3];
+        for (pixel, sums) in own.chunks_exact_mut(3).zip(sums.chunks_exact(3 * STEP)) {
+            for (colour, value) in pixel.iter_mut().enumerate() {
+                let sum: u16 = sums.iter().skip(colour).step_by(3).sum();
+                *value = (sum / (FINE * FINE) as u16) as u8;
+            }
         }
     }
-    picture
+    &pixels[..rows * width * 3]
 }
 
 fn fine(x: f64, y: f64) -> (i32, i32) {
     let scale = f64::from(FINE);
     ((x * scale).round() as i32, (y * scale).round() as i32)
+}
+
+/// Returns the drawn columns of a rectangle, each with its place from 0 to 1.
+fn across(rect: Rect) -> impl Iterator<Item = (i32, f64)> {
+    places(fine(rect.left, rect.top).0, fine(rect.right, rect.bottom).0)
+}
+
+/// Returns the drawn rows of a rectangle, each with its place from 0 to 1.
+fn down(rect: Rect) -> impl Iterator<Item = (i32, f64)> {
+    places(fine(rect.left, rect.top).1, fine(rect.right, rect.bottom).1)
+}
+
+fn places(first: i32, end: i32) -> impl Iterator<Item = (i32, f64)> {
+    (first..end).map(move |at| (at, (f64::from(at - first) + 0.5) / f64::from(end - first)))
 }
 
 impl Pen<'_> {
@@ -102,16 +132,56 @@ impl Pen<'_> {
         self.area.draw(&Circle::new(centre, radius, edge)).ok();
     }
 
-    /// Fills a rectangle with `colour_at(x, y)`, where x and y run from 0 to 1 from the left and from the top.
-    pub(crate) fn pixels(&self, rect: Rect, colour_at: impl Fn(f64, f64) -> RGBColor) {
-        let ((left, top), (right, bottom)) =
-            (fine(rect.left, rect.top), fine(rect.right, rect.bottom));
-        for y in top..bottom {
-            for x in left..right {
-                let across = (f64::from(x - left) + 0.5) / f64::from(right - left);
-                let down = (f64::from(y - top) + 0.5) / f64::from(bottom - top);
-                self.area.draw_pixel((x, y), &colour_at(across, down)).ok();
+    /// Fills a rectangle with cells: `column_at` and `row_at` return the cell at a place, 0 to 1 from the left and from
+    /// the top, and `colour_of` the colour of a column and a row.
+    pub(crate) fn cells(
+        &self,
+        rect: Rect,
+        column_at: impl Fn(f64) -> usize,
+        row_at: impl Fn(f64) -> usize,
+        colour_of: impl Fn(usize, usize) -> RGBColor,
+    ) {
+        let columns: Vec<usize> = across(rect).map(|(_, part)| column_at(part)).collect();
+        let mut drawn = None;
+        let mut pixels = Vec::with_capacity(3 * columns.len());
+        for (y, part) in down(rect) {
+            let row = row_at(part);
+            if drawn.replace(row) != Some(row) {
+                pixels.clear();
+                for run in columns.chunk_by(|a, b| a == b) {
+                    let RGBColor(red, green, blue) = colour_of(run[0], row);
+                    run.iter().for_each(|_| pixels.extend([red, green, blue]));
+                }
             }
+            self.row(rect, y, &pixels);
+        }
+    }
+
+    /// Fills a rectangle with colours that change from the top (0) to the bottom (1).
+    pub(crate) fn gradient(&self, rect: Rect, colour_at: impl Fn(f64) -> RGBColor) {
+        let width = across(rect).count();
+        for (y, part) in down(rect) {
+            let RGBColor(red, green, blue) = colour_at(part);
+            self.row(rect, y, &[red, green, blue].repeat(width));
+        }
+    }
+
+    /// Writes one row of drawn pixels from the left edge of a rectangle.
+    fn row(&self, rect: Rect, y: i32, pixels: &[u8]) {
+        let ((left, _), (width, height)) = (fine(rect.left, rect.top), self.area.dim_in_pixel());
+        // The bitmap's own clipping takes the wrong part of a row.
+        let hidden = left.min(0).unsigned_abs() as usize;
+        let room = (i64::from(width) - i64::from(left.max(0))).max(0) as usize;
+        let shown = (pixels.len() / 3).saturating_sub(hidden).min(room);
+        if shown == 0 || !(0..height as i32).contains(&y) {
+            return;
+        }
+        let (place, size) = ((left.max(0), y), (shown as u32, 1));
+        let shown = &pixels[3 * hidden..][..3 * shown];
+        let element: Option<BitMapElement<'_, (i32, i32)>> =
+            BitMapElement::with_ref(place, size, shown);
+        if let Some(element) = element {
+            self.area.draw(&element).ok();
         }
     }
 

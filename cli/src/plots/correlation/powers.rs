@@ -93,9 +93,10 @@ fn lines(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32]) {
 fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], scale: Scale) {
     let (antennas, channels) = (about.antennas.len(), about.channels());
     let along = about.channels_along();
-    pen.pixels(frame.rect, |across, down| {
-        let antenna = ((down * antennas as f64) as usize).min(antennas - 1);
-        let channel = along[(across * along.len() as f64) as usize];
+    let place_at = |part: f64| (part * along.len() as f64) as usize;
+    let antenna_at = |part: f64| ((part * antennas as f64) as usize).min(antennas - 1);
+    pen.cells(frame.rect, place_at, antenna_at, |place, antenna| {
+        let channel = along[place];
         let value = channel.map_or(f32::NAN, |channel| product[antenna * channels + channel]);
         scale.colour(value)
     });

@@ -84,10 +84,10 @@ fn plane(
     let x = Axis::new(0.0, about.duration_s);
     let frame = Frame { rect: place.rect, x, y: about.frequency_axis() };
     let along = about.channels_along();
-    pen.pixels(frame.rect, |across, down| {
-        let time = ((across * times as f64) as usize).min(times.saturating_sub(1));
-        let place = ((1.0 - down) * along.len() as f64) as usize;
-        let channel = along[place.min(along.len() - 1)].filter(|_| times > 0);
+    let time_at = |part: f64| ((part * times as f64) as usize).min(times.saturating_sub(1));
+    let place_at = |part: f64| (((1.0 - part) * along.len() as f64) as usize).min(along.len() - 1);
+    pen.cells(frame.rect, time_at, place_at, |time, place| {
+        let channel = along[place].filter(|_| times > 0);
         channel.map_or(colour::BLANK, |channel| {
             let value = fringes.waterfall[time * columns + channel * columns / channels];
             if value.is_finite() { colour_of(value) } else { colour::BLANK }

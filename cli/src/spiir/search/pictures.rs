@@ -41,12 +41,12 @@ pub(super) fn draw(
             |what: &str| Png::new(folder.file(format!("event{}_{what}.png", index + 1)), made);
         let detectors = views.iter().map(|view| view.snr(event.gps)).collect();
         let about = Snr { heading: heading(), threshold, detectors };
-        strain::snr(&name("snr"), &about)?;
+        strain::snr(&name("snr").small(), &about)?;
         let detectors = views.iter().map(|view| view.whitened(event.gps)).collect();
         let band_hz = band(report);
         let span_s = WHITENED_SPAN_S;
         strain::whitened(
-            &name("whitened"),
+            &name("whitened").small(),
             &Whitened { heading: heading(), band_hz, span_s, detectors },
         )?;
         let detectors = views.iter().map(|view| view.map(event.gps)).collect();
