@@ -242,6 +242,7 @@ impl Arguments {
             skipped_dms: 0,
             masked_channels: masked,
             mitigated: None,
+            removals: None,
             left_out: 0,
             gaps: Vec::new(),
             flagged_samples: 0,

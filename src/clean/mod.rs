@@ -12,7 +12,7 @@ mod reference;
 pub use channels::channel_mask;
 pub(crate) use cuda::sources;
 pub use cuda::{GapFiller, kernels};
-pub use mitigate::{Bandpass, Mitigated, Mitigator, Rfi, Steps, iqrm_mask};
+pub use mitigate::{Bandpass, Mitigated, Mitigator, Removals, Rfi, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::backend::cuda::{Buffer, Stream};

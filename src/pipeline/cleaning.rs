@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::flagged::{self, Flagged, LostRows};
 use super::options::{Part, SearchOptions, skip_to};
 use crate::backend::Backend;
-use crate::clean::{self, Cleaner, Mitigated, Mitigator, TimeMask};
+use crate::clean::{self, Cleaner, Mitigated, Mitigator, Removals, TimeMask};
 use crate::error::{Error, Result};
 use crate::io::presto::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -273,6 +273,20 @@ impl Cleaning {
     /// Returns the interference removed from the rows read so far.
     pub(super) fn mitigated(&self) -> Option<Mitigated> {
         self.reader.mitigation.as_ref().map(Mitigation::mitigated)
+    }
+
+    /// Records what is removed from the rows, in at most `most_bytes`, for [`Cleaning::take_removals`].
+    pub(super) fn record(&mut self, most_bytes: usize) {
+        let is_alone = self.reader.flagged.is_none()
+            && self.cleaner.as_ref().is_none_or(|cleaner| !cleaner.plan().has_time_mask());
+        if let Some(mitigation) = self.reader.mitigation.as_mut().filter(|_| is_alone) {
+            mitigation.mitigator.record(most_bytes);
+        }
+    }
+
+    /// Takes the record of all rows, if they depend on earlier rows by the mitigation alone.
+    pub(super) fn take_removals(&mut self) -> Option<Removals> {
+        self.reader.mitigation.as_mut()?.mitigator.take_removals()
     }
 
     /// Returns the bytes of the rows held for the mask and the mitigation.
@@ -721,6 +735,97 @@ impl CleanedRows {
     /// Returns which channels are masked throughout, in recorded order.
     pub fn masked(&self) -> &[bool] {
         self.cleaning.masked()
+    }
+}
+
+/// Rows of a source as a search cleaned them, from its record of what was removed: any row without those before it.
+///
+/// Row 0 is the first of the searched time range.
+pub struct RecleanedRows<'a> {
+    source: Box<dyn FilterbankSource>,
+    removals: &'a Removals,
+    cleaner: Option<Cleaner>,
+    header: FilterbankHeader,
+    start_s: f64,
+    row: u64,
+    raw: Vec<u8>,
+}
+
+impl<'a> RecleanedRows<'a> {
+    /// Skips to the searched rows of a source at its first row, of which `removals` is the record of the search.
+    ///
+    /// # Errors
+    /// As [`search`](super::burst::search()).
+    pub fn new(
+        mut source: Box<dyn FilterbankSource>,
+        options: &SearchOptions,
+        removals: &'a Removals,
+        masked: &[bool],
+        backend: &Backend,
+    ) -> Result<Self> {
+        let part = Part::new(source.header(), options)?;
+        skip_to(source.as_mut(), part.first)?;
+        let mut header = source.header().clone();
+        let start_s = part.first as f64 * header.tsamp_s;
+        header.times = part.times;
+        let mut cleaner = None;
+        if options.zero_dm {
+            let plan = clean::Plan::new(clean::Options {
+                channels: header.channels(),
+                encoding: header.encoding,
+                zero_dm: true,
+                masked: masked.to_vec(),
+                time_mask: None,
+            })?;
+            header.encoding = plan.output_encoding();
+            cleaner = Some(Cleaner::new(plan, backend)?);
+        }
+        Ok(Self { source, removals, cleaner, header, start_s, row: 0, raw: Vec::new() })
+    }
+
+    /// Returns the seconds from the source's first row to this first row.
+    pub fn start_s(&self) -> f64 {
+        self.start_s
+    }
+
+    /// Returns the rows left in the searched time range, `wanted` at most.
+    fn left(&self, wanted: u64) -> u64 {
+        self.header.times.map_or(wanted, |times| wanted.min(times.saturating_sub(self.row)))
+    }
+}
+
+impl FilterbankSource for RecleanedRows<'_> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let wanted = self.left((rows.len() / row_bytes) as u64) as usize;
+        let Some(cleaner) = &mut self.cleaner else {
+            let rows = &mut rows[..wanted * row_bytes];
+            let times = self.source.read(rows)?;
+            self.removals.clean(self.row, &mut rows[..times * row_bytes]);
+            self.row += times as u64;
+            return Ok(times);
+        };
+        let recorded = self.source.header();
+        let (encoding, channels) = (recorded.encoding, recorded.channels());
+        let raw_bytes = recorded.row_bytes();
+        self.raw.resize(wanted * raw_bytes, 0);
+        let times = self.source.read(&mut self.raw)?;
+        let raw = &mut self.raw[..times * raw_bytes];
+        self.removals.clean(self.row, raw);
+        let samples = Samples::new(raw, encoding, times, channels)?;
+        cleaner.run(samples, &mut rows[..times * row_bytes])?;
+        self.row += times as u64;
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let skipped = self.source.skip(self.left(times))?;
+        self.row += skipped;
+        Ok(skipped)
     }
 }
 

@@ -41,6 +41,9 @@ pub struct SearchOptions {
     /// Limit in bytes on buffers in host memory, without the recording's reader, met by shorter blocks; `None` sets
     /// no limit. The result does not depend on it.
     pub memory: Option<u64>,
+    /// Limit in bytes on the record of removed interference, with which cleaned rows can be read again in any order
+    /// ([`Report::removals`](super::burst::Report::removals)); 0 records nothing.
+    pub removals_bytes: usize,
     /// Whether to report the events absorbed by each candidate.
     pub list_absorbed: bool,
     /// Smallest fraction of the channels, above 0, that a burst cut by the recording's start or end must retain; 1
@@ -69,6 +72,7 @@ impl SearchOptions {
             mask: None,
             gulp: 0,
             memory: None,
+            removals_bytes: 0,
             list_absorbed: false,
             min_band: 0.25,
             time_range: None,

@@ -4,7 +4,12 @@ use crate::random;
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated, Mitigator, Steps};
+use sidereal::dedisperse::dm_plan::DmPlan;
+use sidereal::io::FilterbankSource;
+use sidereal::pipeline::burst::{CleanedRows, RecleanedRows, SearchOptions, Source, search};
 use sidereal::sample::{Encoding, Samples, set_value};
+use sidereal::simulate::burst::{self, Simulator};
+use sidereal::units::Band;
 
 const CHANNELS: usize = 128;
 const TIMES: usize = 12_000;
@@ -47,7 +52,8 @@ fn mitigated(
     mitigated_by(&Backend::best(threads), threads, (bytes, encoding), steps)
 }
 
-/// Mitigates on a backend, the given number of blocks at a time.
+/// Mitigates on a backend, the given number of blocks at a time, and checks that the record of what was removed cleans
+/// any rows alike.
 fn mitigated_by(
     backend: &Backend,
     together: usize,
@@ -58,6 +64,7 @@ fn mitigated_by(
     let first = &bytes[..4096 * row_bytes];
     let masked = [false; CHANNELS];
     let mut own = Mitigator::new(first, encoding, TSAMP_S, &masked, steps, backend).unwrap();
+    own.record(64 << 20);
     let mut output = Vec::new();
     let blocks: Vec<Vec<u8>> =
         bytes.chunks(own.block_rows() * row_bytes).map(<[u8]>::to_vec).collect();
@@ -66,6 +73,13 @@ fn mitigated_by(
     }
     output.extend(own.flush().unwrap().concat());
     assert_eq!(output.len(), bytes.len());
+    let removals = own.take_removals().expect("64 MiB suffice");
+    for part in [0..TIMES, 1..4, 2_900..3_200, 4_999..7_777, TIMES - 1..TIMES] {
+        let place = part.start * row_bytes..part.end * row_bytes;
+        let mut again = bytes[place.clone()].to_vec();
+        removals.clean(part.start as u64, &mut again);
+        assert!(again == output[place], "rows {part:?}, {encoding:?}, {steps:?}");
+    }
     (output, own.mitigated())
 }
 
@@ -235,6 +249,62 @@ fn threads_and_repeats_give_the_same_bits() {
             assert!(mitigated(&bytes, encoding, ALL, threads) == first, "{encoding:?}");
         }
     }
+}
+
+#[test]
+fn rows_cleaned_from_the_record_of_a_search_are_those_of_one_pass() {
+    let band = Band::uniform(1500.0, -2.0, CHANNELS).unwrap();
+    let mut simulated = burst::Options::new(band, TSAMP_S, TIMES as u64);
+    simulated.broad = Some(burst::BroadInterference { rate_hz: 3.0, snr: 150.0, width_s: 2e-3 });
+    let source = || Box::new(Simulator::new(simulated.clone()).unwrap());
+    let backend = Backend::best(2);
+    for (zero_dm, time_range) in [(false, None), (true, Some((1.25, 10.5)))] {
+        let options = SearchOptions {
+            mitigation: Some(ALL),
+            zero_dm,
+            time_range,
+            removals_bytes: 64 << 20,
+            ..SearchOptions::new(DmPlan::fixed(&[(0.0, 50.0, 10.0)]).unwrap())
+        };
+        let report =
+            search(Source::Rows(source().as_mut()), &options, &backend, &mut |_| true).unwrap();
+        assert!(report.mitigated.unwrap().broadband_rows > 0);
+        let removals = report.removals.unwrap();
+        let mut all = CleanedRows::new(source(), &options, &backend, &mut || true).unwrap();
+        let row_bytes = all.header().row_bytes();
+        let mut bytes = vec![0; (TIMES + 1) * row_bytes];
+        let times = all.read(&mut bytes).unwrap();
+        assert_eq!(times as u64, report.times);
+        for (first, count) in [(0, 900), (1, 1), (4_100, 3_000), (times - 5, 5), (times, 0)] {
+            let masked = all.masked();
+            let mut own =
+                RecleanedRows::new(source(), &options, &removals, masked, &backend).unwrap();
+            assert_eq!(own.header().encoding, all.header().encoding);
+            assert_eq!(own.start_s(), all.start_s());
+            assert_eq!(own.skip(first as u64).unwrap(), first as u64);
+            let mut rows = vec![0; count.max(9) * row_bytes];
+            let read = own.read(&mut rows).unwrap();
+            assert_eq!(read, count.max(9).min(times - first));
+            assert!(rows[..read * row_bytes] == bytes[first * row_bytes..][..read * row_bytes]);
+        }
+    }
+}
+
+#[test]
+fn a_record_beyond_its_limit_is_none() {
+    let bytes = rows(2, Encoding::U8, |_| 1.0, |time, _| radar(time));
+    let taken = |most_bytes: usize| {
+        let first = &bytes[..4096 * CHANNELS];
+        let (masked, backend) = ([false; CHANNELS], Backend::best(1));
+        let mut own = Mitigator::new(first, Encoding::U8, TSAMP_S, &masked, ALL, &backend).unwrap();
+        own.record(most_bytes);
+        let length = own.block_rows() * CHANNELS;
+        own.push(bytes.chunks(length).map(<[u8]>::to_vec).collect()).unwrap();
+        own.flush().unwrap();
+        own.take_removals()
+    };
+    assert!(taken(1 << 20).is_some());
+    assert!(taken(10_000).is_none());
 }
 
 #[test]

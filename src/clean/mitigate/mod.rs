@@ -6,10 +6,12 @@
 mod broadband;
 mod iqrm;
 mod profile;
+mod record;
 mod removal;
 mod steps;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
@@ -22,6 +24,8 @@ pub use iqrm::iqrm_mask;
 use profile::{
     Amplitudes, Levels, PARTS, Part, Profile, Statistics, Terms, has_signal, row_length,
 };
+pub use record::Removals;
+use record::{Cells, Removed, Rows};
 use removal::{Removal, Scratch};
 pub use steps::{Bandpass, Mitigated, Rfi, Steps};
 
@@ -90,6 +94,7 @@ pub struct Mitigator {
     last: Fate,
     /// Rounding offset of each channel.
     offsets: Vec<f32>,
+    removals: Option<Removals>,
 }
 
 /// Block and the interference found in it.
@@ -163,6 +168,7 @@ impl Mitigator {
             offsets: (0..channels)
                 .map(|c| (c as f64 * 0.618_033_988_749_895).fract() as f32)
                 .collect(),
+            removals: None,
         };
         if first.len() >= row_bytes {
             unpack_f32(&first[..row_bytes], encoding, &mut own.origin);
@@ -184,6 +190,18 @@ impl Mitigator {
         let rows = wanted.next_power_of_two().clamp(MIN_ROWS, MAX_ROWS);
         let most = 1 << (BLOCK_BYTES / row_bytes.max(1)).max(1).ilog2();
         rows.min(most).max(MIN_ROWS / 8)
+    }
+
+    /// Records what is removed from now on, before the first block, in at most `most_bytes`.
+    pub fn record(&mut self, most_bytes: usize) {
+        let (masked, offsets) = (&self.masked, &self.offsets);
+        let own = Removals::new(self.encoding, self.block_rows, masked, offsets, most_bytes);
+        self.removals = Some(own);
+    }
+
+    /// Takes the record of the blocks returned so far; `None` if there is none or its limit did not suffice.
+    pub fn take_removals(&mut self) -> Option<Removals> {
+        self.removals.take().filter(Removals::is_whole)
     }
 
     /// Returns whether no step is active, as for few channels. Samples of 1 and 2 bits allow IQRM only.
@@ -216,11 +234,13 @@ impl Mitigator {
         fitting.clamp(1, BLOCKS_PER_THREAD * self.threads.count())
     }
 
-    /// Returns the memory in use while `blocks` blocks are pushed together, including the reader's rows.
+    /// Returns the memory in use while `blocks` blocks are pushed together, including the reader's rows and the limit of
+    /// the record.
     pub fn held_bytes(&self, blocks: usize) -> usize {
         let spectra = self.block_rows * (size_of::<Amplitudes>() + 32);
         let block = self.block_rows * self.row_bytes() + spectra + 100 * self.channels;
-        (blocks + 3) * block + DONORS * self.row_bytes() + 300 * self.channels
+        let record = self.removals.as_ref().map_or(0, Removals::most_bytes);
+        (blocks + 3) * block + DONORS * self.row_bytes() + 300 * self.channels + record
     }
 
     /// Returns the statistics of the blocks returned so far.
@@ -440,10 +460,14 @@ impl Mitigator {
             for beside in before.into_iter().chain(after) {
                 marked.iter_mut().zip(&beside.marked).for_each(|(all, own)| *all |= own);
             }
-            let levels = after.map_or(&now.levels, |after| &after.levels);
+            let levels = Arc::clone(after.map_or(&now.levels, |after| &after.levels));
             let cells = self.cells(&marked, now);
-            self.clean(&mut bytes, levels, &marked, &cells, decisions[index].as_ref());
+            let has_replaced =
+                self.clean(&mut bytes, &levels, &marked, &cells, decisions[index].as_ref());
+            let used_donors = has_replaced && self.removals.is_some();
+            let donors = if used_donors { self.donors.clone() } else { Vec::new() };
             self.count(&cells, decisions[index].as_ref(), now.rows);
+            let part_rows = Statistics::part_rows(now.rows);
             self.row += now.rows as u64;
             // The decisions of the next call are unknown yet.
             let is_next_clean = decisions
@@ -451,6 +475,17 @@ impl Mitigator {
                 .is_some_and(|next| next.as_ref().is_none_or(|next| next.are_kept()));
             if self.steps.time && !is_next_clean {
                 self.keep_donors(&bytes, decisions[index].as_ref());
+            }
+            if let Some(removals) = &mut self.removals {
+                removals.push(match decisions[index].take() {
+                    Some(decisions) if !decisions.are_kept() => {
+                        let rows = Rows { levels, marked, decisions, cells, part_rows, donors };
+                        Some(Removed::Rows(Box::new(rows)))
+                    }
+                    kept => (!cells.is_empty()).then(|| {
+                        Removed::Cells(Cells::new(&levels, &cells, part_rows, kept.as_ref()))
+                    }),
+                });
             }
             done.push(bytes);
         }
@@ -474,7 +509,8 @@ impl Mitigator {
         (0..count).map(part).collect()
     }
 
-    /// Removes interference from a block's rows, with the levels and the marked channels.
+    /// Removes interference from a block's rows, with the levels and the marked channels; returns whether rows of earlier
+    /// blocks replaced some.
     fn clean(
         &mut self,
         bytes: &mut [u8],
@@ -482,11 +518,12 @@ impl Mitigator {
         marked: &[bool],
         cells: &[Vec<bool>],
         decisions: Option<&Decisions>,
-    ) {
+    ) -> bool {
         if cells.is_empty() && decisions.is_none_or(Decisions::are_kept) {
-            return;
+            return false;
         }
         let row_bytes = self.row_bytes();
+        let has_replaced = AtomicBool::new(false);
         let removal = Removal {
             terms: levels.terms(marked),
             level: &levels.held,
@@ -497,6 +534,7 @@ impl Mitigator {
             part_rows: Statistics::part_rows(bytes.len() / row_bytes),
             masked: &self.masked,
             donors: &self.donors,
+            has_replaced: &has_replaced,
             first_row: self.row,
         };
         self.threads.for_each_chunk(
@@ -509,6 +547,7 @@ impl Mitigator {
                 }
             },
         );
+        has_replaced.into_inner()
     }
 
     /// Stores rows of a cleaned block as replacements for lost rows of later blocks.

@@ -140,7 +140,7 @@ pub(super) struct Levels {
     /// Level that a channel holds while it is marked; follows `level` slowly.
     pub(super) held: Vec<f32>,
     /// Whether levels exceed the noise; those of series about 0 do not, and have no gain.
-    has_levels: bool,
+    pub(super) has_levels: bool,
 }
 
 impl Profile {

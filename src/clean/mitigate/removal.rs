@@ -2,6 +2,8 @@
 //!
 //! Invariant: a row without interference stays as it is; what a row becomes depends on it and on the block's decisions alone.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::broadband::{Decisions, Fate};
 use super::profile::Terms;
 use crate::sample::{Encoding, set_value, unpack_f32};
@@ -35,6 +37,8 @@ pub(super) struct Removal<'a> {
     pub(super) part_rows: usize,
     pub(super) masked: &'a [bool],
     pub(super) donors: &'a [u8],
+    /// Set when a row is replaced by a donor.
+    pub(super) has_replaced: &'a AtomicBool,
     pub(super) first_row: u64,
 }
 
@@ -74,6 +78,7 @@ impl Removal<'_> {
 
     /// Replaces a row without signal by another row.
     fn replace(&self, row: &mut [u8], absolute: u64) {
+        self.has_replaced.store(true, Ordering::Relaxed);
         let count = self.donors.len() / row.len();
         let donor = (scattered(absolute) % count as u64) as usize;
         row.copy_from_slice(&self.donors[donor * row.len()..][..row.len()]);
@@ -121,20 +126,28 @@ impl Removal<'_> {
     /// Sets channels to their level.
     fn fill(&self, row: &mut [u8], is_filled: impl Fn(usize) -> bool, target: [f32; 2]) {
         let scale = if self.terms.has_levels { target[0] } else { 1.0 };
-        let range = self.encoding.range();
         for channel in 0..self.level.len() {
             if is_filled(channel) {
                 let level = scale * self.level[channel];
-                let value = match range {
-                    Some((low, high)) => {
-                        (level + self.offsets[channel]).floor().clamp(low as f32, high as f32)
-                    }
-                    None => level,
-                };
-                set_value(row, self.encoding, channel, f64::from(value));
+                set_level(row, self.encoding, channel, level, self.offsets[channel]);
             }
         }
     }
+}
+
+/// Sets a channel to a level; integers are rounded with the channel's offset.
+pub(super) fn set_level(
+    row: &mut [u8],
+    encoding: Encoding,
+    channel: usize,
+    level: f32,
+    offset: f32,
+) {
+    let value = match encoding.range() {
+        Some((low, high)) => (level + offset).floor().clamp(low as f32, high as f32),
+        None => level,
+    };
+    set_value(row, encoding, channel, f64::from(value));
 }
 
 /// Returns a pseudorandom number for a row (splitmix64).

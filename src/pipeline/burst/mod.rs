@@ -8,6 +8,7 @@ mod voltages;
 mod work;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use observer::MemoryObserver;
@@ -16,8 +17,8 @@ use voltages::VoltageWork;
 pub use work::Source;
 use work::{DeviceWork, Gulps, HostWork, Stage, Stages, Step};
 
-pub use super::cleaning::CleanedRows;
 use super::cleaning::Cleaning;
+pub use super::cleaning::{CleanedRows, RecleanedRows};
 use super::flagged::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
@@ -26,7 +27,7 @@ use super::run::Ending;
 pub use super::run::Status;
 use crate::backend::Backend;
 use crate::backend::cuda::{self, Buffer, Prefetch};
-use crate::clean::Mitigated;
+use crate::clean::{Mitigated, Removals};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
@@ -48,6 +49,9 @@ pub struct Report {
     pub masked_channels: Vec<usize>,
     /// Interference removed, if mitigation was enabled.
     pub mitigated: Option<Mitigated>,
+    /// Record of what was removed, if requested, within its limit, and if nothing else makes rows depend on earlier
+    /// ones.
+    pub removals: Option<Arc<Removals>>,
     /// Candidates dropped because stronger ones of the same minute reached the limit.
     pub left_out: usize,
     /// Gaps that were filled.
@@ -247,7 +251,10 @@ impl Setup {
             observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
         };
         let span = trace::span(Work::Compute, "channel mask");
-        let cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
+        let mut cleaning = Cleaning::new(source, options, part, backend, &mut goes_on)?;
+        if options.removals_bytes > 0 {
+            cleaning.record(options.removals_bytes);
+        }
         drop(span);
         let trials = Trials { header: &header, options, form: cleaning.form(), part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
@@ -424,7 +431,7 @@ impl Setup {
         let mut last = self.found_since_start(last);
         candidates.append(&mut last.candidates);
         absorbed.append(&mut last.absorbed);
-        let Stages { cleaning, ranges, .. } = &self.stages;
+        let Stages { cleaning, ranges, .. } = &mut self.stages;
         candidates.sort_by(Candidate::order);
         let left_out = limit_storms(&mut candidates, self.options.max_per_minute);
         Ok(Report {
@@ -434,6 +441,7 @@ impl Setup {
             skipped_dms: RangeSearch::skipped(ranges) + late,
             masked_channels: cleaning.masked_channels(),
             mitigated: cleaning.mitigated(),
+            removals: cleaning.take_removals().map(Arc::new),
             left_out,
             gaps,
             flagged_samples: flagged + cleaning.flagged_samples(),
