@@ -3,6 +3,8 @@
 //! Invariant: the file is read once and in order, a gulp at a time; what is kept has the size of the
 //! plot and not of the recording.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::math::{median, median_and_sigma};
@@ -47,26 +49,58 @@ pub struct Cutout {
 /// # Errors
 /// [`Error::Parameter`] for invalid options; errors of the source's reads.
 pub fn cutout(source: &mut dyn FilterbankSource, options: &Options) -> Result<Cutout> {
-    check(source, options)?;
-    let mut grid = Grid::new(source.header(), options);
-    grid.read(source, options)?;
-    Ok(grid.cutout(options))
+    section(source, options).map(Section::cutout)
 }
 
-/// Cuts out the data around several candidates in one pass over a source at its first sample. `each` receives the
-/// cutouts with their indices in `wanted`, in any order. Returns the indices of candidates for which memory did not
-/// suffice beside the others; they need another pass.
+/// Bins the rows around a candidate, from a source at its first sample.
+///
+/// # Errors
+/// As [`cutout`].
+pub fn section(source: &mut dyn FilterbankSource, options: &Options) -> Result<Section> {
+    check(source.header(), options)?;
+    let mut grid = Grid::new(source.header(), options);
+    grid.read(source, options)?;
+    Ok(Section { grid, options: options.clone() })
+}
+
+/// Binned rows around a candidate, before they are scaled.
+pub struct Section {
+    grid: Grid,
+    options: Options,
+}
+
+impl Section {
+    /// Returns the bytes that a section of a recording occupies.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for invalid options.
+    pub fn bytes(header: &FilterbankHeader, options: &Options) -> Result<usize> {
+        check(header, options)?;
+        Ok(Shape::new(header, options).bytes())
+    }
+
+    /// Computes the cutout: dedisperses the sub-bands to each trial and scales all to standard deviations.
+    pub fn cutout(self) -> Cutout {
+        let Self { mut grid, options } = self;
+        grid.average();
+        grid.cutout(&options)
+    }
+}
+
+/// Bins the rows around several candidates in one pass over a source at its first sample. `each` receives the
+/// sections with their indices in `wanted`, in any order, and may scale them on another thread. Returns the indices of
+/// candidates for which memory did not suffice beside the others; they need another pass.
 ///
 /// # Errors
 /// As [`cutout`] and `each`; [`Error::stopped`] when `goes_on`, called before each read, returns
 /// false.
-pub fn cutouts(
+pub fn sections(
     source: &mut dyn FilterbankSource,
     wanted: &[Options],
     goes_on: &mut dyn FnMut() -> bool,
-    each: &mut dyn FnMut(usize, Cutout) -> Result<()>,
+    each: &mut dyn FnMut(usize, Section) -> Result<()>,
 ) -> Result<Vec<usize>> {
-    wanted.iter().try_for_each(|options| check(source, options))?;
+    wanted.iter().try_for_each(|options| check(source.header(), options))?;
     let header = source.header().clone();
     let shapes: Vec<Shape> = wanted.iter().map(|options| Shape::new(&header, options)).collect();
     let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -114,9 +148,8 @@ pub fn cutouts(
         let (done, rest) = open.into_iter().partition(|(place, _)| is_done(*place));
         open = rest;
         let done: Vec<(usize, Grid)> = done;
-        for (place, mut grid) in done {
-            grid.average();
-            each(place, grid.cutout(&wanted[place]))?;
+        for (place, grid) in done {
+            each(place, Section { grid, options: wanted[place].clone() })?;
         }
     }
     Ok(left)
@@ -179,11 +212,11 @@ impl Options {
     }
 }
 
-/// Checks the parameters against a source.
+/// Checks the parameters against a recording.
 ///
 /// # Errors
 /// [`Error::Parameter`] naming the parameter, [`Error::Shape`] for the masked channels.
-fn check(source: &dyn FilterbankSource, options: &Options) -> Result<()> {
+fn check(header: &FilterbankHeader, options: &Options) -> Result<()> {
     let positive = |name, value: f64| {
         let rule = "it must be positive and finite";
         (value.is_finite() && value > 0.0)
@@ -202,9 +235,8 @@ fn check(source: &dyn FilterbankSource, options: &Options) -> Result<()> {
     if options.channels * options.times * dms * options.bins_per_width == 0 {
         return Err(Error::parameter("cutout size", 0, "no axis may be empty"));
     }
-    let channels = source.header().channels();
     if !options.masked.is_empty() {
-        crate::view::check_length("masked channels", channels, options.masked.len())?;
+        crate::view::check_length("masked channels", header.channels(), options.masked.len())?;
     }
     Ok(())
 }
@@ -220,10 +252,11 @@ impl Grid {
         let step = if count > 1 { (high - low) / (count - 1) as f64 } else { 0.0 };
         let dms: Vec<f64> = (0..count).map(|i| low + i as f64 * step).collect();
         let mut all = vec![0f32; (count + 1) * noise];
+        let weighted = self.weighted();
         let offsets = dms.iter().map(|dm| dm - options.dm).chain([0.0]);
         let mut reaches = Vec::with_capacity(count + 1);
         for (series, offset) in all.chunks_mut(noise).zip(offsets) {
-            reaches.push(self.series(offset, options.dm_constant, series));
+            reaches.push(self.series(&weighted, offset, options.dm_constant, series));
         }
         normalize(&mut all, noise);
         let part = |series: &[f32]| series[shown..][..options.times].to_vec();
@@ -260,8 +293,19 @@ impl Grid {
         self.power.chunks_mut(self.bins).map(|row| deviation(row).unwrap_or(0.0)).collect()
     }
 
-    /// Sums the sub-bands at a dispersion measure `offset` from the candidate's; returns the largest shift in bins.
-    fn series(&self, offset: f64, dm_constant: f64, series: &mut [f32]) -> usize {
+    /// Returns the cells weighted by the channels of their sub-band, 0 without data.
+    fn weighted(&self) -> Vec<f32> {
+        let mut weighted = self.power.clone();
+        for (row, used) in weighted.chunks_mut(self.bins).zip(&self.used) {
+            let weight = *used as f32;
+            row.iter_mut().for_each(|x| *x = if x.is_finite() { weight * *x } else { 0.0 });
+        }
+        weighted
+    }
+
+    /// Sums the weighted sub-bands at a dispersion measure `offset` from the candidate's; returns the largest shift in
+    /// bins.
+    fn series(&self, weighted: &[f32], offset: f64, dm_constant: f64, series: &mut [f32]) -> usize {
         series.fill(0.0);
         let bin_s = self.factor as f64 * self.tsamp_s;
         let mut largest = 0;
@@ -271,12 +315,9 @@ impl Grid {
             let most = self.pad as f64;
             let shift = (delay / bin_s).round_ties_even().clamp(-most, most) as i64;
             largest = largest.max(shift.unsigned_abs() as usize);
-            let row = &self.power[subband * self.bins..][..self.bins];
+            let row = &weighted[subband * self.bins..][..self.bins];
             let row = &row[(self.pad as i64 + shift) as usize..][..series.len()];
-            let weight = self.used[subband] as f32;
-            for (sum, value) in series.iter_mut().zip(row) {
-                *sum += if value.is_finite() { weight * value } else { 0.0 };
-            }
+            series.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
         }
         largest
     }
@@ -467,7 +508,7 @@ impl Grid {
         self.centres_hz = sums.iter().zip(&self.used).map(|(sum, n)| sum / *n as f64).collect();
     }
 
-    /// Reads all rows that contribute to the grid and computes the means.
+    /// Reads all rows that contribute to the grid.
     fn read(&mut self, source: &mut dyn FilterbankSource, options: &Options) -> Result<()> {
         let header = source.header().clone();
         let row_bytes = header.row_bytes();
@@ -475,7 +516,6 @@ impl Grid {
         let first = self.start.max(0);
         let end = self.start + (self.bins * self.factor) as i64 + longest;
         if end <= first || source.skip(first as u64)? < first as u64 {
-            self.average();
             return Ok(());
         }
         let gulp = gulp_rows(&header);
@@ -494,7 +534,6 @@ impl Grid {
                 break;
             }
         }
-        self.average();
         Ok(())
     }
 
@@ -509,16 +548,31 @@ impl Grid {
         } else {
             0.0
         };
-        let length = (self.bins * self.factor) as i64;
-        for channel in &self.channels {
-            let place = time - channel.shift - self.start;
+        let crossed = self.crossed(time);
+        for channel in &self.channels[crossed] {
             let value = spectrum[channel.index] - mean;
-            if (0..length).contains(&place) && value.is_finite() {
-                let bin = (place as u32 / self.factor as u32) as usize;
-                let cell = channel.subband * self.bins + bin;
+            if value.is_finite() {
+                let place = (time - channel.shift - self.start) as u32;
+                let bin = if self.factor == 1 { place } else { place / self.factor as u32 };
+                let cell = channel.subband * self.bins + bin as usize;
                 self.power[cell] += value;
                 self.counts[cell] += 1;
             }
+        }
+    }
+
+    /// Returns the channels whose sample of a row lies in the grid.
+    fn crossed(&self, time: i64) -> Range<usize> {
+        let length = (self.bins * self.factor) as i64;
+        let place = |channel: &Channel| time - channel.shift - self.start;
+        let shifts = (self.channels.first(), self.channels.last());
+        // Shifts rise from channel to channel; at a negative dispersion measure they fall.
+        if shifts.0.map(|first| first.shift) <= shifts.1.map(|last| last.shift) {
+            let first = self.channels.partition_point(|channel| place(channel) >= length);
+            first..self.channels.partition_point(|channel| place(channel) >= 0)
+        } else {
+            let first = self.channels.partition_point(|channel| place(channel) < 0);
+            first..self.channels.partition_point(|channel| place(channel) < length)
         }
     }
 
@@ -685,11 +739,11 @@ mod tests {
             .into();
         let source = || recording(&band, 4000, 60.0, 1500, 8);
         let mut found = vec![None; wanted.len()];
-        let mut keep = |place: usize, cutout: Cutout| {
-            assert!(found[place].replace(cutout).is_none());
+        let mut keep = |place: usize, section: Section| {
+            assert!(found[place].replace(section.cutout()).is_none());
             Ok(())
         };
-        assert!(cutouts(&mut source(), &wanted, &mut || true, &mut keep).unwrap().is_empty());
+        assert!(sections(&mut source(), &wanted, &mut || true, &mut keep).unwrap().is_empty());
         for (options, found) in wanted.iter().zip(found) {
             let (alone, found) = (cutout(&mut source(), options).unwrap(), found.unwrap());
             // Blank cells are NaN.
@@ -699,12 +753,12 @@ mod tests {
         let large = Options { times: 30_000, ..wanted[0].clone() };
         let wanted = vec![large; 3];
         let mut count = 0;
-        let mut drop = |_: usize, _: Cutout| {
+        let mut drop = |_: usize, _: Section| {
             count += 1;
             Ok(())
         };
-        assert_eq!(cutouts(&mut source(), &wanted, &mut || true, &mut drop).unwrap(), [2]);
-        let stopped = cutouts(&mut source(), &wanted, &mut || false, &mut drop).unwrap_err();
+        assert_eq!(sections(&mut source(), &wanted, &mut || true, &mut drop).unwrap(), [2]);
+        let stopped = sections(&mut source(), &wanted, &mut || false, &mut drop).unwrap_err();
         assert_eq!(count, 2);
         assert!(stopped.is_stop());
     }

@@ -1,5 +1,6 @@
 //! `sidereal search`: finds bursts in a recording and plots them.
 
+mod cutouts;
 mod files;
 mod pictures;
 mod report;
@@ -36,6 +37,12 @@ use crate::{errors, gaps, json};
 
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
+
+/// Limit in bytes on the record of removed interference, from which pictures clean rows again.
+const REMOVALS_BYTES: u64 = 256 << 20;
+
+/// Divisor of the memory limit; the quotient bounds that record as well.
+const REMOVALS_PART: u64 = 32;
 
 /// Search a recording for dispersed bursts and plot each candidate.
 ///
@@ -234,6 +241,10 @@ impl<'a> Work<'a> {
         let mut header = opened.source.header().clone();
         let mut options = arguments.options(&opened)?;
         options.memory = common.memory;
+        if !arguments.products.no_plots || arguments.products.fetch {
+            let part = common.memory.map_or(u64::MAX, |limit| limit / REMOVALS_PART);
+            options.removals_bytes = part.min(REMOVALS_BYTES) as usize;
+        }
         arguments.recording.warn(opened.source.rows(), common);
         let delay_s = opened.delay_s();
         if header.tstart_mjd > 0.0 {

@@ -1,23 +1,26 @@
 //! Plots of a search, and files for FETCH: both read the recording again.
 
+use std::sync::{Mutex, PoisonError};
+
 use sidereal::backend::Backend;
-use sidereal::io::FilterbankSource;
-use sidereal::pipeline::burst::{CleanedRows, SearchOptions};
-use sidereal::pipeline::cutout::{Cutout, Options, cutout, cutouts};
+use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::cutout::Options;
 use sidereal::single_pulse::Candidate;
+use sidereal::trace::{self, Work};
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::files::{self, Spooled};
+use super::cutouts::{Consumer, Rows};
+use super::files;
 use super::report::Found;
 use crate::common::Common;
+use crate::json;
 use crate::output::Folder;
 use crate::plots::{self, Overview, Png, Point, short};
 use crate::progress::Progress;
 use crate::provenance::Made;
 use crate::rfi::Rfi;
 use crate::selection::{BeamDocument, Recording};
-use crate::{interrupt, json};
 
 /// File name of the plot of all candidates.
 pub(crate) const OVERVIEW: &str = "overview.png";
@@ -66,13 +69,14 @@ impl Pictures<'_> {
         let progress = Progress::items(common, shown.len() as u64);
         progress.doing("Drawing");
         let wanted: Vec<Options> = shown.iter().map(|one| self.plot_options(one)).collect();
-        let mut drawn = 0;
-        self.cutouts(&wanted, &mut |index, cutout| {
+        let drawn = Mutex::new(0);
+        self.cutouts(&wanted, &|index, cutout| {
+            let span = trace::span(Work::Draw, "candidate");
             let candidate = &shown[index];
             let png = self.png(&(stem(index, candidate) + ".png"));
             plots::candidate(&png, &cutout, &self.page(index, candidate))?;
-            drawn += 1;
-            progress.at(drawn);
+            drop(span);
+            count(&drawn, &progress);
             Ok(())
         })
     }
@@ -87,8 +91,9 @@ impl Pictures<'_> {
         let options = |one: &Candidate| Options::fetch(one.dm, one.time_s, one.width_s);
         let wanted: Vec<Options> =
             candidates.iter().map(|one| self.common_options(options(one))).collect();
-        let mut written = 0;
-        self.cutouts(&wanted, &mut |index, cutout| {
+        let written = Mutex::new(0);
+        self.cutouts(&wanted, &|index, cutout| {
+            let span = trace::span(Work::Write, "candidate");
             let candidate = &candidates[index];
             let path = self.folder.file(stem(index, candidate) + ".h5");
             crate::search::files::write_fetch(
@@ -98,8 +103,8 @@ impl Pictures<'_> {
                 &self.found.header,
                 &texts,
             )?;
-            written += 1;
-            progress.at(written);
+            drop(span);
+            count(&written, &progress);
             Ok(())
         })
     }
@@ -108,51 +113,22 @@ impl Pictures<'_> {
         Png::new(self.folder.file(name), &self.found.made)
     }
 
-    /// Opens the recording at its first row.
-    fn open(&self) -> Result<Box<dyn FilterbankSource>> {
-        if self.spooled {
-            let path = self.folder.file(files::NAME);
-            return Ok(Box::new(Spooled::open(&self.found.header, &path)?));
-        }
-        Ok(self.recording.open(self.options.dm_constant, self.backend)?.source.into_rows())
-    }
-
-    /// Cuts out the surroundings of each candidate; `each` receives the cutouts in any order, by index in `wanted`.
-    fn cutouts(
-        &self,
-        wanted: &[Options],
-        each: &mut dyn FnMut(usize, Cutout) -> Result<()>,
-    ) -> Result<()> {
-        // A source counts times from its first spectrum.
-        let from = |options: &Options, start_s: f64| Options {
-            time_s: options.time_s - start_s,
-            ..options.clone()
+    /// Cuts out the surroundings of each candidate; `each` receives the cutouts in any order and on several threads, by
+    /// index in `wanted`.
+    fn cutouts(&self, wanted: &[Options], each: &Consumer<'_>) -> Result<()> {
+        let rows = Rows {
+            recording: self.recording,
+            backend: self.backend,
+            options: self.options,
+            header: &self.found.header,
+            delay_s: self.found.delay_s,
+            is_voltages: self.found.geometry.is_some(),
+            is_cleaned: self.is_cleaned,
+            removals: self.found.report.removals.as_deref(),
+            masked: self.masked(),
+            spool: self.spooled.then(|| self.folder.file(files::NAME)),
         };
-        if !self.is_cleaned {
-            for (place, options) in wanted.iter().enumerate() {
-                interrupt::check()?;
-                let options = from(options, self.found.delay_s);
-                each(place, cutout(self.open()?.as_mut(), &options)?)?;
-            }
-            return Ok(());
-        }
-        // Mitigation of a row depends on all earlier rows, so all are read. `CleanedRows` has applied zero-DM
-        // already.
-        let mut left: Vec<usize> = (0..wanted.len()).collect();
-        while !left.is_empty() {
-            let goes_on = &mut || !interrupt::requested();
-            let host = self.backend.on_host();
-            let mut rows = CleanedRows::new(self.open()?, self.options, &host, goes_on)?;
-            let start_s = self.found.delay_s + rows.start_s();
-            let part: Vec<Options> = left
-                .iter()
-                .map(|place| Options { zero_dm: false, ..from(&wanted[*place], start_s) })
-                .collect();
-            let mut each = |place: usize, cutout: Cutout| each(left[place], cutout);
-            let again = cutouts(&mut rows, &part, goes_on, &mut each)?;
-            left = again.into_iter().map(|place| left[place]).collect();
-        }
-        Ok(())
+        rows.cutouts(wanted, each)
     }
 
     fn plot_options(&self, candidate: &Candidate) -> Options {
@@ -165,10 +141,15 @@ impl Pictures<'_> {
 
     /// Applies the channel mask, dispersion constant and zero-DM setting of the search.
     fn common_options(&self, options: Options) -> Options {
+        let (masked, dm_constant) = (self.masked(), self.options.dm_constant);
+        Options { masked, dm_constant, zero_dm: self.options.zero_dm, ..options }
+    }
+
+    /// Returns which channels are masked throughout, in recorded order.
+    fn masked(&self) -> Vec<bool> {
         let mut masked = vec![false; self.found.header.channels()];
         self.found.report.masked_channels.iter().for_each(|c| masked[*c] = true);
-        let dm_constant = self.options.dm_constant;
-        Options { masked, dm_constant, zero_dm: self.options.zero_dm, ..options }
+        masked
     }
 
     fn overview(&self) -> Overview {
@@ -262,6 +243,13 @@ impl Pictures<'_> {
         let known: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         known.join(" · ")
     }
+}
+
+/// Counts one more candidate and shows the number.
+fn count(done: &Mutex<u64>, progress: &Progress) {
+    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    *done += 1;
+    progress.at(*done);
 }
 
 /// Formats hours or degrees as `-08:47:43.7`.

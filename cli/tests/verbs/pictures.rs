@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{document, done, entries, fails, json, sidereal};
+use crate::common::{code, document, done, entries, fails, json, on_full_disk, sidereal, stderr};
 
 /// Place of the waterfall in a picture: left, top, right, bottom.
 const WATERFALL: [usize; 4] = [122, 342, 758, 913];
@@ -127,4 +127,66 @@ fn the_beam_is_told() {
     assert!(done(path, "info a.fil --header").contains("3 of 13"));
     let found = json(path, "search a.fil -o s --dm-max 100");
     assert_eq!(found["observation"]["beam"], beam);
+}
+
+/// Makes 12 s of 128 channels with impulses over the whole band and a burst every second.
+fn busy(path: &Path) {
+    let burst = |at: usize| format!(" --burst dm={},time={at}.3,width=0.006,snr=30", 90 + 7 * at);
+    let bursts: String = (1..11).map(burst).collect();
+    done(
+        path,
+        &format!(
+            "simulate burst a.fil -q --fch1 1500 --foff -2 --channels 128 --tsamp 1e-3 --duration 12 --seed 9 \
+             --bandpass rippled --rfi-broad 3 --rfi-broad-snr 150{bursts}"
+        ),
+    );
+}
+
+#[test]
+fn threads_draw_the_same_pictures() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path();
+    busy(path);
+    // Rows as recorded; cleaned from the search's record of what it removed; and all cleaned anew.
+    for (name, options) in [
+        ("none", "search a.fil --dm-max 200 --snr 12 --fetch --rfi none"),
+        ("auto", "search a.fil --dm-max 200 --snr 12 --fetch --zero-dm --time-range 1.5:"),
+        ("list", "replot a.fil auto1/candidates.csv --rfi auto --zero-dm"),
+    ] {
+        let folder = |threads: usize| {
+            let out = format!("{name}{threads}");
+            done(path, &format!("{options} -o {out} -q -t {threads} --reproducible"));
+            path.join(out)
+        };
+        let (one, three) = (folder(1), folder(3));
+        let names = entries(&one);
+        assert!(names.iter().filter(|name| name.ends_with(".png")).count() > 6, "{names:?}");
+        assert_eq!(names, entries(&three));
+        for file in names.iter().filter(|name| name.ends_with(".png") || name.ends_with(".h5")) {
+            assert!(
+                fs::read(one.join(file)).unwrap() == fs::read(three.join(file)).unwrap(),
+                "{file}"
+            );
+        }
+    }
+    let found = document(path, "auto1/summary.json");
+    assert!(found["interference"]["broadband_spectra"].as_u64() > Some(0), "{found}");
+}
+
+#[test]
+fn a_full_disk_is_one_error_and_leaves_no_picture() {
+    let home = tempfile::tempdir().unwrap();
+    busy(home.path());
+    let words = "search a.fil -o disk/out --dm-max 200 --snr 4 --max-per-minute 0 -t 3 --no-sync";
+    let begun = "find disk -name 'candidate_*.png' | grep -q .";
+    let Some(output) = on_full_disk(home.path(), words, begun) else { return };
+    let told = stderr(&output);
+    assert_eq!(code(&output), 4, "{told}");
+    assert_eq!(told.matches(".png").count(), 1, "{told}");
+    let names = entries(&home.path().join("copy/out"));
+    assert!(names.contains("candidates.csv"), "{names:?}");
+    assert!(!names.iter().any(|name| name.ends_with(".png")), "{names:?}");
+    let found = document(home.path(), "copy/out/summary.json");
+    assert_eq!(found["complete"], false);
+    assert!(found["reason"].as_str().unwrap().contains(".png"), "{found}");
 }
