@@ -573,20 +573,24 @@ mod tests {
                 .expect("room");
             path
         };
-        let (small, large) = (file("a", 40), file("b", 1024));
+        let is_for_gpu = |work: Work| work.seconds(2).is_none_or(|Seconds { cpu, gpu }| gpu < cpu);
+        let (small, large) = (file("a", 4), file("b", 1024));
         let trials = |paths: &[&PathBuf]| {
             Work::on_trials(&paths.iter().map(|path| (*path).clone()).collect::<Vec<_>>())
         };
-        assert!(!trials(&[&small]).is_worth_a_gpu());
-        assert!(trials(&[&small, &small]).is_worth_a_gpu());
-        assert!(trials(&[&"-".into()]).is_worth_a_gpu(), "a pipe may hold any number");
-        assert!(!trials(&[&folder.path().join("missing")]).is_worth_a_gpu());
-        assert!(!Work::on_voltages(&[small.clone(), small]).is_worth_a_gpu());
-        assert!(Work::on_voltages(&[large]).is_worth_a_gpu());
-        assert!(!Work::on_ratios(1000 * 4096).is_worth_a_gpu(), "one template");
-        assert!(Work::on_ratios(1024 * 2 * 64 * 4096).is_worth_a_gpu());
+        assert!(!is_for_gpu(trials(&[&small, &small])));
+        assert!(is_for_gpu(trials(&[&small, &large])));
+        assert!(is_for_gpu(trials(&[&"-".into()])), "a pipe may hold any number");
+        assert!(!is_for_gpu(trials(&[&folder.path().join("missing")])));
+        assert!(!is_for_gpu(Work::on_voltages(&[small.clone(), small])));
+        assert!(is_for_gpu(Work::on_voltages(std::slice::from_ref(&large))));
+        let antennas = |count| Work::on_antennas(std::slice::from_ref(&large), count);
+        let cpu = |work: Work| work.seconds(2).map(|seconds| seconds.cpu);
+        assert!(cpu(antennas(2)) < cpu(antennas(200)));
+        assert!(!is_for_gpu(Work::on_ratios(1000 * 4096)), "one template");
+        assert!(is_for_gpu(Work::on_ratios(1024 * 2 * 64 * 4096)));
         file("v.0000.raw", 1);
-        assert!(Work::on_voltages(&[folder.path().join("v")]).is_worth_a_gpu());
+        assert!(is_for_gpu(Work::on_voltages(&[folder.path().join("v")])));
     }
 
     #[test]
