@@ -144,6 +144,9 @@ struct Binned {
     section: Section,
 }
 
+/// Work of a [`pool`] on one item.
+type Job<'a, T> = dyn Fn(T) -> Result<()> + Sync + 'a;
+
 /// Passes items of `produce` to `work` on `threads` threads, in any order; one thread works on the caller's. An error
 /// of either ends both.
 ///
@@ -151,7 +154,7 @@ struct Binned {
 /// The first error of `work`, else that of `produce`; [`Error::stopped`] after a request to stop.
 fn pool<T: Send, R>(
     threads: usize,
-    work: &(dyn Fn(T) -> Result<()> + Sync),
+    work: &Job<'_, T>,
     produce: impl FnOnce(&Hand<'_, T>) -> Result<R>,
 ) -> Result<R> {
     let fault = Mutex::new(None);
@@ -197,7 +200,7 @@ struct Hand<'a, T> {
 
 /// Place of the work.
 enum To<'a, T> {
-    Caller(&'a (dyn Fn(T) -> Result<()> + Sync)),
+    Caller(&'a Job<'a, T>),
     Threads(SyncSender<T>),
 }
 

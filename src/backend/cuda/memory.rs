@@ -321,9 +321,10 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         // Running copies must end before the memory is freed.
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
-            // SAFETY: allocated or registered once, and no copy uses it any more.
             let _ = match &self.pages {
+                // SAFETY: registered once, and no copy uses it any more.
                 Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address) },
+                // SAFETY: allocated once, and no copy uses it any more.
                 None => unsafe { sys::cuMemFreeHost(self.address.cast()) },
             };
         } else {

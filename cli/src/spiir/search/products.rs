@@ -239,6 +239,6 @@ pub(super) fn write_banks(
         let running: Vec<_> = banks.iter().map(|one| scope.spawn(move || write(one))).collect();
         running.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
-    let written = written.into_iter();
-    written.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    let mut written = written.into_iter();
+    written.try_for_each(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
