@@ -124,7 +124,8 @@ fn gw150914_is_found_from_its_masses_as_with_the_published_template() {
         let inspirals =
             InspiralOptions { rate_hz: RATE_HZ, f_low_hz: 20.0, ..InspiralOptions::default() };
         let templates = Templates::Binaries(vec![(String::new(), binary)]);
-        let waveforms = waveforms(templates, &inspirals, None).expect("waveforms");
+        let waveforms =
+            waveforms(templates, &inspirals, None, &Threads::new(2)).expect("waveforms");
         let options = design(Rates::Multi { lowest_hz: 128.0 }, Resampler::default());
         let source = Source { waveforms, options };
         let report = search_for(&folder, &source, &self::options(Method::Overlap { fft_s: 8.0 }));
