@@ -172,7 +172,7 @@ def chains():
                 f"{machine}, {device}",
                 ", ".join([row["case"], *notes]),
                 f"{seconds(row['wall_s'])} ({seconds(row['wall_min_s'])} to {seconds(row['wall_max_s'])})",
-                f"{float(row['real_time']):.0f}" if row["real_time"] else "",
+                f"{float(row['real_time']):.1f}" if row["real_time"] else "",
                 seconds(row["start_up_s"]),
                 seconds(work),
                 f"{copies:.2f}" if device == "GPU" else "",

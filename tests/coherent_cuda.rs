@@ -80,8 +80,8 @@ fn rows_are_those_of_the_processor() {
                 // Rows alone leave the device; the gap's are skipped.
                 let copied = device.copied_out_bytes() - before;
                 assert!(copied <= 4 * expected.len() as u64, "{name}: {copied} bytes");
-                let late = rows(&source, gulp, &backend, 400, most);
-                check(&name, &late, &expected[400 * 3 * options(gulp).channels..]);
+                let late = rows(&source, gulp, &backend, 200, most);
+                check(&name, &late, &expected[200 * 3 * options(gulp).channels..]);
             }
         }
     }

@@ -79,6 +79,8 @@ impl Runs<'_> {
         let status = self.wait(child, caller)?;
         let wall_s = begun.elapsed().as_secs_f64();
         if !status.success() {
+            // A signal from the terminal ends the child, too.
+            caller.check_interrupt()?;
             return Err(self.failed(format!("the run ended with {status}")));
         }
         let candidates = candidates(&output.join("candidates.csv"))?;

@@ -225,6 +225,7 @@ impl Bench<'_> {
                             input_bytes,
                             product_bytes: ended.product_bytes,
                             shares,
+                            traced_wall_s: ended.wall_s,
                             roofs: Roofs { read, write, pipe, to_device, from_device },
                             checked,
                         })?;

@@ -26,6 +26,8 @@ pub(super) struct Row {
     pub(super) input_bytes: u64,
     pub(super) product_bytes: u64,
     pub(super) shares: Shares,
+    /// Wall time of the run with time stamps.
+    pub(super) traced_wall_s: f64,
     pub(super) roofs: Roofs,
     /// Whether the product is right.
     pub(super) checked: bool,
@@ -106,6 +108,7 @@ impl Row {
             ("real_time", self.data_s.map(|data_s| data_s / wall_s).into()),
             ("input_bytes", self.input_bytes.into()),
             ("product_bytes", self.product_bytes.into()),
+            ("traced_wall_s", self.traced_wall_s.into()),
             ("start_up_s", self.shares.start_up_s.into()),
             ("kernels_s", busy(Work::Kernel)),
             ("to_device_s", busy(Work::ToDevice)),

@@ -266,6 +266,12 @@ fn source(encoding: VoltageEncoding) -> Source {
 
 /// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
-    let plain = |encoding: &VoltageEncoding| Variant::plain(source(*encoding), extent);
-    VoltageEncoding::ALL.iter().map(plain).collect()
+    use VoltageEncoding::{Complex8, ComplexF32, Real2, Real16};
+    let encodings = match extent {
+        // Every decoder is compiled with the filter bank's sums as well.
+        Extent::Representative => vec![Complex8, ComplexF32, Real2, Real16],
+        Extent::All => VoltageEncoding::ALL.to_vec(),
+    };
+    let plain = |encoding| Variant::plain(source(encoding), extent);
+    encodings.into_iter().map(plain).collect()
 }

@@ -7,7 +7,7 @@ use crate::backend::cuda::{Buffer, Device, DownloadRing, Stream, UploadRing};
 use crate::backend::threads::Threads;
 use crate::channelize::{Channelizer, DeviceVoltages, Joining, Plan, RowJoiner};
 use crate::coherent::{self, Dedisperser};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::view::{Progress, check_length};
 use crate::voltage::{VoltageEncoding, Voltages};
 
@@ -84,7 +84,7 @@ impl Sizes {
         let room = coherent.max_times(times);
         let computed_bytes = bank.row_elements() * bank.element_bytes();
         let parts = joining.map_or(1, |joining| joining.copies * joining.antennas);
-        let rows = (ROW_BYTES / computed_bytes).clamp(1, bank.max_rows(room).max(1));
+        let rows = (ROW_BYTES.min(bytes) / computed_bytes).clamp(1, bank.max_rows(room).max(1));
         Self {
             times,
             room,
@@ -98,6 +98,28 @@ impl Sizes {
         }
     }
 
+    /// Computes the largest sizes whose memory fits `free` bytes, staging included; at least a block.
+    fn fitting(
+        coherent: &coherent::Plan,
+        bank: &Plan,
+        joining: Option<&Joining>,
+        free: usize,
+    ) -> Self {
+        let mut bytes = SAMPLE_BYTES;
+        loop {
+            let sizes = Self::new(coherent, bank, joining, bytes);
+            let samples = coherent.output_streams().saturating_mul(sizes.stride);
+            let joined = joining.map_or(0, |_| sizes.rows * sizes.computed_bytes);
+            let staged = sizes.recorded_streams * sizes.recorded_stride();
+            let staged = SLOTS * (staged + sizes.rows * sizes.row_bytes);
+            let fits = samples.saturating_add(joined).saturating_add(staged) <= free;
+            if fits || sizes.times == coherent.block() {
+                return sizes;
+            }
+            bytes /= 2;
+        }
+    }
+
     /// Returns the bytes from one recorded stream to the next.
     fn recorded_stride(&self) -> usize {
         self.recorded.bytes(self.times).next_multiple_of(16)
@@ -105,7 +127,7 @@ impl Sizes {
 }
 
 impl DeviceSamples {
-    /// Allocates memory, less of it if the device is short of it.
+    /// Allocates memory: at most half of the device's free memory, if that is enough for a block.
     pub(super) fn new(
         device: &Device,
         threads: &Threads,
@@ -113,15 +135,8 @@ impl DeviceSamples {
         bank: &Plan,
         joining: Option<Joining>,
     ) -> Result<Self> {
-        let mut bytes = SAMPLE_BYTES;
-        let (sizes, memory) = loop {
-            let sizes = Sizes::new(coherent, bank, joining.as_ref(), bytes);
-            match device.buffer(coherent.output_streams().saturating_mul(sizes.stride)) {
-                Ok(memory) => break (sizes, memory),
-                Err(Error::Unavailable { .. }) if sizes.times > coherent.block() => bytes /= 2,
-                Err(error) => return Err(error),
-            }
-        };
+        let sizes = Sizes::fitting(coherent, bank, joining.as_ref(), device.free_bytes()? / 2);
+        let memory = device.buffer(coherent.output_streams().saturating_mul(sizes.stride))?;
         let joiner = match joining {
             Some(joining) => Some(Joiner {
                 joiner: RowJoiner::new(device, joining)?,
