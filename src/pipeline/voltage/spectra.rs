@@ -16,7 +16,7 @@ use crate::view::Progress;
 use crate::voltage::VoltageBlock;
 
 /// Bytes of voltages per read for the host, unless requested otherwise; also the smallest read after an error.
-const HOST_BYTES: usize = 8 << 20;
+const HOST_BYTES: usize = 4 << 20;
 
 /// Bytes of voltages per read for a GPU, which copies and computes parts of a block at the same time.
 const DEVICE_BYTES: usize = 64 << 20;

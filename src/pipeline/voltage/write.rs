@@ -332,7 +332,7 @@ fn mean_and_deviation(values: &mut Vec<f64>) -> (f64, f64) {
 }
 
 /// Approximate bytes of spectra per write, unless more are computed at once.
-const BLOCK_BYTES: usize = 8 << 20;
+const BLOCK_BYTES: usize = 4 << 20;
 
 /// Smallest number of spectra per write.
 const MIN_TIMES: usize = 16;
