@@ -489,7 +489,8 @@ mod tests {
         assert_eq!(reader.header().times, Some(8 * 3000));
         assert_eq!(filterbank.bytes(), 8 * 3000 * CHANNELS as u64);
         let header = |path: &PathBuf| {
-            let source = voltages::open(&[path.clone()], &VoltageOptions::default()).unwrap();
+            let source =
+                voltages::open(std::slice::from_ref(path), &VoltageOptions::default()).unwrap();
             assert_eq!(source.cut(), None);
             source.header().clone()
         };

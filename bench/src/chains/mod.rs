@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Measure only cases whose name contains this text.
     #[arg(long)]
     only: Option<String>,
-    /// Folder for inputs and products, which are deleted at the end [default: in /dev/shm if there is enough space, else the
-    /// temporary folder].
+    /// Folder for inputs and products, which are deleted at the end [default: in /dev/shm if there is enough space,
+    /// else the temporary folder].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Runs of each case, of which the median counts [default: 3, with --quick 1].
@@ -81,10 +81,10 @@ const QUICK_BUS_BYTES: usize = 16 << 20;
 const ABOUT: &str = "\
 Whole runs of the command line, from the start of the program to its end: the median in seconds, and the
 multiple of real time. Start-up: to the first kernel of dedispersion or of a filter bank (on a CPU, to the
-first computation). Then the seconds in which kernels, copies, reads and so on were under way, from the time stamps of another run. Roof: the
-seconds of the slowest part alone, measured in this run: reading the input or writing as many bytes as the
-product has with the best number of threads, the pipe, a page-locked copy of as many bytes over the bus, or
-the kernels (on a CPU, the computations).";
+first computation). Then the seconds in which kernels, copies, reads and so on were under way, from the time
+stamps of another run. Roof: the seconds of the slowest part alone, measured in this run: reading the input or
+writing as many bytes as the product has with the best number of threads, the pipe, a page-locked copy of as
+many bytes over the bus, or the kernels (on a CPU, the computations).";
 
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
