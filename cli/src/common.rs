@@ -29,7 +29,7 @@ pub(crate) enum Device {
 
 /// Amount of work, from which `--device auto` estimates the time on the CPU and on a GPU.
 ///
-/// The costs were measured on a Xeon with AVX-512 and an H200 (docs/design/chains.md).
+/// The costs were measured on an H200 and its host, a Xeon with AVX-512 and 16 cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Work {
     /// Bytes of input, or of output; `None` if unknown.
@@ -42,43 +42,46 @@ pub(crate) struct Work {
     host: f64,
     /// Seconds per 10^9 bytes of the bus and the kernels.
     gpu: f64,
+    /// Seconds per 10^9 bytes to read them with all threads, a lower limit on either device.
+    read: f64,
 }
 
 /// Seconds to start a GPU and to end a process that used it.
 const GPU_START_S: f64 = 0.35;
 
-/// Seconds per 10^9 bytes of reading by all threads, a bound of every chain.
+/// Seconds per 10^9 bytes to read files with all threads.
 const READ_S: f64 = 0.04;
 
 impl Work {
-    /// Describes a search of trial DMs by the default plan, with the mitigation on the host.
+    /// Describes dedispersion at trial DMs; the costs are those of a search with the default plan and the mitigation on
+    /// the host.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", cpu: 30.0, host: 2.0, gpu: 0.1 }
+        Self { bytes: bytes(inputs), of: "data", cpu: 30.0, host: 2.0, gpu: 0.1, read: READ_S }
     }
 
     /// Describes a filter bank: about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), of: "data", cpu: 2.4, host: 0.9, gpu: 0.03 }
+        Self { bytes: bytes(inputs), of: "data", cpu: 2.4, host: 0.9, gpu: 0.03, read: READ_S }
     }
 
     /// Describes a correlation of `antennas` antennas.
     pub(crate) fn on_antennas(inputs: &[PathBuf], antennas: usize) -> Self {
         let cpu = 2.4 + 0.055 * antennas as f64;
-        Self { bytes: bytes(inputs), of: "data", cpu, host: 1.4, gpu: 0.03 }
+        Self { bytes: bytes(inputs), of: "data", cpu, host: 1.4, gpu: 0.03, read: READ_S }
     }
 
     /// Describes matched filters: 8 bytes of signal-to-noise ratio per template and sample.
     pub(crate) fn on_ratios(ratios: u64) -> Self {
         let bytes = Some(ratios.saturating_mul(8));
-        Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01 }
+        Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01, read: 0.0 }
     }
 
     /// Estimates the seconds on `threads` threads and on a GPU beside them; `None` if the amount is unknown.
     fn seconds(self, threads: usize) -> Option<Seconds> {
         let (amount, threads) = (self.bytes? as f64 * 1e-9, threads.max(1) as f64);
         Some(Seconds {
-            cpu: amount * (self.cpu / threads).max(READ_S),
-            gpu: GPU_START_S + amount * (self.host / threads).max(self.gpu).max(READ_S),
+            cpu: amount * (self.cpu / threads).max(self.read),
+            gpu: GPU_START_S + amount * (self.host / threads).max(self.gpu).max(self.read),
         })
     }
 }
@@ -106,7 +109,8 @@ fn short_s(seconds: f64) -> String {
     }
 }
 
-/// Returns the size of the files; `None` for a pipe, or for the first part of a recording that implies the others.
+/// Returns the total size of the files; `None` if one is a pipe or a folder, or the prefix of a numbered sequence. A
+/// missing file counts as empty.
 fn bytes(inputs: &[PathBuf]) -> Option<u64> {
     let sizes = inputs.iter().map(|path| match std::fs::metadata(path) {
         Ok(found) if found.is_file() => Some(found.len()),
@@ -522,6 +526,8 @@ mod tests {
         };
         assert!(!gpu(100 << 20, 2) && gpu(1 << 30, 2));
         assert!(!gpu(1 << 30, 16) && gpu(64 << 30, 16));
+        let ratios = Work::on_ratios(1 << 40).seconds(64).expect("the amount is known");
+        assert!(ratios.gpu < ratios.cpu, "no file limits ratios");
         let pipe = Work { bytes: None, ..Work::on_voltages(&[]) };
         assert_eq!(pipe.seconds(2), None);
     }

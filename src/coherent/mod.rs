@@ -29,7 +29,8 @@ enum Engine {
 
 /// Removes a known dispersion within the channels of a filter bank that follows, by overlap-save convolution.
 ///
-/// `y_p[n] = (1/N) sum_k H_p[k] X[k] exp(2 pi i n k / N)` for the middle samples of each window of N samples, with
+/// `y_p[n] = (1/N) sum_k H_p[k] X[k] exp(2 pi i n k / N)` for the middle samples of each window of N samples, with `X` the
+/// DFT of the window and
 /// `H_p[k] = exp(-2 pi i K DM (f - f_0)^2 / (f f_0^2))` at sky frequency `f` of bin `k`. `f_0` is the centre of the
 /// nearest channel with an even (copy p = 0) or odd (p = 1) index. Lower sidebands and the negative frequencies of real
 /// samples have the conjugate phase. Samples before the first and after the last one are zeros.
@@ -40,11 +41,12 @@ enum Engine {
 /// | `y`    | copy, antenna, recorded channel, polarization, time | f32, complex or real as `x`  | overwritten |
 ///
 /// # Numerics
-/// Phases in double precision, transforms in single. On the CPU the bits are the same for any split of the stream and
+/// The reference computes in double precision; the other backends compute phases in double and transforms in single
+/// precision. On the CPU the bits are the same for any split of the stream and
 /// any number of threads. On a GPU, and between backends, values agree within `2^-20 log2 N` times the root mean square
 /// of the window's samples. Samples that are not finite make the whole window not finite.
 /// # Real time
-/// Allocates nothing after [`new`](Self::new).
+/// Allocates nothing after [`new`](Self::new), except the reference.
 /// # Source
 /// Hankins & Rickett 1975, Methods in Computational Physics 14, 55.
 /// # Examples
@@ -140,7 +142,7 @@ impl Dedisperser {
     }
 
     /// Writes the next samples after the end of the stream, which zeros follow; returns their number, 0 once all are
-    /// written.
+    /// written. `output` needs space for at least one block.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -93,7 +93,7 @@ impl Options {
     }
 }
 
-/// Checked parameters: filters as short as the delay within a channel allows.
+/// Checked parameters and transform length; filters are as short as the delay within a channel allows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
@@ -117,9 +117,10 @@ impl Plan {
         let width = options.width_hz() / options.offsets_hz.len() as f64;
         let delay = options.delay_s(width) / options.tsamp_s;
         // Responses outside the channel decay within one window of the filter bank.
-        let overlap = (delay + options.ringing as f64).ceil();
-        let most = MAX_POINTS.min(MAX_BYTES / (16 * options.coarse_channels()));
-        if 8.0 * overlap > most as f64 {
+        let overlap = ((delay + options.ringing as f64) / STEP as f64).ceil() * STEP as f64;
+        let most = MAX_POINTS.min(MAX_BYTES / (16 * options.coarse_channels())).max(1);
+        let most = 1 << most.ilog2();
+        if most < MIN_POINTS || 8.0 * overlap > most as f64 {
             let rule = format!(
                 "in channels of {:.6} MHz it takes filters of {overlap:.0} samples, and at most {} are \
                  possible; more channels make them shorter",
@@ -136,7 +137,7 @@ impl Plan {
             );
             return Err(Error::parameter("coherent_dm", dm, rule));
         }
-        let overlap = (overlap as usize).next_multiple_of(STEP);
+        let overlap = overlap as usize;
         let points = (8 * overlap).next_power_of_two().max(MIN_POINTS);
         Ok(Self { options, points, overlap, reach: delay.ceil() as usize })
     }
@@ -184,8 +185,8 @@ impl Plan {
         (self.points + times).div_ceil(self.block()) * self.block()
     }
 
-    /// Returns the first input sample that the output from sample `first` on depends on, and the output sample at which
-    /// that block begins.
+    /// Returns the block that contains output sample `first`: its first output sample, and the first input sample that it
+    /// needs.
     pub fn start(&self, first: u64) -> Start {
         let block = self.block() as u64;
         let output = first / block * block;

@@ -53,6 +53,8 @@ impl Runs<'_> {
     /// # Errors
     /// [`Error::Unavailable`] if the run fails; [`Error::Io`]; [`Error::stopped`] if the user asked to stop.
     pub(super) fn once(&self, trace: Option<&Path>, caller: &dyn Caller) -> Result<Ended> {
+        // A run that failed may have left products.
+        remove(&self.products)?;
         if self.cold {
             remove(&self.cache)?;
         }

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     keep: bool,
     /// Make the inputs in this folder, print the command lines that read them, and measure nothing.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["csv", "folder", "runs", "cold", "keep"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["csv", "folder", "runs", "cold", "keep", "only"])]
     make_only: Option<PathBuf>,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]

@@ -1,7 +1,7 @@
 //! Data around candidates, read from the recording again and worked on by several threads.
 //!
-//! Invariant: at most one cutout per thread and one more exist at a time, beside the grids that one pass over the rows
-//! fills; no thread works any more when an error is returned.
+//! Invariant: at most one cutout per thread, plus one that waits, exists at a time, in addition to the grids of the
+//! current pass over the rows; all threads have ended when an error is returned.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -147,8 +147,8 @@ struct Binned {
 /// Work of a [`pool`] on one item.
 type Job<'a, T> = dyn Fn(T) -> Result<()> + Sync + 'a;
 
-/// Passes items of `produce` to `work` on `threads` threads, in any order; one thread works on the caller's. An error
-/// of either ends both.
+/// Passes items of `produce` to `work` on `threads` threads, in any order; with fewer than two threads, the work runs on
+/// the calling thread. An error of either ends both.
 ///
 /// # Errors
 /// The first error of `work`, else that of `produce`; [`Error::stopped`] after a request to stop.
@@ -161,7 +161,7 @@ fn pool<T: Send, R>(
     if threads < 2 {
         return produce(&Hand { to: To::Caller(work), fault: &fault });
     }
-    // Without a buffer an item waits in the hand of the producer alone.
+    // A rendezvous channel keeps at most one item waiting.
     let (sender, receiver) = sync_channel(0);
     let receiver = Arc::new(Mutex::new(receiver));
     let run = |receiver: Arc<Mutex<Receiver<T>>>| {

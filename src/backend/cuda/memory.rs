@@ -146,7 +146,7 @@ impl Pages {
         Some(pages)
     }
 
-    /// Writes to every page, so that the system finds them all on several cores.
+    /// Writes to every page, so that several cores share the page faults.
     fn touch(&self) {
         // SAFETY: the mapping has these bytes, and nothing else refers to them.
         let all = unsafe { std::slice::from_raw_parts_mut(self.address.cast::<u8>(), self.bytes) };
@@ -157,9 +157,10 @@ impl Pages {
         std::thread::scope(|scope| {
             let mut parts = all.chunks_mut(part);
             let own = parts.next();
-            parts.for_each(|part| {
-                scope.spawn(move || touch(part));
-            });
+            for part in parts {
+                // Pages that no thread touches are faulted in when they are registered.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || touch(part));
+            }
             own.into_iter().for_each(touch);
         });
     }
@@ -321,16 +322,18 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         // Running copies must end before the memory is freed.
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
-            let _ = match &self.pages {
+            let result = match &self.pages {
                 // SAFETY: registered once, and no copy uses it any more.
                 Some(pages) => unsafe { sys::cuMemHostUnregister(pages.address) },
                 // SAFETY: allocated once, and no copy uses it any more.
                 None => unsafe { sys::cuMemFreeHost(self.address.cast()) },
             };
-        } else {
-            // Copies may still use the memory of a device that failed.
-            std::mem::forget(self.pages.take());
+            if result == sys::CUresult::CUDA_SUCCESS {
+                return;
+            }
         }
+        // The device may still use the memory.
+        std::mem::forget(self.pages.take());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compilation of kernels before they are needed, side by side on threads of its own.
+//! Compiles kernels in parallel before a stage needs them.
 //!
 //! Invariant: a prefetch changes no result and no error, only the time at which [`Device::module`] returns.
 
@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use super::{Device, Source, cache};
 
-/// Kernels that other threads compile, or load from the cache, for [`Device::module`]. It waits for a kernel that is
-/// under way, and compiles one that is not.
+/// Kernels that other threads compile, or load from the cache. [`Device::module`] waits for a kernel that is being
+/// compiled and compiles one that has not begun.
 ///
 /// Dropping it cancels those that have not begun and waits for the others: the compiler must not run when the process
 /// ends.

@@ -22,12 +22,12 @@ pub struct StartUp {
     pub first_launch_s: Option<f64>,
 }
 
-/// Time of pieces of work of one kind.
+/// Time spent on one kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// Pieces that succeeded.
     pub count: usize,
-    /// Seconds of all pieces, one after another.
+    /// Sum of the durations of all pieces, in seconds.
     pub summed_s: f64,
     /// Seconds in which at least one piece was under way.
     pub elapsed_s: f64,
@@ -86,7 +86,7 @@ impl Record {
     }
 }
 
-/// Measures a piece of work, which counts if its result `is_done`.
+/// Times a piece of work; counts it if `is_done` accepts its result.
 pub(super) fn timed<T>(
     step: Step,
     is_done: impl FnOnce(&T) -> bool,

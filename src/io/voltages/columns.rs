@@ -73,21 +73,13 @@ pub(super) trait Positioned: Sync {
         }
         let ends = starts[1..].iter().copied().chain([times]);
         let spans = starts.iter().zip(ends);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = cursors
-                .iter_mut()
-                .zip(block.columns_mut(&starts))
-                .zip(spans)
-                .map(|((cursor, mut rows), (start, end))| {
-                    let position = position + *start as u64;
-                    scope.spawn(move || self.fill(cursor, position, &mut rows, end - start))
-                })
-                .collect();
-            let results = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            results.fold(Ok(()), Result::and)
-        })
+        let bytes = block.streams() * block.encoding().bytes(times);
+        let mut results: Vec<_> = starts.iter().map(|_| Ok(())).collect();
+        let jobs = cursors.iter_mut().zip(block.columns_mut(&starts)).zip(spans).zip(&mut results);
+        parallel::for_each(bytes, jobs, |(((cursor, mut rows), (start, end)), result)| {
+            *result = self.fill(cursor, position + *start as u64, &mut rows, end - start);
+        });
+        results.into_iter().collect()
     }
 }
 

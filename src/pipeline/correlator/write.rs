@@ -71,8 +71,8 @@ pub struct WriteReport {
 /// For a tracked source, phases are zero in its direction, and u, v, w are in its frame; otherwise the data are a
 /// drift scan's, and u, v, w are east, north, up. `observe` receives each integration and the progress, and stops the
 /// run by returning false. A stop, a read error, a device failure or a full disk truncates the file: it holds the
-/// earlier integrations with the same bits as a complete run, and, if they can be written, the spectra of the
-/// integration that was being summed.
+/// earlier integrations with the same bits as a complete run. If the source also ends within an integration, its
+/// spectra so far are written if they can be; an integration completed after the stop is discarded.
 ///
 /// # Errors
 /// [`Error::Parameter`] when the recordings do not state their start, or for values that UVH5 does not allow; any
@@ -123,7 +123,7 @@ pub fn write_uvh5(
         let mut ending = None;
         for (integration, more) in sums {
             match more {
-                // After a stop, the integration that was being summed is written if it is a part of one.
+                // After a stop, only an incomplete integration is still written.
                 Ok(true) if ending.is_some() && place.is_whole(&integration) => continue,
                 Ok(true) => {}
                 Ok(false) => break,

@@ -4,6 +4,8 @@
 //! exist.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -26,7 +28,7 @@ pub(super) struct Ahead {
     position: u64,
     /// Samples of a block.
     gulp: usize,
-    /// Samples of a block after an error: a smaller read may return samples before the fault.
+    /// Samples of a block after a read error: a shorter read can return the samples before the fault.
     least: usize,
 }
 
@@ -37,8 +39,9 @@ enum State {
     Lost,
 }
 
-/// Thread that fills empty blocks until it gets no more, or the source has no more.
+/// Thread that fills empty blocks until the channel closes, the source ends or it is told to stop.
 struct Reading {
+    stop: Arc<AtomicBool>,
     empty: SyncSender<VoltageBlock<'static>>,
     read: Receiver<Read>,
     thread: JoinHandle<Box<dyn VoltageSource>>,
@@ -110,7 +113,7 @@ impl Ahead {
                     }
                     return Ok(());
                 }
-                // A reader of files stays at the samples that failed: smaller reads give those before the fault.
+                // A failed read does not move the source: shorter reads return the samples before the fault.
                 Ok((_, Err(_))) if self.gulp > self.least => {
                     self.stop();
                     self.gulp = self.least;
@@ -141,21 +144,24 @@ impl Ahead {
             let _ = empty.send(self.header.block(self.gulp));
         }
         let cut = source.cut().map(str::to_owned);
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("reader".to_owned());
         let thread = thread
-            .spawn(move || fill(source, &blocks, &filled))
+            .spawn(move || fill(source, &blocks, &filled, &is_stopped))
             .map_err(|error| Error::io(&self.header.path, error))?;
-        self.state = State::Reading(Reading { empty, read, thread, cut });
+        self.state = State::Reading(Reading { stop, empty, read, thread, cut });
         Ok(())
     }
 
-    /// Ends the thread; blocks that it has read are held, earliest first.
+    /// Waits for the thread to end and keeps the blocks that it has filled, earliest first.
     pub(super) fn stop(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Lost);
-        let State::Reading(Reading { empty, read, thread, .. }) = state else {
+        let State::Reading(Reading { stop, empty, read, thread, .. }) = state else {
             self.state = state;
             return;
         };
+        stop.store(true, Ordering::Relaxed);
         drop(empty);
         if let Ok(source) = thread.join() {
             self.state = State::Idle(source);
@@ -167,6 +173,8 @@ impl Ahead {
                     self.position += times as u64;
                     self.held.push_back(block);
                 }
+                // As in `next`.
+                Err(_) if self.gulp > self.least => self.gulp = self.least,
                 Err(fault) => self.fault = Some(fault),
             }
         }
@@ -194,16 +202,16 @@ impl Ahead {
         Ok(times)
     }
 
-    /// Drops held blocks and skips samples up to `position`; returns the number of samples by which it was missed.
+    /// Drops held blocks and skips samples up to `position`, which is not before [`position`](Self::position); returns
+    /// how many samples short of it the source ended.
     ///
     /// # Errors
     /// Errors of the source.
     pub(super) fn skip_to(&mut self, position: u64) -> Result<u64> {
         self.stop();
         self.held.clear();
-        if let Some(fault) = self.fault.take() {
-            return Err(fault);
-        }
+        // A failed read has not moved the source, which may skip the samples that it could not read.
+        self.fault = None;
         let State::Idle(source) = &mut self.state else { return Err(lost(&self.header)) };
         self.position += source.skip(position.saturating_sub(self.position))?;
         Ok(position.saturating_sub(self.position))
@@ -221,13 +229,17 @@ fn lost(header: &VoltageHeader) -> Error {
     Error::Unavailable { what, why: "the thread that read it failed".to_owned() }
 }
 
-/// Fills blocks until none comes, the source ends or it fails; returns the source.
+/// Fills blocks until none comes, the source ends or fails, or `stop` is set; returns the source.
 fn fill(
     mut source: Box<dyn VoltageSource>,
     blocks: &Receiver<VoltageBlock<'static>>,
     filled: &SyncSender<Read>,
+    stop: &AtomicBool,
 ) -> Box<dyn VoltageSource> {
     for mut block in blocks {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let mut span = trace::span(Work::Read, "voltages");
         let read = source.read(&mut block);
         let times = *read.as_ref().unwrap_or(&0);
@@ -238,4 +250,64 @@ fn fill(
         }
     }
     source
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voltage::VoltageEncoding;
+
+    /// Source whose sample 21 cannot be read.
+    struct Failing {
+        header: VoltageHeader,
+        position: u64,
+    }
+
+    impl VoltageSource for Failing {
+        fn header(&self) -> &VoltageHeader {
+            &self.header
+        }
+
+        fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+            let times = block.capacity().min((40 - self.position) as usize);
+            let span = self.position..self.position + times as u64;
+            if span.contains(&21) {
+                return Err(Error::io("x.raw", std::io::ErrorKind::Other.into()));
+            }
+            self.position = span.end;
+            block.set_times(times)?;
+            Ok(times)
+        }
+
+        fn skip(&mut self, times: u64) -> Result<u64> {
+            let times = times.min(40 - self.position);
+            self.position += times;
+            Ok(times)
+        }
+    }
+
+    #[test]
+    fn samples_before_a_fault_are_returned_wherever_the_thread_stops() {
+        let header = VoltageHeader::new(vec![1.4e9], 1e-6, VoltageEncoding::Complex8);
+        for stops in [false, true] {
+            let source = Failing { header: header.clone(), position: 0 };
+            let mut ahead = Ahead::new(Box::new(source), 0, 8, 2);
+            let (mut block, mut read) = (header.block(8), 0);
+            let fault = loop {
+                match ahead.next(&mut block) {
+                    Ok(()) => read += block.times(),
+                    Err(fault) => break fault,
+                }
+                if stops {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    ahead.stop();
+                }
+            };
+            assert_eq!((read, ahead.position()), (20, 20), "{fault}");
+            assert_eq!(ahead.skip_to(30).unwrap(), 0);
+            ahead.next(&mut block).unwrap();
+            assert!(block.times() > 0);
+            assert_eq!(ahead.skip_to(50).unwrap(), 10);
+        }
+    }
 }

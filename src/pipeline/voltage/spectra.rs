@@ -220,9 +220,12 @@ impl<T: Element> Spectra<T> {
         let target = before.saturating_add(rows).min(total.unwrap_or(u64::MAX)).max(before);
         let restart = target / restart_rows(self.plan()) * restart_rows(self.plan());
         let sample = restart.saturating_mul(self.plan().samples_per_row() as u64);
-        self.source.stop();
         if self.bank.start(sample) > self.source.position() {
-            self.restart(restart, sample)?;
+            // The thread may have read beyond that sample.
+            self.source.stop();
+            if self.bank.start(sample) > self.source.position() {
+                self.restart(restart, sample)?;
+            }
         }
         let remaining = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
         let mut scratch = std::mem::take(&mut self.scratch);

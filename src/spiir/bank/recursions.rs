@@ -1,4 +1,4 @@
-//! First-order recursions of several filters at a time, whose steps do not wait for one another.
+//! Independent first-order recursions in SIMD lanes, which hides the latency of each step.
 //!
 //! Invariant: each recursion has the bits that it has alone.
 
@@ -37,8 +37,8 @@ pub(super) fn sum_back(series: &[Complex64], recursions: &mut [Recursion]) {
     }
 }
 
-/// Adds each recursion's values to the series from its first sample to its last, those of a sample in the recursions'
-/// order: `series[n] += value`, `value = value pole`.
+/// Adds each recursion's values to the series from its first sample to its last; values for the same sample are added
+/// in the order of the recursions: `series[n] += value`, `value = value pole`.
 pub(super) fn add_responses(series: &mut [Complex64], recursions: &mut [Recursion]) {
     for group in recursions.chunks_mut(LANES) {
         let parts = Parts::new(group);
