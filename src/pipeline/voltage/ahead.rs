@@ -39,7 +39,7 @@ enum State {
     Lost,
 }
 
-/// Thread that fills empty blocks until the channel closes, the source ends or it is told to stop.
+/// Thread that fills empty blocks until the channel closes, the source ends or `stop` is set.
 struct Reading {
     stop: Arc<AtomicBool>,
     empty: SyncSender<VoltageBlock<'static>>,
