@@ -46,7 +46,7 @@ pub(crate) struct Work {
     read: f64,
 }
 
-/// Seconds to start a GPU and to end a process that used it.
+/// Time to start a GPU and to end a process that used it, in seconds.
 const GPU_START_S: f64 = 0.35;
 
 /// Seconds per 10^9 bytes to read files with all threads.
@@ -76,7 +76,8 @@ impl Work {
         Self { bytes, of: "signal-to-noise ratios", cpu: 1.5, host: 0.0, gpu: 0.01, read: 0.0 }
     }
 
-    /// Estimates the seconds on `threads` threads and on a GPU beside them; `None` if the amount is unknown.
+    /// Estimates the run time on `threads` CPU threads, and on a GPU with the same threads; returns `None` if the amount of
+    /// data is unknown.
     fn seconds(self, threads: usize) -> Option<Seconds> {
         let (amount, threads) = (self.bytes? as f64 * 1e-9, threads.max(1) as f64);
         Some(Seconds {
@@ -86,7 +87,7 @@ impl Work {
     }
 }
 
-/// Estimated seconds of a run on either device.
+/// Estimated run time on either device, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seconds {
     cpu: f64,

@@ -83,16 +83,25 @@ pub(super) fn for_each<J: Send>(
 
 /// As [`read_at`], on the calling thread.
 pub(super) fn read_part(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while read < buffer.len() {
-        match file.read_at(&mut buffer[read..], offset + read as u64) {
+    fill(buffer, |rest, filled| file.read_at(rest, offset + filled as u64))
+}
+
+/// Fills `buffer` by calls of `read`, which receives the rest of the buffer and the number of bytes before it; returns the
+/// bytes read, fewer only at the end of the data.
+pub(super) fn fill(
+    buffer: &mut [u8],
+    mut read: impl FnMut(&mut [u8], usize) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..], filled) {
             Ok(0) => break,
-            Ok(bytes) => read += bytes,
+            Ok(bytes) => filled += bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(read)
+    Ok(filled)
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 
 use std::time::Instant;
 
-use super::cleaning::{Cleaning, Expected};
+use super::cleaning::Cleaning;
 use super::options::{Part, SearchOptions, skip_to};
-use super::range::{Trials, advance, stride};
+use super::range::{Trials, advance, prefetch, stride};
 use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
-use crate::backend::cuda::Prefetch;
+use crate::backend::cuda::{Device, Source};
 use crate::backend::threads::Threads;
-use crate::clean::{self, Mitigated};
+use crate::clean::Mitigated;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -148,7 +148,7 @@ pub fn dedisperse_from(
     let begin = Instant::now();
     let header = source.header().clone();
     let part = Part::new(&header, options)?;
-    let _kernels = prefetch(&header, options, part, backend);
+    let _kernels = prefetch(&header, options, part, backend, Vec::new(), sources);
     skip_to(source, part.first)?;
     let mut goes_on = || {
         let elapsed_s = begin.elapsed().as_secs_f64();
@@ -236,30 +236,15 @@ pub fn dedisperse_from(
     })
 }
 
-/// Starts to compile the kernels of a dedispersion on a GPU before the channel mask is known. Errors of the options are
-/// left to the stages.
-fn prefetch(
-    header: &FilterbankHeader,
-    options: &SearchOptions,
-    part: Part,
-    backend: &Backend,
-) -> Prefetch {
-    let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
-    let (header, options, bound) = (header.clone(), options.clone(), device.clone());
-    device.prefetch(move || {
-        let sources = || {
-            let Expected { form, plan } = Expected::new(&header, &options, part)?;
-            let trials = Trials { header: &header, options: &options, form: &form, part };
-            let mut sources: Vec<_> = plan.iter().flat_map(clean::sources).collect();
-            for range in &options.plan.ranges {
-                if let (Some(plan), _) = trials.bind(std::slice::from_ref(range))? {
-                    sources.extend(dedisperse::sources(&plan, &bound));
-                }
-            }
-            Ok::<_, Error>(sources)
-        };
-        sources().unwrap_or_default()
-    })
+/// Lists the dedispersion kernels that the ranges are expected to need on a device.
+fn sources(trials: &Trials<'_>, device: &Device) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for range in &trials.options.plan.ranges {
+        if let (Some(plan), _) = trials.bind(std::slice::from_ref(range))? {
+            sources.extend(dedisperse::sources(&plan, device));
+        }
+    }
+    Ok(sources)
 }
 
 /// Dedispersion of all ranges.

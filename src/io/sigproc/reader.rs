@@ -143,7 +143,7 @@ impl FilterbankReader {
         let offset = self.layout.data_offset + self.row * row_bytes as u64;
         let filled = match &mut self.input {
             Input::File(file) => parallel::read_at(file, buffer, offset),
-            Input::Pipe(pipe) => read_pipe(pipe.as_mut(), buffer),
+            Input::Pipe(pipe) => parallel::fill(buffer, |rest, _| pipe.read(rest)),
         };
         let filled = filled.map_err(|error| Error::io(&self.header.path, error))?;
         let rows = filled / row_bytes;
@@ -228,20 +228,6 @@ impl FilterbankSource for FilterbankReader {
     fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
-}
-
-/// Fills a buffer from a pipe; returns the bytes read, fewer only at its end.
-fn read_pipe(pipe: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match pipe.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(bytes) => filled += bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// Converts recorded rows to output rows.

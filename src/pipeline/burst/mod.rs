@@ -243,7 +243,8 @@ impl Setup {
     ) -> Result<Self> {
         let header = source.header().clone();
         let part = Part::new(&header, options)?;
-        let kernels = prefetch(&header, options, part, backend, kernels);
+        let list = |trials: &Trials<'_>, device: &cuda::Device| trials.sources(device);
+        let kernels = prefetch(&header, options, part, backend, kernels, list);
         skip_to(source, part.first)?;
         let begin = Instant::now();
         let mut goes_on = || {

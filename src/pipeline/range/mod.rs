@@ -335,14 +335,15 @@ pub(super) struct Trials<'a> {
     pub(super) part: Part,
 }
 
-/// Starts to compile the kernels of a search on a GPU, and `others`, before the channel mask, which hardly changes them,
-/// is known. Errors of the options are left to the stages.
+/// Starts to compile the kernels that `list` returns on a GPU, those of the cleaning, and `others`, before the channel
+/// mask, which hardly changes them, is known. Errors of the options are left to the stages.
 pub(super) fn prefetch(
     header: &FilterbankHeader,
     options: &SearchOptions,
     part: Part,
     backend: &Backend,
     others: Vec<cuda::Source>,
+    list: impl FnOnce(&Trials<'_>, &Device) -> Result<Vec<cuda::Source>> + Send + 'static,
 ) -> Prefetch {
     let Backend::Cuda(device, _) = backend else { return Prefetch::default() };
     let (header, options, bound) = (header.clone(), options.clone(), device.clone());
@@ -350,7 +351,7 @@ pub(super) fn prefetch(
         let sources = || {
             let Expected { form, plan } = Expected::new(&header, &options, part)?;
             let trials = Trials { header: &header, options: &options, form: &form, part };
-            let mut sources = trials.sources(&bound)?;
+            let mut sources = list(&trials, &bound)?;
             sources.extend(plan.iter().flat_map(clean::sources));
             Ok::<_, Error>(sources)
         };
@@ -360,7 +361,7 @@ pub(super) fn prefetch(
 
 impl Trials<'_> {
     /// Lists the kernels that all ranges are expected to need on a device.
-    fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
+    pub(super) fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
         let mut sources = Vec::new();
         for alike in self.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
             if let (Some(plan), _) = self.bind(alike)? {
