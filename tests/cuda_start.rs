@@ -1,6 +1,7 @@
 //! Start of a GPU: kernels are compiled side by side before they are needed, each once, with the errors of the stages
 //! that need them; a cache that cannot be written is reported once. The device is the emulator of `tests/cuda_on_host`, in
 //! processes with caches of their own.
+#![allow(unsafe_code)]
 
 #[path = "common/cuda.rs"]
 mod cuda;
@@ -10,7 +11,9 @@ use std::process::Command;
 
 use cuda::{backend, device, source};
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Device, Source, compile, start_up};
+use sidereal::backend::cuda::{
+    Arguments, CompileRequest, CompilerProgram, Device, Module, Source, compile, start_up,
+};
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::pipeline::burst::{self, Report, SearchOptions, search};
 use sidereal::simulate::burst::{Burst, Options, Simulator};
@@ -131,6 +134,75 @@ fn a_dropped_prefetch_leaves_its_kernels_to_those_who_need_them() {
     drop(device.prefetch(|| (0..100).map(numbered).collect()));
     assert!(start_up().compiled.count < 100, "the kernels that had not begun are cancelled");
     device.module(&numbered(99)).expect("it compiles");
+}
+
+/// Returns the constant of a kernel of [`numbered`].
+fn value(device: &Device, module: &Module) -> u32 {
+    let (stream, to) = (device.stream().unwrap(), device.upload(&[0_u32]).unwrap());
+    let kernel = module.function("f", 0).expect("the kernel");
+    let arguments = Arguments::new().with(to.address());
+    // SAFETY: the kernel writes one word of the buffer.
+    unsafe { stream.launch(&kernel, [1, 1, 1], [1, 1, 1], &arguments).expect("it starts") };
+    stream.synchronize().expect("it ends");
+    let mut word = [0];
+    to.download(0, &mut word).expect("the word");
+    word[0]
+}
+
+/// This program, as the one that compiles the best kernels: it runs [`the_compiling_process`].
+fn compiler() -> CompilerProgram {
+    let path = std::env::current_exe().expect("this program");
+    let arguments = ["--exact", "the_compiling_process"].map(str::to_owned).to_vec();
+    CompilerProgram { path, arguments }
+}
+
+#[test]
+fn the_compiling_process() {
+    if let Some(request) = CompileRequest::from_environment() {
+        request.compile((0..10).map(numbered)).expect("it compiles");
+    }
+}
+
+#[test]
+fn a_quick_start_takes_the_best_kernel_once_it_is_compiled() {
+    let cache = tempfile::tempdir().expect("a folder");
+    if !is_child("a_quick_start_takes_the_best_kernel_once_it_is_compiled", cache.path(), 2) {
+        return;
+    }
+    let device = Device::open(0).expect("it is there").with_quick_start(compiler());
+    let (best, quick) = (numbered(7), numbered(8));
+    assert_eq!(device.begins_quickly(&best), is_first());
+    let (module, better) = device.module_or_quick(&best, &quick).expect("it compiles");
+    let Some(mut better) = better else {
+        // The best kernel is in the cache.
+        assert!(!is_first() && start_up().quick == 0);
+        assert_eq!(value(&device, &module), 7);
+        return;
+    };
+    assert_eq!(value(&device, &module), 8);
+    while !better.is_ready() {
+        std::thread::yield_now();
+    }
+    assert_eq!(value(&device, &better.module(&device).expect("it is compiled")), 7);
+    let start = start_up();
+    assert_eq!((start.quick, start.compiled.count, start.cached.count), (1, 1, 1));
+    // The compiling process does not know this kernel: the quick one stays.
+    let (_, better) = device.module_or_quick(&numbered(11), &quick).expect("it is there");
+    let mut better = better.expect("a process begins");
+    while !better.is_ready() {
+        std::thread::yield_now();
+    }
+    assert!(better.module(&device).is_none());
+}
+
+#[test]
+fn a_stage_begins_with_the_best_kernel_unless_quick_starts_are_allowed() {
+    let Some(device) = device() else { return };
+    let (best, quick) = (numbered(9), numbered(10));
+    assert!(!device.begins_quickly(&best));
+    let (module, better) = device.module_or_quick(&best, &quick).expect("it compiles");
+    assert!(better.is_none());
+    assert_eq!(value(&device, &module), 9);
 }
 
 #[test]

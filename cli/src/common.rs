@@ -246,7 +246,7 @@ impl Common {
     /// As [`Common::backend`].
     pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
         if self.device != Device::Auto {
-            return self.backend();
+            return self.backend().map(starting_quickly);
         }
         let threads = match self.threads()? {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -269,7 +269,7 @@ impl Common {
         }
         match gpu_for_all(self.threads()?, self.level()?) {
             Ok(backend) => {
-                let backend = self.limited(backend);
+                let backend = starting_quickly(self.limited(backend));
                 if !self.quiet {
                     let size = work.bytes.map_or_else(
                         || "data of unknown length".to_owned(),
@@ -349,16 +349,22 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
 
 /// Formats the time spent on starting GPUs as one line.
 fn start_up_text(start_up: &StartUp) -> String {
-    let StartUp { driver, contexts, compiler, cached, compiled, loaded, first_launch_s } = start_up;
+    let StartUp { driver, contexts, compiler, cached, compiled, loaded, quick, first_launch_s } =
+        start_up;
     let first = match first_launch_s {
         Some(seconds) => format!("first kernel launched after {seconds:.2} s"),
         None => "no kernel launched".to_owned(),
     };
     let parts = [("driver", driver), ("context", contexts), ("NVRTC", compiler)];
     let parts = parts.map(|(name, spent)| format!("{name} {:.2} s", spent.elapsed_s)).join(", ");
+    let quick = match quick {
+        0 => String::new(),
+        1 => "; 1 kernel began as a variant that compiles quickly".to_owned(),
+        count => format!("; {count} kernels began as variants that compile quickly"),
+    };
     format!(
         "start-up: {first}; {parts}; kernel files: {} from the cache in {:.2} s, {} compiled in {:.2} s \
-         ({:.2} s one after another), {} loaded in {:.2} s",
+         ({:.2} s one after another), {} loaded in {:.2} s{quick}",
         cached.count,
         cached.elapsed_s,
         compiled.count,
@@ -400,6 +406,17 @@ fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
     let device = cuda::Device::open(ordinal)?.with_host_level(level);
     cuda::kernels_at_hand()?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
+}
+
+/// Lets a GPU begin with kernels that compile quickly, while this program compiles the best ones in another process.
+fn starting_quickly(backend: Backend) -> Backend {
+    match (backend, std::env::current_exe()) {
+        (Backend::Cuda(device, threads), Ok(path)) => {
+            let compiler = cuda::CompilerProgram { path, arguments: Vec::new() };
+            Backend::Cuda(device.with_quick_start(compiler), threads)
+        }
+        (backend, _) => backend,
+    }
 }
 
 /// Opens the GPU with the most free memory, if every kernel can be compiled for it.
@@ -610,11 +627,12 @@ mod tests {
             cached: spent(3, 0.02, 0.01),
             compiled: spent(9, 3.4, 1.3),
             loaded: spent(12, 0.03, 0.03),
+            quick: 1,
             first_launch_s: Some(1.75),
         };
         let expected = "start-up: first kernel launched after 1.75 s; driver 0.20 s, context 0.15 s, NVRTC 0.05 s; \
                         kernel files: 3 from the cache in 0.01 s, 9 compiled in 1.30 s (3.40 s one after another), \
-                        12 loaded in 0.03 s";
+                        12 loaded in 0.03 s; 1 kernel began as a variant that compiles quickly";
         assert_eq!(start_up_text(&start_up), expected);
         assert!(start_up_text(&StartUp::default()).starts_with("start-up: no kernel launched; "));
     }

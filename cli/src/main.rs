@@ -47,6 +47,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::{CommandLine, Common};
 use interrupt::Exit;
 use sidereal::Result;
+use sidereal::backend::cuda::{CompileRequest, Extent};
 use sidereal::io::printable;
 use tracing::Level;
 
@@ -127,6 +128,11 @@ impl Verb {
 }
 
 fn main() -> ExitCode {
+    if let Some(request) = CompileRequest::from_environment() {
+        let kernels = sidereal::dedisperse::kernels(Extent::All);
+        let compiled = request.compile(kernels.into_iter().map(|variant| variant.source));
+        return compiled.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     // clap ends the program itself: with 0 after help, with 2 after wrong use.
     let mut command = numbers::bounded(Arguments::command());
     let matches = command.get_matches_mut();

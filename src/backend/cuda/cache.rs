@@ -78,6 +78,17 @@ pub(super) fn is_ready(source: &Source, architecture: &str) -> bool {
     slot(source, architecture).is_some_and(|slot| slot.try_lock().is_ok_and(|code| code.is_some()))
 }
 
+/// Returns whether kernels are kept on disk, where other processes find them.
+pub(super) fn keeps() -> bool {
+    cache().folder.is_ok()
+}
+
+/// Returns whether this process or the cache on disk holds the machine code of a source.
+pub(super) fn is_at_hand(source: &Source, architecture: &str) -> bool {
+    let Some(compiler) = compiler() else { return false };
+    is_ready(source, architecture) || cache().holds(key(source, architecture, compiler.version))
+}
+
 /// Returns the slot of a source; `None` without a compiler, installed or recorded.
 fn slot(source: &Source, architecture: &str) -> Option<Slot> {
     Some(cache().slot(key(source, architecture, compiler()?.version)))
@@ -197,6 +208,11 @@ impl Cache {
 
     fn slot(&self, key: u128) -> Slot {
         lock(&self.slots).entry(key).or_default().clone()
+    }
+
+    /// Returns whether the folder has a file of the key.
+    fn holds(&self, key: u128) -> bool {
+        self.folder.as_ref().is_ok_and(|folder| folder.path(&name(key)).is_file())
     }
 
     fn load(&self, key: u128) -> Option<Vec<u8>> {

@@ -9,6 +9,7 @@ use cudarc::cufft;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
 use super::compile::Target;
+use super::quick::CompilerProgram;
 use super::startup::{self, Step};
 use super::{cache, compile};
 use crate::backend::simd::Level;
@@ -448,6 +449,8 @@ pub(super) struct TuningKey {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_tuning: bool,
+    /// Program that compiles the best kernels while stages begin with quick ones.
+    pub(super) quick_start: Option<CompilerProgram>,
     pub(super) pending: Vec<PendingKey>,
     pub(super) forced: Vec<(TuningKey, Candidate)>,
     pub(super) notes: Vec<String>,

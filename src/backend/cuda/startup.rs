@@ -1,5 +1,6 @@
 //! Time that the process has spent on starting GPUs: driver, contexts, NVRTC, and kernels.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -18,6 +19,8 @@ pub struct StartUp {
     pub compiled: Spent,
     /// Modules loaded into devices.
     pub loaded: Spent,
+    /// Kernels that began as a variant that compiles quickly.
+    pub quick: usize,
     /// Seconds from the first use of the driver to the first launch of a kernel; `None` before it.
     pub first_launch_s: Option<f64>,
 }
@@ -62,6 +65,9 @@ static RECORDS: Mutex<[Record; STEPS]> = Mutex::new([Record::NEW; STEPS]);
 static BEGUN: OnceLock<Instant> = OnceLock::new();
 static LAUNCHED: OnceLock<Instant> = OnceLock::new();
 
+/// Number of quick kernels taken.
+static QUICK: AtomicUsize = AtomicUsize::new(0);
+
 impl Record {
     const NEW: Self = Self {
         spent: Spent { count: 0, summed_s: 0.0, elapsed_s: 0.0 },
@@ -100,6 +106,11 @@ pub(super) fn timed<T>(
     done
 }
 
+/// Counts a kernel that begins as a variant that compiles quickly.
+pub(super) fn began_quickly() {
+    QUICK.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Records the first launch of a kernel; later calls cost one atomic load.
 pub(super) fn launched() {
     LAUNCHED.get_or_init(Instant::now);
@@ -117,6 +128,7 @@ pub fn start_up() -> StartUp {
         cached: spent(Step::Cached),
         compiled: spent(Step::Compiled),
         loaded: spent(Step::Loaded),
+        quick: QUICK.load(Ordering::Relaxed),
         first_launch_s: first
             .map(|(begun, launched)| launched.duration_since(*begun).as_secs_f64()),
     }

@@ -3,7 +3,9 @@
 use super::super::plan::{Lane, Plan};
 use super::history::Job;
 use crate::backend::cuda::tune::{self, Candidate};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream, Variant};
+use crate::backend::cuda::{
+    Arguments, Better, Buffer, Device, Function, Module, Source, Stream, Variant,
+};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
@@ -24,6 +26,8 @@ pub(super) struct Fast {
     entries: Buffer<u32>,
     trials: Buffer<[i32; 2]>,
     kernel: Function,
+    /// Best kernel, until it is compiled; `kernel` is the quick one before.
+    better: Option<Better>,
 }
 
 /// Kernel tables of a plan's trials.
@@ -63,7 +67,7 @@ impl Fast {
         if tables.trials.is_empty() {
             return Ok(None);
         }
-        let module = device.module(&shape.source())?;
+        let (module, better) = device.module_or_quick(&shape.source(), &shape.quick_source())?;
         let skew = tables.trials.iter().map(|trial| trial[1].unsigned_abs() as usize).max();
         Ok(Some(Self {
             shape,
@@ -76,8 +80,27 @@ impl Fast {
             left: tables.left,
             entries: device.upload(&tables.entries)?,
             trials: device.upload(&tables.trials)?,
-            kernel: module.function("dedisperse_wgmma", shape.shared_bytes())?,
+            kernel: function(&module, &shape)?,
+            better,
         }))
+    }
+
+    /// Takes the best kernel if it is ready. Loads and allocates once.
+    pub(super) fn improve(&mut self, device: &Device) {
+        // If the best kernel cannot be compiled or loaded, the quick one gives the same sums.
+        if let Some(better) = self.better.take_if(|better| better.is_ready())
+            && let Some(module) = better.module(device)
+            && let Ok(kernel) = function(&module, &self.shape)
+        {
+            self.kernel = kernel;
+        }
+    }
+
+    /// Takes the kernel that compiles quickly.
+    #[cfg(test)]
+    pub(super) fn take_quick(&mut self, device: &Device) {
+        let module = device.module(&self.shape.quick_source()).unwrap();
+        self.kernel = function(&module, &self.shape).unwrap();
     }
 
     /// Returns the trials that this kernel does not sum, in ascending order.
@@ -110,6 +133,11 @@ impl Fast {
         // that the plan's shifts reach and slack around them.
         unsafe { stream.launch(&self.kernel, grid, [self.shape.threads(), 1, 1], &arguments) }
     }
+}
+
+/// Returns the kernel of a module for a shape.
+fn function(module: &Module, shape: &Shape) -> Result<Function> {
+    module.function("dedisperse_wgmma", shape.shared_bytes())
 }
 
 /// Returns the shape for a plan. Returns `None` if the device is not Hopper, samples are wider than bytes, or no tile
@@ -293,8 +321,17 @@ impl Shape {
         window <= self.max_positions() && columns <= self.max_columns()
     }
 
-    /// Returns the kernel's source for this shape.
+    /// Returns the source of the best kernel for this shape.
     pub(super) fn source(&self) -> Source {
+        self.kernel(0)
+    }
+
+    /// Returns the source of the kernel that compiles quickly.
+    pub(super) fn quick_source(&self) -> Source {
+        self.kernel(1)
+    }
+
+    fn kernel(&self, quick: usize) -> Source {
         let numbers = [
             ("TEAMS", self.teams),
             ("FLIGHT", self.flight),
@@ -303,6 +340,7 @@ impl Shape {
             ("RING", self.ring),
             ("DEPTH", self.depth),
             ("SETS", self.sets),
+            ("QUICK", quick),
         ];
         Source {
             name: "wgmma.cu",
@@ -361,7 +399,8 @@ impl Shape {
 
 /// Lists every variant of the fast kernel.
 pub(in super::super) fn variants() -> Vec<Variant> {
-    Shape::ALL.iter().map(|shape| Variant::hopper(shape.source())).collect()
+    let sources = Shape::ALL.iter().flat_map(|shape| [shape.source(), shape.quick_source()]);
+    sources.map(Variant::hopper).collect()
 }
 
 /// Trials of a tile.

@@ -333,7 +333,8 @@ impl Engine {
             offset: self.bias as i32,
         };
         let available = self.rows / self.downsample - self.emitted;
-        if let Some(fast) = &self.fast {
+        if let Some(fast) = &mut self.fast {
+            fast.improve(&self.device);
             fast.launch(&job, stream)?;
             if available < times as u64 + self.longest {
                 self.history.clear_past(output, stride, available, times, stream)?;
@@ -391,14 +392,15 @@ const LOADS: [(Encoding, Lane); 9] = [
     (Encoding::F32, Lane::F32),
 ];
 
-/// Lists the kernels that a plan is expected to need on a device. Some trials may need the general kernel beside the
-/// fast one; only the fast kernel's tables show which.
+/// Lists the kernels that a plan may need on a device, the slowest to compile first. The general kernel sums the trials
+/// that do not fit the fast one; which those are is known only from the fast kernel's tables.
 pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
-    let sums = match fast::shape(plan, device) {
-        Some(shape) => shape.source(),
-        None => general::source(&general::chosen(plan, plan.dms().len(), device)),
-    };
-    vec![sums, history::source(plan.encoding(), plan.lane(1))]
+    let fast = fast::shape(plan, device).map(|shape| match shape.source() {
+        best if device.begins_quickly(&best) => shape.quick_source(),
+        best => best,
+    });
+    let general = general::source(&general::chosen(plan, plan.dms().len(), device));
+    fast.into_iter().chain([general, history::source(plan.encoding(), plan.lane(1))]).collect()
 }
 
 /// Lists the kernels of this stage.
@@ -440,7 +442,9 @@ mod tests {
     fn a_stream_that_fills_the_history_is_read_within_it_to_its_end() {
         let Some(device) = device() else { return };
         let threads = Threads::new(2);
-        for encoding in [Encoding::U8, Encoding::U16] {
+        for (encoding, is_quick) in
+            [(Encoding::U8, false), (Encoding::U8, true), (Encoding::U16, false)]
+        {
             let plan = plan(encoding);
             let lane_bytes = encoding.bits() / 8;
             let sizes = Sizes { host: 512, device: 512, ..Sizes::new(&plan, lane_bytes) };
@@ -450,6 +454,9 @@ mod tests {
                 (0..rows * 24 * lane_bytes).map(|i| (i * i / 7 % 251) as u8).collect();
             let mut engine = Engine::sized(&plan, &device, &threads, sizes).unwrap();
             assert!(engine.fast.is_some() == (device.is_hopper() && lane_bytes == 1));
+            if let Some(fast) = engine.fast.as_mut().filter(|_| is_quick) {
+                fast.take_quick(&device);
+            }
             let (input, stream) = (device.upload(&bytes).unwrap(), device.stream().unwrap());
             let mut plane = Plane::new(&device, PlaneKind::I32, 65, rows).unwrap();
             engine.load_on_device(&input, 0, rows, &stream).unwrap();
@@ -471,7 +478,10 @@ mod tests {
                         .fold(0, |all, b| all << 8 | u32::from(*b))
                 };
                 let sum = |time: usize| (0..24).map(|c| sample(time, c)).sum::<u32>();
-                assert!((0..valid).all(|time| row[time] == sum(time)), "{encoding:?} trial {dm}");
+                assert!(
+                    (0..valid).all(|time| row[time] == sum(time)),
+                    "{encoding:?} trial {dm}, quick {is_quick}"
+                );
             }
         }
     }

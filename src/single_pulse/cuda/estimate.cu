@@ -51,11 +51,9 @@ KERNEL __launch_bounds__(128, 6) estimate(SERIES_PARAMETERS, Noise* own, u32 gro
                        : tries <= 128 ? first_estimate<4>(row, tries, valid / tries)
                                       : first_estimate<8>(row, tries, valid / tries);
       if (lane == k) mine = guess, goes_on = true;
-      take_moments(row, valid, guess, mine, lane == k);
     }
     if (++j == windows) dm++, j = 0;
   }
-  if (goes_on) goes_on = advance(mine);
   for (u32 left = __ballot_sync(0xffffffff, goes_on); left != 0; left = __ballot_sync(0xffffffff, goes_on)) {
     for (; left != 0; left &= left - 1) {
       u32 k = __ffs((i32)left) - 1;
