@@ -9,11 +9,13 @@ pub mod correlator;
 pub mod cutout;
 mod flagged;
 mod options;
+mod overlap;
 mod range;
 mod run;
 pub mod series;
 pub mod voltage;
 
+pub use overlap::overlapped;
 pub use run::{Ending, Status};
 
 use crate::backend::cuda::{Extent, Variant, kernels};

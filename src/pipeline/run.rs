@@ -46,6 +46,11 @@ impl Ending {
         cut.map_or(Self::Complete, |why| Self::Cut(why.to_owned()))
     }
 
+    /// Returns the end state, given the truncation of the source if there is one; it matters to a complete run only.
+    pub fn with_cut(self, cut: Option<&str>) -> Self {
+        if self.is_complete() { Self::of_source(cut) } else { self }
+    }
+
     /// Returns the error of a failed run without earlier results; returns every other end state unchanged.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ pub fn search_from(
         }
     };
     let source = work.source();
-    let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
+    let mut ending = ending.with_cut(source.cut());
     let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
     // After a device error, or when candidates were refused, the last checkpoint remains valid.
     let is_whole =

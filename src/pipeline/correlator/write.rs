@@ -1,7 +1,6 @@
 //! Output of integrations to a UVH5 file.
 
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use super::options::{ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre};
@@ -12,6 +11,7 @@ use crate::geometry::{Direction, Location, Sky, day_length_s};
 use crate::io::uvh5;
 use crate::io::uvh5::{Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
+use crate::pipeline::overlap::overlapped;
 use crate::pipeline::run::Ending;
 use crate::trace::{self, Work};
 
@@ -102,59 +102,32 @@ pub fn write_uvh5(
         integration_spectra: header.integration_spectra,
     };
     let (mut write_s, mut spectra) = (0.0, 0);
-    let (empty, spare) = sync_channel(INTEGRATIONS);
-    let (summed, sums) = sync_channel(INTEGRATIONS);
-    for _ in 0..INTEGRATIONS {
-        let _ = empty.send(Integration::new());
-    }
-    let ending = std::thread::scope(|scope| {
-        let correlator = &mut *correlator;
-        // Sums the next integration while one is written; ends when this function drops `empty`.
-        scope.spawn(move || {
-            for mut integration in spare {
-                let more = correlator.next_integration(&mut integration);
-                let is_last = !matches!(more, Ok(true));
-                if summed.send((integration, more)).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        let mut empty = Some(empty);
-        let mut ending = None;
-        for (integration, more) in sums {
-            match more {
-                // After a stop, only an incomplete integration is still written.
-                Ok(true) if ending.is_some() && place.is_whole(&integration) => continue,
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(fault) => return ending.or(Some(Ending::after(fault))),
-            }
-            let start = Instant::now();
-            let span = trace::span(Work::Write, "integration");
-            let written = place.put(&mut writer, &integration);
-            drop(span);
-            write_s += start.elapsed().as_secs_f64();
-            if let Err(fault) = written {
-                return Some(Ending::after(fault));
-            }
-            spectra = integration.first + integration.spectra;
-            let status = Status {
-                times: spectra,
-                total: Some(header.spectra),
-                data_s: spectra as f64 * header.spectrum_s,
-                elapsed_s: begin.elapsed().as_secs_f64(),
-            };
-            if ending.is_none() && !observe(&integration, &status) {
-                (ending, empty) = (Some(Ending::Stopped), None);
-            }
-            if let Some(empty) = &empty {
-                // The thread has ended after the last integration.
-                let _ = empty.send(integration);
-            }
+    let mut integrations: [_; INTEGRATIONS] = std::array::from_fn(|_| Integration::new());
+    let mut goes_on = true;
+    let sum =
+        |integration: &mut Integration| correlator.next_integration(integration).map(usize::from);
+    let ending = overlapped(&mut integrations, sum, |integration, _| {
+        // After a stop, only an incomplete integration is still written.
+        if !goes_on && place.is_whole(integration) {
+            return Ok(false);
         }
-        ending
+        let start = Instant::now();
+        let span = trace::span(Work::Write, "integration");
+        let written = place.put(&mut writer, integration);
+        drop(span);
+        write_s += start.elapsed().as_secs_f64();
+        written?;
+        spectra = integration.first + integration.spectra;
+        let status = Status {
+            times: spectra,
+            total: Some(header.spectra),
+            data_s: spectra as f64 * header.spectrum_s,
+            elapsed_s: begin.elapsed().as_secs_f64(),
+        };
+        goes_on = goes_on && observe(integration, &status);
+        Ok(goes_on)
     });
-    let ending = ending.unwrap_or_else(|| Ending::of_source(correlator.cut().as_deref()));
+    let ending = ending.unwrap_or_else(Ending::after).with_cut(correlator.cut().as_deref());
     let found = writer.integrations() > 0;
     let ending = ending.or_error(found)?;
     let (integrations, bytes) = (writer.integrations() as u64, writer.bytes());

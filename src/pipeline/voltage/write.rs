@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use super::channelized::ChannelizedVoltages;
@@ -12,6 +11,7 @@ use crate::io::sigproc::FilterbankWriter;
 use crate::io::voltages::{VoltageHeader, VoltageSource, dada, guppi};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::math::median_and_sigma;
+use crate::pipeline::overlap::overlapped;
 use crate::pipeline::run::{Ending, Status};
 use crate::sample::Encoding;
 use crate::view::check_memory;
@@ -155,43 +155,19 @@ impl Sink {
             return Ok(ending);
         }
         let elements = filterbank.row_elements();
-        let (empty, spare) = sync_channel(BLOCKS);
-        let (computed, blocks) = sync_channel(BLOCKS);
         let bytes = match filterbank.device() {
             Some(_) => DEVICE_GULP_BYTES,
             None => HOST_GULP_BYTES,
         };
-        for _ in 0..BLOCKS {
-            let _ = empty.send(vec![0.0; (bytes / 4).div_ceil(elements) * elements]);
-        }
-        let ending = std::thread::scope(|scope| {
-            let filterbank = &mut *filterbank;
-            // Computes the next rows while earlier ones are written; ends when `empty` is dropped.
-            scope.spawn(move || {
-                for mut rows in spare {
-                    let read = filterbank.read_rows(&mut rows);
-                    let is_last = !matches!(read, Ok(1..));
-                    if computed.send((rows, read)).is_err() || is_last {
-                        break;
-                    }
-                }
-            });
-            let empty = empty;
-            for (rows, read) in blocks {
-                match read {
-                    Ok(0) => break,
-                    Ok(times) => self.put(&rows[..times * elements])?,
-                    Err(fault) => return Ok(Some(Ending::after(fault))),
-                }
-                if !go_on(self.writer.rows()) {
-                    return Ok(Some(Ending::Stopped));
-                }
-                // The thread has ended after the last rows.
-                let _ = empty.send(rows);
-            }
-            Ok(None)
+        let mut buffers = vec![vec![0.0; (bytes / 4).div_ceil(elements) * elements]; BLOCKS];
+        let mut goes_on = true;
+        let fill = |rows: &mut Vec<f32>| filterbank.read_rows(rows);
+        let ending = overlapped(&mut buffers, fill, |rows, times| {
+            self.put(&rows[..times * elements])?;
+            goes_on = goes_on && go_on(self.writer.rows());
+            Ok(goes_on)
         })?;
-        Ok(ending.unwrap_or_else(|| Ending::of_source(filterbank.cut())))
+        Ok(ending.with_cut(filterbank.cut()))
     }
 
     /// Reads the first rows, computes the scaling from those that are data, and writes them; returns how they ended,
@@ -381,51 +357,23 @@ pub fn write_voltages(
     let block_times = (BLOCK_BYTES.max(source.step_bytes()) / each).max(MIN_TIMES);
     check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
     let mut times = 0;
-    let made = std::thread::scope(|scope| {
-        let (filled, blocks) = sync_channel::<VoltageBlock<'static>>(1);
-        let (written, spare) = sync_channel(BLOCKS);
-        for _ in 0..BLOCKS {
-            let _ = written.send(header.block(block_times));
-        }
-        let writing = scope.spawn(|| {
-            // Both ends belong to this thread: an error drops them, which ends the reading.
-            let (blocks, written) = (blocks, written);
-            for block in blocks {
-                writer.write(block.voltages())?;
-                let _ = written.send(block);
-            }
-            Ok(())
-        });
-        let ending = loop {
-            let Ok(mut block) = spare.recv() else { break Ending::Complete };
-            match source.read_block(&mut block) {
-                Ok(0) => break Ending::of_source(source.cut()),
-                Ok(_) => {}
-                Err(fault) => break Ending::after(fault),
-            }
-            let block_times = block.times() as u64;
-            if filled.send(block).is_err() {
-                break Ending::Complete;
-            }
-            times += block_times;
-            let status = Status {
-                times,
-                total: header.times,
-                data_s: times as f64 * header.tsamp_s,
-                elapsed_s: begin.elapsed().as_secs_f64(),
-            };
-            if !observe(&status) {
-                break Ending::Stopped;
-            }
+    let mut goes_on = true;
+    let mut blocks: Vec<_> = (0..BLOCKS).map(|_| header.block(block_times)).collect();
+    let read = |block: &mut VoltageBlock<'static>| source.read_block(block);
+    let made = overlapped(&mut blocks, read, |block, block_times| {
+        writer.write(block.voltages())?;
+        times += block_times as u64;
+        let status = Status {
+            times,
+            total: header.times,
+            data_s: times as f64 * header.tsamp_s,
+            elapsed_s: begin.elapsed().as_secs_f64(),
         };
-        drop(filled);
-        match writing.join() {
-            Ok(result) => result.map(|()| ending),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        goes_on = goes_on && observe(&status);
+        Ok(goes_on)
     });
     let ending = match made.and_then(|ending| writer.end_data().map(|()| ending)) {
-        Ok(ending) => ending,
+        Ok(ending) => ending.with_cut(source.cut()),
         Err(fault) => {
             times = writer.keep_whole()?;
             Ending::after(fault)
