@@ -1,6 +1,7 @@
 //! `sidereal dedisperse`: dedispersed time series, in PRESTO's, SIGPROC's or numpy's format.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -11,9 +12,9 @@ use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter, good_length};
 use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
-use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{SearchOptions, Status};
 use sidereal::pipeline::series::{self, Block, Checkpoint, SeriesRange, SeriesReport, SeriesSink};
+use sidereal::pipeline::{Ending, overlapped};
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::view::Plane;
 use sidereal::{Error, Result};
@@ -125,8 +126,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         lengths,
         ranges: Vec::new(),
         filled: Vec::new(),
-        columns: Vec::new(),
-        threads: backend.host().threads(),
+        columns: [Vec::new(), Vec::new()],
+        // Blocks are formatted while the backend's threads work on the next one.
+        threads: Threads::new(backend.host().threads().count()),
     };
     let from = resumed.as_ref().map(|from| &from.checkpoint);
     let source = opened.source.rows_mut();
@@ -359,6 +361,9 @@ impl Level {
 /// Times transposed at once: a cache line of each row.
 const CACHED_TIMES: usize = 16;
 
+/// Approximate bytes transposed per write: a piece stays in the cache until it is written.
+const PIECE_BYTES: usize = 4 << 20;
+
 /// Open series of one range.
 enum Writer {
     Npy(npy::Writer),
@@ -403,8 +408,8 @@ struct Files<'a> {
     ranges: Vec<(SeriesRange, Vec<Level>)>,
     /// Padded copy of a block whose trials end at different times.
     filled: Vec<f32>,
-    /// Block in the order of the NumPy array: axes time, DM.
-    columns: Vec<f32>,
+    /// Pieces of a block in the order of the NumPy array (axes time, DM): one is written while the next is transposed.
+    columns: [Vec<f32>; 2],
     threads: Threads,
 }
 
@@ -569,25 +574,42 @@ impl SeriesSink for Files<'_> {
         match writer {
             Writer::Npy(writer) => {
                 self.threads.for_each(levels, 1, |dm, level| level[0].add(row(dm)));
-                let block = even(block, levels, &mut self.filled)?;
-                by_time(block, &self.threads, &mut self.columns);
-                writer.write(&self.columns)?;
+                let (block, threads) = (even(block, levels, &mut self.filled)?, &self.threads);
+                let piece = (PIECE_BYTES / (4 * block.dms())).next_multiple_of(CACHED_TIMES);
+                let mut done = 0;
+                let transpose = |columns: &mut Vec<f32>| {
+                    let times = done..block.times().min(done + piece);
+                    done = times.end;
+                    by_time(block, times.clone(), threads, columns);
+                    Ok(times.len())
+                };
+                overlapped(&mut self.columns, transpose, |columns, times| {
+                    writer.write(&columns[..times * block.dms()])?;
+                    Ok(true)
+                })?;
                 writer.release()
             }
             Writer::Dat(writers) => {
-                for (dm, (writer, level)) in writers.iter_mut().zip(levels).enumerate() {
+                let pairs = writers.iter_mut().zip(levels);
+                let mut files: Vec<_> =
+                    pairs.map(|(writer, level)| (writer, level, Ok(()))).collect();
+                self.threads.for_each(&mut files, 1, |dm, file| {
+                    let (writer, level, outcome) = &mut file[0];
                     let room = most.saturating_sub(writer.bins());
                     let values = &row(dm)[..room.min(row(dm).len() as u64) as usize];
-                    writer.write(values)?;
-                    writer.release()?;
+                    *outcome = writer.write(values).and_then(|()| writer.release());
                     level.add(values);
-                }
-                Ok(())
+                });
+                files.into_iter().try_for_each(|(_, _, outcome)| outcome)
             }
-            Writer::Tim(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
-                writer.write(row(dm))?;
-                writer.release()
-            }),
+            Writer::Tim(writers) => {
+                let mut files: Vec<_> = writers.iter_mut().map(|writer| (writer, Ok(()))).collect();
+                self.threads.for_each(&mut files, 1, |dm, file| {
+                    let (writer, outcome) = &mut file[0];
+                    *outcome = writer.write(row(dm)).and_then(|()| writer.release());
+                });
+                files.into_iter().try_for_each(|(_, outcome)| outcome)
+            }
         }
     }
 
@@ -625,12 +647,12 @@ fn even<'a>(
     Plane::new(filled, dms, times, times)
 }
 
-/// Transposes a block (axes DM, time) to axes time, DM.
-fn by_time(block: Plane<'_, f32>, threads: &Threads, columns: &mut Vec<f32>) {
+/// Transposes some times of a block (axes DM, time) to axes time, DM.
+fn by_time(block: Plane<'_, f32>, times: Range<usize>, threads: &Threads, columns: &mut Vec<f32>) {
     let dms = block.dms();
-    columns.resize(dms * block.times(), 0.0);
+    columns.resize(dms * times.len(), 0.0);
     threads.for_each(columns, CACHED_TIMES * dms, |index, columns| {
-        let first = index * CACHED_TIMES;
+        let first = times.start + index * CACHED_TIMES;
         let times = columns.len() / dms;
         for dm in 0..dms {
             let row = &block.row(dm)[first..first + times];
@@ -704,10 +726,12 @@ mod tests {
         let data: Vec<f32> = (0..dms * stride).map(|k| k as f32).collect();
         let block = Plane::new(&data, dms, stride, times).unwrap();
         let mut columns = vec![-1.0; 1000];
-        by_time(block, &Threads::new(2), &mut columns);
-        assert_eq!(columns.len(), dms * times);
-        for (k, value) in columns.iter().enumerate() {
-            assert_eq!(*value, (k % dms * stride + k / dms) as f32);
+        for part in [0..times, 3..20, 5..5] {
+            by_time(block, part.clone(), &Threads::new(2), &mut columns);
+            assert_eq!(columns.len(), dms * part.len());
+            for (k, value) in columns.iter().enumerate() {
+                assert_eq!(*value, (k % dms * stride + part.start + k / dms) as f32);
+            }
         }
     }
 

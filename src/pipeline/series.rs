@@ -1,12 +1,13 @@
 //! Dedispersion of filterbank rows into one time series per trial dispersion measure.
 //!
-//! Invariant: a block is handed over as it is made, so memory does not grow with the recording, and what was made
-//! stays whatever ends the work.
+//! Invariant: blocks are handed over while the next ones are made, at most [`GULPS`] gulps exist, and what was handed
+//! over stays whatever ends the work.
 
 use std::time::Instant;
 
 use super::cleaning::Cleaning;
 use super::options::{Part, SearchOptions, skip_to};
+use super::overlap::overlapped;
 use super::range::{Trials, advance, prefetch, stride};
 use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
@@ -18,10 +19,17 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
 use crate::state::GREATEST;
+use crate::trace;
 use crate::view::{Plane, PlaneMut, Progress};
 
 /// Limit in bytes on the series held at once, over all ranges.
-const PLANE_BYTES: usize = 128 << 20;
+const PLANE_BYTES: usize = 192 << 20;
+
+/// Limit in bytes on the rows of a gulp.
+const ROW_BYTES: usize = 32 << 20;
+
+/// Gulps of series in memory: one is passed to the sink while the next is computed.
+const GULPS: usize = 2;
 
 /// Properties of the series of one range of the DM plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,40 +174,56 @@ pub fn dedisperse_from(
     let mut rows = resumed.map_or(Ok(0), |from| work.resume(from, source, &mut cleaning))?;
     let earlier = resumed.map_or(0, |from| from.rows);
     sink.begin(&ranges)?;
-    let mut raw = vec![0; work.gulp(&header, &cleaning, options)? * header.row_bytes()];
-    let mut cleaned = Vec::new();
-    let mut is_whole = true;
-    let ending = loop {
-        let got = match cleaning.read(source, &mut raw) {
-            Ok(0) => break Ending::Complete,
-            Ok(got) => got,
-            Err(error) if rows == 0 && earlier == 0 => return Err(error),
-            Err(error) => break Ending::after(error),
-        };
-        let bytes = &raw[..got * header.row_bytes()];
-        let samples = Samples::new(bytes, header.encoding, got, header.channels())?;
-        let samples = cleaning.clean(samples, &mut cleaned)?;
-        let mut made = work.ranges.iter_mut().try_for_each(|range| range.run(samples, sink));
-        rows += got as u64;
-        if made.is_ok() && rows >= earlier && !cleaning.is_cut_short() {
-            made = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), false);
-        }
-        if let Err(error) = made {
-            if work.ranges.iter().all(|range| range.produced == 0) {
-                return Err(error);
-            }
-            is_whole = false;
-            break Ending::after(error);
-        }
-        let data_s = rows as f64 * header.tsamp_s;
-        let elapsed_s = begin.elapsed().as_secs_f64();
-        let goes_on = sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s });
-        // If the read of the mask's rows was cut short, all rows that the mask was made from are still processed.
-        if !goes_on && !cleaning.is_cut_short() {
-            break Ending::Stopped;
-        }
+    let gulp = work.gulp(&header, &cleaning, options)?;
+    let is_cut_short = cleaning.is_cut_short();
+    let mut passed: Vec<u64> = work.ranges.iter().map(|range| range.produced).collect();
+    let mut gulps: [_; GULPS] = std::array::from_fn(|_| Gulp::default());
+    let mut producer = Producer {
+        cleaning: &mut cleaning,
+        work: &mut work,
+        raw: vec![0; gulp * header.row_bytes()],
+        cleaned: Vec::new(),
+        rows,
+        earlier,
+        is_whole: true,
+        fault: None,
     };
-    let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
+    let mut goes_on = true;
+    let made = overlapped(
+        &mut gulps,
+        |gulp| Ok(producer.fill(source, gulp)),
+        |gulp, _| {
+            rows = gulp.rows;
+            gulp.pass(sink, &mut passed)?;
+            if let Some(checkpoint) = &gulp.checkpoint {
+                sink.checkpoint(checkpoint, false)?;
+            }
+            let data_s = rows as f64 * header.tsamp_s;
+            let elapsed_s = begin.elapsed().as_secs_f64();
+            let status = Status { times: rows, total: part.times, data_s, elapsed_s };
+            // If the read of the mask's rows was cut short, all rows that the mask was made from are still processed.
+            goes_on = goes_on && (sink.observe(&status) || is_cut_short);
+            Ok(goes_on)
+        },
+    );
+    let Producer { mut is_whole, fault, .. } = producer;
+    let ending = match (made, fault) {
+        (Err(error), _) => {
+            is_whole = false;
+            Err(error)
+        }
+        (Ok(Ending::Complete), Some(fault)) => Err(fault),
+        (Ok(ending), _) => Ok(ending),
+    };
+    let is_empty = match is_whole {
+        true => rows == 0 && earlier == 0,
+        false => passed.iter().all(|times| *times == 0),
+    };
+    let ending = match ending {
+        Err(error) if is_empty => return Err(error),
+        other => other.unwrap_or_else(Ending::after),
+    };
+    let mut ending = ending.with_cut(source.cut());
     // Rows of an earlier call were not all read again, so the stream's end cannot be flushed.
     is_whole &= rows >= earlier;
     rows = rows.max(earlier);
@@ -208,12 +232,13 @@ pub fn dedisperse_from(
         let _ = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), true);
     }
     if is_whole
-        && let Err(error) = work.ranges.iter_mut().try_for_each(|range| range.finish(rows, sink))
+        && let Err(error) = work.finish(rows, &mut gulps[0], sink, &mut passed)
         && ending.is_complete()
     {
         ending = Ending::after(error);
     }
-    let times: Vec<Vec<u64>> = work.ranges.iter().map(|range| range.made_times(rows)).collect();
+    let made = work.ranges.iter().zip(&passed);
+    let times: Vec<Vec<u64>> = made.map(|(range, passed)| range.times(rows, *passed)).collect();
     let late = times.iter().flatten().filter(|times| **times == 0).count();
     if ending.is_read() {
         work.skipped += late;
@@ -306,6 +331,22 @@ impl Work {
         Ok(first)
     }
 
+    /// Passes the series that remain after `rows` rows to the sink.
+    fn finish(
+        &mut self,
+        rows: u64,
+        gulp: &mut Gulp,
+        sink: &mut dyn SeriesSink,
+        passed: &mut [u64],
+    ) -> Result<()> {
+        for range in &mut self.ranges {
+            while range.flush(rows, gulp)? {
+                gulp.pass(sink, passed)?;
+            }
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, rows: u64, flagged: u64) -> Checkpoint {
         let times = self.ranges.iter().map(|range| range.produced).collect();
         Checkpoint { rows, flagged, times }
@@ -331,7 +372,7 @@ impl Work {
         options: &SearchOptions,
     ) -> Result<usize> {
         let per_row: usize = self.ranges.iter().map(RangeSeries::bytes_per_row).sum();
-        let most = (PLANE_BYTES / per_row.max(1)).min(PLANE_BYTES / 4 / header.row_bytes().max(1));
+        let most = (PLANE_BYTES / per_row.max(1)).min(ROW_BYTES / header.row_bytes().max(1));
         let gulp = match options.gulp {
             0 => most.clamp(64, 1 << 16),
             asked => asked.min(most.max(1)),
@@ -347,41 +388,146 @@ impl Work {
     }
 }
 
-/// Dedispersion of one range: the dedisperser and its output planes.
+/// Dedispersion of the rows of a source, one gulp per call.
+struct Producer<'a> {
+    cleaning: &'a mut Cleaning,
+    work: &'a mut Work,
+    raw: Vec<u8>,
+    cleaned: Vec<u8>,
+    /// Rows read so far.
+    rows: u64,
+    /// Rows of an earlier call, whose series the sink holds.
+    earlier: u64,
+    /// Whether all rows that were read are dedispersed.
+    is_whole: bool,
+    /// Error that ended the data.
+    fault: Option<Error>,
+}
+
+impl Producer<'_> {
+    /// Dedisperses the next rows; returns their number, 0 at the end of the data or after an error.
+    fn fill(&mut self, source: &mut dyn FilterbankSource, gulp: &mut Gulp) -> usize {
+        gulp.clear();
+        let times = match self.cleaning.read(source, &mut self.raw) {
+            Ok(times) => times,
+            Err(error) => {
+                self.fault = Some(error);
+                return 0;
+            }
+        };
+        if times == 0 {
+            return 0;
+        }
+        self.rows += times as u64;
+        if let Err(error) = self.dedisperse(source.header(), times, gulp) {
+            (self.is_whole, self.fault) = (false, Some(error));
+            return 0;
+        }
+        gulp.rows = self.rows;
+        let has_checkpoint = self.rows >= self.earlier && !self.cleaning.is_cut_short();
+        gulp.checkpoint =
+            has_checkpoint.then(|| self.work.checkpoint(self.rows, source.flagged_samples()));
+        times
+    }
+
+    fn dedisperse(
+        &mut self,
+        header: &FilterbankHeader,
+        times: usize,
+        gulp: &mut Gulp,
+    ) -> Result<()> {
+        let bytes = &self.raw[..times * header.row_bytes()];
+        let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
+        let samples = self.cleaning.clean(samples, &mut self.cleaned)?;
+        self.work.ranges.iter_mut().try_for_each(|range| range.run(samples, gulp))
+    }
+}
+
+/// Series of all ranges from some consecutive rows.
+#[derive(Default)]
+struct Gulp {
+    /// Blocks in order; those from number `used` on are spare buffers.
+    blocks: Vec<Made>,
+    used: usize,
+    /// Rows read up to its end, and the checkpoint there.
+    rows: u64,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// Computed block; its plane has `valid.len()` trials and rows of `stride` elements.
+#[derive(Default)]
+struct Made {
+    range: usize,
+    floats: Vec<f32>,
+    stride: usize,
+    times: usize,
+    valid: Vec<usize>,
+}
+
+impl Gulp {
+    fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Returns the buffer of the next block, for a plane of `dms` rows of `stride` elements.
+    fn next(&mut self, range: usize, dms: usize, stride: usize) -> &mut Made {
+        if self.used == self.blocks.len() {
+            self.blocks.push(Made::default());
+        }
+        let made = &mut self.blocks[self.used];
+        self.used += 1;
+        (made.range, made.stride, made.times) = (range, stride, 0);
+        made.valid.clear();
+        made.valid.resize(dms, 0);
+        if made.floats.len() < dms * stride {
+            made.floats.resize(dms * stride, 0.0);
+        }
+        made
+    }
+
+    /// Passes the blocks to the sink, and counts each range's times in `passed`.
+    fn pass(&self, sink: &mut dyn SeriesSink, passed: &mut [u64]) -> Result<()> {
+        for Made { range, floats, stride, times, valid } in &self.blocks[..self.used] {
+            if *times > 0 {
+                let (range, dms) = (*range, valid.len());
+                let plane = Plane::new(&floats[..dms * stride], dms, *stride, *times)?;
+                sink.block(Block { range, plane, valid })?;
+                passed[range] += *times as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Dedispersion of one range: the dedisperser and its plane of integers.
 struct RangeSeries {
     index: usize,
     dedisperser: Dedisperser,
     integers: Vec<i32>,
-    floats: Vec<f32>,
     threads: Threads,
-    valid: Vec<usize>,
     produced: u64,
     /// Next row, and the first row to process; another call produced the output of earlier ones.
     next_row: u64,
     first_row: u64,
     /// Factor that converts sums to counts of the recording.
     count: f32,
+    /// Whether the host dedisperses.
+    on_host: bool,
 }
 
 impl RangeSeries {
     fn new(index: usize, plan: dedisperse::Plan, scale: i32, backend: &Backend) -> Result<Self> {
-        let valid = vec![0; plan.dms().len()];
-        let (dedisperser, threads) = (Dedisperser::new(plan, backend)?, backend.host().threads());
-        let (integers, floats) = (Vec::new(), Vec::new());
-        // Exact: the scale is a power of two.
-        let count = 1.0 / scale as f32;
-        let (produced, next_row, first_row) = (0, 0, 0);
         Ok(Self {
             index,
-            dedisperser,
-            integers,
-            floats,
-            threads,
-            valid,
-            produced,
-            next_row,
-            first_row,
-            count,
+            dedisperser: Dedisperser::new(plan, backend)?,
+            integers: Vec::new(),
+            threads: backend.host().threads(),
+            produced: 0,
+            next_row: 0,
+            first_row: 0,
+            // Exact: the scale is a power of two.
+            count: 1.0 / scale as f32,
+            on_host: !backend.is_gpu(),
         })
     }
 
@@ -395,9 +541,10 @@ impl RangeSeries {
         SeriesRange { dms, tsamp_s, downsample: plan.downsample(), start_s }
     }
 
-    /// Returns the bytes of both planes per input row.
+    /// Returns the bytes of all planes per input row.
     fn bytes_per_row(&self) -> usize {
-        (8 * self.plan().dms().len()).div_ceil(self.plan().downsample())
+        let sample = size_of::<i32>() + GULPS * size_of::<f32>();
+        (sample * self.plan().dms().len()).div_ceil(self.plan().downsample())
     }
 
     fn valid_times(&self, rows: u64) -> Vec<u64> {
@@ -405,52 +552,51 @@ impl RangeSeries {
         (0..plan.dms().len()).map(|dm| plan.valid_times(rows, dm)).collect()
     }
 
-    /// Returns the valid samples of each trial passed to the sink.
-    fn made_times(&self, rows: u64) -> Vec<u64> {
-        self.valid_times(rows).into_iter().map(|times| times.min(self.produced)).collect()
+    /// Returns the valid samples of each trial, of which the sink has received `passed`.
+    fn times(&self, rows: u64, passed: u64) -> Vec<u64> {
+        self.valid_times(rows).into_iter().map(|times| times.min(passed)).collect()
     }
 
-    fn run(&mut self, samples: Samples<'_>, sink: &mut dyn SeriesSink) -> Result<()> {
+    fn run(&mut self, samples: Samples<'_>, gulp: &mut Gulp) -> Result<()> {
         let early = self.first_row.saturating_sub(self.next_row).min(samples.times() as u64);
         self.next_row += samples.times() as u64;
         let early = early as usize;
         let mut rest = samples.slice(early, samples.times() - early);
         while rest.times() > 0 {
             let stride = stride(self.plan(), Some(rest));
-            let progress = self.step(stride, Some(rest))?;
+            let made = gulp.next(self.index, self.plan().dms().len(), stride);
+            let progress = self.step(Some(rest), made)?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
-            self.valid.fill(progress.produced);
-            self.pass_block(stride, progress.produced, sink)?;
+            made.valid.fill(progress.produced);
+            self.produced += progress.produced as u64;
         }
         Ok(())
     }
 
-    /// Ends the stream after `rows` rows.
-    fn finish(&mut self, rows: u64, sink: &mut dyn SeriesSink) -> Result<()> {
-        let ends = self.valid_times(rows);
-        let stride = stride(self.plan(), None);
-        loop {
-            let produced = self.step(stride, None)?.produced;
-            if produced == 0 {
-                return Ok(());
-            }
-            for (valid, end) in self.valid.iter_mut().zip(&ends) {
-                *valid = end.saturating_sub(self.produced).min(produced as u64) as usize;
-            }
-            self.pass_block(stride, produced, sink)?;
+    /// Makes a block of the series that remain after `rows` rows; returns false at their end.
+    fn flush(&mut self, rows: u64, gulp: &mut Gulp) -> Result<bool> {
+        gulp.clear();
+        let (dms, stride) = (self.plan().dms().len(), stride(self.plan(), None));
+        let made = gulp.next(self.index, dms, stride);
+        let produced = self.step(None, made)?.produced as u64;
+        for (valid, end) in made.valid.iter_mut().zip(self.valid_times(rows)) {
+            *valid = end.saturating_sub(self.produced).min(produced) as usize;
         }
+        self.produced += produced;
+        Ok(produced > 0)
     }
 
-    /// Dedisperses rows, or flushes the remainder at the end, into the float plane.
-    fn step(&mut self, stride: usize, rows: Option<Samples<'_>>) -> Result<Progress> {
-        let dms = self.plan().dms().len();
+    /// Dedisperses rows, or flushes the remainder at the end, into a block.
+    fn step(&mut self, rows: Option<Samples<'_>>, made: &mut Made) -> Result<Progress> {
+        let _span = self.on_host.then(|| trace::span(trace::Work::Compute, "dedisperse"));
+        let (dms, stride) = (made.valid.len(), made.stride);
         let size = dms * stride;
-        if self.floats.len() < size {
-            self.floats.resize(size, 0.0);
-        }
+        let floats = &mut made.floats[..size];
         if !self.plan().output_is_integer() {
-            let plane = PlaneMut::new(&mut self.floats[..size], dms, stride)?;
-            return advance(&mut self.dedisperser, rows, Output::F32(plane));
+            let plane = PlaneMut::new(floats, dms, stride)?;
+            let progress = advance(&mut self.dedisperser, rows, Output::F32(plane))?;
+            made.times = progress.produced;
+            return Ok(progress);
         }
         if self.integers.len() < size {
             self.integers.resize(size, 0);
@@ -458,26 +604,11 @@ impl RangeSeries {
         let plane = PlaneMut::new(&mut self.integers[..size], dms, stride)?;
         let progress = advance(&mut self.dedisperser, rows, Output::I32(plane))?;
         let (integers, count) = (&self.integers[..size], self.count);
-        self.threads.for_each(&mut self.floats[..size], stride, |dm, floats| {
+        self.threads.for_each(floats, stride, |dm, floats| {
             let made = floats.iter_mut().zip(&integers[dm * stride..]).take(progress.produced);
             made.for_each(|(float, integer)| *float = *integer as f32 * count);
         });
+        made.times = progress.produced;
         Ok(progress)
-    }
-
-    fn pass_block(
-        &mut self,
-        stride: usize,
-        produced: usize,
-        sink: &mut dyn SeriesSink,
-    ) -> Result<()> {
-        if produced == 0 {
-            return Ok(());
-        }
-        let dms = self.plan().dms().len();
-        let plane = Plane::new(&self.floats[..dms * stride], dms, stride, produced)?;
-        sink.block(Block { range: self.index, plane, valid: &self.valid })?;
-        self.produced += produced as u64;
-        Ok(())
     }
 }

@@ -227,6 +227,12 @@ fn series_are_written_in_each_format() {
     assert_eq!(entries(&series).len(), 5);
     let told = json(home.path(), "info series/a_DM10.005.tim");
     assert_eq!((told["dm"].as_f64(), told["times"].as_u64()), (Some(10.005), Some(times as u64)));
+    let words = "dedisperse a.fil -o traced -q --device cpu --dm-max 1 --dm-step 1 --trace t.json";
+    done(home.path(), words);
+    let trace: Value =
+        serde_json::from_slice(&fs::read(home.path().join("t.json")).unwrap()).unwrap();
+    let is_sum = |event: &Value| event["name"] == "dedisperse" && event["cat"] == "compute";
+    assert!(trace["traceEvents"].as_array().unwrap().iter().any(is_sum), "{trace}");
 }
 
 /// Values of a file of 32-bit floats behind its header.
