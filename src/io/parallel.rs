@@ -3,6 +3,7 @@
 //! One thread copies 5 to 7 GB/s from the page cache, less than a bus or a filter bank takes; twelve copy 50 GB/s, the
 //! rate of a bus (measured on the host of an H200).
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,16 +18,30 @@ const MAX_THREADS: usize = 12;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(MAX_THREADS);
 
+thread_local! {
+    static OWN_LIMIT: Cell<usize> = const { Cell::new(MAX_THREADS) };
+}
+
 /// Limits the threads of each read or conversion; the default is 12, and the number of cores always limits it.
 pub fn limit_threads(most: usize) {
     LIMIT.store(most.clamp(1, MAX_THREADS), Ordering::Relaxed);
+}
+
+/// Calls `work` with at most `most` threads for each read or conversion that it starts on this thread, for several files
+/// that are read at the same time.
+pub fn with_threads<R>(most: usize, work: impl FnOnce() -> R) -> R {
+    let before = OWN_LIMIT.replace(most.max(1));
+    let result = work();
+    OWN_LIMIT.set(before);
+    result
 }
 
 /// Returns the number of threads for a read or a conversion of `bytes` bytes.
 pub(super) fn threads(bytes: usize) -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
-    (bytes / THREAD_BYTES).min(cores).min(LIMIT.load(Ordering::Relaxed)).max(1)
+    let limit = LIMIT.load(Ordering::Relaxed).min(OWN_LIMIT.get());
+    (bytes / THREAD_BYTES).min(cores).min(limit).max(1)
 }
 
 /// Fills `buffer` with the file's bytes from `offset` on; returns their number, which is less than the buffer's length
@@ -135,6 +150,13 @@ mod tests {
         let mut counts = vec![0; 100];
         for_each(4 * THREAD_BYTES, counts.iter_mut(), |count| *count += 1);
         assert!(counts.iter().all(|count| *count == 1));
+    }
+
+    #[test]
+    fn files_read_together_share_the_threads() {
+        let all = threads(64 * THREAD_BYTES);
+        assert_eq!(with_threads(1, || threads(64 * THREAD_BYTES)), 1);
+        assert_eq!(threads(64 * THREAD_BYTES), all);
     }
 
     #[test]

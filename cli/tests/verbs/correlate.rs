@@ -265,3 +265,20 @@ fn channelized_voltages_are_not_channelized_again() {
         format!("{} --channels 1", correlate("--no-plots -o b.uvh5").replace("--channels 32", ""));
     assert_eq!(json(home.path(), &recorded)["channels"], 1);
 }
+
+#[test]
+fn a_trace_has_the_work_of_the_processor_and_of_the_reader() {
+    let home = array("");
+    let words = "-o a.uvh5 --no-plots -q --device cpu --gulp 500 --trace t.json";
+    done(home.path(), &correlate(words));
+    let trace = document(home.path(), "t.json");
+    let events = trace["traceEvents"].as_array().unwrap();
+    let lane = |event: &Value| event["tid"].as_u64().unwrap();
+    for name in ["F-engine", "corner turn", "X-engine", "readout"] {
+        let own: Vec<&Value> = events.iter().filter(|event| event["name"] == name).collect();
+        assert!(!own.is_empty() && own.iter().all(|event| event["cat"] == "compute"), "{name}");
+    }
+    let reader = events.iter().find(|event| event["args"]["name"] == "reader").map(lane);
+    let is_ahead = |event: &Value| event["cat"] == "read" && Some(lane(event)) == reader;
+    assert!(events.iter().any(is_ahead));
+}

@@ -53,7 +53,7 @@ pub(super) struct DeviceConfig<'a> {
 #[derive(Clone, Copy)]
 struct HostSamples<'a> {
     antennas: &'a [AntennaInput],
-    windows: &'a [&'a Window],
+    windows: &'a [Window],
 }
 
 /// Spectra on the device, for the X-engine.
@@ -156,7 +156,7 @@ impl OnDevice {
     pub(super) fn make(
         &mut self,
         antennas: &[AntennaInput],
-        windows: &[&Window],
+        windows: &[Window],
         delays: &Delays,
         spectra: Range<u64>,
         threads: &Threads,
@@ -490,7 +490,7 @@ impl Group {
                 let antenna = &samples.antennas[*index];
                 let location = &antenna.location;
                 Job {
-                    window: samples.windows[location.recording],
+                    window: &samples.windows[location.recording],
                     streams: location.streams.clone(),
                     parts: parts(antenna),
                     rows,

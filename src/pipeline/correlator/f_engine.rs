@@ -7,16 +7,18 @@ use std::time::Instant;
 
 use super::antenna::{AntennaInput, Scratch};
 use super::device::{DeviceSupply, OnDevice};
+use super::reading::Sources;
 use super::recordings::{Channels, Delays};
-use super::window::{InvalidRange, Window, WindowedSource, cells};
+use super::window::{InvalidRange, Window, cells};
 use crate::backend::threads::Threads;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
+use crate::trace::{self, Work};
 use crate::voltage::VoltageBlock;
 
 /// Sources and state from which spectra are computed.
 pub(super) struct Parts {
-    pub(super) sources: Vec<WindowedSource>,
+    pub(super) sources: Sources,
     /// By ascending array number.
     pub(super) antennas: Vec<AntennaInput>,
     pub(super) channels: Channels,
@@ -109,37 +111,43 @@ impl FEngine {
 
     /// Returns the number of recorded samples that were not finite.
     pub(super) fn not_finite(&self) -> u64 {
-        self.parts.sources.iter().map(|source| source.not_finite.count).sum()
+        self.parts.sources.not_finite
     }
 
     /// Describes a truncated recording that is used to its end, if any.
     pub(super) fn cut(&self) -> Option<String> {
-        self.parts.sources.iter().find_map(WindowedSource::cut)
+        self.parts.sources.cut.clone()
     }
 
     /// Takes the error that made a source return too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
-        self.parts.sources.iter_mut().find_map(WindowedSource::take_fault)
+        self.parts.sources.take_fault()
     }
 
-    /// Computes the next spectra of all antennas; returns false, with none computed, if a source returned too few
-    /// samples.
+    /// Computes the next spectra of all antennas, while the samples of the `following` ones are read; returns false,
+    /// with none computed, if a source returned too few samples.
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] for a delay that decreases too fast; errors of a device.
-    pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<bool> {
+    pub(super) fn make(&mut self, spectra: Range<u64>, following: u64) -> Result<bool> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
         self.prepare(&spectra);
-        if !self.hold(self.needed())? {
+        let mut needed = self.needed();
+        if !self.parts.sources.hold(&needed)? {
             return Ok(false);
         }
-        if self.mark_not_finite() {
+        if self.mark_not_finite()? {
             // Gains may have to be measured with later spectra.
-            if !self.hold(self.needed())? {
+            needed = self.needed();
+            if !self.parts.sources.hold(&needed)? {
                 return Ok(false);
             }
-            self.mark_not_finite();
+            self.mark_not_finite()?;
+        }
+        if following > 0 {
+            let (hop, made) = (self.parts.delays.hop(), spectra.end - spectra.start);
+            self.parts.sources.read_ahead(&needed, made * hop, following * hop)?;
         }
         self.run(&spectra)?;
         self.count();
@@ -157,19 +165,20 @@ impl FEngine {
     }
 
     /// Marks spectra with samples that are not finite; returns whether there are any.
-    fn mark_not_finite(&mut self) -> bool {
+    fn mark_not_finite(&mut self) -> Result<bool> {
         let Parts { sources, antennas, channels, .. } = &mut self.parts;
+        let readers = sources.readers()?;
         let mark_not_finite = |antenna: &mut AntennaInput| {
-            antenna
-                .mark_not_finite(&sources[antenna.location.recording].not_finite, channels.coarse)
+            let not_finite = &readers[antenna.location.recording].not_finite;
+            antenna.mark_not_finite(not_finite, channels.coarse)
         };
-        antennas.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own)
+        Ok(antennas.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own))
     }
 
     /// Returns the sample range needed from each recording.
     fn needed(&self) -> Vec<Option<Range<u64>>> {
         let Parts { sources, antennas, .. } = &self.parts;
-        let mut needed: Vec<Option<Range<u64>>> = vec![None; sources.len()];
+        let mut needed: Vec<Option<Range<u64>>> = vec![None; sources.windows.len()];
         for antenna in antennas {
             if let Some(own) = &antenna.needed {
                 let whole = needed[antenna.location.recording].get_or_insert(own.clone());
@@ -185,22 +194,11 @@ impl FEngine {
         needed
     }
 
-    /// Reads the needed samples; returns whether the sources delivered them all.
-    fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<bool> {
-        let sources = &mut self.parts.sources;
-        self.threads.for_each_chunk(&mut self.scratches, sources, 1, |_, index, source| {
-            if let Some(times) = &needed[index] {
-                source[0].hold(times.clone());
-            }
-        });
-        sources.iter_mut().try_for_each(WindowedSource::take_outcome)?;
-        let mut pairs = sources.iter().zip(&needed);
-        Ok(pairs.all(|(source, times)| times.as_ref().is_none_or(|times| source.holds(times))))
-    }
-
     fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
         let Parts { sources, antennas, delays, .. } = &mut self.parts;
-        let windows: Vec<&Window> = sources.iter().map(|source| &source.window).collect();
+        let windows = &sources.windows;
+        let on_host = matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_));
+        let _span = on_host.then(|| trace::span(Work::Compute, "F-engine"));
         match &mut self.spectra {
             Spectra::Rows(rows) => {
                 let each = rows.len() / antennas.len();
@@ -209,18 +207,18 @@ impl FEngine {
                     pairs.map(|(antenna, rows)| Job { antenna, rows }).collect();
                 self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
                     let Job { antenna, rows } = &mut job[0];
-                    let window = windows[antenna.location.recording];
+                    let window = &windows[antenna.location.recording];
                     antenna.run(window, rows, own);
                 });
             }
-            Spectra::Streams(block) => gather(antennas, &windows, block)?,
+            Spectra::Streams(block) => gather(antennas, windows, block)?,
             Spectra::Device(device) => {
                 self.threads.for_each_chunk(&mut self.scratches, antennas, 1, |own, _, antenna| {
-                    let window = windows[antenna[0].location.recording];
+                    let window = &windows[antenna[0].location.recording];
                     antenna[0].finalize(window, own);
                 });
                 antennas.iter_mut().try_for_each(AntennaInput::take_outcome)?;
-                device.make(antennas, &windows, delays, spectra.clone(), &self.threads)?;
+                device.make(antennas, windows, delays, spectra.clone(), &self.threads)?;
             }
         }
         antennas.iter_mut().try_for_each(AntennaInput::take_outcome)
@@ -310,13 +308,13 @@ fn clear(row: &mut [u64], bits: &Range<usize>) {
 }
 
 /// Copies the streams of all antennas into one block; missing samples become 0.
-fn gather(antennas: &[AntennaInput], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
+fn gather(antennas: &[AntennaInput], windows: &[Window], block: &mut VoltageBlock) -> Result<()> {
     let encoding = block.encoding();
     let mut rows = block.rows_mut();
     let mut made = 0;
     for antenna in antennas {
         let streams = antenna.location.streams.clone();
-        let window = windows[antenna.location.recording];
+        let window = &windows[antenna.location.recording];
         let rows: Vec<&mut [u8]> = rows.by_ref().take(streams.len()).collect();
         let (parts, times) = antenna.parts();
         made = times;

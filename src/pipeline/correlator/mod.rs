@@ -7,6 +7,7 @@ mod antenna;
 mod device;
 mod f_engine;
 mod options;
+mod reading;
 mod recordings;
 mod setup;
 mod window;
@@ -196,7 +197,7 @@ impl ArrayCorrelator {
     fn make(&mut self, end: u64) -> Result<()> {
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
         let mut last = all.min(self.next + self.f_engine.capacity as u64);
-        while !self.f_engine.make(self.next..last)? {
+        while !self.f_engine.make(self.next..last, self.following(last, end))? {
             if last == self.next + 1 {
                 let ended = || Error::stopped("voltages");
                 return Err(self.f_engine.take_fault().unwrap_or_else(ended));
@@ -204,6 +205,18 @@ impl ArrayCorrelator {
             last = self.next + (last - self.next) / 2;
         }
         Ok(())
+    }
+
+    /// Returns the number of spectra that are computed together after those before `last`, in an integration that ends
+    /// at spectrum `end`.
+    fn following(&self, last: u64, end: u64) -> u64 {
+        let Self { header, f_engine, .. } = self;
+        let end = match f_engine.ends_with_integrations() {
+            true if last >= end => header.spectra.min(last + header.integration_spectra),
+            true => end,
+            false => header.spectra,
+        };
+        (end - last).min(f_engine.capacity as u64)
     }
 
     fn check_watch(&mut self) -> Result<()> {
@@ -288,8 +301,8 @@ pub struct Summary {
     pub lowest_altitude_deg: Option<f64>,
 }
 
-/// Seconds per step. Reading, filter bank and alignment run concurrently; their values are shares of their common
-/// elapsed time.
+/// Seconds per step. Filter bank and alignment run concurrently on several threads, which the next samples are read
+/// beside; their values and that of reading, the time spent waiting for samples, are shares of their common elapsed time.
 ///
 /// With a GPU, the values are host time: reading includes waiting for the GPU to accept samples, the X-engine is the
 /// time to enqueue its work, and the readout waits for all enqueued work.
@@ -345,7 +358,7 @@ impl Summary {
 }
 
 fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
-    let read: f64 = f_engine.parts.sources.iter().map(|source| source.elapsed_s).sum();
+    let read = f_engine.parts.sources.waited_s;
     let elapsed = f_engine.parts.antennas.iter().map(|antenna| antenna.elapsed);
     let (mut channelize, mut align) = (0.0, 0.0);
     for own in elapsed {

@@ -636,6 +636,11 @@ impl Delays {
         Self { model, tsamp_s, framing }
     }
 
+    /// Returns the samples from one spectrum to the next.
+    pub(super) fn hop(&self) -> u64 {
+        self.framing.hop
+    }
+
     /// Returns the shift in seconds of an antenna whose sampling is offset by `sample_lag` samples.
     pub(super) fn shift_s(&self, shift: i64, sample_lag: f64) -> f64 {
         (shift as f64 + sample_lag) * self.tsamp_s

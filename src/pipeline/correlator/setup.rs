@@ -9,11 +9,12 @@ use super::antenna::{
 use super::device::{DeviceConfig, OnDevice, SampleFormat};
 use super::f_engine::{FEngine, Parts, Spectra};
 use super::options::{ArrayHeader, BankHeader, CorrelateOptions, Gains, Request};
+use super::reading::{Reader, Sources};
 use super::recordings::{
     ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
     delay_model, select_baselines,
 };
-use super::window::{Flags, Framing, WindowedSource, unpacked, unpacked_encoding};
+use super::window::{Flags, Framing, unpacked, unpacked_encoding};
 use super::x_engine::XEngine;
 use crate::backend::cuda::Prefetch;
 use crate::backend::threads::Threads;
@@ -103,7 +104,7 @@ pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Bui
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
         antennas = antennas.into_iter().map(AntennaInput::on_device).collect();
     }
-    let sources = shape.windowed_sources(sources, capacity);
+    let sources = shape.windowed_sources(sources, capacity, threads.count());
     let parts = Parts { sources, antennas, channels: shape.channels, delays, not_on_device };
     let f_engine = FEngine::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, f_engine, x_engine, baselines })
@@ -214,7 +215,8 @@ impl SpectraParameters {
         let window = |input: &ArrayInput| {
             let header = input.source.header();
             let bits = unpacked_encoding(header.encoding).sample_bits();
-            Some(header.streams().checked_mul(times?)?.checked_mul(bits)? / 8)
+            // One window is in use while the next is read.
+            Some(header.streams().checked_mul(times?)?.checked_mul(2 * bits)? / 8)
         };
         let windows = inputs.iter().map(window);
         let parts =
@@ -347,15 +349,21 @@ impl SpectraParameters {
         &self,
         sources: Vec<Box<dyn VoltageSource>>,
         capacity: usize,
-    ) -> Vec<WindowedSource> {
+        threads: usize,
+    ) -> Sources {
         let Recordings { lengths, offsets, times, .. } = &self.recordings;
         let framing = self.framing();
         let sources = sources.into_iter().zip(lengths).zip(offsets);
-        let sources = sources.map(|((source, length), offset)| {
+        let mut cut = None;
+        let readers = sources.map(|((source, length), offset)| {
+            if offset + times >= *length {
+                cut = cut.take().or_else(|| truncation(&*source));
+            }
             let gulp = read_times(source.header(), capacity, framing);
-            WindowedSource::new(source, *length, offset + times, gulp, framing.span)
+            Reader::new(source, *length, gulp, framing.span)
         });
-        sources.collect()
+        let readers = readers.collect();
+        Sources::new(readers, cut, threads)
     }
 
     /// Builds the antennas, by ascending array number.
@@ -524,6 +532,12 @@ fn integration_spectra(
         return Err(Error::parameter("integration_s", request, rule));
     }
     Ok(spectra as u64)
+}
+
+/// Describes the truncation of a recording, if it is truncated.
+fn truncation(source: &dyn VoltageSource) -> Option<String> {
+    let (why, path) = (source.cut()?, source.header().path.display().to_string());
+    Some(if why.contains(&path) { why.to_owned() } else { format!("{path}: {why}") })
 }
 
 /// Returns the samples per read of a recording.

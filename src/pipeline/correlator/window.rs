@@ -1,20 +1,18 @@
 //! Window of a recording: a range of samples of all streams, held in memory, and the spectra that flagged samples
 //! invalidate.
 //!
-//! Invariant: samples in the window are finite and independent of earlier requests; [`NotFinite`] lists those that the
-//! recording has as infinite or NaN.
+//! Invariant: a window holds consecutive samples; [`NotFinite`] lists those that the recording has as infinite or NaN,
+//! and replaces them.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::pipeline::voltage::blank;
-use crate::trace::{self, Work};
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages, voltage};
 
 /// Number of samples that fills whole bytes in every encoding.
-const WHOLE: usize = 4;
+pub(super) const WHOLE: usize = 4;
 
 /// Division of samples into spectra.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +30,8 @@ pub(super) struct Window {
     streams: usize,
     /// Allocated samples per stream.
     capacity: usize,
+    /// Place of the first sample held in its row; a multiple of [`WHOLE`].
+    start: usize,
     /// First sample held, counted from the recording's start.
     first: u64,
     /// Samples held per stream.
@@ -39,6 +39,12 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Makes an empty window before the first sample of a recording.
+    pub(super) fn new(header: &VoltageHeader) -> Self {
+        let (encoding, streams) = (header.encoding, header.streams());
+        Self { bytes: Vec::new(), encoding, streams, capacity: 0, start: 0, first: 0, times: 0 }
+    }
+
     /// Returns samples of some streams from the window.
     ///
     /// # Errors
@@ -48,203 +54,141 @@ impl Window {
         streams: Range<usize>,
         times: Range<u64>,
     ) -> Result<Voltages<'_>> {
-        let end = self.first + self.times as u64;
+        let end = self.end();
         if times.start < self.first || times.end > end || times.start > times.end {
             let (expected, actual) = (self.times, (end.saturating_sub(times.start)) as usize);
             return Err(Error::Shape { what: "samples held", expected, actual });
         }
-        let stride = self.encoding.bytes(self.capacity);
+        let stride = self.stride();
         let bytes = &self.bytes[streams.start * stride..streams.end * stride];
-        let all = Voltages::new(bytes, self.encoding, streams.len(), stride, self.times)?;
-        all.slice((times.start - self.first) as usize, (times.end - times.start) as usize)
+        let held = self.start + self.times;
+        let all = Voltages::new(bytes, self.encoding, streams.len(), stride, held)?;
+        let skipped = self.start + (times.start - self.first) as usize;
+        all.slice(skipped, (times.end - times.start) as usize)
     }
 
-    /// Discards samples before `sample`.
-    fn drop_before(&mut self, sample: u64) {
+    /// Returns the first sample held.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the sample after the last one held.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.times as u64
+    }
+
+    /// Returns whether no samples are held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.times == 0
+    }
+
+    /// Returns the bytes of a row.
+    fn stride(&self) -> usize {
+        self.encoding.bytes(self.capacity)
+    }
+
+    /// Returns the place of the samples in a row, in bytes.
+    fn place(&self) -> Range<usize> {
+        self.encoding.bytes(self.start)..self.encoding.bytes(self.start + self.times)
+    }
+
+    /// Discards samples before `sample`, in whole bytes.
+    pub(super) fn drop_before(&mut self, sample: u64) {
         let dropped = sample.saturating_sub(self.first).min(self.times as u64) as usize;
         let dropped = dropped / WHOLE * WHOLE;
-        let stride = self.encoding.bytes(self.capacity);
-        let rest = self.encoding.bytes(dropped)..self.encoding.bytes(self.times);
-        if dropped > 0 && !rest.is_empty() {
-            self.bytes.chunks_exact_mut(stride).for_each(|row| row.copy_within(rest.clone(), 0));
-        }
         self.times -= dropped;
+        self.start = if self.times == 0 { 0 } else { self.start + dropped };
         self.first += dropped as u64;
     }
 
-    /// Grows the buffer to `capacity` samples per stream.
-    fn reserve(&mut self, capacity: usize) {
+    /// Moves an empty window on by `passed` samples, a multiple of [`WHOLE`].
+    pub(super) fn skip(&mut self, passed: u64) {
+        self.first += passed;
+    }
+
+    /// Makes space for `more` samples per stream after those held.
+    pub(super) fn reserve(&mut self, more: usize) {
+        if self.start + self.times + more > self.capacity {
+            // Before the first sample, the space is kept that `follow` has left.
+            let start = if self.is_empty() { self.start } else { 0 };
+            self.arrange(start, start + self.times + more);
+        }
+    }
+
+    /// Moves the samples held to place `start` of rows of at least `capacity` samples.
+    fn arrange(&mut self, start: usize, capacity: usize) {
+        let (from, old) = (self.place(), self.stride());
+        let to = self.encoding.bytes(start);
+        self.start = start;
         if capacity <= self.capacity {
+            if !from.is_empty() {
+                self.bytes.chunks_exact_mut(old).for_each(|row| row.copy_within(from.clone(), to));
+            }
             return;
         }
-        let capacity = capacity.next_multiple_of(self.encoding.samples_per_byte());
-        let (old, new) = (self.encoding.bytes(self.capacity), self.encoding.bytes(capacity));
-        let mut bytes = vec![0; self.streams * new];
-        if old > 0 {
-            let rows = bytes.chunks_exact_mut(new).zip(self.bytes.chunks_exact(old));
-            rows.for_each(|(to, from)| to[..old].copy_from_slice(from));
+        self.capacity = capacity.next_multiple_of(WHOLE);
+        let mut bytes = vec![0; self.streams * self.stride()];
+        if !from.is_empty() {
+            let rows = bytes.chunks_exact_mut(self.stride()).zip(self.bytes.chunks_exact(old));
+            rows.for_each(|(row, own)| row[to..][..from.len()].copy_from_slice(&own[from.clone()]));
         }
-        (self.bytes, self.capacity) = (bytes, capacity);
+        self.bytes = bytes;
     }
 
     /// Returns a block of at most `most` samples to fill, directly after those held.
-    fn next(&mut self, most: usize) -> Result<VoltageBlock<'_>> {
-        self.reserve(self.times + most);
-        let stride = self.encoding.bytes(self.capacity);
-        let times = self.times..self.times + most;
+    pub(super) fn next(&mut self, most: usize) -> Result<VoltageBlock<'_>> {
+        self.reserve(most);
+        let (stride, held) = (self.stride(), self.start + self.times);
+        let times = held..held + most;
         VoltageBlock::within(&mut self.bytes, self.encoding, self.streams, stride, times)
     }
-}
 
-/// Source of a recording with the window that advances along it.
-pub(super) struct WindowedSource {
-    source: Box<dyn VoltageSource>,
-    /// Samples per read.
-    gulp: usize,
-    pub(super) window: Window,
-    pub(super) not_finite: NotFinite,
-    /// Length of the source in samples.
-    length: u64,
-    /// Whether the correlation uses the source up to its end.
-    reaches_end: bool,
-    /// Error that made the source return too few samples, until it is taken.
-    fault: Option<Error>,
-    /// Whether the source failed or ended early.
-    ended: bool,
-    /// Seconds spent reading.
-    pub(super) elapsed_s: f64,
-    /// Result of the last [`WindowedSource::hold`].
-    outcome: Result<()>,
-}
+    /// Counts `times` samples that a block from [`Window::next`] has received.
+    pub(super) fn extend(&mut self, times: usize) {
+        self.times += times;
+    }
 
-impl WindowedSource {
-    /// Builds a windowed source from a source of `length` samples, of which those before `end` are used; reads `gulp`
-    /// samples at a time. `span` is the number of samples under a spectrum's window.
-    pub(super) fn new(
-        source: Box<dyn VoltageSource>,
-        length: u64,
-        end: u64,
-        gulp: usize,
-        span: u64,
-    ) -> Self {
-        let header = source.header();
-        let window = Window {
-            bytes: Vec::new(),
-            encoding: header.encoding,
-            streams: header.streams(),
-            capacity: 0,
-            first: 0,
-            times: 0,
-        };
-        let gulp = gulp.max(1).next_multiple_of(WHOLE);
-        let not_finite = NotFinite::new(window.streams, span);
-        Self {
-            source,
-            gulp,
-            window,
-            not_finite,
-            length,
-            reaches_end: end >= length,
-            fault: None,
-            ended: false,
-            elapsed_s: 0.0,
-            outcome: Ok(()),
+    /// Empties a window for the samples after those of `earlier`, with space before them for those that `earlier` holds
+    /// from sample `kept` on.
+    pub(super) fn follow(&mut self, earlier: &Self, kept: u64) {
+        let space = earlier.end().saturating_sub(kept).min(earlier.times as u64) as usize;
+        (self.first, self.times) = (earlier.end(), 0);
+        self.start = space.next_multiple_of(WHOLE);
+    }
+
+    /// Appends the samples of a window that [`follows`](Window::follow) this one, and empties that window. Copies
+    /// the fewer samples if there is space for them.
+    pub(super) fn append(&mut self, later: &mut Self) {
+        if later.is_empty() {
+            return;
         }
-    }
-
-    /// Describes the truncation of a recording that is used to its end.
-    pub(super) fn cut(&self) -> Option<String> {
-        let why = self.source.cut().filter(|_| self.reaches_end)?;
-        let path = self.header().path.display().to_string();
-        Some(if why.contains(&path) { why.to_owned() } else { format!("{path}: {why}") })
-    }
-
-    /// Takes the error that made the source return too few samples.
-    pub(super) fn take_fault(&mut self) -> Option<Error> {
-        self.fault.take()
-    }
-
-    /// Returns whether the window holds those of the samples that the source has.
-    pub(super) fn holds(&self, times: &Range<u64>) -> bool {
-        let end = times.end.min(self.length);
-        times.start >= end || self.window.first + self.window.times as u64 >= end
-    }
-
-    pub(super) fn header(&self) -> &VoltageHeader {
-        self.source.header()
-    }
-
-    /// Takes the result of the last [`WindowedSource::hold`].
-    pub(super) fn take_outcome(&mut self) -> Result<()> {
-        std::mem::replace(&mut self.outcome, Ok(()))
-    }
-
-    /// Moves the window: discards samples before `times` and reads `times`, as far as the source delivers them.
-    pub(super) fn hold(&mut self, times: Range<u64>) {
-        let begin = Instant::now();
-        self.outcome = self.held(times);
-        self.elapsed_s += begin.elapsed().as_secs_f64();
-    }
-
-    fn held(&mut self, times: Range<u64>) -> Result<()> {
-        let end = times.end.min(self.length);
-        if times.start >= end {
-            return Ok(());
+        if self.times > later.start {
+            self.reserve(later.times);
+            let to = self.place().end;
+            self.copy_rows(later, to);
+            self.times += later.times;
+        } else {
+            let kept = self.times;
+            let to = later.encoding.bytes(later.start - kept);
+            later.copy_rows(self, to);
+            later.start -= kept;
+            later.first -= kept as u64;
+            later.times += kept;
+            std::mem::swap(self, later);
         }
-        if times.start < self.window.first {
-            let rule = "it falls too fast: it needs samples that were already discarded";
-            return Err(Error::parameter("delay (samples)", times.start, rule));
-        }
-        self.window.drop_before(times.start);
-        self.not_finite.drop_before(self.window.first);
-        self.pass_over(times.start);
-        // Allocates for all samples, and for those read past the end.
-        let room = (end - self.window.first) as usize + WHOLE + self.gulp;
-        self.window.reserve(room);
-        while !self.ended && self.window.first + (self.window.times as u64) < end {
-            let first = self.window.first + self.window.times as u64;
-            let mut block = self.window.next(self.gulp)?;
-            let mut span = trace::span(Work::Read, "voltages");
-            let read = match self.source.read(&mut block) {
-                Ok(read) => read,
-                Err(fault) => {
-                    self.end(fault);
-                    break;
-                }
-            };
-            self.not_finite.find(&mut block, first);
-            let times = block.times();
-            span.add_bytes(block.streams() * block.encoding().bytes(times));
-            drop(span);
-            self.window.times += times;
-            if read < self.gulp && first + (times as u64) < end {
-                self.end(self.short());
-            }
-        }
-        Ok(())
+        later.times = 0;
     }
 
-    fn end(&mut self, fault: Error) {
-        self.ended = true;
-        self.fault = Some(fault);
-    }
-
-    /// Skips samples before `sample` while the window is empty.
-    fn pass_over(&mut self, sample: u64) {
-        let passed = (sample - self.window.first) / WHOLE as u64 * WHOLE as u64;
-        if self.window.times == 0 && passed > 0 && !self.ended {
-            match self.source.skip(passed) {
-                Ok(skipped) if skipped < passed => self.end(self.short()),
-                Ok(_) => self.window.first += passed,
-                Err(fault) => self.end(fault),
-            }
+    /// Copies the samples of another window to byte `to` of the rows.
+    fn copy_rows(&mut self, from: &Self, to: usize) {
+        let (stride, place) = (self.stride(), from.place());
+        if !place.is_empty() {
+            let rows =
+                self.bytes.chunks_exact_mut(stride).zip(from.bytes.chunks_exact(from.stride()));
+            rows.for_each(|(row, own)| {
+                row[to..][..place.len()].copy_from_slice(&own[place.clone()]);
+            });
         }
-    }
-
-    fn short(&self) -> Error {
-        let read = self.window.first + self.window.times as u64;
-        let why = format!("the data end after {read} samples, expected {}", self.length);
-        Error::format(&self.header().path, "data", 0, why)
     }
 }
 
@@ -486,6 +430,54 @@ impl VoltageSource for Unpacked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Appends the samples before `end`; sample `t` of stream `s` is `7 s + t`.
+    fn fill(window: &mut Window, end: u64) {
+        let first = window.end();
+        let times = (end - first) as usize;
+        let mut block = window.next(times.next_multiple_of(WHOLE)).unwrap();
+        for (stream, row) in block.rows_mut().enumerate() {
+            row.iter_mut().zip(first..end).for_each(|(x, t)| *x = (7 * stream as u64 + t) as u8);
+        }
+        block.set_times(times).unwrap();
+        window.extend(times);
+    }
+
+    fn check(window: &Window, times: Range<u64>) {
+        let voltages = window.voltages(1..3, times.clone()).unwrap();
+        for stream in 0..2 {
+            let value = |t: u64| (7 * (stream as u64 + 1) + t) as u8;
+            let expected: Vec<u8> = times.clone().map(value).collect();
+            assert_eq!(voltages.row(stream), expected, "{times:?}");
+        }
+        assert!(window.voltages(1..3, times.start..window.end() + 1).is_err());
+    }
+
+    #[test]
+    fn windows_in_turn_hold_the_same_samples_as_one() {
+        let centres_hz = vec![1e9; 3];
+        let header = VoltageHeader::new(centres_hz, 1e-6, VoltageEncoding::Real8);
+        // Expected and true start of the second gulp: with space before it, and without.
+        for (expected, start) in [(30, 30), (30, 33), (30, 23), (40, 8), (45, 50), (0, 41)] {
+            let (mut window, mut next) = (Window::new(&header), Window::new(&header));
+            window.reserve(44);
+            fill(&mut window, 40);
+            window.drop_before(6);
+            check(&window, 6..40);
+            for end in [64, 100, 120] {
+                next.follow(&window, expected + end - 64);
+                assert!(next.is_empty());
+                fill(&mut next, end);
+                window.drop_before(start + end - 64);
+                window.append(&mut next);
+                window.drop_before(start + end - 64);
+                check(&window, start + end - 64..end);
+                assert!(next.is_empty() && window.end() == end);
+            }
+            fill(&mut window, 140);
+            check(&window, 120..140);
+        }
+    }
 
     #[test]
     fn runs_are_joined_where_no_window_lies_between() {

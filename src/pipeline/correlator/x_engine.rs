@@ -15,6 +15,7 @@ use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
 use crate::error::Result;
+use crate::trace::{self, Work};
 use crate::voltage::VoltageEncoding;
 
 /// Bytes of sums per readout block.
@@ -109,12 +110,17 @@ impl XEngine {
                     (corner_turn, BlockBuffer::new(plan, capacity))
                 });
                 buffer.set_times(times)?;
+                let span = trace::span(Work::Compute, "corner turn");
                 corner_turn.run(spectra, buffer)?;
                 if let Some(mask) = mask {
                     mask.fill(buffer.mask_mut());
                 }
+                drop(span);
                 let turned = Instant::now();
+                let on_host = !self.backend.is_gpu();
+                let span = on_host.then(|| trace::span(Work::Compute, "X-engine"));
                 self.correlator.run(buffer.block())?;
+                drop(span);
                 self.elapsed_s[0] += (turned - begin).as_secs_f64();
                 self.elapsed_s[1] += turned.elapsed().as_secs_f64();
             }
@@ -151,6 +157,7 @@ impl XEngine {
         for start in (0..plan.channels()).step_by(together) {
             let part = start..(start + together).min(plan.channels());
             self.read_part(&part)?;
+            let _span = trace::span(Work::Compute, "readout");
             let (own, counts) = (&self.sums, &self.counts);
             self.threads.for_each_chunk(&mut scratch, &mut rows, share, |(), _, rows| {
                 rows.iter_mut().for_each(|row| row.add(own, counts, &part, &scales));
