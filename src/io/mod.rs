@@ -47,7 +47,7 @@ pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
 pub use parallel::{limit_threads, with_threads};
 #[doc(hidden)]
-pub use psrfits::{from_reader as psrfits_from_reader, open as open_psrfits};
+pub use psrfits::{from_bytes as psrfits_from_bytes, open as open_psrfits};
 pub use window_file::read_window;
 
 use crate::error::{Error, Result};

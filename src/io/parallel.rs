@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -44,28 +44,119 @@ pub(super) fn threads(bytes: usize) -> usize {
     (bytes / THREAD_BYTES).min(cores).min(limit).max(1)
 }
 
+/// File, or a file's bytes, that several threads read at offsets.
+#[derive(Debug)]
+pub(super) enum Input {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
+impl Input {
+    /// Returns the number of bytes.
+    ///
+    /// # Errors
+    /// That of the file's metadata.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len()),
+            Self::Bytes(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Returns a reader that starts at byte `position`; several may read at the same time.
+    pub(super) fn cursor_at(&self, position: u64) -> InputCursor<'_> {
+        InputCursor { input: self, position }
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on, by several threads if it is large.
+    ///
+    /// # Errors
+    /// Those of the file; [`io::ErrorKind::UnexpectedEof`] if it ends before.
+    pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let length = buffer.len();
+        let read = in_parts(buffer, offset, |part, offset| {
+            fill(part, |rest, filled| self.read_some(rest, offset + filled as u64))
+        })?;
+        if read < length {
+            let why = "failed to fill whole buffer";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        Ok(())
+    }
+
+    fn read_some(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read_at(buffer, offset),
+            Self::Bytes(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let count = buffer.len().min(bytes.len() - start);
+                buffer[..count].copy_from_slice(&bytes[start..start + count]);
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// Reader of an [`Input`] with a position of its own.
+#[derive(Debug)]
+pub(super) struct InputCursor<'a> {
+    input: &'a Input,
+    position: u64,
+}
+
+impl Read for InputCursor<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read_some(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for InputCursor<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::Current(by) => (self.position, by),
+            SeekFrom::End(by) => (self.input.len()?, by),
+        };
+        let position = from.checked_add_signed(by);
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}
+
 /// Fills `buffer` with the file's bytes from `offset` on; returns their number, which is less than the buffer's length
 /// only at the file's end.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    in_parts(buffer, offset, |part, offset| read_part(file, part, offset))
+}
+
+/// Fills `buffer` by calls of `read` for its parts, each with the part's offset, on several threads if it is large;
+/// returns the bytes before the first part that was not filled.
+fn in_parts(
+    buffer: &mut [u8],
+    offset: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize> + Sync,
+) -> io::Result<usize> {
     let count = threads(buffer.len());
     if count == 1 {
-        return read_part(file, buffer, offset);
+        return read(buffer, offset);
     }
     let (length, bytes) = (buffer.len(), buffer.len().div_ceil(count));
     let mut results: Vec<_> = (0..count).map(|_| Ok(0)).collect();
     let jobs = buffer.chunks_mut(bytes).zip(&mut results).enumerate();
     for_each(length, jobs, |(index, (part, result))| {
-        *result = read_part(file, part, offset + (index * bytes) as u64);
+        *result = read(part, offset + (index * bytes) as u64);
     });
-    let mut read = 0;
+    let mut filled = 0;
     for (index, result) in results.into_iter().enumerate() {
         // Bytes after a short part do not count, since the file ended there when that part was read.
-        if read < (index * bytes).min(length) {
+        if filled < (index * bytes).min(length) {
             break;
         }
-        read += result?;
+        filled += result?;
     }
-    Ok(read)
+    Ok(filled)
 }
 
 /// Calls `run` for every job; uses several threads if `bytes`, which the jobs move together, is large.
@@ -74,25 +165,38 @@ pub(super) fn for_each<J: Send>(
     jobs: impl Iterator<Item = J> + Send,
     run: impl Fn(J) + Sync,
 ) {
-    let count = threads(bytes);
-    if count == 1 {
-        return jobs.for_each(run);
+    for_each_with(&mut vec![(); threads(bytes)], jobs, |(), job| run(job));
+}
+
+/// Calls `run` for every job, on as many threads as there are states; each thread passes its own state.
+///
+/// # Panics
+/// If there is no state.
+pub(super) fn for_each_with<S: Send, J: Send>(
+    states: &mut [S],
+    mut jobs: impl Iterator<Item = J> + Send,
+    run: impl Fn(&mut S, J) + Sync,
+) {
+    let (own, others) = states.split_first_mut().expect("a state");
+    if others.is_empty() {
+        return jobs.for_each(|job| run(own, job));
     }
-    let jobs = Mutex::new(jobs);
+    let jobs = Mutex::new(&mut jobs);
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
+    let work = |state: &mut S| {
         while let Some(job) = next() {
-            run(job);
+            run(state, job);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..count {
+        let work = &work;
+        for state in others {
             // Without further threads, those that run do the work.
-            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+            if std::thread::Builder::new().spawn_scoped(scope, move || work(state)).is_err() {
                 break;
             }
         }
-        work();
+        work(own);
     });
 }
 
@@ -157,6 +261,30 @@ mod tests {
         let all = threads(64 * THREAD_BYTES);
         assert_eq!(with_threads(1, || threads(64 * THREAD_BYTES)), 1);
         assert_eq!(threads(64 * THREAD_BYTES), all);
+    }
+
+    #[test]
+    fn bytes_and_files_are_read_alike() {
+        let bytes: Vec<u8> = (0..2 * THREAD_BYTES + 5).map(|k| (k * 7 % 253) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        for input in [Input::File(file), Input::Bytes(bytes.clone())] {
+            assert_eq!(input.len().unwrap(), bytes.len() as u64);
+            let mut found = vec![0; bytes.len() - 3];
+            input.read_exact_at(&mut found, 3).unwrap();
+            assert!(found == bytes[3..]);
+            let fault = input.read_exact_at(&mut found, 4).unwrap_err();
+            assert_eq!(fault.kind(), io::ErrorKind::UnexpectedEof);
+            let mut cursor = input.cursor_at(0);
+            cursor.seek(SeekFrom::End(-7)).unwrap();
+            cursor.seek(SeekFrom::Current(2)).unwrap();
+            let mut last = Vec::new();
+            cursor.read_to_end(&mut last).unwrap();
+            assert_eq!(last, bytes[bytes.len() - 5..]);
+            cursor.seek(SeekFrom::Start(u64::MAX)).unwrap();
+            assert_eq!(cursor.read(&mut last).unwrap(), 0);
+            assert!(cursor.seek(SeekFrom::Current(1)).is_err());
+        }
     }
 
     #[test]

@@ -81,6 +81,72 @@ fn contiguous_files_are_read() {
     assert_eq!(read_all(open(Polarizations::Total).as_mut()), sum);
 }
 
+/// Returns a filterbank of 6000 spectra of 2 feeds and 700 channels, in chunks if a shape is given.
+fn long(chunks: Option<&[u64]>) -> Vec<u8> {
+    let values: Vec<u8> = (0..6000 * 2 * 700u32).map(|k| (k % 65521 * 7919 % 251) as u8).collect();
+    let mut builder = hdf5_pure::FileBuilder::new();
+    builder.set_attr("CLASS", AttrValue::AsciiString("FILTERBANK".into()));
+    let data = builder.create_dataset("data").with_u8_data(&values).with_shape(&[6000, 2, 700]);
+    if let Some(shape) = chunks {
+        data.with_chunks(shape).with_deflate(1);
+    }
+    for (name, value) in [("fch1", 1400.0), ("foff", -0.5), ("tsamp", 1e-3)] {
+        data.set_attr(name, AttrValue::F64(value));
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn threads_read_as_one_does() {
+    for wanted in [Polarizations::One(0), Polarizations::One(1), Polarizations::Total] {
+        let rows = |bytes: &[u8], gulp: usize| {
+            let mut source = fbh5_from_bytes(bytes.to_vec(), Path::new("x"), wanted).unwrap();
+            let row_bytes = source.header().row_bytes();
+            let (mut all, mut rows) = (Vec::new(), vec![0xee; gulp * row_bytes]);
+            loop {
+                let times = source.read(&mut rows).unwrap();
+                all.extend_from_slice(&rows[..times * row_bytes]);
+                if times < gulp {
+                    return all;
+                }
+            }
+        };
+        let plain = long(None);
+        let whole = rows(&plain, 6001);
+        for (bytes, gulp) in [
+            (&plain, 90),
+            (&long(Some(&[64, 1, 200])), 6001),
+            (&long(Some(&[64, 1, 200])), 333),
+            (&long(Some(&[7, 2, 700])), 2500),
+        ] {
+            assert!(rows(bytes, gulp) == whole, "{wanted:?} {gulp}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_that_keeps_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.h5");
+    let bytes = long(None);
+    std::fs::write(&path, &bytes).unwrap();
+    let mut source = open_fbh5(&path, Polarizations::One(1)).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(bytes.len() as u64 / 2).unwrap();
+    let row_bytes = source.header().row_bytes();
+    match source.read(&mut vec![0; 6000 * row_bytes]).unwrap_err() {
+        Error::Io { source, .. } => assert_eq!(source.kind(), std::io::ErrorKind::UnexpectedEof),
+        other => panic!("{other}"),
+    }
+    // Shorter reads return the rows before the end.
+    let mut rows = vec![0; 100 * row_bytes];
+    let mut read = 0;
+    while let Ok(times) = source.read(&mut rows) {
+        read += times;
+    }
+    assert!((2200..=3000).contains(&read), "{read}");
+}
+
 /// Returns a filterbank of zeros with one feed and 4096 channels, in chunks of the given number of times; a few kB
 /// for any length.
 fn zeros(times: usize, chunk: u64) -> Vec<u8> {

@@ -3,11 +3,10 @@
 use crate::support::common;
 use crate::support::fits;
 use crate::support::streams;
-use std::io::Cursor;
 use std::path::Path;
 
 use fits::SearchFile;
-use sidereal::io::{FilterbankSource, Gap, Polarizations, open_psrfits, psrfits_from_reader};
+use sidereal::io::{FilterbankSource, Gap, Polarizations, open_psrfits, psrfits_from_bytes};
 use sidereal::sample::{Encoding, unpack_f32};
 use sidereal::{Error, Result};
 use streams::{noise, read_all};
@@ -15,7 +14,7 @@ use streams::{noise, read_all};
 type Source = Box<dyn FilterbankSource>;
 
 fn open(file: &SearchFile, polarizations: Polarizations) -> Result<Source> {
-    psrfits_from_reader(Cursor::new(file.bytes()), Path::new("made.fits"), polarizations, false)
+    psrfits_from_bytes(file.bytes(), Path::new("made.fits"), polarizations, false)
 }
 
 /// A file of random samples in three rows of the table.
@@ -228,9 +227,8 @@ fn lost_rows_are_an_error_or_are_filled() {
         error.contains("OFFS_SUB") && error.contains("row 1") && error.contains("25"),
         "{error}"
     );
-    let reader = || Cursor::new(file.bytes());
-    let open =
-        || psrfits_from_reader(reader(), Path::new("x"), Polarizations::Total, true).unwrap();
+    let reader = || file.bytes();
+    let open = || psrfits_from_bytes(reader(), Path::new("x"), Polarizations::Total, true).unwrap();
     let truth = product(&file, 0);
     let values = read_all(open().as_mut());
     assert_eq!(values.len(), 55 * 6);
@@ -261,7 +259,74 @@ fn lost_rows_are_an_error_or_are_filled() {
 }
 
 fn open_gaps(file: &SearchFile) -> Result<Source> {
-    psrfits_from_reader(Cursor::new(file.bytes()), Path::new("x"), Polarizations::Total, true)
+    psrfits_from_bytes(file.bytes(), Path::new("x"), Polarizations::Total, true)
+}
+
+/// Reads all rows, `gulp` at a time.
+fn rows_in_gulps(source: &mut dyn FilterbankSource, gulp: usize) -> Vec<u8> {
+    let row_bytes = source.header().row_bytes();
+    let (mut all, mut rows) = (Vec::new(), vec![0; gulp * row_bytes]);
+    loop {
+        let times = source.read(&mut rows).unwrap();
+        all.extend_from_slice(&rows[..times * row_bytes]);
+        if times < gulp {
+            return all;
+        }
+    }
+}
+
+/// A file whose rows several threads convert, with a gap before the last row.
+fn long(bits: usize) -> SearchFile {
+    let mut file = SearchFile::new(512, 2, 1500, bits);
+    for row in 0..4u32 {
+        let samples = (0..1500 * 2 * 512u32).map(|k| f64::from((k % 4099 * 7919 + row * 31) % 13));
+        let made = file.push(samples.collect());
+        made.scales.iter_mut().enumerate().for_each(|(k, scale)| *scale = 1.0 + k as f32 / 512.0);
+        made.offsets.iter_mut().for_each(|offset| *offset = row as f32);
+    }
+    file.rows[3].centre_s += 0.7;
+    file
+}
+
+#[test]
+fn threads_convert_as_one_does() {
+    for bits in [4, 8, 16] {
+        let file = long(bits);
+        let rows = |gulp| rows_in_gulps(open_gaps(&file).unwrap().as_mut(), gulp);
+        let whole = rows(6701);
+        assert_eq!(whole.len(), 6700 * 512 * 4);
+        assert!(rows(100) == whole, "{bits} bits");
+        assert!(rows(2003) == whole, "{bits} bits");
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_that_keeps_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.fits");
+    let bytes = long(8).bytes();
+    std::fs::write(&path, &bytes).unwrap();
+    let mut source = open_psrfits(&path, Polarizations::Total, true).unwrap();
+    let row_bytes = source.header().row_bytes();
+    let mut whole = vec![0; 6700 * row_bytes];
+    assert_eq!(source.read(&mut whole).unwrap(), 6700);
+    let mut source = open_psrfits(&path, Polarizations::Total, true).unwrap();
+    // About 1.6 of the four rows are left.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(bytes.len() as u64 * 2 / 5).unwrap();
+    let mut rows = vec![0; 6700 * row_bytes];
+    match source.read(&mut rows).unwrap_err() {
+        Error::Io { source, .. } => assert_eq!(source.kind(), std::io::ErrorKind::UnexpectedEof),
+        other => panic!("{other}"),
+    }
+    // Shorter reads return the rows before the end.
+    let mut rows = vec![0; 100 * row_bytes];
+    let mut read = 0;
+    while let Ok(times) = source.read(&mut rows) {
+        assert!(rows == whole[read * row_bytes..][..times * row_bytes]);
+        read += times;
+    }
+    assert!((2200..2500).contains(&read), "{read}");
 }
 
 #[test]
@@ -308,9 +373,8 @@ fn absurd_headers_are_named() {
 fn cut_and_damaged_files_are_errors_and_never_panics() {
     let file = made((4, 1, 4), 8, (0, 255));
     let whole = file.bytes();
-    let open = |bytes: Vec<u8>| {
-        psrfits_from_reader(Cursor::new(bytes), Path::new("x"), Polarizations::Total, true)
-    };
+    let open =
+        |bytes: Vec<u8>| psrfits_from_bytes(bytes, Path::new("x"), Polarizations::Total, true);
     let data_end = whole.len() - 2880 + 3 * (16 + 4 * 8 + 3 * 16 + 16);
     let row = 16 + 4 * 8 + 3 * 16 + 16;
     for length in (0..data_end).step_by(97).chain([data_end - row, data_end - row - 1]) {

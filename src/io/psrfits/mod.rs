@@ -1,6 +1,7 @@
 //! PSRFITS search mode: a FITS file whose SUBINT table has one block of spectra per row.
 //!
-//! Invariant: a reader holds about 1 MiB of a row at a time, whatever the row's length.
+//! Invariant: each of the threads that convert (at most 12) holds about 1 MiB of a row at a time, whatever the row's
+//! length. A read that fails does not move the source.
 //!
 //! # Source
 //! Hotan, van Straten & Manchester 2004, PASA 21, 302, and the PSRFITS definition's web page.
@@ -9,11 +10,12 @@ mod fits;
 mod samples;
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::io;
+use crate::io::parallel::{self, Input};
 use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, sexagesimal};
 use crate::math::RunningMedian;
 use crate::sample::Encoding;
@@ -47,20 +49,30 @@ pub fn open(
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
-    from_reader(file, path, polarizations, allow_gaps)
+    open_input(Input::File(file), path, polarizations, allow_gaps)
 }
 
-/// Opens any seekable stream like [`open`]; `path` names it in errors.
+/// Opens a file held in memory like [`open`]; `path` names it in errors.
 ///
 /// # Errors
 /// As [`open`].
-pub fn from_reader<R: Read + Seek + Send + 'static>(
-    mut input: R,
+pub fn from_bytes(
+    bytes: Vec<u8>,
     path: &Path,
     polarizations: Polarizations,
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
-    let bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
+    open_input(Input::Bytes(bytes), path, polarizations, allow_gaps)
+}
+
+fn open_input(
+    file: Input,
+    path: &Path,
+    polarizations: Polarizations,
+    allow_gaps: bool,
+) -> Result<Box<dyn FilterbankSource>> {
+    let bytes = file.len().map_err(|e| Error::io(path, e))?;
+    let mut input = file.cursor_at(0);
     let primary = Header::read(&mut input, path, 0)?;
     check_primary(&primary, path)?;
     let subint = find_subint(&mut input, path, &primary, bytes)?;
@@ -88,7 +100,7 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
         recorded_polarizations: layout.polarizations,
         times: Some((table.rows - 1) * layout.block_times + layout.last_times + lost),
     };
-    Ok(Box::new(Source::new(input, header, table, layout, scaling, timing.gaps, converter)))
+    Ok(Box::new(Source::new(file, header, table, layout, scaling, timing.gaps, converter)))
 }
 
 fn check_primary(primary: &Header, path: &Path) -> Result<()> {
@@ -270,7 +282,7 @@ fn check_jump(
     Ok(if missing <= 0.5 { 0 } else { missing.round() as u64 })
 }
 
-/// Raw bytes per read, unless a single spectrum is longer.
+/// Bytes that a thread reads and converts at a time, recorded or converted, unless a single spectrum is longer.
 const BATCH_BYTES: u64 = 1 << 20;
 /// Maximum number of spectra before a gap whose median fills it.
 const MEDIAN_TIMES: u64 = 256;
@@ -279,21 +291,35 @@ const MEDIAN_SAMPLES: u64 = 1 << 22;
 
 /// Row stream of a PSRFITS file.
 #[derive(Debug)]
-struct Source<R> {
-    input: R,
+struct Source {
+    input: Input,
     header: FilterbankHeader,
     table: Table,
     layout: Layout,
     scaling: Scaling,
-    converter: Converter,
+    /// One for each thread that has been used; at least one.
+    workers: Vec<Worker>,
     gaps: Vec<Gap>,
     filled: Vec<io::Gap>,
     position: Position,
+    fill: Vec<u8>,
+    warnings: Vec<String>,
+}
+
+/// Buffers of a thread that reads and converts spectra.
+#[derive(Clone, Debug)]
+struct Worker {
+    converter: Converter,
     factors: Factors,
     factors_row: Option<u64>,
     raw: Vec<u8>,
-    fill: Vec<u8>,
-    warnings: Vec<String>,
+}
+
+/// Spectra of one table row to be converted to `rows`.
+struct Batch<'a> {
+    row: u64,
+    time: u64,
+    rows: &'a mut [u8],
 }
 
 /// Position of the next spectrum.
@@ -313,10 +339,10 @@ enum Run {
     End,
 }
 
-impl<R: Read + Seek> Source<R> {
+impl Source {
     /// Makes a stream at its start.
     fn new(
-        input: R,
+        input: Input,
         header: FilterbankHeader,
         table: Table,
         layout: Layout,
@@ -326,19 +352,18 @@ impl<R: Read + Seek> Source<R> {
     ) -> Self {
         let warnings = warnings(&table, &layout);
         let filled = filled_times(&gaps, layout.block_times);
+        let factors = Factors::default();
+        let workers = vec![Worker { converter, factors, factors_row: None, raw: Vec::new() }];
         Self {
             input,
             header,
             table,
             layout,
             scaling,
-            converter,
+            workers,
             gaps,
             filled,
             position: Position::default(),
-            factors: Factors::default(),
-            factors_row: None,
-            raw: Vec::new(),
             fill: Vec::new(),
             warnings,
         }
@@ -372,28 +397,31 @@ impl<R: Read + Seek> Source<R> {
         Run::Row { row, time, times }
     }
 
-    /// Reads spectra of one table row into `rows`, in batches.
-    fn read_row(&mut self, row: u64, time: u64, rows: &mut [u8]) -> Result<()> {
-        if self.factors_row != Some(row) && !self.scaling.is_trivial() {
-            self.scaling.read(&mut self.input, &self.table, row, &mut self.factors)?;
-            self.factors_row = Some(row);
+    /// Returns the spectra of a batch.
+    fn batch_times(&self) -> usize {
+        let bytes = self.layout.spectrum_bits().div_ceil(8).max(self.header.row_bytes() as u64);
+        (BATCH_BYTES / bytes).max(1) as usize
+    }
+
+    /// Reads and converts batches, on several threads if they are large.
+    ///
+    /// # Errors
+    /// The error of the earliest batch.
+    fn convert(&mut self, batches: Vec<Batch<'_>>) -> Result<()> {
+        let bytes = batches.iter().map(|batch| batch.rows.len()).sum();
+        let count = parallel::threads(bytes).min(batches.len()).max(1);
+        while self.workers.len() < count {
+            let mut more = self.workers[0].clone();
+            more.factors_row = None;
+            self.workers.push(more);
         }
-        let spectrum_bits = self.layout.spectrum_bits();
-        let batch = (BATCH_BYTES * 8 / spectrum_bits).max(1);
-        let row_bytes = self.header.row_bytes();
-        let mut time = time;
-        for rows in rows.chunks_mut(batch as usize * row_bytes) {
-            let times = (rows.len() / row_bytes) as u64;
-            let first = time * spectrum_bits;
-            let end = (first + times * spectrum_bits).div_ceil(8);
-            self.raw.resize((end - first / 8) as usize, 0);
-            let data = &self.layout.data;
-            self.table.read_bytes(&mut self.input, data, row, first / 8, &mut self.raw)?;
-            let phase = (first % 8) as usize;
-            self.converter.convert(&mut self.raw, phase, &self.scaling, &self.factors, rows);
-            time += times;
-        }
-        Ok(())
+        let mut results: Vec<_> = batches.iter().map(|_| Ok(())).collect();
+        let Self { input, table, layout, scaling, workers, .. } = self;
+        let jobs = batches.into_iter().zip(&mut results);
+        parallel::for_each_with(&mut workers[..count], jobs, |worker, (batch, result)| {
+            *result = worker.convert(input, table, layout, scaling, batch);
+        });
+        results.into_iter().collect()
     }
 
     /// Fills `rows` with each channel's median over the last spectra before table row `row`.
@@ -404,7 +432,8 @@ impl<R: Read + Seek> Source<R> {
             let most = (MEDIAN_SAMPLES / channels as u64).clamp(1, MEDIAN_TIMES);
             let times = self.layout.block_times.min(most);
             let mut before = vec![0u8; times as usize * row_bytes];
-            self.read_row(row - 1, self.layout.block_times - times, &mut before)?;
+            let (row, time) = (row - 1, self.layout.block_times - times);
+            self.convert(batches(row, time, &mut before, self.batch_times(), row_bytes).collect())?;
             let mut median = RunningMedian::dense(self.header.encoding, channels);
             median.observe_rows(0, &before);
             self.fill = median.row();
@@ -412,37 +441,87 @@ impl<R: Read + Seek> Source<R> {
         rows.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(&self.fill));
         Ok(())
     }
+
+    /// Reads the next rows and advances past them; returns their number.
+    fn read_next(&mut self, mut rows: &mut [u8]) -> Result<usize> {
+        let (row_bytes, batch_times) = (self.header.row_bytes(), self.batch_times());
+        let (mut done, mut waiting) = (0, Vec::new());
+        while !rows.is_empty() {
+            let at_row = self.position.row;
+            let run = self.advance((rows.len() / row_bytes) as u64);
+            let (Run::Gap { times } | Run::Row { times, .. }) = run else { break };
+            let (part, rest) = rows.split_at_mut(times as usize * row_bytes);
+            if let Run::Row { row, time, .. } = run {
+                self.fill.clear();
+                waiting.extend(batches(row, time, part, batch_times, row_bytes));
+            } else {
+                // An error in the rows before the gap comes first.
+                self.convert(std::mem::take(&mut waiting))?;
+                self.read_gap(at_row, part)?;
+            }
+            done += times as usize;
+            rows = rest;
+        }
+        self.convert(waiting)?;
+        Ok(done)
+    }
 }
 
-impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
+/// Divides spectra of a table row, from spectrum `time` on, into batches of `times`.
+fn batches(
+    row: u64,
+    time: u64,
+    rows: &mut [u8],
+    times: usize,
+    row_bytes: usize,
+) -> impl Iterator<Item = Batch<'_>> {
+    let parts = rows.chunks_mut(times * row_bytes).enumerate();
+    parts.map(move |(index, rows)| Batch { row, time: time + (index * times) as u64, rows })
+}
+
+impl Worker {
+    /// Reads and converts the spectra of a batch.
+    fn convert(
+        &mut self,
+        input: &Input,
+        table: &Table,
+        layout: &Layout,
+        scaling: &Scaling,
+        batch: Batch<'_>,
+    ) -> Result<()> {
+        let Batch { row, time, rows } = batch;
+        let mut input = input.cursor_at(0);
+        if self.factors_row != Some(row) && !scaling.is_trivial() {
+            self.factors_row = None;
+            scaling.read(&mut input, table, row, &mut self.factors)?;
+            self.factors_row = Some(row);
+        }
+        let spectrum_bits = layout.spectrum_bits();
+        let times = (rows.len() / self.converter.row_bytes()) as u64;
+        let first = time * spectrum_bits;
+        let end = (first + times * spectrum_bits).div_ceil(8);
+        self.raw.resize((end - first / 8) as usize, 0);
+        table.read_bytes(&mut input, &layout.data, row, first / 8, &mut self.raw)?;
+        let phase = (first % 8) as usize;
+        self.converter.convert(&mut self.raw, phase, scaling, &self.factors, rows);
+        Ok(())
+    }
+}
+
+impl FilterbankSource for Source {
     fn header(&self) -> &FilterbankHeader {
         &self.header
     }
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
-        let row_bytes = self.header.row_bytes();
         self.header.times_in(rows)?;
-        let mut done = 0;
-        while done < rows.len() {
-            let at_row = self.position.row;
-            let run = self.advance(((rows.len() - done) / row_bytes) as u64);
-            let part = |times: u64| done..done + times as usize * row_bytes;
-            done = match run {
-                Run::End => break,
-                Run::Gap { times } => {
-                    let part = part(times);
-                    self.read_gap(at_row, &mut rows[part.clone()])?;
-                    part.end
-                }
-                Run::Row { row, time, times } => {
-                    let part = part(times);
-                    self.fill.clear();
-                    self.read_row(row, time, &mut rows[part.clone()])?;
-                    part.end
-                }
-            };
+        let position = self.position;
+        let read = self.read_next(rows);
+        if read.is_err() {
+            self.position = position;
+            self.fill.clear();
         }
-        Ok(done / row_bytes)
+        read
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {

@@ -192,7 +192,6 @@ pub(super) struct Scaling {
     weights: Option<Column>,
     zero_offset: f32,
     is_trivial: bool,
-    scratch: Vec<u8>,
 }
 
 /// Factors of one row: axes polarization, channel, or channel alone if they apply to all polarizations.
@@ -201,6 +200,7 @@ pub(super) struct Factors {
     scales: Vec<f64>,
     offsets: Vec<f64>,
     weights: Vec<f64>,
+    scratch: Vec<u8>,
 }
 
 impl Scaling {
@@ -222,7 +222,6 @@ impl Scaling {
             weights: find("DAT_WTS")?,
             zero_offset: layout.zero_offset,
             is_trivial: layout.zero_offset == 0.0,
-            scratch: Vec::new(),
         };
         let mut factors = Factors::default();
         let mut any_weight = scaling.weights.is_none();
@@ -253,20 +252,17 @@ impl Scaling {
     /// # Errors
     /// As [`Scaling::scan`].
     pub(super) fn read<R: Read + Seek>(
-        &mut self,
+        &self,
         input: &mut R,
         table: &Table,
         row: u64,
         factors: &mut Factors,
     ) -> Result<()> {
-        let columns = [
-            (&self.scales, &mut factors.scales),
-            (&self.offsets, &mut factors.offsets),
-            (&self.weights, &mut factors.weights),
-        ];
+        let Factors { scales, offsets, weights, scratch } = factors;
+        let columns = [(&self.scales, scales), (&self.offsets, offsets), (&self.weights, weights)];
         for (column, values) in columns {
             if let Some(column) = column {
-                table.read_reals(input, column, row, &mut self.scratch, values)?;
+                table.read_reals(input, column, row, scratch, values)?;
             }
         }
         Ok(())
@@ -351,6 +347,11 @@ impl Converter {
         self.encoding
     }
 
+    /// Returns the bytes of a row that [`Converter::convert`] writes.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.layout.channels * self.encoding.bits() / 8
+    }
+
     /// Converts the spectra in `raw`, whose first `phase` bits belong to an earlier spectrum.
     pub(super) fn convert(
         &mut self,
@@ -361,7 +362,7 @@ impl Converter {
         rows: &mut [u8],
     ) {
         self.order.apply(&self.layout, raw);
-        let row_bytes = self.layout.channels * self.encoding.bits() / 8;
+        let row_bytes = self.row_bytes();
         for (time, row) in rows.chunks_exact_mut(row_bytes).enumerate() {
             let spectrum = phase + time * self.layout.spectrum_bits() as usize;
             if self.is_copy {
