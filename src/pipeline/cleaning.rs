@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::flagged::{self, Flagged, LostRows};
 use super::options::{Part, SearchOptions, skip_to};
+use super::run::beside;
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, Mitigated, Mitigator, Removals, TimeMask};
 use crate::error::{Error, Result};
@@ -338,12 +339,21 @@ impl Cleaning {
         rows: Samples<'a>,
         buffer: &'a mut Vec<u8>,
     ) -> Result<Samples<'a>> {
-        let Some(cleaner) = &mut self.cleaner else { return Ok(rows) };
-        let bytes = rows.times() * rows.channels() * self.form.encoding.bits() / 8;
-        buffer.resize(bytes, 0);
-        cleaner.run(rows, buffer)?;
-        Samples::new(buffer, self.form.encoding, rows.times(), rows.channels())
+        clean(self.cleaner.as_mut(), rows, buffer)
     }
+}
+
+/// Returns the rows as input of the first stage, from the cleaner of [`Cleaning::parts`].
+pub(super) fn clean<'a>(
+    cleaner: Option<&mut Cleaner>,
+    rows: Samples<'a>,
+    buffer: &'a mut Vec<u8>,
+) -> Result<Samples<'a>> {
+    let Some(cleaner) = cleaner else { return Ok(rows) };
+    let encoding = cleaner.plan().output_encoding();
+    buffer.resize(rows.times() * rows.channels() * encoding.bits() / 8, 0);
+    cleaner.run(rows, buffer)?;
+    Samples::new(buffer, encoding, rows.times(), rows.channels())
 }
 
 impl Reader {
@@ -535,7 +545,7 @@ const COPIED_BYTES: usize = 256 << 10;
 
 /// Time after which a source counts as slow: blocks in hand are then processed before more are read, and not
 /// concurrently with reading.
-const SLOW: Duration = Duration::from_millis(100);
+pub(super) const SLOW: Duration = Duration::from_millis(100);
 
 /// Mitigator with its input and output blocks.
 struct Mitigation {
@@ -625,11 +635,8 @@ impl Mitigation {
         }
         let done = if reader.is_fast && !reader.is_over {
             let mitigator = &mut self.mitigator;
-            let (done, next) = std::thread::scope(|scope| {
-                let reading = scope.spawn(|| reader.read(source));
-                (mitigator.push(blocks), reading.join())
-            });
-            self.next = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (next, done) = beside(|| reader.read(source), || mitigator.push(blocks));
+            self.next = next;
             done
         } else {
             self.mitigator.push(blocks)

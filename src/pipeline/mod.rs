@@ -8,6 +8,7 @@ mod cleaning;
 pub mod correlator;
 pub mod cutout;
 mod flagged;
+mod gulps;
 mod options;
 mod overlap;
 mod range;

@@ -3,7 +3,9 @@
 //! Invariant: whatever ends a run, what was found before is reported; results do not depend on the memory limit, only
 //! blocks do.
 
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use crate::error::{Error, Result};
 
@@ -96,6 +98,28 @@ impl Ending {
     }
 }
 
+/// Calls `other` on another thread and `own` on this one; returns both results. If the system refuses a thread, `other`
+/// is called after `own`.
+pub(super) fn beside<A: Send, B>(
+    other: impl FnOnce() -> A + Send,
+    own: impl FnOnce() -> B,
+) -> (A, B) {
+    let waiting = Mutex::new(Some(other));
+    let call = || {
+        let other = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        other.map(|other| other())
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("reader".to_owned()).spawn_scoped(scope, call);
+        let own = own();
+        let other = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => call(),
+        };
+        (other.expect("it is called once"), own)
+    })
+}
+
 /// Returns the bytes that `limit` leaves for blocks after `held` fixed bytes; without a limit, `usize::MAX`.
 ///
 /// # Errors
@@ -142,6 +166,13 @@ mod tests {
         ] {
             assert!(!ending.is_complete() && ending.reason().is_some_and(|why| why.contains(word)));
         }
+    }
+
+    #[test]
+    fn both_run_beside_each_other() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (other, own) = beside(move || send.send(7).is_ok(), || receive.recv());
+        assert_eq!((other, own), (true, Ok(7)));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use std::time::Instant;
 
-use super::cleaning::Cleaning;
+use super::cleaning::{Cleaning, clean};
+use super::gulps::Gulps;
 use super::options::{Part, SearchOptions, skip_to};
 use super::overlap::overlapped;
 use super::range::{Trials, advance, prefetch, stride};
@@ -178,10 +179,11 @@ pub fn dedisperse_from(
     let is_cut_short = cleaning.is_cut_short();
     let mut passed: Vec<u64> = work.ranges.iter().map(|range| range.produced).collect();
     let mut gulps: [_; GULPS] = std::array::from_fn(|_| Gulp::default());
+    let mut read = Gulps::new(gulp, header.row_bytes());
     let mut producer = Producer {
         cleaning: &mut cleaning,
         work: &mut work,
-        raw: vec![0; gulp * header.row_bytes()],
+        read: &mut read,
         cleaned: Vec::new(),
         rows,
         earlier,
@@ -229,7 +231,7 @@ pub fn dedisperse_from(
     rows = rows.max(earlier);
     if is_whole && !cleaning.is_cut_short() {
         // The report gives the error that ended the run, not a later error of writing the checkpoint.
-        let _ = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), true);
+        let _ = sink.checkpoint(&work.checkpoint(rows, read.flagged_samples()), true);
     }
     if is_whole
         && let Err(error) = work.finish(rows, &mut gulps[0], sink, &mut passed)
@@ -253,7 +255,7 @@ pub fn dedisperse_from(
         masked_channels: cleaning.masked_channels(),
         mitigated: cleaning.mitigated(),
         gaps: source.gaps().to_vec(),
-        flagged_samples: source.flagged_samples() + cleaning.flagged_samples(),
+        flagged_samples: read.flagged_samples() + cleaning.flagged_samples(),
         rows,
         data_s: rows as f64 * header.tsamp_s,
         elapsed_s: begin.elapsed().as_secs_f64(),
@@ -382,7 +384,7 @@ impl Work {
             range.dedisperser.held_bytes() + 8 * plan.dms().len() * stride(plan, None)
         };
         let held = self.ranges.iter().map(held).sum::<usize>() + cleaning.held_bytes();
-        let row = per_row + header.row_bytes() + cleaning.made_row_bytes();
+        let row = per_row + Gulps::BUFFERS * header.row_bytes() + cleaning.made_row_bytes();
         let remaining = remaining_bytes(options.memory, "the series", held, row)?;
         Ok(gulp.min(remaining / row.max(1)))
     }
@@ -392,9 +394,9 @@ impl Work {
 struct Producer<'a> {
     cleaning: &'a mut Cleaning,
     work: &'a mut Work,
-    raw: Vec<u8>,
+    read: &'a mut Gulps,
     cleaned: Vec<u8>,
-    /// Rows read so far.
+    /// Rows dedispersed so far.
     rows: u64,
     /// Rows of an earlier call, whose series the sink holds.
     earlier: u64,
@@ -408,7 +410,8 @@ impl Producer<'_> {
     /// Dedisperses the next rows; returns their number, 0 at the end of the data or after an error.
     fn fill(&mut self, source: &mut dyn FilterbankSource, gulp: &mut Gulp) -> usize {
         gulp.clear();
-        let times = match self.cleaning.read(source, &mut self.raw) {
+        let (reader, cleaner) = self.cleaning.parts();
+        let times = match self.read.advance(reader, source) {
             Ok(times) => times,
             Err(error) => {
                 self.fault = Some(error);
@@ -419,27 +422,22 @@ impl Producer<'_> {
             return 0;
         }
         self.rows += times as u64;
-        if let Err(error) = self.dedisperse(source.header(), times, gulp) {
+        let (encoding, channels) = (source.header().encoding, source.header().channels());
+        let (work, cleaned) = (&mut *self.work, &mut self.cleaned);
+        let made = self.read.process(times, reader, source, |bytes| {
+            let samples = Samples::new(bytes, encoding, times, channels)?;
+            let samples = clean(cleaner, samples, cleaned)?;
+            work.ranges.iter_mut().try_for_each(|range| range.run(samples, gulp))
+        });
+        if let Err(error) = made {
             (self.is_whole, self.fault) = (false, Some(error));
             return 0;
         }
         gulp.rows = self.rows;
         let has_checkpoint = self.rows >= self.earlier && !self.cleaning.is_cut_short();
-        gulp.checkpoint =
-            has_checkpoint.then(|| self.work.checkpoint(self.rows, source.flagged_samples()));
+        let flagged = self.read.flagged_samples();
+        gulp.checkpoint = has_checkpoint.then(|| self.work.checkpoint(self.rows, flagged));
         times
-    }
-
-    fn dedisperse(
-        &mut self,
-        header: &FilterbankHeader,
-        times: usize,
-        gulp: &mut Gulp,
-    ) -> Result<()> {
-        let bytes = &self.raw[..times * header.row_bytes()];
-        let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
-        let samples = self.cleaning.clean(samples, &mut self.cleaned)?;
-        self.work.ranges.iter_mut().try_for_each(|range| range.run(samples, gulp))
     }
 }
 

@@ -1,5 +1,9 @@
 //! Searches and dedispersions that end before their recording, and their continuations.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
@@ -278,6 +282,54 @@ fn a_search_that_goes_on_finds_what_an_uninterrupted_one_finds() {
             same(&report, &whole);
         }
     }
+}
+
+/// Pipe whose second gulp comes only after the first one's rows were reported.
+struct Waiting {
+    recording: Recording,
+    reported: Arc<AtomicU64>,
+    reads: usize,
+}
+
+impl FilterbankSource for Waiting {
+    fn header(&self) -> &FilterbankHeader {
+        self.recording.header()
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        self.reads += 1;
+        // The first read is that of a slow pipe.
+        let steps = if self.reads == 1 { 3 } else { 200 };
+        for _ in 0..steps {
+            if self.reads > 2 || (self.reads == 2 && self.reported.load(Ordering::SeqCst) > 0) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if self.reads == 2 && self.reported.load(Ordering::SeqCst) == 0 {
+            return Err(Error::io("a.fil", std::io::ErrorKind::TimedOut.into()));
+        }
+        self.recording.read(rows)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        self.recording.skip(times)
+    }
+}
+
+#[test]
+fn results_do_not_wait_for_the_next_rows_of_a_slow_pipe() {
+    let reported = Arc::new(AtomicU64::new(0));
+    let recording = Recording::new(Encoding::U8, 5 * 1777);
+    let mut pipe = Waiting { recording, reported: Arc::clone(&reported), reads: 0 };
+    let options = SearchOptions { auto_mask: false, min_band: 1.0, ..options() };
+    let mut observe = |status: &Status| {
+        reported.store(status.times, Ordering::SeqCst);
+        true
+    };
+    let report =
+        search(Source::Rows(&mut pipe), &options, &Backend::best(2), &mut observe).unwrap();
+    assert_eq!((report.ending.is_complete(), report.times), (true, 5 * 1777));
 }
 
 #[test]

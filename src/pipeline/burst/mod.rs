@@ -140,7 +140,7 @@ pub fn search_from(
             Err(error) => break Ending::after(error),
         };
         times += rows as u64;
-        setup.flagged = work.source().flagged_samples();
+        setup.flagged = work.flagged_samples();
         if let Err(error) = setup.keep(times, observer, &mut refused) {
             break Ending::after(error);
         }
@@ -153,9 +153,10 @@ pub fn search_from(
             break Ending::Stopped;
         }
     };
+    let flagged = work.flagged_samples();
     let source = work.source();
     let mut ending = ending.with_cut(source.cut());
-    let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
+    let gaps = source.gaps().to_vec();
     // After a device error, or when candidates were refused, the last checkpoint remains valid.
     let is_whole =
         times >= setup.resumed && refused.candidates.is_empty() && !is_of_device(&ending);

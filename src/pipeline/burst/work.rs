@@ -10,10 +10,11 @@ use crate::backend::cuda::{
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pipeline::cleaning::{Cleaning, Reader};
+use crate::pipeline::cleaning::{Cleaning, Reader, clean};
+use crate::pipeline::gulps;
 use crate::pipeline::options::SearchOptions;
 use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
-use crate::pipeline::run::remaining_bytes;
+use crate::pipeline::run::{beside, remaining_bytes};
 use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
 use crate::single_pulse::Clusterer;
@@ -78,6 +79,11 @@ pub(super) trait Step {
     /// Returns the source of the rows.
     fn source(&self) -> &dyn FilterbankSource;
 
+    /// Returns the samples that the source replaced in the rows processed, or also in those read ahead.
+    fn flagged_samples(&self) -> u64 {
+        self.source().flagged_samples()
+    }
+
     /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
     fn tail(&mut self) -> Result<Vec<u8>>;
 }
@@ -85,7 +91,7 @@ pub(super) trait Step {
 /// Buffers of a search on the host.
 pub(super) struct HostWork<'a> {
     source: &'a mut dyn FilterbankSource,
-    raw: Vec<u8>,
+    gulps: gulps::Gulps,
     cleaned: Vec<u8>,
     tail: Tail,
 }
@@ -116,27 +122,31 @@ impl<'a> HostWork<'a> {
             + cleaning.held_bytes()
             + tail.held_bytes()
             + edge.unwrap_or(0);
-        let row = per_time + row_bytes + made;
+        let row = per_time + gulps::Gulps::BUFFERS * row_bytes + made;
         let remaining = remaining_bytes(options.memory, "the search", held, row)?;
         let gulp = gulp.min(remaining / row.max(1));
-        Ok(Self { source, raw: vec![0; gulp * row_bytes], cleaned: Vec::new(), tail })
+        let gulps = gulps::Gulps::new(gulp, row_bytes);
+        Ok(Self { source, gulps, cleaned: Vec::new(), tail })
     }
 }
 
 impl Step for HostWork<'_> {
     fn step(&mut self, stages: &mut Stages) -> Result<usize> {
-        let times = stages.cleaning.read(self.source, &mut self.raw)?;
+        let Self { source, gulps, cleaned, tail } = self;
+        let Stages { cleaning, ranges, clusterer } = stages;
+        let (reader, cleaner) = cleaning.parts();
+        let times = gulps.advance(reader, &mut **source)?;
         if times == 0 {
             return Ok(0);
         }
-        let header = self.source.header();
-        let bytes = &self.raw[..times * header.row_bytes()];
-        let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
-        let samples = stages.cleaning.clean(samples, &mut self.cleaned)?;
-        self.tail.push(samples.bytes());
-        for range in &mut stages.ranges {
-            range.run(samples, &mut stages.clusterer)?;
-        }
+        let header = source.header();
+        let (encoding, channels) = (header.encoding, header.channels());
+        gulps.process(times, reader, &mut **source, |bytes| {
+            let samples = Samples::new(bytes, encoding, times, channels)?;
+            let samples = clean(cleaner, samples, cleaned)?;
+            tail.push(samples.bytes());
+            ranges.iter_mut().try_for_each(|range| range.run(samples, clusterer))
+        })?;
         Ok(times)
     }
 
@@ -150,6 +160,10 @@ impl Step for HostWork<'_> {
 
     fn source(&self) -> &dyn FilterbankSource {
         &*self.source
+    }
+
+    fn flagged_samples(&self) -> u64 {
+        self.gulps.flagged_samples()
     }
 
     fn tail(&mut self) -> Result<Vec<u8>> {
@@ -432,24 +446,24 @@ impl<'a> DeviceWork<'a> {
         let (rows, later) = self.uploads.acquire(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
         let is_searched = AtomicBool::new(false);
-        let (searched, read) = std::thread::scope(|scope| {
-            let reading = scope.spawn(|| -> Result<()> {
-                while ahead.back() != Some(&0)
-                    && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
-                    && let Some(gulp) = later.next()
-                {
-                    ahead.push_back(read(reader, source, gulp, failed)?);
-                }
-                Ok(())
-            });
+        let read_later = || -> Result<()> {
+            while ahead.back() != Some(&0)
+                && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
+                && let Some(gulp) = later.next()
+            {
+                ahead.push_back(read(reader, source, gulp, failed)?);
+            }
+            Ok(())
+        };
+        let (read, searched) = beside(read_later, || {
             let searched = stage.run(rows, times, cleaner, ranges, clusterer);
             is_searched.store(true, Ordering::Relaxed);
-            (searched, reading.join())
+            searched
         });
         searched?;
         drop(later);
         self.uploads.release(&self.stage.stream)?;
-        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        read?;
         self.ahead.pop_front();
         self.whole = self.queued;
         self.queued += times as u64;
