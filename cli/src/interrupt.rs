@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 use sidereal::error::Stopped;
@@ -292,13 +293,27 @@ pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn F
         } else {
             File::open(path)?
         };
-        Ok(Box::new(Pipe(file)))
+        Ok(Box::new(Pipe::new(file)))
     };
     open_with(paths, options, &stream)
 }
 
+/// Bytes that a pipe is asked to hold: with Linux's 64 KiB, writer and reader wait for each other more often, and 1 MiB
+/// leaves the cache and is slower.
+const PIPE_BYTES: usize = 256 << 10;
+
 /// Open pipe, terminal or device.
 struct Pipe(File);
+
+impl Pipe {
+    fn new(file: File) -> Self {
+        // A terminal or device has no such size, and a user's pipes may have reached their limit.
+        if fcntl_getpipe_size(&file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
+            let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
+        }
+        Self(file)
+    }
+}
 
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
