@@ -303,7 +303,7 @@ impl Setup {
                 return Ok(());
             }
             let edge = Edge::start(rows, ends, cleaning.masked(), level, min_band, backend);
-            ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
+            RangeSearch::search_edges(ranges, &edge, backend, clusterer)
         })
     }
 
@@ -321,7 +321,7 @@ impl Setup {
         let rows = Samples::new(rows, encoding, count, channels)?;
         let min_band = self.options.min_band;
         let edge = Edge::end(rows, times, cleaning.masked(), level, min_band, backend);
-        ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
+        RangeSearch::search_edges(ranges, &edge, backend, clusterer)
     }
 
     /// Restores a checkpoint; returns the next row of the source, counted from the part's first row.

@@ -15,6 +15,7 @@ use crate::spiir::trigger::{self, DeviceRatios, Finder, Ratios, Trigger, Trigger
 use crate::spiir::whiten::{self, Whitener};
 use crate::spiir::{self, DeviceOutput, DeviceSamples, Plan, Spiir};
 use crate::state::{Saved, Saving};
+use crate::trace;
 use crate::units::Gps;
 use crate::view::{check_length, check_memory};
 
@@ -220,7 +221,9 @@ impl ChirpDetector {
         for (strain, valid) in strain.chunks(piece).zip(valid.chunks(piece)) {
             let output = &mut self.whitened[..strain.len()];
             let output_valid = &mut self.whitened_valid[..strain.len()];
+            let span = trace::span(trace::Work::Compute, "whitening");
             let produced = self.whitener.run(strain, valid, output, output_valid)?.produced;
+            drop(span);
             self.filter(produced, observe)?;
         }
         Ok(())
@@ -338,6 +341,7 @@ impl ChirpDetector {
         }
         self.counts.1 += times as u64;
         self.segments.push(&self.z_valid);
+        let _span = trace::span(trace::Work::Compute, "triggers");
         self.work.find(&self.z_valid, &mut self.triggers)
     }
 }

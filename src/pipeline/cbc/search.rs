@@ -164,8 +164,11 @@ impl ChirpSearch {
             Ending::Failed(error) => !matches!(**error, Error::Device { .. }),
             _ => false,
         };
-        if is_resumable && let Err(error) = self.report_and_save(observer, true) {
-            ending = failed(ending, error);
+        if is_resumable {
+            let saved = self.unreported(true).and_then(|new| new.report(observer));
+            if let Err(error) = saved {
+                ending = failed(ending, error);
+            }
         }
         for ready in &mut self.detectors {
             if let Err(error) = ready.flush() {
@@ -209,45 +212,64 @@ impl ChirpSearch {
             return Ok(Ending::Complete);
         };
         let (mut rounds, mut is_going) = (0, true);
+        let mut new = Unreported::default();
         while self.detectors.iter().any(|one| !one.has_ended) {
             rounds += round as i64;
             let until = first.plus_samples(rounds, rate_hz);
-            let observe = &mut |status: &Status| observer.at(status);
+            let round = Round { until, block, new };
             let run = if self.is_together { concurrently } else { in_turn };
-            is_going &= run(&mut self.detectors, until, block, &mut status, observe)?;
+            is_going &= run(&mut self.detectors, round, &mut status, observer)?;
             if !is_going && self.detectors.iter().any(|one| !one.has_ended) {
                 return Ok(Ending::Stopped);
             }
-            self.report_and_save(observer, false)?;
+            new = self.unreported(observer.is_due())?;
         }
+        new.report(observer)?;
         let mut cuts = self.detectors.iter().filter_map(Ready::cut);
         Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
     }
 
-    /// Passes new triggers to the observer, and a state if one is due or `is_last`.
-    fn report_and_save(&mut self, observer: &mut dyn SearchObserver, is_last: bool) -> Result<()> {
-        let is_saved = is_last || observer.is_due();
-        for (index, ready) in self.detectors.iter_mut().enumerate() {
-            if is_saved {
-                ready.chain.settle()?;
-            }
-            let new_triggers = ready.new_triggers();
-            if !new_triggers.is_empty() {
-                observer.found(index, &new_triggers)?;
-            }
+    /// Takes the triggers found since the last call, and a state if `is_saved`.
+    fn unreported(&mut self, is_saved: bool) -> Result<Unreported> {
+        if is_saved {
+            // The state counts the triggers of all strain taken.
+            self.detectors.iter_mut().try_for_each(|ready| ready.chain.settle())?;
         }
-        if !is_saved {
-            return Ok(());
-        }
+        let triggers = self.detectors.iter_mut().map(Ready::new_triggers).collect();
         let mut state = Saving::default();
         state.part("search");
         state.number(self.detectors.len() as u64);
-        let mut is_whole = true;
-        for ready in &self.detectors {
+        let mut is_whole = is_saved;
+        for ready in self.detectors.iter().filter(|_| is_saved) {
             is_whole &= ready.save(&mut state)?;
         }
-        if is_whole { observer.save(state.finish()) } else { Ok(()) }
+        Ok(Unreported { triggers, state: is_whole.then(|| state.finish()) })
     }
+}
+
+/// Results that the observer has not received: triggers of each detector, and the state after them if one is due.
+#[derive(Default)]
+struct Unreported {
+    triggers: Vec<Vec<(Trigger, TimedTrigger)>>,
+    state: Option<Vec<u8>>,
+}
+
+impl Unreported {
+    fn report(self, observer: &mut dyn SearchObserver) -> Result<()> {
+        let found = self.triggers.iter().enumerate().filter(|(_, new)| !new.is_empty());
+        for (detector, new) in found {
+            observer.found(detector, new)?;
+        }
+        self.state.map_or(Ok(()), |state| observer.save(state))
+    }
+}
+
+/// Search of all detectors up to a time, in blocks of some samples.
+struct Round {
+    until: Gps,
+    block: usize,
+    /// Results of the round before, which the observer receives meanwhile.
+    new: Unreported,
 }
 
 /// Returns the ending changed to the error, unless it already is a failure.
@@ -263,21 +285,21 @@ fn whitened_file(folder: &Path, detector: &str) -> PathBuf {
     folder.join(format!("checkpoint.{detector}.whitened"))
 }
 
-/// Searches one detector after another up to a time; returns false when `observe` stopped the search.
+/// Searches one detector after another; returns false when the observer stopped the search.
 fn in_turn(
     detectors: &mut [Ready],
-    until: Gps,
-    block: usize,
+    round: Round,
     status: &mut Status,
-    observe: &mut dyn FnMut(&Status) -> bool,
+    observer: &mut dyn SearchObserver,
 ) -> Result<bool> {
+    round.new.report(observer)?;
     let _span = trace::span(Work::Compute, "search");
     let (mut is_going, mut result) = (true, Ok(()));
     for ready in detectors {
-        let advanced = ready.advance(until, block, &mut |times| {
+        let advanced = ready.advance(round.until, round.block, &mut |times| {
             status.times += times;
             // All detectors reach the same time before a stop, or after an error of another detector.
-            is_going &= observe(status);
+            is_going &= observer.at(status);
             true
         });
         result = result.and(advanced.map(|_| ()));
@@ -466,35 +488,36 @@ fn side_by_side<T: Send, R: Send>(
     ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
 }
 
-/// Searches all detectors up to a time, each on its own thread; returns false when `observe` stopped the search.
+/// Searches all detectors, each on its own thread; returns false when the observer stopped the search.
 ///
 /// # Errors
-/// Error of the first detector that failed.
+/// Error of the observer, or of the first detector that failed.
 fn concurrently(
     detectors: &mut [Ready],
-    until: Gps,
-    block: usize,
+    round: Round,
     status: &mut Status,
-    observe: &mut dyn FnMut(&Status) -> bool,
+    observer: &mut dyn SearchObserver,
 ) -> Result<bool> {
+    let Round { until, block, new } = round;
     let work = |ready: &mut Ready, progress: &mut dyn FnMut(u64) -> bool| {
         let _span = trace::span(Work::Compute, "search");
         ready.advance(until, block, progress)
     };
     let detectors = detectors.iter_mut().collect();
-    Ok(run_concurrently(detectors, work, status, observe)?.is_some())
+    Ok(run_concurrently(detectors, work, new, status, observer)?.is_some())
 }
 
-/// Runs `work` on all parts, each on a thread. `work` reports the samples done since its last report, and must return
-/// `None` when the report returns false.
+/// Runs `work` on all parts, each on a thread, while the observer receives `new`. `work` reports the samples done since
+/// its last report, and must return `None` when the report returns false.
 fn run_concurrently<T: Send, R: Send>(
     parts: Vec<T>,
     work: impl Fn(T, &mut dyn FnMut(u64) -> bool) -> Result<Option<R>> + Sync,
+    new: Unreported,
     status: &mut Status,
-    observe: &mut dyn FnMut(&Status) -> bool,
+    observer: &mut dyn SearchObserver,
 ) -> Result<Option<Vec<R>>> {
     let is_stopped = AtomicBool::new(false);
-    let mut is_refused = false;
+    let (mut is_refused, mut fault) = (false, None);
     let (progress, counts) = mpsc::channel::<u64>();
     let ended: Vec<_> = thread::scope(|scope| {
         let (stopped, work) = (&is_stopped, &work);
@@ -508,10 +531,14 @@ fn run_concurrently<T: Send, R: Send>(
         };
         let running: Vec<_> = parts.into_iter().map(begin).collect();
         drop(progress);
+        if let Err(error) = new.report(observer) {
+            (is_refused, fault) = (true, Some(error));
+            is_stopped.store(true, Ordering::Relaxed);
+        }
         for times in counts {
             status.times += times;
             // Parts may end before they notice the stop.
-            if !is_refused && !observe(status) {
+            if !is_refused && !observer.at(status) {
                 is_refused = true;
                 is_stopped.store(true, Ordering::Relaxed);
             }
@@ -519,7 +546,6 @@ fn run_concurrently<T: Send, R: Send>(
         running.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     let mut reports = Vec::with_capacity(ended.len());
-    let mut fault = None;
     for report in ended {
         match report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
             Ok(report) => reports.push(report),
@@ -544,7 +570,8 @@ mod tests {
             Ok(Some(part))
         };
         let mut status = Status { times: 0, total: 6 };
-        run_concurrently(vec![1, 2, 3], work, &mut status, observe)
+        let new = Unreported::default();
+        run_concurrently(vec![1, 2, 3], work, new, &mut status, &mut Watcher(observe))
     }
 
     #[test]

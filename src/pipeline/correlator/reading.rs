@@ -25,7 +25,7 @@ pub(super) struct Sources {
     readers: State,
     /// Pool of its own: recordings are read while the other pools compute.
     threads: Threads,
-    /// Threads of one read, so that all reads together have one thread per core.
+    /// Threads of one read; all reads together have half of the threads.
     threads_per_read: usize,
     /// Describes a truncated recording that is used to its end, if any.
     pub(super) cut: Option<String>,
@@ -71,9 +71,11 @@ struct Job<'a> {
 }
 
 impl Sources {
-    /// Reads recordings with at most `threads` threads; `cut` describes a truncated one that is used to its end.
+    /// Reads recordings with at most half of `threads` threads, because the others compute meanwhile; `cut` describes a
+    /// truncated recording that is used to its end.
     pub(super) fn new(readers: Vec<Reader>, cut: Option<String>, threads: usize) -> Self {
-        let together = readers.len().clamp(1, threads.max(1));
+        let threads = threads.div_ceil(2).max(1);
+        let together = readers.len().clamp(1, threads);
         Self {
             windows: readers.iter().map(|reader| Window::new(reader.source.header())).collect(),
             readers: State::Idle(readers),

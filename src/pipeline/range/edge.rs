@@ -6,6 +6,8 @@
 //! Invariant: what is found depends on the rows at the edge alone, never on gulps, threads or backend.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::{FLUSH_TIMES, PlaneBuffer, RangeSearch};
 use crate::backend::Backend;
@@ -14,7 +16,9 @@ use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::math::median;
 use crate::sample::{Samples, unpack_f32};
-use crate::single_pulse::{self, Clusterer, Coverage, Expected, Input, PartialDetector, Span};
+use crate::single_pulse::{
+    self, Clusterer, Coverage, Expected, Input, PartialDetector, PartialEvent, Span,
+};
 use crate::trace::{self, Work};
 use crate::view::{Plane, PlaneMut, check_memory};
 
@@ -276,22 +280,42 @@ impl RangeSearch {
         self.detector.plan().max_width() + longest.clamp(1, FLUSH_TIMES).max(NOISE_TIMES)
     }
 
-    /// Searches an edge; the dedisperser must hold no other rows.
-    pub(in super::super) fn search_edge(
-        &mut self,
+    /// Searches an edge in all ranges; the dedispersers must hold no other rows. On a GPU the ranges are searched side by
+    /// side, because each waits for the device and for the host's search in turn.
+    pub(in super::super) fn search_edges(
+        ranges: &mut [Self],
         edge: &Edge<'_>,
         backend: &Backend,
         clusterer: &mut Clusterer,
     ) -> Result<()> {
+        let found: Vec<Result<Vec<PartialEvent>>> = if backend.is_gpu() {
+            thread::scope(|scope| {
+                let ranges = ranges.iter_mut();
+                let running: Vec<_> = ranges
+                    .map(|range| scope.spawn(move || range.search_edge(edge, backend)))
+                    .collect();
+                let running = running.into_iter().map(ScopedJoinHandle::join);
+                running.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            })
+        } else {
+            ranges.iter_mut().map(|range| range.search_edge(edge, backend)).collect()
+        };
+        for (range, events) in ranges.iter().zip(found) {
+            clusterer.push_partial(range.index, &events?)?;
+        }
+        Ok(())
+    }
+
+    fn search_edge(&mut self, edge: &Edge<'_>, backend: &Backend) -> Result<Vec<PartialEvent>> {
         let plan = self.dedisperser.plan().clone();
         let (bin, longest) = (plan.downsample() as u64, plan.max_shift());
         // Whole samples, counted from the recording's first row.
         let first = edge.first.div_ceil(bin);
         let end = (edge.first + edge.rows.times() as u64) / bin;
         if longest == 0 || end <= first {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let Some(cover) = EdgeCoverage::new(&plan, edge, end) else { return Ok(()) };
+        let Some(cover) = EdgeCoverage::new(&plan, edge, end) else { return Ok(Vec::new()) };
         let samples = |range: Range<u64>| {
             let from = (range.start * bin - edge.first) as usize;
             edge.rows.slice(from, ((range.end - range.start) * bin) as usize)
@@ -347,7 +371,7 @@ impl RangeSearch {
         partial.flush(&cover, &mut events);
         let window = noise.start..noise.start + NOISE_TIMES as u64;
         self.filled.weigh_partial(&plan, window, least, &mut events);
-        clusterer.push_partial(self.index, &events)
+        Ok(events)
     }
 }
 
