@@ -169,7 +169,7 @@ def chains():
             work = row["kernels_s"] if device == "GPU" else row["compute_s"]
             seconds = lambda text: f"{float(text):.2f}" if text else ""
             yield [
-                f"{machine}, {device}",
+                f"{machine}, {device}" if device == "GPU" else f"{machine}, {row['device'].split('x')[-1]} cores",
                 ", ".join([row["case"], *notes]),
                 f"{seconds(row['wall_s'])} ({seconds(row['wall_min_s'])} to {seconds(row['wall_max_s'])})",
                 f"{float(row['real_time']):.1f}" if row["real_time"] else "",

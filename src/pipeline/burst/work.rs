@@ -18,6 +18,7 @@ use crate::pipeline::run::{beside, remaining_bytes};
 use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
 use crate::single_pulse::Clusterer;
+use crate::trace::{self, Work};
 
 /// Limit in bytes on the rows of a gulp.
 pub(super) const GULP_BYTES: usize = 32 << 20;
@@ -142,6 +143,7 @@ impl Step for HostWork<'_> {
         let header = source.header();
         let (encoding, channels) = (header.encoding, header.channels());
         gulps.process(times, reader, &mut **source, |bytes| {
+            let _span = trace::span(Work::Compute, "search of rows");
             let samples = Samples::new(bytes, encoding, times, channels)?;
             let samples = clean(cleaner, samples, cleaned)?;
             tail.push(samples.bytes());
@@ -151,6 +153,7 @@ impl Step for HostWork<'_> {
     }
 
     fn finish(&mut self, times: u64, stages: &mut Stages) -> Result<usize> {
+        let _span = trace::span(Work::Compute, "search of the last rows");
         let mut skipped = 0;
         for range in &mut stages.ranges {
             skipped += range.finish(times, &mut stages.clusterer)?;
