@@ -4,6 +4,7 @@ use crate::coloured::{band_mean, coloured_noise, density, gaussian, spectrum};
 use crate::common;
 use crate::whitened::{whiten, whole};
 use sidereal::Error;
+use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::math::PowerSpectrum;
 use sidereal::spiir::whiten::{
@@ -70,6 +71,28 @@ fn an_impulse_comes_out_as_the_kernel() {
             let expected = place.and_then(|place| kernel.get(place)).copied().unwrap_or(0.0);
             let error = (f64::from(*found) - expected).abs() / greatest;
             assert!(error < 1e-6, "{:?} sample {sample}: {error}", options.method);
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let mut strain = coloured_noise(RATE, 40, 7);
+    let times = strain.len();
+    strain[20_000] = 1e3;
+    let valid: Vec<bool> = (0..times).map(|at| !(9_000..9_700).contains(&at)).collect();
+    let gate = Some(GateOptions { threshold: 10.0, hold_s: 0.5, taper_s: 0.25 });
+    for options in methods() {
+        let new = || Whitener::new(Options { gate, ..options.clone() }).expect("holds");
+        let expected = whiten(&mut new(), &strain, &valid, || 999);
+        for threads in [1, 2, 5] {
+            let mut whitener = new().with_threads(Threads::new(threads));
+            let mut blocks = [1, 20_000, 300, 2047, 2049, 7_000].into_iter().cycle();
+            let found = whiten(&mut whitener, &strain, &valid, || blocks.next().unwrap());
+            assert_eq!(found, expected, "{:?}, {threads} threads", options.method);
+            whitener.reset();
+            let again = whiten(&mut whitener, &strain, &valid, || 12_345);
+            assert_eq!(again, expected, "after a reset");
         }
     }
 }

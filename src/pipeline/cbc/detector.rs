@@ -137,7 +137,8 @@ impl ChirpDetector {
         let rate_hz = options.whitening.rate_hz;
         check_rate(bank, rate_hz)?;
         let _kernels = prefetch(backend);
-        let whitener = Whitener::new(options.whitening.clone())?;
+        let threads = backend.host().threads();
+        let whitener = Whitener::new(options.whitening.clone())?.with_threads(threads);
         let plan = bank.plan()?;
         let search = bank.trigger_plan(TriggerOptions {
             rate_hz,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
+use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::state::{Saved, Saving};
 
@@ -179,6 +180,12 @@ fn interpolated(densities: &[f64], place: f64) -> f64 {
     }
 }
 
+/// Buffers for the convolution of one frame.
+struct Frame {
+    values: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+}
+
 /// Zero-phase convolution of a stream with overlapping windowed frames (overlap-add).
 pub(super) struct Overlap {
     /// Samples between consecutive frames, half a frame.
@@ -188,8 +195,10 @@ pub(super) struct Overlap {
     forward: Arc<dyn Fft<f64>>,
     inverse: Arc<dyn Fft<f64>>,
     response: Vec<Complex<f64>>,
-    buffer: Vec<Complex<f64>>,
-    scratch: Vec<Complex<f64>>,
+    frame: Frame,
+    /// Convolutions of the next frames, and buffers for others.
+    ahead: VecDeque<Frame>,
+    spare: Vec<Frame>,
     /// Samples of the last frame.
     samples: VecDeque<f64>,
     /// Sums of frames. The first belongs to sample `first`; those before `known` are complete.
@@ -220,8 +229,12 @@ impl Overlap {
             forward,
             inverse,
             response: vec![Complex::default(); points],
-            buffer: vec![Complex::default(); points],
-            scratch: vec![Complex::default(); scratch],
+            frame: Frame {
+                values: vec![Complex::default(); points],
+                scratch: vec![Complex::default(); scratch],
+            },
+            ahead: VecDeque::new(),
+            spare: Vec::new(),
             samples: VecDeque::with_capacity(2 * hop),
             sums: VecDeque::with_capacity(2 * points),
             first: 0,
@@ -244,7 +257,7 @@ impl Overlap {
         for (value, coefficient) in self.response.iter_mut().zip(kernel) {
             *value = Complex::new(coefficient * scale, 0.0);
         }
-        self.forward.process_with_scratch(&mut self.response, &mut self.scratch);
+        self.forward.process_with_scratch(&mut self.response, &mut self.frame.scratch);
     }
 
     /// Appends a sample and returns the next whitened one.
@@ -263,35 +276,79 @@ impl Overlap {
         self.sums.pop_front()
     }
 
-    /// Convolves the frame that ends now and adds it to the sums.
-    fn add_frame(&mut self) {
-        self.buffer.fill(Complex::default());
-        let windowed =
-            self.samples.iter().zip(&self.window).map(|(sample, window)| sample * window);
-        for (value, sample) in self.buffer.iter_mut().zip(windowed) {
+    /// Convolves the frames that end within the samples `coming` next, on all threads. The kernel must not change
+    /// before these samples are pushed. Allocates buffers for at most as many frames as in any earlier call.
+    pub(super) fn convolve_ahead(&mut self, coming: &[f64], threads: &Threads) {
+        let (hop, held) = (self.hop, self.samples.len());
+        let first = hop - (self.pushed % hop as u64) as usize;
+        let frames = (coming.len() + hop - first) / hop;
+        if threads.count() == 1 || frames < 2 {
+            return;
+        }
+        while self.spare.len() < frames {
+            let new = |other: &Vec<Complex<f64>>| vec![Complex::default(); other.len()];
+            let Frame { values, scratch } = &self.frame;
+            self.spare.push(Frame { values: new(values), scratch: new(scratch) });
+        }
+        let mut made = self.spare.split_off(self.spare.len() - frames);
+        threads.for_each(&mut made, 1, |index, frame| {
+            // The frame's samples, counted from the first one held.
+            let end = held + first + index * hop;
+            let sample = |place: usize| match place.checked_sub(held) {
+                Some(place) => coming[place],
+                None => self.samples[place],
+            };
+            self.convolve((end - 2 * hop..end).map(sample), &mut frame[0]);
+        });
+        self.ahead.extend(made);
+    }
+
+    /// Convolves a frame of samples.
+    fn convolve(&self, samples: impl Iterator<Item = f64>, frame: &mut Frame) {
+        let Frame { values, scratch } = frame;
+        values.fill(Complex::default());
+        let windowed = samples.zip(&self.window).map(|(sample, window)| sample * window);
+        for (value, sample) in values.iter_mut().zip(windowed) {
             *value = Complex::new(sample, 0.0);
         }
-        self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
-        self.buffer.iter_mut().zip(&self.response).for_each(|(value, response)| *value *= response);
-        self.inverse.process_with_scratch(&mut self.buffer, &mut self.scratch);
+        self.forward.process_with_scratch(values, scratch);
+        values.iter_mut().zip(&self.response).for_each(|(value, response)| *value *= response);
+        self.inverse.process_with_scratch(values, scratch);
+    }
+
+    /// Adds the convolution of the frame that ends now to the sums.
+    fn add_frame(&mut self) {
+        let none = Frame { values: Vec::new(), scratch: Vec::new() };
+        let is_ahead = !self.ahead.is_empty();
+        let frame = self.ahead.pop_front().unwrap_or_else(|| {
+            let mut frame = std::mem::replace(&mut self.frame, none);
+            self.convolve(self.samples.iter().copied(), &mut frame);
+            frame
+        });
         // The convolution's first value is at the frame's first sample plus the kernel's most negative lag.
         let start = self.pushed as i64 - 2 * self.hop as i64 - self.origin as i64;
-        let end = start + self.buffer.len() as i64;
+        let end = start + frame.values.len() as i64;
         while self.first + (self.sums.len() as i64) < end {
             self.sums.push_back(0.0);
         }
         let skipped = (self.first - start).max(0) as usize;
         let from = (start - self.first).max(0) as usize;
         let sums = self.sums.iter_mut().skip(from);
-        for (sum, value) in sums.zip(self.buffer.iter().skip(skipped)) {
+        for (sum, value) in sums.zip(frame.values.iter().skip(skipped)) {
             *sum += value.re;
         }
         self.known = start + self.hop as i64;
+        if is_ahead {
+            self.spare.push(frame);
+        } else {
+            self.frame = frame;
+        }
     }
 
     pub(super) fn reset(&mut self) {
         self.samples.clear();
         self.samples.resize(2 * self.hop, 0.0);
+        self.spare.extend(self.ahead.drain(..));
         self.sums.clear();
         (self.first, self.known, self.pushed) = (0, 0, 0);
     }
@@ -314,7 +371,7 @@ impl Overlap {
         self.first = self.pushed.saturating_sub(self.latency() as u64) as i64;
         let (hop, frame) = (self.hop as i64, self.pushed / self.hop as u64 * self.hop as u64);
         let start = frame as i64 - 2 * hop - self.origin as i64;
-        let held = if frame == 0 { 0 } else { start + self.buffer.len() as i64 - self.first };
+        let held = if frame == 0 { 0 } else { start + self.frame.values.len() as i64 - self.first };
         self.known = if frame == 0 { 0 } else { start + hop };
         let mut sums = vec![0.0; usize::try_from(held).unwrap_or(0)];
         from.fill_f64(&mut sums)?;

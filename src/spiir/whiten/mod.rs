@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 use rustfft::FftPlanner;
 
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::state::{Saved, Saving};
@@ -73,6 +74,10 @@ pub struct Whitener {
     consumed: u64,
     produced: u64,
     is_ended: bool,
+    /// Threads that convolve the frames of a block, and its samples after the fades, with their weights.
+    threads: Option<Threads>,
+    faded: Vec<f64>,
+    faded_weights: Vec<f64>,
 }
 
 impl Whitener {
@@ -128,9 +133,20 @@ impl Whitener {
             consumed: 0,
             produced: 0,
             is_ended: false,
+            threads: None,
+            faded: Vec::new(),
+            faded_weights: Vec::new(),
         };
         whitener.reset();
         Ok(whitener)
+    }
+
+    /// Returns the same whitener, which filters long blocks on several threads if it is of [`Method::Overlap`] with a
+    /// fixed spectrum. The output has the same bits. It allocates when a block has more frames (a quarter of the kernel's
+    /// length each) than any before.
+    #[must_use]
+    pub fn with_threads(self, threads: Threads) -> Self {
+        Self { threads: Some(threads), ..self }
     }
 
     /// Returns the options.
@@ -182,11 +198,20 @@ impl Whitener {
             return Err(Error::parameter("strain", strain.len(), rule));
         }
         let mut produced = 0;
-        for (sample, valid) in strain.iter().zip(valid) {
-            if let Some((sample, valid)) = self.push(*sample, *valid) {
+        let mut put = |whitened: Option<(f32, bool)>| {
+            if let Some((sample, valid)) = whitened {
                 (output[produced], output_valid[produced]) = (sample, valid);
                 produced += 1;
             }
+        };
+        let samples = strain.iter().copied().zip(valid.iter().copied());
+        if self.threads.is_some() && self.follower.is_none() {
+            self.fade_all(samples);
+            for index in 0..self.faded.len() {
+                put(self.filter(self.faded[index], self.faded_weights[index]));
+            }
+        } else {
+            samples.for_each(|(sample, valid)| put(self.push(sample, valid)));
         }
         self.consumed += strain.len() as u64;
         self.produced += produced as u64;
@@ -331,10 +356,29 @@ impl Whitener {
         Ok(buffer)
     }
 
+    /// Fades the samples of a block, and filters its frames.
+    fn fade_all(&mut self, samples: impl Iterator<Item = (f64, bool)>) {
+        self.faded.clear();
+        self.faded_weights.clear();
+        for (sample, valid) in samples {
+            if let Some((sample, weight)) = faded(&mut self.fade, sample, valid) {
+                self.faded.push(sample);
+                self.faded_weights.push(weight);
+            }
+        }
+        if let (Engine::Overlap(engine), Some(threads)) = (&mut self.engine, &self.threads) {
+            engine.convolve_ahead(&self.faded, threads);
+        }
+    }
+
     /// Passes one sample through all stages.
     fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
-        let is_good = valid && sample.abs() <= MAX_STRAIN;
-        let (sample, weight) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
+        let (sample, weight) = faded(&mut self.fade, sample, valid)?;
+        self.filter(sample, weight)
+    }
+
+    /// Passes one sample through all stages after the fade.
+    fn filter(&mut self, sample: f64, weight: f64) -> Option<(f32, bool)> {
         if let Some(follower) = &mut self.follower
             && follower.push(sample, weight == 1.0)
             && follower.is_settled()
@@ -436,6 +480,12 @@ fn check(options: &Options) -> Result<Shape> {
     let length = welch::even_samples(name, seconds, rate_hz)?;
     let taps = is_causal.then_some(length);
     Ok(Shape { rate_hz, f_low_hz: options.f_low_hz, length, taps })
+}
+
+/// Passes one sample of the strain through its fade.
+fn faded(fade: &mut Fade, sample: f64, valid: bool) -> Option<(f64, f64)> {
+    let is_good = valid && sample.abs() <= MAX_STRAIN;
+    fade.push(if is_good { sample } else { 0.0 }, !is_good)
 }
 
 fn finite(whitened: f64, is_good: bool) -> (f32, bool) {
