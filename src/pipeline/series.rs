@@ -1,6 +1,6 @@
 //! Dedispersion of filterbank rows into one time series per trial dispersion measure.
 //!
-//! Invariant: blocks are handed over while the next ones are made, at most [`GULPS`] gulps exist, and what was handed
+//! Invariant: blocks are handed over while the next ones are made, two gulps exist, and what was handed
 //! over stays whatever ends the work.
 
 use std::time::Instant;

@@ -2,6 +2,7 @@
 //! or an older one if NVRTC does not know it.
 
 use std::ffi::{CStr, CString, c_char};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
@@ -24,6 +25,15 @@ pub struct Source {
     pub includes: &'static [(&'static str, &'static str)],
     /// Constants: names and values.
     pub defines: Vec<(&'static str, String)>,
+}
+
+/// Program that compiles a kernel: it calls `CompileRequest::from_environment` first.
+#[derive(Clone, Debug)]
+pub struct CompilerProgram {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
 }
 
 /// Compiled code and the compiler's messages.

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::cufft;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
-use super::compile::Target;
-use super::quick::CompilerProgram;
+use super::compile::{CompilerProgram, Target};
 use super::startup::{self, Step};
 use super::{cache, compile};
 use crate::backend::simd::Level;

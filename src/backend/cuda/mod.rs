@@ -23,8 +23,8 @@ pub(crate) mod testing;
 pub mod tune;
 
 pub use compile::{
-    ARCHITECTURES, Compiled, Extent, HEADERS, Resources, Source, Target, Variant, combinations,
-    compile, nvrtc,
+    ARCHITECTURES, Compiled, CompilerProgram, Extent, HEADERS, Resources, Source, Target, Variant,
+    combinations, compile, nvrtc,
 };
 pub use device::{Device, Properties, Status, kernels_at_hand, status};
 pub use fourier::{Fourier, Length};
@@ -32,7 +32,7 @@ pub use measure::{Rates, kernels};
 pub use memory::{Buffer, Pinned, Plane, PlaneKind};
 pub use module::{Arguments, Boxes, Function, Module, Tensor};
 pub use prefetch::Prefetch;
-pub use quick::{Better, CompileRequest, CompilerProgram};
+pub use quick::{Better, CompileRequest};
 pub use staging::{DownloadRing, UploadRing, UploadSlot};
 pub use startup::{Spent, StartUp, start_up};
 pub use stream::{CopiedRows, Event, Stream};

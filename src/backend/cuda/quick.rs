@@ -4,23 +4,13 @@
 //! Both kernels take the same arguments and give the same results. The other process may outlive this one: a search of
 //! seconds of data ends before the best kernel is ready, and the next search finds it in the cache.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::{Device, Module, Source, cache, startup};
+use super::{CompilerProgram, Device, Module, Source, cache, startup};
 use crate::error::{Error, Result};
 
 /// Environment variable of the compiling process: architecture, name of the kernel file, and its constants, a line each.
 const REQUEST: &str = "SIDEREAL_COMPILE";
-
-/// Program that compiles a kernel: it calls [`CompileRequest::from_environment`] first.
-#[derive(Clone, Debug)]
-pub struct CompilerProgram {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-}
 
 /// Best kernel file of a stage, while another process compiles it.
 #[derive(Debug)]
