@@ -50,6 +50,21 @@ pub(super) fn read(file: &mut File, path: &Path, offset: u64) -> Result<Fields> 
     parse(&bytes, path, offset)
 }
 
+/// Parses a header in memory, such as a ring's, of at most `most` bytes. `path` names its place in errors.
+///
+/// # Errors
+/// [`Error::Format`] for non-text bytes or an invalid HDR_SIZE.
+pub fn parse_header(bytes: &[u8], most: u64, path: &Path) -> Result<Fields> {
+    let whole = parse(bytes, path, 0)?;
+    match whole.count("HDR_SIZE")? {
+        Some(size) if size == 0 || size > most => {
+            Err(whole.fault("HDR_SIZE", format!("found {size}, expected 1 to {most} bytes")))
+        }
+        Some(size) if size < bytes.len() as u64 => parse(&bytes[..size as usize], path, 0),
+        _ => Ok(whole),
+    }
+}
+
 /// Parses the keys and values of all lines up to the first NUL or the end-of-header line.
 fn parse(bytes: &[u8], path: &Path, offset: u64) -> Result<Fields> {
     let text = &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())];

@@ -35,7 +35,7 @@ use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, fields};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use header::{Geometry, same};
 
-pub use header::{format_start, parse_utc};
+pub use header::{format_start, parse_header, parse_utc};
 pub use writer::Writer;
 
 const KEYS: fields::Keys = fields::Keys {
