@@ -6,7 +6,8 @@
 //! | [`channelize`], [`delay`], [`correlate`] | F-engine, delay correction and X-engine |
 //! | [`clean`], [`dedisperse`], [`single_pulse`] | interference, trial dispersion measures, boxcar search |
 //! | [`spiir`], [`waveform`] | matched filters for gravitational waves, waveforms |
-//! | [`io`], [`simulate`], [`geometry`] | formats, simulated recordings, arrays and delays |
+//! | [`io`], [`live`] | formats; PSRDADA rings |
+//! | [`simulate`], [`geometry`] | simulated recordings, arrays and delays |
 //! | [`backend`] | vector levels, threads, CUDA devices |
 //! | [`view`], [`sample`], [`voltage`], [`strain`], [`state`], [`units`], [`math`], [`error`], [`trace`] | shared types |
 //!
@@ -23,6 +24,7 @@ pub mod delay;
 pub mod error;
 pub mod geometry;
 pub mod io;
+pub mod live;
 pub mod math;
 pub mod pipeline;
 pub mod sample;
