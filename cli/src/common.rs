@@ -376,7 +376,7 @@ fn start_up_text(start_up: &StartUp) -> String {
 }
 
 /// Parses a size from the command line: a number with K, M, G or T, each 1024 times the previous one.
-fn parse_size(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let rule = "it must be a number of bytes above 0 with K, M, G or T: 500M, 4G, 1.5GiB";
     let word = text.trim().to_ascii_lowercase();
     let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

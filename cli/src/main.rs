@@ -28,6 +28,8 @@ mod replot;
 mod rerun;
 mod resume;
 mod rfi;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod ring;
 mod say;
 mod schema;
 mod search;
@@ -97,6 +99,8 @@ enum Verb {
     Simulate(simulate::Arguments),
     Spiir(spiir::Arguments),
     Rerun(rerun::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Ring(ring::Arguments),
     Schema(schema::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
@@ -112,6 +116,8 @@ impl Verb {
             Self::Plan(_) => Some("plan"),
             Self::Convert(_) => Some("convert"),
             Self::Simulate(_) => Some("simulate"),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Ring(_) => Some("ring"),
             Self::Spiir(arguments) => arguments.cpu_only_name(),
             Self::Bench(arguments) => arguments.cpu_only_name(),
             Self::Demo(_)
@@ -188,6 +194,8 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
         Verb::Convert(arguments) => convert::run(arguments, common).map(Exit::from),
         Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, Schema};
 use sidereal::Result;
 
 use crate::provenance::Product;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::ring;
 use crate::{
     bench, channelize, convert, correlate, dedisperse, demo, info, json, plan, replot, search,
     simulate, spiir,
@@ -15,7 +17,7 @@ use crate::{
 type Entry = (&'static str, fn() -> Schema);
 
 /// Every document in or beside a product, or printed with --json.
-const DOCUMENTS: [Entry; 18] = [
+const DOCUMENTS: &[Entry] = &[
     ("search", of::<search::Summary>),
     ("dedisperse", of::<dedisperse::Document<'static>>),
     ("replot", of::<replot::Document>),
@@ -34,6 +36,12 @@ const DOCUMENTS: [Entry; 18] = [
     ("demo", of::<demo::Document<'static>>),
     ("bench", of::<sidereal_bench::Line>),
     ("bench-table", of::<bench::TableDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("ring", of::<ring::Document>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("ring-destroy", of::<ring::DestroyDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("ring-repair", of::<ring::RepairDocument>),
 ];
 
 /// Print the JSON Schema of a document; without a name, list the names.
@@ -49,8 +57,12 @@ const DOCUMENTS: [Entry; 18] = [
 )]
 pub(crate) struct Arguments {
     /// Name of the document, as in its key `schema`.
-    #[arg(value_name = "NAME", value_parser = DOCUMENTS.map(|(name, _)| name))]
+    #[arg(value_name = "NAME", value_parser = names())]
     name: Option<String>,
+}
+
+fn names() -> Vec<&'static str> {
+    DOCUMENTS.iter().map(|(name, _)| *name).collect()
 }
 
 fn of<T: JsonSchema>() -> Schema {
@@ -62,7 +74,7 @@ fn of<T: JsonSchema>() -> Schema {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.name {
-        None => json::say(&DOCUMENTS.map(|(name, _)| name).join("\n")),
+        None => json::say(&names().join("\n")),
         Some(asked) => {
             let found = DOCUMENTS.iter().find(|(name, _)| name == asked);
             found.map_or(Ok(()), |(_, schema)| json::print(&schema()))

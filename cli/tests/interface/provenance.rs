@@ -293,6 +293,22 @@ fn documents_of_gravitational_waves_have_the_schema_that_they_name() {
     hold_to_schemas(path, made.into_iter().map(|(name, document)| (name.to_owned(), document)));
 }
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn documents_of_rings_have_the_schema_that_they_name() {
+    let home = tempfile::tempdir().unwrap();
+    let key = format!("{:x}", 0x6d0c_0002 + (std::process::id() % 0x3fff) * 2);
+    let made = [
+        ("ring", "create"),
+        ("ring", "show"),
+        ("ring-repair", "repair"),
+        ("ring-destroy", "destroy"),
+    ];
+    let made = made
+        .map(|(name, verb)| (name.to_owned(), json(home.path(), &format!("ring {verb} -k {key}"))));
+    hold_to_schemas(home.path(), made.into_iter());
+}
+
 /// Checks documents against the schemas of their names.
 fn hold_to_schemas(folder: &Path, made: impl Iterator<Item = (String, Value)>) {
     let listed = done(folder, "schema");

@@ -5,6 +5,8 @@ mod common;
 mod correlate;
 mod correlate_faults;
 mod pictures;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod ring;
 mod searches;
 mod spiir;
 mod spiir_resumed;
