@@ -6,7 +6,7 @@
 //! | [`channelize`], [`delay`], [`correlate`] | F-engine, delay correction and X-engine |
 //! | [`clean`], [`dedisperse`], [`single_pulse`] | interference, trial dispersion measures, boxcar search |
 //! | [`spiir`], [`waveform`] | matched filters for gravitational waves, waveforms |
-//! | [`io`], [`live`] | formats; PSRDADA rings |
+//! | [`io`], [`live`] | formats; packets and PSRDADA rings |
 //! | [`simulate`], [`geometry`] | simulated recordings, arrays and delays |
 //! | [`backend`] | vector levels, threads, CUDA devices |
 //! | [`view`], [`sample`], [`voltage`], [`strain`], [`state`], [`units`], [`math`], [`error`], [`trace`] | shared types |

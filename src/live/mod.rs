@@ -1,6 +1,27 @@
-//! Live data: rings in shared memory, shared with other programs.
+//! Data that arrive: formats of packets, a moving window that puts their samples in order of time, and rings in memory that
+//! is shared with other programs.
 //!
-//! Invariant: nothing here waits without a limit, and nothing read from shared memory is used as a length or an index unchecked.
+//! Invariant: each packet received is counted once, by its source and by what became of it, and each lost block is
+//! listed and filled with zeros; receiving allocates nothing, nothing waits without a limit, and no packet and no ring makes
+//! it panic.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`packet`] | the result of all formats: source, counter, offset and payload, or the reason for a rejection |
+//! | [`declared`] | packets with a fixed header that is declared in numbers; presets for SNAP, SNAP2, CHIPS and GReX |
+//! | [`vdif`] | VDIF frames over UDP, with and without a sequence number |
+//! | [`spead`] | SPEAD packets, read and written |
+//! | [`descriptor`] | descriptions of items in SPEAD heaps |
+//! | [`heaps`] | voltages in SPEAD heaps of one or more packets |
+//! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
+//! | `ring` | PSRDADA rings in shared memory (Linux) |
 
+pub mod declared;
+pub mod descriptor;
+pub mod heaps;
+pub mod packet;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod ring;
+pub mod spead;
+pub mod vdif;
+pub mod window;

@@ -21,6 +21,7 @@ pub use fields::Fields;
 #[doc(hidden)]
 pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
+pub(crate) use vdif::FrameHeader;
 #[doc(hidden)]
 pub use vdif::open as open_vdif;
 

@@ -360,6 +360,47 @@ impl Form {
     }
 }
 
+/// Header of one frame, for frames that do not come from files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    pub(crate) station: u16,
+    pub(crate) thread: u16,
+    /// Seconds since 2000.
+    pub(crate) second: u64,
+    /// Number of the frame in its second.
+    pub(crate) number: u32,
+    /// Whether the samples of all channels are valid.
+    pub(crate) valid: bool,
+    pub(crate) header_bytes: usize,
+    /// Bytes per frame, header included.
+    pub(crate) frame_bytes: usize,
+}
+
+impl FrameHeader {
+    /// Parses the header at the start of a frame; `None` for bytes that cannot be one.
+    pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
+        let mut bytes = [0; FULL_BYTES];
+        let there = frame.len().min(FULL_BYTES);
+        bytes[..there].copy_from_slice(&frame[..there]);
+        let header = Header::parse(&bytes);
+        let form = header.form;
+        let header_bytes = form.header_bytes();
+        if there < header_bytes || form.frame_bytes <= header_bytes || header.wrong_sync().is_some()
+        {
+            return None;
+        }
+        Some(Self {
+            station: header.station,
+            thread: header.thread,
+            second: seconds_since_2000(header.epoch, header.seconds),
+            number: header.number,
+            valid: header.valid() == u64::MAX >> (64 - header.groups()),
+            header_bytes,
+            frame_bytes: form.frame_bytes,
+        })
+    }
+}
+
 /// Formats a station: two letters or digits, or a number.
 fn station_name(station: u16) -> String {
     let letters = station.to_be_bytes();

@@ -1,0 +1,7 @@
+//! Packets of voltages, from their bytes to chunks in order of time.
+
+#[path = "../common/random.rs"]
+mod random;
+
+mod loss;
+mod window;

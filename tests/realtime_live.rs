@@ -1,0 +1,93 @@
+//! Receiving packets does not allocate, nor do restarts, gaps and readers that are late.
+
+#[path = "common/counting.rs"]
+mod counting;
+
+use counting::{Counting, assert_quiet, requests_during};
+use sidereal::live::declared::{Declaration, Declared};
+use sidereal::live::heaps::{Heaps, ItemMap};
+use sidereal::live::packet::{Format, Values};
+use sidereal::live::spead::{Flavour, Item, Packetizer, Repeat};
+use sidereal::live::vdif::{Frames, Thread};
+use sidereal::live::window::{Options, Ready, Window};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Receives all packets three times, which restarts twice, and gives each chunk back when the next one is taken.
+fn receive(format: &mut impl Format, packets: &[Vec<u8>]) {
+    let shape = format.shape();
+    let options = Options { jump: 64, ..Options::new(4, 3) };
+    let mut window = Window::with_buffers(shape, options, 5).unwrap();
+    let mut held = None;
+    assert_quiet("window", 0, 3, || {
+        for packet in packets {
+            window.receive(format, packet);
+            window.receive(format, &packet[..packet.len() - 1]);
+            while let Some(ready) = window.take() {
+                if let Ready::Chunk(chunk) = ready
+                    && let Some(before) = held.replace(chunk)
+                {
+                    window.recycle(before).expect("a chunk of this window");
+                }
+            }
+        }
+    });
+    window.finish();
+    assert_eq!(window.totals().streams, 3);
+    assert!(window.counts().iter().all(|c| c.received > 300 && c.missing > 0 && c.overrun == 0));
+}
+
+#[test]
+fn receiving_asks_for_no_memory() {
+    assert!(requests_during(|| drop(vec![0u8; 64])) > 0, "the counter counts");
+
+    let counters = || (0..200_u64).filter(|counter| counter % 17 != 3);
+    let mut declared = Declared::new(Declaration::grex()).unwrap();
+    let packet = |counter| {
+        let mut packet = vec![5; 8200];
+        declared.write_header(&mut packet, 0, counter).unwrap();
+        packet
+    };
+    let packets: Vec<_> = counters().map(packet).collect();
+    receive(&mut declared, &packets);
+
+    let thread = Thread { station: 0x4161, thread: 0 };
+    let mut frames = Frames::new(sidereal::live::vdif::Options {
+        numbered: true,
+        threads: vec![thread],
+        payload_bytes: 64,
+        frames_per_s: 25,
+        zero_byte: 0x80,
+    })
+    .unwrap();
+    let frame = |counter: u64| {
+        let words = [
+            (counter / 25) as u32,
+            40 << 24 | (counter % 25) as u32,
+            96 / 8,
+            1 << 26 | 0x4161,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let header = words.iter().flat_map(|word| word.to_le_bytes());
+        counter.to_le_bytes().into_iter().chain(header).chain([9; 64]).collect::<Vec<u8>>()
+    };
+    receive(&mut frames, &counters().map(frame).collect::<Vec<_>>());
+
+    let mut heaps =
+        Heaps::new(ItemMap::meerkat_f_engine(1, Values::from(0, 1), 4, 2, 128)).unwrap();
+    let mut packets = Vec::new();
+    let mut divider = Packetizer::new(Flavour::BITS_48, 16, Repeat::First).unwrap();
+    for counter in counters() {
+        let items = [Item::immediate(0x1600, counter * 256), Item::at(0x4300, 0)];
+        let mut keep = |packet: &[u8]| {
+            packets.push(packet.to_vec());
+            Ok(())
+        };
+        divider.send(counter, &items, &[3; 32], &mut keep).unwrap();
+    }
+    receive(&mut heaps, &packets);
+}
