@@ -11,6 +11,8 @@ mod filterbanks;
 mod kept;
 #[path = "bodies/memory.rs"]
 mod memory;
+#[path = "bodies/packets.rs"]
+mod packets;
 #[path = "bodies/pipelines.rs"]
 mod pipelines;
 #[path = "bodies/searches.rs"]
@@ -58,6 +60,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("mark5b", voltages::mark5b),
     ("mask", searches::mask),
     ("npy", searches::npy),
+    ("packets", packets::packets),
     ("psd", strain::psd),
     ("psrfits", filterbanks::psrfits),
     ("saved_search", kept::saved_search),
@@ -65,6 +68,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("saved_state", kept::saved_state),
     ("search", pipelines::search),
     ("sigproc", filterbanks::sigproc),
+    ("spead", packets::spead),
     ("spiir_filter", pipelines::spiir_filter),
     ("strain", strain::strain),
     ("templates", strain::templates),

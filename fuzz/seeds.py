@@ -12,6 +12,7 @@ findings lie beside these under names that begin with `found_`; they are kept by
 from seed_files.arrays import antennas, uvh5_files
 from seed_files.filterbanks import filterbanks, fits, hdf5
 from seed_files.gwf import gwf_files
+from seed_files.packets import packets
 from seed_files.pipelines import kept, pipelines, windows
 from seed_files.searches import masks, series, texts
 from seed_files.strain import bank_h5_files, ligolw_files, psd_files, strain, template_files
@@ -35,6 +36,7 @@ if __name__ == "__main__":
     texts()
     vlbi()
     antennas()
+    packets()
     pipelines()
     kept()
     windows()

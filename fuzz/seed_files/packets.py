@@ -1,0 +1,94 @@
+"""Packets of voltages: SPEAD, declared headers, VDIF over UDP."""
+
+import struct
+
+from seed_files.common import save
+
+
+def spead(items, payload, heap=1, offset=0, heap_bytes=None, address=48):
+    """A packet; items are (identifier, value, whether immediate)."""
+    heap_bytes = len(payload) if heap_bytes is None else heap_bytes
+    own = [(1, heap, True), (2, heap_bytes, True), (3, offset, True), (4, len(payload), True)]
+    pointers = [now << 63 | item << address | value for item, value, now in own + items]
+    header = struct.pack(">BBBBHH", 0x53, 4, 8 - address // 8, address // 8, 0, len(pointers))
+    return header + struct.pack(f">{len(pointers)}Q", *pointers) + payload
+
+
+def descriptor(item, name, kind, bits, shape, address=48):
+    width = address // 8
+    texts = name, b"", kind + bits.to_bytes(8 - width, "big"), shape
+    items, payload = [(0x14, item, True)], b""
+    for own, text in zip((0x10, 0x11, 0x13, 0x12), texts):
+        items.append((own, len(payload), False))
+        payload += text
+    return spead(items, payload, address=address)
+
+
+def spead_packets():
+    samples = [(0x1600, 0x123456, True), (0x4300, 0, False)]
+    for address in (32, 40, 48):
+        save("spead", f"valid_samples_{address}.spead", spead(samples, bytes(range(64)), address=address))
+        axis = bytes(1) + (3).to_bytes(address // 8, "big")
+        first = descriptor(0x16, b"timestamp", b"u", 48, b"", address)
+        second = descriptor(0x43, b"raw", b"i", 8, axis + b"\1" + bytes(address // 8), address)
+        both = [(5, 0, False), (5, len(first), False)]
+        save("spead", f"valid_descriptors_{address}.spead", spead(both, first + second, address=address))
+    first = descriptor(0x16, b"timestamp", b"u", 48, b"")
+    save("spead", "broken_descriptor.spead", spead([(5, 0, False)], first[:-1]))
+    save("spead", "valid_stop.spead", spead([(6, 2, True), (0, 0, False)], b"\0"))
+    save("spead", "valid_equal_addresses.spead", spead([(7, 4, False), (8, 4, False), (9, 0, False)], bytes(8)))
+    save("spead", "broken_magic.spead", b"\x54" + spead(samples, bytes(8))[1:])
+    save("spead", "broken_short.spead", spead(samples, bytes(8))[:-1])
+    save("spead", "broken_beyond.spead", spead(samples, bytes(8), offset=8, heap_bytes=15))
+    save("spead", "broken_far.spead", spead(samples, bytes(8), offset=2**48 - 1))
+
+
+def save_packets(name, kind, packets, blocks=3, chunks=0):
+    joined = b"".join(struct.pack("<H", len(packet)) + packet for packet in packets)
+    save("packets", name, bytes([kind, blocks, chunks]) + joined)
+
+
+def received_packets():
+    def snap2(sequence, first_input=0, channel=2):
+        return struct.pack(">QIHHHHIII", sequence, 0, 4, 8, 2, 6, 0, channel, first_input) + bytes(range(8))
+
+    def chips(sequence, board=1, channel=2):
+        return struct.pack(">6BHQ", board, 0, 2, 0, 0, 0, channel, sequence) + bytes(64)
+
+    def odd(sequence):
+        return b"\7" + (sequence << 2).to_bytes(5, "little") + b"\1" + bytes(9) + bytes(32)
+
+    def frame(number, thread=0, second=1000):
+        words = second, 40 << 24 | number, 1 << 29 | 8, 1 << 26 | thread << 16 | 0x4161, 0, 0, 0, 0
+        return struct.pack("<Q8I", number, *words) + bytes(32)
+
+    def heap(number, antenna=0, repeat=True):
+        own = [(0x1600, number * 128, True), (0x4101, antenna, True), (0x4103, 2, True), (0x4300, 0, False)]
+        payload, name = bytes(range(32)), 2 * number + antenna
+        second = own if repeat else []
+        return [spead(own, payload[:16], name, 0, 32), spead(second, payload[16:], name, 16, 32)]
+
+    save_packets("valid_snap2", 0, [snap2(k, source % 2, 2 + source // 2 * 2) for k in range(9) for source in range(6)])
+    save_packets("valid_snap2_restart", 0, [snap2(k) for k in (*range(5000, 5040), *range(60))])
+    save_packets("valid_snap2_far", 0, [snap2(k) for k in (0, 2**63, 2**64 - 1, 1, 2, 3)])
+    save_packets("valid_chips_shuffled", 1, [chips(1 + k * 7 % 40) for k in range(40)], chunks=2)
+    save_packets("valid_chips_lost", 1, [chips(k) for k in range(1, 90) if k % 7 and not 30 < k < 60] * 2)
+    save_packets("broken_chips_board", 1, [chips(1), chips(2, board=3)])
+    start = 2**38 - 2**38 % 3 - 30
+    save_packets("valid_wrap", 2, [odd((start + 3 * k) % 2**38) for k in range(40)])
+    save_packets("broken_length", 2, [odd(0), odd(3)[:-1], odd(6)])
+    both = [packet for k in range(12) for antenna in range(2) for packet in heap(k, antenna)]
+    save_packets("valid_heaps", 3, both, blocks=4)
+    save_packets("valid_heaps_granules", 3, both, blocks=0)
+    first = [packet for k in range(12) for packet in heap(k, repeat=False)]
+    save_packets("valid_heaps_first", 3, first)
+    save_packets("broken_heaps_unplaced", 3, first[3:])
+    save_packets("valid_vdif_numbered", 4, [frame(k % 25, second=1000 + k // 25) for k in range(60)])
+    save_packets("valid_vdif_threads", 5, [frame(k // 2, thread=k % 2)[8:] for k in range(40)])
+    save_packets("broken_vdif_thread", 5, [frame(0)[8:], frame(1, thread=2)[8:]])
+    save_packets("broken_none", 0, [])
+
+
+def packets():
+    spead_packets()
+    received_packets()
