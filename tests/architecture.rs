@@ -144,7 +144,7 @@ fn may_be_unsafe(module: &[&str]) -> bool {
     let kernel = module.len() > depth && VARIANTS[1..].contains(&module[depth]);
     kernel && STAGES.contains(&module[0])
         || module.first() == Some(&"backend")
-        || module == ["live", "ring", "system"]
+        || [&["live", "ring", "system"][..], &["live", "socket"]].contains(&module)
 }
 
 /// Returns whether a file is a module right below `src`.

@@ -13,6 +13,7 @@
 //! | [`spead`] | SPEAD packets, read and written |
 //! | [`descriptor`] | descriptions of items in SPEAD heaps |
 //! | [`heaps`] | voltages in SPEAD heaps of one or more packets |
+//! | `socket` | UDP sockets of Linux: unicast and multicast, many packets per system call, packets dropped by the kernel |
 //! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
 //! | `ring` | PSRDADA rings in shared memory (Linux) |
 
@@ -22,6 +23,8 @@ pub mod heaps;
 pub mod packet;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod ring;
+#[cfg(target_os = "linux")]
+pub mod socket;
 pub mod spead;
 pub mod vdif;
 pub mod window;

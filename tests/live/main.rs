@@ -4,4 +4,6 @@
 mod random;
 
 mod loss;
+#[cfg(target_os = "linux")]
+mod socket;
 mod window;

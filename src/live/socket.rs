@@ -1,0 +1,369 @@
+//! UDP sockets of Linux: many packets per system call, multicast, the size of the kernel's buffer, packets that it dropped.
+//!
+//! A receiver has slots for a batch of packets and allocates nothing after it is made. The kernel's buffer is enlarged beyond
+//! its limit where the process may (CAP_NET_ADMIN), to the limit otherwise; [`Receiver::advice`] says what is missing.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// Most packets of a system call.
+pub const BATCH: usize = 64;
+
+/// Bytes for the control data of a packet: the counter of drops needs 24.
+const CONTROL_BYTES: usize = 64;
+
+/// Options of a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Address and port: an own address, any (0.0.0.0), or a multicast group, which is joined.
+    pub address: SocketAddrV4,
+    /// Name of the interface on which a group is joined; the system chooses one otherwise.
+    pub interface: Option<String>,
+    /// Bytes of the kernel's buffer.
+    pub buffer_bytes: usize,
+    /// Longest packet: a longer one is cut one byte after that, and so has a wrong length.
+    pub packet_bytes: usize,
+}
+
+impl Options {
+    /// Makes options with a buffer of 64 MiB and packets of at most 9216 bytes.
+    pub fn new(address: SocketAddrV4) -> Self {
+        Self { address, interface: None, buffer_bytes: 64 << 20, packet_bytes: 9216 }
+    }
+}
+
+/// Receiver of packets.
+#[derive(Debug)]
+pub struct Receiver {
+    socket: UdpSocket,
+    requested: usize,
+    granted: usize,
+    slots: Box<[u8]>,
+    slot_bytes: usize,
+    lengths: [usize; BATCH],
+    /// The kernel's counter of drops, which wraps.
+    last_drops: u32,
+    drops: u64,
+    timeout: Option<Duration>,
+}
+
+impl Receiver {
+    /// Opens a socket, joins the group and enlarges the buffer.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for impossible sizes or an unknown interface; [`Error::Unavailable`] naming the call that the system refuses.
+    pub fn new(options: &Options) -> Result<Self> {
+        if !(1..=1 << 16).contains(&options.packet_bytes) {
+            return Err(Error::parameter(
+                "packet_bytes",
+                options.packet_bytes,
+                "it must be 1 to 65536",
+            ));
+        }
+        if options.buffer_bytes == 0 || options.buffer_bytes > 1 << 30 {
+            return Err(Error::parameter(
+                "buffer_bytes",
+                options.buffer_bytes,
+                "it must be 1 to 2^30",
+            ));
+        }
+        let refused = |call| move |error| refusal(call, options.address, &error);
+        // SAFETY: the call has no pointers; a descriptor that it returns is owned by nothing else.
+        let socket = match unsafe {
+            libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
+        } {
+            -1 => return Err(refused("socket")(io::Error::last_os_error())),
+            // SAFETY: as above.
+            descriptor => UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        };
+        let group = options.address.ip();
+        if group.is_multicast() {
+            // Several receivers of a host may join the same group.
+            set(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1_i32)
+                .map_err(refused("setsockopt(SO_REUSEADDR)"))?;
+        }
+        bind(&socket, options.address).map_err(refused("bind"))?;
+        if group.is_multicast() {
+            let membership = libc::ip_mreqn {
+                imr_multiaddr: libc::in_addr { s_addr: u32::from(*group).to_be() },
+                imr_address: libc::in_addr { s_addr: 0 },
+                imr_ifindex: options.interface.as_deref().map_or(Ok(0), interface_index)?,
+            };
+            set(&socket, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &membership)
+                .map_err(refused("setsockopt(IP_ADD_MEMBERSHIP)"))?;
+            // Groups that other sockets have joined on this port are not for this one.
+            set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &0_i32)
+                .map_err(refused("setsockopt(IP_MULTICAST_ALL)"))?;
+        }
+        set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1_i32)
+            .map_err(refused("setsockopt(SO_RXQ_OVFL)"))?;
+        let bytes = options.buffer_bytes as i32;
+        if set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes).is_err() {
+            set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes)
+                .map_err(refused("setsockopt(SO_RCVBUF)"))?;
+        }
+        // The kernel doubles what is asked for, for its own use, and returns the double.
+        let granted = granted(&socket).map_err(refused("getsockopt(SO_RCVBUF)"))? / 2;
+        Ok(Self {
+            socket,
+            requested: options.buffer_bytes,
+            granted,
+            slots: vec![0; BATCH * (options.packet_bytes + 1)].into_boxed_slice(),
+            slot_bytes: options.packet_bytes + 1,
+            lengths: [0; BATCH],
+            last_drops: 0,
+            drops: 0,
+            timeout: None,
+        })
+    }
+
+    /// Returns the port, which the system has chosen if 0 was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the system does not say it.
+    pub fn port(&self) -> Result<u16> {
+        let address = self.socket.local_addr();
+        let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        Ok(address.map_err(|error| refusal("getsockname", none, &error))?.port())
+    }
+
+    /// Waits for packets until the first arrives, or for `timeout`, and returns how many there are: 0 after the timeout.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a timeout of 0; [`Error::Unavailable`] if the system fails.
+    pub fn receive(&mut self, timeout: Duration) -> Result<usize> {
+        let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        if timeout.is_zero() {
+            return Err(Error::parameter("timeout", 0, "it must be longer than 0"));
+        }
+        if self.timeout != Some(timeout) {
+            let set = self.socket.set_read_timeout(Some(timeout));
+            set.map_err(|error| refusal("setsockopt(SO_RCVTIMEO)", none, &error))?;
+            self.timeout = Some(timeout);
+        }
+        // SAFETY: all three are plain data, for which zeros are valid.
+        let (mut messages, mut parts): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
+            unsafe { (zeroed(), zeroed()) };
+        let mut controls = [[0_u64; CONTROL_BYTES / 8]; BATCH];
+        let slots = self.slots.chunks_exact_mut(self.slot_bytes);
+        for (((message, part), control), slot) in
+            messages.iter_mut().zip(&mut parts).zip(&mut controls).zip(slots)
+        {
+            *part = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = CONTROL_BYTES as _;
+        }
+        // SAFETY: each message has a slot, a part and control data of its own, of the lengths given, which outlive the
+        // call.
+        let count = unsafe {
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                BATCH as _,
+                libc::MSG_WAITFORONE as _,
+                std::ptr::null_mut(),
+            )
+        };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(refusal("recvmmsg", none, &error)),
+            };
+        }
+        let count = count as usize;
+        for (length, message) in self.lengths.iter_mut().zip(&messages[..count]) {
+            *length = (message.msg_len as usize).min(self.slot_bytes);
+        }
+        if let Some(drops) = messages[..count].last().and_then(|last| drops(&last.msg_hdr)) {
+            self.drops += u64::from(drops.wrapping_sub(self.last_drops));
+            self.last_drops = drops;
+        }
+        Ok(count)
+    }
+
+    /// Returns a packet of the last batch.
+    ///
+    /// # Panics
+    /// If `index` is [`BATCH`] or more.
+    pub fn packet(&self, index: usize) -> &[u8] {
+        &self.slots[index * self.slot_bytes..][..self.lengths[index]]
+    }
+
+    /// Returns the packets that the kernel dropped since its buffer was full, as of the last packet received.
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// Returns the bytes of the kernel's buffer.
+    pub fn granted_bytes(&self) -> usize {
+        self.granted
+    }
+
+    /// Returns, if the buffer is smaller than asked for, the sizes and the line that mends it.
+    pub fn advice(&self) -> Option<String> {
+        (self.granted < self.requested).then(|| {
+            format!(
+                "the kernel's buffer has {} of {} bytes: without CAP_NET_ADMIN, `sysctl -w net.core.rmem_max={}` allows more",
+                self.granted, self.requested, self.requested
+            )
+        })
+    }
+}
+
+/// Sender of packets to one address.
+#[derive(Debug)]
+pub struct Sender {
+    socket: UdpSocket,
+    address: SocketAddrV4,
+}
+
+impl Sender {
+    /// Opens a socket; `interface` is the one through which a multicast group is reached.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an unknown interface; [`Error::Unavailable`] naming the call that the system refuses.
+    pub fn new(address: SocketAddrV4, interface: Option<&str>) -> Result<Self> {
+        let refused = |call| move |error| refusal(call, address, &error);
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused("bind"))?;
+        if let (Some(name), true) = (interface, address.ip().is_multicast()) {
+            let request = libc::ip_mreqn {
+                imr_multiaddr: libc::in_addr { s_addr: 0 },
+                imr_address: libc::in_addr { s_addr: 0 },
+                imr_ifindex: interface_index(name)?,
+            };
+            set(&socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+                .map_err(refused("setsockopt(IP_MULTICAST_IF)"))?;
+        }
+        socket.connect(address).map_err(refused("connect"))?;
+        Ok(Self { socket, address })
+    }
+
+    /// Sends packets in their order, a batch per system call.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the system's reason, such as a packet that is too long.
+    pub fn send(&mut self, packets: &[&[u8]]) -> Result<()> {
+        for batch in packets.chunks(BATCH) {
+            let mut sent = 0;
+            while sent < batch.len() {
+                sent += self.send_some(&batch[sent..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends at least one of at most a batch of packets, and returns how many, or 0 after a signal.
+    fn send_some(&mut self, packets: &[&[u8]]) -> Result<usize> {
+        // SAFETY: both are plain data, for which zeros are valid.
+        let (mut messages, mut parts): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
+            unsafe { (zeroed(), zeroed()) };
+        for ((message, part), packet) in messages.iter_mut().zip(&mut parts).zip(packets) {
+            // The kernel only reads what is sent.
+            let base = packet.as_ptr().cast_mut().cast();
+            *part = libc::iovec { iov_base: base, iov_len: packet.len() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        let count = packets.len().min(BATCH);
+        // SAFETY: the first `count` messages have a part each that lies in its packet; all outlive the call.
+        let sent = unsafe {
+            libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count as _, 0)
+        };
+        if sent >= 0 {
+            return Ok(sent as usize);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            // A refusal is that of a packet before, which nobody received.
+            io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
+            _ => Err(refusal("sendmmsg", self.address, &error)),
+        }
+    }
+}
+
+fn refusal(call: &str, address: SocketAddrV4, error: &io::Error) -> Error {
+    let what = if address.port() == 0 && address.ip().is_unspecified() {
+        format!("the system call {call}")
+    } else {
+        format!("the system call {call} for {address}")
+    };
+    Error::Unavailable { what, why: error.to_string() }
+}
+
+fn interface_index(name: &str) -> Result<i32> {
+    let unknown = || Error::parameter("interface", name, "it must be the name of an interface");
+    let text = CString::new(name).map_err(|_| unknown())?;
+    // SAFETY: the text ends with a NUL and outlives the call.
+    match unsafe { libc::if_nametoindex(text.as_ptr()) } {
+        0 => Err(unknown()),
+        index => Ok(index as i32),
+    }
+}
+
+/// Sets an option of a socket, whose value is plain data of the kernel's layout.
+fn set<T: Copy>(socket: &UdpSocket, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of the value, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of_val(value) as _,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn granted(socket: &UdpSocket) -> io::Result<usize> {
+    let (mut bytes, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the pointers are those of the two variables, and the length is that of the first.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            std::ptr::from_mut(&mut bytes).cast(),
+            &mut length,
+        )
+    };
+    if done == 0 { Ok(bytes.max(0) as usize) } else { Err(io::Error::last_os_error()) }
+}
+
+fn bind(socket: &UdpSocket, address: SocketAddrV4) -> io::Result<()> {
+    // SAFETY: the address is plain data, for which zeros are valid.
+    let mut name: libc::sockaddr_in = unsafe { zeroed() };
+    name.sin_family = libc::AF_INET as _;
+    name.sin_port = address.port().to_be();
+    name.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+    // SAFETY: the pointer and the length are those of the address, which outlives the call.
+    let done = unsafe {
+        libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&name).cast(), size_of_val(&name) as _)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads the kernel's counter of drops from the control data of a message that it filled.
+fn drops(message: &libc::msghdr) -> Option<u32> {
+    // SAFETY: the kernel wrote the control data and their length, which the macros stay within.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(message);
+        while let Some(header) = next.as_ref() {
+            if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SO_RXQ_OVFL {
+                return Some(libc::CMSG_DATA(next).cast::<u32>().read_unaligned());
+            }
+            next = libc::CMSG_NXTHDR(message, next);
+        }
+    }
+    None
+}
