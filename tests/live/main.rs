@@ -2,6 +2,9 @@
 
 #[path = "../common/random.rs"]
 mod random;
+#[cfg(target_os = "linux")]
+#[path = "../common/skip.rs"]
+mod skip;
 
 mod loss;
 #[cfg(target_os = "linux")]

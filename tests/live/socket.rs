@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use crate::skip::skip;
 use sidereal::Error;
 use sidereal::live::declared::{Declaration, Declared};
 use sidereal::live::packet::Format;
@@ -21,7 +22,7 @@ fn pair(options: &Options) -> Option<(Receiver, Sender)> {
     match made {
         Ok(pair) => Some(pair),
         Err(Error::Unavailable { what, why }) => {
-            println!("skipped: {what}: {why}");
+            skip("sockets", &format!("{what}: {why}"));
             None
         }
         Err(other) => panic!("{other}"),
@@ -92,12 +93,12 @@ fn a_group_is_joined_on_an_interface_by_name() {
     let options = Options { interface: Some("lo".into()), ..Options::new(address) };
     let Some((mut receiver, mut sender)) = pair(&options) else { return };
     if let Err(error) = sender.send(&[&[7; 64]]) {
-        println!("skipped: {error}");
+        skip("multicast", &error.to_string());
         return;
     }
     let count = receiver.receive(TIMEOUT).unwrap();
     if count == 0 {
-        println!("skipped: the loopback interface carries no multicast here");
+        skip("multicast", "the loopback interface carries none here");
         return;
     }
     assert_eq!(receiver.packet(0), [7; 64]);

@@ -330,7 +330,7 @@ fn random_words_never_panic() {
         let ring = Ring::create(9, 528);
         ring.send("HDR_SIZE 4096\nSOURCE A\n", b"0123456789abc");
         for _ in 0..1 + random.next() % 4 {
-            let half = if random.next() % 2 == 0 { &ring.headers } else { &ring.data };
+            let half = if random.next().is_multiple_of(2) { &ring.headers } else { &ring.data };
             // Counters and states, not the sizes.
             let words: Vec<usize> = (56..520).step_by(8).filter(|at| *at != 248).collect();
             let at = words[(random.next() % words.len() as u64) as usize];
@@ -356,6 +356,6 @@ fn random_words_never_panic() {
             let _ = writer.write(&[1; 25], LIMIT);
             let _ = writer.end(LIMIT);
         }
-        let _ = repair(ring.key, random.next() % 2 == 0);
+        let _ = repair(ring.key, random.next().is_multiple_of(2));
     }
 }
