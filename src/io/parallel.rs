@@ -86,6 +86,8 @@ impl Input {
 
     fn read_some(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
+            // The system takes no offset beyond.
+            Self::File(_) if i64::try_from(offset).is_err() => Ok(0),
             Self::File(file) => file.read_at(buffer, offset),
             Self::Bytes(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());

@@ -321,7 +321,8 @@ fn rows_are_written_as_floats_and_as_counts() {
     let report =
         write_filterbank(&mut filterbank, destination, Depth::F32, &mut |_| false).unwrap();
     assert!(matches!(report.ending, Ending::Stopped));
-    assert!(report.rows > 0 && report.rows < 4993 && path.exists());
+    // Blocks that were made before the stop are still written.
+    assert!(report.rows > 0 && report.rows <= 4993 && path.exists());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::plan::{Lane, Plan};
 use super::history::Job;
 use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{
-    Arguments, Better, Buffer, Device, Function, Module, Source, Stream, Variant,
+    Arguments, Better, Buffer, Device, Extent, Function, Module, Source, Stream, Variant,
 };
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -397,10 +397,15 @@ impl Shape {
     }
 }
 
-/// Lists every variant of the fast kernel.
-pub(in super::super) fn variants() -> Vec<Variant> {
-    let sources = Shape::ALL.iter().flat_map(|shape| [shape.source(), shape.quick_source()]);
-    sources.map(Variant::hopper).collect()
+/// Lists the variants of the fast kernel: every best one, and quick ones of every shape or of [`NARROW`], [`MANY`] and
+/// [`WIDE`].
+pub(in super::super) fn variants(extent: Extent) -> Vec<Variant> {
+    let quick = match extent {
+        Extent::All => &Shape::ALL[..],
+        Extent::Representative => &[NARROW, MANY, WIDE],
+    };
+    let sources = Shape::ALL.iter().map(Shape::source);
+    sources.chain(quick.iter().map(Shape::quick_source)).map(Variant::hopper).collect()
 }
 
 /// Trials of a tile.

@@ -411,7 +411,7 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let sums = shapes.map(|shape| general::source(&shape));
     let loads = LOADS.iter().rev().take(loads);
     let loads = loads.map(|(encoding, lane)| history::source(*encoding, *lane));
-    fast::variants().into_iter().chain(sums.chain(loads).map(Variant::everywhere)).collect()
+    fast::variants(extent).into_iter().chain(sums.chain(loads).map(Variant::everywhere)).collect()
 }
 
 #[cfg(test)]
