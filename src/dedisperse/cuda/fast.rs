@@ -4,7 +4,7 @@ use super::super::plan::{Lane, Plan};
 use super::history::Job;
 use crate::backend::cuda::tune::{self, Candidate};
 use crate::backend::cuda::{
-    Arguments, Better, Buffer, Device, Extent, Function, Module, Source, Stream, Variant,
+    Arguments, Better, Buffer, Device, Function, Module, Source, Stream, Variant,
 };
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -397,13 +397,10 @@ impl Shape {
     }
 }
 
-/// Lists the variants of the fast kernel: every best one, and quick ones of every shape or of [`NARROW`], [`MANY`] and
+/// Lists the variants of the fast kernel: every best one, and quick ones of all shapes or of [`NARROW`], [`MANY`] and
 /// [`WIDE`].
-pub(in super::super) fn variants(extent: Extent) -> Vec<Variant> {
-    let quick = match extent {
-        Extent::All => &Shape::ALL[..],
-        Extent::Representative => &[NARROW, MANY, WIDE],
-    };
+pub(in super::super) fn variants(is_all: bool) -> Vec<Variant> {
+    let quick = if is_all { &Shape::ALL[..] } else { &[NARROW, MANY, WIDE] };
     let sources = Shape::ALL.iter().map(Shape::source);
     sources.chain(quick.iter().map(Shape::quick_source)).map(Variant::hopper).collect()
 }

@@ -35,6 +35,11 @@ pub(super) fn source(shape: &Shape) -> Source {
     }
 }
 
+/// Returns the model's choice of the shape for the plan.
+pub(super) fn usual(plan: &Plan, device: &Device) -> Shape {
+    Shape::fitting(plan, device.properties())[0]
+}
+
 /// Returns the tuned shape for the plan, or the model's choice.
 pub(super) fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let shapes = Shape::fitting(plan, device.properties());

@@ -399,7 +399,12 @@ pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
         best if device.begins_quickly(&best) => shape.quick_source(),
         best => best,
     });
-    let general = general::source(&general::chosen(plan, plan.dms().len(), device));
+    let general = match fast {
+        // Which trials are left, and the tuned shape for them, is unknown.
+        Some(_) => general::usual(plan, device),
+        None => general::chosen(plan, plan.dms().len(), device),
+    };
+    let general = general::source(&general);
     fast.into_iter().chain([general, history::source(plan.encoding(), plan.lane(1))]).collect()
 }
 
@@ -411,7 +416,10 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let sums = shapes.map(|shape| general::source(&shape));
     let loads = LOADS.iter().rev().take(loads);
     let loads = loads.map(|(encoding, lane)| history::source(*encoding, *lane));
-    fast::variants(extent).into_iter().chain(sums.chain(loads).map(Variant::everywhere)).collect()
+    fast::variants(extent == Extent::All)
+        .into_iter()
+        .chain(sums.chain(loads).map(Variant::everywhere))
+        .collect()
 }
 
 #[cfg(test)]
