@@ -400,7 +400,7 @@ pub(crate) fn sources(plan: &Plan, device: &Device) -> Vec<Source> {
         best => best,
     });
     let general = match fast {
-        // Which trials are left, and the tuned shape for them, is unknown.
+        // The trials that are left, and the tuned shape for them, are unknown.
         Some(_) => general::usual(plan, device),
         None => general::chosen(plan, plan.dms().len(), device),
     };
