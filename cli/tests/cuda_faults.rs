@@ -161,6 +161,10 @@ fn an_interrupt_in_the_middle_of_a_search_leaves_what_was_read() {
     while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    // The pipe could hold all of it unread.
+    while rustix::io::ioctl_fionread(&pipe).unwrap() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let id = searching.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     std::thread::sleep(std::time::Duration::from_millis(200));
