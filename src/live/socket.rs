@@ -109,7 +109,7 @@ impl Receiver {
             set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes)
                 .map_err(refused("setsockopt(SO_RCVBUF)"))?;
         }
-        // The kernel doubles what is asked for, for its own use, and returns the double.
+        // The kernel reserves twice the requested size for its bookkeeping, and returns twice.
         let granted = granted(&socket).map_err(refused("getsockopt(SO_RCVBUF)"))? / 2;
         Ok(Self {
             socket,
