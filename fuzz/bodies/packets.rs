@@ -119,7 +119,7 @@ fn receive(mut format: impl Format, options: Options, mut bytes: &[u8]) -> Outco
     Ok(Read::Whole)
 }
 
-/// Takes all that left the window; returns the blocks of time.
+/// Receives the chunks and gaps that leave the window; returns their number of blocks.
 fn take(window: &mut Window, next: &mut Option<(u64, u64)>, step: u64) -> Result<u64> {
     let mut taken = 0;
     while let Some(ready) = window.take() {
