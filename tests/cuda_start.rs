@@ -173,7 +173,7 @@ fn a_quick_start_takes_the_best_kernel_once_it_is_compiled() {
     let (best, quick) = (numbered(7), numbered(8));
     assert_eq!(device.begins_quickly(&best), is_first());
     let (module, better) = device.module_or_quick(&best, &quick).expect("it compiles");
-    let Some(mut better) = better else {
+    let Some(better) = better else {
         // The best kernel is in the cache.
         assert!(!is_first() && start_up().quick == 0);
         assert_eq!(value(&device, &module), 7);
@@ -188,7 +188,7 @@ fn a_quick_start_takes_the_best_kernel_once_it_is_compiled() {
     assert_eq!((start.quick, start.compiled.count, start.cached.count), (1, 1, 1));
     // The compiling process does not know this kernel: the quick one stays.
     let (_, better) = device.module_or_quick(&numbered(11), &quick).expect("it is there");
-    let mut better = better.expect("a process begins");
+    let better = better.expect("a process begins");
     while !better.is_ready() {
         std::thread::yield_now();
     }

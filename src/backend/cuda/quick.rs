@@ -5,6 +5,7 @@
 //! seconds of data ends before the best kernel is ready, and the next search finds it in the cache.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{CompilerProgram, Device, Module, Source, cache, startup};
 use crate::error::{Error, Result};
@@ -16,8 +17,11 @@ const REQUEST: &str = "SIDEREAL_COMPILE";
 #[derive(Debug)]
 pub struct Better {
     source: Source,
-    process: Child,
+    process: Arc<Mutex<Child>>,
 }
+
+/// Requests made so far, and the processes that compile them: stages with the same kernel share one.
+static PROCESSES: Mutex<Vec<(String, Arc<Mutex<Child>>)>> = Mutex::new(Vec::new());
 
 /// Kernel that this process was started to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,21 +64,32 @@ impl Device {
 
 impl Better {
     fn begin(program: &CompilerProgram, source: &Source, device: &Device) -> Option<Self> {
-        let process = Command::new(&program.path)
-            .args(&program.arguments)
-            .env(REQUEST, request(source, &device.architecture()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
+        let request = request(source, &device.architecture());
+        let mut processes = PROCESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = match processes.iter().find(|(other, _)| *other == request) {
+            Some((_, process)) => Arc::clone(process),
+            None => {
+                let process = Command::new(&program.path)
+                    .args(&program.arguments)
+                    .env(REQUEST, &request)
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .ok()?;
+                let process = Arc::new(Mutex::new(process));
+                processes.push((request, Arc::clone(&process)));
+                process
+            }
+        };
         startup::began_quickly();
         Some(Self { source: source.clone(), process })
     }
 
     /// Returns whether the process has ended.
-    pub fn is_ready(&mut self) -> bool {
-        !matches!(self.process.try_wait(), Ok(None))
+    pub fn is_ready(&self) -> bool {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(process.try_wait(), Ok(None))
     }
 
     /// Loads the kernel file. Returns `None` if the process did not compile it.
