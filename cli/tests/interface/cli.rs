@@ -203,6 +203,10 @@ fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_what_came_is_searched() {
     while !unfinished(home.path()) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    // The pipe could hold all of it unread.
+    while rustix::io::ioctl_fionread(&pipe).unwrap() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     std::thread::sleep(std::time::Duration::from_millis(200));
