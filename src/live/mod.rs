@@ -14,11 +14,14 @@
 //! | [`descriptor`] | descriptions of items in SPEAD heaps |
 //! | [`heaps`] | voltages in SPEAD heaps of one or more packets |
 //! | `socket` | UDP sockets of Linux: unicast and multicast, many packets per system call, packets dropped by the kernel |
+//! | [`header`] | the text that says what a stream carries: spectra or voltages |
+//! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
 //! | `ring` | PSRDADA rings in shared memory (Linux) |
 
 pub mod declared;
 pub mod descriptor;
+pub mod header;
 pub mod heaps;
 pub mod packet;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -26,5 +29,9 @@ pub mod ring;
 #[cfg(target_os = "linux")]
 pub mod socket;
 pub mod spead;
+pub mod stream;
 pub mod vdif;
 pub mod window;
+
+/// Plausible sampling times of spectra, in seconds.
+const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;

@@ -8,7 +8,7 @@ use crate::voltage::VoltageBlock;
 const PART_TIMES: usize = 512;
 
 /// Rows of samples, one of each stream.
-pub(super) trait Rows {
+pub(crate) trait Rows {
     /// Returns a stream's bytes.
     fn row(&mut self, stream: usize) -> &mut [u8];
 }

@@ -90,7 +90,7 @@ impl Fields {
     ///
     /// # Errors
     /// As [`Fields::count`].
-    pub(super) fn needed(&self, key: &str) -> Result<u64> {
+    pub(crate) fn needed(&self, key: &str) -> Result<u64> {
         match self.count(key)? {
             Some(0) => Err(self.fault(key, "found 0, expected 1 at least")),
             Some(count) => Ok(count),
@@ -99,7 +99,7 @@ impl Fields {
     }
 
     /// Makes an error about a key's value or its absence.
-    pub(super) fn fault(&self, key: &str, why: impl Into<String>) -> Error {
+    pub(crate) fn fault(&self, key: &str, why: impl Into<String>) -> Error {
         let offset = self.field(key).map_or(self.offset, |field| field.offset);
         Error::format(&self.path, key, offset, why)
     }

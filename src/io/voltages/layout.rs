@@ -34,7 +34,7 @@ macro_rules! join_halves {
 
 /// An axis of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
+pub(crate) enum Axis {
     Antenna,
     Channel,
     Polarization,
@@ -43,10 +43,10 @@ pub(super) enum Axis {
 
 /// Length of each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) antennas: usize,
-    pub(super) channels: usize,
-    pub(super) polarizations: usize,
+pub(crate) struct Counts {
+    pub(crate) antennas: usize,
+    pub(crate) channels: usize,
+    pub(crate) polarizations: usize,
 }
 
 impl Counts {
@@ -73,7 +73,7 @@ impl Counts {
 /// Byte order of a recording: axes outer streams, time, inner streams. It repeats in units of `unit_times` samples of
 /// every stream, or is a single unbounded unit if time is outermost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Stream index by position, outer positions first.
     streams: Vec<usize>,
     inner: usize,
@@ -85,7 +85,7 @@ impl Layout {
     /// Makes a layout from its axes, outermost first, time included. `unit_times` is used only if time is not the
     /// outermost axis. The caller has checked that the file holds at least one sample of every stream, which bounds
     /// the allocation.
-    pub(super) fn new(
+    pub(crate) fn new(
         order: [Axis; 4],
         counts: Counts,
         unit_times: u64,
@@ -107,7 +107,7 @@ impl Layout {
     }
 
     /// Reverses the channel order of each antenna.
-    pub(super) fn reverse_channels(&mut self, counts: Counts) {
+    pub(crate) fn reverse_channels(&mut self, counts: Counts) {
         for stream in &mut self.streams {
             let (rest, polarization) =
                 (*stream / counts.polarizations, *stream % counts.polarizations);
@@ -118,43 +118,43 @@ impl Layout {
     }
 
     /// Returns the number of streams.
-    pub(super) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
 
     /// Returns the bytes of one sample of every stream.
-    pub(super) fn frame_bytes(&self) -> u64 {
+    pub(crate) fn frame_bytes(&self) -> u64 {
         (self.streams.len() * self.sample_bytes) as u64
     }
 
     /// Returns the samples per stream in a unit; 1 if time is outermost.
-    pub(super) fn unit_times(&self) -> u64 {
+    pub(crate) fn unit_times(&self) -> u64 {
         self.unit_times.unwrap_or(1)
     }
 
     /// Returns the bytes of the whole units that hold `times` samples.
-    pub(super) fn bytes(&self, times: u64) -> u64 {
+    pub(crate) fn bytes(&self, times: u64) -> u64 {
         times.next_multiple_of(self.unit_times()) * self.frame_bytes()
     }
 
     /// Returns the number of contiguous byte runs that hold the samples of a span of time.
-    pub(super) fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.streams.len() / self.inner
     }
 
     /// Returns the samples from `time` to the end of its unit.
-    pub(super) fn left_in_unit(&self, time: u64) -> u64 {
+    pub(crate) fn left_in_unit(&self, time: u64) -> u64 {
         self.unit_times.map_or(u64::MAX, |unit| unit - time % unit)
     }
 
     /// Returns the offset and the length in bytes of the unit that contains `time`; `None` without units.
-    pub(super) fn unit(&self, time: u64) -> Option<(u64, u64)> {
+    pub(crate) fn unit(&self, time: u64) -> Option<(u64, u64)> {
         let bytes = self.bytes(self.unit_times?);
         Some((time / self.unit_times() * bytes, bytes))
     }
 
     /// Returns the byte offset of `time` in one run.
-    pub(super) fn offset(&self, run: usize, time: u64) -> u64 {
+    pub(crate) fn offset(&self, run: usize, time: u64) -> u64 {
         let step = self.run_bytes(1);
         self.unit_times.map_or(time * step, |unit| {
             (time / unit * self.runs() as u64 + run as u64) * unit * step + time % unit * step
@@ -162,17 +162,17 @@ impl Layout {
     }
 
     /// Returns the bytes of `times` samples in one run.
-    pub(super) fn run_bytes(&self, times: u64) -> u64 {
+    pub(crate) fn run_bytes(&self, times: u64) -> u64 {
         times * (self.inner * self.sample_bytes) as u64
     }
 
     /// Returns the samples transposed at once.
-    pub(super) fn tile_times(&self) -> usize {
+    pub(crate) fn tile_times(&self) -> usize {
         (TILE_BYTES / (self.inner * self.sample_bytes)).max(1)
     }
 
     /// Distributes one run's bytes to its streams' rows, starting at sample `at`.
-    pub(super) fn scatter<R: Rows>(&self, run: usize, source: &[u8], rows: &mut R, at: usize) {
+    pub(crate) fn scatter<R: Rows>(&self, run: usize, source: &[u8], rows: &mut R, at: usize) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let bytes = self.sample_bytes;
         let mut row = |place: usize, time: usize, from: &[u8], pick: fn(&[u8], &mut [u8])| {
@@ -207,7 +207,7 @@ impl Layout {
     }
 
     /// Gathers one run's bytes from its streams: the samples from `start` that fill `bytes`.
-    pub(super) fn gather(&self, run: usize, from: Voltages<'_>, start: usize, bytes: &mut [u8]) {
+    pub(crate) fn gather(&self, run: usize, from: Voltages<'_>, start: usize, bytes: &mut [u8]) {
         let streams = &self.streams[run * self.inner..][..self.inner];
         let row = |place: usize, time: usize, bytes: usize| {
             &from.row(streams[place])[(start + time) * self.sample_bytes..][..bytes]

@@ -7,7 +7,7 @@ pub mod dada;
 mod fields;
 mod frames;
 pub mod guppi;
-mod layout;
+pub(crate) mod layout;
 mod mark5b;
 mod open;
 mod recording;

@@ -30,13 +30,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::voltages::fields::Fields;
+use crate::io::voltages::layout::Layout;
 use crate::io::voltages::recording::{Recording, Segment, gap_fault};
 use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, fields};
 use crate::units::{Epoch, SECONDS_PER_DAY};
 use header::{Geometry, same};
 
 pub use header::{format_start, parse_header, parse_utc};
-pub use writer::Writer;
+pub use writer::{Writer, header_text};
+pub(crate) use writer::{format_header, is_reversed};
 
 const KEYS: fields::Keys = fields::Keys {
     middle: "FREQ",
@@ -81,6 +83,43 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     Ok(Box::new(recording.with_notes(&scan.cuts(), Vec::new())))
 }
 
+/// Describes the voltages that follow a header in a stream, such as a ring; `path` names the stream.
+///
+/// # Errors
+/// [`Error::Format`] for keys that are missing, invalid or unsupported; [`Error::Parameter`] for invalid options.
+pub(crate) fn describe_stream(
+    fields: &Fields,
+    path: &Path,
+    options: &VoltageOptions,
+) -> Result<VoltageHeader> {
+    let geometry = Geometry::new(fields)?;
+    let tsamp_s = match fields::sampling_time(options)? {
+        Some(told) => told,
+        None => sampling_time(fields)?,
+    };
+    let start = stream_start(fields, tsamp_s, geometry.frame_bytes())?;
+    let told = described(fields, path, &geometry, tsamp_s, options)?;
+    Ok(VoltageHeader { start, ..told })
+}
+
+/// Returns the order of the samples that follow a header of voltages.
+///
+/// # Errors
+/// As [`describe_stream`].
+pub(crate) fn stream_layout(fields: &Fields) -> Result<Layout> {
+    Ok(Geometry::new(fields)?.layout())
+}
+
+/// Returns the time of the first sample that follows a header in a stream, OBS_OFFSET included; day 0 if it is unknown.
+///
+/// # Errors
+/// [`Error::Format`] for an invalid date or offset.
+pub(crate) fn stream_start(header: &Fields, tsamp_s: f64, frame_bytes: u64) -> Result<Epoch> {
+    let Some(start) = header::start(header)? else { return Ok(Epoch::default()) };
+    let offset = header.count("OBS_OFFSET")?.unwrap_or(0);
+    Ok(start.plus_s((offset / frame_bytes.max(1)) as f64 * tsamp_s))
+}
+
 fn sampling_time(header: &Fields) -> Result<f64> {
     match header.number("TSAMP")? {
         Some(tsamp) if fields::TSAMP_S.contains(&(tsamp / 1e6)) => Ok(tsamp / 1e6),
@@ -93,15 +132,26 @@ fn sampling_time(header: &Fields) -> Result<f64> {
 }
 
 fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<VoltageHeader> {
-    let (header, geometry) = (&scan.header, &scan.geometry);
+    let path = &scan.files()[0];
+    let told = described(&scan.header, path, &scan.geometry, tsamp_s, options)?;
+    Ok(VoltageHeader { start: start(scan, tsamp_s)?, ..told })
+}
+
+/// Describes voltages, all but their start.
+fn described(
+    header: &Fields,
+    path: &Path,
+    geometry: &Geometry,
+    tsamp_s: f64,
+    options: &VoltageOptions,
+) -> Result<VoltageHeader> {
     let told = fields::header(header, &KEYS, geometry.encoding, geometry.counts, tsamp_s, options)?;
     let angle = |key| header.text(key).filter(|text| text.contains(':'));
     Ok(VoltageHeader {
-        path: scan.files()[0].clone(),
+        path: path.to_path_buf(),
         format: "PSRDADA",
         ra_deg: angle("RA").and_then(fields::ra_deg),
         dec_deg: angle("DEC").and_then(fields::dec_deg),
-        start: start(scan, tsamp_s)?,
         ..told
     })
 }

@@ -39,22 +39,7 @@ impl Writer {
     /// spaced channels, texts too long for its header; [`Error::Io`].
     pub fn create(path: &Path, header: &VoltageHeader) -> Result<Self> {
         let encoding = header.encoding;
-        if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
-            let rule = "PSRDADA files are written with real samples of 8 bits at least";
-            return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
-        }
-        let band = EvenBand::new(header)?;
-        let counts = counts(header)?;
-        let order = if counts.antennas == 1 {
-            [Axis::Time, Axis::Polarization, Axis::Channel, Axis::Antenna]
-        } else {
-            [Axis::Time, Axis::Channel, Axis::Antenna, Axis::Polarization]
-        };
-        let mut layout = Layout::new(order, counts, 1, encoding.sample_bits() / 8);
-        if band.reversed {
-            layout.reverse_channels(counts);
-        }
-        let lines = lines(header, &band, layout.frame_bytes());
+        let Order { layout, lines } = Order::new(header)?;
         let mut file = AtomicFile::create(path)?;
         file.append(&text(&lines, 0)?)?;
         Ok(Self { file, lines, encoding, layout, frames: Vec::new() })
@@ -111,6 +96,39 @@ impl Writer {
         }
         self.file.rewrite_start(&text(&self.lines, bytes)?)?;
         self.file.commit()
+    }
+}
+
+/// Order of samples, and the lines of the header that states it.
+pub(crate) struct Order {
+    pub(crate) layout: Layout,
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Order {
+    /// Chooses the order for a header to be written.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] as [`Writer::create`].
+    pub(crate) fn new(header: &VoltageHeader) -> Result<Self> {
+        let encoding = header.encoding;
+        if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
+            let rule = "PSRDADA files are written with real samples of 8 bits at least";
+            return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
+        }
+        let band = EvenBand::new(header)?;
+        let counts = counts(header)?;
+        let order = if counts.antennas == 1 {
+            [Axis::Time, Axis::Polarization, Axis::Channel, Axis::Antenna]
+        } else {
+            [Axis::Time, Axis::Channel, Axis::Antenna, Axis::Polarization]
+        };
+        let mut layout = Layout::new(order, counts, 1, encoding.sample_bits() / 8);
+        if band.reversed {
+            layout.reverse_channels(counts);
+        }
+        let lines = lines(header, &band, layout.frame_bytes());
+        Ok(Self { layout, lines })
     }
 }
 
@@ -173,13 +191,40 @@ fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static s
     lines
 }
 
-/// Formats the header.
+/// Formats the header of a file.
 fn text(lines: &[(&'static str, String)], file_size: u64) -> Result<Vec<u8>> {
+    let size = ("FILE_SIZE", file_size.to_string());
+    format_header(&[lines, &[size]].concat())
+}
+
+/// Formats the header of a stream of voltages, as of a file: axes time, polarization, channel, with several antennas time,
+/// channel, antenna, polarization.
+///
+/// # Errors
+/// [`Error::Parameter`] as [`Writer::create`].
+pub fn header_text(header: &VoltageHeader) -> Result<Vec<u8>> {
+    let Order { lines, .. } = Order::new(header)?;
+    format_header(&lines)
+}
+
+/// Returns whether a header's text has the channels in the reverse order of `header`, as sidebands are written.
+///
+/// # Errors
+/// [`Error::Parameter`] for channels that are not evenly spaced.
+pub(crate) fn is_reversed(header: &VoltageHeader) -> Result<bool> {
+    Ok(EvenBand::new(header)?.reversed)
+}
+
+/// Formats a header of [`DEFAULT_HEADER`] bytes.
+///
+/// # Errors
+/// [`Error::Parameter`] for lines that do not fit it.
+pub(crate) fn format_header(lines: &[(&'static str, String)]) -> Result<Vec<u8>> {
     let mut text = String::new();
     for (key, value) in lines {
-        text += &format!("{key:<13}{value}\n");
+        text += &format!("{key:<13}{}\n", plain(value));
     }
-    text += &format!("{:<13}{file_size}\n# end of header\n", "FILE_SIZE");
+    text += "# end of header\n";
     let mut bytes = text.into_bytes();
     if bytes.len() as u64 > DEFAULT_HEADER {
         let rule = format!("names and numbers must fit a header of {DEFAULT_HEADER} bytes");
