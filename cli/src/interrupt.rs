@@ -23,16 +23,16 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 use sidereal::error::Stopped;
-use sidereal::io::{FilterbankSource, OpenOptions, open_with};
+use sidereal::io::{FilterbankSource, OpenOptions, is_address, open_with};
 use sidereal::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
-use crate::interrupt;
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
+use crate::{interrupt, live};
 
 /// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -287,6 +287,12 @@ const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// # Errors
 /// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
 pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    if let [path] = paths
+        && is_address(path)
+    {
+        return live::open(path);
+    }
     let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
         let file = if path.as_os_str() == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)

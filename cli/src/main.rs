@@ -18,6 +18,8 @@ mod geometry;
 mod info;
 mod interrupt;
 mod json;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live;
 mod numbers;
 mod output;
 mod plan;
@@ -100,6 +102,8 @@ enum Verb {
     Spiir(spiir::Arguments),
     Rerun(rerun::Arguments),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Live(live::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     Ring(ring::Arguments),
     Schema(schema::Arguments),
     Bench(bench::Arguments),
@@ -120,6 +124,8 @@ impl Verb {
             Self::Ring(_) => Some("ring"),
             Self::Spiir(arguments) => arguments.cpu_only_name(),
             Self::Bench(arguments) => arguments.cpu_only_name(),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Live(_) => None,
             Self::Demo(_)
             | Self::Rerun(_)
             | Self::Search(_)
@@ -193,6 +199,8 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Live(arguments) => live::run(arguments, common),
         Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),

@@ -6,12 +6,12 @@ use schemars::{JsonSchema, Schema};
 use sidereal::Result;
 
 use crate::provenance::Product;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use crate::ring;
 use crate::{
     bench, channelize, convert, correlate, dedisperse, demo, info, json, plan, replot, search,
     simulate, spiir,
 };
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::{live, ring};
 
 /// Name of a document, and function that makes its schema.
 type Entry = (&'static str, fn() -> Schema);
@@ -36,6 +36,10 @@ const DOCUMENTS: &[Entry] = &[
     ("demo", of::<demo::Document<'static>>),
     ("bench", of::<sidereal_bench::Line>),
     ("bench-table", of::<bench::TableDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-record", of::<live::RecordDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-candidate", of::<search::CandidateLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring", of::<ring::Document>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

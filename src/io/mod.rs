@@ -58,10 +58,18 @@ use crate::view::check_length;
 /// Plausible sampling times of filterbanks, in seconds: longer than a day or shorter than a nanosecond is an error.
 const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
 
-/// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device.
+/// Beginnings of the addresses of live streams: SPEAD heaps over UDP, PSRDADA rings.
+pub const ADDRESSES: [&str; 2] = ["spead://", "dada:"];
+
+/// Returns whether a path is written as the address of a live stream.
+pub fn is_address(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| ADDRESSES.iter().any(|start| text.starts_with(start)))
+}
+
+/// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device, a live stream.
 pub fn is_stream(path: &Path) -> bool {
     let is_special = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
-    path == Path::new("-") || std::fs::metadata(path).is_ok_and(is_special)
+    path == Path::new("-") || is_address(path) || std::fs::metadata(path).is_ok_and(is_special)
 }
 
 /// Rejects a stream for a reader that seeks.
@@ -201,7 +209,8 @@ pub trait FilterbankSource: Send {
     /// As [`FilterbankSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
 
-    /// Returns the gaps in the recording, whose rows are filled in.
+    /// Returns the gaps in the recording, whose rows are filled in: of a file all, of a live stream those among the rows
+    /// read so far, of which the last may grow.
     fn gaps(&self) -> &[Gap] {
         &[]
     }

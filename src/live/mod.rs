@@ -16,9 +16,14 @@
 //! | `socket` | UDP sockets of Linux: unicast and multicast, many packets per system call, packets dropped by the kernel |
 //! | [`header`] | the text that says what a stream carries: spectra or voltages |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
+//! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
+//! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
+//! | [`target`] | addresses of streams |
 //! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
 //! | `ring` | PSRDADA rings in shared memory (Linux) |
 
+#[cfg(target_os = "linux")]
+pub mod capture;
 pub mod declared;
 pub mod descriptor;
 pub mod header;
@@ -28,8 +33,11 @@ pub mod packet;
 pub mod ring;
 #[cfg(target_os = "linux")]
 pub mod socket;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod source;
 pub mod spead;
 pub mod stream;
+pub mod target;
 pub mod vdif;
 pub mod window;
 

@@ -33,6 +33,9 @@ pub const SAMPLES_ID: u64 = 0x4300;
 /// Item with the header's text.
 pub const HEADER_ID: u64 = 0x1701;
 
+/// Item of the stop heap: samples of the last heap after the last of the recording, which fill it up.
+pub const END_ID: u64 = 0x1702;
+
 /// Bits of the sample's number, after which it wraps.
 pub const TIME_BITS: u32 = 48;
 

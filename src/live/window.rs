@@ -11,6 +11,7 @@
 //! carry its number. A single source that falls back thus loses its own packets only.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 
 use crate::error::{Error, Result};
 use crate::live::packet::{Format, Part, Reason, Rejection, Shape};
@@ -195,6 +196,20 @@ pub struct Counts {
     pub incomplete: u64,
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.late += other.late;
+        self.ahead += other.ahead;
+        self.duplicate += other.duplicate;
+        self.wrong_length += other.wrong_length;
+        self.invalid += other.invalid;
+        self.overrun += other.overrun;
+        self.missing += other.missing;
+        self.incomplete += other.incomplete;
+    }
+}
+
 /// Counters of packets of no known source, and of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -216,6 +231,20 @@ pub struct Totals {
     pub overrun_blocks: u64,
     /// Blocks of time of gaps and overruns that are not listed, since the list was full.
     pub unlisted_blocks: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.wrong_source += other.wrong_source;
+        self.wrong_length += other.wrong_length;
+        self.invalid += other.invalid;
+        self.unplaced += other.unplaced;
+        self.without_samples += other.without_samples;
+        self.streams += other.streams;
+        self.jumps += other.jumps;
+        self.overrun_blocks += other.overrun_blocks;
+        self.unlisted_blocks += other.unlisted_blocks;
+    }
 }
 
 /// One chunk of the window.
@@ -333,9 +362,14 @@ impl Window {
     pub fn receive(&mut self, format: &mut impl Format, packet: &[u8]) {
         match format.part(packet) {
             Ok(Some(part)) => self.place(&part),
-            Ok(None) => self.totals.without_samples += 1,
+            Ok(None) => self.pass(),
             Err(rejection) => self.reject(rejection),
         }
+    }
+
+    /// Counts a packet without samples.
+    pub fn pass(&mut self) {
+        self.totals.without_samples += 1;
     }
 
     /// Counts a packet that its format rejected.

@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::clean::{self, Cleaner, Mitigated, Mitigator, Removals, TimeMask};
 use crate::error::{Error, Result};
 use crate::io::presto::RecordedMask;
-use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::{Encoding, Samples};
 use crate::trace::{self, Work};
 
@@ -107,6 +107,11 @@ pub(super) struct Reader {
     prefix: Vec<u8>,
     used: usize,
     left: u64,
+    /// Rows that are lost, counted from the first row read, and the source's row that this is.
+    lost: LostRows,
+    first: u64,
+    /// End of the source's last gap that is known, counted from the source's first row.
+    gaps_end: u64,
     /// Error that ended the mask's rows early; returned after those rows.
     fault: Option<Error>,
     /// Rows read ahead, and the number of their bytes already returned.
@@ -136,7 +141,8 @@ impl Cleaning {
         }
         let mut left = part.limit;
         let (mut prefix, mut fault) = (Vec::new(), None);
-        let mut flagged = Flagged::new(&header).filter(|_| !source.is_finite());
+        let lost = LostRows::default();
+        let mut flagged = Flagged::new(&header, lost.clone()).filter(|_| !source.is_finite());
         if options.auto_mask || options.mitigation.is_some() || flagged.is_some() {
             (prefix, fault) = read_prefix(source, &mut left, goes_on)?;
         }
@@ -184,6 +190,9 @@ impl Cleaning {
                 prefix,
                 used: 0,
                 left,
+                lost,
+                first: part.first,
+                gaps_end: source.gaps().last().map_or(0, |gap| gap.start_time + gap.times),
                 fault,
                 ahead: Vec::new(),
                 ahead_used: 0,
@@ -301,9 +310,10 @@ impl Cleaning {
         self.cleaner.as_ref().map_or(0, |cleaner| cleaner.plan().output_row_bytes())
     }
 
-    /// Returns the rows read so far of which more than half was not finite.
+    /// Returns the rows read so far that a live source lost since the search began, or of which more than half was not
+    /// finite.
     pub(super) fn lost_rows(&self) -> LostRows {
-        self.reader.flagged.as_ref().map(|flagged| flagged.lost().clone()).unwrap_or_default()
+        self.reader.lost.clone()
     }
 
     /// Returns the encoding of the rows from [`Cleaning::clean`].
@@ -426,10 +436,22 @@ impl Reader {
         span.add_bytes(times * self.row_bytes);
         drop(span);
         self.left -= times as u64;
+        self.note_gaps(source.gaps());
         if let Some(flagged) = &mut self.flagged {
             flagged.fill(&mut rows[..times * self.row_bytes]);
         }
         Ok(times)
+    }
+
+    /// Records rows that a live source has lost: its gaps are not known beforehand, and the last one may grow.
+    fn note_gaps(&mut self, gaps: &[Gap]) {
+        let is_new = |gap: &&Gap| gap.start_time + gap.times > self.gaps_end;
+        let known = gaps.len() - gaps.iter().rev().take_while(is_new).count();
+        for gap in &gaps[known..] {
+            let rows = gap.start_time.max(self.gaps_end)..gap.start_time + gap.times;
+            self.gaps_end = rows.end;
+            self.lost.add(rows.start.saturating_sub(self.first)..rows.end - self.first);
+        }
     }
 
     fn skip(&mut self, source: &mut dyn FilterbankSource, times: u64) -> Result<u64> {

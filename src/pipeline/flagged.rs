@@ -47,7 +47,7 @@ pub(super) struct Flagged {
     lost: LostRows,
 }
 
-/// Latest runs of rows of which more than half was filled, counted from the first row processed.
+/// Latest runs of rows that are lost, or of which more than half was filled, counted from the first row processed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LostRows(Arc<Mutex<VecDeque<Range<u64>>>>);
 
@@ -57,11 +57,12 @@ impl LostRows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, row: u64) {
+    /// Adds rows after those of the last run.
+    pub(super) fn add(&self, rows: Range<u64>) {
         let mut runs = self.runs();
         match runs.back_mut() {
-            Some(run) if run.end == row => run.end += 1,
-            _ => runs.push_back(row..row + 1),
+            Some(run) if run.end == rows.start => run.end = rows.end,
+            _ => runs.push_back(rows),
         }
         if runs.len() > MAX_RUNS {
             runs.pop_front();
@@ -70,8 +71,8 @@ impl LostRows {
 }
 
 impl Flagged {
-    /// Builds a filler for float rows; integer rows need none.
-    pub(super) fn new(header: &FilterbankHeader) -> Option<Self> {
+    /// Builds a filler for float rows, which records lost ones; integer rows need none.
+    pub(super) fn new(header: &FilterbankHeader, lost: LostRows) -> Option<Self> {
         let channels = header.channels();
         (header.encoding == Encoding::F32).then(|| Self {
             channels,
@@ -80,18 +81,13 @@ impl Flagged {
             latest: Level::with_slack(channels, ANCHOR_ROWS as usize),
             level: vec![0.0; channels],
             anchor: 0,
-            lost: LostRows::default(),
+            lost,
         })
     }
 
     /// Returns the number of samples filled so far.
     pub(super) fn count(&self) -> u64 {
         self.count
-    }
-
-    /// Returns the rows of which more than half was filled.
-    pub(super) fn lost(&self) -> &LostRows {
-        &self.lost
     }
 
     /// Computes the level for the first rows from the rows at the beginning of the stream.
@@ -127,7 +123,7 @@ impl Flagged {
                     let count = fill(row, &self.level);
                     self.count += count;
                     if 2 * count > self.channels as u64 {
-                        self.lost.add(self.row);
+                        self.lost.add(self.row..self.row + 1);
                     }
                 }
                 self.row += 1;
@@ -333,7 +329,7 @@ mod tests {
             recorded_polarizations: 1,
             times: None,
         };
-        Flagged::new(&header).expect("floats")
+        Flagged::new(&header, LostRows::default()).expect("floats")
     }
 
     /// Rows about 10, 20 and 30, with 1 of 50 samples not finite, and the last channel lost from row 3000 on.
@@ -363,7 +359,7 @@ mod tests {
         bytes.chunks_mut(4 * CHANNELS * gulp).for_each(|rows| flagged.fill(rows));
         let floats = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
         let holds = |run: &Range<u64>| run.start <= 4000 && run.end >= 4300;
-        assert!(flagged.lost().runs().iter().any(holds));
+        assert!(flagged.lost.runs().iter().any(holds));
         (floats.collect(), flagged.count())
     }
 

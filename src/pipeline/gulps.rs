@@ -95,7 +95,10 @@ impl Gulps {
             self.processing = begin.elapsed();
             return made;
         }
-        self.next.resize(self.present.len(), 0);
+        if self.next.is_empty() {
+            // New memory is zeros that the system does not provide before they are written: short data need little.
+            self.next = vec![0; self.present.len()];
+        }
         let next = &mut self.next;
         let read_next = || {
             let begin = Instant::now();

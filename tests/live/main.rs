@@ -9,4 +9,6 @@ mod skip;
 mod loss;
 #[cfg(target_os = "linux")]
 mod socket;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod source;
 mod window;

@@ -69,6 +69,19 @@ impl Destination {
         Folder::resume(&self.place(recording, suffix), &self.writing(&inputs, contents, common))
     }
 
+    /// Begins a folder at another place than the given one.
+    ///
+    /// # Errors
+    /// As [`Folder::begin`].
+    pub(crate) fn at(&self, place: &Path, contents: Contents, common: &Common) -> Result<Folder> {
+        Folder::begin(place, &self.writing(&[], contents, common))
+    }
+
+    /// Returns the folder given, or `usual`.
+    pub(crate) fn parent(&self, usual: &str) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| usual.into())
+    }
+
     fn place(&self, recording: &Recording, suffix: &str) -> PathBuf {
         let usual = || PathBuf::from(format!("{}_{suffix}", recording.stem()));
         self.output.clone().unwrap_or_else(usual)

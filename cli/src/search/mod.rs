@@ -6,6 +6,7 @@ mod pictures;
 mod report;
 
 use std::fmt::Debug;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,7 +15,7 @@ use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
-use sidereal::io::FilterbankHeader;
+use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 use sidereal::single_pulse::repeating;
@@ -33,8 +34,9 @@ use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
-use crate::{errors, gaps, json};
+use crate::{errors, gaps, json, live};
 
+pub(crate) use files::CandidateLine;
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 
@@ -191,6 +193,55 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&found.report.ending, &place))
 }
 
+/// Searches the observations of a live stream, each into a folder of its own, and writes each candidate as soon as it is final.
+/// Ends after `observations` of them, unless that is 0, or after a request to stop.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common) -> Result<Exit> {
+    let [address] = arguments.recording.inputs.as_slice() else {
+        let count = arguments.recording.inputs.len();
+        return Err(Error::parameter("INPUT", count, "give the address of one stream"));
+    };
+    if !is_address(address) {
+        let rule = "expected the address of a stream: spead://HOST:PORT or dada:KEY";
+        return Err(Error::parameter("INPUT", address.display(), rule));
+    }
+    let mut arguments = arguments.clone();
+    // Plots would need a copy of all rows.
+    arguments.products.no_plots = true;
+    if arguments.products.fetch {
+        let rule = "cutouts need a recording: `sidereal live record` makes one";
+        return Err(Error::parameter("--fetch", "given", rule));
+    }
+    let parent = arguments.destination.parent("live");
+    fs::create_dir_all(&parent).map_err(|error| Error::io(&parent, error))?;
+    let mut done = 0;
+    loop {
+        let mut work = match Work::begin(&arguments, common) {
+            // The usual end of a program that waits for the next observation.
+            Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
+            work => work?,
+        };
+        let mjd = work.header.tstart_mjd;
+        let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
+        let place = live::free_name(&parent, &live::name_of(start), "");
+        let folder = arguments.destination.at(&place, CONTENTS, common)?;
+        let lines = files::Lines::begin(&parent, &place, &work.header, common)?;
+        work.lines = Some(lines);
+        let mut found = work.search(&folder, Keep::Anew)?;
+        work.write(&folder, &mut found)?;
+        folder.finish()?;
+        if !common.quiet {
+            let count = found.report.candidates.len();
+            note!("{}: {:.3} s, {count} candidates", place.display(), found.report.data_s);
+        }
+        done += 1;
+        let exit = errors::ended(&found.report.ending, &place);
+        if exit != Exit::Success || done == observations {
+            return Ok(exit);
+        }
+    }
+}
+
 /// Searches into a folder that is being filled; the output refers to the recording as `shown`.
 ///
 /// # Errors
@@ -220,6 +271,13 @@ enum Keep {
     Resumed,
 }
 
+/// Length of a gulp of a live stream in seconds.
+const LIVE_GULP_S: f64 = 0.1;
+
+fn recording_is_live(arguments: &Arguments) -> bool {
+    arguments.recording.inputs.iter().any(|path| is_address(path))
+}
+
 /// One search with its options.
 struct Work<'a> {
     arguments: &'a Arguments,
@@ -231,6 +289,8 @@ struct Work<'a> {
     options: SearchOptions,
     dut1: Dut1,
     spooled: bool,
+    /// Lines of candidates of a live search.
+    lines: Option<files::Lines>,
 }
 
 impl<'a> Work<'a> {
@@ -258,7 +318,12 @@ impl<'a> Work<'a> {
         }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
-        Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled })
+        if recording_is_live(arguments) && options.gulp == 0 {
+            // Candidates must not wait for a long gulp.
+            options.gulp = ((LIVE_GULP_S / header.tsamp_s) as usize).clamp(16, 1 << 16);
+        }
+        let lines = None;
+        Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
     }
 
     /// Runs the search; copies the rows of a pipe to a file for the plots.
@@ -276,7 +341,8 @@ impl<'a> Work<'a> {
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
         let source = &mut self.opened.source;
-        let mut journal = Journal::new(keeper, delay_s, has_checkpoints, &mut observe);
+        let lines = self.lines.take();
+        let mut journal = Journal::new(keeper, delay_s, has_checkpoints, lines, &mut observe);
         let resumed = resumed.as_ref();
         let report = if keep == Keep::Nothing {
             burst::search(source.for_search(), &self.options, &self.backend, journal.observe)

@@ -198,7 +198,8 @@ pub trait VoltageSource: Send {
     /// As [`VoltageSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
 
-    /// Returns the missing and invalid samples of the whole recording, sorted by start.
+    /// Returns the missing and invalid samples, sorted by start: of a file all, of a live stream those among the samples read
+    /// so far, of which the last may grow.
     fn flags(&self) -> &[Flag] {
         &[]
     }

@@ -1,0 +1,542 @@
+//! `sidereal live`: searches and records streams as they arrive.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use clap::{Args, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::io::sigproc::FilterbankWriter;
+use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada, guppi};
+use sidereal::io::{FilterbankHeader, FilterbankSource};
+use sidereal::live::capture::Statistics;
+use sidereal::live::source::{Live, LiveSpectra, LiveVoltages, Observation};
+use sidereal::live::target::Target;
+use sidereal::units::Epoch;
+use sidereal::voltage::Voltages;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::gaps::{self, Gap};
+use crate::interrupt::{self, Exit};
+use crate::output::{Existing, Files, WritingFiles, with_final_names};
+use crate::provenance::{Product, Provenance, Run};
+use crate::say::{note, warning};
+use crate::{json, search};
+
+/// Bytes of a socket's buffer.
+const SOCKET_BYTES: usize = 64 << 20;
+
+/// Bytes of samples that are read at once for a recording.
+const RECORDED_BYTES: usize = 1 << 20;
+
+/// Longest time of samples that are read at once, in seconds.
+const RECORDED_S: f64 = 0.1;
+
+/// Suffix that the document's name adds to the recording's.
+const DOCUMENT: &str = ".json";
+
+const EXAMPLES: &str = "Examples:\n  \
+    sidereal live search spead://:7148 -o found\n  \
+    sidereal live search spead://239.10.0.1:7148?interface=eth1 -o found --dm-max 1000\n  \
+    sidereal live search dada:dada -o found --snr 8\n  \
+    sidereal live record spead://:7148 -o recordings --roll 600\n\n\
+    A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
+    where an empty host receives on all addresses, and dada:KEY.";
+
+/// Search and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
+///
+/// Waits for an observation, works on it until it ends, and waits for the next one, until it is interrupted. An observation ends
+/// when the sender ends it, sends another header, or counts anew.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Search the observations of a stream of spectra for dispersed bursts.
+    ///
+    /// Prints each candidate as a line of JSON as soon as it is final, and appends the line to candidates.ndjson in the folder. Each
+    /// observation gets a folder as `search` writes it, named by its start, without plots.
+    Search(Box<SearchArguments>),
+    /// Write the observations of a stream to files.
+    ///
+    /// Spectra become SIGPROC filterbanks, voltages PSRDADA or GUPPI raw. Lost spectra are filled with each channel's running median,
+    /// lost voltages with zeros; the document beside each file lists them.
+    Record(RecordArguments),
+}
+
+/// Options of all that works on streams.
+#[derive(Args, Clone, Copy, Debug)]
+struct Limits {
+    /// End after this many observations; 0 goes on until it is interrupted.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Stream")]
+    observations: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+struct SearchArguments {
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    search: search::Arguments,
+}
+
+#[derive(Args, Clone, Debug)]
+struct RecordArguments {
+    /// Address of the stream: spead://HOST:PORT or dada:KEY.
+    #[arg(value_name = "ADDRESS")]
+    address: PathBuf,
+    /// Folder for the files, which is made if it is missing.
+    #[arg(short, long, value_name = "DIR", default_value = "recordings", help_heading = "Output")]
+    output: PathBuf,
+    /// Format of voltages.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "dada",
+        help_heading = "Output"
+    )]
+    format: Format,
+    /// Begin another file after this many seconds of data; 0 writes a file per observation.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "Output")]
+    roll: f64,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// PSRDADA.
+    Dada,
+    /// GUPPI raw.
+    Guppi,
+}
+
+/// Contents of FILE.json.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct RecordDocument {
+    file: String,
+    /// Start of the first sample, MJD (UTC); absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tstart_mjd: Option<f64>,
+    tsamp_s: f64,
+    /// Samples per stream.
+    samples: u64,
+    /// Lost samples of some or all streams, filled in.
+    gaps: Vec<Gap>,
+    /// Whether the file ends with the observation or because the next file begins.
+    complete: bool,
+    /// Reason of an incomplete file.
+    reason: Option<String>,
+    /// Counters of packets since the program began; absent for a ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<Packets>,
+}
+
+/// Counters of packets since the program began.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct Packets {
+    received: u64,
+    /// Blocks of which a packet is missing.
+    missing_blocks: u64,
+    late: u64,
+    duplicate: u64,
+    /// Too far ahead or between the steps of the counter, of a wrong length or source, or invalid.
+    rejected: u64,
+    /// Dropped because this program was too slow.
+    overrun: u64,
+    /// Dropped by the kernel because its buffer was full.
+    dropped_by_kernel: u64,
+    /// Received before the first header.
+    without_header: u64,
+}
+
+impl From<&Statistics> for Packets {
+    fn from(statistics: &Statistics) -> Self {
+        let totals = &statistics.totals;
+        Self {
+            received: statistics.sum(|counts| counts.received),
+            missing_blocks: statistics.sum(|counts| counts.missing),
+            late: statistics.sum(|counts| counts.late),
+            duplicate: statistics.sum(|counts| counts.duplicate),
+            rejected: statistics.sum(|c| c.ahead + c.wrong_length + c.invalid)
+                + totals.wrong_source
+                + totals.wrong_length
+                + totals.invalid
+                + totals.unplaced,
+            overrun: statistics.sum(|counts| counts.overrun),
+            dropped_by_kernel: statistics.dropped,
+            without_header: statistics.without_header,
+        }
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    match &arguments.command {
+        Command::Search(arguments) => {
+            search::run_live(&arguments.search, arguments.limits.observations, common)
+        }
+        Command::Record(arguments) => arguments.run(common),
+    }
+}
+
+/// Address that is open between observations.
+static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+
+struct Open {
+    path: PathBuf,
+    live: Live,
+}
+
+/// Waits for the next observation of an address, which stays open until the program ends.
+fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
+    let text = path.to_str().unwrap_or_default();
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if open.as_ref().is_none_or(|open| open.path != path) {
+        let live = Live::open(&text.parse::<Target>()?, options, SOCKET_BYTES)?;
+        if let Some(advice) = live.advice() {
+            warning!(quiet: false, "{advice}.");
+        }
+        *open = Some(Open { path: path.to_path_buf(), live });
+    }
+    match &*open {
+        Some(Open { live, .. }) => live.next(Box::new(|| !interrupt::requested())),
+        None => Err(Error::stopped(path)),
+    }
+}
+
+/// Opens the next observation of an address as a source of spectra.
+///
+/// # Errors
+/// [`Error::Format`] for a stream of voltages; those of [`Live::open`] and [`Live::next`].
+pub(crate) fn open(path: &Path) -> Result<Box<dyn FilterbankSource>> {
+    match observe(path, &VoltageOptions::default())? {
+        Observation::Spectra(spectra) => Ok(Box::new(spectra)),
+        Observation::Voltages(_) => {
+            let why = "found voltages, expected spectra: `sidereal live record` writes voltages to a file, which `search` reads";
+            Err(Error::format(path, "STATE", 0, why))
+        }
+    }
+}
+
+/// Returns a name for what begins at a time: `2026-01-31-12-30-05`.
+pub(crate) fn name_of(start: Epoch) -> String {
+    if start.day == 0 {
+        return "observation".into();
+    }
+    let utc = dada::format_start(&start).0;
+    let seconds = utc.split('.').next().unwrap_or_default();
+    seconds.replace(':', "-")
+}
+
+/// Returns a path in `folder` that does not exist: `NAME.ending`, or `NAME_2.ending` and so on.
+pub(crate) fn free_name(folder: &Path, name: &str, ending: &str) -> PathBuf {
+    let numbered = |number: u64| match number {
+        1 => folder.join(format!("{name}{ending}")),
+        _ => folder.join(format!("{name}_{number}{ending}")),
+    };
+    (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| numbered(1))
+}
+
+impl RecordArguments {
+    fn run(&self, common: &Common) -> Result<Exit> {
+        if !(self.roll >= 0.0 && self.roll.is_finite()) {
+            return Err(Error::parameter("--roll", self.roll, "it must be 0 or more seconds"));
+        }
+        fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
+        let mut done = 0;
+        loop {
+            let observation = match observe(&self.address, &VoltageOptions::default()) {
+                // The usual end of a program that waits for the next observation.
+                Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
+                observation => observation?,
+            };
+            let exit = match observation {
+                Observation::Spectra(spectra) => self.record(Spectra::new(spectra), common)?,
+                Observation::Voltages(voltages) => {
+                    self.record(RecordedVoltages::new(voltages, self.format), common)?
+                }
+            };
+            done += 1;
+            if exit != Exit::Success || done == self.limits.observations {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Writes an observation to one file or several.
+    fn record(&self, mut source: impl Recorded, common: &Common) -> Result<Exit> {
+        let tsamp_s = source.tsamp_s();
+        let most = match self.roll {
+            0.0 => u64::MAX,
+            seconds => (seconds / tsamp_s).round().max(1.0) as u64,
+        };
+        let mut first = 0;
+        loop {
+            let start = source.start();
+            let start = if start.day == 0 { start } else { start.plus_s(first as f64 * tsamp_s) };
+            let path = free_name(&self.output, &name_of(start), source.ending());
+            let inputs: [PathBuf; 0] = [];
+            let existing = Existing::Refuse;
+            let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
+            let files = Files::begin(&path, &[DOCUMENT], &writing)?;
+            let copied = source.copy(&files.main(), start, most)?;
+            if copied.samples == 0 {
+                return Ok(if copied.is_stopped { Exit::Interrupted } else { Exit::Success });
+            }
+            let reason = copied.is_stopped.then(|| "stopped on request".to_owned());
+            let document = RecordDocument {
+                file: with_final_names(&path.display().to_string()),
+                tstart_mjd: (start.day != 0).then(|| start.mjd()),
+                tsamp_s,
+                samples: copied.samples,
+                gaps: source.gaps(first, copied.samples),
+                complete: reason.is_none(),
+                reason,
+                packets: source.statistics().as_ref().map(Packets::from),
+            };
+            let run = Run::new(common);
+            let product = Product::new("live-record", document, Provenance::new(common, &[])?, run);
+            json::write(&files.beside(DOCUMENT), &product)?;
+            files.finish()?;
+            if common.json {
+                json::print(&product)?;
+            } else if !common.quiet {
+                let seconds = copied.samples as f64 * tsamp_s;
+                note!("{}: {seconds:.3} s", path.display());
+                gaps::warn(&product.document.gaps, common.quiet);
+            }
+            first += copied.samples;
+            if copied.is_stopped {
+                return Ok(Exit::Interrupted);
+            }
+            if copied.samples < most {
+                return Ok(Exit::Success);
+            }
+        }
+    }
+}
+
+/// Result of copying to a file.
+struct Copied {
+    samples: u64,
+    is_stopped: bool,
+}
+
+/// Source of a recording.
+trait Recorded {
+    fn tsamp_s(&self) -> f64;
+
+    /// Returns the start of the observation.
+    fn start(&self) -> Epoch;
+
+    fn ending(&self) -> &'static str;
+
+    /// Copies samples to a file whose first sample is at `start`, at most `most`. Without samples there is no file.
+    ///
+    /// # Errors
+    /// Errors of the source before the first sample, and of the file.
+    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied>;
+
+    /// Lists the gaps among `samples` samples from sample `first` on, counted from there.
+    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap>;
+
+    fn statistics(&self) -> Option<Statistics>;
+}
+
+/// Returns the samples to read at once.
+fn gulp(sample_bytes: usize, tsamp_s: f64) -> usize {
+    let by_time = (RECORDED_S / tsamp_s).clamp(1.0, 1e9) as usize;
+    by_time.min(RECORDED_BYTES / sample_bytes.max(1)).max(1)
+}
+
+/// Cuts gaps to a range of samples and counts them from its start.
+fn within(gaps: &[sidereal::io::Gap], first: u64, samples: u64, tsamp_s: f64) -> Vec<Gap> {
+    let cut = |gap: &sidereal::io::Gap| {
+        let start = gap.start_time.max(first);
+        let end = (gap.start_time + gap.times).min(first + samples);
+        (start < end).then(|| sidereal::io::Gap { start_time: start - first, times: end - start })
+    };
+    gaps::listed(&gaps.iter().filter_map(cut).collect::<Vec<_>>(), tsamp_s, 0.0)
+}
+
+struct Spectra {
+    source: LiveSpectra,
+    rows: Vec<u8>,
+}
+
+impl Spectra {
+    fn new(source: LiveSpectra) -> Self {
+        let header = source.header();
+        let rows = vec![0; gulp(header.row_bytes(), header.tsamp_s) * header.row_bytes()];
+        Self { source, rows }
+    }
+}
+
+impl Recorded for Spectra {
+    fn tsamp_s(&self) -> f64 {
+        self.source.header().tsamp_s
+    }
+
+    fn start(&self) -> Epoch {
+        let mjd = self.source.header().tstart_mjd;
+        if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() }
+    }
+
+    fn ending(&self) -> &'static str {
+        ".fil"
+    }
+
+    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied> {
+        let header = self.source.header().clone();
+        let tstart_mjd =
+            if start.day == 0 || start == self.start() { header.tstart_mjd } else { start.mjd() };
+        let row_bytes = header.row_bytes();
+        let mut writer =
+            FilterbankWriter::create(path, &FilterbankHeader { tstart_mjd, ..header })?;
+        let mut samples = 0;
+        let is_stopped = loop {
+            let rows = (self.rows.len() / row_bytes).min((most - samples).min(1 << 40) as usize);
+            if rows == 0 {
+                break false;
+            }
+            match self.source.read(&mut self.rows[..rows * row_bytes]) {
+                Ok(0) => break false,
+                Ok(read) => {
+                    writer.write(&self.rows[..read * row_bytes])?;
+                    samples += read as u64;
+                }
+                Err(error) if error.is_stop() => break true,
+                Err(error) => return Err(error),
+            }
+        };
+        if samples > 0 {
+            writer.end_data()?;
+            writer.finish()?;
+        }
+        Ok(Copied { samples, is_stopped })
+    }
+
+    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
+        within(self.source.gaps(), first, samples, self.tsamp_s())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        self.source.statistics()
+    }
+}
+
+struct RecordedVoltages {
+    source: LiveVoltages,
+    format: Format,
+}
+
+impl RecordedVoltages {
+    fn new(source: LiveVoltages, format: Format) -> Self {
+        Self { source, format }
+    }
+}
+
+/// File of voltages.
+enum Writer {
+    Dada(dada::Writer),
+    Guppi(guppi::Writer),
+}
+
+impl Writer {
+    fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+        match self {
+            Self::Dada(writer) => writer.write(voltages),
+            Self::Guppi(writer) => writer.write(voltages),
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        match &mut self {
+            Self::Dada(writer) => writer.end_data()?,
+            Self::Guppi(writer) => writer.end_data()?,
+        }
+        match self {
+            Self::Dada(writer) => writer.finish(),
+            Self::Guppi(writer) => writer.finish(),
+        }
+    }
+}
+
+impl Recorded for RecordedVoltages {
+    fn tsamp_s(&self) -> f64 {
+        self.source.header().tsamp_s
+    }
+
+    fn start(&self) -> Epoch {
+        self.source.header().start
+    }
+
+    fn ending(&self) -> &'static str {
+        match self.format {
+            Format::Dada => ".dada",
+            Format::Guppi => ".raw",
+        }
+    }
+
+    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied> {
+        let mut header = self.source.header().clone();
+        header.start = start;
+        let mut writer = match self.format {
+            Format::Dada => Writer::Dada(dada::Writer::create(path, &header)?),
+            Format::Guppi => {
+                let options = guppi::WriterOptions::default();
+                Writer::Guppi(guppi::Writer::create(path, &header, &options)?)
+            }
+        };
+        let bytes = header.streams() * header.encoding.sample_bits() / 8;
+        let times = gulp(bytes, header.tsamp_s) as u64;
+        let mut block = header.block(times.min(most) as usize);
+        let mut samples = 0;
+        let is_stopped = loop {
+            let left = most - samples;
+            if left == 0 {
+                break false;
+            }
+            if left < block.capacity() as u64 {
+                block = header.block(left as usize);
+            }
+            match self.source.read(&mut block) {
+                Ok(0) => break false,
+                Ok(read) => {
+                    writer.write(block.voltages())?;
+                    samples += read as u64;
+                }
+                Err(error) if error.is_stop() => break true,
+                Err(error) => return Err(error),
+            }
+        };
+        if samples > 0 {
+            writer.finish()?;
+        }
+        Ok(Copied { samples, is_stopped })
+    }
+
+    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
+        let mut gaps: Vec<sidereal::io::Gap> = Vec::new();
+        // Antennas that lose the same samples make one gap.
+        for flag in self.source.flags() {
+            match gaps.iter_mut().rev().take(64).find(|gap| gap.start_time == flag.start) {
+                Some(gap) => gap.times = gap.times.max(flag.times),
+                None => gaps.push(sidereal::io::Gap { start_time: flag.start, times: flag.times }),
+            }
+        }
+        within(&gaps, first, samples, self.tsamp_s())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        self.source.statistics()
+    }
+}

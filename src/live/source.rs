@@ -1,0 +1,647 @@
+//! Sources of live streams: spectra and voltages as they arrive, with what was lost filled in.
+//!
+//! Invariant: sample n of a source lies n sampling times after its start, whatever is lost. Lost spectra are filled with each
+//! channel's median over the last 1024 rows (the lower middle value of an even number), lost voltages with zeros; both are
+//! listed. A read waits until all samples asked for are there, or the stream ends; a request to stop ends the wait.
+//!
+//! An address stays open between observations: packets that arrive meanwhile are kept as long as there is space.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::io::voltages::layout::Layout;
+use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource, dada};
+use crate::io::{FilterbankHeader, FilterbankSource, Gap};
+use crate::live::capture::{Capture, Event, Statistics};
+use crate::live::header::Content;
+use crate::live::ring::{self, Key, Received};
+use crate::live::socket;
+use crate::live::target::Target;
+use crate::live::window::Chunk;
+use crate::math::RunningMedian;
+use crate::units::SECONDS_PER_DAY;
+use crate::voltage::VoltageBlock;
+
+/// Longest wait between two looks at a request to stop.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Bytes of a block of samples from a ring.
+const RING_BYTES: usize = 1 << 16;
+
+/// Function that returns false after a request to stop.
+pub type GoesOn = Box<dyn FnMut() -> bool + Send>;
+
+/// Open address, from which observations come one after another.
+#[derive(Clone, Debug)]
+pub struct Live {
+    path: PathBuf,
+    options: VoltageOptions,
+    /// The connection, unless an observation uses it.
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+/// One observation of an address.
+#[derive(Debug)]
+pub enum Observation {
+    /// Detected spectra.
+    Spectra(LiveSpectra),
+    /// Voltages.
+    Voltages(LiveVoltages),
+}
+
+#[derive(Debug)]
+enum Connection {
+    Packets(Capture),
+    Ring(Box<ring::Reader>),
+}
+
+impl Live {
+    /// Opens an address: begins to receive packets, or attaches to a ring. `options` complete the headers of voltages,
+    /// `buffer_bytes` is the size of a socket's buffer.
+    ///
+    /// # Errors
+    /// Those of [`Capture::start`] and of [`ring::Reader::attach`].
+    pub fn open(target: &Target, options: &VoltageOptions, buffer_bytes: usize) -> Result<Self> {
+        let path = PathBuf::from(target.to_string());
+        let connection = match target {
+            Target::Spead { address, interface } => {
+                let socket = socket::Options {
+                    interface: interface.clone(),
+                    buffer_bytes,
+                    ..socket::Options::new(*address)
+                };
+                Connection::Packets(Capture::start(&socket, &path, options)?)
+            }
+            Target::Dada(key) => {
+                let reader = ring::Reader::attach(Key::new(*key)?, Duration::from_secs(1))?;
+                Connection::Ring(Box::new(reader))
+            }
+        };
+        let connection = Arc::new(Mutex::new(Some(connection)));
+        Ok(Self { path, options: options.clone(), connection })
+    }
+
+    /// Returns the port of a socket, which the system has chosen if 0 was asked for; `None` for a ring or during an observation.
+    pub fn port(&self) -> Option<u16> {
+        match &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Connection::Packets(capture)) => Some(capture.port()),
+            _ => None,
+        }
+    }
+
+    /// Returns the advice about the size of the socket's buffer, if it is smaller than asked for.
+    pub fn advice(&self) -> Option<String> {
+        match &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Connection::Packets(capture)) => capture.advice().map(str::to_owned),
+            _ => None,
+        }
+    }
+
+    /// Waits for the next observation: a header and, from packets, the first samples.
+    ///
+    /// # Errors
+    /// [`Error::stopped`] after a request to stop; [`Error::Format`] for an invalid header in a ring; [`Error::Unavailable`] while
+    /// another observation of this address is read, and as receiving fails.
+    pub fn next(&self, mut goes_on: GoesOn) -> Result<Observation> {
+        let taken = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(connection) = taken else {
+            return Err(Error::Unavailable {
+                what: self.path.display().to_string(),
+                why: "an observation of it is being read".into(),
+            });
+        };
+        let mut lease = Lease { connection: Some(connection), home: Arc::clone(&self.connection) };
+        let opened = match lease.connection.as_mut() {
+            Some(Connection::Packets(capture)) => first_samples(capture, &self.path, &mut goes_on)?,
+            Some(Connection::Ring(reader)) => {
+                next_header(reader, &self.path, &self.options, &mut goes_on)?
+            }
+            None => return Err(Error::stopped(&self.path)),
+        };
+        let Opened { content, layout, blocks } = opened;
+        let feed = Feed { lease, blocks, path: self.path.clone(), goes_on, place: 0 };
+        Ok(match content {
+            Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
+            Content::Voltages(header) => {
+                Observation::Voltages(LiveVoltages::new(header, layout, feed)?)
+            }
+        })
+    }
+}
+
+/// Connection in use; it returns to its address when the observation is dropped.
+#[derive(Debug)]
+struct Lease {
+    connection: Option<Connection>,
+    home: Arc<Mutex<Option<Connection>>>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.connection.take();
+    }
+}
+
+/// Observation before its first read.
+struct Opened {
+    content: Content,
+    /// Order of voltages in a block.
+    layout: Option<Layout>,
+    blocks: Blocks,
+}
+
+/// Blocks of samples of all sources, as they arrive.
+#[derive(Debug)]
+struct Blocks {
+    /// Samples per block.
+    times: usize,
+    block_bytes: usize,
+    /// Samples of the block in use; fewer than `times` in the last block.
+    valid: usize,
+    /// Lost samples before the block in use.
+    missing: u64,
+    /// Samples from the first of the stream to the next that is expected, for packets.
+    expected: u64,
+    /// Chunk in use, and the block in it.
+    chunk: Option<Chunk>,
+    block: usize,
+    /// Event after the chunk.
+    ahead: Option<Event>,
+    /// Block from a ring.
+    buffer: Vec<u8>,
+    filled: usize,
+    has_ended: bool,
+    /// Describes an incomplete last sample, which is left out.
+    cut: Option<String>,
+}
+
+impl Blocks {
+    fn new(times: usize, block_bytes: usize) -> Self {
+        Self {
+            times,
+            block_bytes,
+            valid: 0,
+            missing: 0,
+            expected: 0,
+            chunk: None,
+            block: 0,
+            ahead: None,
+            buffer: Vec::new(),
+            filled: 0,
+            has_ended: false,
+            cut: None,
+        }
+    }
+}
+
+/// Samples that come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Samples of the block in use, from its `start` on.
+    Samples {
+        start: usize,
+        times: usize,
+    },
+    /// Lost samples.
+    Missing(u64),
+    End,
+}
+
+/// Waits for a stream's header and its first samples.
+fn first_samples(capture: &mut Capture, path: &Path, goes_on: &mut GoesOn) -> Result<Opened> {
+    let mut stream = None;
+    loop {
+        let event = wait(capture, path, goes_on)?;
+        match (event, &stream) {
+            (Event::Begin(begun), _) => stream = Some(begun),
+            (Event::Failed(error), _) => return Err(error),
+            (Event::Chunk(chunk), Some(begun)) => {
+                let mut blocks = Blocks::new(begun.times(), begun.sources() * begun.block_bytes());
+                let content = starting(begun.content().clone(), chunk.first);
+                (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
+                return Ok(Opened { content, layout: begun.layout(), blocks });
+            }
+            (Event::Chunk(chunk), None) => capture.recycle(chunk),
+            // A stream of which nothing came.
+            (Event::End { .. }, _) => stream = None,
+            (Event::Gap(_) | Event::Overrun(_), _) => {}
+        }
+    }
+}
+
+/// Waits for an event.
+fn wait(capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<Event> {
+    loop {
+        if !goes_on() {
+            return Err(Error::stopped(path));
+        }
+        if let Some(event) = capture.next(STEP) {
+            return Ok(event);
+        }
+    }
+}
+
+/// Moves the start of a stream's header to its sample `first`.
+fn starting(mut content: Content, first: u64) -> Content {
+    let seconds = first as f64 * content.tsamp_s();
+    match &mut content {
+        Content::Spectra(header) if first > 0 && header.tstart_mjd > 0.0 => {
+            header.tstart_mjd += seconds / SECONDS_PER_DAY;
+        }
+        Content::Voltages(header) if first > 0 && header.start.day != 0 => {
+            header.start = header.start.plus_s(seconds);
+        }
+        Content::Spectra(_) | Content::Voltages(_) => {}
+    }
+    content
+}
+
+/// Waits for the header of a ring's next transfer.
+fn next_header(
+    reader: &mut ring::Reader,
+    path: &Path,
+    options: &VoltageOptions,
+    goes_on: &mut GoesOn,
+) -> Result<Opened> {
+    let fields = loop {
+        if !goes_on() {
+            return Err(Error::stopped(path));
+        }
+        if let Some(fields) = reader.header(STEP)? {
+            break fields;
+        }
+    };
+    let content = Content::new(&fields, path, options)?;
+    let (frame_bytes, unit, layout) = match &content {
+        Content::Spectra(header) => (header.row_bytes(), 1, None),
+        Content::Voltages(_) => {
+            let layout = dada::stream_layout(&fields)?;
+            (layout.frame_bytes() as usize, layout.unit_times() as usize, Some(layout))
+        }
+    };
+    let times = (RING_BYTES / frame_bytes.max(1)).max(1).next_multiple_of(unit);
+    let mut blocks = Blocks::new(times, times * frame_bytes);
+    blocks.buffer = vec![0; blocks.block_bytes];
+    Ok(Opened { content, layout, blocks })
+}
+
+/// Samples of an observation in order.
+struct Feed {
+    blocks: Blocks,
+    lease: Lease,
+    path: PathBuf,
+    goes_on: GoesOn,
+    /// Samples of the block in use that were taken.
+    place: usize,
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Feed").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    /// Returns the next samples, at most `most` of them, or the number of those lost.
+    fn next(&mut self, most: usize) -> Result<Next> {
+        loop {
+            if self.blocks.missing > 0 {
+                return Ok(Next::Missing(self.blocks.missing.min(most as u64)));
+            }
+            if self.place < self.blocks.valid {
+                let times = (self.blocks.valid - self.place).min(most);
+                return Ok(Next::Samples { start: self.place, times });
+            }
+            if self.blocks.has_ended {
+                return Ok(Next::End);
+            }
+            self.place = 0;
+            match &mut self.lease.connection {
+                Some(Connection::Packets(capture)) => {
+                    self.blocks.advance(capture, &self.path, &mut self.goes_on)?;
+                }
+                Some(Connection::Ring(reader)) => {
+                    self.blocks.fill(reader, &self.path, &mut self.goes_on)?;
+                }
+                None => return Ok(Next::End),
+            }
+        }
+    }
+
+    /// Takes samples or lost samples that [`Feed::next`] has returned.
+    fn take(&mut self, taken: Next) {
+        match taken {
+            Next::Samples { times, .. } => self.place += times,
+            Next::Missing(times) => self.blocks.missing -= times,
+            Next::End => {}
+        }
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        match &self.lease.connection {
+            Some(Connection::Packets(capture)) => Some(capture.statistics()),
+            _ => None,
+        }
+    }
+}
+
+impl Blocks {
+    /// Returns the bytes of the block in use.
+    fn bytes(&self) -> &[u8] {
+        match &self.chunk {
+            Some(chunk) => &chunk.bytes()[self.block * self.block_bytes..][..self.block_bytes],
+            None => &self.buffer,
+        }
+    }
+
+    /// Moves to the next block of packets, or to lost ones.
+    fn advance(&mut self, capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<()> {
+        let was_in_use = std::mem::take(&mut self.valid) > 0;
+        if was_in_use {
+            self.block += 1;
+            self.expected += self.times as u64;
+        }
+        if let Some(chunk) = self.chunk.take_if(|chunk| self.block == chunk.blocks) {
+            capture.recycle(chunk);
+        }
+        if self.chunk.is_none() {
+            let event = match self.ahead.take() {
+                Some(event) => event,
+                None => wait(capture, path, goes_on)?,
+            };
+            match event {
+                Event::Chunk(chunk) => {
+                    self.skip_to(chunk.first);
+                    (self.chunk, self.block) = (Some(chunk), 0);
+                }
+                Event::Gap(stretch) | Event::Overrun(stretch) => {
+                    self.skip_to(stretch.first + stretch.blocks * self.times as u64);
+                }
+                Event::End { .. } => self.has_ended = true,
+                Event::Begin(_) => {}
+                Event::Failed(error) => return Err(error),
+            }
+        }
+        let Some(chunk) = &self.chunk else { return Ok(()) };
+        self.valid = self.times;
+        if self.block + 1 == chunk.blocks && self.ahead.is_none() {
+            // The end says how many samples of the last block are of the recording.
+            self.ahead = Some(wait(capture, path, goes_on)?);
+        }
+        if let (Some(Event::End { padding }), true) = (&self.ahead, self.block + 1 == chunk.blocks)
+        {
+            self.valid -= (*padding).min(self.times as u64) as usize;
+        }
+        Ok(())
+    }
+
+    /// Counts the samples up to sample `first` of the stream as lost.
+    fn skip_to(&mut self, first: u64) {
+        self.missing += first.saturating_sub(self.expected);
+        self.expected = first.max(self.expected);
+    }
+
+    /// Fills the block from a ring.
+    fn fill(&mut self, reader: &mut ring::Reader, path: &Path, goes_on: &mut GoesOn) -> Result<()> {
+        if std::mem::take(&mut self.valid) > 0 {
+            self.filled = 0;
+        }
+        while self.filled < self.buffer.len() && !self.has_ended {
+            if !goes_on() {
+                return Err(Error::stopped(path));
+            }
+            match reader.read(&mut self.buffer[self.filled..], STEP)? {
+                Received::Bytes(bytes) => self.filled += bytes,
+                Received::Waiting => {}
+                Received::End => self.has_ended = true,
+            }
+        }
+        let sample_bytes = self.block_bytes / self.times;
+        self.valid = self.filled / sample_bytes;
+        let rest = self.filled % sample_bytes;
+        if rest > 0 {
+            let path = path.display();
+            self.cut = Some(format!(
+                "{path}: the data end {rest} bytes into a sample, which has {sample_bytes} bytes and is left out"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Spectra of an observation.
+#[derive(Debug)]
+pub struct LiveSpectra {
+    header: FilterbankHeader,
+    feed: Feed,
+    row: u64,
+    median: RunningMedian,
+    /// Row that fills the current gap.
+    filling: Option<Vec<u8>>,
+    gaps: Vec<Gap>,
+}
+
+impl LiveSpectra {
+    fn new(header: FilterbankHeader, feed: Feed) -> Self {
+        let median = RunningMedian::dense(header.encoding, header.channels());
+        Self { header, feed, row: 0, median, filling: None, gaps: Vec::new() }
+    }
+
+    /// Returns the counters of the packets received; `None` for a ring.
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.feed.statistics()
+    }
+
+    /// Fills rows that were lost, and lists them.
+    fn fill(&mut self, rows: &mut [u8]) {
+        let row_bytes = self.header.row_bytes();
+        let filling = self.filling.get_or_insert_with(|| self.median.row());
+        rows.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(filling));
+        let times = (rows.len() / row_bytes) as u64;
+        match self.gaps.last_mut() {
+            Some(gap) if gap.start_time + gap.times == self.row => gap.times += times,
+            _ => self.gaps.push(Gap { start_time: self.row, times }),
+        }
+    }
+}
+
+impl FilterbankSource for LiveSpectra {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let asked = self.header.times_in(rows)?;
+        let mut done = 0;
+        while done < asked {
+            let next = match self.feed.next(asked - done) {
+                // The rows before a request to stop are returned first.
+                Err(error) if error.is_stop() && done > 0 => break,
+                next => next?,
+            };
+            let rest = &mut rows[done * row_bytes..];
+            let times = match next {
+                Next::End => break,
+                Next::Missing(times) => {
+                    self.fill(&mut rest[..times as usize * row_bytes]);
+                    times as usize
+                }
+                Next::Samples { start, times } => {
+                    let blocks = &self.feed.blocks;
+                    let is_lost =
+                        blocks.chunk.as_ref().is_some_and(|c| !c.is_present(blocks.block, 0));
+                    let rest = &mut rest[..times * row_bytes];
+                    if is_lost {
+                        self.fill(rest);
+                    } else {
+                        rest.copy_from_slice(&blocks.bytes()[start * row_bytes..][..rest.len()]);
+                        self.median.observe_rows(self.row, rest);
+                        self.filling = None;
+                    }
+                    times
+                }
+            };
+            self.feed.take(next);
+            self.row += times as u64;
+            done += times;
+        }
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut scratch = vec![0; self.header.row_bytes() * 256];
+        let mut done = 0;
+        while done < times {
+            let wanted = (times - done).min(256) as usize * self.header.row_bytes();
+            match self.read(&mut scratch[..wanted])? {
+                0 => break,
+                read => done += read as u64,
+            }
+        }
+        Ok(done)
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.feed.blocks.cut.as_deref()
+    }
+}
+
+/// Voltages of an observation.
+#[derive(Debug)]
+pub struct LiveVoltages {
+    header: VoltageHeader,
+    layout: Layout,
+    feed: Feed,
+    time: u64,
+    flags: Vec<Flag>,
+}
+
+impl LiveVoltages {
+    fn new(header: VoltageHeader, layout: Option<Layout>, feed: Feed) -> Result<Self> {
+        let Some(layout) = layout else {
+            let why = "found spectra, expected voltages";
+            return Err(Error::format(&header.path, "STATE", 0, why));
+        };
+        Ok(Self { header, layout, feed, time: 0, flags: Vec::new() })
+    }
+
+    /// Returns the counters of the packets received; `None` for a ring.
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.feed.statistics()
+    }
+
+    /// Lists lost samples of some streams.
+    fn flag(&mut self, streams: std::ops::Range<usize>, times: u64) {
+        let start = self.time;
+        let same = |flag: &&mut Flag| flag.streams == streams;
+        match self.flags.iter_mut().rev().take(self.header.antennas).find(same) {
+            Some(flag) if flag.start + flag.times == start => flag.times += times,
+            _ => self.flags.push(Flag { streams, start, times }),
+        }
+    }
+
+    /// Copies samples of the block in use to samples `at` and later of `block`.
+    fn copy(&mut self, start: usize, times: usize, block: &mut VoltageBlock, at: usize) {
+        let (layout, blocks) = (&self.layout, &self.feed.blocks);
+        for run in 0..layout.runs() {
+            let from = layout.offset(run, start as u64) as usize;
+            let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
+            layout.scatter(run, bytes, block, at);
+        }
+        let Some(chunk) = &blocks.chunk else { return };
+        let sources = self.header.antennas;
+        let lost: Vec<usize> =
+            (0..sources).filter(|s| !chunk.is_present(blocks.block, *s)).collect();
+        let streams = self.header.streams() / sources;
+        for source in lost {
+            self.flag(source * streams..(source + 1) * streams, times as u64);
+        }
+    }
+}
+
+impl VoltageSource for LiveVoltages {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let capacity = block.capacity();
+        let mut done = 0;
+        while done < capacity {
+            let unit = self.layout.left_in_unit(self.feed.place as u64);
+            let next = match self.feed.next((capacity - done).min(unit.min(1 << 30) as usize)) {
+                Err(error) if error.is_stop() && done > 0 => break,
+                next => next?,
+            };
+            let times = match next {
+                Next::End => break,
+                Next::Missing(times) => {
+                    let encoding = self.header.encoding;
+                    let bytes = encoding.bytes(done)..encoding.bytes(done + times as usize);
+                    block.rows_mut().for_each(|row| row[bytes.clone()].fill(encoding.zero_byte()));
+                    self.flag(0..self.header.streams(), times);
+                    times as usize
+                }
+                Next::Samples { start, times } => {
+                    self.copy(start, times, block, done);
+                    times
+                }
+            };
+            self.feed.take(next);
+            self.time += times as u64;
+            done += times;
+        }
+        block.set_times(done)?;
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut scratch = self.header.block(times.min(4096) as usize);
+        let mut done = 0;
+        while done < times {
+            if times - done < scratch.capacity() as u64 {
+                scratch = self.header.block((times - done) as usize);
+            }
+            match self.read(&mut scratch)? {
+                0 => break,
+                read => done += read as u64,
+            }
+        }
+        Ok(done)
+    }
+
+    fn flags(&self) -> &[Flag] {
+        &self.flags
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.feed.blocks.cut.as_deref()
+    }
+}
