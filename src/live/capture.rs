@@ -41,11 +41,10 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// Chunks in flight in the window.
 const FLYING: usize = 8;
 
-/// Chunks that the consumer and the queue may hold beside.
-const HELD: usize = 24;
-
-/// Events that wait for the consumer.
-const QUEUED: usize = 16;
+/// Bytes of samples that may wait for the consumer, in at least and at most so many chunks.
+const WAITING_BYTES: usize = 64 << 20;
+const LEAST_WAITING: usize = 16;
+const MOST_WAITING: usize = 1024;
 
 /// What the capture has received.
 #[derive(Debug)]
@@ -111,8 +110,8 @@ impl Capture {
     pub fn start(socket: &SocketOptions, path: &Path, options: &VoltageOptions) -> Result<Self> {
         let receiver = Receiver::new(socket)?;
         let (advice, port) = (receiver.advice(), receiver.port()?);
-        let (sender, events) = sync_channel(QUEUED);
-        let (back, returned) = sync_channel(FLYING + HELD);
+        let (sender, events) = sync_channel(MOST_WAITING);
+        let (back, returned) = sync_channel(FLYING + MOST_WAITING);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut capturing = Capturing {
@@ -121,7 +120,7 @@ impl Capture {
             options: options.clone(),
             sender,
             returned,
-            outbox: VecDeque::with_capacity(2 * (FLYING + HELD)),
+            outbox: VecDeque::with_capacity(2 * MOST_WAITING),
             statistics: Arc::clone(&statistics),
             before: Statistics::default(),
             stop: Arc::clone(&stop),
@@ -312,8 +311,11 @@ impl Capturing {
         let Some(mut current) = self.current.take() else { return };
         current.window.finish();
         current.drain(&mut self.outbox, usize::MAX);
-        self.outbox.push_back(Event::End { padding: current.ending.unwrap_or(0) });
         add(&mut self.before, &current.window);
+        // The counters at the end of a stream are those of all of its packets.
+        self.before.dropped = self.receiver.drops();
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.before);
+        self.outbox.push_back(Event::End { padding: current.ending.unwrap_or(0) });
     }
 
     /// Passes events to the consumer, as many as the queue takes.
@@ -357,7 +359,9 @@ impl Current {
         let by_time = (CHUNK_S / heap_s).clamp(1.0, 1e6) as usize;
         let by_bytes = (CHUNK_BYTES / (shape.block_bytes * shape.sources)).max(1);
         let options = WindowOptions::new(by_time.min(by_bytes), FLYING);
-        let window = Window::with_buffers(shape, options, FLYING + HELD)?;
+        let chunk_bytes = options.blocks * shape.sources * shape.block_bytes;
+        let waiting = (WAITING_BYTES / chunk_bytes).clamp(LEAST_WAITING, MOST_WAITING);
+        let window = Window::with_buffers(shape, options, FLYING + waiting)?;
         Ok(Self { stream, heaps, window, number: None, ending: None })
     }
 
