@@ -10,6 +10,8 @@ mod dedisperse;
 mod device;
 mod gpu;
 mod injections;
+#[cfg(target_os = "linux")]
+mod live;
 mod peers;
 mod plane;
 mod pulse;
@@ -71,6 +73,8 @@ enum Command {
     /// Measure dedispersion: additions per second for several channel counts, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
     Device(device::Arguments),
+    #[cfg(target_os = "linux")]
+    Live(live::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
@@ -86,6 +90,8 @@ impl Arguments {
             Command::Correlate(arguments) => arguments.cpu_only_name(),
             Command::Recovery(_) => Some("bench recovery"),
             Command::Injections(_) => Some("bench injections"),
+            #[cfg(target_os = "linux")]
+            Command::Live(_) => Some("bench live"),
             _ => None,
         }
     }
@@ -98,6 +104,8 @@ impl Arguments {
             Command::Correlate(one) => (&mut one.csv, None),
             Command::Dedisperse(one) => (&mut one.csv, None),
             Command::Device(one) => (&mut one.csv, None),
+            #[cfg(target_os = "linux")]
+            Command::Live(one) => (&mut one.csv, None),
             Command::Pulse(one) => (&mut one.csv, None),
             Command::Telescopes(one) => (&mut one.csv, None),
             Command::Recovery(one) => (&mut one.markdown, one.plot.as_mut()),
@@ -136,6 +144,8 @@ impl Arguments {
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),
             Command::Device(arguments) => device::run(arguments, session),
+            #[cfg(target_os = "linux")]
+            Command::Live(arguments) => live::run(arguments, session),
             Command::Pulse(arguments) => pulse::run(arguments, session),
             Command::Telescopes(arguments) => telescopes::run(arguments, session),
             Command::Recovery(arguments) => {

@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::io::candidates::{self, Record};
 use sidereal::io::fetch_h5::{self, FetchCandidate, PIXELS};
@@ -16,12 +14,10 @@ use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::pipeline::burst::{Checkpoint, Observer, Status};
 use sidereal::pipeline::cutout::Cutout;
 use sidereal::single_pulse::{Absorbed, Candidate};
-use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
+use super::lines::Lines;
 use super::report::{Found, tidy};
-use crate::common::Common;
-use crate::json;
 use crate::output::{Folder, JOURNAL};
 use crate::resume::RunJournal;
 
@@ -127,85 +123,6 @@ fn time_by_channel(cutout: &Cutout) -> Vec<f32> {
     (0..PIXELS * PIXELS).map(at).collect()
 }
 
-/// Candidate of a live search as a line of JSON.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct CandidateLine {
-    /// Folder of the observation.
-    observation: String,
-    snr: f64,
-    dm: f64,
-    /// Seconds from the observation's start, at the highest frequency.
-    time_s: f64,
-    /// The same as MJD (UTC); absent if the start is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mjd: Option<f64>,
-    width_s: f64,
-    members: usize,
-    /// Time of this line, in seconds since 1970.
-    written_unix_s: f64,
-}
-
-/// Lines of candidates, printed and appended to a file as they are found.
-pub(super) struct Lines {
-    file: File,
-    path: PathBuf,
-    observation: String,
-    tstart_mjd: f64,
-    is_quiet: bool,
-}
-
-impl Lines {
-    /// Opens `candidates.ndjson` in a folder; its earlier lines stay.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(super) fn begin(
-        folder: &Path,
-        observation: &Path,
-        header: &FilterbankHeader,
-        common: &Common,
-    ) -> Result<Self> {
-        let path = folder.join("candidates.ndjson");
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(|error| Error::io(&path, error))?;
-        Ok(Self {
-            file,
-            path,
-            observation: observation.display().to_string(),
-            tstart_mjd: header.tstart_mjd,
-            is_quiet: common.quiet,
-        })
-    }
-
-    /// Writes candidates whose times count from the first spectrum, which starts at `delay_s`.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    fn write(&mut self, candidates: &[Candidate], delay_s: f64) -> Result<()> {
-        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        for candidate in candidates {
-            let time_s = candidate.time_s + delay_s;
-            let line = CandidateLine {
-                observation: self.observation.clone(),
-                snr: candidate.snr,
-                dm: candidate.dm,
-                time_s,
-                mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
-                width_s: candidate.width_s,
-                members: candidate.members,
-                written_unix_s: written.as_secs_f64(),
-            };
-            let text = json::line(&line)?;
-            let written = self.file.write_all(format!("{text}\n").as_bytes());
-            written.map_err(|error| Error::io(&self.path, error))?;
-            if !self.is_quiet {
-                json::say(&text)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Line of the journal.
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -261,7 +178,7 @@ impl Observer for Journal<'_> {
     fn found(&mut self, candidates: &[Candidate]) -> Result<()> {
         let delay_s = self.delay_s;
         if let Some(lines) = &mut self.lines {
-            lines.write(candidates, delay_s)?;
+            lines.found(candidates, delay_s)?;
         }
         let members = std::mem::take(&mut self.members);
         self.keeper.append(candidates.iter().map(|candidate| {
@@ -279,6 +196,15 @@ impl Observer for Journal<'_> {
                     .collect(),
             }
         }))
+    }
+
+    fn wants_provisional(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    fn provisional(&mut self, candidates: &[Candidate]) -> Result<()> {
+        let delay_s = self.delay_s;
+        self.lines.as_mut().map_or(Ok(()), |lines| lines.provisional(candidates, delay_s))
     }
 
     fn taken(&mut self) -> Result<Vec<Candidate>> {

@@ -2,6 +2,7 @@
 
 mod cutouts;
 mod files;
+mod lines;
 mod pictures;
 mod report;
 
@@ -36,7 +37,7 @@ use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
 use crate::{errors, gaps, json, live};
 
-pub(crate) use files::CandidateLine;
+pub(crate) use lines::CandidateLine;
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 
@@ -225,7 +226,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
         let place = live::free_name(&parent, &live::name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
-        let lines = files::Lines::begin(&parent, &place, &work.header, common)?;
+        let lines = lines::Lines::begin(&parent, &place, &work.header, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         work.write(&folder, &mut found)?;
@@ -290,7 +291,7 @@ struct Work<'a> {
     dut1: Dut1,
     spooled: bool,
     /// Lines of candidates of a live search.
-    lines: Option<files::Lines>,
+    lines: Option<lines::Lines>,
 }
 
 impl<'a> Work<'a> {

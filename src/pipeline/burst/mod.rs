@@ -363,6 +363,12 @@ impl Setup {
             }
             self.found += found.candidates.len() as u64;
         }
+        if observer.wants_provisional() {
+            let offset_s = self.part.first as f64 * self.header.tsamp_s;
+            let mut open = self.stages.clusterer.undecided();
+            open.iter_mut().for_each(|candidate| candidate.shift(offset_s));
+            observer.provisional(&open)?;
+        }
         let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
         if is_kept && observer.wants_checkpoint(false) {
             self.checkpoint(times, observer)?;

@@ -19,6 +19,19 @@ pub trait Observer {
     /// Any error ends the search; its report then contains these candidates.
     fn found(&mut self, candidates: &[Candidate]) -> Result<()>;
 
+    /// Returns whether [`Observer::provisional`] is wanted after each gulp.
+    fn wants_provisional(&self) -> bool {
+        false
+    }
+
+    /// Receives the candidates that later rows may still change, after those that became final.
+    ///
+    /// # Errors
+    /// Any error ends the search.
+    fn provisional(&mut self, _candidates: &[Candidate]) -> Result<()> {
+        Ok(())
+    }
+
     /// Receives the members of the candidates in the next call of [`Observer::found`], if the search lists them.
     ///
     /// # Errors

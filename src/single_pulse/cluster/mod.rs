@@ -327,6 +327,20 @@ impl Clusterer {
         self.points.iter().map(|point| point.begin).fold(frontier_s, f64::min)
     }
 
+    /// Returns what the events added so far would give if no other followed, without the candidates already returned; best
+    /// first. Later events may change, absorb or join them.
+    pub fn undecided(&self) -> Vec<Candidate> {
+        if self.points.is_empty() && self.groups.is_empty() {
+            return Vec::new();
+        }
+        let mut points = self.points.clone();
+        let (mut groups, _) = group(&mut points, self.ranks.len(), self.wings);
+        groups.extend(self.groups.iter().copied());
+        groups.sort_unstable_by(|a, b| a.best.order(&b.best));
+        let merged = merge(groups, self.ranks.len(), self.wings, |_| false, |_, _| {});
+        merged.decided.iter().map(|group| self.candidate(group)).collect()
+    }
+
     /// Returns the remaining candidates, best first.
     pub fn finish(&mut self) -> Vec<Candidate> {
         self.settle(f64::INFINITY)
@@ -701,7 +715,10 @@ mod tests {
             }
             let early = found.len();
             assert_eq!(stepwise.events(), events.len());
-            found.extend(stepwise.finish());
+            let open = stepwise.undecided();
+            let last = stepwise.finish();
+            assert_eq!(open, last, "case {case}");
+            found.extend(last);
             found.sort_by(Candidate::order);
             assert_eq!(found, whole.finish(), "case {case}");
             absorbed.extend(stepwise.take_absorbed());

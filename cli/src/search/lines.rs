@@ -1,0 +1,268 @@
+//! Lines of a live search: each candidate as JSON when it stands out, when it changes, and when it is final.
+//!
+//! Invariant: each number is announced once, and ends once, as final or retracted, unless the program is killed. A final
+//! candidate is that of the search's lists.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::io::FilterbankHeader;
+use sidereal::single_pulse::Candidate;
+use sidereal::units::SECONDS_PER_DAY;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::json;
+
+/// Rise of the S/N that is worth another line.
+const RISE: f64 = 1.05;
+
+/// State of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// It stands out; later data may change it.
+    Provisional,
+    /// Later data have changed it.
+    Updated,
+    /// No later data change it.
+    Final,
+    /// It turned out to belong to another candidate, or to be none.
+    Retracted,
+}
+
+/// Candidate of a live search as a line of JSON.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct CandidateLine {
+    state: State,
+    /// Number of the candidate in its observation, the same in all of its lines.
+    number: u64,
+    /// Folder of the observation.
+    observation: String,
+    snr: f64,
+    dm: f64,
+    /// Seconds from the observation's start, at the highest frequency.
+    time_s: f64,
+    /// The same as MJD (UTC); absent if the start is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mjd: Option<f64>,
+    width_s: f64,
+    members: usize,
+    /// Time of this line, in seconds since 1970.
+    written_unix_s: f64,
+}
+
+/// Candidate that was announced and is not final.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    number: u64,
+    /// As in the last line.
+    line: Candidate,
+    /// As the search last had it.
+    latest: Candidate,
+    is_there: bool,
+}
+
+/// Changes of candidates.
+#[derive(Debug, Default)]
+struct Book {
+    announced: Vec<Announced>,
+    count: u64,
+}
+
+/// Change to report.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    state: State,
+    number: u64,
+    candidate: Candidate,
+}
+
+impl Book {
+    /// Returns the position of the announced candidate that a candidate continues.
+    fn position(&self, candidate: &Candidate) -> Option<usize> {
+        self.announced.iter().position(|other| is_same(&other.latest, candidate))
+    }
+
+    /// Takes candidates that are final.
+    fn found(&mut self, candidates: &[Candidate], changes: &mut Vec<Change>) {
+        for candidate in candidates {
+            let number = match self.position(candidate) {
+                Some(position) => self.announced.swap_remove(position).number,
+                None => self.next(),
+            };
+            changes.push(Change { state: State::Final, number, candidate: *candidate });
+        }
+    }
+
+    /// Takes all candidates that are not final.
+    fn provisional(&mut self, candidates: &[Candidate], changes: &mut Vec<Change>) {
+        self.announced.iter_mut().for_each(|announced| announced.is_there = false);
+        for candidate in candidates {
+            let Some(position) = self.position(candidate) else {
+                let number = self.next();
+                let (line, latest) = (*candidate, *candidate);
+                self.announced.push(Announced { number, line, latest, is_there: true });
+                changes.push(Change { state: State::Provisional, number, candidate: *candidate });
+                continue;
+            };
+            let announced = &mut self.announced[position];
+            announced.is_there = true;
+            announced.latest = *candidate;
+            if candidate.snr > RISE * announced.line.snr {
+                announced.line = *candidate;
+                let number = announced.number;
+                changes.push(Change { state: State::Updated, number, candidate: *candidate });
+            }
+        }
+        self.announced.retain(|announced| {
+            if !announced.is_there {
+                let Announced { number, line: candidate, .. } = *announced;
+                changes.push(Change { state: State::Retracted, number, candidate });
+            }
+            announced.is_there
+        });
+    }
+
+    fn next(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+}
+
+/// Returns whether two candidates overlap in time and dispersion measure, as one before and after more events.
+fn is_same(before: &Candidate, after: &Candidate) -> bool {
+    before.begin_s <= after.end_s
+        && after.begin_s <= before.end_s
+        && before.dm_min <= after.dm_max
+        && after.dm_min <= before.dm_max
+}
+
+/// Lines of candidates, printed and appended to a file as they are found.
+pub(super) struct Lines {
+    file: File,
+    path: PathBuf,
+    observation: String,
+    tstart_mjd: f64,
+    is_quiet: bool,
+    book: Book,
+    changes: Vec<Change>,
+}
+
+impl Lines {
+    /// Opens `candidates.ndjson` in a folder; its earlier lines stay.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn begin(
+        folder: &Path,
+        observation: &Path,
+        header: &FilterbankHeader,
+        common: &Common,
+    ) -> Result<Self> {
+        let path = folder.join("candidates.ndjson");
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(|error| Error::io(&path, error))?;
+        Ok(Self {
+            file,
+            path,
+            observation: observation.display().to_string(),
+            tstart_mjd: header.tstart_mjd,
+            is_quiet: common.quiet,
+            book: Book::default(),
+            changes: Vec::new(),
+        })
+    }
+
+    /// Writes candidates that are final; their times count from the first spectrum, which starts at `delay_s`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn found(&mut self, candidates: &[Candidate], delay_s: f64) -> Result<()> {
+        self.book.found(candidates, &mut self.changes);
+        self.write(delay_s)
+    }
+
+    /// Writes the changes of all candidates that are not final.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn provisional(&mut self, candidates: &[Candidate], delay_s: f64) -> Result<()> {
+        self.book.provisional(candidates, &mut self.changes);
+        self.write(delay_s)
+    }
+
+    fn write(&mut self, delay_s: f64) -> Result<()> {
+        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        for Change { state, number, candidate } in self.changes.drain(..) {
+            let time_s = candidate.time_s + delay_s;
+            let line = CandidateLine {
+                state,
+                number,
+                observation: self.observation.clone(),
+                snr: candidate.snr,
+                dm: candidate.dm,
+                time_s,
+                mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
+                width_s: candidate.width_s,
+                members: candidate.members,
+                written_unix_s: written.as_secs_f64(),
+            };
+            let text = json::line(&line)?;
+            let written = self.file.write_all(format!("{text}\n").as_bytes());
+            written.map_err(|error| Error::io(&self.path, error))?;
+            if !self.is_quiet {
+                json::say(&text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(time_s: f64, dm: f64, snr: f64) -> Candidate {
+        Candidate {
+            dm,
+            time_s,
+            snr,
+            width_s: 0.01,
+            members: 3,
+            range: 0,
+            trial: 1,
+            peak_begin_s: time_s,
+            peak_end_s: time_s + 0.01,
+            begin_s: time_s - 0.1,
+            end_s: time_s + 0.1,
+            dm_min: dm - 5.0,
+            dm_max: dm + 5.0,
+            band_fraction: 1.0,
+        }
+    }
+
+    fn states(changes: &mut Vec<Change>) -> Vec<(State, u64)> {
+        changes.drain(..).map(|change| (change.state, change.number)).collect()
+    }
+
+    #[test]
+    fn a_candidate_is_announced_updated_and_final_under_one_number() {
+        let (mut book, mut changes) = (Book::default(), Vec::new());
+        book.provisional(&[candidate(1.0, 100.0, 8.0)], &mut changes);
+        assert_eq!(states(&mut changes), [(State::Provisional, 1)]);
+        book.provisional(&[candidate(1.01, 101.0, 8.1), candidate(5.0, 300.0, 7.0)], &mut changes);
+        assert_eq!(states(&mut changes), [(State::Provisional, 2)]);
+        book.provisional(&[candidate(1.02, 103.0, 12.0), candidate(5.0, 300.0, 7.0)], &mut changes);
+        assert_eq!(states(&mut changes), [(State::Updated, 1)]);
+        book.found(&[candidate(1.02, 104.0, 12.1), candidate(9.0, 50.0, 6.5)], &mut changes);
+        book.provisional(&[], &mut changes);
+        let expected = [(State::Final, 1), (State::Final, 3), (State::Retracted, 2)];
+        assert_eq!(states(&mut changes), expected);
+        assert!(book.announced.is_empty());
+    }
+}
