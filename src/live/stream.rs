@@ -5,11 +5,16 @@
 //! | heap | items |
 //! |---|---|
 //! | header | [`HEADER_ID`]: a text ([`Content::text`]) and the line SPEAD_TIMES: samples per heap of data |
-//! | data | 0x1600: number of its first sample, from the header's start on; 0x4101: antenna; 0x4300: samples |
+//! | data | 0x1600: number of its first sample; 0x4101: antenna; 0x4300: samples |
+//! | end | the protocol's command to stop; [`END_ID`]: number of the sample after the last one |
 //!
 //! A heap of spectra has the axes time, channel; one of voltages those of MeerKAT's F-engines, channel, time, polarization,
-//! of one antenna. The header is sent first, and again every second, so that a receiver may start later. Every packet has
-//! all items of its heap.
+//! of one antenna. The header is sent first, and again every second, so that a receiver may start later; it is alone in one
+//! packet. Every packet has all items of its heap.
+//!
+//! Samples are numbered from 0 at the header's start, or from the number in the line SPEAD_FIRST. Numbers wrap after
+//! [`TIME_BITS`] bits. If a stream does not end with a whole heap, the last one is filled up with zeros, and [`END_ID`] tells how
+//! many of its samples are data. Without an end, as from a sender that was killed, all samples are.
 
 use std::path::Path;
 
@@ -20,7 +25,7 @@ use crate::live::descriptor::{Descriptor, Kind};
 use crate::live::header::{Content, MOST_BYTES};
 use crate::live::heaps::{ItemMap, Selector};
 use crate::live::packet::Values;
-use crate::live::spead::{Item, Packet};
+use crate::live::spead::{Control, Item, Packet, id};
 use crate::view::check_length;
 use crate::voltage::{VoltageEncoding, Voltages};
 
@@ -33,7 +38,7 @@ pub const SAMPLES_ID: u64 = 0x4300;
 /// Item with the header's text.
 pub const HEADER_ID: u64 = 0x1701;
 
-/// Item of the stop heap: samples of the last heap after the last of the recording, which fill it up.
+/// Item with the number of the sample after the last one, in the heap that ends a stream.
 pub const END_ID: u64 = 0x1702;
 
 /// Bits of the sample's number, after which it wraps.
@@ -44,6 +49,9 @@ const HEAP_BYTES: usize = 8192;
 
 /// Key of the samples per heap.
 const TIMES_KEY: &str = "SPEAD_TIMES";
+
+/// Key of the number of the first sample, if it is not 0.
+const FIRST_KEY: &str = "SPEAD_FIRST";
 
 /// Most samples per heap.
 const MOST_TIMES: u64 = 1 << 20;
@@ -57,6 +65,10 @@ pub struct Stream {
     /// Antennas of voltages; 1 for spectra.
     sources: usize,
     block_bytes: usize,
+    /// Number of the sample at the header's start.
+    first: u64,
+    /// Order of the samples of voltages.
+    layout: Option<Layout>,
 }
 
 impl Stream {
@@ -84,7 +96,15 @@ impl Stream {
             Content::Spectra(_) => 1,
             Content::Voltages(header) => header.antennas,
         };
-        Ok(Self { content, times, sources, block_bytes })
+        let layout = layout(&content, times);
+        Ok(Self { content, times, sources, block_bytes, first: 0, layout })
+    }
+
+    /// Numbers samples from `first` on, modulo 2^48.
+    #[must_use]
+    pub fn starting_at(mut self, first: u64) -> Self {
+        self.first = wrapped(first);
+        self
     }
 
     /// Returns the contents.
@@ -95,6 +115,11 @@ impl Stream {
     /// Returns the samples per heap.
     pub fn times(&self) -> usize {
         self.times
+    }
+
+    /// Returns the number of the sample at the header's start.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// Returns the number of sources: antennas, or 1 for spectra.
@@ -124,7 +149,7 @@ impl Stream {
     }
 
     /// Returns the byte that encodes zeros.
-    fn zero_byte(&self) -> u8 {
+    pub fn zero_byte(&self) -> u8 {
         match &self.content {
             Content::Spectra(_) => 0,
             Content::Voltages(header) => header.encoding.zero_byte(),
@@ -142,6 +167,9 @@ impl Stream {
         let end = text.windows(end.len()).position(|line| line == end).unwrap_or(text.len());
         text.truncate(end);
         text.extend(format!("{TIMES_KEY:<13}{}\n", self.times).bytes());
+        if self.first != 0 {
+            text.extend(format!("{FIRST_KEY:<13}{}\n", self.first).bytes());
+        }
         // Addresses of following items would be multiples of 8.
         text.resize(text.len().next_multiple_of(8), 0);
         Ok(text)
@@ -154,12 +182,23 @@ impl Stream {
 
     /// Returns the items of a heap of data whose first sample is number `time`.
     pub fn data_items(&self, time: u64, source: usize) -> [Item; 3] {
-        let time = time & ((1 << TIME_BITS) - 1);
         [
-            Item::immediate(TIME_ID, time),
+            Item::immediate(TIME_ID, wrapped(time)),
             Item::immediate(ANTENNA_ID, source as u64),
             Item::at(SAMPLES_ID, 0),
         ]
+    }
+
+    /// Returns the items of the heap that ends a stream; `end` is the number of the sample after the last one.
+    pub fn end_items(&self, end: u64) -> [Item; 2] {
+        [Item::immediate(id::CONTROL, Control::Stop as u64), Item::immediate(END_ID, wrapped(end))]
+    }
+
+    /// Returns the number of the sample after the last one, if a packet ends a stream and says it.
+    pub fn end_of(packet: &[u8]) -> Option<u64> {
+        let packet = Packet::parse(packet).ok()?;
+        packet.control().filter(|control| *control == Control::Stop)?;
+        packet.value(END_ID)
     }
 
     /// Describes the items, for receivers that know nothing of them.
@@ -177,6 +216,7 @@ impl Stream {
             described(ANTENNA_ID, "antenna", 'u', TIME_BITS, &[]),
             described(SAMPLES_ID, "samples", 'u', 8, &[Some(self.block_bytes as u64)]),
             described(HEADER_ID, "header", 'c', 8, &[None]),
+            described(END_ID, "end", 'u', TIME_BITS, &[]),
         ]
     }
 
@@ -205,21 +245,18 @@ impl Stream {
             let why = format!("found {times}, expected {MOST_TIMES} at most");
             return Err(fields.fault(TIMES_KEY, why));
         }
+        let first = fields.count(FIRST_KEY)?.unwrap_or(0);
+        if first != wrapped(first) {
+            return Err(fields.fault(FIRST_KEY, format!("found {first}, expected less than 2^48")));
+        }
         let content = Content::new(&fields, path, options)?;
-        Self::with_times(content, times as usize)
+        Ok(Self::with_times(content, times as usize)?.starting_at(first))
     }
 
     /// Returns the order of the samples in the blocks of all sources at one time: axes antenna, channel, time, polarization,
     /// the channels as the header's text says. `None` for spectra, which are in the order of rows.
     pub(crate) fn layout(&self) -> Option<Layout> {
-        let Content::Voltages(header) = &self.content else { return None };
-        let order = [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization];
-        let (counts, bytes) = (counts(header), header.encoding.sample_bits() / 8);
-        let mut layout = Layout::new(order, counts, self.times as u64, bytes);
-        if dada::is_reversed(header).unwrap_or(false) {
-            layout.reverse_channels(counts);
-        }
-        Some(layout)
+        self.layout.clone()
     }
 
     /// Writes the samples from `start` on of all antennas into `blocks`: axes antenna, bytes of a heap.
@@ -227,7 +264,7 @@ impl Stream {
     /// # Errors
     /// [`Error::Shape`] for another number of streams or bytes; [`Error::Parameter`] for spectra, or another encoding.
     pub fn pack(&self, voltages: Voltages<'_>, start: usize, blocks: &mut [u8]) -> Result<()> {
-        let (Content::Voltages(header), Some(layout)) = (&self.content, self.layout()) else {
+        let (Content::Voltages(header), Some(layout)) = (&self.content, &self.layout) else {
             return Err(Error::parameter("content", "spectra", "it must be voltages"));
         };
         if voltages.encoding() != header.encoding {
@@ -250,6 +287,22 @@ pub(crate) fn header_of(packet: &[u8]) -> Option<&[u8]> {
     let heap_bytes = packet.heap_bytes.filter(|bytes| *bytes == packet.payload.len() as u64)?;
     let place = packet.place(HEADER_ID, heap_bytes)?;
     packet.payload.get(place.start as usize..place.end as usize)
+}
+
+/// Returns the number of a sample, which wraps.
+fn wrapped(number: u64) -> u64 {
+    number & ((1 << TIME_BITS) - 1)
+}
+
+fn layout(content: &Content, times: usize) -> Option<Layout> {
+    let Content::Voltages(header) = content else { return None };
+    let order = [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization];
+    let (counts, bytes) = (counts(header), header.encoding.sample_bits() / 8);
+    let mut layout = Layout::new(order, counts, times as u64, bytes);
+    if dada::is_reversed(header).unwrap_or(false) {
+        layout.reverse_channels(counts);
+    }
+    Some(layout)
 }
 
 fn counts(header: &VoltageHeader) -> Counts {
