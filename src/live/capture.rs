@@ -57,10 +57,10 @@ pub enum Event {
     Gap(Stretch),
     /// These blocks were dropped, since the consumer was too slow.
     Overrun(Stretch),
-    /// The stream ends; the last `padding` samples before the end are not of the recording.
+    /// The stream ends.
     End {
-        /// Samples to remove.
-        padding: u64,
+        /// Number of the sample after the last one, if the sender told it.
+        end: Option<u64>,
     },
     /// Receiving has failed.
     Failed(Error),
@@ -189,8 +189,9 @@ struct Current {
     window: Window,
     /// Number of the window's stream, once a chunk has left it.
     number: Option<u64>,
-    /// Samples after the last, and the time of the last packet, once a stop heap came.
-    ending: Option<u64>,
+    /// Whether the heap that ends the stream has come, and the number of the sample after the last one.
+    is_ending: bool,
+    end: Option<u64>,
 }
 
 /// State of the thread.
@@ -236,7 +237,7 @@ impl Capturing {
             if count > 0 {
                 last = now;
             } else if now - last >= SETTLING
-                && self.current.as_ref().is_some_and(|current| current.ending.is_some())
+                && self.current.as_ref().is_some_and(|current| current.is_ending)
             {
                 self.end();
             }
@@ -277,8 +278,7 @@ impl Capturing {
             && packet.control() == Some(Control::Stop)
         {
             if let Some(current) = &mut self.current {
-                let most = current.stream.times() as u64 - 1;
-                current.ending = Some(packet.value(END_ID).unwrap_or(0).min(most));
+                (current.is_ending, current.end) = (true, packet.value(END_ID));
             }
         } else if self.current.is_none() {
             self.before.without_header += 1;
@@ -315,7 +315,7 @@ impl Capturing {
         // The counters at the end of a stream are those of all of its packets.
         self.before.dropped = self.receiver.drops();
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.before);
-        self.outbox.push_back(Event::End { padding: current.ending.unwrap_or(0) });
+        self.outbox.push_back(Event::End { end: current.end });
     }
 
     /// Passes events to the consumer, as many as the queue takes.
@@ -362,7 +362,7 @@ impl Current {
         let chunk_bytes = options.blocks * shape.sources * shape.block_bytes;
         let waiting = (WAITING_BYTES / chunk_bytes).clamp(LEAST_WAITING, MOST_WAITING);
         let window = Window::with_buffers(shape, options, FLYING + waiting)?;
-        Ok(Self { stream, heaps, window, number: None, ending: None })
+        Ok(Self { stream, heaps, window, number: None, is_ending: false, end: None })
     }
 
     /// Moves at most `most` outputs of the window to `outbox`; a stream that began to count anew is another one.
@@ -375,7 +375,7 @@ impl Current {
                 Ready::Overrun(stretch) => (stretch.stream, Event::Overrun(stretch)),
             };
             if self.number.is_some_and(|before| before != number) {
-                outbox.push_back(Event::End { padding: 0 });
+                outbox.push_back(Event::End { end: None });
                 outbox.push_back(Event::Begin(Box::new(self.stream.clone())));
             }
             self.number = Some(number);

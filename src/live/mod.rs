@@ -18,7 +18,9 @@
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
-//! | [`target`] | addresses of streams |
+//! | `target` | address of a stream in text: a UDP port or a ring (Linux) |
+//! | `send` | recordings sent as streams, paced and impaired (Linux) |
+//! | [`impair`] | loss, delay and duplication of packets, as decided by a seed |
 //! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
 //! | `ring` | PSRDADA rings in shared memory (Linux) |
 
@@ -28,15 +30,19 @@ pub mod declared;
 pub mod descriptor;
 pub mod header;
 pub mod heaps;
+pub mod impair;
 pub mod packet;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod ring;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod send;
 #[cfg(target_os = "linux")]
 pub mod socket;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod source;
 pub mod spead;
 pub mod stream;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod target;
 pub mod vdif;
 pub mod window;

@@ -16,13 +16,17 @@ use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource, da
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::header::Content;
-use crate::live::ring::{self, Key, Received};
+use crate::live::ring::{self, Received};
 use crate::live::socket;
-use crate::live::target::Target;
+use crate::live::stream::wrapped;
+use crate::live::target::{Port, Target};
 use crate::live::window::Chunk;
 use crate::math::RunningMedian;
 use crate::units::SECONDS_PER_DAY;
 use crate::voltage::VoltageBlock;
+
+/// Longest loss at the end of a stream that is filled in, in seconds.
+const MOST_LOST_S: f64 = 600.0;
 
 /// Longest wait between two looks at a request to stop.
 const STEP: Duration = Duration::from_millis(50);
@@ -66,7 +70,7 @@ impl Live {
     pub fn open(target: &Target, options: &VoltageOptions, buffer_bytes: usize) -> Result<Self> {
         let path = PathBuf::from(target.to_string());
         let connection = match target {
-            Target::Spead { address, interface } => {
+            Target::Spead(Port { address, interface }) => {
                 let socket = socket::Options {
                     interface: interface.clone(),
                     buffer_bytes,
@@ -74,8 +78,8 @@ impl Live {
                 };
                 Connection::Packets(Capture::start(&socket, &path, options)?)
             }
-            Target::Dada(key) => {
-                let reader = ring::Reader::attach(Key::new(*key)?, Duration::from_secs(1))?;
+            Target::Ring(key) => {
+                let reader = ring::Reader::attach(*key, Duration::from_secs(1))?;
                 Connection::Ring(Box::new(reader))
             }
         };
@@ -173,6 +177,8 @@ struct Blocks {
     buffer: Vec<u8>,
     filled: usize,
     has_ended: bool,
+    /// Most samples that are lost at the end of a stream.
+    most_lost: u64,
     /// Describes an incomplete last sample, which is left out.
     cut: Option<String>,
 }
@@ -191,6 +197,7 @@ impl Blocks {
             buffer: Vec::new(),
             filled: 0,
             has_ended: false,
+            most_lost: 0,
             cut: None,
         }
     }
@@ -219,7 +226,9 @@ fn first_samples(capture: &mut Capture, path: &Path, goes_on: &mut GoesOn) -> Re
             (Event::Failed(error), _) => return Err(error),
             (Event::Chunk(chunk), Some(begun)) => {
                 let mut blocks = Blocks::new(begun.times(), begun.sources() * begun.block_bytes());
-                let content = starting(begun.content().clone(), chunk.first);
+                let passed = wrapped(chunk.first.wrapping_sub(begun.first()));
+                let content = starting(begun.content().clone(), passed);
+                blocks.most_lost = (MOST_LOST_S / content.tsamp_s()) as u64;
                 (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
                 return Ok(Opened { content, layout: begun.layout(), blocks });
             }
@@ -379,7 +388,12 @@ impl Blocks {
                 Event::Gap(stretch) | Event::Overrun(stretch) => {
                     self.skip_to(stretch.first + stretch.blocks * self.times as u64);
                 }
-                Event::End { .. } => self.has_ended = true,
+                Event::End { end } => {
+                    self.has_ended = true;
+                    // The last heaps may be lost.
+                    let lost = end.map_or(0, |end| wrapped(end.wrapping_sub(self.expected)));
+                    self.missing += if lost <= self.most_lost { lost } else { 0 };
+                }
                 Event::Begin(_) => {}
                 Event::Failed(error) => return Err(error),
             }

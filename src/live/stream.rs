@@ -290,7 +290,7 @@ pub(crate) fn header_of(packet: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the number of a sample, which wraps.
-fn wrapped(number: u64) -> u64 {
+pub(crate) fn wrapped(number: u64) -> u64 {
     number & ((1 << TIME_BITS) - 1)
 }
 

@@ -1,123 +1,157 @@
-//! Addresses of live streams: `spead://HOST:PORT` and `dada:KEY`.
+//! Address of a stream in text: where a sender sends to, and where a receiver listens.
+//!
+//! | text | stream |
+//! |---|---|
+//! | `spead://HOST:PORT`, with `?interface=NAME` for a multicast group | SPEAD heaps ([`crate::live::stream`]) by UDP |
+//! | `dada:KEY`, `dada://KEY` | PSRDADA ring of a hexadecimal key |
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4, ToSocketAddrs};
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::io::ADDRESSES;
+use crate::live::ring::Key;
 
-/// Beginnings of the two kinds; `//` may follow that of a ring.
-const SPEAD: &str = ADDRESSES[0];
-const DADA: &str = ADDRESSES[1];
+/// Forms of a target, for errors.
+const FORMS: &str = "it must be spead://HOST:PORT or dada:KEY";
 
-/// Place that a stream is sent to, or received from.
+/// Address of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
-    /// SPEAD heaps over UDP.
-    Spead {
-        /// Address and port: of a host, or of a multicast group; 0.0.0.0 receives on all addresses.
-        address: SocketAddrV4,
-        /// Name of the interface of a multicast group.
-        interface: Option<String>,
-    },
-    /// Ring of PSRDADA with this key.
-    Dada(u32),
+    /// SPEAD heaps to a UDP port.
+    Spead(Port),
+    /// PSRDADA ring.
+    Ring(Key),
+}
+
+/// UDP port of a host or of a multicast group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Address and port.
+    pub address: SocketAddrV4,
+    /// Name of the interface of a group; the system chooses one otherwise.
+    pub interface: Option<String>,
 }
 
 impl FromStr for Target {
     type Err = Error;
 
-    /// Parses `spead://HOST:PORT`, `spead://GROUP:PORT?interface=NAME`, `dada:KEY` or `dada://KEY` with a hexadecimal key. An
-    /// empty host is 0.0.0.0.
+    /// Parses a target; a host's name is looked up.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for another form, an unknown host, a port that is not 1 to 65535, or a key of no ring.
     fn from_str(text: &str) -> Result<Self> {
-        let bad = |rule: &str| Error::parameter("address of a stream", text, rule.to_owned());
-        if let Some(key) = text.strip_prefix(DADA) {
-            let key = key.strip_prefix("//").unwrap_or(key);
-            let key = key.strip_prefix("0x").unwrap_or(key);
-            let key = u32::from_str_radix(key, 16).ok().filter(|key| *key > 0);
-            return key
-                .map(Self::Dada)
-                .ok_or_else(|| bad("expected dada:KEY with a hexadecimal key"));
-        }
-        let Some(rest) = text.strip_prefix(SPEAD) else {
-            return Err(bad("expected spead://HOST:PORT or dada:KEY"));
-        };
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let interface = match query.split_once('=') {
-            Some(("interface", name)) if !name.is_empty() => Some(name.to_owned()),
-            None if query.is_empty() => None,
-            _ => return Err(bad("after ? expected interface=NAME")),
-        };
-        let Some((host, port)) = place.trim_end_matches('/').rsplit_once(':') else {
-            return Err(bad("expected a port, as in spead://127.0.0.1:7148"));
-        };
-        let port: u16 = port.parse().map_err(|_| bad("expected a port from 0 to 65535"))?;
-        let address = match host {
-            "" => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
-            host => {
-                let found = (host, port).to_socket_addrs().ok();
-                let first = found.into_iter().flatten().find_map(|address| match address {
-                    std::net::SocketAddr::V4(address) => Some(address),
-                    std::net::SocketAddr::V6(_) => None,
-                });
-                first.ok_or_else(|| bad("the host has no IPv4 address that is known here"))?
+        let wrong = |rule: &str| Error::parameter("target", text, rule);
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(FORMS))?;
+        match scheme {
+            "spead" => {
+                let rest = rest.strip_prefix("//").ok_or_else(|| wrong(FORMS))?;
+                port(text, rest).map(Self::Spead)
             }
-        };
-        Ok(Self::Spead { address, interface })
+            "dada" => rest.strip_prefix("//").unwrap_or(rest).parse().map(Self::Ring),
+            _ => Err(wrong(FORMS)),
+        }
     }
 }
 
 impl fmt::Display for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spead { address, interface: None } => write!(formatter, "{SPEAD}{address}"),
-            Self::Spead { address, interface: Some(name) } => {
-                write!(formatter, "{SPEAD}{address}?interface={name}")
-            }
-            Self::Dada(key) => write!(formatter, "{DADA}{key:x}"),
+            Self::Spead(port) => write!(f, "spead://{port}"),
+            Self::Ring(key) => write!(f, "dada:{key}"),
         }
     }
 }
 
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)?;
+        self.interface.as_ref().map_or(Ok(()), |name| write!(f, "?interface={name}"))
+    }
+}
+
+/// Parses `HOST:PORT?interface=NAME`; `whole` is the text in errors.
+fn port(whole: &str, text: &str) -> Result<Port> {
+    let wrong = |rule: String| Error::parameter("target", whole, rule);
+    let (place, interface) = match text.split_once('?') {
+        None => (text, None),
+        Some((place, query)) => {
+            let name = query.strip_prefix("interface=").filter(|name| !name.is_empty());
+            let rule = || wrong("after ? it may have interface=NAME only".to_owned());
+            (place, Some(name.ok_or_else(rule)?.to_owned()))
+        }
+    };
+    let (host, number) = place
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty())
+        .ok_or_else(|| wrong(FORMS.to_owned()))?;
+    let number: u16 = number
+        .parse()
+        .ok()
+        .filter(|number| *number > 0 && !place.contains('+'))
+        .ok_or_else(|| wrong("its port must be 1 to 65535".to_owned()))?;
+    if host.starts_with('[') || host.contains(':') {
+        return Err(wrong("its host must be an IPv4 address or a name".to_owned()));
+    }
+    let found = (host, number)
+        .to_socket_addrs()
+        .map_err(|error| wrong(format!("its host is unknown: {error}")))?;
+    let mut addresses = found.filter_map(|address| match address {
+        SocketAddr::V4(address) => Some(address),
+        SocketAddr::V6(_) => None,
+    });
+    let address =
+        addresses.next().ok_or_else(|| wrong("its host has no IPv4 address".to_owned()))?;
+    if interface.is_some() && !address.ip().is_multicast() {
+        return Err(wrong("an interface is for multicast groups, 224.0.0.0 and above".to_owned()));
+    }
+    Ok(Port { address, interface })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::io::is_address;
 
     #[test]
-    fn addresses_are_read_as_they_are_shown() {
-        for (text, shown) in [
-            ("spead://127.0.0.1:7148", "spead://127.0.0.1:7148"),
-            ("spead://:7148", "spead://0.0.0.0:7148"),
-            ("spead://239.1.2.3:7148?interface=lo", "spead://239.1.2.3:7148?interface=lo"),
-            ("dada:dada", "dada:dada"),
-            ("dada://0xDADC", "dada:dadc"),
+    fn targets_return_as_they_were_written() {
+        for text in [
+            "spead://127.0.0.1:7148",
+            "spead://239.1.2.3:7148",
+            "spead://239.1.2.3:7148?interface=eth0",
+            "dada:dada",
+            "dada:6d0a0002",
         ] {
-            let target: Target = text.parse().unwrap();
-            assert_eq!(target.to_string(), shown);
-            assert_eq!(shown.parse::<Target>().unwrap(), target);
-            assert!(is_address(Path::new(text)));
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
-        assert!(!is_address(Path::new("dada.fil")));
+        assert_eq!("dada://0xdada".parse::<Target>().unwrap(), Target::Ring(Key::DEFAULT));
+        let Target::Spead(port) = "spead://localhost:9".parse().unwrap() else { panic!("a port") };
+        assert!(port.address.ip().is_loopback());
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_is_expected() {
-        for (text, expected) in [
+    fn other_texts_are_refused_with_the_reason() {
+        for (text, rule) in [
+            ("", "spead://HOST:PORT"),
+            ("observation.fil", "spead://HOST:PORT"),
+            ("udp://127.0.0.1:9", "spead://HOST:PORT"),
+            ("spead:127.0.0.1:9", "spead://HOST:PORT"),
+            ("spead://127.0.0.1", "spead://HOST:PORT"),
+            ("spead://:9", "spead://HOST:PORT"),
+            ("spead://127.0.0.1:0", "1 to 65535"),
+            ("spead://127.0.0.1:65536", "1 to 65535"),
+            ("spead://127.0.0.1:+9", "1 to 65535"),
+            ("spead://127.0.0.1:x", "1 to 65535"),
+            ("spead://[::1]:9", "IPv4"),
+            ("spead://239.1.2.3:9?interface=", "interface=NAME"),
+            ("spead://239.1.2.3:9?ttl=3", "interface=NAME"),
+            ("spead://127.0.0.1:9?interface=lo", "multicast groups"),
             ("dada:", "hexadecimal"),
             ("dada:xyz", "hexadecimal"),
-            ("dada:0", "hexadecimal"),
-            ("spead://127.0.0.1", "port"),
-            ("spead://127.0.0.1:x", "port"),
-            ("spead://127.0.0.1:70000", "port"),
-            ("spead://127.0.0.1:1?eth0", "interface=NAME"),
-            ("http://x", "spead://HOST:PORT"),
+            ("dada:10000", "0000"),
         ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
-            assert!(error.contains(expected) && error.contains(text), "{text}: {error}");
+            assert!(error.contains(rule), "{text}: {error}");
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Packets of voltages, from their bytes to chunks in order of time.
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[path = "../common/memory.rs"]
+mod memory;
 #[path = "../common/random.rs"]
 mod random;
 #[cfg(target_os = "linux")]
@@ -7,6 +10,8 @@ mod random;
 mod skip;
 
 mod loss;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod send;
 #[cfg(target_os = "linux")]
 mod socket;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -1,0 +1,182 @@
+//! Samples of a recording in blocks, over all its repetitions.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::io::FilterbankSource;
+use crate::io::voltages::VoltageSource;
+use crate::live::header::Content;
+use crate::units::Epoch;
+use crate::voltage::{VoltageBlock, Voltages};
+
+/// Bytes of a block, unless a heap has more.
+const BLOCK_BYTES: u64 = 4 << 20;
+
+/// Seconds of wall time of a block: a pipe must give this much before it is sent.
+const BLOCK_S: f64 = 0.05;
+
+/// Recording, open at its first sample.
+pub enum Recording {
+    /// Detected spectra.
+    Spectra(Box<dyn FilterbankSource>),
+    /// Voltages.
+    Voltages(Box<dyn VoltageSource>),
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recording").field(&self.content()).finish()
+    }
+}
+
+impl Recording {
+    /// Returns what the recording holds.
+    pub fn content(&self) -> Content {
+        match self {
+            Self::Spectra(source) => Content::Spectra(source.header().clone()),
+            Self::Voltages(source) => Content::Voltages(source.header().clone()),
+        }
+    }
+}
+
+/// Returns contents that start `seconds` later; an unknown start stays unknown.
+pub(super) fn later(content: &Content, seconds: f64) -> Content {
+    let mut content = content.clone();
+    let start = content.start();
+    if start != Epoch::default() {
+        let start = start.plus_s(seconds);
+        match &mut content {
+            Content::Spectra(header) => header.tstart_mjd = start.mjd(),
+            Content::Voltages(header) => header.start = start,
+        }
+    }
+    content
+}
+
+/// Samples of a recording.
+pub(super) struct Feed<'a> {
+    recording: Recording,
+    content: Content,
+    reopen: &'a mut dyn FnMut() -> Result<Recording>,
+    /// Repetitions to come; `None` is endless.
+    left: Option<u64>,
+    /// Samples of the repetition in progress.
+    read: u64,
+    has_ended: bool,
+    buffer: Vec<u8>,
+    /// Samples of a whole block.
+    capacity: usize,
+    /// Rows of the buffer: streams of voltages; 1 for spectra, whose rows are of another kind.
+    streams: usize,
+    /// Bytes of a sample of a stream; of a spectrum.
+    sample_bytes: usize,
+}
+
+impl<'a> Feed<'a> {
+    /// Makes blocks of a multiple of `unit` samples.
+    pub(super) fn new(
+        recording: Recording,
+        reopen: &'a mut dyn FnMut() -> Result<Recording>,
+        repeats: u64,
+        unit: usize,
+        rate: Option<f64>,
+    ) -> Self {
+        let content = recording.content();
+        let (streams, sample_bytes) = match &content {
+            Content::Spectra(header) => (1, header.row_bytes()),
+            Content::Voltages(header) => (header.streams(), header.encoding.sample_bits() / 8),
+        };
+        let bytes = (streams * sample_bytes).max(1) as u64;
+        let paced = rate.map_or(u64::MAX, |rate| (BLOCK_S * rate / content.tsamp_s()) as u64);
+        let units = (BLOCK_BYTES / bytes).min(paced) / unit as u64;
+        let capacity = units.max(1) as usize * unit;
+        let left = (repeats > 0).then(|| repeats - 1);
+        let buffer = vec![0; capacity * bytes as usize];
+        let (read, has_ended) = (0, false);
+        Self {
+            recording,
+            content,
+            reopen,
+            left,
+            read,
+            has_ended,
+            buffer,
+            capacity,
+            streams,
+            sample_bytes,
+        }
+    }
+
+    /// Reads the next block, and returns its samples: fewer than a whole block's only at the end.
+    ///
+    /// # Errors
+    /// Those of the recording; [`Error::Unavailable`] if it has changed when it is opened again.
+    pub(super) fn fill(&mut self) -> Result<usize> {
+        let mut filled = 0;
+        while filled < self.capacity && !self.has_ended {
+            let count = self.read_into(filled)?;
+            filled += count;
+            self.read += count as u64;
+            if filled < self.capacity {
+                self.repeat()?;
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read_into(&mut self, filled: usize) -> Result<usize> {
+        match &mut self.recording {
+            Recording::Spectra(source) => {
+                source.read(&mut self.buffer[filled * self.sample_bytes..])
+            }
+            Recording::Voltages(source) => {
+                let encoding = source.header().encoding;
+                let stride = self.capacity * self.sample_bytes;
+                let times = filled..self.capacity;
+                let streams = self.streams;
+                let mut block =
+                    VoltageBlock::within(&mut self.buffer, encoding, streams, stride, times)?;
+                source.read(&mut block)
+            }
+        }
+    }
+
+    /// Opens the recording again, if it is to be repeated.
+    fn repeat(&mut self) -> Result<()> {
+        // A recording without samples would be repeated for ever.
+        if self.left == Some(0) || self.read == 0 {
+            self.has_ended = true;
+            return Ok(());
+        }
+        self.left = self.left.map(|left| left - 1);
+        self.read = 0;
+        self.recording = (self.reopen)()?;
+        if self.recording.content() != self.content {
+            let what = "the recording, to be repeated".to_owned();
+            let why = "its header has changed meanwhile".to_owned();
+            return Err(Error::Unavailable { what, why });
+        }
+        Ok(())
+    }
+
+    /// Fills the block from `from` to `to` samples with the byte that encodes zeros.
+    pub(super) fn pad(&mut self, from: usize, to: usize, zero_byte: u8) {
+        let rows = self.buffer.chunks_exact_mut(self.capacity * self.sample_bytes);
+        rows.for_each(|row| row[from * self.sample_bytes..to * self.sample_bytes].fill(zero_byte));
+    }
+
+    /// Returns spectra of the block: axes time, channel.
+    pub(super) fn spectra(&self, start: usize, times: usize) -> &[u8] {
+        &self.buffer[start * self.sample_bytes..][..times * self.sample_bytes]
+    }
+
+    /// Returns the whole block of voltages; `None` for spectra.
+    ///
+    /// # Errors
+    /// None for a block that [`Feed::new`] made.
+    pub(super) fn voltages(&self) -> Result<Option<Voltages<'_>>> {
+        let Content::Voltages(header) = &self.content else { return Ok(None) };
+        let stride = self.capacity * self.sample_bytes;
+        Voltages::new(&self.buffer, header.encoding, self.streams, stride, self.capacity).map(Some)
+    }
+}

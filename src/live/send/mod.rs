@@ -1,0 +1,52 @@
+//! Recordings sent as live streams: into SPEAD heaps or PSRDADA rings, at their own rate or another, with impairments.
+//!
+//! A [`Recording`] is read in blocks of about 50 ms, repeated on request, and sent on an absolute schedule: the time of a sample
+//! follows from its number, so that rounding and delays do not add up. A sender that is late catches up.
+//!
+//! | file | content |
+//! |---|---|
+//! | `options` | options, the summary, and what a caller hears while it is sent |
+//! | `feed` | samples of a recording, over all its repetitions |
+//! | `pace` | schedule |
+//! | `packets` | SPEAD heaps of [`crate::live::stream`]: header, descriptors, data, end; restarts and impairments |
+//! | `transfers` | transfers through a ring |
+
+mod feed;
+mod options;
+mod pace;
+mod packets;
+mod transfers;
+
+pub use feed::Recording;
+pub use options::{Lost, Monitor, Options, Summary};
+pub use packets::send_packets;
+pub use transfers::send_transfers;
+
+use crate::error::Result;
+use crate::live::ring::Writer;
+use crate::live::socket::Sender;
+use crate::live::target::Target;
+
+/// Sends a recording to a target; `reopen` opens it again for each repetition.
+///
+/// # Errors
+/// Those of [`send_packets`] or [`send_transfers`], and of opening a socket or attaching a ring.
+pub fn send(
+    recording: Recording,
+    reopen: &mut dyn FnMut() -> Result<Recording>,
+    target: &Target,
+    options: &Options,
+    monitor: &mut dyn Monitor,
+) -> Result<Summary> {
+    match target {
+        Target::Spead(port) => {
+            let mut socket = Sender::new(port.address, port.interface.as_deref())?;
+            let mut send = |packets: &[&[u8]]| socket.send(packets);
+            send_packets(recording, reopen, options, &mut send, monitor)
+        }
+        Target::Ring(key) => {
+            let mut writer = Writer::attach(*key, transfers::STEP)?;
+            send_transfers(recording, reopen, options, &mut writer, monitor)
+        }
+    }
+}
