@@ -404,9 +404,11 @@ impl Blocks {
             // The end says how many samples of the last block are of the recording.
             self.ahead = Some(wait(capture, path, goes_on)?);
         }
-        if let (Some(Event::End { padding }), true) = (&self.ahead, self.block + 1 == chunk.blocks)
+        if let (Some(Event::End { end: Some(end) }), true) =
+            (&self.ahead, self.block + 1 == chunk.blocks)
         {
-            self.valid -= (*padding).min(self.times as u64) as usize;
+            let valid = wrapped(end.wrapping_sub(self.expected));
+            self.valid = valid.min(self.times as u64) as usize;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! | text | stream |
 //! |---|---|
-//! | `spead://HOST:PORT`, with `?interface=NAME` for a multicast group | SPEAD heaps ([`crate::live::stream`]) by UDP |
+//! | `spead://HOST:PORT`, without HOST to receive on all addresses, with `?interface=NAME` for a multicast group | SPEAD heaps ([`crate::live::stream`]) by UDP |
 //! | `dada:KEY`, `dada://KEY` | PSRDADA ring of a hexadecimal key |
 
 use std::fmt;
@@ -82,10 +82,8 @@ fn port(whole: &str, text: &str) -> Result<Port> {
             (place, Some(name.ok_or_else(rule)?.to_owned()))
         }
     };
-    let (host, number) = place
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty())
-        .ok_or_else(|| wrong(FORMS.to_owned()))?;
+    let (host, number) = place.rsplit_once(':').ok_or_else(|| wrong(FORMS.to_owned()))?;
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
     let number: u16 = number
         .parse()
         .ok()
@@ -125,6 +123,7 @@ mod tests {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
         assert_eq!("dada://0xdada".parse::<Target>().unwrap(), Target::Ring(Key::DEFAULT));
+        assert_eq!("spead://:9".parse::<Target>().unwrap().to_string(), "spead://0.0.0.0:9");
         let Target::Spead(port) = "spead://localhost:9".parse().unwrap() else { panic!("a port") };
         assert!(port.address.ip().is_loopback());
     }
@@ -137,7 +136,6 @@ mod tests {
             ("udp://127.0.0.1:9", "spead://HOST:PORT"),
             ("spead:127.0.0.1:9", "spead://HOST:PORT"),
             ("spead://127.0.0.1", "spead://HOST:PORT"),
-            ("spead://:9", "spead://HOST:PORT"),
             ("spead://127.0.0.1:0", "1 to 65535"),
             ("spead://127.0.0.1:65536", "1 to 65535"),
             ("spead://127.0.0.1:+9", "1 to 65535"),

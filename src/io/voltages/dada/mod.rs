@@ -37,8 +37,8 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 use header::{Geometry, same};
 
 pub use header::{format_start, parse_header, parse_utc};
+pub(crate) use writer::{Order, format_header, is_reversed};
 pub use writer::{Writer, header_text};
-pub(crate) use writer::{format_header, is_reversed};
 
 const KEYS: fields::Keys = fields::Keys {
     middle: "FREQ",

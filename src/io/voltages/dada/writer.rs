@@ -25,9 +25,8 @@ const TILES: usize = 32;
 #[derive(Debug)]
 pub struct Writer {
     file: AtomicFile,
-    lines: Vec<(&'static str, String)>,
     encoding: VoltageEncoding,
-    layout: Layout,
+    order: Order,
     frames: Vec<u8>,
 }
 
@@ -39,10 +38,10 @@ impl Writer {
     /// spaced channels, texts too long for its header; [`Error::Io`].
     pub fn create(path: &Path, header: &VoltageHeader) -> Result<Self> {
         let encoding = header.encoding;
-        let Order { layout, lines } = Order::new(header)?;
+        let order = Order::new(header)?;
         let mut file = AtomicFile::create(path)?;
-        file.append(&text(&lines, 0)?)?;
-        Ok(Self { file, lines, encoding, layout, frames: Vec::new() })
+        file.append(&text(&order.lines, 0)?)?;
+        Ok(Self { file, encoding, order, frames: Vec::new() })
     }
 
     /// Appends samples of every stream.
@@ -50,17 +49,11 @@ impl Writer {
     /// # Errors
     /// [`Error::Shape`] for another number of streams or another encoding than the header's; [`Error::Io`].
     pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
-        check_streams(voltages, self.layout.streams(), self.encoding)?;
-        let (layout, tile_times) = (&self.layout, self.layout.tile_times());
-        let step = TILES * tile_times;
+        check_streams(voltages, self.order.layout.streams(), self.encoding)?;
+        let step = self.order.step_times();
         for start in (0..voltages.times()).step_by(step) {
             let times = step.min(voltages.times() - start);
-            self.frames.resize(layout.run_bytes(times as u64) as usize, 0);
-            let tiles = self.frames.chunks_mut(layout.run_bytes(tile_times as u64) as usize);
-            let bytes = layout.run_bytes(times as u64) as usize;
-            parallel::for_each(bytes, tiles.enumerate(), |(index, tile)| {
-                layout.gather(0, voltages, start + index * tile_times, tile);
-            });
+            self.order.gather(voltages, start, times, &mut self.frames);
             self.file.append(&self.frames)?;
         }
         Ok(())
@@ -80,7 +73,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`].
     pub fn keep_whole(&mut self) -> Result<u64> {
-        let frame = self.layout.frame_bytes();
+        let frame = self.order.layout.frame_bytes();
         let samples = |bytes: u64| bytes.saturating_sub(DEFAULT_HEADER) / frame;
         Ok(samples(self.file.cut_to(|bytes| DEFAULT_HEADER + samples(bytes) * frame)?))
     }
@@ -94,14 +87,15 @@ impl Writer {
         if bytes == 0 {
             return Err(Error::parameter("samples", 0, "a PSRDADA file holds one sample at least"));
         }
-        self.file.rewrite_start(&text(&self.lines, bytes)?)?;
+        self.file.rewrite_start(&text(&self.order.lines, bytes)?)?;
         self.file.commit()
     }
 }
 
 /// Order of samples, and the lines of the header that states it.
+#[derive(Debug)]
 pub(crate) struct Order {
-    pub(crate) layout: Layout,
+    layout: Layout,
     lines: Vec<(&'static str, String)>,
 }
 
@@ -129,6 +123,28 @@ impl Order {
         }
         let lines = lines(header, &band, layout.frame_bytes());
         Ok(Self { layout, lines })
+    }
+
+    /// Returns the samples per stream that are put in order at once.
+    pub(crate) fn step_times(&self) -> usize {
+        TILES * self.layout.tile_times()
+    }
+
+    /// Puts `times` samples of every stream from `start` on in order, in place of the bytes of `frames`.
+    pub(crate) fn gather(
+        &self,
+        voltages: Voltages<'_>,
+        start: usize,
+        times: usize,
+        frames: &mut Vec<u8>,
+    ) {
+        let (layout, tile_times) = (&self.layout, self.layout.tile_times());
+        let bytes = layout.run_bytes(times as u64) as usize;
+        frames.resize(bytes, 0);
+        let tiles = frames.chunks_mut(layout.run_bytes(tile_times as u64) as usize);
+        parallel::for_each(bytes, tiles.enumerate(), |(index, tile)| {
+            layout.gather(0, voltages, start + index * tile_times, tile);
+        });
     }
 }
 
