@@ -30,9 +30,11 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
+use crate::interrupt;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::live;
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
-use crate::{interrupt, live};
 
 /// Whether a signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);

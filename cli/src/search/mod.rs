@@ -26,6 +26,8 @@ use sidereal::{Error, Result};
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
 use crate::interrupt::{self, Exit};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::live;
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
@@ -35,7 +37,7 @@ use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
-use crate::{errors, gaps, json, live};
+use crate::{errors, gaps, json};
 
 pub(crate) use lines::CandidateLine;
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
