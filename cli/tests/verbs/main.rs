@@ -4,6 +4,8 @@
 mod common;
 mod correlate;
 mod correlate_faults;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live;
 mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod ring;
