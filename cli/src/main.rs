@@ -36,6 +36,8 @@ mod say;
 mod schema;
 mod search;
 mod selection;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod send;
 mod simulate;
 mod sky;
 mod space;
@@ -105,6 +107,8 @@ enum Verb {
     Live(live::Arguments),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     Ring(ring::Arguments),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    Send(Box<send::Arguments>),
     Schema(schema::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
@@ -122,6 +126,8 @@ impl Verb {
             Self::Simulate(_) => Some("simulate"),
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             Self::Ring(_) => Some("ring"),
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Self::Send(_) => Some("send"),
             Self::Spiir(arguments) => arguments.cpu_only_name(),
             Self::Bench(arguments) => arguments.cpu_only_name(),
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -204,6 +210,8 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        Verb::Send(arguments) => send::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
         Verb::Convert(arguments) => convert::run(arguments, common).map(Exit::from),
         Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),

@@ -11,7 +11,7 @@ use crate::{
     simulate, spiir,
 };
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use crate::{live, ring};
+use crate::{live, ring, send};
 
 /// Name of a document, and function that makes its schema.
 type Entry = (&'static str, fn() -> Schema);
@@ -46,6 +46,8 @@ const DOCUMENTS: &[Entry] = &[
     ("ring-destroy", of::<ring::DestroyDocument>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring-repair", of::<ring::RepairDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("send", of::<send::Document>),
 ];
 
 /// Print the JSON Schema of a document; without a name, list the names.

@@ -309,6 +309,16 @@ fn documents_of_rings_have_the_schema_that_they_name() {
     hold_to_schemas(home.path(), made.into_iter());
 }
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn documents_of_streams_have_the_schema_that_they_name() {
+    let home = crate::common::recording();
+    // Nobody receives on the port for discarded data.
+    let words = "send a.fil spead://127.0.0.1:9 --rate max --loss 0.2 --lost-list lost.csv";
+    let made = [("send".to_owned(), json(home.path(), words))];
+    hold_to_schemas(home.path(), made.into_iter());
+}
+
 /// Checks documents against the schemas of their names.
 fn hold_to_schemas(folder: &Path, made: impl Iterator<Item = (String, Value)>) {
     let listed = done(folder, "schema");

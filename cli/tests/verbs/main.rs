@@ -10,6 +10,8 @@ mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod ring;
 mod searches;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod send;
 mod spiir;
 mod spiir_resumed;
 mod voltages;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::options::Monitor;
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::io::voltages::VoltageSource;
@@ -35,6 +36,14 @@ impl Recording {
         match self {
             Self::Spectra(source) => Content::Spectra(source.header().clone()),
             Self::Voltages(source) => Content::Voltages(source.header().clone()),
+        }
+    }
+
+    /// Describes the missing part of a truncated recording; of a pipe only at the end of the data.
+    pub fn cut(&self) -> Option<&str> {
+        match self {
+            Self::Spectra(source) => source.cut(),
+            Self::Voltages(source) => source.cut(),
         }
     }
 }
@@ -111,13 +120,14 @@ impl<'a> Feed<'a> {
     ///
     /// # Errors
     /// Those of the recording; [`Error::Unavailable`] if it has changed when it is opened again.
-    pub(super) fn fill(&mut self) -> Result<usize> {
+    pub(super) fn fill(&mut self, monitor: &mut dyn Monitor) -> Result<usize> {
         let mut filled = 0;
         while filled < self.capacity && !self.has_ended {
             let count = self.read_into(filled)?;
             filled += count;
             self.read += count as u64;
             if filled < self.capacity {
+                self.recording.cut().into_iter().for_each(|why| monitor.cut(why));
                 self.repeat()?;
             }
         }
@@ -157,6 +167,11 @@ impl<'a> Feed<'a> {
             return Err(Error::Unavailable { what, why });
         }
         Ok(())
+    }
+
+    /// Returns the bytes of a sample of every stream, or of a spectrum.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.streams * self.sample_bytes
     }
 
     /// Fills the block from `from` to `to` samples with the byte that encodes zeros.

@@ -85,6 +85,9 @@ pub trait Monitor {
     /// Receives the number of samples sent so far, of every stream.
     fn sent(&mut self, _samples: u64) {}
 
+    /// Receives why the recording that was read to its end is not whole: the missing part of a truncated one.
+    fn cut(&mut self, _why: &str) {}
+
     /// Receives the reason why nothing can be sent for some time.
     fn waits(&mut self, _why: &str) {}
 

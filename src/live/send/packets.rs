@@ -55,7 +55,7 @@ pub fn send_packets(
     let mut samples = 0;
     heaps.header()?;
     let is_stopped = 'blocks: loop {
-        let filled = match feed.fill() {
+        let filled = match feed.fill(monitor) {
             Err(error) if error.is_stop() => break true,
             filled => filled?,
         };

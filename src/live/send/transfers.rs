@@ -52,7 +52,7 @@ pub fn send_transfers(
     let (mut samples, mut position, mut restarts) = (0, 0, 0);
     let mut frames = Vec::new();
     while !transfers.is_stopped {
-        let filled = match feed.fill() {
+        let filled = match feed.fill(transfers.monitor) {
             Err(error) if error.is_stop() => {
                 transfers.is_stopped = true;
                 break;
@@ -93,6 +93,8 @@ pub fn send_transfers(
         }
     }
     transfers.end()?;
+    // A transfer that is stopped while the ring is full ends within a block of samples.
+    let samples = transfers.bytes / feed.frame_bytes() as u64;
     Ok(Summary {
         bytes: transfers.bytes,
         samples,
