@@ -3,13 +3,11 @@
 //! A run checks [`requested`] between gulps. After SIGINT, SIGTERM or SIGHUP it stops and publishes its results so far.
 //! A thread (`watch`) ends a run that does not check because it waits for input, within a second of the signal, and
 //! removes the folder that the run was filling, unless the folder holds a journal of final results. A second signal
-//! ends any run at once. Reads of pipes wait in short steps, so that a request to stop takes effect while no bytes
-//! arrive.
+//! ends any run at once.
 
-use std::fs::{File, remove_dir_all, remove_file};
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::fs::{remove_dir_all, remove_file};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -17,22 +15,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
-use sidereal::error::Stopped;
-use sidereal::io::{FilterbankSource, OpenOptions, is_address, open_with};
 use sidereal::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use tracing::Level;
 
-use crate::interrupt;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use crate::live;
 use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
 
@@ -279,63 +269,4 @@ pub(crate) fn alive() {
 /// Notifies that the run ends.
 pub(crate) fn stopping() {
     let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
-}
-
-/// Time between two checks for a request to stop.
-const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-
-/// Opens files as one observation; reads of standard input, FIFOs and devices end at a request to stop.
-///
-/// # Errors
-/// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
-pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
-    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-    if let [path] = paths
-        && is_address(path)
-    {
-        return live::open(path);
-    }
-    let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
-        let file = if path.as_os_str() == "-" {
-            File::from(io::stdin().as_fd().try_clone_to_owned()?)
-        } else {
-            File::open(path)?
-        };
-        Ok(Box::new(Pipe::new(file)))
-    };
-    open_with(paths, options, &stream)
-}
-
-/// Bytes that a pipe is asked to hold: with Linux's 64 KiB, writer and reader wait for each other more often, and 1 MiB
-/// leaves the cache and is slower.
-const PIPE_BYTES: usize = 256 << 10;
-
-/// Open pipe, terminal or device.
-struct Pipe(File);
-
-impl Pipe {
-    fn new(file: File) -> Self {
-        // A terminal or device has no such size, and a user's pipes may have reached their limit.
-        if fcntl_getpipe_size(&file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
-            let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
-        }
-        Self(file)
-    }
-}
-
-impl Read for Pipe {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if interrupt::requested() {
-                return Err(io::Error::other(Stopped));
-            }
-            let mut waited = [PollFd::new(&self.0, PollFlags::IN)];
-            match poll(&mut waited, Some(&POLL_STEP)) {
-                Ok(0) | Err(Errno::INTR) => {}
-                // End of file and errors are results of a read.
-                Ok(_) => return self.0.read(bytes),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
 }

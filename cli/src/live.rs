@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
@@ -11,22 +10,19 @@ use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada, guppi};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::live::capture::Statistics;
-use sidereal::live::source::{Live, LiveSpectra, LiveVoltages, Observation};
-use sidereal::live::target::Target;
+use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
 use sidereal::units::Epoch;
 use sidereal::voltage::Voltages;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::gaps::{self, Gap};
-use crate::interrupt::{self, Exit};
+use crate::interrupt::Exit;
 use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
-use crate::say::{note, warning};
+use crate::say::note;
+use crate::streams::{free_name, name_of, observe};
 use crate::{json, search};
-
-/// Bytes of a socket's buffer.
-const SOCKET_BYTES: usize = 64 << 20;
 
 /// Bytes of samples that are read at once for a recording.
 const RECORDED_BYTES: usize = 1 << 20;
@@ -185,64 +181,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         }
         Command::Record(arguments) => arguments.run(common),
     }
-}
-
-/// Address that is open between observations.
-static OPEN: Mutex<Option<Open>> = Mutex::new(None);
-
-struct Open {
-    path: PathBuf,
-    live: Live,
-}
-
-/// Waits for the next observation of an address, which stays open until the program ends.
-fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
-    let text = path.to_str().unwrap_or_default();
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if open.as_ref().is_none_or(|open| open.path != path) {
-        let live = Live::open(&text.parse::<Target>()?, options, SOCKET_BYTES)?;
-        if let Some(advice) = live.advice() {
-            warning!(quiet: false, "{advice}.");
-        }
-        *open = Some(Open { path: path.to_path_buf(), live });
-    }
-    match &*open {
-        Some(Open { live, .. }) => live.next(Box::new(|| !interrupt::requested())),
-        None => Err(Error::stopped(path)),
-    }
-}
-
-/// Opens the next observation of an address as a source of spectra.
-///
-/// # Errors
-/// [`Error::Format`] for a stream of voltages; those of [`Live::open`] and [`Live::next`].
-pub(crate) fn open(path: &Path) -> Result<Box<dyn FilterbankSource>> {
-    match observe(path, &VoltageOptions::default())? {
-        Observation::Spectra(spectra) => Ok(Box::new(spectra)),
-        Observation::Voltages(_) => {
-            let why = "found voltages, expected spectra: `sidereal live record` writes voltages to a file, which `search` reads";
-            Err(Error::format(path, "STATE", 0, why))
-        }
-    }
-}
-
-/// Returns a name for what begins at a time: `2026-01-31-12-30-05`.
-pub(crate) fn name_of(start: Epoch) -> String {
-    if start.day == 0 {
-        return "observation".into();
-    }
-    let utc = dada::format_start(&start).0;
-    let seconds = utc.split('.').next().unwrap_or_default();
-    seconds.replace(':', "-")
-}
-
-/// Returns a path in `folder` that does not exist: `NAME.ending`, or `NAME_2.ending` and so on.
-pub(crate) fn free_name(folder: &Path, name: &str, ending: &str) -> PathBuf {
-    let numbered = |number: u64| match number {
-        1 => folder.join(format!("{name}{ending}")),
-        _ => folder.join(format!("{name}_{number}{ending}")),
-    };
-    (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| numbered(1))
 }
 
 impl RecordArguments {

@@ -42,6 +42,7 @@ mod simulate;
 mod sky;
 mod space;
 mod spiir;
+mod streams;
 mod trace;
 mod tune;
 mod voltage_arguments;

@@ -21,7 +21,7 @@ use crate::dm_arguments::DmArguments;
 use crate::rfi::Rfi;
 use crate::say::{self, warning};
 use crate::voltage_arguments::VoltageArguments;
-use crate::{geometry, interrupt, numbers};
+use crate::{geometry, numbers, streams};
 
 /// Recording input options.
 #[derive(Args, Clone, Debug)]
@@ -333,7 +333,7 @@ pub(crate) fn open(
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
     let polarizations = pol.map_or(Polarizations::Total, Polarizations::One);
-    interrupt::open(paths, &OpenOptions { polarizations, allow_gaps })
+    streams::open(paths, &OpenOptions { polarizations, allow_gaps })
 }
 
 impl Cleaning {

@@ -41,12 +41,12 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// Chunks in flight in the window.
 const FLYING: usize = 8;
 
-/// Bytes of samples that may wait for the consumer, in at least and at most so many chunks.
+/// Bytes of samples that may wait for the consumer, and the least and the most chunks of them.
 const WAITING_BYTES: usize = 64 << 20;
 const LEAST_WAITING: usize = 16;
 const MOST_WAITING: usize = 1024;
 
-/// What the capture has received.
+/// Output of a capture.
 #[derive(Debug)]
 pub enum Event {
     /// A stream begins.
@@ -59,7 +59,7 @@ pub enum Event {
     Overrun(Stretch),
     /// The stream ends.
     End {
-        /// Number of the sample after the last one, if the sender told it.
+        /// Number of the sample after the last one, if the sender has sent it.
         end: Option<u64>,
     },
     /// Receiving has failed.

@@ -147,7 +147,7 @@ pub(super) struct Journal<'a> {
     /// Whether the recording can be read again: otherwise checkpoints are useless.
     pub(super) has_checkpoints: bool,
     /// Lines of candidates of a live search.
-    lines: Option<Lines>,
+    lines: Option<&'a mut Lines>,
     pub(super) observe: &'a mut dyn FnMut(&Status) -> bool,
     /// Absorbed events of the candidates that [`Observer::found`] receives next.
     members: Vec<Absorbed>,
@@ -162,7 +162,7 @@ impl<'a> Journal<'a> {
         keeper: RunJournal,
         delay_s: f64,
         has_checkpoints: bool,
-        lines: Option<Lines>,
+        lines: Option<&'a mut Lines>,
         observe: &'a mut dyn FnMut(&Status) -> bool,
     ) -> Self {
         let (members, read) = (Vec::new(), Vec::new());

@@ -3,6 +3,7 @@
 //! Invariant: each number is announced once, and ends once, as final or retracted, unless the program is killed. A final
 //! candidate is that of the search's lists.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use sidereal::single_pulse::Candidate;
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
+use super::report::tidy;
 use crate::common::Common;
 use crate::json;
 
@@ -142,6 +144,11 @@ fn is_same(before: &Candidate, after: &Candidate) -> bool {
         && after.dm_min <= before.dm_max
 }
 
+/// Identifies a final candidate whose times count from `delay_s`.
+fn key(candidate: &Candidate, delay_s: f64) -> (usize, i64) {
+    (candidate.trial, ((candidate.peak_begin_s + delay_s) * 1e6).round() as i64)
+}
+
 /// Lines of candidates, printed and appended to a file as they are found.
 pub(super) struct Lines {
     file: File,
@@ -151,6 +158,8 @@ pub(super) struct Lines {
     is_quiet: bool,
     book: Book,
     changes: Vec<Change>,
+    /// Final candidates: trial, and start of the peak in microseconds.
+    written: HashSet<(usize, i64)>,
 }
 
 impl Lines {
@@ -175,6 +184,7 @@ impl Lines {
             is_quiet: common.quiet,
             book: Book::default(),
             changes: Vec::new(),
+            written: HashSet::new(),
         })
     }
 
@@ -184,7 +194,20 @@ impl Lines {
     /// [`Error::Io`].
     pub(super) fn found(&mut self, candidates: &[Candidate], delay_s: f64) -> Result<()> {
         self.book.found(candidates, &mut self.changes);
+        self.written.extend(candidates.iter().map(|candidate| key(candidate, delay_s)));
         self.write(delay_s)
+    }
+
+    /// Writes the candidates of an observation that has ended, other than those already final, and retracts the rest. Their
+    /// times count from the first sample.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn finish(&mut self, candidates: &[Candidate]) -> Result<()> {
+        let is_new = |candidate: &&Candidate| !self.written.contains(&key(candidate, 0.0));
+        let late: Vec<Candidate> = candidates.iter().filter(is_new).copied().collect();
+        self.found(&late, 0.0)?;
+        self.provisional(&[], 0.0)
     }
 
     /// Writes the changes of all candidates that are not final.
@@ -204,11 +227,11 @@ impl Lines {
                 state,
                 number,
                 observation: self.observation.clone(),
-                snr: candidate.snr,
-                dm: candidate.dm,
-                time_s,
+                snr: tidy(candidate.snr),
+                dm: tidy(candidate.dm),
+                time_s: tidy(time_s),
                 mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
-                width_s: candidate.width_s,
+                width_s: tidy(candidate.width_s),
                 members: candidate.members,
                 written_unix_s: written.as_secs_f64(),
             };

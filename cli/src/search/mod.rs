@@ -26,8 +26,6 @@ use sidereal::{Error, Result};
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
 use crate::interrupt::{self, Exit};
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use crate::live;
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Provenance, Run};
@@ -37,6 +35,7 @@ use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
+use crate::streams::{free_name, name_of};
 use crate::{errors, gaps, json};
 
 pub(crate) use lines::CandidateLine;
@@ -226,11 +225,14 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         };
         let mjd = work.header.tstart_mjd;
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
-        let place = live::free_name(&parent, &live::name_of(start), "");
+        let place = free_name(&parent, &name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
         let lines = lines::Lines::begin(&parent, &place, &work.header, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
+        if let Some(lines) = &mut work.lines {
+            lines.finish(&found.report.candidates)?;
+        }
         work.write(&folder, &mut found)?;
         folder.finish()?;
         if !common.quiet {
@@ -344,8 +346,9 @@ impl<'a> Work<'a> {
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
         let source = &mut self.opened.source;
-        let lines = self.lines.take();
-        let mut journal = Journal::new(keeper, delay_s, has_checkpoints, lines, &mut observe);
+        let mut lines = self.lines.take();
+        let mut journal =
+            Journal::new(keeper, delay_s, has_checkpoints, lines.as_mut(), &mut observe);
         let resumed = resumed.as_ref();
         let report = if keep == Keep::Nothing {
             burst::search(source.for_search(), &self.options, &self.backend, journal.observe)
@@ -367,6 +370,7 @@ impl<'a> Work<'a> {
             resume::clear(&folder.file(""))?;
         }
         let report = report?;
+        self.lines = lines;
         progress.finish();
         common::tell_notes(&self.backend, self.common);
         let report = from_first_sample(report, self.opened.delay_s());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
+use sidereal::io::voltages::{self, VoltageOptions};
 
 use crate::common::{code, document, done, entries, fails, program, recording, sidereal, stderr};
 
@@ -88,8 +88,8 @@ fn observation(parent: &Path) -> PathBuf {
 fn a_live_search_finds_what_the_search_of_the_file_finds() {
     let home = recording();
     let folder = home.path();
-    done(folder, "search a.fil -o file -q --no-plots --dm-max 200");
-    let words = "live search ADDRESS -o live --observations 1 --dm-max 200";
+    done(folder, "search a.fil -o file -q --no-plots --dm-max 2000");
+    let words = "live search ADDRESS -o live --observations 1 --dm-max 2000";
     let (running, address) = receiving(folder, words);
     done(folder, &format!("send a.fil {address} --rate max -q"));
     let output = running.end();
@@ -253,7 +253,7 @@ fn nonsense_is_refused_with_what_is_expected() {
         ("live search a.fil -o x", "spead://HOST:PORT"),
         ("live search spead://127.0.0.1 -o x", "spead://HOST:PORT"),
         ("live record dada:xyz -o x", "hexadecimal"),
-        ("live record spead://127.0.0.1:9 -o x --roll -1", "--roll"),
+        ("live record spead://127.0.0.1:9 -o x --roll=-1", "--roll"),
         ("live search spead://127.0.0.1:9 -o x --fetch", "--fetch"),
     ] {
         fails(&sidereal(folder, words), 2, &[expected]);

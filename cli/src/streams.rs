@@ -1,0 +1,153 @@
+//! Inputs that arrive: pipes, and addresses of live streams. A request to stop ends every wait for them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use sidereal::error::Stopped;
+use sidereal::io::voltages::{VoltageOptions, dada};
+use sidereal::io::{FilterbankSource, OpenOptions, is_address, open_with};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::source::{Live, Observation};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::target::Target;
+use sidereal::units::Epoch;
+use sidereal::{Error, Result};
+
+use crate::interrupt;
+use crate::say::warning;
+
+/// Bytes of a socket's buffer.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const SOCKET_BYTES: usize = 64 << 20;
+
+/// Time between two checks for a request to stop.
+const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Opens files as one observation; reads of standard input, FIFOs and devices end at a request to stop.
+///
+/// # Errors
+/// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
+pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    if let [path] = paths
+        && is_address(path)
+    {
+        return open_address(path);
+    }
+    let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
+        let file = if path.as_os_str() == "-" {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        Ok(Box::new(Pipe::new(file)))
+    };
+    open_with(paths, options, &stream)
+}
+
+/// Bytes that a pipe is asked to hold: with Linux's 64 KiB, writer and reader wait for each other more often, and 1 MiB
+/// leaves the cache and is slower.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// Open pipe, terminal or device.
+struct Pipe(File);
+
+impl Pipe {
+    fn new(file: File) -> Self {
+        // A terminal or device has no such size, and a user's pipes may have reached their limit.
+        if fcntl_getpipe_size(&file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
+            let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
+        }
+        Self(file)
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if interrupt::requested() {
+                return Err(io::Error::other(Stopped));
+            }
+            let mut waited = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut waited, Some(&POLL_STEP)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // End of file and errors are results of a read.
+                Ok(_) => return self.0.read(bytes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Address that is open between observations.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+struct Open {
+    path: PathBuf,
+    live: Live,
+}
+
+/// Waits for the next observation of an address, which stays open until the program ends.
+///
+/// # Errors
+/// Those of [`Live::open`] and [`Live::next`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
+    let text = path.to_str().unwrap_or_default();
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if open.as_ref().is_none_or(|open| open.path != path) {
+        let live = Live::open(&text.parse::<Target>()?, options, SOCKET_BYTES)?;
+        if let Some(advice) = live.advice() {
+            warning!(quiet: false, "{advice}.");
+        }
+        *open = Some(Open { path: path.to_path_buf(), live });
+    }
+    match &*open {
+        Some(Open { live, .. }) => live.next(Box::new(|| !interrupt::requested())),
+        None => Err(Error::stopped(path)),
+    }
+}
+
+/// Opens the next observation of an address as a source of spectra.
+///
+/// # Errors
+/// [`Error::Format`] for a stream of voltages; those of [`Live::open`] and [`Live::next`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn open_address(path: &Path) -> Result<Box<dyn FilterbankSource>> {
+    match observe(path, &VoltageOptions::default())? {
+        Observation::Spectra(spectra) => Ok(Box::new(spectra)),
+        Observation::Voltages(_) => {
+            let why = "found voltages, expected spectra: `sidereal live record` writes voltages to a file, which `search` reads";
+            Err(Error::format(path, "STATE", 0, why))
+        }
+    }
+}
+
+/// Returns a name for what begins at a time: `2026-01-31-12-30-05`.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn name_of(start: Epoch) -> String {
+    if start.day == 0 {
+        return "observation".into();
+    }
+    let utc = dada::format_start(&start).0;
+    let seconds = utc.split('.').next().unwrap_or_default();
+    seconds.replace(':', "-")
+}
+
+/// Returns a path in `folder` that does not exist: `NAME.ending`, or `NAME_2.ending` and so on.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn free_name(folder: &Path, name: &str, ending: &str) -> PathBuf {
+    let numbered = |number: u64| match number {
+        1 => folder.join(format!("{name}{ending}")),
+        _ => folder.join(format!("{name}_{number}{ending}")),
+    };
+    (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| numbered(1))
+}
