@@ -1,7 +1,13 @@
-//! Receiving packets does not allocate, nor do restarts, gaps and readers that are late.
+//! Receiving packets does not allocate, nor do restarts, gaps and readers that are late. Sending does not allocate for a packet.
 
 #[path = "common/counting.rs"]
 mod counting;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[path = "common/memory.rs"]
+mod memory;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[path = "common/random.rs"]
+mod random;
 
 use counting::{Counting, assert_quiet, requests_during};
 use sidereal::live::declared::{Declaration, Declared};
@@ -90,4 +96,52 @@ fn receiving_asks_for_no_memory() {
         divider.send(counter, &items, &[3; 32], &mut keep).unwrap();
     }
     receive(&mut heaps, &packets);
+
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    sending::longer_recordings_ask_for_no_more_memory();
+}
+
+/// Senders, counted in the same test: the counter is that of the whole program.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod sending {
+    use sidereal::live::send::{Monitor, Options, Recording, send_packets};
+
+    use super::counting::requests_during;
+    use super::memory::{Spectra, Streams};
+
+    struct Silent;
+
+    impl Monitor for Silent {
+        fn stops(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// Requests while a recording is sent, and its packets.
+    fn requests(recording: Recording) -> [usize; 2] {
+        let mut options = Options::default();
+        options.rate = None;
+        options.packet_bytes = 1024;
+        (options.impairments.loss, options.impairments.duplicate) = (0.1, 0.1);
+        let mut packets = 0;
+        let mut put = |batch: &[&[u8]]| {
+            packets += batch.len();
+            Ok(())
+        };
+        let mut reopen = || panic!("it is sent once");
+        let count = requests_during(|| {
+            send_packets(recording, &mut reopen, &options, &mut put, &mut Silent).unwrap();
+        });
+        [count, packets]
+    }
+
+    pub(super) fn longer_recordings_ask_for_no_more_memory() {
+        let spectra = |times| Spectra::new(256, times, 1e-3, 5).recording();
+        let voltages = |times| Streams::new(2, 8, times, 5).recording();
+        for make in [&spectra as &dyn Fn(usize) -> Recording, &voltages] {
+            let [short, long] = [2000, 60_000].map(|times| requests(make(times)));
+            assert!(long[1] > short[1] + 1000, "{short:?}, {long:?}");
+            assert_eq!(short[0], long[0]);
+        }
+    }
 }
