@@ -52,7 +52,8 @@ impl Options {
             let rule = "it must be 1e-9 to 1e9 times real time, or max";
             return Err(Error::parameter("send.rate", rate, rule));
         }
-        if let Some(seconds) = self.restart_s.filter(|seconds| !(*seconds > 0.0)) {
+        if let Some(seconds) = self.restart_s.filter(|seconds| seconds.is_nan() || *seconds <= 0.0)
+        {
             return Err(Error::parameter("send.restart_s", seconds, "it must be more than 0 s"));
         }
         Ok(())
