@@ -97,10 +97,10 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let seconds = if arguments.quick { 0.05 } else { arguments.seconds };
     let mut run = Run::new(session, arguments.csv.as_deref(), ABOUT)?;
     let (rounds, steps) = if arguments.quick { (1, 2) } else { (ROUNDS, STEPS) };
-    let mut rates = [[0.0; ROUNDS]; KINDS.len()];
+    let mut rates = [const { Vec::new() }; KINDS.len()];
     let mut right = [true; KINDS.len()];
     // In turn, since other programs may use the cores for a while.
-    for round in 0..rounds {
+    for _ in 0..rounds {
         for (at, kind) in KINDS.into_iter().enumerate() {
             let mut works = |gb_s: f64| -> Result<f64> {
                 session.caller.check_interrupt()?;
@@ -109,17 +109,17 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
                 let rate = trial.received as f64 * PAYLOAD as f64 * 8e-9 / trial.seconds;
                 Ok(if trial.received == trial.sent { rate } else { 0.0 })
             };
-            rates[at][round] = highest(&mut works, steps)?;
+            rates[at].push(highest(&mut works, steps)?);
         }
     }
-    let roof = rates[0].iter().copied().fold(0.0, f64::max);
+    let roof = rates[0].iter().copied().fold(0.0_f64, f64::max);
     for (at, kind) in KINDS.into_iter().enumerate() {
         let case = match kind {
             Kind::Roof => format!("sockets alone, {pairs} pairs"),
             Kind::Declared => format!("packets to chunks, {pairs} pairs"),
             Kind::Spead => format!("SPEAD heaps to chunks, {pairs} pairs"),
         };
-        let rates = Rates::of(rates[at][..rounds].to_vec(), roof, BASELINE_GB_S);
+        let rates = Rates::of(rates[at].clone(), roof, BASELINE_GB_S);
         run.push(rates.row("live", case, &session.backend, "Gb/s", right[at]))?;
     }
     run.finish()

@@ -8,9 +8,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{
-    Receiver as Queue, RecvTimeoutError, SyncSender, TrySendError, sync_channel,
-};
+use std::sync::mpsc::{Receiver as Queue, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -136,10 +134,7 @@ impl Capture {
 
     /// Returns the next event; `None` if none came within the limit, or after the thread has ended.
     pub fn next(&self, limit: Duration) -> Option<Event> {
-        match self.events.recv_timeout(limit) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.events.recv_timeout(limit).ok()
     }
 
     /// Gives a chunk back.

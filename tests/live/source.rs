@@ -266,10 +266,10 @@ fn voltages_return_as_they_were_sent_and_lost_ones_are_zeros() {
     });
     sending.header();
     let mut blocks = vec![0; stream.sources() * stream.block_bytes()];
-    for heap in 0..heaps {
+    for (heap, lost) in lost.iter().enumerate() {
         stream.pack(block.voltages(), heap * times, &mut blocks).unwrap();
         for (antenna, samples) in blocks.chunks_exact(stream.block_bytes()).enumerate() {
-            sending.data((heap * times) as u64, antenna, samples, |_| lost[heap][antenna]);
+            sending.data((heap * times) as u64, antenna, samples, |_| lost[antenna]);
         }
     }
     sending.stop((heaps * times) as u64);

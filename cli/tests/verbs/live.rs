@@ -184,12 +184,12 @@ fn recorded_voltages_are_those_sent_in_files_that_follow_each_other() {
         let mut received = vec![Vec::new(); sent.len()];
         let mut sorted = files.clone();
         sorted.sort_by_key(|path| {
-            let header = voltages::open(&[path.clone()], &VoltageOptions::default());
+            let header = voltages::open(std::slice::from_ref(path), &VoltageOptions::default());
             let start = header.unwrap().header().start;
             (start.day, (start.seconds * 1e9) as i64)
         });
         for path in &sorted {
-            for (all, part) in received.iter_mut().zip(read(&[path.clone()])) {
+            for (all, part) in received.iter_mut().zip(read(std::slice::from_ref(path))) {
                 all.extend(part);
             }
         }
