@@ -410,6 +410,30 @@ mod tests {
     }
 
     #[test]
+    fn numbers_and_ends_wrap() {
+        let first = (1 << TIME_BITS) - 3;
+        let sent = Stream::new(Content::Voltages(header(false))).unwrap().starting_at(first);
+        let text = sent.header_payload().unwrap();
+        let (path, options) = (Path::new("x"), VoltageOptions::default());
+        assert_eq!(Stream::parse(&text, path, &options).unwrap().first(), first);
+        let text = String::from_utf8(text).unwrap();
+        let long = text.replace(&first.to_string(), &(1_u64 << TIME_BITS).to_string());
+        let error = Stream::parse(long.as_bytes(), path, &options).unwrap_err().to_string();
+        assert!(error.contains(FIRST_KEY), "{error}");
+        assert_eq!(sent.data_items(first + 5, 1)[0], Item::immediate(TIME_ID, 2));
+        let mut whole = Packetizer::new(Flavour::BITS_48, 4096, Repeat::All).unwrap();
+        let mut ends = Vec::new();
+        let mut keep = |packet: &[u8]| {
+            ends.push(Stream::end_of(packet));
+            Ok(())
+        };
+        whole.send(1, &sent.end_items(first + 5), &[], &mut keep).unwrap();
+        whole.send(2, &sent.end_items(first + 5)[..1], &[], &mut keep).unwrap();
+        whole.send(3, &sent.end_items(first + 5)[1..], &[], &mut keep).unwrap();
+        assert_eq!(ends, [Some(2), None, None]);
+    }
+
+    #[test]
     fn impossible_divisions_are_refused() {
         let content = Content::Voltages(header(false));
         assert!(Stream::with_times(content.clone(), 0).is_err());
