@@ -16,6 +16,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sidereal::backend::{Backend, Host};
+use sidereal::io::is_address;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
@@ -37,6 +38,11 @@ pub(crate) struct Resume {
 }
 
 impl Resume {
+    /// Fails if the option is given for inputs that cannot be read again.
+    pub(crate) fn check(&self, inputs: &[PathBuf]) -> Result<()> {
+        if self.resume { check_can_resume(inputs) } else { Ok(()) }
+    }
+
     /// Begins a run's output with `anew`, or continues that of an interrupted run with `left`; returns true in the
     /// second case, in which `inputs` are read again.
     ///
@@ -377,7 +383,7 @@ fn differing<'a>(then: &'a str, now: &'a str) -> (&'a str, &'a str) {
 /// # Errors
 /// [`Error::Parameter`] naming the file.
 fn check_can_resume(files: &[PathBuf]) -> Result<()> {
-    let Some(path) = files.iter().find(|path| !is_regular(path)) else {
+    let Some(path) = files.iter().find(|path| is_address(path) || !is_regular(path)) else {
         return Ok(());
     };
     let (shown, rule) = if path.as_os_str() == "-" {

@@ -207,6 +207,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let rule = "expected the address of a stream: spead://HOST:PORT or dada:KEY";
         return Err(Error::parameter("INPUT", address.display(), rule));
     }
+    arguments.resume.check(&arguments.recording.inputs)?;
     let mut arguments = arguments.clone();
     // Plots would need a copy of all rows.
     arguments.products.no_plots = true;

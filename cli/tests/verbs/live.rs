@@ -98,8 +98,13 @@ fn a_live_search_finds_what_the_search_of_the_file_finds() {
     let read = |place: &Path, name: &str| fs::read_to_string(place.join(name)).unwrap();
     assert_eq!(read(&place, "candidates.cand"), read(&folder.join("file"), "candidates.cand"));
     let (own, other) = (document(&place, "summary.json"), document(folder, "file/summary.json"));
-    for key in ["candidates", "times", "dms", "masked_channels", "complete", "observation"] {
-        assert_eq!(own.get(key), other.get(key), "{key}");
+    for key in ["candidates", "dms", "plan", "masked_channels", "interference", "observation"] {
+        assert!(
+            own[key] == other[key] && !own[key].is_null(),
+            "{key}: {} {}",
+            own[key],
+            other[key]
+        );
     }
     let found = lines(&output);
     let last: Vec<&Value> = found.iter().filter(|line| line["state"] == "final").collect();
@@ -245,6 +250,69 @@ fn a_signal_ends_every_state_within_seconds_and_with_whole_files() {
     }
 }
 
+/// Resident memory in KiB, and open files, of a process.
+fn held(running: &Running) -> (u64, usize) {
+    let folder = format!("/proc/{}", running.0.as_ref().unwrap().id());
+    let status = fs::read_to_string(format!("{folder}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let memory = line.trim().trim_end_matches(" kB").parse().unwrap();
+    (memory, fs::read_dir(format!("{folder}/fd")).unwrap().count())
+}
+
+#[test]
+fn a_sender_that_restarts_again_and_again_costs_no_sample_no_memory_and_no_file() {
+    let home = recording();
+    let folder = home.path();
+    for verb in ["record", "search"] {
+        let (running, address) = receiving(folder, &format!("live {verb} ADDRESS -o {verb}"));
+        // 160 s of data with a restart after every 3.2 s.
+        let words = "--rate 25 --loop 40 --restart 3.2 --heap-times 100 -q";
+        let sender = Running::start(folder, &format!("send a.fil {address} {words}"));
+        let products = || {
+            let names = entries(&folder.join(verb));
+            let is_product = |name: &&String| {
+                !name.starts_with('.')
+                    && (name.ends_with(".fil") || folder.join(verb).join(name).is_dir())
+            };
+            names.iter().filter(is_product).cloned().collect::<Vec<_>>()
+        };
+        let begin = Instant::now();
+        let mut early = None;
+        while products().len() < 50 {
+            assert!(begin.elapsed() < 2 * LONG, "{} products", products().len());
+            if products().len() >= 20 && early.is_none() {
+                early = Some(held(&running));
+            }
+            sleep(Duration::from_millis(20));
+        }
+        let (memory, files) = early.expect("products that came one after another");
+        let late = held(&running);
+        assert!(late.0 < memory + 32 * 1024, "{verb}: {memory} and {} KiB", late.0);
+        // An observation may begin or end at either moment.
+        assert!(late.1 <= files + 4, "{verb}: {files} and {} files", late.1);
+        assert_eq!(code(&sender.end()), 0);
+        running.signal(Signal::TERM);
+        let output = running.end();
+        assert_eq!(code(&output), 130, "{}", stderr(&output));
+        let mut samples = 0;
+        for name in products() {
+            let found = match verb {
+                "record" => document(&folder.join(verb), &format!("{name}.json")),
+                _ => document(&folder.join(verb).join(&name), "summary.json"),
+            };
+            assert_eq!(found["complete"], true, "{name}");
+            let gaps = found["gaps"].as_array().map_or(0, Vec::len);
+            assert_eq!(gaps, 0, "{name}");
+            let run = |key| found["run"][key].as_f64().unwrap();
+            samples += match verb {
+                "record" => found["samples"].as_u64().unwrap(),
+                _ => (1e3 * run("elapsed_s") * run("realtime_factor")).round() as u64,
+            };
+        }
+        assert_eq!(samples, 40 * 4000, "{verb}");
+    }
+}
+
 #[test]
 fn nonsense_is_refused_with_what_is_expected() {
     let home = recording();
@@ -255,6 +323,7 @@ fn nonsense_is_refused_with_what_is_expected() {
         ("live record dada:xyz -o x", "hexadecimal"),
         ("live record spead://127.0.0.1:9 -o x --roll=-1", "--roll"),
         ("live search spead://127.0.0.1:9 -o x --fetch", "--fetch"),
+        ("live search spead://127.0.0.1:9 -o x --resume", "--resume"),
     ] {
         fails(&sidereal(folder, words), 2, &[expected]);
     }
