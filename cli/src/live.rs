@@ -188,7 +188,6 @@ impl RecordArguments {
         if !(self.roll >= 0.0 && self.roll.is_finite()) {
             return Err(Error::parameter("--roll", self.roll, "it must be 0 or more seconds"));
         }
-        fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
         let mut done = 0;
         loop {
             let observation = match observe(&self.address, &VoltageOptions::default()) {
@@ -196,6 +195,7 @@ impl RecordArguments {
                 Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
                 observation => observation?,
             };
+            fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
             let exit = match observation {
                 Observation::Spectra(spectra) => self.record(Spectra::new(spectra), common)?,
                 Observation::Voltages(voltages) => {

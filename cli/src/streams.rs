@@ -40,6 +40,10 @@ pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn F
     {
         return open_address(path);
     }
+    if let Some(address) = paths.iter().find(|path| is_address(path)) {
+        let rule = "a live stream is not joined with other inputs";
+        return Err(Error::parameter("INPUT", address.display(), rule));
+    }
     let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
         let file = if path.as_os_str() == "-" {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)

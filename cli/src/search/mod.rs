@@ -216,7 +216,6 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         return Err(Error::parameter("--fetch", "given", rule));
     }
     let parent = arguments.destination.parent("live");
-    fs::create_dir_all(&parent).map_err(|error| Error::io(&parent, error))?;
     let mut done = 0;
     loop {
         let mut work = match Work::begin(&arguments, common) {
@@ -224,6 +223,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
             Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
             work => work?,
         };
+        fs::create_dir_all(&parent).map_err(|error| Error::io(&parent, error))?;
         let mjd = work.header.tstart_mjd;
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
         let place = free_name(&parent, &name_of(start), "");
