@@ -57,7 +57,7 @@ const STEPS: usize = 6;
 /// Bytes of a socket's buffer.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// Chunks of the window, and those beside it.
+/// Number of chunks in the window, and of spare chunks.
 const CHUNKS: usize = 8;
 const WAITING: usize = 16;
 

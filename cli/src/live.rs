@@ -7,12 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::sigproc::FilterbankWriter;
-use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada, guppi};
+use sidereal::io::voltages::{VoltageOptions, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::live::capture::Statistics;
 use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
+use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
 use sidereal::units::Epoch;
-use sidereal::voltage::Voltages;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -66,7 +66,7 @@ enum Command {
     Record(RecordArguments),
 }
 
-/// Options of all that works on streams.
+/// Options common to the search and the recording of streams.
 #[derive(Args, Clone, Copy, Debug)]
 struct Limits {
     /// End after this many observations; 0 goes on until it is interrupted.
@@ -382,32 +382,6 @@ impl RecordedVoltages {
     }
 }
 
-/// File of voltages.
-enum Writer {
-    Dada(dada::Writer),
-    Guppi(guppi::Writer),
-}
-
-impl Writer {
-    fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
-        match self {
-            Self::Dada(writer) => writer.write(voltages),
-            Self::Guppi(writer) => writer.write(voltages),
-        }
-    }
-
-    fn finish(mut self) -> Result<()> {
-        match &mut self {
-            Self::Dada(writer) => writer.end_data()?,
-            Self::Guppi(writer) => writer.end_data()?,
-        }
-        match self {
-            Self::Dada(writer) => writer.finish(),
-            Self::Guppi(writer) => writer.finish(),
-        }
-    }
-}
-
 impl Recorded for RecordedVoltages {
     fn tsamp_s(&self) -> f64 {
         self.source.header().tsamp_s
@@ -427,13 +401,11 @@ impl Recorded for RecordedVoltages {
     fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied> {
         let mut header = self.source.header().clone();
         header.start = start;
-        let mut writer = match self.format {
-            Format::Dada => Writer::Dada(dada::Writer::create(path, &header)?),
-            Format::Guppi => {
-                let options = guppi::WriterOptions::default();
-                Writer::Guppi(guppi::Writer::create(path, &header, &options)?)
-            }
+        let format = match self.format {
+            Format::Dada => VoltageFormat::Dada,
+            Format::Guppi => VoltageFormat::Guppi,
         };
+        let mut writer = VoltageWriter::create(format, path, &header)?;
         let bytes = header.streams() * header.encoding.sample_bits() / 8;
         let times = gulp(bytes, header.tsamp_s) as u64;
         let mut block = header.block(times.min(most) as usize);
@@ -457,6 +429,7 @@ impl Recorded for RecordedVoltages {
             }
         };
         if samples > 0 {
+            writer.end_data()?;
             writer.finish()?;
         }
         Ok(Copied { samples, is_stopped })

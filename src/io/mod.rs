@@ -56,7 +56,7 @@ use crate::units::Band;
 use crate::view::check_length;
 
 /// Plausible sampling times of filterbanks, in seconds: longer than a day or shorter than a nanosecond is an error.
-const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
+pub(crate) const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
 
 /// Beginnings of the addresses of live streams: SPEAD heaps over UDP, PSRDADA rings.
 pub const ADDRESSES: [&str; 2] = ["spead://", "dada:"];

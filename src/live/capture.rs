@@ -2,8 +2,8 @@
 //!
 //! The thread waits for a header, makes the window for it, and receives until the stream ends: by a stop heap, by another
 //! header, or because the sender began to count anew. Then it waits for the next header. It allocates when a stream begins
-//! and not for packets, and never waits for its consumer: if that is slow the window has no free chunks, and drops whole ones,
-//! which are counted and named.
+//! and not for packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
+//! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

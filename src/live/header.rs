@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::voltages::dada;
 use crate::io::voltages::{Fields, VoltageHeader, VoltageOptions};
-use crate::io::{Beam, FilterbankHeader};
+use crate::io::{Beam, FilterbankHeader, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, Epoch, HZ_PER_MHZ};
 
@@ -111,7 +111,7 @@ fn spectra(fields: &Fields, path: &Path) -> Result<FilterbankHeader> {
         Some(seconds) => seconds,
         None => fields.number("TSAMP")?.ok_or_else(|| missing("TSAMP"))? / 1e6,
     };
-    if !super::TSAMP_S.contains(&tsamp_s) {
+    if !TSAMP_S.contains(&tsamp_s) {
         return Err(fields.fault("TSAMP", format!("found {tsamp_s} s, expected 1e-9 to 86400 s")));
     }
     let band = match (fields.number("FCH1")?, fields.number("FOFF")?) {

@@ -46,6 +46,3 @@ pub mod stream;
 pub mod target;
 pub mod vdif;
 pub mod window;
-
-/// Plausible sampling times of spectra, in seconds.
-const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;

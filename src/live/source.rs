@@ -549,6 +549,15 @@ impl FilterbankSource for LiveSpectra {
     }
 }
 
+/// Lists lost samples; joins them with those of the same streams directly before, among the last `antennas` flags.
+fn add_flag(flags: &mut Vec<Flag>, lost: Flag, antennas: usize) {
+    let same = |flag: &&mut Flag| flag.streams == lost.streams;
+    match flags.iter_mut().rev().take(antennas).find(same) {
+        Some(flag) if flag.start + flag.times == lost.start => flag.times += lost.times,
+        _ => flags.push(lost),
+    }
+}
+
 /// Voltages of an observation.
 #[derive(Debug)]
 pub struct LiveVoltages {
@@ -573,16 +582,6 @@ impl LiveVoltages {
         self.feed.statistics()
     }
 
-    /// Lists lost samples of some streams.
-    fn flag(&mut self, streams: std::ops::Range<usize>, times: u64) {
-        let start = self.time;
-        let same = |flag: &&mut Flag| flag.streams == streams;
-        match self.flags.iter_mut().rev().take(self.header.antennas).find(same) {
-            Some(flag) if flag.start + flag.times == start => flag.times += times,
-            _ => self.flags.push(Flag { streams, start, times }),
-        }
-    }
-
     /// Copies samples of the block in use to samples `at` and later of `block`.
     fn copy(&mut self, start: usize, times: usize, block: &mut VoltageBlock, at: usize) {
         let (layout, blocks) = (&self.layout, &self.feed.blocks);
@@ -592,12 +591,13 @@ impl LiveVoltages {
             layout.scatter(run, bytes, block, at);
         }
         let Some(chunk) = &blocks.chunk else { return };
-        let sources = self.header.antennas;
-        let lost: Vec<usize> =
-            (0..sources).filter(|s| !chunk.is_present(blocks.block, *s)).collect();
-        let streams = self.header.streams() / sources;
-        for source in lost {
-            self.flag(source * streams..(source + 1) * streams, times as u64);
+        let streams = self.header.streams() / self.header.antennas;
+        for source in 0..self.header.antennas {
+            if !chunk.is_present(blocks.block, source) {
+                let streams = source * streams..(source + 1) * streams;
+                let lost = Flag { streams, start: self.time, times: times as u64 };
+                add_flag(&mut self.flags, lost, self.header.antennas);
+            }
         }
     }
 }
@@ -622,7 +622,8 @@ impl VoltageSource for LiveVoltages {
                     let encoding = self.header.encoding;
                     let bytes = encoding.bytes(done)..encoding.bytes(done + times as usize);
                     block.rows_mut().for_each(|row| row[bytes.clone()].fill(encoding.zero_byte()));
-                    self.flag(0..self.header.streams(), times);
+                    let lost = Flag { streams: 0..self.header.streams(), start: self.time, times };
+                    add_flag(&mut self.flags, lost, self.header.antennas);
                     times as usize
                 }
                 Next::Samples { start, times } => {

@@ -1,5 +1,4 @@
 //! Recordings in memory, of random bytes.
-#![allow(dead_code)]
 
 use sidereal::Result;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};

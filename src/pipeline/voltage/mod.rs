@@ -26,6 +26,6 @@ pub(super) use source::blank;
 pub use spectra::Watch;
 pub(super) use spectra::{Pieces, Unread};
 pub use write::{
-    Depth, Destination, Scaling, VoltageFormat, VoltageReport, WriteReport, write_filterbank,
-    write_voltages,
+    Depth, Destination, Scaling, VoltageFormat, VoltageReport, VoltageWriter, WriteReport,
+    write_filterbank, write_voltages,
 };

@@ -352,7 +352,7 @@ pub fn write_voltages(
 ) -> Result<VoltageReport> {
     let begin = Instant::now();
     let header = source.header().clone();
-    let mut writer = Writer::create(format, path, &header)?;
+    let mut writer = VoltageWriter::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
     let block_times = (BLOCK_BYTES.max(source.step_bytes()) / each).max(MIN_TIMES);
     check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
@@ -387,13 +387,20 @@ pub fn write_voltages(
 }
 
 /// Voltage file being written.
-enum Writer {
+#[derive(Debug)]
+pub enum VoltageWriter {
+    /// GUPPI raw.
     Guppi(guppi::Writer),
+    /// PSRDADA.
     Dada(dada::Writer),
 }
 
-impl Writer {
-    fn create(format: VoltageFormat, path: &Path, header: &VoltageHeader) -> Result<Self> {
+impl VoltageWriter {
+    /// Creates a file.
+    ///
+    /// # Errors
+    /// Those of the format's writer, as for the other calls.
+    pub fn create(format: VoltageFormat, path: &Path, header: &VoltageHeader) -> Result<Self> {
         match format {
             VoltageFormat::Dada => dada::Writer::create(path, header).map(Self::Dada),
             VoltageFormat::Guppi => {
@@ -403,14 +410,22 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+    /// Appends samples of every stream.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for voltages of another header; [`crate::Error::Io`].
+    pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.write(voltages),
             Self::Dada(writer) => writer.write(voltages),
         }
     }
 
-    fn end_data(&mut self) -> Result<()> {
+    /// Ends the data, so that a full disk is detected before the file is renamed.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub fn end_data(&mut self) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.end_data(),
             Self::Dada(writer) => writer.end_data(),
@@ -424,7 +439,11 @@ impl Writer {
         }
     }
 
-    fn finish(self) -> Result<()> {
+    /// Writes the final header and renames the file to its final name.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`]; [`crate::Error::Parameter`] without samples.
+    pub fn finish(self) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.finish(),
             Self::Dada(writer) => writer.finish(),

@@ -94,12 +94,12 @@ pub(crate) fn describe_stream(
 ) -> Result<VoltageHeader> {
     let geometry = Geometry::new(fields)?;
     let tsamp_s = match fields::sampling_time(options)? {
-        Some(told) => told,
+        Some(given) => given,
         None => sampling_time(fields)?,
     };
     let start = stream_start(fields, tsamp_s, geometry.frame_bytes())?;
-    let told = described(fields, path, &geometry, tsamp_s, options)?;
-    Ok(VoltageHeader { start, ..told })
+    let header = described(fields, path, &geometry, tsamp_s, options)?;
+    Ok(VoltageHeader { start, ..header })
 }
 
 /// Returns the order of the samples that follow a header of voltages.
@@ -133,8 +133,8 @@ fn sampling_time(header: &Fields) -> Result<f64> {
 
 fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<VoltageHeader> {
     let path = &scan.files()[0];
-    let told = described(&scan.header, path, &scan.geometry, tsamp_s, options)?;
-    Ok(VoltageHeader { start: start(scan, tsamp_s)?, ..told })
+    let header = described(&scan.header, path, &scan.geometry, tsamp_s, options)?;
+    Ok(VoltageHeader { start: start(scan, tsamp_s)?, ..header })
 }
 
 /// Describes voltages, all but their start.
