@@ -620,6 +620,7 @@ impl Mitigation {
             }
             self.work(source)?;
         }
+        let _span = trace::span(Work::Compute, "copy of rows");
         let threads = self.mitigator.threads();
         let (mut given, mut none) = (0, vec![(); threads.count()]);
         while let Some(block) = self.ready.front() {

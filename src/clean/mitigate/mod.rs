@@ -18,6 +18,7 @@ use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
 use crate::sample::{Encoding, Samples, unpack_f32};
+use crate::trace::{self, Work};
 use broadband::{Adjacent, Decisions, Fate, Memory, Series, Wanted, Window};
 use iqrm::Outliers;
 pub use iqrm::iqrm_mask;
@@ -38,7 +39,7 @@ const MAX_ROWS: usize = 1 << 14;
 const BLOCK_BYTES: usize = 8 << 20;
 
 /// Largest number of bytes in a batch of blocks processed in parallel, and blocks per thread.
-const BATCH_BYTES: usize = 32 << 20;
+const BATCH_BYTES: usize = 64 << 20;
 const BLOCKS_PER_THREAD: usize = 8;
 
 /// Fewest channels for channel outliers and for telling a broadband signal from a dispersed one.
@@ -281,6 +282,7 @@ impl Mitigator {
 
     /// Computes the statistics of blocks, all their parts in parallel.
     fn statistics(&mut self, blocks: &[&[u8]]) -> Result<Vec<Statistics>> {
+        let _span = trace::span(Work::Compute, "statistics of channels");
         let mut parts = Vec::new();
         for block in blocks {
             let samples = self.samples(block)?;
@@ -309,6 +311,7 @@ impl Mitigator {
     fn analyze(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>> {
         let bytes: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let mut statistics = self.statistics(&bytes)?;
+        let span = trace::span(Work::Compute, "outliers of channels");
         let mut loud = self.loud(&statistics).into_iter();
         let mut analyzed: Vec<Block> = Vec::with_capacity(blocks.len());
         for (bytes, statistics) in blocks.into_iter().zip(&mut statistics) {
@@ -354,6 +357,7 @@ impl Mitigator {
             });
         }
         self.mark_parts(&mut analyzed, &statistics);
+        drop(span);
         self.measure(&mut analyzed)?;
         Ok(analyzed)
     }
@@ -397,6 +401,7 @@ impl Mitigator {
 
     /// Computes the amplitudes of blocks' spectra.
     fn measure(&mut self, analyzed: &mut [Block]) -> Result<()> {
+        let _span = trace::span(Work::Compute, "amplitudes of spectra");
         let mut series: Vec<Vec<Amplitudes>> = Vec::with_capacity(analyzed.len());
         for block in &*analyzed {
             let rows = if block.terms.is_some() { block.rows } else { 0 };
@@ -428,6 +433,7 @@ impl Mitigator {
 
     /// Decides on blocks and cleans them; `self.now` is the block after them.
     fn finish(&mut self, mut blocks: Vec<Block>) -> Result<Vec<Vec<u8>>> {
+        let span = trace::span(Work::Compute, "outlying spectra");
         let count = blocks.len();
         blocks.extend(self.now.take());
         let mut windows: Vec<Option<Window>> = (0..count).map(|_| None).collect();
@@ -450,6 +456,8 @@ impl Mitigator {
             let both = series.zip(window);
             decisions.push(both.map(|(series, window)| self.memory.decide(series, window, wanted)));
         }
+        drop(span);
+        let _span = trace::span(Work::Compute, "removal");
         let mut done = Vec::with_capacity(count);
         for index in 0..count {
             let mut bytes = std::mem::take(&mut blocks[index].bytes);
