@@ -56,8 +56,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// Search the observations of a stream of spectra for dispersed bursts.
     ///
-    /// Prints each candidate as a line of JSON as soon as it is final, and appends the line to candidates.ndjson in the folder. Each
-    /// observation gets a folder as `search` writes it, named by its start, without plots.
+    /// Prints each candidate as lines of JSON, and appends them to candidates.ndjson in the folder: provisional when it stands out,
+    /// updated when it changes, then final or retracted. Each observation gets a folder as `search` writes it, named by its start,
+    /// without plots.
     Search(Box<SearchArguments>),
     /// Write the observations of a stream to files.
     ///

@@ -195,8 +195,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&found.report.ending, &place))
 }
 
-/// Searches the observations of a live stream, each into a folder of its own, and writes each candidate as soon as it is final.
-/// Ends after `observations` of them, unless that is 0, or after a request to stop.
+/// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
+/// moment it stands out. Ends after `observations` of them, unless that is 0, or after a request to stop.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common) -> Result<Exit> {
     let [address] = arguments.recording.inputs.as_slice() else {
