@@ -19,9 +19,12 @@ use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::units::DM_CONSTANT;
 use sidereal::voltage::VoltageEncoding;
 
+#[path = "voltage/arriving.rs"]
+mod arriving;
 #[path = "voltage/memory.rs"]
 mod memory;
 
+use arriving::Arriving;
 use memory::{Memory, header, noise};
 
 /// The rows of another source, and nothing else of it.
@@ -211,7 +214,7 @@ fn any_gulp_and_any_part_give_the_same() {
 }
 
 #[test]
-fn gaps_are_filled_as_on_the_host() {
+fn gaps_are_filled_as_on_the_host_and_as_they_arrive() {
     let Some(gpu) = cuda::backend(2) else { return };
     let silent = |case: &mut Case, flags: &[(u64, u64)]| {
         let streams = case.source.streams.len();
@@ -235,6 +238,18 @@ fn gaps_are_filled_as_on_the_host() {
             (case.search.gulp, case.search.auto_mask) = (gulp, auto_mask);
             let found = case.check(&gpu);
             assert!(!found.gaps.is_empty(), "{what}");
+            for gulp in [0, 3_000] {
+                case.channelize.gulp = gulp;
+                for backend in [&gpu, &Backend::best(2)] {
+                    let filed = case.run(Source::Voltages(&mut case.open(backend)), backend);
+                    let source = Arriving::boxed(case.source.boxed());
+                    let mut source =
+                        VoltageFilterbank::new(source, &case.channelize, backend).unwrap();
+                    let live = case.run(Source::Voltages(&mut source), backend);
+                    assert_eq!(live.candidates, filed.candidates, "{what}, live, by {gulp}");
+                    assert_eq!(live.gaps, filed.gaps, "{what}, live, by {gulp}");
+                }
+            }
         }
     }
     // The search begins between gaps, within one, and after all.

@@ -695,7 +695,7 @@ fn record_voltages(
     }
     let width_mhz = header.channel_width_hz() / HZ_PER_MHZ;
     Ok(Written {
-        gaps: gaps(source.flags(), report.times, &header, geometry.delay_s()),
+        gaps: gaps(&report.flags, report.times, &header, geometry.delay_s()),
         flagged_samples: source.not_finite(),
         recorded: recorded_header,
         geometry,

@@ -439,7 +439,7 @@ impl Recorded for RecordedVoltages {
     fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
         let mut gaps: Vec<sidereal::io::Gap> = Vec::new();
         // Antennas that lose the same samples make one gap.
-        for flag in self.source.flags() {
+        for flag in self.source.lost() {
             match gaps.iter_mut().rev().take(64).find(|gap| gap.start_time == flag.start) {
                 Some(gap) => gap.times = gap.times.max(flag.times),
                 None => gaps.push(sidereal::io::Gap { start_time: flag.start, times: flag.times }),

@@ -6,6 +6,7 @@
 //!
 //! An address stays open between observations: packets that arrive meanwhile are kept as long as there is space.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -565,7 +566,7 @@ pub struct LiveVoltages {
     layout: Layout,
     feed: Feed,
     time: u64,
-    flags: Vec<Flag>,
+    lost: Vec<Flag>,
 }
 
 impl LiveVoltages {
@@ -574,12 +575,25 @@ impl LiveVoltages {
             let why = "found spectra, expected voltages";
             return Err(Error::format(&header.path, "STATE", 0, why));
         };
-        Ok(Self { header, layout, feed, time: 0, flags: Vec::new() })
+        Ok(Self { header, layout, feed, time: 0, lost: Vec::new() })
     }
 
     /// Returns the counters of the packets received; `None` for a ring.
     pub fn statistics(&self) -> Option<Statistics> {
         self.feed.statistics()
+    }
+
+    /// Returns the lost samples among those read so far, of which the last may grow.
+    pub fn lost(&self) -> &[Flag] {
+        &self.lost
+    }
+
+    /// Lists samples that were lost, `at` samples after the start of `block`.
+    fn lose(&mut self, streams: Range<usize>, times: u64, block: &mut VoltageBlock, at: usize) {
+        let antennas = self.header.antennas;
+        let flag = Flag { streams: streams.clone(), start: at as u64, times };
+        add_flag(block.flags_mut(), flag, antennas);
+        add_flag(&mut self.lost, Flag { streams, start: self.time, times }, antennas);
     }
 
     /// Copies samples of the block in use to samples `at` and later of `block`.
@@ -590,13 +604,13 @@ impl LiveVoltages {
             let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
             layout.scatter(run, bytes, block, at);
         }
-        let Some(chunk) = &blocks.chunk else { return };
         let streams = self.header.streams() / self.header.antennas;
         for source in 0..self.header.antennas {
-            if !chunk.is_present(blocks.block, source) {
+            let blocks = &self.feed.blocks;
+            let is_lost = |chunk: &Chunk| !chunk.is_present(blocks.block, source);
+            if blocks.chunk.as_ref().is_some_and(is_lost) {
                 let streams = source * streams..(source + 1) * streams;
-                let lost = Flag { streams, start: self.time, times: times as u64 };
-                add_flag(&mut self.flags, lost, self.header.antennas);
+                self.lose(streams, times as u64, block, at);
             }
         }
     }
@@ -609,6 +623,7 @@ impl VoltageSource for LiveVoltages {
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let capacity = block.capacity();
+        block.flags_mut().clear();
         let mut done = 0;
         while done < capacity {
             let unit = self.layout.left_in_unit(self.feed.place as u64);
@@ -622,8 +637,7 @@ impl VoltageSource for LiveVoltages {
                     let encoding = self.header.encoding;
                     let bytes = encoding.bytes(done)..encoding.bytes(done + times as usize);
                     block.rows_mut().for_each(|row| row[bytes.clone()].fill(encoding.zero_byte()));
-                    let lost = Flag { streams: 0..self.header.streams(), start: self.time, times };
-                    add_flag(&mut self.flags, lost, self.header.antennas);
+                    self.lose(0..self.header.streams(), times, block, done);
                     times as usize
                 }
                 Next::Samples { start, times } => {
@@ -654,8 +668,8 @@ impl VoltageSource for LiveVoltages {
         Ok(done)
     }
 
-    fn flags(&self) -> &[Flag] {
-        &self.flags
+    fn is_live(&self) -> bool {
+        true
     }
 
     fn cut(&self) -> Option<&str> {

@@ -444,7 +444,7 @@ impl Reader {
     }
 
     /// Records rows that a live source has lost: its gaps are not known beforehand, and the last one may grow.
-    fn note_gaps(&mut self, gaps: &[Gap]) {
+    pub(super) fn note_gaps(&mut self, gaps: &[Gap]) {
         let is_new = |gap: &&Gap| gap.start_time + gap.times > self.gaps_end;
         let known = gaps.len() - gaps.iter().rev().take_while(is_new).count();
         for gap in &gaps[known..] {

@@ -17,6 +17,18 @@ pub struct VoltageBlock<'a> {
     offset: usize,
     capacity: usize,
     times: usize,
+    flags: Vec<Flag>,
+}
+
+/// Samples that are missing or invalid; they read as zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// The affected streams.
+    pub streams: Range<usize>,
+    /// First sample, counted from the recording's start; of a flag in a block, from the block's start.
+    pub start: u64,
+    /// Samples per stream.
+    pub times: u64,
 }
 
 /// Memory of a block.
@@ -47,7 +59,8 @@ impl Clone for VoltageBlock<'_> {
     fn clone(&self) -> Self {
         let Self { encoding, streams, stride, offset, capacity, times, .. } = *self;
         let bytes = Bytes::Own(self.bytes.get().to_vec());
-        Self { bytes, encoding, streams, stride, offset, capacity, times }
+        let flags = self.flags.clone();
+        Self { bytes, encoding, streams, stride, offset, capacity, times, flags }
     }
 }
 
@@ -57,7 +70,8 @@ impl VoltageBlock<'static> {
         let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
         let stride = encoding.bytes(capacity);
         let bytes = Bytes::Own(vec![0; streams * stride]);
-        Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0 }
+        let flags = Vec::new();
+        Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0, flags }
     }
 }
 
@@ -79,7 +93,8 @@ impl<'a> VoltageBlock<'a> {
             return Err(Error::Shape { what: "memory of a block (bytes)", expected, actual });
         }
         let bytes = Bytes::Lent(&mut bytes[..expected]);
-        Ok(Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0 })
+        let flags = Vec::new();
+        Ok(Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0, flags })
     }
 
     /// Makes a block of the samples `times` within longer rows of `stride` bytes, one row per stream; the bytes
@@ -108,7 +123,8 @@ impl<'a> VoltageBlock<'a> {
             return Err(Error::Shape { what: "memory of a block (bytes)", expected, actual });
         }
         let bytes = Bytes::Lent(&mut bytes[..expected]);
-        Ok(Self { bytes, encoding, streams, stride, offset, capacity: times.len(), times: 0 })
+        let (capacity, flags) = (times.len(), Vec::new());
+        Ok(Self { bytes, encoding, streams, stride, offset, capacity, times: 0, flags })
     }
 
     /// Returns the encoding.
@@ -149,6 +165,17 @@ impl<'a> VoltageBlock<'a> {
         check_length("times in a block, in whole bytes", whole, times)?;
         self.times = times;
         Ok(())
+    }
+
+    /// Returns the missing and invalid samples that a live source has found in the block, by ascending start; a
+    /// recording's are known when it is opened.
+    pub fn flags(&self) -> &[Flag] {
+        &self.flags
+    }
+
+    /// Returns the flags for a live source to fill.
+    pub fn flags_mut(&mut self) -> &mut Vec<Flag> {
+        &mut self.flags
     }
 
     /// Returns all bytes of one stream, to its capacity.

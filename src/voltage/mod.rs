@@ -10,7 +10,7 @@ use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::view::check_length;
-pub use block::VoltageBlock;
+pub use block::{Flag, VoltageBlock};
 
 /// Outer quantization level of optimally sampled 2-bit voltages, in units of the inner level.
 ///

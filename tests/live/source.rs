@@ -260,7 +260,7 @@ fn voltages_return_as_they_were_sent_and_lost_ones_are_zeros() {
                 all.extend_from_slice(&gulp.voltages().row(stream)[..2 * read]);
             }
             if read == 0 {
-                return (all, source.flags().to_vec(), source.header().clone());
+                return (all, source.lost().to_vec(), source.header().clone());
             }
         }
     });

@@ -45,7 +45,10 @@ pub struct GapFiller {
     ring: Buffer<f32>,
     level: Buffer<f32>,
     elements: usize,
+    /// Rows of a level.
     samples: usize,
+    /// Rows held.
+    capacity: usize,
     /// Rows observed since the start.
     seen: usize,
 }
@@ -56,31 +59,34 @@ impl GapFiller {
         vec![source()]
     }
 
-    /// Creates a filler for rows of `elements` values with levels over the latest `samples` rows.
+    /// Creates a filler for rows of `elements` values with levels over `samples` rows, which may exclude the latest
+    /// `slack` ones.
     ///
     /// # Errors
     /// [`Error::Parameter`] for more than 2^30 samples; [`Error::Unavailable`] without memory or NVRTC;
     /// [`Error::Device`] when the driver refuses.
-    pub fn new(device: &Device, elements: usize, samples: usize) -> Result<Self> {
+    pub fn new(device: &Device, elements: usize, samples: usize, slack: usize) -> Result<Self> {
         if !(1..=1 << 30).contains(&samples) {
             return Err(Error::parameter("samples of a level", samples, "they must be 1 to 2^30"));
         }
         let module = device.module(&source())?;
+        let capacity = samples.saturating_add(slack);
         Ok(Self {
             device: device.clone(),
             observe: module.function("observe_rows", 0)?,
             fill: module.function("fill_rows", 0)?,
             take: module.function("take_level", 0)?,
-            ring: device.buffer(samples.saturating_mul(elements))?,
+            ring: device.buffer(capacity.saturating_mul(elements))?,
             level: device.buffer(elements)?,
             elements,
             samples,
+            capacity,
             seen: 0,
         })
     }
 
     /// Continues from the host's state: `seen` rows were observed, and `ring` holds the latest of them, row `k` at
-    /// index `k` modulo the number of samples. `level` is the current fill value, if there is one.
+    /// index `k` modulo the number of rows held. `level` is the current fill value, if there is one.
     ///
     /// # Errors
     /// [`Error::Shape`] for other lengths; as [`GapFiller::new`].
@@ -97,11 +103,6 @@ impl GapFiller {
         Ok(())
     }
 
-    /// Forgets all rows.
-    pub fn reset(&mut self) {
-        self.seen = 0;
-    }
-
     /// Queues the observation of a range of rows.
     ///
     /// # Errors
@@ -113,36 +114,38 @@ impl GapFiller {
         stream: &Stream,
     ) -> Result<()> {
         self.check(rows, range.end)?;
-        let passed = range.len().saturating_sub(self.samples);
+        let passed = range.len().saturating_sub(self.capacity);
         let count = range.len() - passed;
-        let next = (self.seen + passed) % self.samples;
+        let next = (self.seen + passed) % self.capacity;
         let arguments = Arguments::new()
             .with(self.at(rows, range.start + passed))
             .with(self.elements as u32)
             .with(count as u32)
             .with(next as u32)
-            .with(self.samples as u32)
+            .with(self.capacity as u32)
             .with(self.ring.address());
         self.seen += range.len();
         // SAFETY: the arguments are the kernel's; the rows lie in the buffer, and no more than the ring holds.
         unsafe { self.launch(&self.observe, count, stream, &arguments) }
     }
 
-    /// Queues the computation of the level that later gaps are filled with.
+    /// Queues the computation of the level that later gaps are filled with, without the latest `latest` rows, at most
+    /// the slack.
     ///
     /// # Errors
     /// [`Error::Device`] when the driver refuses.
-    pub fn take_level(&mut self, stream: &Stream) -> Result<()> {
-        let count = self.seen.min(self.samples);
+    pub fn take_level(&mut self, latest: usize, stream: &Stream) -> Result<()> {
+        let end = self.seen.saturating_sub(latest.min(self.capacity - self.samples));
+        let count = end.min(self.samples);
         let arguments = Arguments::new()
             .with(self.ring.address())
             .with(self.elements as u32)
-            .with(self.samples as u32)
-            .with(((self.seen - count) % self.samples) as u32)
+            .with(self.capacity as u32)
+            .with(((end - count) % self.capacity) as u32)
             .with(count as u32)
             .with(self.level.address());
         let grid = [self.elements.div_ceil(LEVEL_ELEMENTS), 1, 1];
-        // SAFETY: the arguments are the kernel's; the ring holds `samples` rows, of which `count` were shown.
+        // SAFETY: the arguments are the kernel's; the ring holds `capacity` rows, of which `count` were observed.
         unsafe { stream.launch(&self.take, grid, [LEVEL_BLOCK, 1, 1], &arguments) }
     }
 

@@ -13,7 +13,6 @@ mod open;
 mod recording;
 mod vdif;
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 pub use fields::Fields;
@@ -28,6 +27,7 @@ pub use vdif::open as open_vdif;
 use crate::error::{Error, Result};
 use crate::units::Epoch;
 use crate::view::check_length;
+pub use crate::voltage::Flag;
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// Header common to all voltage formats; streams are ordered antenna, recorded channel, polarization.
@@ -169,17 +169,6 @@ pub struct VoltageOptions {
     pub header_only: bool,
 }
 
-/// Samples that are missing or invalid; they read as zeros.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flag {
-    /// The affected streams.
-    pub streams: Range<usize>,
-    /// First sample, counted from the recording's start.
-    pub start: u64,
-    /// Samples per stream.
-    pub times: u64,
-}
-
 /// A stream of voltages.
 pub trait VoltageSource: Send {
     /// Returns the header.
@@ -198,10 +187,16 @@ pub trait VoltageSource: Send {
     /// As [`VoltageSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
 
-    /// Returns the missing and invalid samples, sorted by start: of a file all, of a live stream those among the samples read
-    /// so far, of which the last may grow.
+    /// Returns the missing and invalid samples of a recording, sorted by start; those of a live stream come with the
+    /// blocks.
     fn flags(&self) -> &[Flag] {
         &[]
+    }
+
+    /// Returns whether the samples arrive while they are read: a read waits, and [`VoltageBlock::flags`] lists the missing
+    /// samples of each block.
+    fn is_live(&self) -> bool {
+        false
     }
 
     /// Describes the truncation of a recording whose last, incomplete piece was dropped; `None` for a complete

@@ -83,11 +83,12 @@ impl<'a> VoltageWork<'a> {
         let next = later.next().expect("there are two slots at least");
         let (searched, next) = std::thread::scope(|scope| match present {
             Content::Voltages(layouts) => {
-                let (unread, making) = filterbank.split();
+                let (unread, mut making) = filterbank.split();
                 let left_rows = reading.left_rows;
                 let reading = scope.spawn(|| reading.voltages(unread, next));
-                let made = rows.make(making, input, layouts.pieces(), stage.stream());
+                let made = rows.make(&mut making, input, layouts.pieces(), stage.stream());
                 let searched = made.and_then(|times| {
+                    reader.note_gaps(making.gaps());
                     // Samples after the last row may complete further ones.
                     let times = usize::try_from(left_rows).map_or(times, |left| times.min(left));
                     if times > 0 {

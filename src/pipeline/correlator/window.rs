@@ -406,6 +406,8 @@ impl VoltageSource for Unpacked {
             }
         }
         block.set_times(times)?;
+        block.flags_mut().clear();
+        block.flags_mut().extend_from_slice(self.packed.flags());
         Ok(times)
     }
 
@@ -416,6 +418,10 @@ impl VoltageSource for Unpacked {
 
     fn flags(&self) -> &[Flag] {
         self.source.flags()
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
     }
 
     fn cut(&self) -> Option<&str> {

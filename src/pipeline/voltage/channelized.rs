@@ -10,7 +10,7 @@ use num_complex::Complex;
 
 use super::bank::FilterBank;
 use super::coherent::Entering;
-use super::filled::rows_of;
+use super::filled::{extended, rows_of};
 use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
 use super::source::{finite, part};
@@ -45,8 +45,8 @@ pub struct Requantization {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
     /// Scales the real and imaginary parts to a standard deviation of 20 counts for 8 bits, 2.8 for 4. The power of
-    /// up to 1024 spectra sets the gains; spectra at the start that are flagged in all streams are skipped. Channels
-    /// flagged in all of those spectra get the median gain of the others. 20 counts leave a range of 6 standard
+    /// up to 1024 spectra sets the gains; spectra at the start of a recording that are flagged in all streams are
+    /// skipped, those of a live source are left out of the 1024. Channels flagged in all of those spectra get the median gain of the others. 20 counts leave a range of 6 standard
     /// deviations, and rounding adds 1/4800 of the variance. Near 2.8 counts, rounding and saturation together add
     /// least to Gaussian noise, 1.2 % of the variance.
     ///
@@ -64,7 +64,8 @@ pub enum Gains {
 /// | block  | antenna, channel, polarization, time        | complex 8 or 4 bit | overwritten |
 ///
 /// Channels ascend in the voltages' frequency. Their sky frequencies also ascend, or descend in a lower sideband. A
-/// spectrum whose window contains flagged samples is zero and flagged, in both polarizations.
+/// spectrum whose window contains flagged samples is zero and flagged, in both polarizations; the flags of a live
+/// source's spectra come with their blocks.
 pub struct ChannelizedVoltages {
     header: VoltageHeader,
     geometry: Geometry,
@@ -72,6 +73,8 @@ pub struct ChannelizedVoltages {
     spectra: Spectra<u8>,
     streams: Streams,
     flags: Flags,
+    /// Computes the flags of a live source's spectra from those of its samples.
+    arriving: Option<Arriving>,
     not_finite: Arc<AtomicU64>,
     threads: Threads,
     /// Bytes of spectra computed before they are transposed.
@@ -121,6 +124,11 @@ impl ChannelizedVoltages {
         let entering = Entering::new(source.as_ref(), &plan, 1, options)?;
         let copies = entering.copies();
         let flags = Flags::new(&entering.flags, &plan, &layout, header.times);
+        let mut arriving = source.is_live().then(|| Arriving {
+            layout: layout.clone(),
+            reach: entering.reach,
+            found: Vec::new(),
+        });
         let lead = flags.lead(header.streams());
         if header.times.is_some_and(|times| lead >= times) {
             return Err(all_flagged(&recorded, options));
@@ -132,7 +140,12 @@ impl ChannelizedVoltages {
                 let plan = Plan::new(layout.options(&entering.header, options, Form::Spectra))?;
                 let coherent = entering.coherent.clone();
                 let measured = Measured::new(source.as_mut(), lead, plan, coherent, backend)?;
-                let (gains, first) = measured.gains(&streams, &flags, bits)?;
+                let arrived = arriving.as_mut().map(|arriving| {
+                    arriving.found.extend_from_slice(measured.block.flags());
+                    arriving.flags(measured.bank.channelizer().plan())
+                });
+                let flags = arrived.as_ref().unwrap_or(&flags);
+                let (gains, first) = measured.gains(&streams, flags, bits)?;
                 (gains, Some(first))
             }
         };
@@ -150,6 +163,7 @@ impl ChannelizedVoltages {
             spectra,
             streams,
             flags,
+            arriving,
             not_finite,
             threads: backend.host().threads(),
             step_bytes: if backend.is_gpu() { DEVICE_BYTES } else { HOST_BYTES },
@@ -226,6 +240,16 @@ impl ChannelizedVoltages {
             }
         }
         block.set_times(done)?;
+        if let Some(arriving) = &mut self.arriving {
+            self.spectra.take_flags(&mut arriving.found);
+            if !arriving.found.is_empty() {
+                let all = self.flags.all.drain(..);
+                let kept = all.filter(|flag| flag.start.saturating_add(flag.times) > first);
+                let kept = kept.chain(arriving.flags(self.spectra.plan()).all).collect();
+                self.flags = Flags::sorted(kept);
+            }
+            self.flags.list(first, done, block.flags_mut());
+        }
         self.flags.blank(first, done, block);
         self.row += done as u64;
         Ok(done)
@@ -299,7 +323,11 @@ impl VoltageSource for ChannelizedVoltages {
     }
 
     fn flags(&self) -> &[Flag] {
-        self.flags.all()
+        if self.is_live() { &[] } else { &self.flags.all }
+    }
+
+    fn is_live(&self) -> bool {
+        self.arriving.is_some()
     }
 
     fn cut(&self) -> Option<&str> {
@@ -361,6 +389,23 @@ fn header(
     }
 }
 
+/// Missing samples of a live source, until their spectra are flagged.
+struct Arriving {
+    layout: Layout,
+    /// Samples before and after a missing one that it affects in the filter bank's input.
+    reach: u64,
+    found: Vec<Flag>,
+}
+
+impl Arriving {
+    /// Takes the missing samples found, and returns the flags of their spectra.
+    fn flags(&mut self, plan: &Plan) -> Flags {
+        let samples: Vec<Flag> =
+            self.found.drain(..).map(|flag| extended(&flag, self.reach)).collect();
+        Flags::new(&samples, plan, &self.layout, None)
+    }
+}
+
 /// Flags by ascending start.
 #[derive(Clone, Debug)]
 struct Flags {
@@ -382,6 +427,11 @@ impl Flags {
                 all.extend(streams(&flag.streams, plan, layout).into_iter().map(new));
             }
         }
+        Self::sorted(all)
+    }
+
+    /// Sorts flags, and joins those of the same streams that overlap or touch.
+    fn sorted(mut all: Vec<Flag>) -> Self {
         all.sort_by_key(|flag| (flag.streams.start, flag.streams.end, flag.start));
         all.dedup_by(|next, flag| {
             let end = flag.start + flag.times;
@@ -397,10 +447,6 @@ impl Flags {
             Some(*latest)
         });
         Self { ends: latest.collect(), all }
-    }
-
-    fn all(&self) -> &[Flag] {
-        &self.all
     }
 
     /// Returns the number of initial times at which all `streams` streams are flagged.
@@ -422,6 +468,17 @@ impl Flags {
             let start = times.start;
             move |flag| flag.start.saturating_add(flag.times) > start
         })
+    }
+
+    /// Lists the flags within `times` times from time `first` on, counted from there.
+    fn list(&self, first: u64, times: usize, listed: &mut Vec<Flag>) {
+        let end = first + times as u64;
+        listed.clear();
+        listed.extend(self.touching(&(first..end)).map(|flag| {
+            let start = flag.start.max(first);
+            let until = flag.start.saturating_add(flag.times).min(end);
+            Flag { streams: flag.streams.clone(), start: start - first, times: until - start }
+        }));
     }
 
     /// Fills flagged samples of a block that begins at time `first` with zeros.

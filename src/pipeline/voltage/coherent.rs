@@ -2,6 +2,7 @@
 //!
 //! Invariant: sample `n` has the time of sample `n` of the recording in either case.
 
+use super::filled::extended;
 use super::layout::{ChannelizeOptions, offsets_hz};
 use crate::channelize;
 use crate::coherent::{Options, Plan};
@@ -15,6 +16,8 @@ pub(super) struct Entering {
     pub(super) header: VoltageHeader,
     /// Samples affected by missing ones.
     pub(super) flags: Vec<Flag>,
+    /// Samples before and after a missing one that it affects.
+    pub(super) reach: u64,
     /// Dedispersion, if it is requested.
     pub(super) coherent: Option<Plan>,
 }
@@ -33,7 +36,7 @@ impl Entering {
         let recorded = source.header();
         let Some(dm) = options.coherent_dm else {
             let (header, flags) = (recorded.clone(), source.flags().to_vec());
-            return Ok(Self { header, flags, coherent: None });
+            return Ok(Self { header, flags, reach: 0, coherent: None });
         };
         let plan = Plan::new(Options {
             dm,
@@ -53,6 +56,7 @@ impl Entering {
         Ok(Self {
             header: VoltageHeader { encoding, antennas, ..recorded.clone() },
             flags: source.flags().iter().map(|flag| extended(flag, reach)).collect(),
+            reach,
             coherent: Some(plan),
         })
     }
@@ -61,11 +65,4 @@ impl Entering {
     pub(super) fn copies(&self) -> usize {
         if self.coherent.is_some() { 2 } else { 1 }
     }
-}
-
-/// Extends a flag by the reach of the filters.
-fn extended(flag: &Flag, reach: u64) -> Flag {
-    let start = flag.start.saturating_sub(reach);
-    let end = flag.start.saturating_add(flag.times).saturating_add(reach);
-    Flag { streams: flag.streams.clone(), start, times: end - start }
 }

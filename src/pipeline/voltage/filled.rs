@@ -1,6 +1,7 @@
 //! Gap filling: rows with flagged samples are gaps, and each channel's level over earlier rows replaces them.
 //!
-//! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or passed over.
+//! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or passed over, nor on
+//! whether the gaps are known beforehand or come with the samples of a live source.
 
 use std::ops::Range;
 
@@ -21,23 +22,52 @@ pub(super) struct Filled {
     elements: usize,
     cursor: GapCursor,
     level: Option<Level>,
-    /// Level that fills the current gap, and the end of the rows it was computed from.
+    /// Level that fills the current gap, and the gap's first row.
     filling: Option<(u64, Vec<f32>)>,
-    /// Rows after a gap at the very start, read ahead.
+    /// Rows read ahead: those after a gap at the very start.
     ahead: Vec<f32>,
+    /// Extends the flags of a live source, whose gaps come with its samples; `None` if all gaps are known.
+    arriving: Option<Arriving>,
+}
+
+/// Flags of a live source.
+struct Arriving {
+    /// Samples before and after a flagged one that it affects in the filter bank's input.
+    reach: u64,
+    flags: Vec<Flag>,
 }
 
 impl Filled {
+    /// Fills gaps that are known beforehand.
     pub(super) fn new(rows: Rows, gaps: Vec<Gap>) -> Self {
-        let elements = rows.elements();
-        let level = (!gaps.is_empty()).then(|| Level::new(elements));
-        let reach = level.as_ref().map_or(0, |level| level.samples() as u64);
-        let cursor = GapCursor::new(gaps, reach);
-        Self { rows, elements, cursor, level, filling: None, ahead: Vec::new() }
+        let is_filled = !gaps.is_empty();
+        Self::with(rows, gaps, is_filled, None)
     }
 
+    /// Fills the gaps of a live source; a missing sample affects those within `reach` of it.
+    pub(super) fn arriving(rows: Rows, reach: u64) -> Self {
+        Self::with(rows, Vec::new(), true, Some(Arriving { reach, flags: Vec::new() }))
+    }
+
+    fn with(rows: Rows, gaps: Vec<Gap>, is_filled: bool, arriving: Option<Arriving>) -> Self {
+        let elements = rows.elements();
+        let samples = Level::rows_of(elements);
+        let level = is_filled.then(|| Level::with_slack(elements, shared_rows(samples)));
+        let cursor = GapCursor::new(gaps, samples, arriving.is_some());
+        Self { rows, elements, cursor, level, filling: None, ahead: Vec::new(), arriving }
+    }
+
+    /// Returns the gaps; those of a live source up to the next row.
     pub(super) fn gaps(&self) -> &[Gap] {
-        &self.cursor.gaps
+        self.cursor.gaps()
+    }
+
+    /// Returns the length of a gap at the very start; 0 if there is none. A live source is read until it is known.
+    pub(super) fn gap_at_start(&mut self) -> Result<u64> {
+        if self.arriving.is_some() {
+            self.await_start()?;
+        }
+        Ok(self.cursor.gap_at_start())
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -53,13 +83,11 @@ impl Filled {
         let asked = rows.len() / self.elements;
         let mut done = 0;
         while done < asked {
-            self.prepare()?;
             let rest = &mut rows[done * self.elements..asked * self.elements];
-            let times = match self.cursor.segment((asked - done) as u64) {
-                Segment::Gap(times) => self.fill(&mut rest[..times * self.elements])?,
-                Segment::Data(times) => self.take(&mut rest[..times * self.elements])?,
+            let times = match self.arriving {
+                Some(_) => self.next_arriving(rest)?,
+                None => self.next_known(rest)?,
             };
-            self.cursor.advance(times as u64);
             done += times;
             if times == 0 {
                 break;
@@ -68,30 +96,120 @@ impl Filled {
         Ok(done)
     }
 
+    /// Reads the next rows, which are all of a gap or all data.
+    fn next_known(&mut self, rows: &mut [f32]) -> Result<usize> {
+        self.prepare()?;
+        let times = match self.cursor.segment((rows.len() / self.elements) as u64) {
+            Segment::Gap(times) => {
+                let times = self.pass_gap(times as u64)? as usize;
+                self.fill(&mut rows[..times * self.elements]);
+                times
+            }
+            Segment::Data(times) => self.take(&mut rows[..times * self.elements])?,
+        };
+        self.cursor.advance(times as u64);
+        Ok(times)
+    }
+
+    /// Reads the next rows of a live source, and then fills those that turn out to be gaps.
+    fn next_arriving(&mut self, rows: &mut [f32]) -> Result<usize> {
+        self.await_start()?;
+        self.prepare()?;
+        if self.cursor.must_look_ahead() {
+            // Its rows are not kept.
+            let Segment::Gap(times) = self.cursor.segment((rows.len() / self.elements) as u64)
+            else {
+                return Ok(0);
+            };
+            self.fill(&mut rows[..times * self.elements]);
+            self.cursor.advance(times as u64);
+            return Ok(times);
+        }
+        let times = self.take_raw(rows)?;
+        self.note_gaps();
+        let mut done = 0;
+        while done < times {
+            self.prepare()?;
+            let rest = &mut rows[done * self.elements..times * self.elements];
+            let passed = match self.cursor.segment((times - done) as u64) {
+                Segment::Gap(gap) => {
+                    self.fill(&mut rest[..gap * self.elements]);
+                    gap
+                }
+                Segment::Data(data) => {
+                    self.observe(&rest[..data * self.elements]);
+                    data
+                }
+            };
+            self.cursor.advance(passed as u64);
+            done += passed;
+        }
+        Ok(times)
+    }
+
+    /// Reads ahead at the start of a live source until it is known whether the first row is data and, if it is not, the
+    /// rows whose level fills the gap.
+    fn await_start(&mut self) -> Result<()> {
+        if self.cursor.row > 0 || self.filling.is_some() {
+            return Ok(());
+        }
+        let block = (SCRATCH_BYTES / (4 * self.elements)).max(1);
+        let mut scratch = vec![0.0; block.min(Level::rows_of(self.elements)) * self.elements];
+        loop {
+            let end = self.cursor.gap_at_start();
+            let held = (self.ahead.len() / self.elements) as u64;
+            let is_known = end == 0 && held > 0;
+            if is_known || end > 0 && held >= self.cursor.look_ahead_rows() {
+                return Ok(());
+            }
+            let first = self.rows.row();
+            let times = self.rows.read(&mut scratch)?;
+            if times == 0 {
+                return Ok(());
+            }
+            self.note_gaps();
+            let passed = self.cursor.gap_at_start().saturating_sub(first).min(times as u64);
+            let kept = passed as usize * self.elements..times * self.elements;
+            self.ahead.extend_from_slice(&scratch[kept]);
+        }
+    }
+
+    /// Adds the gaps that came with the rows read.
+    fn note_gaps(&mut self) {
+        let Some(Arriving { reach, flags }) = &mut self.arriving else { return };
+        self.rows.take_flags(flags);
+        if flags.is_empty() {
+            return;
+        }
+        let plan = self.rows.plan();
+        let ranges = flags.drain(..).map(|flag| rows_of(&extended(&flag, *reach), plan));
+        self.cursor.add(ranges);
+    }
+
     /// Skips rows; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
         let before = self.cursor.row;
         let target = before.saturating_add(times);
-        let ahead = self.cursor.gaps_before(target);
-        let needed = self.cursor.needed_by(ahead);
+        let needed = match self.arriving {
+            Some(_) => 0,
+            None => self.cursor.needed_by(self.cursor.gaps_before(target)),
+        };
+        let block = (SCRATCH_BYTES / (4 * self.elements)).max(1);
         let mut scratch = Vec::new();
         while self.cursor.row < target {
-            if self.cursor.next >= ahead {
-                self.prepare()?;
-            }
             let row = self.cursor.row;
-            let passed = match self.cursor.segment(target - row) {
-                Segment::Gap(times) => self.pass_gap(times as u64)?,
-                Segment::Data(times) if row < needed => {
-                    self.pass_data((times as u64).min(needed - row))?
-                }
-                Segment::Data(times) => {
-                    let block = (SCRATCH_BYTES / (4 * self.elements)).max(1);
-                    scratch.resize(times.min(block) * self.elements, 0.0);
-                    self.take(&mut scratch)? as u64
-                }
+            let left = target - row;
+            let passed = if row < needed {
+                let passed = match self.cursor.segment(left.min(needed - row)) {
+                    Segment::Gap(times) => self.pass_gap(times as u64)?,
+                    Segment::Data(times) => self.pass_data(times as u64)?,
+                };
+                self.cursor.pass(passed);
+                passed
+            } else {
+                scratch.resize(left.min(block as u64) as usize * self.elements, 0.0);
+                self.read(&mut scratch)? as u64
             };
-            self.cursor.advance(passed);
             if passed == 0 {
                 break;
             }
@@ -99,41 +217,36 @@ impl Filled {
         Ok(self.cursor.row - before)
     }
 
-    /// Computes the level for the next gap once all of its rows have been seen.
+    /// Computes the level of a gap that begins with the next row.
     fn prepare(&mut self) -> Result<()> {
-        let Some(end) = self.cursor.due(self.filling.as_ref().map(|(end, _)| *end)) else {
-            return Ok(());
-        };
-        let row = if end == 0 {
-            self.look_ahead()?;
+        let filling = self.filling.as_ref().map(|(start, _)| *start);
+        let Some(Due { start, latest }) = self.cursor.due(filling) else { return Ok(()) };
+        let row = if start == 0 {
+            if self.arriving.is_none() {
+                self.look_ahead()?;
+            }
+            let most = (self.cursor.look_ahead_rows() as usize).saturating_mul(self.elements);
             let mut level = Level::new(self.elements);
-            level.observe(&self.ahead);
-            level.row()
+            level.observe(&self.ahead[..most.min(self.ahead.len())]);
+            level.row(0)
         } else {
-            self.level.as_ref().map_or_else(Vec::new, Level::row)
+            self.level.as_ref().map_or_else(Vec::new, |level| level.row(latest))
         };
-        self.filling = Some((end, row));
+        self.filling = Some((start, row));
         Ok(())
     }
 
     /// Fills rows of the current gap.
-    fn fill(&mut self, rows: &mut [f32]) -> Result<usize> {
-        let passed = self.pass_gap((rows.len() / self.elements) as u64)? as usize;
+    fn fill(&mut self, rows: &mut [f32]) {
         if let Some((_, filling)) = &self.filling {
-            let rows = rows.chunks_exact_mut(self.elements).take(passed);
-            rows.for_each(|row| row.copy_from_slice(filling));
+            rows.chunks_exact_mut(self.elements).for_each(|row| row.copy_from_slice(filling));
         }
-        Ok(passed)
     }
 
     /// Reads the rows after a gap at the very start, which has no earlier rows.
     fn look_ahead(&mut self) -> Result<()> {
-        let first = self.cursor.gaps[0];
-        let end = self.cursor.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
-        let most = self.level.as_ref().map_or(0, Level::samples) as u64;
-        let wanted = most.min(end - first.times) as usize;
-        self.rows.skip(first.times - self.rows.row())?;
-        self.ahead.resize(wanted * self.elements, 0.0);
+        self.rows.skip(self.cursor.gap_at_start() - self.rows.row())?;
+        self.ahead.resize(self.cursor.look_ahead_rows() as usize * self.elements, 0.0);
         let read = self.rows.read(&mut self.ahead)?;
         self.ahead.truncate(read * self.elements);
         Ok(())
@@ -142,13 +255,16 @@ impl Filled {
     /// Copies rows of data, and records those that a later gap's level needs.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
-        if let (Some(seen), Some(level)) = (self.cursor.seen(times), &mut self.level) {
-            if seen.is_apart {
-                level.reset();
-            }
-            level.observe(&rows[seen.unused * self.elements..times * self.elements]);
-        }
+        self.observe(&rows[..times * self.elements]);
         Ok(times)
+    }
+
+    /// Records those of the next rows, which are data, that a later gap's level needs.
+    fn observe(&mut self, rows: &[f32]) {
+        let unused = self.cursor.unneeded((rows.len() / self.elements) as u64) as usize;
+        if let Some(level) = &mut self.level {
+            level.observe(&rows[unused * self.elements..]);
+        }
     }
 
     fn take_raw(&mut self, rows: &mut [f32]) -> Result<usize> {
@@ -193,22 +309,35 @@ impl Filled {
     }
 }
 
+/// Extends a flag by the reach of a filter.
+pub(super) fn extended(flag: &Flag, reach: u64) -> Flag {
+    let start = flag.start.saturating_sub(reach);
+    let end = flag.start.saturating_add(flag.times).saturating_add(reach);
+    Flag { streams: flag.streams.clone(), start, times: end - start }
+}
+
 /// Returns the rows with a flagged sample under one of their windows, in any stream: ascending, disjoint, and within
 /// the data if their length is known.
 pub(super) fn gaps(flags: &[Flag], plan: &Plan, rows: Option<u64>) -> Vec<Gap> {
-    let mut touched: Vec<Range<u64>> = flags.iter().map(|flag| rows_of(flag, plan)).collect();
-    touched.sort_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in touched {
-        let range = range.start..range.end.min(rows.unwrap_or(u64::MAX));
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ if range.start < range.end => merged.push(range),
-            _ => {}
+    let touched = flags.iter().map(|flag| rows_of(flag, plan));
+    let within = |range: Range<u64>| range.start..range.end.min(rows.unwrap_or(u64::MAX));
+    merged(touched.map(within).collect())
+}
+
+/// Returns the ranges as ascending gaps that do not touch each other.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Gap> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_by_key(|range| range.start);
+    let mut gaps: Vec<Gap> = Vec::new();
+    for Range { start, end } in ranges {
+        match gaps.last_mut() {
+            Some(last) if start <= last.start_time + last.times => {
+                last.times = last.times.max(end - last.start_time);
+            }
+            _ => gaps.push(Gap { start_time: start, times: end - start }),
         }
     }
-    let gap = |range: Range<u64>| Gap { start_time: range.start, times: range.end - range.start };
-    merged.into_iter().map(gap).collect()
+    gaps
 }
 
 /// Returns the rows that one flag affects.
@@ -221,18 +350,37 @@ pub(super) fn rows_of(flag: &Flag, plan: &Plan) -> Range<u64> {
     if flag.times == 0 { start..start } else { start..end }
 }
 
-/// Gaps that begin within the same block of this many rows share a level, which limits the cost of small gaps.
-const SHARED_ROWS: usize = 256;
+/// Returns the rows of a block: gaps that begin within the same block share a level, which limits the cost of small
+/// gaps. `samples` is the number of rows of a level.
+fn shared_rows(samples: usize) -> usize {
+    (samples / 4).max(1)
+}
 
 /// Gaps and the next row.
+///
+/// A gap's level comes from the last rows of data before the block in which it begins; in the first two blocks, from
+/// those directly before the gap.
 #[derive(Clone, Debug)]
 pub(super) struct GapCursor {
-    pub(super) gaps: Vec<Gap>,
-    anchors: Vec<Anchor>,
+    /// All gaps; if gaps may come, those of which the next row or later ones are part.
+    gaps: Vec<Gap>,
+    /// Gaps before the next row, if gaps may come.
+    passed: Vec<Gap>,
     /// First gap that ends after the next row's number.
-    pub(super) next: usize,
+    next: usize,
     /// Number of the next row.
-    pub(super) row: u64,
+    row: u64,
+    /// Rows of a level.
+    reach: u64,
+    /// Rows of a block.
+    shared: u64,
+    /// First row that the next gap's level needs; 0 if gaps may come, so that every row may be needed.
+    needed: u64,
+    is_growing: bool,
+    /// Rows of data from row `needed` on.
+    seen: u64,
+    /// Those of them before the block of the next row.
+    seen_before_block: u64,
 }
 
 /// Next segment of rows and its length.
@@ -241,91 +389,144 @@ pub(super) enum Segment {
     Data(usize),
 }
 
-/// Rows of data from which a later gap's level is computed.
-pub(super) struct Seen {
-    /// Rows before them.
-    pub(super) unused: usize,
-    /// Whether to discard the rows recorded before.
-    pub(super) is_apart: bool,
+/// Gap that begins with the next row, whose level is not yet computed.
+pub(super) struct Due {
+    /// First row of the gap.
+    pub(super) start: u64,
+    /// Latest observed rows that its level excludes.
+    pub(super) latest: usize,
 }
 
 impl GapCursor {
-    /// Creates the position at row 0; each gap's level is computed from `reach` rows.
-    pub(super) fn new(gaps: Vec<Gap>, reach: u64) -> Self {
-        Self { anchors: anchors(&gaps, reach), gaps, next: 0, row: 0 }
+    /// Creates the position at row 0; each gap's level is computed from `samples` rows.
+    fn new(gaps: Vec<Gap>, samples: usize, is_growing: bool) -> Self {
+        let (reach, shared) = (samples as u64, shared_rows(samples) as u64);
+        let mut cursor = Self {
+            gaps,
+            passed: Vec::new(),
+            next: 0,
+            row: 0,
+            reach,
+            shared,
+            needed: 0,
+            is_growing,
+            seen: 0,
+            seen_before_block: 0,
+        };
+        cursor.update_needed();
+        cursor
+    }
+
+    /// Returns the gaps; if gaps may come, those before the next row.
+    fn gaps(&self) -> &[Gap] {
+        if self.is_growing { &self.passed } else { &self.gaps }
+    }
+
+    /// Adds gaps of rows that were not advanced over.
+    fn add(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
+        let mut ranges: Vec<Range<u64>> = ranges.collect();
+        let Some(first) = ranges.iter().map(|range| range.start).min() else { return };
+        while let Some(last) = self.gaps.pop_if(|gap| gap.start_time + gap.times >= first) {
+            ranges.push(last.start_time..last.start_time + last.times);
+        }
+        self.gaps.extend(merged(ranges));
+        self.gaps.drain(..self.gaps_before(self.row));
+        self.next = 0;
     }
 
     /// Returns the number of gaps that end at or before row `target`.
-    pub(super) fn gaps_before(&self, target: u64) -> usize {
+    fn gaps_before(&self, target: u64) -> usize {
         self.gaps.partition_point(|gap| gap.start_time + gap.times <= target)
     }
 
-    /// Returns the first row that a gap's level needs.
-    pub(super) fn needed_by(&self, gap: usize) -> u64 {
-        self.anchors.get(gap).map_or(u64::MAX, |anchor| anchor.first)
+    /// Returns the first row that a gap's level needs: the first of the `reach` rows of data before its block.
+    fn needed_by(&self, gap: usize) -> u64 {
+        let Some(Gap { start_time, .. }) = self.gaps.get(gap) else { return u64::MAX };
+        first(&self.gaps[..gap], self.level_end(*start_time), self.reach)
     }
 
-    /// Returns the next segment, at most `most` rows; data segments end where a level is due.
+    /// Returns the end of the rows for the level of a gap that begins at row `start`.
+    fn level_end(&self, start: u64) -> u64 {
+        if start < 2 * self.shared { start } else { start / self.shared * self.shared }
+    }
+
+    /// Returns the next segment, at most `most` rows.
     pub(super) fn segment(&self, most: u64) -> Segment {
         let times = |end: u64| usize::try_from(most.min(end - self.row)).unwrap_or(usize::MAX);
-        let Some(gap) = self.gaps.get(self.next) else { return Segment::Data(times(u64::MAX)) };
-        if self.row >= gap.start_time {
-            return Segment::Gap(times(gap.start_time + gap.times));
+        match self.gaps.get(self.next) {
+            None => Segment::Data(times(u64::MAX)),
+            Some(gap) if self.row < gap.start_time => Segment::Data(times(gap.start_time)),
+            Some(gap) => Segment::Gap(times(gap.start_time + gap.times)),
         }
-        let anchor = self.anchors[self.next].end;
-        Segment::Data(times(if self.row < anchor { anchor } else { gap.start_time }))
     }
 
-    /// Advances by `times` rows.
+    /// Advances by `times` rows, all of a gap or all of data, of which the needed ones were observed.
     pub(super) fn advance(&mut self, times: u64) {
+        let is_data = matches!(self.segment(1), Segment::Data(_));
+        let end = self.row + times;
+        let observed = |until: u64| match is_data {
+            true => until.saturating_sub(self.row.max(self.needed)),
+            false => 0,
+        };
+        let block = end / self.shared * self.shared;
+        if block > self.row {
+            self.seen_before_block = self.seen + observed(block);
+        }
+        self.seen += observed(end);
+        if self.is_growing && !is_data {
+            match self.passed.last_mut() {
+                Some(last) if last.start_time + last.times == self.row => last.times += times,
+                _ => self.passed.push(Gap { start_time: self.row, times }),
+            }
+        }
+        self.pass(times);
+    }
+
+    /// Advances by `times` rows that were not observed.
+    fn pass(&mut self, times: u64) {
         self.row += times;
+        let before = self.next;
         while self.gaps.get(self.next).is_some_and(|gap| self.row >= gap.start_time + gap.times) {
             self.next += 1;
         }
+        if self.next > before {
+            self.update_needed();
+        }
     }
 
-    /// Returns the end of the rows for the next gap's level if all of them were seen and `taken` is not that end.
-    pub(super) fn due(&self, taken: Option<u64>) -> Option<u64> {
-        let end = self.anchors.get(self.next)?.end;
-        (self.row >= end && taken != Some(end)).then_some(end)
+    fn update_needed(&mut self) {
+        self.needed = if self.is_growing { 0 } else { self.needed_by(self.next) };
     }
 
-    /// Returns those of the next `times` rows, all data, that the next gap's level needs.
-    pub(super) fn seen(&self, times: usize) -> Option<Seen> {
-        let anchor = self.anchors.get(self.next)?;
-        let unused = anchor.first.saturating_sub(self.row);
-        let is_apart = self.row <= anchor.first && anchor.is_apart;
-        (unused < times as u64).then_some(Seen { unused: unused as usize, is_apart })
+    /// Returns the next gap if it begins with the next row or before, and `filled`, the first row of the gap whose level
+    /// is computed, is not its own.
+    pub(super) fn due(&self, filled: Option<u64>) -> Option<Due> {
+        let start = self.gaps.get(self.next)?.start_time;
+        let latest = if start < 2 * self.shared { 0 } else { self.seen - self.seen_before_block };
+        (self.row >= start && filled != Some(start))
+            .then_some(Due { start, latest: latest as usize })
     }
 
-    /// Whether the next gap is at the very start; its level comes from the rows after it.
-    pub(super) fn must_look_ahead(&self) -> bool {
-        self.anchors.get(self.next).is_some_and(|anchor| anchor.end == 0)
+    /// Returns the number of those of the next `times` rows, all data, that no level needs: the first ones.
+    pub(super) fn unneeded(&self, times: u64) -> u64 {
+        self.needed.saturating_sub(self.row).min(times)
     }
-}
 
-/// Rows whose level fills a gap: those of data from `first` to before `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Anchor {
-    first: u64,
-    end: u64,
-    /// Whether no earlier gap lies after `first`.
-    is_apart: bool,
-}
+    /// Returns whether the next gap is at the very start; its level comes from the rows after it.
+    fn must_look_ahead(&self) -> bool {
+        self.gaps.get(self.next).is_some_and(|gap| gap.start_time == 0)
+    }
 
-/// Returns for each gap the last `reach` rows of data before the multiple of [`SHARED_ROWS`] at or before its start;
-/// near the start of the data, the rows directly before the gap.
-fn anchors(gaps: &[Gap], reach: u64) -> Vec<Anchor> {
-    let block = SHARED_ROWS as u64;
-    let anchor = |(index, gap): (usize, &Gap)| {
-        let start = gap.start_time;
-        let end = if start < 2 * block { start } else { start / block * block };
-        let first = first(&gaps[..index], end, reach);
-        let before = index.checked_sub(1).map(|before| gaps[before]);
-        let is_apart = before.is_none_or(|before| before.start_time + before.times <= first);
-        Anchor { first, end, is_apart }
-    };
-    gaps.iter().enumerate().map(anchor).collect()
+    /// Returns the end of a gap at the very start; 0 if there is none.
+    fn gap_at_start(&self) -> u64 {
+        self.gaps.first().filter(|gap| gap.start_time == 0).map_or(0, |gap| gap.times)
+    }
+
+    /// Returns the rows whose level fills a gap at the very start: those up to the next gap, as far as it is known.
+    fn look_ahead_rows(&self) -> u64 {
+        let next = self.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
+        self.reach.min(next - self.gap_at_start())
+    }
 }
 
 /// Returns the first of the `reach` rows of data before `end`.
@@ -353,25 +554,34 @@ pub(in crate::pipeline) struct Making<'a> {
     pub(super) seen: Option<HostLevel<'a>>,
 }
 
+impl Making<'_> {
+    /// As [`Filled::gaps`].
+    pub(in crate::pipeline) fn gaps(&self) -> &[Gap] {
+        self.cursor.gaps()
+    }
+}
+
 /// Rows for the next gap's level, recorded by the host.
 pub(super) struct HostLevel<'a> {
     /// Latest rows, row `k` at index `k` modulo their number.
     pub(super) ring: &'a [f32],
     /// Rows recorded.
     pub(super) rows: usize,
-    /// Current fill level, and the end of the rows it was computed from.
+    /// Current fill level, and the first row of its gap.
     pub(super) filling: Option<(u64, &'a [f32])>,
 }
 
 impl Filled {
     /// Whether a device can continue from here: not before or within a gap at the very start, whose level comes from
-    /// the rows after it.
+    /// the rows after it. A live source tells with its first rows whether it has one.
     pub(super) fn can_split(&self) -> bool {
-        self.ahead.is_empty() && !self.cursor.must_look_ahead()
+        let is_begun = self.arriving.is_none() || self.cursor.row > 0;
+        is_begun && self.ahead.is_empty() && !self.cursor.must_look_ahead()
     }
 
     /// Splits the rows into the unread voltages and the state that computes rows.
     pub(super) fn split(&mut self) -> (Unread<'_>, Making<'_>) {
+        self.note_gaps();
         let Self { rows, cursor, level, filling, .. } = self;
         let (unread, bank) = Rows::split(rows);
         let filling = filling.as_ref().map(|(end, values)| (*end, values.as_slice()));
@@ -382,9 +592,9 @@ impl Filled {
         (unread, Making { bank, cursor, seen })
     }
 
-    /// Returns the rows per level, if there are gaps.
-    pub(super) fn level_rows(&self) -> Option<usize> {
-        self.level.as_ref().map(Level::samples)
+    /// Returns the memory of rows for levels, if there may be gaps.
+    pub(super) fn level(&self) -> Option<&Level> {
+        self.level.as_ref()
     }
 }
 
@@ -440,8 +650,12 @@ mod tests {
     #[test]
     fn a_gap_needs_the_data_before_it() {
         let gap = |start_time, times| Gap { start_time, times };
-        let gaps = [gap(0, 5), gap(8, 2), gap(12, 10), gap(100, 1)];
-        let firsts = |reach| anchors(&gaps, reach).iter().map(|a| a.first).collect::<Vec<_>>();
+        let gaps = vec![gap(0, 5), gap(8, 2), gap(12, 10), gap(100, 1)];
+        let firsts = |reach| {
+            let mut cursor = GapCursor::new(gaps.clone(), 1024, false);
+            cursor.reach = reach;
+            (0..4).map(|gap| cursor.needed_by(gap)).collect::<Vec<_>>()
+        };
         assert_eq!(firsts(4), [0, 0, 6, 96]);
         assert_eq!(firsts(1000), [0, 0, 0, 0]);
         // 78 rows between the last two, 2 before those, 3 before those.
@@ -451,14 +665,41 @@ mod tests {
     #[test]
     fn near_gaps_share_their_rows() {
         let gap = |start_time, times| Gap { start_time, times };
-        let gaps = [gap(1000, 1), gap(1020, 10), gap(1030, 600), gap(1700, 1)];
-        let found = anchors(&gaps, 256);
-        let anchor = |first, end, is_apart| Anchor { first, end, is_apart };
-        assert_eq!(found[0], anchor(512, 768, true));
-        assert_eq!(found[1], anchor(512, 768, false));
-        // Row 1024 lies in the previous gap: 19 rows, and 237 before those.
-        assert_eq!(found[2], anchor(763, 1024, false));
-        // Row 1536 lies in the previous gap.
-        assert_eq!(found[3], anchor(763, 1536, false));
+        let gaps = vec![gap(1000, 1), gap(1020, 10), gap(1031, 599), gap(1700, 1)];
+        let mut cursor = GapCursor::new(gaps.clone(), 1024, false);
+        cursor.reach = 256;
+        // Row 1024 lies in a gap: 19 rows, and 237 before those. Row 1536 lies in a gap as well: 1, 19, and 236 rows.
+        let needed: Vec<u64> = (0..4).map(|gap| cursor.needed_by(gap)).collect();
+        assert_eq!(needed, [512, 512, 763, 764]);
+        for step in [1, 7, 300, 5000] {
+            for is_growing in [false, true] {
+                let mut cursor = GapCursor::new(Vec::new(), 1024, is_growing);
+                cursor.add(gaps.iter().map(|gap| gap.start_time..gap.start_time + gap.times));
+                let mut latest = Vec::new();
+                while cursor.row < 2000 {
+                    let last = latest.last().map(|(start, _): &(u64, usize)| *start);
+                    latest.extend(cursor.due(last).map(|due| (due.start, due.latest)));
+                    match cursor.segment(step) {
+                        Segment::Gap(times) | Segment::Data(times) => cursor.advance(times as u64),
+                    }
+                }
+                // Rows of data since rows 768, 768, 1024 and 1536.
+                assert_eq!(latest, [(1000, 232), (1020, 251), (1031, 1), (1700, 70)]);
+            }
+        }
+    }
+
+    #[test]
+    fn gaps_that_come_in_parts_are_those_known_beforehand() {
+        let cursor = |ranges: &[&[Range<u64>]]| {
+            let mut cursor = GapCursor::new(Vec::new(), 1024, true);
+            ranges.iter().for_each(|ranges| cursor.add(ranges.iter().cloned()));
+            cursor.gaps.iter().map(|gap| (gap.start_time, gap.times)).collect::<Vec<_>>()
+        };
+        assert_eq!(cursor(&[&[3..5], &[5..9, 4..6], &[12..13]]), [(3, 6), (12, 1)]);
+        assert_eq!(
+            cursor(&[&[3..5, 20..30], &[5..5], &[25..40, 18..19]]),
+            [(3, 2), (18, 1), (20, 20)]
+        );
     }
 }

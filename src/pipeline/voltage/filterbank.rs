@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::coherent::Entering;
-use super::filled::{Filled, Making, Segment, gaps};
+use super::filled::{Due, Filled, Making, Segment, gaps};
 use super::layout::{self, ChannelizeOptions, Geometry, Layout};
+use super::level::Level;
 use super::rows::{Assembly, Middle, Rows};
 use super::source::{finite, part};
 use super::spectra::{Pieces, Unread, Watch, fitting_gulp};
@@ -100,11 +101,12 @@ impl VoltageFilterbank {
         if let (Some(assembly), true) = (&mut assembly, interpolate_later) {
             assembly.middle = Middle::new(&plan);
         }
-        let coherent = entering.coherent;
+        let (coherent, reach) = (entering.coherent, entering.reach);
         let gulp = fitting_gulp(&recorded, &plan, coherent.as_ref(), options)?;
+        let is_live = source.is_live();
         let rows = Rows::new(source, plan, coherent, assembly, gulp, backend)?;
         warnings.extend(rows.bank().warning().map(str::to_owned));
-        let rows = Filled::new(rows, gaps);
+        let rows = if is_live { Filled::arriving(rows, reach) } else { Filled::new(rows, gaps) };
         Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
     }
 
@@ -159,6 +161,11 @@ impl VoltageFilterbank {
             self.check_fault()?
         }
         Ok(times)
+    }
+
+    /// Returns the rows of a gap at the very start, of which a live source tells with its first rows.
+    pub(super) fn gap_at_start(&mut self) -> Result<u64> {
+        self.rows.gap_at_start()
     }
 
     /// Returns the error that ended the rows, once.
@@ -350,8 +357,8 @@ impl VoltageFilterbank {
 pub(in crate::pipeline) struct DeviceRows {
     joiner: Option<(RowJoiner, Buffer<u8>)>,
     filler: Option<GapFiller>,
-    /// End of the rows from which the current level was computed.
-    level_end: Option<u64>,
+    /// First row of the gap for which the current level was computed.
+    filled: Option<u64>,
     rows: Buffer<u8>,
     has_begun: bool,
 }
@@ -363,7 +370,7 @@ impl DeviceRows {
         if filterbank.rows.rows().joining().is_some() {
             sources.extend(RowJoiner::sources());
         }
-        if filterbank.rows.level_rows().is_some() {
+        if filterbank.rows.level().is_some() {
             sources.extend(GapFiller::sources());
         }
         sources
@@ -386,11 +393,13 @@ impl DeviceRows {
             None => None,
         };
         let elements = filterbank.row_elements();
-        let filler = |rows| GapFiller::new(device, elements, rows);
+        let filler = |level: &Level| {
+            GapFiller::new(device, elements, level.samples(), level.capacity() - level.samples())
+        };
         Ok(Self {
             joiner,
-            filler: filterbank.rows.level_rows().map(filler).transpose()?,
-            level_end: None,
+            filler: filterbank.rows.level().map(filler).transpose()?,
+            filled: None,
             rows: device.buffer(most.saturating_mul(filterbank.header().row_bytes()))?,
             has_begun: false,
         })
@@ -404,13 +413,13 @@ impl DeviceRows {
     /// Enqueues the computation of rows from voltages on the device; returns the number of rows.
     pub(in crate::pipeline) fn make(
         &mut self,
-        mut making: Making<'_>,
+        making: &mut Making<'_>,
         voltages: &Buffer<u8>,
         pieces: Pieces<'_>,
         stream: &Stream,
     ) -> Result<usize> {
         if !self.has_begun {
-            self.begin(&making)?;
+            self.begin(making)?;
             self.has_begun = true;
         }
         let times = match &mut self.joiner {
@@ -421,14 +430,14 @@ impl DeviceRows {
             }
             None => making.bank.enqueue(voltages, pieces, &mut self.rows, stream)?,
         };
-        self.fill(&mut making, times, stream)?;
+        self.fill(making, times, stream)?;
         Ok(times)
     }
 
     /// Copies the host's level state to the device.
     fn begin(&mut self, making: &Making<'_>) -> Result<()> {
         let (Some(filler), Some(seen)) = (&mut self.filler, &making.seen) else { return Ok(()) };
-        self.level_end = seen.filling.map(|(end, _)| end);
+        self.filled = seen.filling.map(|(start, _)| start);
         filler.begin(seen.ring, seen.rows, seen.filling.map(|(_, level)| level))
     }
 
@@ -441,9 +450,9 @@ impl DeviceRows {
         };
         let mut done = 0;
         while done < times {
-            if let Some(end) = cursor.due(self.level_end) {
-                filler.take_level(stream)?;
-                self.level_end = Some(end);
+            if let Some(Due { start, latest }) = cursor.due(self.filled) {
+                filler.take_level(latest, stream)?;
+                self.filled = Some(start);
             }
             let passed = match cursor.segment((times - done) as u64) {
                 Segment::Gap(gap) => {
@@ -451,12 +460,8 @@ impl DeviceRows {
                     gap
                 }
                 Segment::Data(data) => {
-                    if let Some(seen) = cursor.seen(data) {
-                        if seen.is_apart {
-                            filler.reset();
-                        }
-                        filler.observe(&self.rows, done + seen.unused..done + data, stream)?;
-                    }
+                    let unused = cursor.unneeded(data as u64) as usize;
+                    filler.observe(&self.rows, done + unused..done + data, stream)?;
                     data
                 }
             };

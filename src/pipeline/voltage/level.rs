@@ -35,14 +35,19 @@ pub(in crate::pipeline) struct Level {
 }
 
 impl Level {
-    /// Builds a level over rows of `elements` numbers: the last 1024, or as many as fit 64 MiB.
+    /// Builds a level over the last [`Level::rows_of`] rows of `elements` numbers.
     pub(in crate::pipeline) fn new(elements: usize) -> Self {
         Self::with_slack(elements, 0)
     }
 
+    /// Returns the rows per level: 1024, or as many as fit 64 MiB.
+    pub(in crate::pipeline) fn rows_of(elements: usize) -> usize {
+        LEVEL_ROWS.min(MAX_BYTES / (4 * elements.max(1))).max(1)
+    }
+
     /// Like [`Level::new`], with `slack` more rows, so that a level can exclude the latest ones.
     pub(in crate::pipeline) fn with_slack(elements: usize, slack: usize) -> Self {
-        let samples = LEVEL_ROWS.min(MAX_BYTES / (4 * elements.max(1))).max(1);
+        let samples = Self::rows_of(elements);
         Self { elements, samples, capacity: samples + slack, values: Vec::new(), seen: 0 }
     }
 
@@ -59,11 +64,6 @@ impl Level {
     /// Returns the latest rows, row `k` at index `k` modulo [`Level::capacity`], and the number of rows seen.
     pub(super) fn seen(&self) -> (&[f32], usize) {
         (&self.values, self.seen)
-    }
-
-    /// Discards all rows.
-    pub(super) fn reset(&mut self) {
-        self.seen = 0;
     }
 
     /// Records whole rows.
@@ -102,10 +102,10 @@ impl Level {
         &mut self.values[place..place + self.elements]
     }
 
-    /// Returns each element's level over its finite numbers; 0 without any.
-    pub(super) fn row(&self) -> Vec<f32> {
+    /// Returns each element's level over its finite numbers, without the latest `latest` rows; 0 without any.
+    pub(super) fn row(&self, latest: usize) -> Vec<f32> {
         let mut row = vec![0.0; self.elements];
-        self.update(0, &mut row);
+        self.update(latest, &mut row);
         row
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let rows = powers(LEVEL_ROWS * channels);
         let mut level = Level::new(channels);
         level.observe(&rows);
-        let sum: f64 = level.row().iter().map(|x| f64::from(*x)).sum();
+        let sum: f64 = level.row(0).iter().map(|x| f64::from(*x)).sum();
         let bias = sum / channels as f64 - 1.0;
         // The standard deviation of the mean of all numbers is 0.002; the median lies 0.31 below the mean.
         assert!(bias.abs() < 0.006, "{bias}");
@@ -195,7 +195,7 @@ mod tests {
         rows[300] = f32::NAN;
         let mut level = Level::new(1);
         level.observe(&rows);
-        assert!((level.row()[0] - 1.0).abs() < 0.15, "{:?}", level.row());
+        assert!((level.row(0)[0] - 1.0).abs() < 0.15, "{:?}", level.row(0));
     }
 
     #[test]
@@ -205,13 +205,15 @@ mod tests {
         whole.observe(&rows);
         let mut parts = Level::new(4);
         rows.chunks(4 * 7).for_each(|part| parts.observe(part));
-        assert_eq!(parts.row(), whole.row());
+        assert_eq!(parts.row(0), whole.row(0));
         let mut last = Level::new(4);
         last.observe(&rows[4 * (3000 - LEVEL_ROWS)..]);
-        assert_eq!(last.row(), whole.row());
-        last.reset();
-        assert_eq!(last.row(), [0.0; 4]);
-        last.observe(&[5.0, 5.0, -1.0, f32::NAN]);
-        assert_eq!(last.row(), [5.0, 5.0, -1.0, 0.0]);
+        assert_eq!(last.row(0), whole.row(0));
+        let mut one = Level::with_slack(4, 3);
+        assert_eq!(one.row(0), [0.0; 4]);
+        one.observe(&[5.0, 5.0, -1.0, f32::NAN]);
+        assert_eq!(one.row(0), [5.0, 5.0, -1.0, 0.0]);
+        one.observe(&rows[..12]);
+        assert_eq!(one.row(3), [5.0, 5.0, -1.0, 0.0]);
     }
 }

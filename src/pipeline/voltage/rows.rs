@@ -7,7 +7,7 @@ use crate::backend::threads::Threads;
 use crate::channelize::{Feed, Form, Joining, Plan, Products};
 use crate::coherent;
 use crate::error::{Error, Result};
-use crate::io::voltages::VoltageSource;
+use crate::io::voltages::{Flag, VoltageSource};
 
 /// Bytes of rows assembled per step.
 const SCRATCH_BYTES: usize = 4 << 20;
@@ -66,6 +66,11 @@ impl Rows {
     /// As [`Spectra::cut`].
     pub(super) fn cut(&self) -> Option<&str> {
         self.spectra.cut()
+    }
+
+    /// As [`Spectra::take_flags`].
+    pub(super) fn take_flags(&mut self, flags: &mut Vec<Flag>) {
+        self.spectra.take_flags(flags);
     }
 
     /// As [`Spectra::take_fault`].

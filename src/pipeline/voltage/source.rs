@@ -75,6 +75,10 @@ impl Part {
             let bytes = voltages.row(stream);
             row[..bytes.len()].copy_from_slice(bytes);
         }
+        block.flags_mut().clear();
+        let inside = 0..times as u64;
+        let flags = all.flags().iter().filter_map(|flag| cut(flag, &self.streams, &inside));
+        block.flags_mut().extend(flags);
         Ok(times)
     }
 }
@@ -106,6 +110,10 @@ impl VoltageSource for Part {
 
     fn flags(&self) -> &[Flag] {
         &self.flags
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
     }
 
     fn cut(&self) -> Option<&str> {
@@ -195,6 +203,10 @@ impl VoltageSource for Finite {
 
     fn flags(&self) -> &[Flag] {
         self.source.flags()
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
     }
 
     fn cut(&self) -> Option<&str> {

@@ -10,7 +10,7 @@ use crate::backend::cuda::{Buffer, Stream};
 use crate::channelize::{DeviceVoltages, Joining, Plan};
 use crate::coherent;
 use crate::error::{Error, Result};
-use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::pipeline::run::remaining_bytes;
 use crate::view::Progress;
 use crate::voltage::VoltageBlock;
@@ -20,6 +20,9 @@ const HOST_BYTES: usize = 4 << 20;
 
 /// Bytes of voltages per read for a GPU, which copies and computes parts of a block at the same time.
 const DEVICE_BYTES: usize = 64 << 20;
+
+/// Longest time of voltages per read of a live stream, in seconds.
+const LIVE_S: f64 = 0.05;
 
 /// Upper bound in bytes per read, even if more are requested.
 const MAX_BYTES: usize = 1 << 30;
@@ -40,6 +43,10 @@ pub(super) struct Spectra<T> {
     block: VoltageBlock<'static>,
     /// Samples of the block that the filter bank has consumed.
     used: usize,
+    /// First sample of the block after it.
+    next_sample: u64,
+    /// Samples that a live source has listed as missing, until they are taken.
+    found: Vec<Flag>,
     /// Number of the next row.
     row: u64,
     /// Numbers in a row.
@@ -83,7 +90,11 @@ impl<T: Element> Spectra<T> {
             asked => (asked.min(most).max(1), asked.min(most).max(1)),
         };
         let unit = header.encoding.samples_per_byte();
-        let [gulp, least] = [gulp, least].map(|times| times.next_multiple_of(unit));
+        let most = match source.is_live() {
+            true => ((LIVE_S / header.tsamp_s) as usize).max(plan.hop()),
+            false => most.max(1),
+        };
+        let [gulp, least] = [gulp, least].map(|times| times.min(most).next_multiple_of(unit));
         let (row, block) = first.unwrap_or_else(|| (0, header.block(gulp)));
         let sample = row * plan.samples_per_row() as u64;
         let joined = joining.as_ref().map_or(1, |joining| joining.copies * joining.antennas);
@@ -91,7 +102,10 @@ impl<T: Element> Spectra<T> {
         let saturated = vec![0; plan.row_elements()];
         let mut bank = FilterBank::new(plan, coherent, joining, backend)?;
         bank.restart(sample);
-        let position = bank.start(sample) + block.times() as u64;
+        let start = bank.start(sample);
+        let position = start + block.times() as u64;
+        let mut found = Vec::new();
+        take_flags(&block, start, &mut found);
         Ok(Self {
             elements: if bank.joins() { elements / joined } else { elements },
             saturated,
@@ -99,6 +113,8 @@ impl<T: Element> Spectra<T> {
             bank,
             block,
             used: 0,
+            next_sample: position,
+            found,
             row,
             scratch: Vec::new(),
             watch: None,
@@ -136,6 +152,11 @@ impl<T: Element> Spectra<T> {
     /// Describes the truncation of the recording, if any.
     pub(super) fn cut(&self) -> Option<&str> {
         self.source.cut()
+    }
+
+    /// Appends the missing samples that a live source has listed since the last call: at least those under the rows read.
+    pub(super) fn take_flags(&mut self, flags: &mut Vec<Flag>) {
+        flags.append(&mut self.found);
     }
 
     /// Takes the error that ended the rows: of the source, of the filter bank, or a stop.
@@ -201,6 +222,8 @@ impl<T: Element> Spectra<T> {
         match self.source.next(&mut self.block) {
             Ok(()) => {
                 self.used = 0;
+                take_flags(&self.block, self.next_sample, &mut self.found);
+                self.next_sample += self.block.times() as u64;
                 self.block.times() > 0
             }
             Err(fault) => {
@@ -247,6 +270,7 @@ impl<T: Element> Spectra<T> {
             self.end(fault);
             u64::MAX
         });
+        self.next_sample = self.source.position();
         self.saturated = self.saturated();
         self.bank.restart(sample);
         self.block.set_times(0)?;
@@ -262,6 +286,12 @@ impl<T: Element> Spectra<T> {
         }
         Ok(())
     }
+}
+
+/// Appends the flags of a block that begins at sample `start`.
+fn take_flags(block: &VoltageBlock<'_>, start: u64, flags: &mut Vec<Flag>) {
+    let absolute = |flag: &Flag| Flag { start: start + flag.start, ..flag.clone() };
+    flags.extend(block.flags().iter().map(absolute));
 }
 
 /// Plans of the rows of a recording.
@@ -327,6 +357,8 @@ pub(in crate::pipeline) struct Unread<'a> {
     /// Block read by the host, and the number of its samples consumed.
     block: &'a mut VoltageBlock<'static>,
     used: &'a mut usize,
+    next_sample: &'a mut u64,
+    found: &'a mut Vec<Flag>,
 }
 
 impl Unread<'_> {
@@ -336,6 +368,8 @@ impl Unread<'_> {
             && let Some(next) = self.source.take_held()
         {
             (*self.block, *self.used) = (next, 0);
+            take_flags(self.block, *self.next_sample, self.found);
+            *self.next_sample += self.block.times() as u64;
         }
         self.block.times() - *self.used
     }
@@ -344,7 +378,10 @@ impl Unread<'_> {
     pub(in crate::pipeline) fn read(&mut self, block: &mut VoltageBlock<'_>) -> Result<usize> {
         let held = self.held().min(block.capacity());
         if held == 0 {
-            return self.source.read(block);
+            let times = self.source.read(block)?;
+            take_flags(block, *self.next_sample, self.found);
+            *self.next_sample += times as u64;
+            return Ok(times);
         }
         let voltages = self.block.voltages().slice(*self.used, held)?;
         for (stream, row) in block.rows_mut().enumerate() {
@@ -396,8 +433,8 @@ impl<T> Spectra<T> {
 
     /// Splits the spectra into the unread voltages and the filter bank.
     pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
-        let Self { source, bank, block, used, row, .. } = self;
+        let Self { source, bank, block, used, next_sample, found, row, .. } = self;
         source.stop();
-        (Unread { source, block, used }, Bank { bank, row })
+        (Unread { source, block, used, next_sample, found }, Bank { bank, row })
     }
 }

@@ -8,7 +8,7 @@ use super::channelized::ChannelizedVoltages;
 use super::filterbank::VoltageFilterbank;
 use crate::error::Result;
 use crate::io::sigproc::FilterbankWriter;
-use crate::io::voltages::{VoltageHeader, VoltageSource, dada, guppi};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::math::median_and_sigma;
 use crate::pipeline::overlap::overlapped;
@@ -178,10 +178,12 @@ impl Sink {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Ending>> {
         let elements = filterbank.row_elements();
-        let gaps = filterbank.gaps().to_vec();
         let mut filling = vec![0.0; elements];
         // A gap at the start repeats one row.
-        let mut empty = gaps.first().filter(|gap| gap.start_time == 0).map_or(0, |gap| gap.times);
+        let mut empty = match filterbank.gap_at_start() {
+            Ok(times) => times,
+            Err(fault) => return Ok(Some(Ending::after(fault))),
+        };
         let mut ending = None;
         if empty > 0 {
             let passed = filterbank.read_rows(&mut filling);
@@ -205,6 +207,7 @@ impl Sink {
                 Err(fault) => Some(Ending::after(fault)),
             };
         }
+        let gaps = filterbank.gaps();
         let is_data = |row: u64| {
             gaps.iter().all(|gap| row < gap.start_time || row >= gap.start_time + gap.times)
         };
@@ -330,6 +333,8 @@ pub enum VoltageFormat {
 pub struct VoltageReport {
     /// Samples of each stream.
     pub times: u64,
+    /// Samples that are zero because recorded ones are missing, by ascending start; some may lie after the last sample.
+    pub flags: Vec<Flag>,
     /// Elapsed time in seconds.
     pub elapsed_s: f64,
     /// End state of the run. The file holds all earlier samples; without any there is no file.
@@ -357,11 +362,14 @@ pub fn write_voltages(
     let block_times = (BLOCK_BYTES.max(source.step_bytes()) / each).max(MIN_TIMES);
     check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
     let mut times = 0;
+    let mut flags = source.flags().to_vec();
     let mut goes_on = true;
     let mut blocks: Vec<_> = (0..BLOCKS).map(|_| header.block(block_times)).collect();
     let read = |block: &mut VoltageBlock<'static>| source.read_block(block);
     let made = overlapped(&mut blocks, read, |block, block_times| {
         writer.write(block.voltages())?;
+        let absolute = |flag: &Flag| Flag { start: times + flag.start, ..flag.clone() };
+        flags.extend(block.flags().iter().map(absolute));
         times += block_times as u64;
         let status = Status {
             times,
@@ -383,7 +391,7 @@ pub fn write_voltages(
     if times > 0 || ending.is_complete() {
         writer.finish()?;
     }
-    Ok(VoltageReport { times, elapsed_s: begin.elapsed().as_secs_f64(), ending })
+    Ok(VoltageReport { times, flags, elapsed_s: begin.elapsed().as_secs_f64(), ending })
 }
 
 /// Voltage file being written.
