@@ -1,7 +1,9 @@
-//! Capture thread: packets of a socket to chunks in order of time, for streams that carry their header.
+//! Capture thread: packets of sockets to chunks in order of time, for streams that carry their header and for streams with a
+//! [`Description`].
 //!
 //! The thread waits for a header, makes the window for it, and receives until the stream ends: by a stop heap, by another
-//! header, or because the sender began to count anew. Then it waits for the next header. It allocates when a stream begins
+//! header, or because the sender began to count anew. Then it waits for the next header. A described stream begins with its
+//! first packet, and ends when the sender counts anew or is idle. The thread allocates when a stream begins
 //! and not for packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
 //! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
 
@@ -15,9 +17,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageOptions;
+use crate::live::clock::{Clock, now};
+use crate::live::description::{Begun, Description, Packets};
 use crate::live::heaps::Heaps;
 use crate::live::packet::Format;
-use crate::live::socket::{Options as SocketOptions, Receiver};
+use crate::live::socket::{MOST_RECEIVERS, Options as SocketOptions, Receiver, wait};
 use crate::live::spead::{Control, Packet};
 use crate::live::stream::{END_ID, Stream, header_of};
 use crate::live::window::{
@@ -48,7 +52,7 @@ const MOST_WAITING: usize = 1024;
 #[derive(Debug)]
 pub enum Event {
     /// A stream begins.
-    Begin(Box<Stream>),
+    Begin(Box<Begun>),
     /// Samples.
     Chunk(Chunk),
     /// No packet of these blocks came.
@@ -79,6 +83,17 @@ pub struct Statistics {
     pub invalid_headers: u64,
     /// Error of the last invalid header.
     pub header_error: Option<String>,
+    /// Time of the packets against the system's clock, of a stream with a clock.
+    pub clock: Option<ClockDifference>,
+}
+
+/// Time of the packets less that of the system's clock as they arrive, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockDifference {
+    /// That of the last packets.
+    pub last_ns: i64,
+    /// The one farthest from 0 since the capture began.
+    pub worst_ns: i64,
 }
 
 impl Statistics {
@@ -101,30 +116,59 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens a socket and starts the thread. `path` names the stream in errors, `options` complete its headers.
+    /// Opens a socket and starts the thread for streams that carry their header. `path` names the stream in errors, `options`
+    /// complete its headers.
     ///
     /// # Errors
     /// Those of [`Receiver::new`]; [`Error::Io`] if no thread can be started.
     pub fn start(socket: &SocketOptions, path: &Path, options: &VoltageOptions) -> Result<Self> {
-        let receiver = Receiver::new(socket)?;
-        let (advice, port) = (receiver.advice(), receiver.port()?);
+        let headers =
+            Headers::Carried { options: options.clone(), text: Vec::new(), invalid: Vec::new() };
+        Self::spawn(std::slice::from_ref(socket), path, headers, None)
+    }
+
+    /// Opens sockets and starts the thread for a stream with a description, whose packets come to any of them.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no socket or too many, or a window that is impossible; those of [`Receiver::new`];
+    /// [`Error::Io`] if no thread can be started.
+    pub fn start_described(
+        sockets: &[SocketOptions],
+        path: &Path,
+        description: &Description,
+    ) -> Result<Self> {
+        let current = Current::described(description)?;
+        let headers = Headers::Known(Box::new(description.clone()));
+        Self::spawn(sockets, path, headers, Some(current))
+    }
+
+    fn spawn(
+        sockets: &[SocketOptions],
+        path: &Path,
+        headers: Headers,
+        current: Option<Current>,
+    ) -> Result<Self> {
+        let receivers = sockets.iter().map(Receiver::new).collect::<Result<Vec<_>>>()?;
+        let Some(first) = receivers.first().filter(|_| receivers.len() <= MOST_RECEIVERS) else {
+            let rule = format!("there must be 1 to {MOST_RECEIVERS}");
+            return Err(Error::parameter("sockets", receivers.len(), rule));
+        };
+        let (advice, port) = (receivers.iter().find_map(Receiver::advice), first.port()?);
         let (sender, events) = sync_channel(MOST_WAITING);
         let (back, returned) = sync_channel(FLYING + MOST_WAITING);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut capturing = Capturing {
-            receiver,
+            receivers,
             path: path.to_path_buf(),
-            options: options.clone(),
+            headers,
             sender,
             returned,
             outbox: VecDeque::with_capacity(2 * MOST_WAITING),
             statistics: Arc::clone(&statistics),
             before: Statistics::default(),
             stop: Arc::clone(&stop),
-            header: Vec::new(),
-            invalid: Vec::new(),
-            current: None,
+            current,
         };
         let builder = std::thread::Builder::new().name("capture".to_owned());
         let thread = builder.spawn(move || capturing.run());
@@ -148,12 +192,17 @@ impl Capture {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns the place of the counters, for a watcher beside the consumer.
+    pub fn shared_statistics(&self) -> Arc<Mutex<Statistics>> {
+        Arc::clone(&self.statistics)
+    }
+
     /// Returns, if the kernel's buffer is smaller than asked for, the sizes and the line that mends it.
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
     }
 
-    /// Returns the port of the socket.
+    /// Returns the port of the first socket.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -177,23 +226,43 @@ impl Drop for Capture {
     }
 }
 
+/// Origin of a stream's header.
+enum Headers {
+    /// Heaps of the stream.
+    Carried {
+        options: VoltageOptions,
+        /// Text of the current header.
+        text: Vec<u8>,
+        /// Text of the last invalid header.
+        invalid: Vec<u8>,
+    },
+    /// A description.
+    Known(Box<Description>),
+}
+
 /// Stream that is being received.
 struct Current {
-    stream: Stream,
-    heaps: Heaps,
+    begun: Begun,
+    packets: Packets,
     window: Window,
     /// Number of the window's stream, once a chunk has left it.
     number: Option<u64>,
+    /// Whether the consumer has been told of the stream's begin and not of its end.
+    is_open: bool,
     /// Whether the heap that ends the stream has come, and the number of the sample after the last one.
     is_ending: bool,
     end: Option<u64>,
+    /// Counter of the last packet with samples since the last look at the clock.
+    counter: Option<u64>,
+    /// Whether a packet with samples has come since the last look at the time.
+    is_heard: bool,
 }
 
 /// State of the thread.
 struct Capturing {
-    receiver: Receiver,
+    receivers: Vec<Receiver>,
     path: PathBuf,
-    options: VoltageOptions,
+    headers: Headers,
     sender: SyncSender<Event>,
     returned: Queue<Chunk>,
     /// Events that found no space in the queue.
@@ -202,48 +271,53 @@ struct Capturing {
     /// Counters of the streams that have ended, and of packets outside streams.
     before: Statistics,
     stop: Arc<AtomicBool>,
-    /// Text of the current header.
-    header: Vec<u8>,
-    /// Text of the last invalid header.
-    invalid: Vec<u8>,
+    /// The stream; a described one is kept between its observations.
     current: Option<Current>,
 }
 
 impl Capturing {
     fn run(&mut self) {
         let (mut published, mut last) = (Instant::now(), Instant::now());
+        let mut heard = last;
         while !self.stop.load(Ordering::Relaxed) {
             while let Ok(chunk) = self.returned.try_recv() {
                 if let Some(current) = &mut self.current {
                     let _ = current.window.recycle(chunk);
                 }
             }
-            let count = match self.receiver.receive(STEP) {
+            let count = match self.receive() {
                 Ok(count) => count,
                 Err(error) => {
                     self.outbox.push_back(Event::Failed(error));
                     break;
                 }
             };
-            for index in 0..count {
-                self.take(index);
-            }
-            let now = Instant::now();
+            let time = Instant::now();
             if count > 0 {
-                last = now;
-            } else if now - last >= SETTLING
-                && self.current.as_ref().is_some_and(|current| current.is_ending)
-            {
-                self.end();
+                last = time;
+            }
+            if let Some(current) = &mut self.current {
+                if std::mem::take(&mut current.is_heard) {
+                    heard = time;
+                }
+                let is_over = match &self.headers {
+                    Headers::Carried { .. } => current.is_ending && time - last >= SETTLING,
+                    Headers::Known(known) => time - heard >= known.idle() && current.has_samples(),
+                };
+                if is_over {
+                    self.end();
+                }
             }
             self.pass_on();
-            if now - published >= Duration::from_millis(50) {
-                (published, self.before.dropped) = (now, self.receiver.drops());
+            if time - published >= Duration::from_millis(50) {
+                published = time;
+                self.before.dropped = self.receivers.iter().map(Receiver::drops).sum();
+                self.compare_clocks();
                 self.publish();
             }
         }
         self.end();
-        self.before.dropped = self.receiver.drops();
+        self.before.dropped = self.receivers.iter().map(Receiver::drops).sum();
         self.publish();
         // The consumer takes what is left, or drops the queue.
         while let Some(event) = self.outbox.pop_front() {
@@ -253,22 +327,43 @@ impl Capturing {
         }
     }
 
-    /// Takes in a packet of the last batch.
-    fn take(&mut self, index: usize) {
-        let packet = self.receiver.packet(index);
-        if let Some(Current { heaps, window, .. }) = &mut self.current {
-            match heaps.part(packet) {
-                Ok(Some(part)) => return window.place(&part),
+    /// Waits for packets and takes them in; returns how many came.
+    fn receive(&mut self) -> Result<usize> {
+        if let [receiver] = self.receivers.as_mut_slice() {
+            let count = receiver.receive(STEP)?;
+            (0..count).for_each(|index| self.take(0, index));
+            return Ok(count);
+        }
+        wait(&self.receivers, STEP)?;
+        let mut sum = 0;
+        for which in 0..self.receivers.len() {
+            let count = self.receivers[which].receive_now()?;
+            (0..count).for_each(|index| self.take(which, index));
+            sum += count;
+        }
+        Ok(sum)
+    }
+
+    /// Takes in a packet of the last batch of a receiver.
+    fn take(&mut self, which: usize, index: usize) {
+        let packet = self.receivers[which].packet(index);
+        if let Some(Current { packets, window, counter, is_heard, .. }) = &mut self.current {
+            match packets.part(packet) {
+                Ok(Some(part)) => {
+                    (*counter, *is_heard) = (Some(part.counter), true);
+                    return window.place(&part);
+                }
                 Ok(None) => window.pass(),
                 Err(rejection) => return window.reject(rejection),
             }
         }
-        if let Some(text) = header_of(packet) {
-            if self.current.is_some() && self.header == text {
+        let Headers::Carried { text, .. } = &self.headers else { return };
+        if let Some(found) = header_of(packet) {
+            if self.current.is_some() && text == found {
                 return;
             }
-            let text = text.to_vec();
-            self.begin(text);
+            let found = found.to_vec();
+            self.begin(found);
         } else if let Ok(packet) = Packet::parse(packet)
             && packet.control() == Some(Control::Stop)
         {
@@ -281,36 +376,44 @@ impl Capturing {
     }
 
     /// Begins the stream of a header, after the end of the one before.
-    fn begin(&mut self, text: Vec<u8>) {
-        if text == self.invalid {
+    fn begin(&mut self, found: Vec<u8>) {
+        let Headers::Carried { options, text, invalid } = &mut self.headers else { return };
+        if found == *invalid {
             return;
         }
-        let stream = Stream::parse(&text, &self.path, &self.options);
-        match stream.and_then(Current::new) {
+        let stream = Stream::parse(&found, &self.path, options);
+        match stream.and_then(|stream| Current::carried(&stream)) {
             Ok(current) => {
+                *text = found;
                 self.end();
-                self.header = text;
-                self.outbox.push_back(Event::Begin(Box::new(current.stream.clone())));
-                self.current = Some(current);
+                self.outbox.push_back(Event::Begin(Box::new(current.begun.clone())));
+                self.current = Some(Current { is_open: true, ..current });
             }
             Err(error) => {
                 self.before.invalid_headers += 1;
                 self.before.header_error = Some(error.to_string());
-                self.invalid = text;
+                *invalid = found;
             }
         }
     }
 
     /// Ends the current stream.
     fn end(&mut self) {
-        let Some(mut current) = self.current.take() else { return };
+        let Some(current) = &mut self.current else { return };
         current.window.finish();
-        current.drain(&mut self.outbox, usize::MAX);
-        add(&mut self.before, &current.window);
+        let known = self.headers.known();
+        current.drain(&mut self.outbox, usize::MAX, known);
+        let end = std::mem::take(&mut current.is_open).then(|| Event::End { end: current.end });
+        current.number = None;
+        if known.is_none() {
+            add(&mut self.before, &current.window);
+            self.current = None;
+        }
         // The counters at the end of a stream are those of all of its packets.
-        self.before.dropped = self.receiver.drops();
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.before);
-        self.outbox.push_back(Event::End { end: current.end });
+        self.before.dropped = self.receivers.iter().map(Receiver::drops).sum();
+        let mut statistics = self.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&mut statistics, &self.before, self.current.as_ref());
+        self.outbox.extend(end);
     }
 
     /// Passes events to the consumer, as many as the queue takes.
@@ -318,7 +421,7 @@ impl Capturing {
         loop {
             let Some(event) = self.outbox.pop_front() else {
                 let Some(current) = &mut self.current else { return };
-                current.drain(&mut self.outbox, 1);
+                current.drain(&mut self.outbox, 1, self.headers.known());
                 if self.outbox.is_empty() {
                     return;
                 }
@@ -335,47 +438,114 @@ impl Capturing {
         }
     }
 
+    /// Compares the time of the last packet with the system's clock.
+    fn compare_clocks(&mut self) {
+        let clock = self.headers.known().and_then(Description::clock).copied();
+        let counter = self.current.as_mut().and_then(|current| current.counter.take());
+        let (Some(clock), Some(counter)) = (clock, counter) else { return };
+        let ahead_s = |clock: Clock| clock.ahead_s(counter, &now());
+        // A damaged counter has no date.
+        let Ok(ahead_s) = ahead_s(clock) else { return };
+        let last_ns = (ahead_s * 1e9) as i64;
+        let worst_ns = self.before.clock.map_or(0, |before| before.worst_ns);
+        let is_worse = last_ns.unsigned_abs() > worst_ns.unsigned_abs();
+        let worst_ns = if is_worse { last_ns } else { worst_ns };
+        self.before.clock = Some(ClockDifference { last_ns, worst_ns });
+    }
+
     /// Publishes the counters unless somebody reads them at this moment.
     fn publish(&mut self) {
         if let Ok(mut statistics) = self.statistics.try_lock() {
-            statistics.clone_from(&self.before);
-            if let Some(current) = &self.current {
-                add(&mut statistics, &current.window);
-            }
+            write(&mut statistics, &self.before, self.current.as_ref());
+        }
+    }
+}
+
+impl Headers {
+    /// Returns the description of a stream without a header.
+    fn known(&self) -> Option<&Description> {
+        match self {
+            Self::Carried { .. } => None,
+            Self::Known(known) => Some(known),
         }
     }
 }
 
 impl Current {
-    fn new(stream: Stream) -> Result<Self> {
+    /// Makes the window of a stream that carries its header.
+    fn carried(stream: &Stream) -> Result<Self> {
         let heaps = Heaps::new(stream.item_map())?;
-        let shape = heaps.shape();
-        let heap_s = stream.content().tsamp_s() * stream.times() as f64;
-        let by_time = (CHUNK_S / heap_s).clamp(1.0, 1e6) as usize;
+        let begun = Begun::of(stream, heaps.shape());
+        Self::new(begun, Packets::Heaps(heaps))
+    }
+
+    /// Makes the window of a described stream.
+    fn described(description: &Description) -> Result<Self> {
+        Self::new(description.begun().clone(), description.packets().clone())
+    }
+
+    fn new(begun: Begun, packets: Packets) -> Result<Self> {
+        let shape = packets.shape();
+        let block_s = begun.content().tsamp_s() * begun.times() as f64;
+        let by_time = (CHUNK_S / block_s).clamp(1.0, 1e6) as usize;
         let by_bytes = (CHUNK_BYTES / (shape.block_bytes * shape.sources)).max(1);
-        let options = WindowOptions::new(by_time.min(by_bytes), FLYING);
+        // A short counter allows a short window only.
+        let half = shape.period.map_or(1 << 62, |period| (period - 1) / 2) / shape.step;
+        let by_period = (half.saturating_sub(1) / (2 * FLYING as u64)).max(1) as usize;
+        let options = WindowOptions::new(by_time.min(by_bytes).min(by_period), FLYING);
+        let options = WindowOptions { jump: options.jump.min(half.saturating_sub(1)), ..options };
         let chunk_bytes = options.blocks * shape.sources * shape.block_bytes;
         let waiting = (WAITING_BYTES / chunk_bytes).clamp(LEAST_WAITING, MOST_WAITING);
         let window = Window::with_buffers(shape, options, FLYING + waiting)?;
-        Ok(Self { stream, heaps, window, number: None, is_ending: false, end: None })
+        Ok(Self {
+            begun,
+            packets,
+            window,
+            number: None,
+            is_open: false,
+            is_ending: false,
+            end: None,
+            counter: None,
+            is_heard: false,
+        })
+    }
+
+    /// Returns whether samples have come since the last end.
+    fn has_samples(&self) -> bool {
+        self.is_open || self.window.is_open()
     }
 
     /// Moves at most `most` outputs of the window to `outbox`; a stream that began to count anew is another one.
-    fn drain(&mut self, outbox: &mut VecDeque<Event>, most: usize) {
+    fn drain(&mut self, outbox: &mut VecDeque<Event>, most: usize, known: Option<&Description>) {
         for _ in 0..most {
             let Some(ready) = self.window.take() else { return };
-            let (number, event) = match ready {
-                Ready::Chunk(chunk) => (chunk.stream, Event::Chunk(chunk)),
-                Ready::Gap(stretch) => (stretch.stream, Event::Gap(stretch)),
-                Ready::Overrun(stretch) => (stretch.stream, Event::Overrun(stretch)),
+            let (number, first, event) = match ready {
+                Ready::Chunk(chunk) => (chunk.stream, chunk.first, Event::Chunk(chunk)),
+                Ready::Gap(stretch) => (stretch.stream, stretch.first, Event::Gap(stretch)),
+                Ready::Overrun(stretch) => (stretch.stream, stretch.first, Event::Overrun(stretch)),
             };
-            if self.number.is_some_and(|before| before != number) {
+            if self.is_open && self.number.is_some_and(|before| before != number) {
                 outbox.push_back(Event::End { end: None });
-                outbox.push_back(Event::Begin(Box::new(self.stream.clone())));
+                self.is_open = false;
             }
-            self.number = Some(number);
+            if !self.is_open {
+                let begun = match known {
+                    Some(known) => known.begin(first, &now()),
+                    None => self.begun.clone(),
+                };
+                outbox.push_back(Event::Begin(Box::new(begun)));
+            }
+            (self.number, self.is_open) = (Some(number), true);
             outbox.push_back(event);
         }
+    }
+}
+
+/// Writes the counters of all streams, the current one included.
+fn write(statistics: &mut Statistics, before: &Statistics, current: Option<&Current>) {
+    statistics.clone_from(before);
+    if let Some(current) = current {
+        add(statistics, &current.window);
     }
 }
 

@@ -15,6 +15,8 @@
 //! | [`heaps`] | voltages in SPEAD heaps of one or more packets |
 //! | `socket` | UDP sockets of Linux: unicast and multicast, many packets per system call, packets dropped by the kernel |
 //! | [`header`] | the text that says what a stream carries: spectra or voltages |
+//! | [`clock`] | time of a counter: synchronization, rate, wraps, leap seconds |
+//! | [`description`] | streams whose packets carry no header: contents, format and clock known beforehand |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
@@ -26,7 +28,9 @@
 
 #[cfg(target_os = "linux")]
 pub mod capture;
+pub mod clock;
 pub mod declared;
+pub mod description;
 pub mod descriptor;
 pub mod header;
 pub mod heaps;

@@ -148,6 +148,20 @@ impl Receiver {
             set.map_err(|error| refusal("setsockopt(SO_RCVTIMEO)", none, &error))?;
             self.timeout = Some(timeout);
         }
+        self.take(libc::MSG_WAITFORONE)
+    }
+
+    /// Returns how many packets have arrived, without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the system fails.
+    pub fn receive_now(&mut self) -> Result<usize> {
+        self.take(libc::MSG_DONTWAIT)
+    }
+
+    /// Receives a batch as the flags of the system call say.
+    fn take(&mut self, flags: libc::c_int) -> Result<usize> {
+        let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         // SAFETY: all three are plain data, for which zeros are valid.
         let (mut messages, mut parts): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
@@ -169,7 +183,7 @@ impl Receiver {
                 self.socket.as_raw_fd(),
                 messages.as_mut_ptr(),
                 BATCH as _,
-                libc::MSG_WAITFORONE as _,
+                flags as _,
                 std::ptr::null_mut(),
             )
         };
@@ -217,6 +231,33 @@ impl Receiver {
                 self.granted, self.requested, self.requested
             )
         })
+    }
+}
+
+/// Most receivers of one wait.
+pub const MOST_RECEIVERS: usize = 64;
+
+/// Waits until a packet arrives at one of several receivers, or for `timeout`. Receivers after the first [`MOST_RECEIVERS`] are
+/// not waited for.
+///
+/// # Errors
+/// [`Error::Unavailable`] if the system fails.
+pub fn wait(receivers: &[Receiver], timeout: Duration) -> Result<()> {
+    // Negative descriptors are ignored.
+    let mut waited = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST_RECEIVERS];
+    for (place, receiver) in waited.iter_mut().zip(receivers) {
+        place.fd = receiver.socket.as_raw_fd();
+    }
+    let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128) as i32;
+    // SAFETY: the pointer and the length are those of the array, which outlives the call.
+    let done = unsafe { libc::poll(waited.as_mut_ptr(), waited.len() as _, milliseconds) };
+    if done >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        _ => Err(refusal("poll", SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), &error)),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource, dada};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
+use crate::live::description::{Begun, Description};
 use crate::live::header::Content;
 use crate::live::ring::{self, Received};
 use crate::live::socket;
@@ -88,6 +89,28 @@ impl Live {
         Ok(Self { path, options: options.clone(), connection })
     }
 
+    /// Opens sockets for a stream whose packets carry no header; `path` names it in headers and errors.
+    ///
+    /// # Errors
+    /// Those of [`Capture::start_described`].
+    pub fn described(
+        path: &Path,
+        sockets: &[socket::Options],
+        description: &Description,
+    ) -> Result<Self> {
+        let capture = Capture::start_described(sockets, path, description)?;
+        let connection = Arc::new(Mutex::new(Some(Connection::Packets(capture))));
+        Ok(Self { path: path.to_path_buf(), options: VoltageOptions::default(), connection })
+    }
+
+    /// Returns the place of the counters of packets, for a watcher; `None` for a ring or during an observation.
+    pub fn shared_statistics(&self) -> Option<Arc<Mutex<Statistics>>> {
+        match &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Connection::Packets(capture)) => Some(capture.shared_statistics()),
+            _ => None,
+        }
+    }
+
     /// Returns the port of a socket, which the system has chosen if 0 was asked for; `None` for a ring or during an observation.
     pub fn port(&self) -> Option<u16> {
         match &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -125,12 +148,12 @@ impl Live {
             }
             None => return Err(Error::stopped(&self.path)),
         };
-        let Opened { content, layout, blocks } = opened;
+        let Opened { content, layout, streams, blocks } = opened;
         let feed = Feed { lease, blocks, path: self.path.clone(), goes_on, place: 0 };
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
-                Observation::Voltages(LiveVoltages::new(header, layout, feed)?)
+                Observation::Voltages(LiveVoltages::new(header, layout, streams, feed)?)
             }
         })
     }
@@ -154,6 +177,8 @@ struct Opened {
     content: Content,
     /// Order of voltages in a block.
     layout: Option<Layout>,
+    /// Streams of each source of voltages.
+    streams: Vec<Vec<Range<usize>>>,
     blocks: Blocks,
 }
 
@@ -162,16 +187,25 @@ struct Opened {
 struct Blocks {
     /// Samples per block.
     times: usize,
+    /// Bytes per block of all sources.
     block_bytes: usize,
+    /// Advance of the counter per block, for packets.
+    step: u64,
+    sources: usize,
+    /// Whether consecutive blocks without a loss are used as one.
+    are_joined: bool,
+    /// Whether the end says how many samples of the last block are data.
+    has_end: bool,
     /// Samples of the block in use; fewer than `times` in the last block.
     valid: usize,
     /// Lost samples before the block in use.
     missing: u64,
-    /// Samples from the first of the stream to the next that is expected, for packets.
+    /// Counter of the next block that is expected, for packets.
     expected: u64,
-    /// Chunk in use, and the block in it.
+    /// Chunk in use, and the blocks in it: the first one in use, and how many.
     chunk: Option<Chunk>,
     block: usize,
+    used: usize,
     /// Event after the chunk.
     ahead: Option<Event>,
     /// Block from a ring.
@@ -189,11 +223,16 @@ impl Blocks {
         Self {
             times,
             block_bytes,
+            step: times as u64,
+            sources: 1,
+            are_joined: false,
+            has_end: false,
             valid: 0,
             missing: 0,
             expected: 0,
             chunk: None,
             block: 0,
+            used: 1,
             ahead: None,
             buffer: Vec::new(),
             filled: 0,
@@ -226,12 +265,7 @@ fn first_samples(capture: &mut Capture, path: &Path, goes_on: &mut GoesOn) -> Re
             (Event::Begin(begun), _) => stream = Some(begun),
             (Event::Failed(error), _) => return Err(error),
             (Event::Chunk(chunk), Some(begun)) => {
-                let mut blocks = Blocks::new(begun.times(), begun.sources() * begun.block_bytes());
-                let passed = wrapped(chunk.first.wrapping_sub(begun.first()));
-                let content = starting(begun.content().clone(), passed);
-                blocks.most_lost = (MOST_LOST_S / content.tsamp_s()) as u64;
-                (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
-                return Ok(Opened { content, layout: begun.layout(), blocks });
+                return Ok(opened(begun, chunk));
             }
             (Event::Chunk(chunk), None) => capture.recycle(chunk),
             // A stream of which nothing came.
@@ -239,6 +273,24 @@ fn first_samples(capture: &mut Capture, path: &Path, goes_on: &mut GoesOn) -> Re
             (Event::Gap(_) | Event::Overrun(_), _) => {}
         }
     }
+}
+
+/// Makes an observation of a stream and its first chunk.
+fn opened(begun: &Begun, chunk: Chunk) -> Opened {
+    let shape = begun.shape();
+    let mut blocks = Blocks::new(begun.times(), shape.sources * shape.block_bytes);
+    let units = chunk.first.wrapping_sub(begun.first());
+    let units = shape.period.map_or(units, |period| units % period);
+    let passed = units / shape.step * begun.times() as u64;
+    let content = starting(begun.content().clone(), passed);
+    blocks.most_lost = (MOST_LOST_S / content.tsamp_s()) as u64;
+    (blocks.step, blocks.sources, blocks.has_end) = (shape.step, shape.sources, begun.has_end());
+    // Their bytes follow each other as in one longer block.
+    let is_long = begun.layout().map_or(shape.sources == 1, Layout::is_endless);
+    blocks.are_joined = is_long && !begun.has_end();
+    (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
+    let (layout, streams) = (begun.layout().cloned(), begun.streams().to_vec());
+    Opened { content, layout, streams, blocks }
 }
 
 /// Waits for an event.
@@ -294,7 +346,7 @@ fn next_header(
     let times = (RING_BYTES / frame_bytes.max(1)).max(1).next_multiple_of(unit);
     let mut blocks = Blocks::new(times, times * frame_bytes);
     blocks.buffer = vec![0; blocks.block_bytes];
-    Ok(Opened { content, layout, blocks })
+    Ok(Opened { content, layout, streams: Vec::new(), blocks })
 }
 
 /// Samples of an observation in order.
@@ -358,11 +410,35 @@ impl Feed {
 }
 
 impl Blocks {
-    /// Returns the bytes of the block in use.
+    /// Returns the bytes of the blocks in use.
     fn bytes(&self) -> &[u8] {
         match &self.chunk {
-            Some(chunk) => &chunk.bytes()[self.block * self.block_bytes..][..self.block_bytes],
+            Some(chunk) => {
+                let (first, end) = (self.block, self.block + self.used);
+                &chunk.bytes()[first * self.block_bytes..end * self.block_bytes]
+            }
             None => &self.buffer,
+        }
+    }
+
+    /// Returns whether all sources of a block in use are there.
+    fn is_whole(&self, block: usize) -> bool {
+        let is_present = |chunk: &Chunk| (0..self.sources).all(|s| chunk.is_present(block, s));
+        self.chunk.as_ref().is_none_or(is_present)
+    }
+
+    /// Copies rows of the blocks in use, from row `start` on; the sources are groups of channels.
+    fn copy_rows(&self, start: usize, rows: &mut [u8], row_bytes: usize) {
+        let bytes = self.bytes();
+        if self.sources == 1 {
+            return rows.copy_from_slice(&bytes[start * row_bytes..][..rows.len()]);
+        }
+        let group = row_bytes / self.sources;
+        for (source, bytes) in bytes.chunks_exact(self.times * group).enumerate() {
+            let from = bytes.chunks_exact(group).skip(start);
+            for (row, from) in rows.chunks_exact_mut(row_bytes).zip(from) {
+                row[source * group..][..group].copy_from_slice(from);
+            }
         }
     }
 
@@ -370,8 +446,8 @@ impl Blocks {
     fn advance(&mut self, capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<()> {
         let was_in_use = std::mem::take(&mut self.valid) > 0;
         if was_in_use {
-            self.block += 1;
-            self.expected += self.times as u64;
+            self.block += self.used;
+            self.expected = self.expected.wrapping_add(self.step.wrapping_mul(self.used as u64));
         }
         if let Some(chunk) = self.chunk.take_if(|chunk| self.block == chunk.blocks) {
             capture.recycle(chunk);
@@ -387,7 +463,8 @@ impl Blocks {
                     (self.chunk, self.block) = (Some(chunk), 0);
                 }
                 Event::Gap(stretch) | Event::Overrun(stretch) => {
-                    self.skip_to(stretch.first + stretch.blocks * self.times as u64);
+                    let units = self.step.wrapping_mul(stretch.blocks);
+                    self.skip_to(stretch.first.wrapping_add(units));
                 }
                 Event::End { end } => {
                     self.has_ended = true;
@@ -400,13 +477,21 @@ impl Blocks {
             }
         }
         let Some(chunk) = &self.chunk else { return Ok(()) };
-        self.valid = self.times;
-        if self.block + 1 == chunk.blocks && self.ahead.is_none() {
+        let blocks = chunk.blocks;
+        self.used = 1;
+        if self.are_joined && self.is_whole(self.block) {
+            let more = (self.block + 1..blocks).take_while(|block| self.is_whole(*block));
+            self.used += more.count();
+        }
+        self.valid = self.used * self.times;
+        if !self.has_end {
+            return Ok(());
+        }
+        if self.block + 1 == blocks && self.ahead.is_none() {
             // The end says how many samples of the last block are of the recording.
             self.ahead = Some(wait(capture, path, goes_on)?);
         }
-        if let (Some(Event::End { end: Some(end) }), true) =
-            (&self.ahead, self.block + 1 == chunk.blocks)
+        if let (Some(Event::End { end: Some(end) }), true) = (&self.ahead, self.block + 1 == blocks)
         {
             let valid = wrapped(end.wrapping_sub(self.expected));
             self.valid = valid.min(self.times as u64) as usize;
@@ -414,10 +499,13 @@ impl Blocks {
         Ok(())
     }
 
-    /// Counts the samples up to sample `first` of the stream as lost.
+    /// Counts the samples up to the block of counter `first` as lost.
     fn skip_to(&mut self, first: u64) {
-        self.missing += first.saturating_sub(self.expected);
-        self.expected = first.max(self.expected);
+        let units = first.wrapping_sub(self.expected);
+        if units <= i64::MAX as u64 {
+            self.missing += units / self.step * self.times as u64;
+            self.expected = first;
+        }
     }
 
     /// Fills the block from a ring.
@@ -508,13 +596,11 @@ impl FilterbankSource for LiveSpectra {
                 }
                 Next::Samples { start, times } => {
                     let blocks = &self.feed.blocks;
-                    let is_lost =
-                        blocks.chunk.as_ref().is_some_and(|c| !c.is_present(blocks.block, 0));
                     let rest = &mut rest[..times * row_bytes];
-                    if is_lost {
+                    if !blocks.is_whole(blocks.block) {
                         self.fill(rest);
                     } else {
-                        rest.copy_from_slice(&blocks.bytes()[start * row_bytes..][..rest.len()]);
+                        blocks.copy_rows(start, rest, row_bytes);
                         self.median.observe_rows(self.row, rest);
                         self.filling = None;
                     }
@@ -550,10 +636,10 @@ impl FilterbankSource for LiveSpectra {
     }
 }
 
-/// Lists lost samples; joins them with those of the same streams directly before, among the last `antennas` flags.
-fn add_flag(flags: &mut Vec<Flag>, lost: Flag, antennas: usize) {
+/// Lists lost samples; joins them with those of the same streams directly before, among the last `most` flags.
+fn add_flag(flags: &mut Vec<Flag>, lost: Flag, most: usize) {
     let same = |flag: &&mut Flag| flag.streams == lost.streams;
-    match flags.iter_mut().rev().take(antennas).find(same) {
+    match flags.iter_mut().rev().take(most).find(same) {
         Some(flag) if flag.start + flag.times == lost.start => flag.times += lost.times,
         _ => flags.push(lost),
     }
@@ -564,18 +650,25 @@ fn add_flag(flags: &mut Vec<Flag>, lost: Flag, antennas: usize) {
 pub struct LiveVoltages {
     header: VoltageHeader,
     layout: Layout,
+    /// Streams of each source.
+    streams: Vec<Vec<Range<usize>>>,
     feed: Feed,
     time: u64,
     lost: Vec<Flag>,
 }
 
 impl LiveVoltages {
-    fn new(header: VoltageHeader, layout: Option<Layout>, feed: Feed) -> Result<Self> {
+    fn new(
+        header: VoltageHeader,
+        layout: Option<Layout>,
+        streams: Vec<Vec<Range<usize>>>,
+        feed: Feed,
+    ) -> Result<Self> {
         let Some(layout) = layout else {
             let why = "found spectra, expected voltages";
             return Err(Error::format(&header.path, "STATE", 0, why));
         };
-        Ok(Self { header, layout, feed, time: 0, lost: Vec::new() })
+        Ok(Self { header, layout, streams, feed, time: 0, lost: Vec::new() })
     }
 
     /// Returns the counters of the packets received; `None` for a ring.
@@ -590,10 +683,10 @@ impl LiveVoltages {
 
     /// Lists samples that were lost, `at` samples after the start of `block`.
     fn lose(&mut self, streams: Range<usize>, times: u64, block: &mut VoltageBlock, at: usize) {
-        let antennas = self.header.antennas;
+        let most = self.streams.iter().map(Vec::len).sum();
         let flag = Flag { streams: streams.clone(), start: at as u64, times };
-        add_flag(block.flags_mut(), flag, antennas);
-        add_flag(&mut self.lost, Flag { streams, start: self.time, times }, antennas);
+        add_flag(block.flags_mut(), flag, most);
+        add_flag(&mut self.lost, Flag { streams, start: self.time, times }, most);
     }
 
     /// Copies samples of the block in use to samples `at` and later of `block`.
@@ -604,13 +697,14 @@ impl LiveVoltages {
             let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
             layout.scatter(run, bytes, block, at);
         }
-        let streams = self.header.streams() / self.header.antennas;
-        for source in 0..self.header.antennas {
+        for source in 0..self.streams.len() {
             let blocks = &self.feed.blocks;
             let is_lost = |chunk: &Chunk| !chunk.is_present(blocks.block, source);
             if blocks.chunk.as_ref().is_some_and(is_lost) {
-                let streams = source * streams..(source + 1) * streams;
-                self.lose(streams, times as u64, block, at);
+                for range in 0..self.streams[source].len() {
+                    let streams = self.streams[source][range].clone();
+                    self.lose(streams, times as u64, block, at);
+                }
             }
         }
     }

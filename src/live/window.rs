@@ -358,6 +358,11 @@ impl Window {
         &self.totals
     }
 
+    /// Returns whether a stream has begun and not ended.
+    pub fn is_open(&self) -> bool {
+        self.position.is_some()
+    }
+
     /// Takes a packet in. It allocates nothing.
     pub fn receive(&mut self, format: &mut impl Format, packet: &[u8]) {
         match format.part(packet) {

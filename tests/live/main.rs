@@ -9,6 +9,8 @@ mod random;
 #[path = "../common/skip.rs"]
 mod skip;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod described;
 mod loss;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;

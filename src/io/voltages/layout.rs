@@ -106,6 +106,27 @@ impl Layout {
         Self { streams, inner, sample_bytes, unit_times: (!endless).then_some(unit_times) }
     }
 
+    /// Makes a layout from the index of the stream at each position, outer positions first; groups of `inner` positions lie within
+    /// the time axis. Without `unit_times`, time is the outermost axis and `inner` is the number of streams.
+    pub(crate) fn of_streams(
+        streams: Vec<usize>,
+        inner: usize,
+        sample_bytes: usize,
+        unit_times: Option<u64>,
+    ) -> Self {
+        Self { streams, inner, sample_bytes, unit_times }
+    }
+
+    /// Returns the index of the stream at each position, outer positions first.
+    pub(crate) fn positions(&self) -> &[usize] {
+        &self.streams
+    }
+
+    /// Returns whether time is the outermost axis.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.unit_times.is_none()
+    }
+
     /// Reverses the channel order of each antenna.
     pub(crate) fn reverse_channels(&mut self, counts: Counts) {
         for stream in &mut self.streams {
