@@ -37,9 +37,10 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live search spead://:7148 -o found\n  \
     sidereal live search spead://239.10.0.1:7148?interface=eth1 -o found --dm-max 1000\n  \
     sidereal live search dada:dada -o found --snr 8\n  \
-    sidereal live record spead://:7148 -o recordings --roll 600\n\n\
+    sidereal live record spead://:7148 -o recordings --roll 600\n  \
+    sidereal live record site.toml -o recordings\n\n\
     A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
-    where an empty host receives on all addresses, and dada:KEY.";
+    where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.";
 
 /// Search and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
 ///
@@ -85,7 +86,7 @@ struct SearchArguments {
 
 #[derive(Args, Clone, Debug)]
 struct RecordArguments {
-    /// Address of the stream: spead://HOST:PORT or dada:KEY.
+    /// Address of the stream: spead://HOST:PORT, dada:KEY, or a file that describes it (.toml).
     #[arg(value_name = "ADDRESS")]
     address: PathBuf,
     /// Folder for the files, which is made if it is missing.
@@ -152,6 +153,12 @@ pub(crate) struct Packets {
     dropped_by_kernel: u64,
     /// Received before the first header.
     without_header: u64,
+    /// Time of the last packets less that of this machine as they arrived, in seconds; absent without a clock of the packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_difference_s: Option<f64>,
+    /// The difference farthest from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_clock_difference_s: Option<f64>,
 }
 
 impl From<&Statistics> for Packets {
@@ -170,6 +177,8 @@ impl From<&Statistics> for Packets {
             overrun: statistics.sum(|counts| counts.overrun),
             dropped_by_kernel: statistics.dropped,
             without_header: statistics.without_header,
+            clock_difference_s: statistics.clock.map(|clock| clock.last_ns as f64 * 1e-9),
+            worst_clock_difference_s: statistics.clock.map(|clock| clock.worst_ns as f64 * 1e-9),
         }
     }
 }

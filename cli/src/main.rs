@@ -39,6 +39,8 @@ mod selection;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;
 mod simulate;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod site;
 mod sky;
 mod space;
 mod spiir;

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use sidereal::error::Stopped;
 use sidereal::io::voltages::{VoltageOptions, dada};
-use sidereal::io::{FilterbankSource, OpenOptions, is_address, open_with};
+use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, open_with};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::capture::Statistics;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::source::{Live, Observation};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -21,6 +24,8 @@ use sidereal::{Error, Result};
 
 use crate::interrupt;
 use crate::say::warning;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::site;
 
 /// Bytes of a socket's buffer.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -97,6 +102,56 @@ static OPEN: Mutex<Option<Open>> = Mutex::new(None);
 struct Open {
     path: PathBuf,
     live: Live,
+    /// Difference between packets and the system's clock that is reported, in seconds.
+    clock_alarm_s: f64,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl Open {
+    fn new(path: &Path, options: &VoltageOptions) -> Result<Self> {
+        let (live, clock_alarm_s) = if is_description(path) {
+            let input = site::read(path)?;
+            let live = Live::described(path, &input.sockets, &input.description)?;
+            (live, input.clock_alarm_s)
+        } else {
+            let target: Target = path.to_str().unwrap_or_default().parse()?;
+            (Live::open(&target, options, SOCKET_BYTES)?, f64::INFINITY)
+        };
+        if let Some(advice) = live.advice() {
+            warning!(quiet: false, "{advice}.");
+        }
+        Ok(Self { path: path.to_path_buf(), live, clock_alarm_s })
+    }
+}
+
+/// Watcher of the time of packets.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+struct Watch {
+    statistics: Option<Arc<Mutex<Statistics>>>,
+    alarm_s: f64,
+    /// Time of the next look.
+    due: Instant,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl Watch {
+    /// Warns once if the time of packets differs from that of the system by more than the limit.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let Some(statistics) = self.statistics.as_ref().filter(|_| now >= self.due) else { return };
+        self.due = now + Duration::from_secs(1);
+        let clock = statistics.lock().unwrap_or_else(PoisonError::into_inner).clock;
+        let Some(ahead_s) = clock.map(|clock| clock.last_ns as f64 * 1e-9) else { return };
+        if ahead_s.abs() > self.alarm_s {
+            let order = if ahead_s > 0.0 { "after" } else { "before" };
+            warning!(
+                quiet: false,
+                "the time of the packets is {:.3} s {order} that of this machine, more than clock_alarm_s ({} s).",
+                ahead_s.abs(), self.alarm_s
+            );
+            self.statistics = None;
+        }
+    }
 }
 
 /// Waits for the next observation of an address, which stays open until the program ends.
@@ -105,17 +160,19 @@ struct Open {
 /// Those of [`Live::open`] and [`Live::next`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
-    let text = path.to_str().unwrap_or_default();
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if open.as_ref().is_none_or(|open| open.path != path) {
-        let live = Live::open(&text.parse::<Target>()?, options, SOCKET_BYTES)?;
-        if let Some(advice) = live.advice() {
-            warning!(quiet: false, "{advice}.");
-        }
-        *open = Some(Open { path: path.to_path_buf(), live });
+        *open = Some(Open::new(path, options)?);
     }
     match &*open {
-        Some(Open { live, .. }) => live.next(Box::new(|| !interrupt::requested())),
+        Some(Open { live, clock_alarm_s, .. }) => {
+            let (statistics, due) = (live.shared_statistics(), Instant::now());
+            let mut watch = Watch { statistics, alarm_s: *clock_alarm_s, due };
+            live.next(Box::new(move || {
+                watch.look();
+                !interrupt::requested()
+            }))
+        }
         None => Err(Error::stopped(path)),
     }
 }

@@ -88,6 +88,12 @@ impl Tai {
     }
 }
 
+/// First day (MJD) on which a leap second unknown to [`tai_utc_s`] is possible: 2027 June 28.
+///
+/// # Source
+/// IERS, leap-seconds.list after Bulletin C 72, as the time zone database 2026f has it.
+pub const LEAP_SECONDS_END_MJD: i64 = 61_584;
+
 /// Returns TAI - UTC in seconds on a UTC day (MJD).
 ///
 /// # Errors
@@ -121,6 +127,14 @@ pub fn day_length_s(day: i64) -> Result<f64> {
 /// As [`tai_utc_s`].
 pub fn plus_elapsed_s(epoch: &Epoch, seconds: f64) -> Result<Epoch> {
     Tai::from_utc(epoch)?.plus_s(seconds).utc()
+}
+
+/// Converts a time that is written in TAI to UTC.
+///
+/// # Errors
+/// As [`tai_utc_s`].
+pub fn utc_of_tai(tai: &Epoch) -> Result<Epoch> {
+    Tai::new(tai.day, tai.seconds).utc()
 }
 
 /// Returns the elapsed seconds between two UTC times, leap seconds included: the inverse of [`plus_elapsed_s`].

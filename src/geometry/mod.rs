@@ -12,8 +12,8 @@ mod sky;
 pub use array::{Antenna, Array, Location, site_itrf_m};
 pub use delay::{DelayModel, DelayPolynomial};
 pub use earth::{
-    Dut1, OrientationDay, OrientationTable, day_length_s, elapsed_s, orientation_table,
-    plus_elapsed_s, tai_utc_s,
+    Dut1, LEAP_SECONDS_END_MJD, OrientationDay, OrientationTable, day_length_s, elapsed_s,
+    orientation_table, plus_elapsed_s, tai_utc_s, utc_of_tai,
 };
 pub use interferometer::{INTERFEROMETERS, Interferometer};
 pub use sky::{Apparent, Direction, Frame, PhaseCentre, Sky, barycentric_mjd};

@@ -61,9 +61,15 @@ pub(crate) const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
 /// Beginnings of the addresses of live streams: SPEAD heaps over UDP, PSRDADA rings.
 pub const ADDRESSES: [&str; 2] = ["spead://", "dada:"];
 
-/// Returns whether a path is written as the address of a live stream.
+/// Returns whether a path is written as the address of a live stream, or as the name of a file that describes one (`.toml`).
 pub fn is_address(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| ADDRESSES.iter().any(|start| text.starts_with(start)))
+    let is_scheme = |text: &str| ADDRESSES.iter().any(|start| text.starts_with(start));
+    is_description(path) || path.to_str().is_some_and(is_scheme)
+}
+
+/// Returns whether a path is that of a file that describes a live stream: it ends with `.toml`.
+pub fn is_description(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "toml")
 }
 
 /// Returns whether a path can be read only once, sequentially: standard input (`-`), a FIFO, a device, a live stream.

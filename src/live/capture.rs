@@ -403,7 +403,7 @@ impl Capturing {
         current.window.finish();
         let known = self.headers.known();
         current.drain(&mut self.outbox, usize::MAX, known);
-        let end = std::mem::take(&mut current.is_open).then(|| Event::End { end: current.end });
+        let end = std::mem::take(&mut current.is_open).then_some(Event::End { end: current.end });
         current.number = None;
         if known.is_none() {
             add(&mut self.before, &current.window);

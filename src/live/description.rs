@@ -354,10 +354,9 @@ mod tests {
         assert_eq!((begun.times(), begun.shape().step), (16, 16));
         let layout = begun.layout().unwrap();
         assert_eq!((layout.runs(), layout.unit_times()), (1024, 16));
-        assert_eq!(
-            begun.streams(),
-            [[0..512], [512..1024], [1024..1536], [1536..2048]].map(Vec::from)
-        );
+        let own =
+            |source: usize| std::iter::once(512 * source..512 * (source + 1)).collect::<Vec<_>>();
+        assert_eq!(begun.streams(), (0..4).map(own).collect::<Vec<_>>());
     }
 
     #[test]
@@ -370,7 +369,7 @@ mod tests {
         let layout = begun.layout().unwrap();
         assert!(layout.is_endless());
         // Second group of inputs (antennas 3 to 5) and of channels (4 to 7): channel 5, input 3 of the group.
-        let place = ((1 * 2 + 1) * 4 + 1) * 6 + 3;
+        let place = ((2 + 1) * 4 + 1) * 6 + 3;
         assert_eq!(layout.positions()[place], (4 * 8 + 5) * 2 + 1);
         assert_eq!(begun.streams()[3], [56..64, 72..80, 88..96]);
     }

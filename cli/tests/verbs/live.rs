@@ -315,6 +315,99 @@ fn a_sender_that_restarts_again_and_again_costs_no_sample_no_memory_and_no_file(
     }
 }
 
+/// A file that describes packets of one SNAP board with 256 channels.
+fn snap_file(port: u16) -> String {
+    format!(
+        "[input]\naddress = \"udp://127.0.0.1:{port}\"\npreset = \"snap\"\ntelescope = \"ATA\"\nsource = \"Crab\"\n\
+         antennas = 1\nchannels = 256\nfirst_channel = 512\ncentre_hz = 1400e6\nbandwidth_hz = 64e6\n\
+         tsamp_s = 4e-6\nidle_s = 1\n\n[input.time]\nsync = 2026-01-01T00:00:00Z\nclock_alarm_s = 30\n\
+         allow_expired_leap_seconds = true\n\n[record]\nroll_s = 60\n"
+    )
+}
+
+/// A byte of a block of samples.
+fn snap_byte(block: u64, at: usize) -> u8 {
+    ((block * 8192 + at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+#[test]
+fn packets_that_a_file_describes_are_recorded_to_the_sample() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let port = free_port();
+    fs::write(folder.join("site.toml"), snap_file(port)).unwrap();
+    let running = Running::start(folder, "live record site.toml -o live --observations 1");
+    await_port(port);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let is_lost = |block: u64| matches!(block, 17 | 40..44 | 111);
+    // 7 s after the time at which the counter was 0.
+    let first = 1_750_000;
+    for block in (0..150).filter(|block| !is_lost(*block)) {
+        let mut packet = vec![1, 0, 1, 0, 2, 0, 0, 0];
+        packet.extend_from_slice(&(first + 16 * block).to_be_bytes());
+        packet.extend((0..8192).map(|at| snap_byte(block, at)));
+        socket.send_to(&packet, ("127.0.0.1", port)).unwrap();
+        sleep(Duration::from_millis(1));
+    }
+    let output = running.end();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.matches("clock_alarm_s (30 s)").count() == 1, "{told}");
+    let names = entries(&folder.join("live"));
+    assert!(names.contains("2026-01-01-00-00-07.dada"), "{names:?}");
+    let path = folder.join("live/2026-01-01-00-00-07.dada");
+    let mut source = voltages::open(&[path], &VoltageOptions::default()).unwrap();
+    let header = source.header().clone();
+    assert_eq!((header.times, header.coarse_channels()), (Some(2400), 256));
+    assert_eq!((header.antennas, header.polarizations), (1, 2));
+    assert_eq!((header.source_name.as_str(), header.telescope.as_str()), ("Crab", "ATA"));
+    assert_eq!((header.start.seconds, header.tsamp_s), (7.0, 4e-6));
+    assert!((header.centres_hz[0] - 1368.125e6).abs() < 1.0);
+    let mut block = header.block(2400);
+    assert_eq!(source.read(&mut block).unwrap(), 2400);
+    for stream in 0..512 {
+        // 4+4 bits are recorded as 8+8.
+        let row = block.voltages().row(stream);
+        for time in 0..2400_usize {
+            let number = time as u64 / 16;
+            let at = (stream / 2 * 16 + time % 16) * 2 + stream % 2;
+            let sent = if is_lost(number) { 0 } else { snap_byte(number, at) };
+            let found = match row.len() / 2400 {
+                1 => row[time],
+                _ => row[2 * time] << 4 | row[2 * time + 1] & 15,
+            };
+            assert_eq!(found, sent, "{stream} {time}");
+        }
+    }
+    let found = document(&folder.join("live"), "2026-01-01-00-00-07.dada.json");
+    let us = |value: &Value| (1e6 * value.as_f64().unwrap()).round() as u64;
+    let gaps: Vec<_> = found["gaps"].as_array().unwrap().iter().collect();
+    let gaps: Vec<_> = gaps.iter().map(|g| (us(&g["start_s"]), us(&g["length_s"]))).collect();
+    assert_eq!(gaps, [(17 * 64, 64), (40 * 64, 4 * 64), (111 * 64, 64)]);
+    assert_eq!(found["packets"]["missing_blocks"], 6);
+    assert_eq!(found["packets"]["received"], 144);
+    assert!(found["packets"]["worst_clock_difference_s"].as_f64().unwrap() < -1e6);
+}
+
+#[test]
+fn files_that_describe_nothing_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let good = snap_file(9);
+    for (name, text, expected) in [
+        ("a.toml", good.replace("antennas = 1", "antenna = 1"), "input.antennas"),
+        ("b.toml", good.replace("[record]", "[recrod]"), "recrod"),
+        ("c.toml", good.replace("\"snap\"", "\"snip\""), "\"snap2\""),
+        ("d.toml", "x".to_owned(), "TOML"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+        fails(&sidereal(folder, &format!("live record {name} -o x")), 3, &[name, expected]);
+        fails(&sidereal(folder, &format!("live search {name} -o x")), 3, &[name, expected]);
+    }
+    fails(&sidereal(folder, "live record none.toml -o x"), 1, &["none.toml"]);
+    assert!(!folder.join("x").exists());
+}
+
 #[test]
 fn nonsense_is_refused_with_what_is_expected() {
     let home = recording();
