@@ -1,4 +1,4 @@
-//! `sidereal live`: searches and records streams as they arrive.
+//! `sidereal live`: searches, channelizes, correlates and records streams as they arrive.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::streams::{free_name, name_of, observe};
-use crate::{json, search};
+use crate::{Verb, channelize, correlate, json, search, site, space, streams};
 
 /// Bytes of samples that are read at once for a recording.
 const RECORDED_BYTES: usize = 1 << 20;
@@ -37,12 +37,15 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live search spead://:7148 -o found\n  \
     sidereal live search spead://239.10.0.1:7148?interface=eth1 -o found --dm-max 1000\n  \
     sidereal live search dada:dada -o found --snr 8\n  \
+    sidereal live search spead://:7148 -o found --channels 1024 --integrate 4\n  \
+    sidereal live channelize spead://:7148 -o spectra --channels 64 --integrate 8 --roll 600\n  \
+    sidereal live correlate spead://:7148 -o visibilities --antennas positions.csv --drift\n  \
     sidereal live record spead://:7148 -o recordings --roll 600\n  \
     sidereal live record site.toml -o recordings\n\n\
     A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
     where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.";
 
-/// Search and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
+/// Search, channelize, correlate and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
 ///
 /// Waits for an observation, works on it until it ends, and waits for the next one, until it is interrupted. An observation ends
 /// when the sender ends it, sends another header, or counts anew.
@@ -55,17 +58,43 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Search the observations of a stream of spectra for dispersed bursts.
+    /// Search the observations of a stream for dispersed bursts; voltages need --channels.
     ///
     /// Prints each candidate as lines of JSON, and appends them to candidates.ndjson in the folder: provisional when it stands out,
     /// updated when it changes, then final or retracted. Each observation gets a folder as `search` writes it, named by its start,
     /// without plots.
     Search(Box<SearchArguments>),
+    /// Channelize the observations of a stream of voltages to files.
+    ///
+    /// Each observation becomes a filterbank, or voltages of more channels, as `channelize` writes them from its recording, in files
+    /// named by their start. Lost samples are filled and listed as the gaps of a recording.
+    Channelize(Box<ChannelizeArguments>),
+    /// Correlate the observations of an array's streams to visibilities (UVH5).
+    ///
+    /// As `correlate` does with recordings, in files named by their start. Each antenna's or several antennas' voltages arrive in a
+    /// stream; lost samples are flagged.
+    Correlate(Box<CorrelateArguments>),
     /// Write the observations of a stream to files.
     ///
     /// Spectra become SIGPROC filterbanks, voltages PSRDADA or GUPPI raw. Lost spectra are filled with each channel's running median,
     /// lost voltages with zeros; the document beside each file lists them.
     Record(RecordArguments),
+    /// Run the chain that a site's file names.
+    ///
+    /// The file has a table [input] with the address of a stream or the description of its packets, and one of the tables
+    /// [search], [channelize], [correlate] and [record] with the options of that verb: `dm_max = 1000` is `--dm-max 1000`.
+    Run(SiteArguments),
+    /// Check a site's file, and what its chain needs, without starting it.
+    ///
+    /// Checks all keys and options, opens the addresses, and writes to the output folder.
+    Check(SiteArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+struct SiteArguments {
+    /// File of the site (.toml).
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Options common to the search and the recording of streams.
@@ -82,6 +111,22 @@ struct SearchArguments {
     limits: Limits,
     #[command(flatten)]
     search: search::Arguments,
+}
+
+#[derive(Args, Clone, Debug)]
+struct ChannelizeArguments {
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    channelize: channelize::LiveArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+struct CorrelateArguments {
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    correlate: correlate::LiveArguments,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -183,14 +228,67 @@ impl From<&Statistics> for Packets {
     }
 }
 
+impl Arguments {
+    /// Returns the site's file that names the verb to run, if one does.
+    pub(crate) fn site(&self) -> Option<&Path> {
+        match &self.command {
+            Command::Run(arguments) => Some(&arguments.file),
+            _ => None,
+        }
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     match &arguments.command {
+        Command::Run(arguments) | Command::Check(arguments) => check(&arguments.file, common),
         Command::Search(arguments) => {
             search::run_live(&arguments.search, arguments.limits.observations, common)
         }
+        Command::Channelize(arguments) => {
+            let observations = arguments.limits.observations;
+            channelize::run_live(&arguments.channelize, observations, common)
+        }
+        Command::Correlate(arguments) => {
+            let observations = arguments.limits.observations;
+            correlate::run_live(&arguments.correlate, observations, common)
+        }
         Command::Record(arguments) => arguments.run(common),
     }
+}
+
+/// Checks a site's file, opens its addresses and writes to its output folder.
+///
+/// # Errors
+/// The first fault, naming the key or what is missing.
+fn check(file: &Path, common: &Common) -> Result<Exit> {
+    let line = site::command_line(file, common)?;
+    let Verb::Live(Arguments { command }) = &line.verb else {
+        return Err(Error::parameter("FILE", file.display(), "its chain is no verb of `live`"));
+    };
+    let (verb, output) = match command {
+        Command::Search(arguments) => ("search", arguments.search.parent()),
+        Command::Channelize(arguments) => ("channelize", arguments.channelize.output().to_owned()),
+        Command::Correlate(arguments) => ("correlate", arguments.correlate.output().to_owned()),
+        Command::Record(arguments) => ("record", arguments.output.clone()),
+        Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
+    };
+    let address = site::address(file, &site::table(file)?);
+    streams::listen(std::slice::from_ref(&address), &VoltageOptions::default())?;
+    fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
+    tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
+    if !common.quiet {
+        let free =
+            rustix::fs::statvfs(&output).map_err(|error| Error::io(&output, error.into()))?;
+        note!(
+            "{}: live {verb} of {} to {}, with {} free there",
+            file.display(),
+            address.display(),
+            output.display(),
+            space::human(free.f_bavail * free.f_frsize),
+        );
+    }
+    Ok(Exit::Success)
 }
 
 impl RecordArguments {

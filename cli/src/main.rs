@@ -209,7 +209,10 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-        Verb::Live(arguments) => live::run(arguments, common),
+        Verb::Live(arguments) => match arguments.site() {
+            Some(file) => run(&site::command_line(file, common)?),
+            None => live::run(arguments, common),
+        },
         Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         Verb::Ring(arguments) => ring::run(arguments, common).map(Exit::from),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::presto::Mask;
+use sidereal::io::voltages::VoltageSource;
 use sidereal::io::{
     Beam, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
 };
@@ -20,6 +21,7 @@ use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::rfi::Rfi;
 use crate::say::{self, warning};
+use crate::streams::Arriving;
 use crate::voltage_arguments::VoltageArguments;
 use crate::{geometry, numbers, streams};
 
@@ -240,6 +242,16 @@ impl Recording {
     /// Those of opening; [`Error::Parameter`] for options that do not fit the kind of recording.
     pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
         let first = &self.inputs[0];
+        match streams::arriving(&self.inputs, &self.voltages.lacking.options()?)? {
+            Some(Arriving::Spectra(source)) => {
+                self.voltages.check_none(first)?;
+                return Ok(Opened { source: Source::Rows(source), geometry: None });
+            }
+            Some(Arriving::Voltages(recorded)) => {
+                return self.channelized(recorded, dm_constant, backend);
+            }
+            None => {}
+        }
         if self.is_pipe() && self.voltages.given().is_some() {
             // The options ask for voltages, so the error explains why a pipe cannot contain them.
             self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
@@ -254,11 +266,24 @@ impl Recording {
             self.voltages.check_none(first)?;
             return Ok(Opened { source: Source::Rows(source), geometry: None });
         }
+        let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
+        self.channelized(recorded, dm_constant, backend)
+    }
+
+    /// Binds voltages to the filter bank that makes their spectra.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for options that do not fit them; those of the filter bank.
+    fn channelized(
+        &self,
+        recorded: Box<dyn VoltageSource>,
+        dm_constant: f64,
+        backend: &Backend,
+    ) -> Result<Opened> {
         if let Some(pol) = self.pol {
             let rule = "voltages are always searched in total intensity";
             return Err(Error::parameter("--pol", pol, rule));
         }
-        let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
         let options = self.voltages.options(recorded.header(), dm_constant)?;
         let source = VoltageFilterbank::new(recorded, &options, backend)?;
         let geometry = Some(geometry::Document::new(source.geometry()));

@@ -11,12 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use sidereal::error::Stopped;
-use sidereal::io::voltages::{VoltageOptions, dada};
+use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada};
 use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, open_with};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::capture::Statistics;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::live::source::{Live, Observation};
+use sidereal::live::source::{Live, LiveVoltages, Observation};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::target::Target;
 use sidereal::units::Epoch;
@@ -94,9 +94,9 @@ impl Read for Pipe {
     }
 }
 
-/// Address that is open between observations.
+/// Addresses that are open between observations.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-static OPEN: Mutex<Option<Open>> = Mutex::new(None);
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 struct Open {
@@ -160,21 +160,32 @@ impl Watch {
 /// Those of [`Live::open`] and [`Live::next`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
+    listen(std::slice::from_ref(&path.to_path_buf()), options)?;
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(Open { live, clock_alarm_s, .. }) = open.iter().find(|open| open.path == path) else {
+        return Err(Error::stopped(path));
+    };
+    let (statistics, due) = (live.shared_statistics(), Instant::now());
+    let mut watch = Watch { statistics, alarm_s: *clock_alarm_s, due };
+    live.next(Box::new(move || {
+        watch.look();
+        !interrupt::requested()
+    }))
+}
+
+/// Opens addresses, so that their packets are received from now on.
+///
+/// # Errors
+/// Those of [`Live::open`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn listen(paths: &[PathBuf], options: &VoltageOptions) -> Result<()> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if open.as_ref().is_none_or(|open| open.path != path) {
-        *open = Some(Open::new(path, options)?);
-    }
-    match &*open {
-        Some(Open { live, clock_alarm_s, .. }) => {
-            let (statistics, due) = (live.shared_statistics(), Instant::now());
-            let mut watch = Watch { statistics, alarm_s: *clock_alarm_s, due };
-            live.next(Box::new(move || {
-                watch.look();
-                !interrupt::requested()
-            }))
+    for path in paths {
+        if open.iter().all(|open| open.path != *path) {
+            open.push(Open::new(path, options)?);
         }
-        None => Err(Error::stopped(path)),
     }
+    Ok(())
 }
 
 /// Opens the next observation of an address as a source of spectra.
@@ -186,10 +197,53 @@ fn open_address(path: &Path) -> Result<Box<dyn FilterbankSource>> {
     match observe(path, &VoltageOptions::default())? {
         Observation::Spectra(spectra) => Ok(Box::new(spectra)),
         Observation::Voltages(_) => {
-            let why = "found voltages, expected spectra: `sidereal live record` writes voltages to a file, which `search` reads";
+            let why = "found voltages, expected spectra: `sidereal live` channelizes, searches, correlates and records voltages";
             Err(Error::format(path, "STATE", 0, why))
         }
     }
+}
+
+/// Observation that arrives.
+pub(crate) enum Arriving {
+    Spectra(Box<dyn FilterbankSource>),
+    Voltages(Box<dyn VoltageSource>),
+}
+
+/// Waits for the next observation if the only input is a live stream; `None` for files.
+///
+/// # Errors
+/// Those of [`Live::open`] and [`Live::next`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Option<Arriving>> {
+    let [path] = paths else { return Ok(None) };
+    if !is_address(path) {
+        return Ok(None);
+    }
+    Ok(Some(match observe(path, options)? {
+        Observation::Spectra(spectra) => Arriving::Spectra(Box::new(spectra)),
+        Observation::Voltages(voltages) => Arriving::Voltages(Box::new(voltages)),
+    }))
+}
+
+/// Waits for the next observation of an address, whose contents must be voltages.
+///
+/// # Errors
+/// [`Error::Format`] for a stream of spectra; those of [`Live::open`] and [`Live::next`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn voltages(path: &Path, options: &VoltageOptions) -> Result<LiveVoltages> {
+    match observe(path, options)? {
+        Observation::Voltages(voltages) => Ok(voltages),
+        Observation::Spectra(_) => {
+            let why = "found spectra, expected voltages: `sidereal live search` and `live record` take spectra";
+            Err(Error::format(path, "STATE", 0, why))
+        }
+    }
+}
+
+/// Other systems have no live streams.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+pub(crate) fn arriving(_: &[PathBuf], _: &VoltageOptions) -> Result<Option<Arriving>> {
+    Ok(None)
 }
 
 /// Returns a name for what begins at a time: `2026-01-31-12-30-05`.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
 use sidereal::channelize::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
-use sidereal::io::{is_stream, read_window};
+use sidereal::io::{is_address, is_stream, read_window};
 use sidereal::math::Window;
 use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
@@ -146,6 +146,10 @@ impl Lacking {
         allow_gaps: bool,
         header_only: bool,
     ) -> Result<Box<dyn VoltageSource>> {
+        if let Some(address) = inputs.iter().find(|path| is_address(path)) {
+            let rule = "it is a live stream, which `sidereal live` reads";
+            return Err(Error::parameter("INPUT", address.display(), rule));
+        }
         if let Some(pipe) = inputs.iter().find(|path| is_stream(path)) {
             let rule = "a pipe can't be sought; give a file: voltages are read from files, whose headers \
                         are looked through beforehand";
@@ -180,7 +184,11 @@ impl Lacking {
         Err(Error::parameter(option, "given", rule))
     }
 
-    fn options(&self) -> Result<VoltageOptions> {
+    /// Returns the options for header fields that a recording or a stream may lack.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a number out of range.
+    pub(crate) fn options(&self) -> Result<VoltageOptions> {
         Ok(VoltageOptions {
             sample_rate_hz: positive("--sample-rate", self.sample_rate)?,
             centre_hz: positive("--freq", self.freq)?.map(|mhz| mhz * HZ_PER_MHZ),

@@ -1,5 +1,7 @@
 //! Antenna delays over an observation, as piecewise polynomials of time.
 
+use std::ops::Range;
+
 use super::earth::{Dut1, Tai, tai_utc_s};
 use super::sky::{PhaseCentre, Sky};
 use crate::error::{Error, Result};
@@ -8,7 +10,7 @@ use crate::units::Epoch;
 /// Coefficients per polynomial: degree 5.
 const TERMS: usize = 6;
 
-/// Longest polynomial piece, in seconds.
+/// Length of a polynomial piece, in seconds.
 const MAX_PIECE_S: f64 = 480.0;
 
 /// Shortest fitted interval, in seconds, also for a shorter piece, so that the polynomial stays valid slightly
@@ -51,7 +53,8 @@ impl DelayPolynomial {
     }
 }
 
-/// Delays of all antennas over an observation: pieces of at most 480 s, one polynomial each.
+/// Delays of all antennas over an observation: pieces of 480 s from its start on, one polynomial each, shorter only before
+/// midnight. They do not depend on the observation's length.
 ///
 /// # Numerics
 /// Within 1e-13 s of the delays that [`Sky`] computes, for antennas up to the Earth's diameter from the reference,
@@ -62,6 +65,8 @@ pub struct DelayModel {
     length_s: f64,
     /// Start of each piece, in seconds of elapsed time since `start`.
     starts_s: Vec<f64>,
+    /// End of the last piece.
+    end_s: f64,
     /// Axes antenna, piece.
     pieces: Vec<Vec<DelayPolynomial>>,
 }
@@ -83,9 +88,8 @@ impl DelayModel {
         cables_s: &[f64],
     ) -> Result<Self> {
         check(sky, &start, length_s, cables_s)?;
-        let origin = Tai::from_utc(&start)?;
-        let intervals = intervals(&origin, length_s)?;
-        let bytes = intervals.len() * sky.antennas() * size_of::<DelayPolynomial>();
+        let intervals = (length_s / MAX_PIECE_S).ceil() as usize;
+        let bytes = intervals * sky.antennas() * size_of::<DelayPolynomial>();
         if bytes > MAX_BYTES {
             let rule = format!(
                 "the delays of {} antennas would take {bytes} bytes, and {MAX_BYTES} are the most",
@@ -93,20 +97,44 @@ impl DelayModel {
             );
             return Err(Error::parameter("observation's length (s)", length_s, rule));
         }
-        let mut pieces = vec![Vec::with_capacity(intervals.len()); sky.antennas()];
-        for interval in &intervals {
-            let from = origin.plus_s(interval.start_s);
-            let (start, length_s) = (from.utc()?, interval.length_s);
-            let fitted = fit_piece(sky, &centre, &from, interval.fit_s)?;
-            for (row, coefficients) in pieces.iter_mut().zip(fitted) {
-                row.push(DelayPolynomial { start, length_s, coefficients });
+        let pieces = vec![Vec::with_capacity(intervals + 1); sky.antennas()];
+        let mut model = Self { start, length_s: 0.0, starts_s: Vec::new(), end_s: 0.0, pieces };
+        model.extend(sky, &centre, cables_s, 0.0..length_s)?;
+        Ok(model)
+    }
+
+    /// Extends the delays to the end of `kept` seconds of elapsed time, and drops pieces that end before its start. The
+    /// sky, the phase centre and the cables are those given to [`DelayModel::fit`].
+    ///
+    /// # Errors
+    /// As [`Sky::frame`].
+    pub fn extend(
+        &mut self,
+        sky: &Sky,
+        centre: &PhaseCentre,
+        cables_s: &[f64],
+        kept: Range<f64>,
+    ) -> Result<()> {
+        let origin = Tai::from_utc(&self.start)?;
+        while self.end_s < kept.end {
+            let Interval { end_s, fit_s } = interval(&origin, self.end_s)?;
+            let from = origin.plus_s(self.end_s);
+            let (start, length_s) = (from.utc()?, end_s - self.end_s);
+            let fitted = fit_piece(sky, centre, &from, fit_s)?;
+            for (antenna, mut coefficients) in fitted.into_iter().enumerate() {
+                coefficients[0] += cables_s.get(antenna).copied().unwrap_or(0.0);
+                self.pieces[antenna].push(DelayPolynomial { start, length_s, coefficients });
             }
+            self.starts_s.push(self.end_s);
+            self.end_s = end_s;
         }
-        for (row, cable) in pieces.iter_mut().zip(cables_s) {
-            row.iter_mut().for_each(|piece| piece.coefficients[0] += cable);
+        let passed = self.starts_s.partition_point(|start| *start <= kept.start).saturating_sub(1);
+        if passed > 0 {
+            self.starts_s.drain(..passed);
+            self.pieces.iter_mut().for_each(|pieces| drop(pieces.drain(..passed)));
         }
-        let starts_s = intervals.iter().map(|interval| interval.start_s).collect();
-        Ok(Self { start, length_s, starts_s, pieces })
+        self.length_s = self.length_s.max(kept.end);
+        Ok(())
     }
 
     /// Returns the start of the observation.
@@ -151,38 +179,26 @@ impl DelayModel {
 
 /// Time interval of a piece, in seconds of elapsed time.
 struct Interval {
-    /// Start, since the observation's start.
-    start_s: f64,
-    length_s: f64,
+    /// End, since the observation's start.
+    end_s: f64,
     /// Ends of the fitted interval, since the piece's start.
     fit_s: [f64; 2],
 }
 
-/// Divides an observation into pieces.
-fn intervals(origin: &Tai, length_s: f64) -> Result<Vec<Interval>> {
-    let mut intervals = Vec::new();
-    let (mut at_s, mut day) = (0.0, origin.utc()?.day);
-    while at_s < length_s {
-        let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
+/// Returns the piece that starts `at_s` seconds after the start.
+fn interval(origin: &Tai, at_s: f64) -> Result<Interval> {
+    let mut day = origin.plus_s(at_s).utc()?.day;
+    if origin.seconds_to_day(day + 1)? - at_s < MIN_PIECE_S {
         day += 1;
-        let end_s = if length_s - midnight_s < MIN_PIECE_S { length_s } else { midnight_s };
-        if end_s - at_s < MIN_PIECE_S && end_s < length_s {
-            continue;
-        }
-        let count = ((end_s - at_s) / MAX_PIECE_S).ceil().max(1.0);
-        let piece_s = (end_s - at_s) / count;
-        // Centre the fitted interval on the piece, but keep it within the day.
-        let fit_s = piece_s.max(MIN_FIT_S);
-        for piece in 0..count as usize {
-            let start_s = at_s + piece as f64 * piece_s;
-            let middle_s = start_s + 0.5 * (piece_s - fit_s);
-            let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - start_s;
-            let fit_s = [first_s, first_s + fit_s];
-            intervals.push(Interval { start_s, length_s: piece_s, fit_s });
-        }
-        at_s = end_s;
     }
-    Ok(intervals)
+    let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
+    let left_s = midnight_s - at_s - MAX_PIECE_S;
+    let end_s = if left_s < MIN_PIECE_S { midnight_s } else { at_s + MAX_PIECE_S };
+    // Centre the fitted interval on the piece, but keep it within the day.
+    let fit_s = (end_s - at_s).max(MIN_FIT_S);
+    let middle_s = at_s + 0.5 * (end_s - at_s - fit_s);
+    let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - at_s;
+    Ok(Interval { end_s, fit_s: [first_s, first_s + fit_s] })
 }
 
 fn check(sky: &Sky, start: &Epoch, length_s: f64, cables_s: &[f64]) -> Result<()> {

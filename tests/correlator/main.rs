@@ -1,5 +1,6 @@
 //! The FX correlator of an array, from voltages to visibilities.
 
+mod arriving;
 mod encodings;
 mod endings;
 mod exact;

@@ -212,6 +212,19 @@ pub(super) struct Writing {
     /// Replace OUT and its side files if they exist.
     #[arg(long, help_heading = "Output")]
     pub(super) overwrite: bool,
+    #[command(flatten)]
+    pub(super) visibilities: Visibilities,
+    /// Folder for plots [default: OUT's name with _plots].
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(super) plots: Option<PathBuf>,
+    /// Draw no plots.
+    #[arg(long, conflicts_with = "plots", help_heading = "Output")]
+    pub(super) no_plots: bool,
+}
+
+/// Options of the visibilities.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Visibilities {
     /// Integration time of a visibility in seconds, rounded to whole spectra.
     #[arg(
         long,
@@ -229,12 +242,6 @@ pub(super) struct Writing {
     /// A-A is an autocorrelation.
     #[arg(long, value_name = "WHICH", default_value = "all", help_heading = "Output")]
     pub(super) baselines: String,
-    /// Folder for plots [default: OUT's name with _plots].
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
-    pub(super) plots: Option<PathBuf>,
-    /// Draw no plots.
-    #[arg(long, conflicts_with = "plots", help_heading = "Output")]
-    pub(super) no_plots: bool,
 }
 
 const EXAMPLES: &str = "Examples:\n  \

@@ -50,19 +50,28 @@ fn split(word: &Path) -> (Vec<String>, PathBuf) {
     }
 }
 
-/// Opens recordings and assigns each to its antennas; `known` are the names in `positions`.
+/// Opens recordings.
 ///
 /// # Errors
-/// As [`Lacking::open`]; [`Error::Parameter`] for a recording that does not match an antenna or matches several.
+/// As [`Lacking::open`].
 pub(super) fn open(
     given: &[Given],
     lacking: &Lacking,
     allow_gaps: bool,
+) -> Result<Vec<Box<dyn VoltageSource>>> {
+    given.iter().map(|one| lacking.open(&one.files, allow_gaps)).collect()
+}
+
+/// Assigns each recording to its antennas; `known` are the names in `positions`.
+///
+/// # Errors
+/// [`Error::Parameter`] for a recording that does not match an antenna or matches several.
+pub(super) fn assign(
+    given: &[Given],
+    opened: Vec<Box<dyn VoltageSource>>,
     known: &[String],
     positions: &Path,
 ) -> Result<(Vec<ArrayInput>, Matched)> {
-    let opened = given.iter().map(|one| lacking.open(&one.files, allow_gaps));
-    let opened: Vec<Box<dyn VoltageSource>> = opened.collect::<Result<_>>()?;
     let claims: Vec<Claim<'_>> =
         given.iter().zip(&opened).map(|(one, source)| Claim::new(one, source.header())).collect();
     let (names, matched) = owners(&claims, known, positions)?;

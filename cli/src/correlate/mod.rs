@@ -3,6 +3,8 @@
 mod arguments;
 mod document;
 mod inputs;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live;
 mod quicklook;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ use crate::{errors, json};
 pub(crate) use arguments::Arguments;
 pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use live::{LiveArguments, run_live};
 
 /// Largest difference of equal positions, in degrees: rounding of the digits in headers.
 const SAME_PLACE_DEG: f64 = 1e-6;
@@ -86,8 +90,8 @@ pub(crate) fn make(
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
-    let (inputs, matched) =
-        inputs::open(&given, &arguments.lacking, arguments.allow_gaps, &names, csv)?;
+    let opened = inputs::open(&given, &arguments.lacking, arguments.allow_gaps)?;
+    let (inputs, matched) = inputs::assign(&given, opened, &names, csv)?;
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
     for input in &inputs {
@@ -116,7 +120,8 @@ pub(crate) fn make(
     let history =
         [correlator::history(&header, &options), provenance::lines(&provenance, &run)?].join("\n");
     let labels = Labels { history, ..Labels::default() };
-    let mut report = write(&mut correlator, &outputs, &labels, &mut see, common)?;
+    let total = Some(header.spectra);
+    let mut report = write(&mut correlator, &outputs, &labels, total, &mut see, common)?;
     tell_notes(&backend, common);
     outputs.use_reserve();
     let made = Made { provenance, run };
@@ -147,17 +152,17 @@ fn need(header: &ArrayHeader) -> u64 {
     rows.saturating_mul((header.frequencies_hz.len() * header.pairs()) as u64).saturating_mul(13)
 }
 
-/// Writes OUT, and calls `see` for each integration.
+/// Writes OUT, of `total` spectra if they are known, and calls `see` for each integration.
 fn write(
     correlator: &mut ArrayCorrelator,
     outputs: &Outputs,
     labels: &Labels,
+    total: Option<u64>,
     see: &mut dyn FnMut(&Integration),
     common: &Common,
 ) -> Result<WriteReport> {
     let header = correlator.header();
     let streams = header.bank.sample_rate_hz * header.spectrum_s * recorded_streams(header) as f64;
-    let total = Some(header.spectra);
     let progress = Arc::new(Progress::new(common, total, streams as usize, header.spectrum_s));
     progress.doing("Correlating");
     let shown = Arc::clone(&progress);
@@ -219,7 +224,7 @@ fn shape(header: &ArrayHeader, arguments: &Arguments) -> Shape {
         up_m: places.iter().map(|place| place[2]).collect(),
         alive: header.present.clone(),
         baselines: header.baselines.clone(),
-        listed: !matches!(arguments.writing.baselines.as_str(), "all" | "auto"),
+        listed: !matches!(arguments.writing.visibilities.baselines.as_str(), "all" | "auto"),
         frequencies_hz: header.frequencies_hz.clone(),
         products: parallel.into_iter().take(header.polarizations).map(str::to_owned).collect(),
         integrations: usize::try_from(header.integrations).unwrap_or(usize::MAX),
@@ -279,6 +284,7 @@ impl Arguments {
         positions: &Positions,
         headers: &[&VoltageHeader],
     ) -> Result<CorrelateOptions> {
+        let visibilities = &self.writing.visibilities;
         let (channels, taps, channelize) = self.spectra.division()?;
         let names = positions.names();
         let Some(first) = headers.first() else {
@@ -302,9 +308,9 @@ impl Arguments {
             nbits: self.spectra.nbits,
             precision: self.spectra.precision.into(),
             gains: self.spectra.gains.gains(axes)?,
-            integration_s: self.writing.integration,
-            average_channels: self.writing.average_channels,
-            baselines: arguments::parse_baselines(&self.writing.baselines, &names)?,
+            integration_s: visibilities.integration,
+            average_channels: visibilities.average_channels,
+            baselines: arguments::parse_baselines(&visibilities.baselines, &names)?,
             phase_centre: self.phase_centre(headers)?,
             dut1: self.sky.orientation.dut1(self.sky.dut1)?,
             cable_delays_s: positions.cable_delays_s.clone(),

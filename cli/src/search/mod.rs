@@ -215,7 +215,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let rule = "cutouts need a recording: `sidereal live record` makes one";
         return Err(Error::parameter("--fetch", "given", rule));
     }
-    let parent = arguments.destination.parent("live");
+    let parent = arguments.parent();
     let mut done = 0;
     loop {
         let mut work = match Work::begin(&arguments, common) {
@@ -264,6 +264,14 @@ pub(crate) fn run_into(
     found.files = vec![shown.to_path_buf()];
     work.write(folder, &mut found)?;
     if found.report.ending.is_read() { Ok(found) } else { Err(found.report.ending.error()) }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl Arguments {
+    /// Returns the folder for the folders of live observations.
+    pub(crate) fn parent(&self) -> PathBuf {
+        self.destination.parent("live")
+    }
 }
 
 /// Data that a search stores for `--resume`.

@@ -22,7 +22,7 @@ use super::presets::{self, Form, Preset, Protocol, Sizes};
 use super::{Section, Word};
 
 /// Tables of a site's file that other parts of the program read.
-const OTHERS: [&str; 5] = ["search", "channelize", "correlate", "record", "output"];
+const OTHERS: [&str; 4] = ["search", "channelize", "correlate", "record"];
 
 /// Bytes of a socket's buffer, unless the file has another number.
 const BUFFER_BYTES: usize = 64 << 20;
@@ -41,20 +41,31 @@ pub(crate) struct Input {
 /// # Errors
 /// [`Error::Io`] for a file that cannot be read; [`Error::Format`] naming the key at fault and what is expected.
 pub(crate) fn read(path: &Path) -> Result<Input> {
+    parse(&table(path)?, path)
+}
+
+/// Reads the tables of a site's file.
+///
+/// # Errors
+/// [`Error::Io`] for a file that cannot be read; [`Error::Format`] for one that is not TOML.
+pub(crate) fn table(path: &Path) -> Result<Table> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to() as u64;
         Error::format(path, "text", offset, "it is not UTF-8")
     })?;
-    parse(&text, path)
+    tables(&text, path)
 }
 
-fn parse(text: &str, path: &Path) -> Result<Input> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+fn tables(text: &str, path: &Path) -> Result<Table> {
+    text.parse().map_err(|error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start) as u64;
         Error::format(path, "TOML", offset, error.message().to_owned())
-    })?;
-    let whole = Section::new(path, String::new(), &table);
+    })
+}
+
+fn parse(table: &Table, path: &Path) -> Result<Input> {
+    let whole = Section::new(path, String::new(), table);
     for other in OTHERS {
         whole.section(other)?;
     }
@@ -370,25 +381,29 @@ mod tests {
         source = [{ axis = "antenna", item = 0x4101, count = 2 }]
     "#;
 
+    fn parsed(text: &str, path: &Path) -> Result<Input> {
+        parse(&tables(text, path)?, path)
+    }
+
     fn error(text: &str) -> String {
-        parse(text, Path::new("site.toml")).unwrap_err().to_string()
+        parsed(text, Path::new("site.toml")).unwrap_err().to_string()
     }
 
     #[test]
     fn files_describe_streams() {
         let path = Path::new("site.toml");
-        let snap = parse(SNAP, path).unwrap();
+        let snap = parsed(SNAP, path).unwrap();
         assert_eq!(snap.sockets.len(), 2);
         assert_eq!(snap.description.packets().shape().sources, 4);
         let clock = snap.description.clock().unwrap();
         assert_eq!(clock.utc(250_000, 0).unwrap().seconds, 1.0);
-        let packets = parse(PACKETS, path).unwrap();
+        let packets = parsed(PACKETS, path).unwrap();
         let shape = packets.description.packets().shape();
         assert_eq!((shape.period, shape.step, shape.block_bytes), (Some(1 << 38), 4, 256));
         // TAI was 37 s ahead.
         let clock = packets.description.clock().unwrap();
         assert_eq!(clock.utc(0, 0).unwrap().seconds, f64::from(1_700_000_000 % 86_400 - 37));
-        assert!(parse(HEAPS, path).unwrap().description.clock().is_none());
+        assert!(parsed(HEAPS, path).unwrap().description.clock().is_none());
         for preset in ["grex", "chips", "snap2", "meerkat-feng"] {
             let own = match preset {
                 "grex" => String::new(),
@@ -401,7 +416,7 @@ mod tests {
                 "[input]\naddress = 'udp://:1'\npreset = '{preset}'\ncentre_hz = 1e9\nbandwidth_hz = 1e8\n{own}\n\
                  tsamp_s = 1e-6"
             );
-            parse(&text, path).unwrap();
+            parsed(&text, path).unwrap();
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every key is known and every value checked before anything is opened.
 
+mod chain;
 mod clock;
 mod input;
 mod presets;
@@ -14,7 +15,8 @@ use toml::{Table, Value};
 
 use crate::numbers;
 
-pub(crate) use input::read;
+pub(crate) use chain::{address, command_line};
+pub(crate) use input::{read, table};
 
 /// Table of a file, which remembers the keys that were asked for.
 pub(crate) struct Section<'a> {

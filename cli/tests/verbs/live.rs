@@ -16,10 +16,10 @@ use crate::common::{code, document, done, entries, fails, program, recording, si
 const LONG: Duration = Duration::from_secs(60);
 
 /// A running `live`, which is killed if a test fails.
-struct Running(Option<Child>);
+pub(crate) struct Running(Option<Child>);
 
 impl Running {
-    fn start(folder: &Path, words: &str) -> Self {
+    pub(crate) fn start(folder: &Path, words: &str) -> Self {
         let child = Command::new(program())
             .args(words.split_whitespace())
             .current_dir(folder)
@@ -33,7 +33,7 @@ impl Running {
         kill_process(Pid::from_child(self.0.as_ref().unwrap()), signal).unwrap();
     }
 
-    fn end(mut self) -> Output {
+    pub(crate) fn end(mut self) -> Output {
         self.0.take().unwrap().wait_with_output().unwrap()
     }
 }
@@ -48,12 +48,12 @@ impl Drop for Running {
 }
 
 /// A port that nobody uses.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Waits until a program receives on the port.
-fn await_port(port: u16) {
+pub(crate) fn await_port(port: u16) {
     let place = format!("0100007F:{port:04X} ");
     let begin = Instant::now();
     while !fs::read_to_string("/proc/net/udp").unwrap().contains(&place) {
@@ -63,7 +63,7 @@ fn await_port(port: u16) {
 }
 
 /// Starts `live` with an address in place of `ADDRESS`, and returns the address.
-fn receiving(folder: &Path, words: &str) -> (Running, String) {
+pub(crate) fn receiving(folder: &Path, words: &str) -> (Running, String) {
     let port = free_port();
     let address = format!("spead://127.0.0.1:{port}");
     let running = Running::start(folder, &words.replace("ADDRESS", &address));
@@ -77,7 +77,7 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 /// The only folder of observations.
-fn observation(parent: &Path) -> PathBuf {
+pub(crate) fn observation(parent: &Path) -> PathBuf {
     let mut names = entries(parent);
     names.remove("candidates.ndjson");
     assert_eq!(names.len(), 1, "{names:?}");
@@ -426,4 +426,41 @@ fn nonsense_is_refused_with_what_is_expected() {
     fails(&sidereal(folder, words), 2, &["spead://127.0.0.1:9", "not joined"]);
     assert!(!folder.join("x").exists());
     fails(&sidereal(folder, "live record dada:6d0e0ff2 -o x"), 1, &["6d0e0ff2"]);
+}
+
+#[test]
+fn a_site_file_runs_the_chain_that_it_names() {
+    let home = recording();
+    let folder = home.path();
+    let port = free_port();
+    let site = |tables: &str| {
+        let text = format!("[input]\naddress = \"spead://127.0.0.1:{port}\"\n{tables}");
+        fs::write(folder.join("site.toml"), text).unwrap();
+    };
+    for (tables, told) in [
+        ("", "none of the tables search, channelize, correlate, record"),
+        ("[search]\n[record]", "found the tables search, record"),
+        ("[search]\ndm_most = 3", "search.dm_most: `sidereal live search` has no option --dm-most"),
+        ("[search]\ndm_max = \"many\"", "--dm-max"),
+        ("[search]\n[page]\nport = 80", "page: the file has no such key"),
+    ] {
+        site(tables);
+        for verb in ["check", "run"] {
+            let output = sidereal(folder, &format!("live {verb} site.toml"));
+            fails(&output, 3, &["site.toml", told]);
+        }
+    }
+    site("[search]\noutput = \"found\"\nobservations = 1\ndm_max = 2000\nzero_dm = false");
+    let output = sidereal(folder, "live check site.toml");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("live search of spead://127.0.0.1"), "{}", stderr(&output));
+    assert!(entries(&folder.join("found")).is_empty());
+    let running = Running::start(folder, "live run site.toml");
+    await_port(port);
+    done(folder, &format!("send a.fil spead://127.0.0.1:{port} --rate max -q"));
+    let output = running.end();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    done(folder, "search a.fil -o file -q --no-plots --dm-max 2000");
+    let read = |place: &Path| fs::read_to_string(place.join("candidates.cand")).unwrap();
+    assert_eq!(read(&observation(&folder.join("found"))), read(&folder.join("file")));
 }

@@ -6,6 +6,8 @@ mod correlate;
 mod correlate_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_voltages;
 mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod ring;

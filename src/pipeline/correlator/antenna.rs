@@ -11,7 +11,7 @@ use num_complex::Complex;
 
 use super::options::Gains;
 use super::recordings::{Channels, Delay, Delays, Recordings};
-use super::window::{Flags, Framing, InvalidRange, NotFinite, Window, lead};
+use super::window::{Flags, Framing, Invalid, InvalidRange, Window, lead};
 use crate::backend::Backend;
 use crate::channelize::{Channelizer, Output};
 use crate::correlate::Precision;
@@ -47,7 +47,7 @@ pub(super) struct AntennaInput {
     bank: Bank,
     flags: Flags,
     /// Samples in the window that are not finite.
-    not_finite: Flags,
+    found: Flags,
     pub(super) gain_control: GainControl,
     backend: Backend,
     /// Created once gains are known.
@@ -90,7 +90,7 @@ impl AntennaInput {
             location,
             bank,
             flags,
-            not_finite: Flags::none(),
+            found: Flags::none(),
             gain_control,
             backend: backend.clone(),
             corrector: None,
@@ -167,23 +167,23 @@ impl AntennaInput {
     /// Determines the shifts of the next spectra and the samples they need.
     pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
         self.find_runs(&spectra, delays, channels);
-        self.not_finite = Flags::none();
+        self.found = Flags::none();
         self.scan(channels.coarse);
     }
 
-    /// Marks prepared spectra that need samples that are not finite; returns whether there are such samples.
-    pub(super) fn mark_not_finite(&mut self, not_finite: &NotFinite, coarse: usize) -> bool {
+    /// Marks prepared spectra that need samples that were found to be invalid; returns whether there are such samples.
+    pub(super) fn mark_invalid(&mut self, found: &Invalid, coarse: usize) -> bool {
         let polarizations = self.location.streams.len() / coarse;
-        self.not_finite = Flags::new(&not_finite.runs, &self.location.streams, polarizations);
-        if !self.not_finite.is_empty() {
+        self.found = Flags::new(found.flags(), &self.location.streams, polarizations);
+        if !self.found.is_empty() {
             self.scan(coarse);
         }
-        !self.not_finite.is_empty()
+        !self.found.is_empty()
     }
 
-    /// Appends the ranges of `spectra`, which have one shift, with flagged samples or samples that are not finite.
+    /// Appends the ranges of `spectra`, which have one shift, with flagged samples or samples that were found to be invalid.
     fn find_invalid(&self, spectra: &Range<u64>, shift: i64, invalid: &mut Vec<InvalidRange>) {
-        for flags in [&self.flags, &self.not_finite] {
+        for flags in [&self.flags, &self.found] {
             flags.find(spectra, self.at(0, shift), self.bank.framing(), invalid);
         }
     }

@@ -9,7 +9,7 @@ use super::antenna::{AntennaInput, Scratch};
 use super::device::{DeviceSupply, OnDevice};
 use super::reading::Sources;
 use super::recordings::{Channels, Delays};
-use super::window::{InvalidRange, Window, cells};
+use super::window::{Framing, InvalidRange, Window, cells};
 use crate::backend::threads::Threads;
 use crate::correlate::{self, Plan, Rows};
 use crate::error::{Error, Result};
@@ -124,6 +124,23 @@ impl FEngine {
         self.parts.sources.take_fault()
     }
 
+    /// Returns the division of samples into spectra.
+    pub(super) fn framing(&self) -> Framing {
+        self.parts.delays.framing()
+    }
+
+    /// Returns the samples that all recordings share, if a live one has ended since the last call.
+    pub(super) fn take_times(&mut self) -> Option<u64> {
+        let Parts { sources, antennas, .. } = &mut self.parts;
+        let lengths = sources.take_lengths()?;
+        let shared = antennas.iter_mut().map(|antenna| {
+            let location = &mut antenna.location;
+            location.length = lengths[location.recording];
+            location.length.saturating_sub(location.offset)
+        });
+        shared.min()
+    }
+
     /// Computes the next spectra of all antennas, while the samples of the `following` ones are read; returns false,
     /// with none computed, if a source returned too few samples.
     ///
@@ -132,18 +149,20 @@ impl FEngine {
     pub(super) fn make(&mut self, spectra: Range<u64>, following: u64) -> Result<bool> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
+        self.parts.delays.cover(&spectra)?;
         self.prepare(&spectra);
         let mut needed = self.needed();
-        if !self.parts.sources.hold(&needed)? {
-            return Ok(false);
-        }
-        if self.mark_not_finite()? {
-            // Gains may have to be measured with later spectra.
-            needed = self.needed();
+        loop {
             if !self.parts.sources.hold(&needed)? {
                 return Ok(false);
             }
-            self.mark_not_finite()?;
+            let held = needed;
+            self.mark_invalid()?;
+            // Gains may have to be measured with later spectra.
+            needed = self.needed();
+            if needed == held {
+                break;
+            }
         }
         if following > 0 {
             let (hop, made) = (self.parts.delays.hop(), spectra.end - spectra.start);
@@ -164,15 +183,14 @@ impl FEngine {
         });
     }
 
-    /// Marks spectra with samples that are not finite; returns whether there are any.
-    fn mark_not_finite(&mut self) -> Result<bool> {
+    /// Marks spectra with samples that were found to be invalid.
+    fn mark_invalid(&mut self) -> Result<()> {
         let Parts { sources, antennas, channels, .. } = &mut self.parts;
         let readers = sources.readers()?;
-        let mark_not_finite = |antenna: &mut AntennaInput| {
-            let not_finite = &readers[antenna.location.recording].not_finite;
-            antenna.mark_not_finite(not_finite, channels.coarse)
-        };
-        Ok(antennas.iter_mut().map(mark_not_finite).fold(false, |any, own| any | own))
+        for antenna in antennas {
+            antenna.mark_invalid(&readers[antenna.location.recording].invalid, channels.coarse);
+        }
+        Ok(())
     }
 
     /// Returns the sample range needed from each recording.

@@ -61,11 +61,29 @@ pub struct ArrayCorrelator {
     next: u64,
     /// Integrations returned so far.
     number: u64,
+    /// Integrations after which the current part ends.
+    end: u64,
+    /// State at the start of the current part.
+    part: Start,
     watch: Option<Watch>,
     /// Whether an error ended the stream before the end of the data.
     ended: bool,
     /// Error to return by the next call.
     fault: Option<Error>,
+}
+
+/// State at the start of a part.
+#[derive(Clone, Debug, Default)]
+struct Start {
+    /// Number of the first spectrum, and of the first integration.
+    spectrum: u64,
+    number: u64,
+    /// Spectra that the F-engine had computed.
+    made: u64,
+    /// Invalid cells, and saturated samples, of each antenna.
+    masked: Vec<u64>,
+    saturated: Vec<u64>,
+    not_finite: u64,
 }
 
 /// Progress callback: receives the number of correlated spectra; returns false to stop the run.
@@ -117,15 +135,50 @@ impl ArrayCorrelator {
             baselines,
             next: 0,
             number: 0,
+            end: u64::MAX,
+            part: Start::default(),
             watch: None,
             ended: false,
             fault: None,
         })
     }
 
-    /// Returns the properties known before the first integration.
+    /// Returns the properties known before the first integration. The numbers of spectra and integrations of a live observation are
+    /// upper bounds until it ends.
     pub fn header(&self) -> &ArrayHeader {
         &self.header
+    }
+
+    /// Begins a part of at most `integrations` integrations, after which [`Self::next_integration`] returns false until the next
+    /// part begins. Summaries are those of the part.
+    pub fn begin_part(&mut self, integrations: u64) {
+        let f_engine = &self.f_engine;
+        self.end = self.number.saturating_add(integrations);
+        self.part = Start {
+            spectrum: self.next,
+            number: self.number,
+            made: f_engine.made.end,
+            masked: f_engine.masked.clone(),
+            saturated: f_engine.saturated(),
+            not_finite: f_engine.not_finite(),
+        };
+    }
+
+    /// Returns the properties of the current part: those of all integrations, but for the start and the numbers of spectra and
+    /// integrations.
+    ///
+    /// # Errors
+    /// As [`crate::geometry::plus_elapsed_s`].
+    pub fn part_header(&self) -> Result<ArrayHeader> {
+        let (header, part) = (self.header.clone(), &self.part);
+        let most = (self.end - part.number).saturating_mul(header.integration_spectra);
+        let spectra = header.spectra.saturating_sub(part.spectrum).min(most);
+        Ok(ArrayHeader {
+            start: later(header.start, part.spectrum as f64 * header.spectrum_s)?,
+            spectra,
+            integrations: spectra.div_ceil(header.integration_spectra),
+            ..header
+        })
     }
 
     /// Returns the source geometry of the array; `None` if the recordings do not state their start.
@@ -160,7 +213,7 @@ impl ArrayCorrelator {
             return Err(fault);
         }
         let header = &self.header;
-        if self.ended || self.next >= header.spectra {
+        if self.ended || self.next >= header.spectra || self.number >= self.end {
             return Ok(false);
         }
         let first = self.next;
@@ -174,15 +227,20 @@ impl ArrayCorrelator {
             self.fault = Some(fault);
             return Ok(true);
         }
+        if self.next == first {
+            return Ok(false);
+        }
         self.read(first, integration)?;
         Ok(true)
     }
 
-    /// Accumulates spectra up to number `end`.
+    /// Accumulates spectra up to number `end`, or to the end of a live observation.
     fn sum(&mut self, end: u64) -> Result<()> {
-        while self.next < end {
+        while self.next < end.min(self.header.spectra) {
             if !self.f_engine.made.contains(&self.next) {
-                self.make(end)?;
+                if !self.make(end)? {
+                    continue;
+                }
                 self.check_watch()?;
             }
             let last = end.min(self.f_engine.made.end);
@@ -193,18 +251,27 @@ impl ArrayCorrelator {
         Ok(())
     }
 
-    /// Computes the next spectra; if a source fails, only those that its samples allow.
-    fn make(&mut self, end: u64) -> Result<()> {
+    /// Computes the next spectra; if a source fails, only those that its samples allow. Returns false, without any, once a live
+    /// observation has ended, whose number of spectra is known then.
+    fn make(&mut self, end: u64) -> Result<bool> {
+        let end = end.min(self.header.spectra);
         let all = if self.f_engine.ends_with_integrations() { end } else { self.header.spectra };
         let mut last = all.min(self.next + self.f_engine.capacity as u64);
         while !self.f_engine.make(self.next..last, self.following(last, end))? {
+            if let Some(times) = self.f_engine.take_times() {
+                let spectra = self.f_engine.framing().spectra(times);
+                self.header.spectra = self.header.spectra.min(spectra.max(self.next));
+                let header = &mut self.header;
+                header.integrations = header.spectra.div_ceil(header.integration_spectra);
+                return Ok(false);
+            }
             if last == self.next + 1 {
                 let ended = || Error::stopped("voltages");
                 return Err(self.f_engine.take_fault().unwrap_or_else(ended));
             }
             last = self.next + (last - self.next) / 2;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the number of spectra that are computed together after those before `last`, in an integration that ends
@@ -241,28 +308,29 @@ impl ArrayCorrelator {
         Ok(())
     }
 
-    /// Returns the summary of the work so far.
+    /// Returns the summary of the work so far, or of the current part.
     pub fn summary(&self) -> Summary {
         self.summary_of(self.next)
     }
 
-    /// Returns the summary of the work so far, if only the first `spectra` spectra are used.
-    fn summary_of(&self, spectra: u64) -> Summary {
-        let Self { header, tracking, f_engine, x_engine, .. } = self;
+    /// Returns the summary of the current part, if only the spectra before number `end` are used.
+    fn summary_of(&self, end: u64) -> Summary {
+        let Self { header, tracking, f_engine, x_engine, part, .. } = self;
+        let spectra = end.saturating_sub(part.spectrum);
         let data_s = spectra as f64 * header.spectrum_s;
         let names = header.array.antennas.iter().zip(&header.present);
         let missing = names.filter(|(_, present)| !**present).map(|(own, _)| own.name.clone());
         Summary {
-            integrations: self.number,
+            integrations: self.number - part.number,
             spectra,
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
             made_on_device: f_engine.is_on_device(),
             not_on_device: f_engine.parts.not_on_device.clone(),
             steps: steps(f_engine, x_engine),
-            antennas: antennas(header, f_engine),
+            antennas: antennas(header, f_engine, part),
             missing: missing.collect(),
-            not_finite: f_engine.not_finite(),
+            not_finite: f_engine.not_finite() - part.not_finite,
             dut1_s: header.dut1_s,
             altitudes_deg: tracking.altitudes_deg(),
             lowest_altitude_deg: tracking.lowest_deg(),
@@ -377,16 +445,21 @@ fn steps(f_engine: &FEngine, x_engine: &XEngine) -> Steps {
     }
 }
 
-fn antennas(header: &ArrayHeader, f_engine: &FEngine) -> Vec<AntennaSummary> {
-    let made = f_engine.made.end as f64;
-    let counts = f_engine.masked.iter().zip(f_engine.saturated());
-    let of = |(antenna, (masked, saturated)): (&antenna::AntennaInput, (&u64, u64))| {
+fn antennas(header: &ArrayHeader, f_engine: &FEngine, part: &Start) -> Vec<AntennaSummary> {
+    let made = (f_engine.made.end - part.made) as f64;
+    let since = |now: &[u64], before: &[u64]| -> Vec<u64> {
+        let before = before.iter().copied().chain(std::iter::repeat(0));
+        now.iter().zip(before).map(|(now, before)| now - before).collect()
+    };
+    let masked = since(&f_engine.masked, &part.masked);
+    let counts = masked.into_iter().zip(since(&f_engine.saturated(), &part.saturated));
+    let of = |(antenna, (masked, saturated)): (&antenna::AntennaInput, (u64, u64))| {
         let level = &antenna.gain_control;
-        let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
+        let fraction = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
             name: header.array.antennas[antenna.location.antenna].name.clone(),
-            saturated: part(saturated, level.elements()),
-            masked: part(*masked, level.coarse),
+            saturated: fraction(saturated, level.elements()),
+            masked: fraction(masked, level.coarse),
         }
     };
     f_engine.parts.antennas.iter().zip(counts).map(of).collect()

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::window::{NotFinite, WHOLE, Window};
+use super::recordings::ENDLESS;
+use super::window::{Invalid, WHOLE, Window};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io;
@@ -53,9 +54,11 @@ pub(super) struct Reader {
     next: Window,
     /// Sample up to which to read ahead, if anything is to be read.
     target: Option<u64>,
-    pub(super) not_finite: NotFinite,
-    /// Length of the source in samples.
+    pub(super) invalid: Invalid,
+    /// Length of the source in samples; [`ENDLESS`] while it is unknown.
     length: u64,
+    /// Length of a live source that has ended, until it is taken.
+    found_length: Option<u64>,
     /// Error that made the source return too few samples, until it is taken.
     fault: Option<Error>,
     /// Whether the source failed or ended early.
@@ -107,7 +110,7 @@ impl Sources {
         });
         let is_held = jobs.iter().all(|job| job.reader.is_held(job.window, job.needed));
         jobs.into_iter().try_for_each(|job| job.outcome)?;
-        self.not_finite = readers.iter().map(|reader| reader.not_finite.count).sum();
+        self.not_finite = readers.iter().map(|reader| reader.invalid.count).sum();
         self.waited_s += begin.elapsed().as_secs_f64() * self.threads.count() as f64;
         Ok(is_held)
     }
@@ -159,6 +162,19 @@ impl Sources {
         self.readers.idle().map(|readers| &readers[..])
     }
 
+    /// Takes the lengths of live sources, if one has ended since the last call.
+    pub(super) fn take_lengths(&mut self) -> Option<Vec<u64>> {
+        let readers = self.readers.idle().ok()?;
+        if readers.iter().all(|reader| reader.found_length.is_none()) {
+            return None;
+        }
+        let length = |reader: &mut Reader| {
+            reader.length = reader.found_length.take().unwrap_or(reader.length);
+            reader.length
+        };
+        Some(readers.iter_mut().map(length).collect())
+    }
+
     /// Takes the error that made a source return too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.readers.idle().ok()?.iter_mut().find_map(|reader| reader.fault.take())
@@ -197,9 +213,10 @@ impl Reader {
     /// Reads a source of `length` samples, `gulp` at a time. `span` is the number of samples under a spectrum's window.
     pub(super) fn new(source: Box<dyn VoltageSource>, length: u64, gulp: usize, span: u64) -> Self {
         let next = Window::new(source.header());
-        let not_finite = NotFinite::new(source.header().streams(), span);
+        let invalid = Invalid::new(source.header().streams(), span);
         let gulp = gulp.max(1).next_multiple_of(WHOLE);
-        Self { source, gulp, next, target: None, not_finite, length, fault: None, ended: false }
+        let (target, found_length, fault) = (None, None, None);
+        Self { source, gulp, next, target, invalid, length, found_length, fault, ended: false }
     }
 
     fn header(&self) -> &VoltageHeader {
@@ -209,7 +226,7 @@ impl Reader {
     /// Returns whether a window holds those of the samples that the source has.
     fn is_held(&self, window: &Window, times: &Range<u64>) -> bool {
         let end = times.end.min(self.length);
-        times.start >= end || window.end() >= end
+        self.found_length.is_none() && (times.start >= end || window.end() >= end)
     }
 
     /// Moves a window: discards samples before `times`, and appends those read ahead and then, as far as the source
@@ -226,7 +243,7 @@ impl Reader {
         window.drop_before(times.start);
         window.append(&mut self.next);
         window.drop_before(times.start);
-        self.not_finite.drop_before(window.first());
+        self.invalid.drop_before(window.first());
         self.pass_over(window, times.start);
         self.fill(window, end, &AtomicBool::new(false))
     }
@@ -272,13 +289,13 @@ impl Reader {
                     break;
                 }
             };
-            self.not_finite.find(&mut block, first);
+            self.invalid.find(&mut block, first);
             let times = block.times();
             span.add_bytes(block.streams() * block.encoding().bytes(times));
             drop(span);
             window.extend(times);
             if read < self.gulp && first + (times as u64) < end {
-                self.end(self.short(window));
+                self.end_early(window.end());
             }
         }
         Ok(())
@@ -294,15 +311,21 @@ impl Reader {
         let passed = (sample - window.first()) / WHOLE as u64 * WHOLE as u64;
         if window.is_empty() && passed > 0 && !self.ended {
             match self.source.skip(passed) {
-                Ok(skipped) if skipped < passed => self.end(self.short(window)),
+                Ok(skipped) if skipped < passed => self.end_early(window.first() + skipped),
                 Ok(_) => window.skip(passed),
                 Err(fault) => self.end(fault),
             }
         }
     }
 
-    fn short(&self, window: &Window) -> Error {
-        let why = format!("the data end after {} samples, expected {}", window.end(), self.length);
-        Error::format(&self.header().path, "data", 0, why)
+    /// Ends a source that has only `length` samples: with an error, unless its length was unknown.
+    fn end_early(&mut self, length: u64) {
+        if self.length == ENDLESS {
+            self.ended = true;
+            self.found_length = Some(length);
+            return;
+        }
+        let why = format!("the data end after {length} samples, expected {}", self.length);
+        self.end(Error::format(&self.header().path, "data", 0, why));
     }
 }

@@ -45,29 +45,34 @@ const RATE_TOLERANCE: f64 = 0.1;
 /// Largest relative difference between centre frequencies; covers the rounding of decimal headers.
 const CENTRE_TOLERANCE: f64 = 1e-13;
 
+/// Length of a live recording, in samples, until it ends: beyond that of any observation.
+pub(super) const ENDLESS: u64 = 1 << 60;
+
 /// Common properties of the recordings, and the offset of each.
 #[derive(Clone, Debug)]
 pub(super) struct Recordings {
     /// Header of the first recording, with the common start.
     pub(super) header: VoltageHeader,
-    /// Common samples within the time range.
+    /// Common samples within the time range; [`ENDLESS`] while unknown.
     pub(super) times: u64,
     /// Sample index of each recording at common sample 0.
     pub(super) offsets: Vec<u64>,
     /// Lag of each recording's samples behind the common samples, in samples; its magnitude is at most 1/2.
     pub(super) sample_lag: Vec<f64>,
-    /// Samples per recording.
+    /// Samples per recording; [`ENDLESS`] while unknown.
     pub(super) lengths: Vec<u64>,
 }
 
 impl Recordings {
-    /// Checks that the recordings match; those marked `cut` (truncated) may be shorter than the others.
+    /// Checks that the recordings match; those marked `cut` (truncated) may be shorter than the others, and the length of
+    /// those marked `live` may be unknown.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming both files and their difference.
     pub(super) fn new(
         headers: &[&VoltageHeader],
         cut: &[bool],
+        live: &[bool],
         options: &CorrelateOptions,
     ) -> Result<Self> {
         let Some((first, others)) = headers.split_first() else {
@@ -78,15 +83,19 @@ impl Recordings {
             check_alone(other)?;
             check_pair(first, other)?;
         }
-        let lengths = headers.iter().map(|header| length(header)).collect::<Result<Vec<_>>>()?;
+        let lengths = headers.iter().zip(live).map(|(header, is_live)| length(header, *is_live));
+        let lengths = lengths.collect::<Result<Vec<_>>>()?;
         check_lengths(headers, &lengths, cut, options.shortest)?;
         let starts = headers.iter().map(|header| start(first, header));
         let (starts, sample_lag): (Vec<i64>, Vec<f64>) =
             starts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let latest = starts.iter().copied().max().unwrap_or(0);
         let offsets: Vec<u64> = starts.iter().map(|start| (latest - start) as u64).collect();
-        let rests =
-            lengths.iter().zip(&offsets).map(|(length, offset)| length.checked_sub(*offset));
+        let rest = |(length, offset): (&u64, &u64)| match *length {
+            ENDLESS => Some(ENDLESS),
+            length => length.checked_sub(*offset),
+        };
+        let rests = lengths.iter().zip(&offsets).map(rest);
         let common = match rests.min().flatten() {
             Some(times) if times > 0 => times,
             _ => return Err(apart(headers, &starts)),
@@ -97,8 +106,8 @@ impl Recordings {
             let samples = latest as f64 + part.start as f64;
             header.start = later(header.start, samples * header.tsamp_s)?;
         }
-        let times = part.end - part.start;
-        header.times = Some(times);
+        let times = if part.end == ENDLESS { ENDLESS } else { part.end - part.start };
+        header.times = (times < ENDLESS).then_some(times);
         let offsets = offsets.into_iter().map(|offset| offset + part.start).collect();
         Ok(Self { header, times, offsets, sample_lag, lengths })
     }
@@ -198,8 +207,9 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
     })
 }
 
-fn length(header: &VoltageHeader) -> Result<u64> {
-    header.times.ok_or_else(|| Error::Unavailable {
+fn length(header: &VoltageHeader, is_live: bool) -> Result<u64> {
+    let unknown = is_live.then_some(ENDLESS);
+    header.times.or(unknown).ok_or_else(|| Error::Unavailable {
         what: format!("the length of {}", header.path.display()),
         why: "antennas are correlated from recordings of known length: write it to a file first"
             .into(),
@@ -525,7 +535,8 @@ impl Tracking {
         }
         let sky = Sky::new(array, options.dut1.clone())?;
         let dut1_s = options.dut1.at(header.start)?;
-        let length_s = times as f64 * header.tsamp_s;
+        // The altitude at the end of a live observation is not known.
+        let length_s = if times == ENDLESS { 0.0 } else { times as f64 * header.tsamp_s };
         let altitudes_deg = match direction {
             Some(source) => altitudes_deg(&sky, source, header.start, length_s)?,
             None => Vec::new(),
@@ -587,9 +598,14 @@ pub(super) fn delay_model(
     }
     if let (Some(direction), Some(sky)) = (tracking.direction, &tracking.sky) {
         let centre = geometry::PhaseCentre::Source(direction);
+        if recordings.times == ENDLESS {
+            let model = DelayModel::fit(sky, centre.clone(), header.start, COVERED_S, cables_s)?;
+            let growth = Growth { sky: sky.clone(), centre, cables_s: cables_s.clone() };
+            return Ok(Model::Fitted(model, Some(Box::new(growth))));
+        }
         let length_s = recordings.times as f64 * header.tsamp_s;
         let model = DelayModel::fit(sky, centre, header.start, length_s, cables_s)?;
-        return Ok(Model::Fitted(model));
+        return Ok(Model::Fitted(model, None));
     }
     if cables_s.iter().all(|delay| *delay == 0.0) {
         return Ok(Model::None);
@@ -609,11 +625,22 @@ const MAX_DELAY: f64 = 1e15;
 pub(super) enum Model {
     /// No delays.
     None,
-    /// Delays of a phase centre and of cables, from the common start on.
-    Fitted(DelayModel),
+    /// Delays of a phase centre and of cables, from the common start on; those of a live observation are fitted as it goes on.
+    Fitted(DelayModel, Option<Box<Growth>>),
     /// One polynomial per antenna, and the seconds from its start to the common start.
     Given(Vec<(DelayPolynomial, f64)>),
 }
+
+/// Origin of the delays of a live observation.
+#[derive(Clone, Debug)]
+pub(super) struct Growth {
+    sky: Sky,
+    centre: geometry::PhaseCentre,
+    cables_s: Vec<f64>,
+}
+
+/// Seconds for which the delays of a live observation are fitted ahead, and kept.
+const COVERED_S: f64 = 60.0;
 
 /// Delays of all antennas at all spectra.
 #[derive(Clone, Debug)]
@@ -634,6 +661,23 @@ impl Delays {
     /// Computes delays for spectra that cover samples `s hop` to `s hop + span`.
     pub(super) fn new(model: Model, tsamp_s: f64, framing: Framing) -> Self {
         Self { model, tsamp_s, framing }
+    }
+
+    /// Fits the delays of a live observation at some spectra.
+    ///
+    /// # Errors
+    /// As [`DelayModel::extend`].
+    pub(super) fn cover(&mut self, spectra: &Range<u64>) -> Result<()> {
+        let Model::Fitted(model, Some(growth)) = &mut self.model else { return Ok(()) };
+        let seconds = |spectrum: u64| (spectrum * self.framing.hop) as f64 * self.tsamp_s;
+        let Growth { sky, centre, cables_s } = growth.as_ref();
+        let range = seconds(spectra.start) - COVERED_S..seconds(spectra.end) + COVERED_S;
+        model.extend(sky, centre, cables_s, range)
+    }
+
+    /// Returns the division of samples into spectra.
+    pub(super) fn framing(&self) -> Framing {
+        self.framing
     }
 
     /// Returns the samples from one spectrum to the next.
@@ -666,7 +710,7 @@ impl Delays {
     fn delay_s(&self, antenna: usize, seconds: f64) -> f64 {
         match &self.model {
             Model::None => 0.0,
-            Model::Fitted(model) => model.at(antenna, seconds),
+            Model::Fitted(model, _) => model.at(antenna, seconds),
             Model::Given(all) => {
                 let (polynomial, since_s) = &all[antenna];
                 polynomial.at(seconds + since_s)

@@ -71,7 +71,8 @@ pub(super) fn build(request: Request<'_>, inputs: Vec<ArrayInput>) -> Result<Bui
     let numbers = array_numbers(request.array, &inputs, options.missing)?;
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let cut: Vec<bool> = inputs.iter().map(|input| input.source.cut().is_some()).collect();
-    let recordings = Recordings::new(&headers, &cut, options)?;
+    let live: Vec<bool> = inputs.iter().map(|input| input.source.is_live()).collect();
+    let recordings = Recordings::new(&headers, &cut, &live, options)?;
     let tracking = Tracking::new(request.array, &recordings.header, recordings.times, options)?;
     let model = delay_model(&request, &tracking, &recordings)?;
     if matches!(model, Model::None) {
@@ -138,7 +139,7 @@ impl SpectraParameters {
             && headers.iter().all(|other| other.encoding == recorded);
         let (hop, span) = bank.as_ref().map_or((1, 1), |plan| (plan.hop(), plan.span()));
         let times = recordings.times;
-        let spectra = if times < span as u64 { 0 } else { (times - span as u64) / hop as u64 + 1 };
+        let spectra = Framing { hop: hop as u64, span: span as u64 }.spectra(times);
         if spectra == 0 {
             let rule = format!(
                 "a spectrum has {span} samples under its window (`taps`, `channelize.channels`), and {} has no more",
@@ -403,7 +404,7 @@ impl SpectraParameters {
                     },
                     length: self.recordings.lengths[recording],
                 };
-                let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
+                let flags = Flags::new(source.flags().iter(), &place.streams, header.polarizations);
                 let bank = self.bank(header, &backend)?;
                 let gains = match self.direct {
                     true => GainSource::Fixed((1.0 / header.scale) as f32),

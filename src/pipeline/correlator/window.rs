@@ -1,8 +1,8 @@
 //! Window of a recording: a range of samples of all streams, held in memory, and the spectra that flagged samples
 //! invalidate.
 //!
-//! Invariant: a window holds consecutive samples; [`NotFinite`] lists those that the recording has as infinite or NaN,
-//! and replaces them.
+//! Invariant: a window holds consecutive samples; [`Invalid`] lists those that are missing, infinite or NaN, and
+//! replaces the latter.
 
 use std::ops::Range;
 
@@ -21,6 +21,13 @@ pub(super) struct Framing {
     pub(super) hop: u64,
     /// Samples under a spectrum's window.
     pub(super) span: u64,
+}
+
+impl Framing {
+    /// Returns the spectra of `times` samples.
+    pub(super) fn spectra(self, times: u64) -> u64 {
+        times.checked_sub(self.span).map_or(0, |rest| rest / self.hop + 1)
+    }
 }
 
 /// Samples of every stream of a recording; axes stream, time.
@@ -192,26 +199,36 @@ impl Window {
     }
 }
 
-/// Samples of a recording that are not finite.
+/// Samples of a recording that are not valid, found as they are read: not finite, or missing in a live stream.
 #[derive(Debug)]
-pub(super) struct NotFinite {
+pub(super) struct Invalid {
     /// Runs of samples that are not finite; the runs of each stream ascend by start.
-    pub(super) runs: Vec<Flag>,
+    runs: Vec<Flag>,
     /// Index in `runs` of each stream's last run.
     last: Vec<Option<usize>>,
+    /// Missing samples of a live stream, by ascending start.
+    missing: Vec<Flag>,
     /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
     /// Number of samples so far that were not finite.
     pub(super) count: u64,
 }
 
-impl NotFinite {
+impl Invalid {
     pub(super) fn new(streams: usize, span: u64) -> Self {
-        Self { runs: Vec::new(), last: vec![None; streams], span, count: 0 }
+        Self { runs: Vec::new(), last: vec![None; streams], missing: Vec::new(), span, count: 0 }
     }
 
-    /// Replaces a block's samples that are not finite by zeros; `first` is the block's first sample.
+    /// Returns the invalid samples from the first sample held on.
+    pub(super) fn flags(&self) -> impl Iterator<Item = &Flag> {
+        self.runs.iter().chain(&self.missing)
+    }
+
+    /// Replaces a block's samples that are not finite by zeros, and takes its missing samples; `first` is the block's first
+    /// sample.
     pub(super) fn find(&mut self, block: &mut VoltageBlock, first: u64) {
+        let absolute = |flag: &Flag| Flag { start: first + flag.start, ..flag.clone() };
+        self.missing.extend(block.flags().iter().map(absolute));
         let (encoding, times) = (block.encoding(), block.times());
         if !matches!(encoding, VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32) {
             return;
@@ -236,6 +253,7 @@ impl NotFinite {
 
     /// Removes runs that end before a sample.
     pub(super) fn drop_before(&mut self, sample: u64) {
+        self.missing.retain(|flag| flag.start + flag.times > sample);
         if self.runs.is_empty() {
             return;
         }
@@ -273,7 +291,11 @@ impl Flags {
     }
 
     /// Selects the flags of an antenna's streams; a flag on one polarization applies to both.
-    pub(super) fn new(flags: &[Flag], streams: &Range<usize>, polarizations: usize) -> Self {
+    pub(super) fn new<'a>(
+        flags: impl Iterator<Item = &'a Flag>,
+        streams: &Range<usize>,
+        polarizations: usize,
+    ) -> Self {
         let own = |flag: &Flag| {
             let first = flag.streams.start.max(streams.start);
             let last = flag.streams.end.min(streams.end);
@@ -284,7 +306,7 @@ impl Flags {
                 (samples, coarse)
             })
         };
-        let mut all: Vec<_> = flags.iter().filter_map(own).collect();
+        let mut all: Vec<_> = flags.filter_map(own).collect();
         all.sort_by_key(|(samples, _)| samples.start);
         let latest = all.iter().scan(0, |latest, (samples, _)| {
             *latest = samples.end.max(*latest);
@@ -487,7 +509,7 @@ mod tests {
 
     #[test]
     fn runs_are_joined_where_no_window_lies_between() {
-        let mut not_finite = NotFinite::new(2, 4);
+        let mut not_finite = Invalid::new(2, 4);
         for (stream, time) in [(0, 3), (0, 4), (1, 4), (0, 8), (0, 13), (1, 6)] {
             not_finite.add(stream, time);
         }
@@ -517,7 +539,7 @@ mod tests {
                 for start in 0..80 {
                     let flag = |start, times| Flag { streams: 1..2, start, times };
                     let list = [flag(start, 7), flag(60, 1)];
-                    let flags = Flags::new(&list, &(0..4), 2);
+                    let flags = Flags::new(list.iter(), &(0..4), 2);
                     // Spectra whose samples all exist.
                     let spectra = 2..20u64;
                     let mut found = Vec::new();

@@ -66,7 +66,8 @@ pub struct WriteReport {
     pub ending: Ending,
 }
 
-/// Writes all integrations to a UVH5 file.
+/// Writes all integrations of the current part ([`ArrayCorrelator::begin_part`]) to a UVH5 file. There is no file without
+/// integrations.
 ///
 /// For a tracked source, phases are zero in its direction, and u, v, w are in its frame; otherwise the data are a
 /// drift scan's, and u, v, w are east, north, up. `observe` receives each integration and the progress, and stops the
@@ -84,7 +85,8 @@ pub fn write_uvh5(
     observe: &mut dyn FnMut(&Integration, &Status) -> bool,
 ) -> Result<WriteReport> {
     let begin = Instant::now();
-    let header = correlator.header().clone();
+    let header = correlator.part_header()?;
+    let first = correlator.part.spectrum;
     let sky = known(correlator, &header)?.clone();
     let file = file_header(&header, labels)?;
     if file.integration_s < MIN_INTEGRATION_S {
@@ -101,7 +103,7 @@ pub fn write_uvh5(
         full_count: header.full_count(),
         integration_spectra: header.integration_spectra,
     };
-    let (mut write_s, mut spectra) = (0.0, 0);
+    let (mut write_s, mut end) = (0.0, first);
     let mut integrations: [_; INTEGRATIONS] = std::array::from_fn(|_| Integration::new());
     let mut goes_on = true;
     let sum =
@@ -117,7 +119,8 @@ pub fn write_uvh5(
         drop(span);
         write_s += start.elapsed().as_secs_f64();
         written?;
-        spectra = integration.first + integration.spectra;
+        end = integration.first + integration.spectra;
+        let spectra = end - first;
         let status = Status {
             times: spectra,
             total: Some(header.spectra),
@@ -131,13 +134,13 @@ pub fn write_uvh5(
     let found = writer.integrations() > 0;
     let ending = ending.or_error(found)?;
     let (integrations, bytes) = (writer.integrations() as u64, writer.bytes());
-    if found || ending.is_complete() {
+    if found {
         let start = Instant::now();
         writer.finish()?;
         write_s += start.elapsed().as_secs_f64();
     }
     // The thread may have summed one more than was written.
-    let summary = Summary { integrations, ..correlator.summary_of(spectra) };
+    let summary = Summary { integrations, ..correlator.summary_of(end) };
     let elapsed_s = begin.elapsed().as_secs_f64();
     Ok(WriteReport { summary, write_s, elapsed_s, bytes, ending })
 }

@@ -82,6 +82,8 @@ pub struct ChannelizedVoltages {
     rows: Vec<u8>,
     /// Number of the next spectrum; spectra from here to the filter bank's next one are flagged in all streams.
     row: u64,
+    /// Spectrum at which reading ends, even if there are more.
+    end: u64,
     warnings: Vec<String>,
 }
 
@@ -169,6 +171,7 @@ impl ChannelizedVoltages {
             step_bytes: if backend.is_gpu() { DEVICE_BYTES } else { HOST_BYTES },
             rows: Vec::new(),
             row: 0,
+            end: u64::MAX,
             warnings,
         })
     }
@@ -192,6 +195,37 @@ impl ChannelizedVoltages {
     pub fn saturated(&self) -> Vec<u64> {
         let all = self.spectra.saturated();
         self.streams.elements.iter().map(|element| all[*element]).collect()
+    }
+
+    /// Returns the number of the next spectrum.
+    pub fn row(&self) -> u64 {
+        self.row
+    }
+
+    /// Ends the spectra before number `end`, as if the data ended there, until another end is set.
+    pub fn end_at(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Returns the header of the spectra from number `first` on.
+    pub(super) fn header_from(&self, first: u64) -> VoltageHeader {
+        let header = self.header.clone();
+        let start = match header.start.day {
+            0 => header.start,
+            _ => header.start.plus_s(first as f64 * header.tsamp_s),
+        };
+        let times = header.times.map(|times| times.saturating_sub(first));
+        VoltageHeader { start, times, ..header }
+    }
+
+    /// Returns the known flags of the spectra from number `first` on, counted from there.
+    pub(super) fn flags_from(&self, first: u64) -> Vec<Flag> {
+        let later = |flag: &Flag| {
+            let start = flag.start.saturating_sub(first);
+            let end = (flag.start + flag.times).saturating_sub(first);
+            (start < end).then(|| Flag { streams: flag.streams.clone(), start, times: end - start })
+        };
+        VoltageSource::flags(self).iter().filter_map(later).collect()
     }
 
     /// Returns the bytes of spectra that are computed at once.
@@ -228,9 +262,10 @@ impl ChannelizedVoltages {
         let most = (self.step_bytes / row).max(TILE);
         let first = self.row;
         let lead = self.spectra.row() - first;
-        let mut done = lead.min(block.capacity() as u64) as usize;
-        while done < block.capacity() {
-            let wanted = most.min(block.capacity() - done);
+        let asked = (block.capacity() as u64).min(self.end.saturating_sub(first)) as usize;
+        let mut done = lead.min(asked as u64) as usize;
+        while done < asked {
+            let wanted = most.min(asked - done);
             self.rows.resize(most * row, 0);
             let times = self.spectra.read(&mut self.rows[..wanted * row])?;
             self.sort(times, block, done);
@@ -315,6 +350,7 @@ impl VoltageSource for ChannelizedVoltages {
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
+        let times = times.min(self.end.saturating_sub(self.row));
         let lead = times.min(self.spectra.row() - self.row);
         let skipped = lead + self.spectra.skip(times - lead)?;
         self.row += skipped;

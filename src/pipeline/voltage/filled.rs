@@ -28,6 +28,8 @@ pub(super) struct Filled {
     ahead: Vec<f32>,
     /// Extends the flags of a live source, whose gaps come with its samples; `None` if all gaps are known.
     arriving: Option<Arriving>,
+    /// Row at which reading ends, even if there are more.
+    end: u64,
 }
 
 /// Flags of a live source.
@@ -54,7 +56,8 @@ impl Filled {
         let samples = Level::rows_of(elements);
         let level = is_filled.then(|| Level::with_slack(elements, shared_rows(samples)));
         let cursor = GapCursor::new(gaps, samples, arriving.is_some());
-        Self { rows, elements, cursor, level, filling: None, ahead: Vec::new(), arriving }
+        let (filling, ahead, end) = (None, Vec::new(), u64::MAX);
+        Self { rows, elements, cursor, level, filling, ahead, arriving, end }
     }
 
     /// Returns the gaps; those of a live source up to the next row.
@@ -64,10 +67,28 @@ impl Filled {
 
     /// Returns the length of a gap at the very start; 0 if there is none. A live source is read until it is known.
     pub(super) fn gap_at_start(&mut self) -> Result<u64> {
+        if self.cursor.row > 0 {
+            return Ok(0);
+        }
         if self.arriving.is_some() {
             self.await_start()?;
         }
         Ok(self.cursor.gap_at_start())
+    }
+
+    /// Returns the number of the next row.
+    pub(super) fn row(&self) -> u64 {
+        self.cursor.row
+    }
+
+    /// Ends reading before row `end`, until another end is set.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Returns the rows before the end, at most `rows`.
+    fn before_end(&self, rows: u64) -> u64 {
+        rows.min(self.end.saturating_sub(self.cursor.row))
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -80,7 +101,7 @@ impl Filled {
 
     /// Fills `rows` with the next rows; returns fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
-        let asked = rows.len() / self.elements;
+        let asked = self.before_end((rows.len() / self.elements) as u64) as usize;
         let mut done = 0;
         while done < asked {
             let rest = &mut rows[done * self.elements..asked * self.elements];
@@ -189,7 +210,7 @@ impl Filled {
     /// Skips rows; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
         let before = self.cursor.row;
-        let target = before.saturating_add(times);
+        let target = before.saturating_add(self.before_end(times));
         let needed = match self.arriving {
             Some(_) => 0,
             None => self.cursor.needed_by(self.cursor.gaps_before(target)),
@@ -673,8 +694,11 @@ mod tests {
         assert_eq!(needed, [512, 512, 763, 764]);
         for step in [1, 7, 300, 5000] {
             for is_growing in [false, true] {
-                let mut cursor = GapCursor::new(Vec::new(), 1024, is_growing);
-                cursor.add(gaps.iter().map(|gap| gap.start_time..gap.start_time + gap.times));
+                let known = if is_growing { Vec::new() } else { gaps.clone() };
+                let mut cursor = GapCursor::new(known, 1024, is_growing);
+                if is_growing {
+                    cursor.add(gaps.iter().map(|gap| gap.start_time..gap.start_time + gap.times));
+                }
                 let mut latest = Vec::new();
                 while cursor.row < 2000 {
                     let last = latest.last().map(|(start, _): &(u64, usize)| *start);

@@ -163,6 +163,16 @@ impl VoltageFilterbank {
         Ok(times)
     }
 
+    /// Returns the number of the next row.
+    pub fn row(&self) -> u64 {
+        self.rows.row()
+    }
+
+    /// Ends the rows before row `end`, as if the data ended there, until another end is set.
+    pub fn end_at(&mut self, end: u64) {
+        self.rows.end_at(end);
+    }
+
     /// Returns the rows of a gap at the very start, of which a live source tells with its first rows.
     pub(super) fn gap_at_start(&mut self) -> Result<u64> {
         self.rows.gap_at_start()
@@ -519,7 +529,7 @@ mod tests {
         loop {
             let mut memory = vec![0; streams * encoding.bytes(times)];
             let mut block = VoltageBlock::lent(&mut memory, encoding, streams, times).unwrap();
-            let (mut unread, making) = filterbank.split();
+            let (mut unread, mut making) = filterbank.split();
             let times = unread.read(&mut block).unwrap();
             if is_last {
                 return all;
@@ -529,7 +539,7 @@ mod tests {
             let input = device.upload(&memory).unwrap();
             let layouts = [layout];
             let pieces = Pieces { layouts: &layouts[..usize::from(times > 0)], is_last };
-            let made = rows.make(making, &input, pieces, &stream).unwrap();
+            let made = rows.make(&mut making, &input, pieces, &stream).unwrap();
             let mut bytes = vec![0; 4 * elements * made];
             rows.rows().download(0, &mut bytes).unwrap();
             all.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));

@@ -14,6 +14,7 @@ use crate::math::median_and_sigma;
 use crate::pipeline::overlap::overlapped;
 use crate::pipeline::run::{Ending, Status};
 use crate::sample::Encoding;
+use crate::units::SECONDS_PER_DAY;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, Voltages};
 
@@ -66,7 +67,8 @@ pub struct WriteReport {
     pub ending: Ending,
 }
 
-/// Writes all remaining rows to a SIGPROC filterbank, one IF per product.
+/// Writes all rows up to the end that [`VoltageFilterbank::end_at`] sets to a SIGPROC filterbank, one IF per product. The
+/// file starts at the next row's time, and 8-bit counts are scaled by the file's own first rows.
 ///
 /// `observe` receives the progress after each gulp and stops the run by returning false. A stop, a read error, a
 /// device failure or a full disk truncates the file: it holds the earlier rows with the same bits as a complete run.
@@ -81,7 +83,8 @@ pub fn write_filterbank(
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<WriteReport> {
     let begin = Instant::now();
-    let header = filterbank.header().clone();
+    let first = filterbank.row();
+    let header = header_from(filterbank, first);
     let mut sink = Sink::new(&header, filterbank.products(), destination, depth)?;
     let status = |rows: u64| Status {
         times: rows,
@@ -106,10 +109,25 @@ pub fn write_filterbank(
     if times > 0 || ending.is_complete() {
         sink.writer.finish()?;
     }
-    let gaps = filterbank.gaps().iter().filter(|gap| gap.start_time < times);
-    let within = |gap: &Gap| Gap { times: gap.times.min(times - gap.start_time), ..*gap };
-    let gaps = gaps.map(within).collect();
+    let within = |gap: &Gap| {
+        let start = gap.start_time.saturating_sub(first);
+        let end = (gap.start_time + gap.times).saturating_sub(first).min(times);
+        (start < end).then(|| Gap { start_time: start, times: end - start })
+    };
+    let gaps = filterbank.gaps().iter().filter_map(within).collect();
     Ok(WriteReport { rows: times, gaps, scaling, data_s, elapsed_s, ending })
+}
+
+/// Returns the header of rows from row `first` on.
+fn header_from(filterbank: &VoltageFilterbank, first: u64) -> FilterbankHeader {
+    let header = filterbank.header().clone();
+    let passed_s = first as f64 * header.tsamp_s;
+    let tstart_mjd = match header.tstart_mjd > 0.0 {
+        true => header.tstart_mjd + passed_s / SECONDS_PER_DAY,
+        false => header.tstart_mjd,
+    };
+    let times = header.times.map(|times| times.saturating_sub(first));
+    FilterbankHeader { tstart_mjd, times, ..header }
 }
 
 struct Sink {
@@ -177,7 +195,7 @@ impl Sink {
         filterbank: &mut VoltageFilterbank,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Ending>> {
-        let elements = filterbank.row_elements();
+        let (elements, first) = (filterbank.row_elements(), filterbank.row());
         let mut filling = vec![0.0; elements];
         // A gap at the start repeats one row.
         let mut empty = match filterbank.gap_at_start() {
@@ -211,9 +229,15 @@ impl Sink {
         let is_data = |row: u64| {
             gaps.iter().all(|gap| row < gap.start_time || row >= gap.start_time + gap.times)
         };
-        let data = rows.chunks_exact(elements).zip(empty..).filter(|(_, row)| is_data(*row));
+        let data =
+            rows.chunks_exact(elements).zip(first + empty..).filter(|(_, row)| is_data(*row));
         let data: Vec<f32> = data.flat_map(|(values, _)| values).copied().collect();
-        self.scaling = Some(Scaling::new(if data.is_empty() { &filling } else { &data }, elements));
+        let scaled = match (data.is_empty(), rows.is_empty()) {
+            (false, _) => &data,
+            (true, false) => &rows,
+            (true, true) => &filling,
+        };
+        self.scaling = Some(Scaling::new(scaled, elements));
         for row in 0..empty {
             self.put(&filling)?;
             if row % SCALING_ROWS as u64 == 0 && !go_on(row) {
@@ -341,7 +365,8 @@ pub struct VoltageReport {
     pub ending: Ending,
 }
 
-/// Writes all remaining spectra to a voltage file. A thread writes each block while the next ones are computed.
+/// Writes all spectra up to the end that [`ChannelizedVoltages::end_at`] sets to a voltage file that starts at the next
+/// spectrum's time. A thread writes each block while the next ones are computed.
 ///
 /// `observe` receives the progress after each block and stops the run by returning false. A stop, a read error, a
 /// device failure or a full disk truncates the file: it holds the earlier samples.
@@ -356,13 +381,14 @@ pub fn write_voltages(
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<VoltageReport> {
     let begin = Instant::now();
-    let header = source.header().clone();
+    let first = source.row();
+    let header = source.header_from(first);
     let mut writer = VoltageWriter::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
     let block_times = (BLOCK_BYTES.max(source.step_bytes()) / each).max(MIN_TIMES);
     check_memory("blocks of all streams", block_times.checked_mul(BLOCKS * each))?;
     let mut times = 0;
-    let mut flags = source.flags().to_vec();
+    let mut flags = source.flags_from(first);
     let mut goes_on = true;
     let mut blocks: Vec<_> = (0..BLOCKS).map(|_| header.block(block_times)).collect();
     let read = |block: &mut VoltageBlock<'static>| source.read_block(block);

@@ -1,0 +1,260 @@
+//! Correlation of antennas whose voltages arrive: a file of visibilities per part of an observation.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sidereal::backend::Backend;
+use sidereal::io::is_address;
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::pipeline::Ending;
+use sidereal::pipeline::correlator::{
+    self, ArrayCorrelator, CorrelateOptions, Integration, Labels,
+};
+use sidereal::{Error, Result};
+
+use super::arguments::{Arguments, Array, Sky, Spectra, Visibilities, Writing};
+use super::document::{Document, Written};
+use super::inputs::{self, Given, Silent};
+use super::{Outputs, files, named, need, tell, write};
+use crate::common::{Common, Work, tell_notes};
+use crate::interrupt::Exit;
+use crate::output::Existing;
+use crate::provenance::{self, Made, Product, Provenance, Run};
+use crate::say::{self, warning};
+use crate::sky::{self, Positions};
+use crate::voltage_arguments::{Lacking, file_of_window};
+use crate::{errors, json, space, streams};
+
+/// Options of `live correlate`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LiveArguments {
+    /// Addresses of streams, each of one or several antennas: spead://HOST:PORT, dada:KEY, or a file that describes one (.toml).
+    ///
+    /// An ADDRESS may be written NAME=ADDRESS (A,B,C=ADDRESS for several antennas). Without names, antennas are assigned as those of
+    /// recordings are: by their headers, otherwise in the order of the positions.
+    #[arg(required = true, value_name = "ADDRESS")]
+    addresses: Vec<PathBuf>,
+    /// Folder for the files, which is made if it is missing.
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        default_value = "visibilities",
+        help_heading = "Output"
+    )]
+    output: PathBuf,
+    /// Begin another file after this many seconds of data.
+    ///
+    /// A file's data sets are laid out for that many, and take disk space as they are filled.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, help_heading = "Output")]
+    roll: f64,
+    #[command(flatten)]
+    visibilities: Visibilities,
+    /// Spectra to make at once; 0 chooses.
+    #[arg(long, value_name = "SPECTRA", default_value_t = 0, help_heading = "Stream")]
+    gulp: usize,
+    #[command(flatten)]
+    array: Array,
+    #[command(flatten)]
+    sky: Sky,
+    #[command(flatten)]
+    spectra: Spectra,
+    #[command(flatten)]
+    lacking: Lacking,
+}
+
+impl LiveArguments {
+    /// Returns the folder for the files.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// Returns the arguments for recordings with the same options.
+    fn of_recordings(&self) -> Arguments {
+        Arguments {
+            inputs: self.addresses.clone(),
+            time_range: None,
+            gulp: self.gulp,
+            allow_gaps: false,
+            array: self.array.clone(),
+            sky: self.sky.clone(),
+            spectra: self.spectra.clone(),
+            writing: Writing {
+                output: self.output.clone(),
+                overwrite: false,
+                visibilities: self.visibilities.clone(),
+                plots: None,
+                no_plots: true,
+            },
+            lacking: self.lacking.clone(),
+        }
+    }
+
+    /// Returns the addresses.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a word that is none, or several addresses of an antenna.
+    fn addresses(&self, given: &[Given]) -> Result<Vec<PathBuf>> {
+        let address = |one: &Given| {
+            let [address] = one.files.as_slice() else {
+                let rule = "an antenna has one stream";
+                return Err(Error::parameter("ADDRESS", one.files[1].display(), rule));
+            };
+            if !is_address(address) {
+                let rule = "expected the address of a stream: spead://HOST:PORT, dada:KEY, or a file that ends with .toml";
+                return Err(Error::parameter("ADDRESS", address.display(), rule));
+            }
+            Ok(address.clone())
+        };
+        given.iter().map(address).collect()
+    }
+
+    /// Returns the files that are read besides the streams.
+    fn read(&self) -> Vec<PathBuf> {
+        let mut read = vec![self.array.antennas.clone()];
+        read.extend(self.spectra.gains.file().map(Path::to_path_buf));
+        read.extend(self.sky.orientation.file());
+        read.extend(self.spectra.window.as_deref().and_then(file_of_window));
+        read
+    }
+}
+
+/// Correlates the observations of live streams. Ends after `observations` of them, unless that is 0, or after a request to stop.
+///
+/// # Errors
+/// Those of the options and the streams, and those of writing before the first integration of a file.
+pub(crate) fn run_live(
+    arguments: &LiveArguments,
+    observations: u64,
+    common: &Common,
+) -> Result<Exit> {
+    if !(arguments.roll > 0.0 && arguments.roll.is_finite()) {
+        return Err(Error::parameter("--roll", arguments.roll, "expected seconds above 0"));
+    }
+    let given = inputs::given(&arguments.addresses);
+    let addresses = arguments.addresses(&given)?;
+    let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
+    let options = arguments.lacking.options()?;
+    let mut done = 0;
+    loop {
+        streams::listen(&addresses, &options)?;
+        let opened = addresses.iter().map(|address| {
+            let source: Box<dyn VoltageSource> = Box::new(streams::voltages(address, &options)?);
+            Ok(source)
+        });
+        let opened = match opened.collect::<Result<Vec<_>>>() {
+            // The usual end of a program that waits for the next observation.
+            Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
+            opened => opened?,
+        };
+        let mut observation = Observation::begin(arguments, &given, opened, &positions, common)?;
+        fs::create_dir_all(&arguments.output)
+            .map_err(|error| Error::io(&arguments.output, error))?;
+        loop {
+            let exit = match observation.write(arguments, common) {
+                Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
+                wrote => match wrote? {
+                    Some((path, ending)) => errors::ended(&ending, &path),
+                    None => break,
+                },
+            };
+            if exit != Exit::Success {
+                return Ok(exit);
+            }
+        }
+        done += 1;
+        if done == observations {
+            return Ok(Exit::Success);
+        }
+    }
+}
+
+/// Observation that is being correlated.
+struct Observation {
+    correlator: ArrayCorrelator,
+    options: CorrelateOptions,
+    backend: Backend,
+    /// Each antenna's name and address.
+    files: Vec<(String, String)>,
+}
+
+impl Observation {
+    fn begin(
+        arguments: &LiveArguments,
+        given: &[Given],
+        opened: Vec<Box<dyn VoltageSource>>,
+        positions: &Positions,
+        common: &Common,
+    ) -> Result<Self> {
+        let csv = &arguments.array.antennas;
+        let (inputs, matched) = inputs::assign(given, opened, &positions.names(), csv)?;
+        let files = files(given, &inputs);
+        tell(matched, &files, csv, common);
+        for input in &inputs {
+            say::warn_of_recording(input.source.warnings(), input.source.cut(), common.quiet);
+        }
+        let headers: Vec<&VoltageHeader> =
+            inputs.iter().map(|input| input.source.header()).collect();
+        let mut options = arguments.of_recordings().options(positions, &headers)?;
+        options.memory = common.memory;
+        let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
+        let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
+        sky::warn_of_orientation(&options.dut1, correlator.header().start, arguments.roll, common);
+        Ok(Self { correlator, options, backend, files })
+    }
+
+    /// Writes the next part of the observation to a file of its own; returns none at its end.
+    fn write(
+        &mut self,
+        arguments: &LiveArguments,
+        common: &Common,
+    ) -> Result<Option<(PathBuf, Ending)>> {
+        let Self { correlator, options, backend, files } = self;
+        let length_s = correlator.header().integration_s();
+        correlator.begin_part((arguments.roll / length_s).round().max(1.0) as u64);
+        let header = correlator.part_header()?;
+        let name = streams::name_of(header.start);
+        let path = streams::free_name(&arguments.output, &name, ".uvh5");
+        let read = arguments.read();
+        let mut outputs = Outputs::begin(&path, None, Existing::Refuse, &read, common)?;
+        space::check(outputs.place(), need(&header), common)?;
+        let made =
+            Made { provenance: Provenance::new(common, &read)?, run: Run::new(common).on(backend) };
+        let history = [
+            correlator::history(&header, options),
+            provenance::lines(&made.provenance, &made.run)?,
+        ];
+        let labels = Labels { history: history.join("\n"), ..Labels::default() };
+        let mut silent = Silent::new(&header);
+        let mut see = |integration: &Integration| silent.add(integration);
+        let report = write(correlator, &outputs, &labels, None, &mut see, common)?;
+        tell_notes(backend, common);
+        if report.summary.integrations == 0 {
+            return Ok(None);
+        }
+        outputs.use_reserve();
+        let document = Document::new(Written {
+            file: named(outputs.place()),
+            header: &header,
+            options,
+            report: &report,
+            files,
+            device: backend.is_gpu().then(|| backend.name()),
+            silent: silent.names(&header),
+            plots: Vec::new(),
+        });
+        let run = document.told(made.run);
+        let product = Product::new("correlate", document, made.provenance, run);
+        outputs.finish(&product)?;
+        for warning in product.document.warnings() {
+            warning!(quiet: common.quiet, "{warning}.");
+        }
+        if common.json {
+            json::print(&product)?;
+        } else if !common.quiet {
+            json::say(&product.document.text())?;
+        }
+        Ok(Some((path, report.ending)))
+    }
+}
