@@ -19,6 +19,8 @@ mod pipelines;
 mod searches;
 #[path = "bodies/strain.rs"]
 mod strain;
+#[path = "bodies/streams.rs"]
+mod streams;
 #[path = "bodies/voltages.rs"]
 mod voltages;
 
@@ -51,16 +53,20 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("channelize", pipelines::channelize),
     ("correlate", pipelines::correlate),
     ("dada", voltages::dada),
+    ("declared", streams::declared),
     ("dm_plan", searches::dm_plan),
     ("fbh5", filterbanks::fbh5),
+    ("frames", streams::frames),
     ("guppi", voltages::guppi),
     ("gwf", strain::gwf),
+    ("heaps", streams::heaps),
     ("inf", searches::inf),
     ("ligolw", strain::ligolw),
     ("mark5b", voltages::mark5b),
     ("mask", searches::mask),
     ("npy", searches::npy),
     ("packets", packets::packets),
+    ("placement", streams::placement),
     ("psd", strain::psd),
     ("psrfits", filterbanks::psrfits),
     ("saved_search", kept::saved_search),
@@ -71,6 +77,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("spead", packets::spead),
     ("spiir_filter", pipelines::spiir_filter),
     ("strain", strain::strain),
+    ("stream_header", streams::stream_header),
     ("templates", strain::templates),
     ("tim", searches::tim),
     ("uvh5", arrays::uvh5),

@@ -33,6 +33,11 @@ impl<'a> Numbers<'a> {
         choices[self.below(choices.len())]
     }
 
+    /// Returns the remaining bytes.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
     /// Returns the remaining bytes up to that limit.
     pub(super) fn data(self) -> &'a [u8] {
         &self.0[..self.0.len().min(LARGEST)]

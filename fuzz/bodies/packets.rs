@@ -83,7 +83,7 @@ pub(super) fn packets(bytes: &[u8]) -> Outcome {
 }
 
 /// Receives packets: each is counted once, and chunks follow each other.
-fn receive(mut format: impl Format, options: Options, mut bytes: &[u8]) -> Outcome {
+pub(super) fn receive(mut format: impl Format, options: Options, mut bytes: &[u8]) -> Outcome {
     let shape = format.shape();
     let mut window = Window::with_buffers(shape, options, options.chunks + 1)?;
     let (mut received, mut next, mut left) = (0, None, 0);
@@ -120,7 +120,7 @@ fn receive(mut format: impl Format, options: Options, mut bytes: &[u8]) -> Outco
 }
 
 /// Receives the chunks and gaps that leave the window; returns their number of blocks.
-fn take(window: &mut Window, next: &mut Option<(u64, u64)>, step: u64) -> Result<u64> {
+pub(super) fn take(window: &mut Window, next: &mut Option<(u64, u64)>, step: u64) -> Result<u64> {
     let mut taken = 0;
     while let Some(ready) = window.take() {
         let (stream, first, blocks) = match &ready {

@@ -89,6 +89,93 @@ def received_packets():
     save_packets("broken_none", 0, [])
 
 
+def behind_lengths(packets):
+    return b"".join(struct.pack("<H", len(packet)) + packet for packet in packets)
+
+
+def declared_packets():
+    # Little-endian sequence of 5 bytes at 1, a source at 8, a constant at 9: 2 channels x 3 times of one byte.
+    fields = bytes([1, 1, 5, 0, 40, 0, 8, 1, 0, 8, 0, 8, 1, 0, 8, 0, 9, 1, 0, 8])
+    front = bytes([2, 1]) + fields + bytes([12, 1, 4, 2, 3, 1, 7, 2, 0, 2, 1, 3, 3, 7])
+    counters = bytes(range(24))
+
+    def packet(block, source):
+        return b"\0" + (3 * block).to_bytes(5, "little") + bytes([0, 0, 4 + 2 * source, 7, 0, 0]) + bytes(range(6))
+
+    good = [packet(block, source) for block in range(30) for source in range(3)]
+    save("declared", "valid_three_sources", front + counters + behind_lengths(good))
+    save("declared", "broken_source", front + counters + behind_lengths([*good, packet(3, 3)]))
+    save("declared", "broken_field", bytes([2, 1, 0, 12, 1, 0, 8]) + front[7:])
+
+
+def heap_packets():
+    def heap(number, source, size=24):
+        own = [(0x1600, number * 16, True), (0x4101, 2 + source, True), (0x4300, 0, False)]
+        payload, name = bytes(range(size)), 2 * number + source
+        return [spead(own, payload[:16], name, 0, size), spead(own, payload[16:], name, 16, size)]
+
+    # A counter of 48 bits in steps of 16; sources 2 and 3 in item 0x4101; 24 bytes a heap in granules of 8.
+    front = bytes([2, 1, 48, 16, 1, 0, 64, 2, 1, 2, 0, 0, 1, 0, 1, 1, 1, 24, 8, 4])
+    both = [packet for number in range(20) for source in range(2) for packet in heap(number, source)]
+    save("heaps", "valid_two_sources", front + behind_lengths(both))
+    save("heaps", "broken_length", front + behind_lengths(both + heap(20, 0, 32)))
+    save("heaps", "broken_bits", bytes([2, 1, 0]) + front[3:])
+
+
+def vdif_packets():
+    def frame(number, thread):
+        words = 1000 + number // 25, 40 << 24 | number % 25, 1 << 29 | 8, 1 << 26 | thread << 16 | 1, 0, 0, 0, 0
+        return struct.pack("<8I", *words) + bytes(32)
+
+    # Threads 3 and 5 of station 1, 32 bytes of samples, 25 frames a second.
+    front = bytes([2, 1, 2, 1, 3, 1, 5, 0, 4, 1])
+    both = [frame(number, thread) for number in range(60) for thread in (3, 5)]
+    save("frames", "valid_two_threads", front + behind_lengths(both))
+    save("frames", "broken_thread", front + behind_lengths([frame(0, 3), frame(1, 4)]))
+    save("frames", "broken_rate", front[:-1] + bytes([4]))
+
+
+def placements():
+    # Windows of 3 chunks of 2 blocks, two sources, 16 bytes a block in granules of 8, steps of 3, 24 bits of counter.
+    front = bytes([2, 2, 0, 0, 24, 2, 16, 8, 1]) + (1 << 30).to_bytes(8, "big")
+    good = b"".join(bytes([source == 0, source, 0, 16]) for _ in range(40) for source in range(2))
+    far = b"".join(bytes([code, 0, 0, 16]) for code in (1, 63, 63, 129, 200, 255, 1, 1, 191, 1) * 20)
+    save("placement", "valid_in_order", front + good)
+    save("placement", "valid_far", front + far)
+    save("placement", "broken_outside", front + bytes([0, 2, 0, 16, 0, 0, 4, 16, 0, 0, 255, 8]))
+    save("placement", "broken_chunks", bytes([0]) + front[1:])
+
+
+def stream_headers():
+    spectra = {
+        "HEADER": "DADA", "HDR_VERSION": "1.0", "HDR_SIZE": 4096, "SOURCE": "FRB", "UTC_START": "2024-01-02-03:04:05",
+        "FREQ": 1400, "BW": -40, "TSAMP": 64, "NBIT": 8, "NDIM": 1, "NPOL": 1, "NCHAN": 4, "STATE": "Intensity",
+    }
+    exact = {"FCH1": 1415, "FOFF": -10, "TSAMP_S": 6.4e-5, "TSTART": 60311.5, "SPEAD_TIMES": 16, "SPEAD_FIRST": 9}
+    voltages = {
+        **spectra, "NDIM": 2, "NPOL": 2, "NANT": 3, "STATE": "Analytic", "BW": 4, "TSAMP": 1, "ORDER": "TFAP",
+        "OBS_OFFSET": 96, "SPEAD_TIMES": 32,
+    }
+
+    def text(fields):
+        return "".join(f"{key:<13}{value}\n" for key, value in fields.items()).encode()
+
+    save("stream_header", "valid_heimdall", text(spectra))
+    save("stream_header", "valid_spectra", text({**spectra, **exact}))
+    save("stream_header", "valid_bits", text({**spectra, "NBIT": 2}))
+    save("stream_header", "valid_floats", text({**spectra, "NBIT": 32}))
+    save("stream_header", "valid_voltages", text(voltages))
+    save("stream_header", "valid_lower", text({**voltages, "BW": -4}))
+    save("stream_header", "broken_channels", text({**spectra, "NCHAN": 10**18}))
+    save("stream_header", "broken_antennas", text({**voltages, "NANT": 10**12}))
+    save("stream_header", "broken_start", text({**spectra, "UTC_START": "yesterday"}))
+
+
 def packets():
     spead_packets()
     received_packets()
+    declared_packets()
+    heap_packets()
+    vdif_packets()
+    placements()
+    stream_headers()
