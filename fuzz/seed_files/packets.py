@@ -168,6 +168,7 @@ def stream_headers():
     save("stream_header", "valid_lower", text({**voltages, "BW": -4}))
     save("stream_header", "broken_channels", text({**spectra, "NCHAN": 10**18}))
     save("stream_header", "broken_antennas", text({**voltages, "NANT": 10**12}))
+    save("stream_header", "broken_streams", text({**voltages, "NANT": 2**20, "NCHAN": 2**20}))
     save("stream_header", "broken_start", text({**spectra, "UTC_START": "yesterday"}))
 
 

@@ -23,6 +23,9 @@ pub const HEADER_BYTES: usize = 4096;
 /// Longest header that is read.
 pub(crate) const MOST_BYTES: u64 = 1 << 20;
 
+/// Most streams of voltages, for each of which a receiver keeps memory.
+const MOST_STREAMS: usize = 1 << 20;
+
 /// Contents of a stream, with its header.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
@@ -48,6 +51,15 @@ impl Content {
     pub fn new(fields: &Fields, path: &Path, options: &VoltageOptions) -> Result<Self> {
         if is_of_voltages(fields)? {
             let header = dada::describe_stream(fields, path, options)?;
+            if header.streams() > MOST_STREAMS {
+                let why = format!(
+                    "found {} antennas x {} channels x {} polarizations, expected {MOST_STREAMS} streams at most",
+                    header.antennas,
+                    header.coarse_channels(),
+                    header.polarizations
+                );
+                return Err(fields.fault("NANT", why));
+            }
             return Ok(Self::Voltages(header));
         }
         Ok(Self::Spectra(spectra(fields, path)?))
@@ -315,6 +327,15 @@ mod tests {
         assert_eq!(header.band.centres_hz(), [1415e6, 1405e6, 1395e6, 1385e6]);
         assert_eq!((header.tsamp_s, header.encoding), (64e-6, Encoding::U8));
         assert!((header.tstart_mjd - 60_311.127_835_648).abs() < 1e-8, "{}", header.tstart_mjd);
+    }
+
+    #[test]
+    fn streams_beyond_any_memory_are_refused() {
+        let text =
+            "NCHAN 1048576\nNANT 1048576\nNPOL 2\nNDIM 2\nBW 40\nFREQ 1400\nNBIT 8\nTSAMP 1\n";
+        let found = Content::parse(text.as_bytes(), Path::new("x"), &VoltageOptions::default());
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("NANT") && error.contains("1048576 streams at most"), "{error}");
     }
 
     #[test]
