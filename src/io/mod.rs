@@ -58,8 +58,8 @@ use crate::view::check_length;
 /// Plausible sampling times of filterbanks, in seconds: longer than a day or shorter than a nanosecond is an error.
 pub(crate) const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
 
-/// Beginnings of the addresses of live streams: SPEAD heaps over UDP, PSRDADA rings.
-pub const ADDRESSES: [&str; 2] = ["spead://", "dada:"];
+/// Beginnings of the addresses of live streams: SPEAD heaps and VDIF frames over UDP, PSRDADA rings.
+pub const ADDRESSES: [&str; 3] = ["spead://", "vdif://", "dada:"];
 
 /// Returns whether a path is written as the address of a live stream, or as the name of a file that describes one (`.toml`).
 pub fn is_address(path: &Path) -> bool {

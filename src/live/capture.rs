@@ -3,7 +3,8 @@
 //!
 //! The thread waits for a header, makes the window for it, and receives until the stream ends: by a stop heap, by another
 //! header, or because the sender began to count anew. Then it waits for the next header. A described stream begins with its
-//! first packet, and ends when the sender counts anew or is idle. The thread allocates when a stream begins
+//! first packet, and ends when the sender counts anew or is idle; one of VDIF frames is described by the first of them, anew after
+//! each idle time. The thread allocates when a stream begins
 //! and not for packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
 //! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
 
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageOptions;
 use crate::live::clock::{Clock, now};
-use crate::live::description::{Begun, Description, Packets};
+use crate::live::description::{Begun, Description, IDLE, Packets};
+use crate::live::discovery::Discovery;
 use crate::live::heaps::Heaps;
 use crate::live::packet::Format;
 use crate::live::socket::{MOST_RECEIVERS, Options as SocketOptions, Receiver, wait};
@@ -142,6 +144,21 @@ impl Capture {
         Self::spawn(sockets, path, headers, Some(current))
     }
 
+    /// Opens a socket and starts the thread for VDIF frames, behind a sequence number or not. `options` complete what the first
+    /// frames say.
+    ///
+    /// # Errors
+    /// Those of [`Receiver::new`]; [`Error::Io`] if no thread can be started.
+    pub fn start_vdif(
+        socket: &SocketOptions,
+        path: &Path,
+        numbered: bool,
+        options: &VoltageOptions,
+    ) -> Result<Self> {
+        let discovery = Box::new(Discovery::new(numbered, options));
+        Self::spawn(std::slice::from_ref(socket), path, Headers::Sought(discovery), None)
+    }
+
     fn spawn(
         sockets: &[SocketOptions],
         path: &Path,
@@ -169,6 +186,7 @@ impl Capture {
             before: Statistics::default(),
             stop: Arc::clone(&stop),
             current,
+            next: None,
         };
         let builder = std::thread::Builder::new().name("capture".to_owned());
         let thread = builder.spawn(move || capturing.run());
@@ -238,6 +256,8 @@ enum Headers {
     },
     /// A description.
     Known(Box<Description>),
+    /// The first frames.
+    Sought(Box<Discovery>),
 }
 
 /// Stream that is being received.
@@ -273,6 +293,8 @@ struct Capturing {
     stop: Arc<AtomicBool>,
     /// The stream; a described one is kept between its observations.
     current: Option<Current>,
+    /// Discovery of the next stream of frames.
+    next: Option<Box<Discovery>>,
 }
 
 impl Capturing {
@@ -303,10 +325,17 @@ impl Capturing {
                 let is_over = match &self.headers {
                     Headers::Carried { .. } => current.is_ending && time - last >= SETTLING,
                     Headers::Known(known) => time - heard >= known.idle() && current.has_samples(),
+                    Headers::Sought(_) => false,
                 };
                 if is_over {
                     self.end();
                 }
+            }
+            if let Headers::Sought(discovery) = &self.headers
+                && !discovery.is_empty()
+                && time - last >= IDLE
+            {
+                self.describe();
             }
             self.pass_on();
             if time - published >= Duration::from_millis(50) {
@@ -347,15 +376,16 @@ impl Capturing {
     /// Takes in a packet of the last batch of a receiver.
     fn take(&mut self, which: usize, index: usize) {
         let packet = self.receivers[which].packet(index);
-        if let Some(Current { packets, window, counter, is_heard, .. }) = &mut self.current {
-            match packets.part(packet) {
-                Ok(Some(part)) => {
-                    (*counter, *is_heard) = (Some(part.counter), true);
-                    return window.place(&part);
-                }
-                Ok(None) => window.pass(),
-                Err(rejection) => return window.reject(rejection),
+        if let Headers::Sought(discovery) = &mut self.headers {
+            if discovery.add(packet) {
+                self.describe();
             }
+            return;
+        }
+        if let Some(current) = &mut self.current
+            && current.take(packet)
+        {
+            return;
         }
         let Headers::Carried { text, .. } = &self.headers else { return };
         if let Some(found) = header_of(packet) {
@@ -397,6 +427,32 @@ impl Capturing {
         }
     }
 
+    /// Begins the stream that the first frames describe, with the packets held back, or seeks another one.
+    fn describe(&mut self) {
+        let Headers::Sought(discovery) = &mut self.headers else { return };
+        let next = Box::new(discovery.again());
+        let found = discovery
+            .description()
+            .and_then(|description| Ok((Current::described(&description)?, description)));
+        match found {
+            Ok((mut current, description)) => {
+                self.before.without_header += discovery.dropped();
+                discovery.held().for_each(|packet| {
+                    current.take(packet);
+                });
+                self.current = Some(current);
+                self.headers = Headers::Known(Box::new(description));
+                self.next = Some(next);
+            }
+            Err(error) => {
+                self.before.without_header += discovery.dropped() + discovery.held().count() as u64;
+                self.before.invalid_headers += 1;
+                self.before.header_error = Some(error.to_string());
+                *discovery = next;
+            }
+        }
+    }
+
     /// Ends the current stream.
     fn end(&mut self) {
         let Some(current) = &mut self.current else { return };
@@ -405,9 +461,13 @@ impl Capturing {
         current.drain(&mut self.outbox, usize::MAX, known);
         let end = std::mem::take(&mut current.is_open).then_some(Event::End { end: current.end });
         current.number = None;
-        if known.is_none() {
+        let next = self.next.take();
+        if known.is_none() || next.is_some() {
             add(&mut self.before, &current.window);
             self.current = None;
+        }
+        if let Some(next) = next {
+            self.headers = Headers::Sought(next);
         }
         // The counters at the end of a stream are those of all of its packets.
         self.before.dropped = self.receivers.iter().map(Receiver::drops).sum();
@@ -465,7 +525,7 @@ impl Headers {
     /// Returns the description of a stream without a header.
     fn known(&self) -> Option<&Description> {
         match self {
-            Self::Carried { .. } => None,
+            Self::Carried { .. } | Self::Sought(_) => None,
             Self::Known(known) => Some(known),
         }
     }
@@ -508,6 +568,22 @@ impl Current {
             counter: None,
             is_heard: false,
         })
+    }
+
+    /// Takes in a packet; returns false for one without samples, which may be of another kind.
+    fn take(&mut self, packet: &[u8]) -> bool {
+        match self.packets.part(packet) {
+            Ok(Some(part)) => {
+                (self.counter, self.is_heard) = (Some(part.counter), true);
+                self.window.place(&part);
+            }
+            Ok(None) => {
+                self.window.pass();
+                return false;
+            }
+            Err(rejection) => self.window.reject(rejection),
+        }
+        true
     }
 
     /// Returns whether samples have come since the last end.

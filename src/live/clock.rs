@@ -53,6 +53,28 @@ impl Clock {
         plus_elapsed_s(&sync, rest_s)
     }
 
+    /// Returns the counter at a time (UTC), to the nearest value.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a time before the counter was first 0, or outside the years 1972 to 2099.
+    pub fn counter(&self, time: &Epoch) -> Result<u64> {
+        let whole = |epoch: &Epoch| Epoch { day: epoch.day, seconds: epoch.seconds.floor() };
+        let seconds = elapsed_s(&whole(&self.sync), &whole(time))?;
+        let rest_s = time.seconds.fract() - self.sync.seconds.fract();
+        let rest = (rest_s * self.counter_hz).round();
+        // Whole seconds of an integer rate are exact, however far the time is.
+        let count = if self.counter_hz.fract() == 0.0 {
+            seconds as i128 * self.counter_hz as i128 + rest as i128
+        } else {
+            ((seconds + rest_s) * self.counter_hz).round() as i128
+        };
+        let Ok(count) = u128::try_from(count) else {
+            let rule = format!("the counter was first 0 at {}", self.sync.mjd());
+            return Err(Error::parameter("start (MJD)", time.mjd(), rule));
+        };
+        Ok((count % u128::from(self.period.unwrap_or(u64::MAX))) as u64)
+    }
+
     /// Returns how often a counter has wrapped: its time is then the nearest to `now`, and not before the counter was first 0.
     ///
     /// # Errors
@@ -103,6 +125,8 @@ mod tests {
         let near = Epoch::new(60_730, 3.0);
         assert_eq!(clock.wraps(counter, &near).unwrap(), wraps);
         assert!((clock.ahead_s(counter, &near).unwrap() + 2.5).abs() < 1e-6);
+        assert_eq!(clock.counter(&utc).unwrap(), counter);
+        assert!(clock.counter(&Epoch::new(60_000, 0.0)).is_err(), "before the synchronization");
         // Before the synchronization the counter has not wrapped.
         assert_eq!(clock.wraps(counter, &Epoch::new(59_000, 0.0)).unwrap(), 0);
         // A counter that is about to wrap, and one that has just done so.
@@ -111,6 +135,7 @@ mod tests {
         assert_eq!(clock.wraps(5, &before).unwrap(), 8);
         let rate = 196e6 / 8192.0;
         let odd = Clock::new(sync, rate, None).unwrap();
+        assert_eq!(odd.counter(&odd.utc(23_925_781_250, 0).unwrap()).unwrap(), 23_925_781_250);
         assert!((odd.utc(23_925_781_250, 0).unwrap().seconds - 49_600.25).abs() < 1e-7);
     }
 

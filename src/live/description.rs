@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::io::voltages::VoltageHeader;
 use crate::io::voltages::layout::Layout;
+use crate::io::voltages::{ArrivingFrames, VoltageHeader};
 use crate::live::clock::Clock;
 use crate::live::declared::{Axis, Declared, Extent};
 use crate::live::header::Content;
 use crate::live::heaps::Heaps;
 use crate::live::packet::{Format, Outcome, Shape};
 use crate::live::stream::Stream;
+use crate::live::vdif::Frames;
 use crate::units::Epoch;
 use crate::voltage::VoltageEncoding;
 
@@ -31,6 +32,8 @@ pub enum Packets {
     Heaps(Heaps),
     /// Packets with a fixed header.
     Declared(Declared),
+    /// VDIF frames.
+    Frames(Frames),
 }
 
 impl Format for Packets {
@@ -38,6 +41,7 @@ impl Format for Packets {
         match self {
             Self::Heaps(heaps) => heaps.shape(),
             Self::Declared(declared) => declared.shape(),
+            Self::Frames(frames) => frames.shape(),
         }
     }
 
@@ -45,6 +49,7 @@ impl Format for Packets {
         match self {
             Self::Heaps(heaps) => heaps.part(packet),
             Self::Declared(declared) => declared.part(packet),
+            Self::Frames(frames) => frames.part(packet),
         }
     }
 }
@@ -67,6 +72,7 @@ pub struct Begun {
     shape: Shape,
     has_end: bool,
     layout: Option<Layout>,
+    frames: Option<ArrivingFrames>,
     streams: Vec<Vec<Range<usize>>>,
 }
 
@@ -108,8 +114,33 @@ impl Description {
             Some(layout) => streams_of_sources(layout.positions(), shape.sources)?,
             None => Vec::new(),
         };
-        let begun = Begun { content, first: 0, times, shape, has_end: false, layout, streams };
+        let begun = Begun {
+            content,
+            first: 0,
+            times,
+            shape,
+            has_end: false,
+            layout,
+            frames: None,
+            streams,
+        };
         Ok(Self { packets, begun, clock: None, idle: IDLE })
+    }
+
+    /// Joins the header of a recording of frames with their format and the order of their samples.
+    pub(crate) fn of_frames(header: VoltageHeader, frames: Frames, order: ArrivingFrames) -> Self {
+        let shape = frames.shape();
+        let begun = Begun {
+            content: Content::Voltages(header),
+            first: 0,
+            times: order.times(),
+            shape,
+            has_end: false,
+            layout: None,
+            streams: (0..shape.sources).map(|thread| order.streams_of(thread)).collect(),
+            frames: Some(order),
+        };
+        Self { packets: Packets::Frames(frames), begun, clock: None, idle: IDLE }
     }
 
     /// Gives the counter a clock; without one the start of an observation is unknown.
@@ -180,6 +211,7 @@ impl Begun {
             shape,
             has_end: true,
             layout,
+            frames: None,
             streams: streams.unwrap_or_default(),
         }
     }
@@ -213,6 +245,11 @@ impl Begun {
     /// channels: axes source, time, channel.
     pub(crate) fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
+    }
+
+    /// Returns the order of voltages in frames; `None` for other packets.
+    pub(crate) fn frames(&self) -> Option<&ArrivingFrames> {
+        self.frames.as_ref()
     }
 
     /// Returns the streams of voltages in each source.

@@ -17,6 +17,7 @@
 //! | [`header`] | the text that says what a stream carries: spectra or voltages |
 //! | [`clock`] | time of a counter: synchronization, rate, wraps, leap seconds |
 //! | [`description`] | streams whose packets carry no header: contents, format and clock known beforehand |
+//! | `discovery` | what the first frames of a VDIF stream say |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
@@ -32,6 +33,9 @@ pub mod clock;
 pub mod declared;
 pub mod description;
 pub mod descriptor;
+// For fuzzing.
+#[doc(hidden)]
+pub mod discovery;
 pub mod header;
 pub mod heaps;
 pub mod impair;

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::io::voltages::layout::Layout;
-use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource, dada};
+use crate::io::voltages::{
+    ArrivingFrames, Flag, Scratch, VoltageHeader, VoltageOptions, VoltageSource, dada,
+};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::description::{Begun, Description};
@@ -21,7 +23,7 @@ use crate::live::header::Content;
 use crate::live::ring::{self, Received};
 use crate::live::socket;
 use crate::live::stream::wrapped;
-use crate::live::target::{Port, Target};
+use crate::live::target::{Port, Target, VdifPort};
 use crate::live::window::Chunk;
 use crate::math::RunningMedian;
 use crate::units::SECONDS_PER_DAY;
@@ -79,6 +81,14 @@ impl Live {
                     ..socket::Options::new(*address)
                 };
                 Connection::Packets(Capture::start(&socket, &path, options)?)
+            }
+            Target::Vdif(VdifPort { port: Port { address, interface }, numbered }) => {
+                let socket = socket::Options {
+                    interface: interface.clone(),
+                    buffer_bytes,
+                    ..socket::Options::new(*address)
+                };
+                Connection::Packets(Capture::start_vdif(&socket, &path, *numbered, options)?)
             }
             Target::Ring(key) => {
                 let reader = ring::Reader::attach(*key, Duration::from_secs(1))?;
@@ -148,12 +158,12 @@ impl Live {
             }
             None => return Err(Error::stopped(&self.path)),
         };
-        let Opened { content, layout, streams, blocks } = opened;
+        let Opened { content, order, streams, blocks } = opened;
         let feed = Feed { lease, blocks, path: self.path.clone(), goes_on, place: 0 };
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
-                Observation::Voltages(LiveVoltages::new(header, layout, streams, feed)?)
+                Observation::Voltages(LiveVoltages::new(header, order, streams, feed)?)
             }
         })
     }
@@ -176,10 +186,19 @@ impl Drop for Lease {
 struct Opened {
     content: Content,
     /// Order of voltages in a block.
-    layout: Option<Layout>,
+    order: Option<Order>,
     /// Streams of each source of voltages.
     streams: Vec<Vec<Range<usize>>>,
     blocks: Blocks,
+}
+
+/// Order of voltages in a block.
+#[derive(Debug)]
+enum Order {
+    /// Whole bytes of each sample.
+    Bytes(Layout),
+    /// Packed samples, a frame of each source.
+    Frames(ArrivingFrames, Scratch),
 }
 
 /// Blocks of samples of all sources, as they arrive.
@@ -287,10 +306,13 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     (blocks.step, blocks.sources, blocks.has_end) = (shape.step, shape.sources, begun.has_end());
     // Their bytes follow each other as in one longer block.
     let is_long = begun.layout().map_or(shape.sources == 1, Layout::is_endless);
-    blocks.are_joined = is_long && !begun.has_end();
+    blocks.are_joined = is_long && !begun.has_end() && begun.frames().is_none();
     (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
-    let (layout, streams) = (begun.layout().cloned(), begun.streams().to_vec());
-    Opened { content, layout, streams, blocks }
+    let order = match begun.frames() {
+        Some(frames) => Some(Order::Frames(frames.clone(), Scratch::default())),
+        None => begun.layout().cloned().map(Order::Bytes),
+    };
+    Opened { content, order, streams: begun.streams().to_vec(), blocks }
 }
 
 /// Waits for an event.
@@ -346,7 +368,8 @@ fn next_header(
     let times = (RING_BYTES / frame_bytes.max(1)).max(1).next_multiple_of(unit);
     let mut blocks = Blocks::new(times, times * frame_bytes);
     blocks.buffer = vec![0; blocks.block_bytes];
-    Ok(Opened { content, layout, streams: Vec::new(), blocks })
+    let order = layout.map(Order::Bytes);
+    Ok(Opened { content, order, streams: Vec::new(), blocks })
 }
 
 /// Samples of an observation in order.
@@ -649,7 +672,7 @@ fn add_flag(flags: &mut Vec<Flag>, lost: Flag, most: usize) {
 #[derive(Debug)]
 pub struct LiveVoltages {
     header: VoltageHeader,
-    layout: Layout,
+    order: Order,
     /// Streams of each source.
     streams: Vec<Vec<Range<usize>>>,
     feed: Feed,
@@ -660,15 +683,15 @@ pub struct LiveVoltages {
 impl LiveVoltages {
     fn new(
         header: VoltageHeader,
-        layout: Option<Layout>,
+        order: Option<Order>,
         streams: Vec<Vec<Range<usize>>>,
         feed: Feed,
     ) -> Result<Self> {
-        let Some(layout) = layout else {
+        let Some(order) = order else {
             let why = "found spectra, expected voltages";
             return Err(Error::format(&header.path, "STATE", 0, why));
         };
-        Ok(Self { header, layout, streams, feed, time: 0, lost: Vec::new() })
+        Ok(Self { header, order, streams, feed, time: 0, lost: Vec::new() })
     }
 
     /// Returns the counters of the packets received; `None` for a ring.
@@ -691,11 +714,23 @@ impl LiveVoltages {
 
     /// Copies samples of the block in use to samples `at` and later of `block`.
     fn copy(&mut self, start: usize, times: usize, block: &mut VoltageBlock, at: usize) {
-        let (layout, blocks) = (&self.layout, &self.feed.blocks);
-        for run in 0..layout.runs() {
-            let from = layout.offset(run, start as u64) as usize;
-            let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
-            layout.scatter(run, bytes, block, at);
+        let blocks = &self.feed.blocks;
+        match &mut self.order {
+            Order::Bytes(layout) => {
+                for run in 0..layout.runs() {
+                    let from = layout.offset(run, start as u64) as usize;
+                    let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
+                    layout.scatter(run, bytes, block, at);
+                }
+            }
+            Order::Frames(frames, scratch) => {
+                let payloads = blocks.bytes().chunks_exact(frames.payload_bytes());
+                for (thread, payload) in payloads.enumerate() {
+                    let is_present = |chunk: &Chunk| chunk.is_present(blocks.block, thread);
+                    let payload = blocks.chunk.as_ref().is_some_and(is_present).then_some(payload);
+                    frames.unpack(thread, payload, start..start + times, block, at, scratch);
+                }
+            }
         }
         for source in 0..self.streams.len() {
             let blocks = &self.feed.blocks;
@@ -720,7 +755,10 @@ impl VoltageSource for LiveVoltages {
         block.flags_mut().clear();
         let mut done = 0;
         while done < capacity {
-            let unit = self.layout.left_in_unit(self.feed.place as u64);
+            let unit = match &self.order {
+                Order::Bytes(layout) => layout.left_in_unit(self.feed.place as u64),
+                Order::Frames(..) => u64::MAX,
+            };
             let next = match self.feed.next((capacity - done).min(unit.min(1 << 30) as usize)) {
                 Err(error) if error.is_stop() && done > 0 => break,
                 next => next?,

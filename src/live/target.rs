@@ -3,6 +3,7 @@
 //! | text | stream |
 //! |---|---|
 //! | `spead://HOST:PORT`, without HOST to receive on all addresses, with `?interface=NAME` for a multicast group | SPEAD heaps ([`crate::live::stream`]) by UDP |
+//! | `vdif://HOST:PORT`, `vdif://HOST:PORT?sequence`, likewise; options are joined by `&` | VDIF frames by UDP, behind a sequence number of 8 bytes or not |
 //! | `dada:KEY`, `dada://KEY` | PSRDADA ring of a hexadecimal key |
 
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::live::ring::Key;
 
 /// Forms of a target, for errors.
-const FORMS: &str = "it must be spead://HOST:PORT or dada:KEY";
+const FORMS: &str = "it must be spead://HOST:PORT, vdif://HOST:PORT or dada:KEY";
 
 /// Address of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ const FORMS: &str = "it must be spead://HOST:PORT or dada:KEY";
 pub enum Target {
     /// SPEAD heaps to a UDP port.
     Spead(Port),
+    /// VDIF frames to a UDP port.
+    Vdif(VdifPort),
     /// PSRDADA ring.
     Ring(Key),
 }
@@ -32,6 +35,33 @@ pub struct Port {
     pub address: SocketAddrV4,
     /// Name of the interface of a group; the system chooses one otherwise.
     pub interface: Option<String>,
+}
+
+/// UDP port of VDIF frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VdifPort {
+    /// The port.
+    pub port: Port,
+    /// Whether a sequence number precedes each frame.
+    pub numbered: bool,
+}
+
+impl Target {
+    /// Returns the UDP port; `None` for a ring.
+    pub fn port(&self) -> Option<&Port> {
+        match self {
+            Self::Spead(port) | Self::Vdif(VdifPort { port, .. }) => Some(port),
+            Self::Ring(_) => None,
+        }
+    }
+
+    /// Returns the UDP port, to be changed; `None` for a ring.
+    pub fn port_mut(&mut self) -> Option<&mut Port> {
+        match self {
+            Self::Spead(port) | Self::Vdif(VdifPort { port, .. }) => Some(port),
+            Self::Ring(_) => None,
+        }
+    }
 }
 
 impl FromStr for Target {
@@ -47,7 +77,12 @@ impl FromStr for Target {
         match scheme {
             "spead" => {
                 let rest = rest.strip_prefix("//").ok_or_else(|| wrong(FORMS))?;
-                port(text, rest).map(Self::Spead)
+                port(text, rest, &[]).map(|(port, _)| Self::Spead(port))
+            }
+            "vdif" => {
+                let rest = rest.strip_prefix("//").ok_or_else(|| wrong(FORMS))?;
+                let (port, flags) = port(text, rest, &["sequence"])?;
+                Ok(Self::Vdif(VdifPort { port, numbered: !flags.is_empty() }))
             }
             "dada" => rest.strip_prefix("//").unwrap_or(rest).parse().map(Self::Ring),
             _ => Err(wrong(FORMS)),
@@ -59,6 +94,11 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spead(port) => write!(f, "spead://{port}"),
+            Self::Vdif(VdifPort { port, numbered: false }) => write!(f, "vdif://{port}"),
+            Self::Vdif(VdifPort { port, numbered: true }) => {
+                let join = if port.interface.is_some() { '&' } else { '?' };
+                write!(f, "vdif://{port}{join}sequence")
+            }
             Self::Ring(key) => write!(f, "dada:{key}"),
         }
     }
@@ -71,17 +111,23 @@ impl fmt::Display for Port {
     }
 }
 
-/// Parses `HOST:PORT?interface=NAME`; `whole` is the text in errors.
-fn port(whole: &str, text: &str) -> Result<Port> {
+/// Parses `HOST:PORT?interface=NAME` and flags, joined by `&`, and returns the flags given; `whole` is the text in errors.
+fn port<'a>(whole: &str, text: &'a str, flags: &[&str]) -> Result<(Port, Vec<&'a str>)> {
     let wrong = |rule: String| Error::parameter("target", whole, rule);
-    let (place, interface) = match text.split_once('?') {
-        None => (text, None),
-        Some((place, query)) => {
-            let name = query.strip_prefix("interface=").filter(|name| !name.is_empty());
-            let rule = || wrong("after ? it may have interface=NAME only".to_owned());
-            (place, Some(name.ok_or_else(rule)?.to_owned()))
+    let (place, query) = text.split_once('?').map_or((text, None), |(a, b)| (a, Some(b)));
+    let (mut interface, mut given) = (None, Vec::new());
+    for word in query.into_iter().flat_map(|query| query.split('&')) {
+        let name = word.strip_prefix("interface=").filter(|name| !name.is_empty());
+        if let Some(name) = name.filter(|_| interface.is_none()) {
+            interface = Some(name.to_owned());
+        } else if flags.contains(&word) && !given.contains(&word) {
+            given.push(word);
+        } else {
+            let known = ["interface=NAME"].into_iter().chain(flags.iter().copied());
+            let known = known.collect::<Vec<_>>().join(" and ");
+            return Err(wrong(format!("after ? it may have {known} only, joined by &")));
         }
-    };
+    }
     let (host, number) = place.rsplit_once(':').ok_or_else(|| wrong(FORMS.to_owned()))?;
     let host = if host.is_empty() { "0.0.0.0" } else { host };
     let number: u16 = number
@@ -104,7 +150,7 @@ fn port(whole: &str, text: &str) -> Result<Port> {
     if interface.is_some() && !address.ip().is_multicast() {
         return Err(wrong("an interface is for multicast groups, 224.0.0.0 and above".to_owned()));
     }
-    Ok(Port { address, interface })
+    Ok((Port { address, interface }, given))
 }
 
 #[cfg(test)]
@@ -117,6 +163,9 @@ mod tests {
             "spead://127.0.0.1:7148",
             "spead://239.1.2.3:7148",
             "spead://239.1.2.3:7148?interface=eth0",
+            "vdif://127.0.0.1:46227",
+            "vdif://127.0.0.1:46227?sequence",
+            "vdif://239.1.2.3:46227?interface=eth0&sequence",
             "dada:dada",
             "dada:6d0a0002",
         ] {
@@ -144,6 +193,10 @@ mod tests {
             ("spead://239.1.2.3:9?interface=", "interface=NAME"),
             ("spead://239.1.2.3:9?ttl=3", "interface=NAME"),
             ("spead://127.0.0.1:9?interface=lo", "multicast groups"),
+            ("spead://127.0.0.1:9?sequence", "interface=NAME only"),
+            ("vdif:127.0.0.1:9", "vdif://HOST:PORT"),
+            ("vdif://127.0.0.1:9?sequence&sequence", "interface=NAME and sequence only"),
+            ("vdif://127.0.0.1:9?sequence=1", "interface=NAME and sequence only"),
             ("dada:", "hexadecimal"),
             ("dada:xyz", "hexadecimal"),
             ("dada:10000", "0000"),

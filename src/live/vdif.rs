@@ -4,17 +4,17 @@
 //! frame as the sequence number would, and a late one from a restarted sender. The sequence number is skipped.
 
 use crate::error::{Error, Result};
-use crate::io::voltages::FrameHeader;
+use crate::io::voltages::{FrameForm, FrameHeader};
 use crate::live::packet::{Format, Outcome, Part, Reason, Rejection, Shape};
 
 /// Bytes of the sequence number.
-const SEQUENCE_BYTES: usize = 8;
+pub(crate) const SEQUENCE_BYTES: usize = 8;
 
 /// Seconds after which the seconds of a header return to 0. A change of the reference epoch alone leaves the counter.
 const SECONDS: u64 = 1 << 30;
 
 /// Thread of a station, of which each is a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
     /// Identifier of the station.
     pub station: u16,
@@ -42,6 +42,8 @@ pub struct Options {
 pub struct Frames {
     options: Options,
     shape: Shape,
+    /// Form of all frames, if it is known.
+    form: Option<FrameForm>,
 }
 
 impl Frames {
@@ -67,7 +69,13 @@ impl Frames {
             zero_byte: *zero_byte,
         };
         shape.check()?;
-        Ok(Self { options, shape })
+        Ok(Self { options, shape, form: None })
+    }
+
+    /// Rejects frames of another form as invalid.
+    pub(crate) fn of_form(mut self, form: FrameForm) -> Self {
+        self.form = Some(form);
+        self
     }
 }
 
@@ -80,20 +88,21 @@ impl Format for Frames {
         let skipped = if self.options.numbered { SEQUENCE_BYTES } else { 0 };
         let frame = packet.get(skipped..).ok_or(Rejection::of(Reason::WrongLength))?;
         let header = FrameHeader::parse(frame).ok_or(Rejection::of(Reason::Invalid))?;
-        let thread = Thread { station: header.station, thread: header.thread };
+        let thread = Thread { station: header.station(), thread: header.thread() };
         let source = self.options.threads.iter().position(|other| *other == thread);
         let source = source.ok_or(Rejection::of(Reason::WrongSource))?;
         let rejected = |reason| Err(Rejection::from_source(reason, source));
-        let payload = &frame[header.header_bytes..];
-        if frame.len() != header.frame_bytes || payload.len() != self.shape.block_bytes {
+        let payload = &frame[header.header_bytes()..];
+        if frame.len() != header.frame_bytes() || payload.len() != self.shape.block_bytes {
             return rejected(Reason::WrongLength);
         }
         let frames_per_s = self.options.frames_per_s;
-        if !header.valid || header.number >= frames_per_s {
+        let is_other = self.form.is_some_and(|form| !header.has_form(&form));
+        if is_other || !header.is_valid() || header.number() >= frames_per_s {
             return rejected(Reason::Invalid);
         }
-        let second = header.second % SECONDS;
-        let counter = second * u64::from(frames_per_s) + u64::from(header.number);
+        let second = header.second() % SECONDS;
+        let counter = second * u64::from(frames_per_s) + u64::from(header.number());
         Ok(Some(Part { source, counter, offset: 0, payload }))
     }
 }

@@ -103,11 +103,11 @@ impl VoltageSource for Streams {
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let count = block.capacity().min(self.block.times() - self.read);
-        let bytes = self.header.encoding.sample_bits() / 8;
+        let encoding = self.header.encoding;
+        let (from, bytes) = (encoding.bytes(self.read), encoding.bytes(count));
         let own = self.block.voltages();
         for (stream, row) in block.rows_mut().enumerate() {
-            row[..count * bytes]
-                .copy_from_slice(&own.row(stream)[self.read * bytes..][..count * bytes]);
+            row[..bytes].copy_from_slice(&own.row(stream)[from..][..bytes]);
         }
         block.set_times(count)?;
         self.read += count;

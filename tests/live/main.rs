@@ -11,6 +11,10 @@ mod skip;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod described;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod frames;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod hostile;
 mod loss;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;

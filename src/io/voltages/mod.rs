@@ -17,12 +17,13 @@ use std::path::PathBuf;
 
 pub use fields::Fields;
 // Readers of formats that `open` detects, for tests.
+pub(crate) use frames::{ArrivingFrames, Scratch};
 #[doc(hidden)]
 pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
-pub(crate) use vdif::FrameHeader;
 #[doc(hidden)]
 pub use vdif::open as open_vdif;
+pub(crate) use vdif::{FrameForm, FrameHeader, FrameSizes, FrameWriter};
 
 use crate::error::{Error, Result};
 use crate::units::Epoch;

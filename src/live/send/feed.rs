@@ -77,8 +77,8 @@ pub(super) struct Feed<'a> {
     capacity: usize,
     /// Rows of the buffer: streams of voltages; 1 for spectra, whose rows are of another kind.
     streams: usize,
-    /// Bytes of a sample of a stream; of a spectrum.
-    sample_bytes: usize,
+    /// Bits of a sample of a stream; of a spectrum.
+    sample_bits: usize,
 }
 
 impl<'a> Feed<'a> {
@@ -91,16 +91,16 @@ impl<'a> Feed<'a> {
         rate: Option<f64>,
     ) -> Self {
         let content = recording.content();
-        let (streams, sample_bytes) = match &content {
-            Content::Spectra(header) => (1, header.row_bytes()),
-            Content::Voltages(header) => (header.streams(), header.encoding.sample_bits() / 8),
+        let (streams, sample_bits) = match &content {
+            Content::Spectra(header) => (1, 8 * header.row_bytes()),
+            Content::Voltages(header) => (header.streams(), header.encoding.sample_bits()),
         };
-        let bytes = (streams * sample_bytes).max(1) as u64;
+        let bits = (streams * sample_bits).max(1) as u64;
         let paced = rate.map_or(u64::MAX, |rate| (BLOCK_S * rate / content.tsamp_s()) as u64);
-        let units = (BLOCK_BYTES / bytes).min(paced) / unit as u64;
+        let units = (8 * BLOCK_BYTES / bits).min(paced) / unit as u64;
         let capacity = units.max(1) as usize * unit;
         let left = (repeats > 0).then(|| repeats - 1);
-        let buffer = vec![0; capacity * bytes as usize];
+        let buffer = vec![0; (capacity * sample_bits).div_ceil(8) * streams];
         let (read, has_ended) = (0, false);
         Self {
             recording,
@@ -112,7 +112,7 @@ impl<'a> Feed<'a> {
             buffer,
             capacity,
             streams,
-            sample_bytes,
+            sample_bits,
         }
     }
 
@@ -137,11 +137,11 @@ impl<'a> Feed<'a> {
     fn read_into(&mut self, filled: usize) -> Result<usize> {
         match &mut self.recording {
             Recording::Spectra(source) => {
-                source.read(&mut self.buffer[filled * self.sample_bytes..])
+                source.read(&mut self.buffer[filled * self.sample_bits / 8..])
             }
             Recording::Voltages(source) => {
                 let encoding = source.header().encoding;
-                let stride = self.capacity * self.sample_bytes;
+                let stride = encoding.bytes(self.capacity);
                 let times = filled..self.capacity;
                 let streams = self.streams;
                 let mut block =
@@ -171,18 +171,20 @@ impl<'a> Feed<'a> {
 
     /// Returns the bytes of a sample of every stream, or of a spectrum.
     pub(super) fn frame_bytes(&self) -> usize {
-        self.streams * self.sample_bytes
+        self.streams * self.sample_bits / 8
     }
 
     /// Fills the block from `from` to `to` samples with the byte that encodes zeros.
     pub(super) fn pad(&mut self, from: usize, to: usize, zero_byte: u8) {
-        let rows = self.buffer.chunks_exact_mut(self.capacity * self.sample_bytes);
-        rows.for_each(|row| row[from * self.sample_bytes..to * self.sample_bytes].fill(zero_byte));
+        let bytes = |times: usize| (times * self.sample_bits).div_ceil(8);
+        let (stride, padded) = (bytes(self.capacity), bytes(from)..bytes(to));
+        let rows = self.buffer.chunks_exact_mut(stride);
+        rows.for_each(|row| row[padded.clone()].fill(zero_byte));
     }
 
     /// Returns spectra of the block: axes time, channel.
     pub(super) fn spectra(&self, start: usize, times: usize) -> &[u8] {
-        &self.buffer[start * self.sample_bytes..][..times * self.sample_bytes]
+        &self.buffer[start * self.sample_bits / 8..][..times * self.sample_bits / 8]
     }
 
     /// Returns the whole block of voltages; `None` for spectra.
@@ -191,7 +193,7 @@ impl<'a> Feed<'a> {
     /// None for a block that [`Feed::new`] made.
     pub(super) fn voltages(&self) -> Result<Option<Voltages<'_>>> {
         let Content::Voltages(header) = &self.content else { return Ok(None) };
-        let stride = self.capacity * self.sample_bytes;
+        let stride = header.encoding.bytes(self.capacity);
         Voltages::new(&self.buffer, header.encoding, self.streams, stride, self.capacity).map(Some)
     }
 }

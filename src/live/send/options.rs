@@ -21,7 +21,7 @@ pub struct Options {
     pub first: u64,
     /// Most bytes of samples per packet, a multiple of 8.
     pub packet_bytes: usize,
-    /// Samples per heap; `None` chooses heaps of about 8 KiB.
+    /// Samples per SPEAD heap or VDIF frame; `None` chooses heaps of about 8 KiB, and the largest frames that fit.
     pub heap_times: Option<usize>,
     /// Loss, delay and duplication of packets with samples.
     pub impairments: impair::Options,
@@ -74,7 +74,7 @@ pub struct Lost {
     pub first: u64,
     /// Samples.
     pub times: u64,
-    /// Antenna; 0 for spectra.
+    /// Antenna; 0 for spectra. For VDIF frames: thread, counted through all antennas.
     pub source: usize,
 }
 
@@ -118,6 +118,8 @@ pub struct Summary {
     pub elapsed_s: f64,
     /// Most seconds by which it was behind its schedule.
     pub behind_s: f64,
+    /// Seconds by which the times sent are later than the recording's, since a VDIF frame begins at a whole fraction of a second.
+    pub shift_s: f64,
     /// Starts after the first.
     pub restarts: u64,
     /// Packets with samples that were lost by an impairment.

@@ -1,86 +1,130 @@
-//! SPEAD heaps of a recording: header, descriptors, data and end, in batches of packets.
-
-use std::time::{Duration, Instant};
+//! Packets of a recording, in batches: schedule, restarts and impairments of every division into packets.
 
 use super::feed::{Feed, Recording, later};
 use super::options::{Lost, Monitor, Options, Summary};
 use super::pace::{Pace, pause};
-use crate::error::{Error, Result};
-use crate::live::descriptor::DescriptorHeap;
+use crate::error::Result;
 use crate::live::header::Content;
 use crate::live::impair::Impairer;
 use crate::live::socket::BATCH;
-use crate::live::spead::{Flavour, Item, Packetizer, Repeat};
-use crate::live::stream::Stream;
-
-/// Flavour of all heaps.
-const FLAVOUR: Flavour = Flavour::BITS_48;
-
-/// Time between headers.
-const HEADER_EVERY: Duration = Duration::from_secs(1);
-
-/// Largest payload of a header, which is alone in a packet.
-const HEADER_BYTES: usize = 57_000;
-
-/// Bytes of a packet's SPEAD header and items of a heap of data, rounded up.
-const ITEMS_BYTES: usize = 64;
-
-/// Time of the data in a heap, if the sender chooses: no receiver waits longer for the last sample.
-const HEAP_S: f64 = 0.1;
 
 /// Sends a batch of packets.
-type Put<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Result<()>;
+pub(super) type Put<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Result<()>;
 
-/// Divides a recording into SPEAD heaps and passes their packets to `send`, a batch at a time. `reopen` opens the recording
-/// again for each repetition. Nothing is allocated for a packet, apart from what the recording's reader does.
+/// Division of a recording into packets: blocks of each source, of the same number of samples.
+pub(super) trait Division {
+    /// Returns the samples per block.
+    fn times(&self) -> usize;
+
+    /// Returns the number of sources.
+    fn sources(&self) -> usize;
+
+    /// Returns the byte that encodes zeros in the recording.
+    fn zero_byte(&self) -> u8;
+
+    /// Returns the most bytes of a packet with samples.
+    fn packet_bytes(&self) -> usize;
+
+    /// Sends what receivers need beforehand, if it is due.
+    ///
+    /// # Errors
+    /// Those of sending.
+    fn announce(&mut self, _outlet: &mut Outlet<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes the next block of every source of the samples from `start` on.
+    ///
+    /// # Errors
+    /// Those of the recording.
+    fn pack(&mut self, feed: &Feed<'_>, start: usize) -> Result<()>;
+
+    /// Sends the block of a source, the sources in ascending order; returns whether any of it is lost. `position` is the number
+    /// of its first sample since the last start.
+    ///
+    /// # Errors
+    /// Those of sending.
+    fn send(
+        &mut self,
+        source: usize,
+        position: u64,
+        feed: &Feed<'_>,
+        start: usize,
+        outlet: &mut Outlet<'_>,
+    ) -> Result<bool>;
+
+    /// Starts again with contents that begin later, after `position` samples.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] for contents that the division refuses.
+    fn restart(&mut self, content: Content, position: u64) -> Result<()>;
+
+    /// Ends the stream after `position` samples since the last start.
+    ///
+    /// # Errors
+    /// Those of sending.
+    fn end(&mut self, _position: u64, _outlet: &mut Outlet<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Divides a recording into packets and passes them to `send`, a batch at a time. `reopen` opens the recording again for each
+/// repetition. Nothing is allocated for a packet, apart from what the recording's reader does.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options out of range, and for contents that [`Stream`] refuses; those of the recording, of `send` and of
-/// the listener.
-pub fn send_packets(
+/// [`crate::Error::Parameter`] for options out of range; those of the recording, of `send` and of the listener.
+pub(super) fn run(
     recording: Recording,
     reopen: &mut dyn FnMut() -> Result<Recording>,
+    mut division: impl Division,
     options: &Options,
     send: Put<'_>,
     monitor: &mut dyn Monitor,
 ) -> Result<Summary> {
-    options.check()?;
     let content = recording.content();
-    let mut heaps = Heaps::new(&content, options, send)?;
-    let times = heaps.stream.times();
+    let mut outlet = Outlet::new(options, division.packet_bytes(), send)?;
+    let mut losses = Losses::new(division.sources());
+    let times = division.times();
     let mut feed = Feed::new(recording, reopen, options.repeats, times, options.rate);
     let per_start = options.samples_per_start(content.tsamp_s());
     let per_start = per_start.checked_next_multiple_of(times as u64).unwrap_or(u64::MAX);
     let mut pace = Pace::new(content.tsamp_s(), options.rate);
-    let mut samples = 0;
-    heaps.header()?;
+    let (mut samples, mut position) = (0, 0);
+    division.announce(&mut outlet)?;
     let is_stopped = 'blocks: loop {
         let filled = match feed.fill(monitor) {
             Err(error) if error.is_stop() => break true,
             filled => filled?,
         };
-        feed.pad(filled, filled.next_multiple_of(times), heaps.stream.zero_byte());
+        feed.pad(filled, filled.next_multiple_of(times), division.zero_byte());
         for start in (0..filled).step_by(times) {
             let count = times.min(filled - start) as u64;
-            if heaps.position >= per_start {
-                heaps.restart(later(&content, samples as f64 * content.tsamp_s()), monitor)?;
+            if position >= per_start {
+                outlet.flush()?;
+                losses.finish(monitor)?;
+                division.restart(later(&content, samples as f64 * content.tsamp_s()), position)?;
+                losses.start += 1;
+                position = 0;
             }
             loop {
-                if heaps.last_header.elapsed() >= HEADER_EVERY {
-                    heaps.header()?;
-                }
+                division.announce(&mut outlet)?;
                 let left = pace.until(samples + count);
                 if left.is_zero() {
                     break;
                 }
-                heaps.batch.flush(heaps.send)?;
+                outlet.batch.flush(outlet.send)?;
                 if monitor.stops() {
                     break 'blocks true;
                 }
                 pause(left);
             }
-            heaps.data(&feed, start, count, monitor)?;
-            samples += count;
+            division.pack(&feed, start)?;
+            for source in 0..division.sources() {
+                if division.send(source, position, &feed, start, &mut outlet)? {
+                    losses.add(source, position, count, monitor)?;
+                }
+            }
+            (samples, position) = (samples + count, position + count);
         }
         monitor.sent(samples);
         if monitor.stops() {
@@ -90,165 +134,60 @@ pub fn send_packets(
             break false;
         }
     };
-    heaps.end(monitor)?;
-    let counts = heaps.impairer.counts();
+    outlet.flush()?;
+    losses.finish(monitor)?;
+    division.end(position, &mut outlet)?;
+    outlet.batch.flush(outlet.send)?;
+    let counts = outlet.impairer.counts();
     Ok(Summary {
-        packets: heaps.batch.packets,
-        header_packets: heaps.header_packets,
-        bytes: heaps.batch.bytes,
+        packets: outlet.batch.packets,
+        header_packets: outlet.header_packets,
+        bytes: outlet.batch.bytes,
         samples,
         data_s: samples as f64 * content.tsamp_s(),
         elapsed_s: pace.elapsed_s(),
         behind_s: pace.behind_s(),
-        restarts: heaps.losses.start,
+        restarts: losses.start,
         dropped: counts.dropped,
         delayed: counts.delayed,
         duplicated: counts.duplicated,
         is_stopped,
+        ..Summary::default()
     })
 }
 
-/// Heaps of one start of a sender, and the next ones.
-struct Heaps<'a> {
-    stream: Stream,
-    packetizer: Packetizer,
-    /// Divider for heaps that are alone in a packet.
-    whole: Packetizer,
-    header: Vec<u8>,
-    descriptors: DescriptorHeap,
-    /// Number of the next heap.
-    next: u64,
-    /// Samples since the header's start.
-    position: u64,
-    last_header: Instant,
-    header_packets: u64,
+/// Way of packets to the receiver.
+pub(super) struct Outlet<'a> {
     impairer: Impairer,
-    losses: Losses,
-    /// Voltages of a heap of every antenna.
-    blocks: Vec<u8>,
     batch: Batch,
     send: Put<'a>,
+    header_packets: u64,
 }
 
-impl<'a> Heaps<'a> {
-    fn new(content: &Content, options: &Options, send: Put<'a>) -> Result<Self> {
-        let stream = match options.heap_times {
-            Some(times) => Stream::with_times(content.clone(), times)?,
-            None => {
-                let stream = Stream::new(content.clone())?;
-                let times = ((HEAP_S / content.tsamp_s()) as usize).clamp(1, stream.times());
-                Stream::with_times(content.clone(), times)?
-            }
-        };
-        let stream = stream.starting_at(options.first);
-        if stream.first() != options.first {
-            let rule = "it must be less than 2^48";
-            return Err(Error::parameter("send.first", options.first, rule));
-        }
-        let header = header(&stream)?;
-        let descriptors = DescriptorHeap::new(&stream.descriptors(), FLAVOUR)?;
-        let is_voltages = matches!(content, Content::Voltages(_));
-        let blocks = if is_voltages { stream.sources() * stream.block_bytes() } else { 0 };
-        Ok(Self {
-            packetizer: Packetizer::new(FLAVOUR, options.packet_bytes, Repeat::All)?,
-            whole: Packetizer::new(FLAVOUR, HEADER_BYTES, Repeat::All)?,
-            header,
-            descriptors,
-            next: 1,
-            position: 0,
-            last_header: Instant::now(),
-            header_packets: 0,
-            impairer: Impairer::new(options.impairments)?,
-            losses: Losses::new(stream.sources()),
-            blocks: vec![0; blocks],
-            batch: Batch::new(options.packet_bytes + ITEMS_BYTES),
-            stream,
-            send,
-        })
+impl<'a> Outlet<'a> {
+    fn new(options: &Options, packet_bytes: usize, send: Put<'a>) -> Result<Self> {
+        let impairer = Impairer::new(options.impairments)?;
+        Ok(Self { impairer, batch: Batch::new(packet_bytes), send, header_packets: 0 })
     }
 
-    /// Sends the header and the descriptors, without impairments.
-    fn header(&mut self) -> Result<()> {
-        let items = self.stream.header_items();
-        let Self { whole, header, descriptors, batch, send, next, .. } = self;
-        let mut put = |packet: &[u8]| batch.put(packet, *send);
-        whole.send(*next, &items, header, &mut put)?;
-        whole.send(*next + 1, &descriptors.items, &descriptors.payload, &mut put)?;
-        *next += 2;
-        self.header_packets += 2;
-        self.last_header = Instant::now();
-        Ok(())
+    /// Sends a packet without samples, unimpaired.
+    pub(super) fn header(&mut self, packet: &[u8]) -> Result<()> {
+        self.header_packets += 1;
+        self.batch.put(packet, self.send)
     }
 
-    /// Sends a heap of each source, of which `count` samples are data.
-    fn data(
-        &mut self,
-        feed: &Feed<'_>,
-        start: usize,
-        count: u64,
-        monitor: &mut dyn Monitor,
-    ) -> Result<()> {
-        let Self { stream, packetizer, impairer, losses, batch, send, blocks, .. } = self;
-        let voltages = feed.voltages()?;
-        if let Some(voltages) = voltages {
-            stream.pack(voltages, start, blocks)?;
-        }
-        let spectra = || feed.spectra(start, stream.times());
-        let bytes = if voltages.is_some() { &blocks[..] } else { spectra() };
-        for (source, bytes) in bytes.chunks_exact(stream.block_bytes()).enumerate() {
-            let items = stream.data_items(stream.first() + self.position, source);
-            let mut is_lost = false;
-            let mut pass = |packet: &[u8]| {
-                is_lost |= impairer.pass(packet, &mut |packet| batch.put(packet, *send))?;
-                Ok(())
-            };
-            packetizer.send(self.next, &items, bytes, &mut pass)?;
-            self.next += 1;
-            if is_lost {
-                losses.add(source, self.position, count, monitor)?;
-            }
-        }
-        self.position += count;
-        Ok(())
+    /// Sends a packet with samples; returns whether it is lost.
+    pub(super) fn samples(&mut self, packet: &[u8]) -> Result<bool> {
+        let Self { impairer, batch, send, .. } = self;
+        impairer.pass(packet, &mut |packet| batch.put(packet, *send))
     }
 
     /// Sends the packets that are held back, and all of the batch.
-    fn flush(&mut self, monitor: &mut dyn Monitor) -> Result<()> {
-        let Self { impairer, losses, batch, send, .. } = self;
+    fn flush(&mut self) -> Result<()> {
+        let Self { impairer, batch, send, .. } = self;
         impairer.finish(&mut |packet| batch.put(packet, *send))?;
-        losses.finish(monitor)?;
         batch.flush(*send)
     }
-
-    /// Starts again with other contents: heaps and samples are numbered from the beginning.
-    fn restart(&mut self, content: Content, monitor: &mut dyn Monitor) -> Result<()> {
-        self.flush(monitor)?;
-        self.stream = Stream::with_times(content, self.stream.times())?;
-        self.header = header(&self.stream)?;
-        self.losses.start += 1;
-        (self.next, self.position) = (1, 0);
-        self.header()
-    }
-
-    /// Ends the stream.
-    fn end(&mut self, monitor: &mut dyn Monitor) -> Result<()> {
-        self.flush(monitor)?;
-        let items: [Item; 2] = self.stream.end_items(self.stream.first() + self.position);
-        let Self { whole, batch, send, next, .. } = self;
-        whole.send(*next, &items, &[], &mut |packet| batch.put(packet, *send))?;
-        self.header_packets += 1;
-        batch.flush(*send)
-    }
-}
-
-/// Returns the payload of a header that fits one packet.
-fn header(stream: &Stream) -> Result<Vec<u8>> {
-    let header = stream.header_payload()?;
-    if header.len() > HEADER_BYTES {
-        let rule = format!("it must fit a packet of {HEADER_BYTES} bytes");
-        return Err(Error::parameter("header (bytes)", header.len(), rule));
-    }
-    Ok(header)
 }
 
 /// Packets that are sent together.

@@ -6,7 +6,9 @@
 //! Invariant: each sample of a stream comes from the only frame of its thread and time, wherever that frame is in the
 //! files; without such a frame the sample is zero and flagged.
 
+mod arriving;
 mod index;
+mod pack;
 mod unpack;
 
 use std::ops::Range;
@@ -21,7 +23,10 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 use index::{Files, FrameRate, Run, Timeline};
 use unpack::{Samples, Unpacker, Words};
 
+pub(super) use arriving::Announced;
+pub(crate) use arriving::{ArrivingFrames, Scratch};
 pub(super) use index::{Frame, Index, Scan, check_paths};
+pub(super) use pack::{Packer, exact_bits};
 pub(super) use unpack::{Code, Layout};
 
 /// Bytes per file read, unless a single frame is longer.
@@ -138,28 +143,18 @@ pub(in crate::io::voltages) fn open(
     let rate = per_second.per_second() * frame_times as f64;
     let fraction = start.1 as f64 / per_second.per_second();
     let encoding = layout.encoding();
-    let width = if layout.complex { rate } else { 0.5 * rate };
-    let lower = options.lower_sideband.unwrap_or(false);
+    let description = Description {
+        format: recording.format,
+        telescope: recording.telescope,
+        layout,
+        streams,
+        rate,
+    };
     let header = VoltageHeader {
         path: paths[0].clone(),
-        format: recording.format,
-        source_name: String::new(),
-        telescope: recording.telescope,
-        ra_deg: None,
-        dec_deg: None,
-        beam: None,
         start: (recording.epoch)(start.0).plus_s(fraction),
-        tsamp_s: 1.0 / rate,
-        centres_hz: centres(options.centre_hz, streams.coarse_channels(), width, lower),
-        lower_sideband: lower,
-        encoding,
-        scale: layout.scale(),
-        recorded_bits: layout.bits,
-        antennas: stations,
-        polarizations: streams.polarizations(),
-        circular: None,
         times: Some(times),
-        filter: None,
+        ..describe(description, options)
     };
     Ok(Box::new(Source {
         header,
@@ -180,6 +175,34 @@ pub(in crate::io::voltages) fn open(
         cut: (!recording.cuts.is_empty()).then(|| recording.cuts.join("; ")),
         warnings: recording.warnings,
     }))
+}
+
+/// Properties of frames that make the header of their recording.
+struct Description {
+    format: &'static str,
+    telescope: String,
+    layout: Layout,
+    streams: Streams,
+    /// Samples per second of each channel.
+    rate: f64,
+}
+
+/// Makes the header of a recording, without its start and length.
+fn describe(description: Description, options: &VoltageOptions) -> VoltageHeader {
+    let Description { format, telescope, layout, streams, rate } = description;
+    let width = if layout.complex { rate } else { 0.5 * rate };
+    let lower = options.lower_sideband.unwrap_or(false);
+    let centres = centres(options.centre_hz, streams.coarse_channels(), width, lower);
+    VoltageHeader {
+        format,
+        telescope,
+        lower_sideband: lower,
+        scale: layout.scale(),
+        recorded_bits: layout.bits,
+        antennas: streams.stations,
+        polarizations: streams.polarizations(),
+        ..VoltageHeader::new(centres, 1.0 / rate, layout.encoding())
+    }
 }
 
 /// Returns the frames per second from the options, else from the headers, else from the frames themselves.

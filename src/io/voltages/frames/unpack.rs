@@ -147,7 +147,7 @@ impl Layout {
 }
 
 /// Converts payloads to one channel's encoded samples.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Unpacker {
     layout: Layout,
     encoding: VoltageEncoding,

@@ -19,12 +19,17 @@
 //! # Source
 //! VDIF specification 1.1.1 (vlbi.org); levels as in mark5access and baseband.
 
+mod writer;
+
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::voltages::frames::{Code, Frame, Index, Layout, Recording, Scan, check_paths};
-use crate::io::voltages::{VoltageOptions, VoltageSource, frames};
+use crate::io::voltages::frames::{
+    Announced, ArrivingFrames, Code, Frame, Index, Layout, Recording, Scan, check_paths,
+};
+use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, frames};
 use crate::units::Epoch;
+pub(crate) use writer::{FrameSizes, FrameWriter};
 
 /// Opens the files of one recording, given in any order.
 ///
@@ -361,20 +366,14 @@ impl Form {
 }
 
 /// Header of one frame, for frames that do not come from files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FrameHeader {
-    pub(crate) station: u16,
-    pub(crate) thread: u16,
-    /// Seconds since 2000.
-    pub(crate) second: u64,
-    /// Number of the frame in its second.
-    pub(crate) number: u32,
-    /// Whether the samples of all channels are valid.
-    pub(crate) valid: bool,
-    pub(crate) header_bytes: usize,
-    /// Bytes per frame, header included.
-    pub(crate) frame_bytes: usize,
+    header: Header,
 }
+
+/// Properties that all frames of a recording share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameForm(Form);
 
 impl FrameHeader {
     /// Parses the header at the start of a frame; `None` for bytes that cannot be one.
@@ -383,20 +382,89 @@ impl FrameHeader {
         let there = frame.len().min(FULL_BYTES);
         bytes[..there].copy_from_slice(&frame[..there]);
         let header = Header::parse(&bytes);
-        let form = header.form;
-        let header_bytes = form.header_bytes();
-        if there < header_bytes || form.frame_bytes <= header_bytes || header.wrong_sync().is_some()
-        {
-            return None;
-        }
-        Some(Self {
-            station: header.station,
-            thread: header.thread,
-            second: seconds_since_2000(header.epoch, header.seconds),
-            number: header.number,
-            valid: header.valid() == u64::MAX >> (64 - header.groups()),
-            header_bytes,
-            frame_bytes: form.frame_bytes,
+        let header_bytes = header.form.header_bytes();
+        let is_possible = there >= header_bytes
+            && header.form.frame_bytes > header_bytes
+            && header.wrong_sync().is_none();
+        is_possible.then_some(Self { header })
+    }
+
+    pub(crate) fn station(&self) -> u16 {
+        self.header.station
+    }
+
+    pub(crate) fn thread(&self) -> u16 {
+        self.header.thread
+    }
+
+    /// Returns the seconds since 2000.
+    pub(crate) fn second(&self) -> u64 {
+        seconds_since_2000(self.header.epoch, self.header.seconds)
+    }
+
+    /// Returns the number of the frame in its second.
+    pub(crate) fn number(&self) -> u32 {
+        self.header.number
+    }
+
+    /// Returns whether the samples of all channels are valid.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.header.valid() == u64::MAX >> (64 - self.header.groups())
+    }
+
+    pub(crate) fn header_bytes(&self) -> usize {
+        self.header.form.header_bytes()
+    }
+
+    /// Returns the bytes of the frame, header included.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.header.form.frame_bytes
+    }
+
+    /// Returns whether a frame has the form of its recording.
+    pub(crate) fn has_form(&self, form: &FrameForm) -> bool {
+        self.header.form == form.0
+    }
+
+    /// Returns what all frames of a recording share; `None` if it contradicts itself.
+    pub(crate) fn form(&self) -> Option<FrameForm> {
+        let is_possible = self.header.check(Path::new(""), 0).is_ok();
+        is_possible.then_some(FrameForm(self.header.form))
+    }
+
+    /// Returns the samples per second of each channel, if the header states it.
+    pub(crate) fn sample_rate_hz(&self) -> Option<f64> {
+        self.header.sample_rate_hz()
+    }
+}
+
+impl FrameForm {
+    /// Returns the samples of each channel in a frame.
+    pub(crate) fn times(&self) -> usize {
+        self.0.layout().times()
+    }
+
+    /// Divides frames of `stations`, each with the same number of `threads`, into the streams of a recording; returns its header
+    /// without a start.
+    ///
+    /// # Errors
+    /// As [`ArrivingFrames::new`].
+    pub(crate) fn divide(
+        &self,
+        stations: &[u16],
+        threads: usize,
+        frames_per_s: u32,
+        options: &VoltageOptions,
+    ) -> Result<(ArrivingFrames, VoltageHeader)> {
+        let names: Vec<String> = stations.iter().copied().map(station_name).collect();
+        ArrivingFrames::new(&Announced {
+            format: "VDIF",
+            telescope: names.join(", "),
+            stations: stations.len(),
+            threads,
+            layout: self.0.layout(),
+            frames_per_s,
+            options,
         })
     }
 }
@@ -408,6 +476,17 @@ fn station_name(station: u16) -> String {
         return letters.map(char::from).iter().collect();
     }
     format!("station {station}")
+}
+
+/// Returns the station that [`station_name`] formats so.
+fn station_number(name: &str) -> Option<u16> {
+    match (name.as_bytes(), name.strip_prefix("station ")) {
+        (_, Some(number)) => number.parse().ok(),
+        ([a, b], None) if a.is_ascii_graphic() && b.is_ascii_graphic() => {
+            Some(u16::from_be_bytes([*a, *b]))
+        }
+        _ => None,
+    }
 }
 
 fn is_text(bytes: &[u8]) -> bool {
