@@ -1,6 +1,7 @@
 //! Streams with a description: packets without a header of their own return as the voltages and spectra that were sent.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -23,14 +24,14 @@ use sidereal::voltage::VoltageEncoding;
 use crate::random::Random;
 
 const TSAMP_S: f64 = 1e-4;
-const SYNC: Epoch = Epoch { day: 60_000, seconds: 5.0 };
+pub(crate) const SYNC: Epoch = Epoch { day: 60_000, seconds: 5.0 };
 
 /// A way to send blocks: the format, the axes of its sources and of its payload.
-struct Case {
-    packets: Packets,
+pub(crate) struct Case {
+    pub(crate) packets: Packets,
     axes: Vec<Extent>,
-    header: VoltageHeader,
-    blocks: u64,
+    pub(crate) header: VoltageHeader,
+    pub(crate) blocks: u64,
 }
 
 fn header(antennas: usize, polarizations: usize, channels: usize) -> VoltageHeader {
@@ -51,7 +52,7 @@ fn declared(
     Case { packets, axes, header, blocks }
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let values = |step, count| Values { first: step, step, count };
     let antennas = |count| Extent::new(Axis::Antenna, count);
     let channels = |count| Extent::new(Axis::Channel, count);
@@ -93,22 +94,22 @@ fn cases() -> Vec<Case> {
 }
 
 /// A byte of a sample.
-fn byte(stream: usize, time: u64, part: usize) -> u8 {
+pub(crate) fn byte(stream: usize, time: u64, part: usize) -> u8 {
     let sum = stream as u64 * 7919 + time * 104_729 + part as u64 * 31;
     (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 impl Case {
-    fn sources(&self) -> usize {
+    pub(crate) fn sources(&self) -> usize {
         self.packets.shape().sources
     }
 
-    fn times(&self) -> u64 {
+    pub(crate) fn times(&self) -> u64 {
         let time = self.axes.iter().find(|extent| extent.axis == Axis::Time);
         time.map_or(1, |extent| extent.count as u64)
     }
 
-    fn description(&self) -> Description {
+    pub(crate) fn description(&self) -> Description {
         let shape = self.packets.shape();
         let rate = shape.step as f64 / (self.times() as f64 * TSAMP_S);
         let content = Content::Voltages(self.header.clone());
@@ -120,7 +121,7 @@ impl Case {
     }
 
     /// Stream and time of each sample of a block of all sources, in the order of the bytes.
-    fn places(&self) -> Vec<[usize; 2]> {
+    pub(crate) fn places(&self) -> Vec<[usize; 2]> {
         let count = self.axes.iter().map(|extent| extent.count).product();
         let has_polarizations = self.axes.iter().any(|e| e.axis == Axis::Polarization);
         let (channels, polarizations) = (self.header.coarse_channels(), self.header.polarizations);
@@ -188,9 +189,16 @@ impl Case {
         }
     }
 
-    /// Reads an observation to its end, and compares it with what was sent.
-    fn check(&self, mut source: LiveVoltages, first: u64, lost: &BTreeSet<(u64, usize)>) {
-        let times = (self.blocks * self.times()) as usize;
+    /// Reads an observation to its end, and compares it with the blocks that were sent and arrived; the first has the counter
+    /// `first`.
+    pub(crate) fn check(
+        &self,
+        mut source: LiveVoltages,
+        first: u64,
+        blocks: Range<u64>,
+        lost: &BTreeSet<(u64, usize)>,
+    ) {
+        let times = ((blocks.end - blocks.start) * self.times()) as usize;
         let shape = self.packets.shape();
         let rate = shape.step as f64 / (self.times() as f64 * TSAMP_S);
         let passed = source.header().start.seconds_since(&SYNC) - first as f64 / rate;
@@ -200,8 +208,9 @@ impl Case {
         let mut is_lost = vec![vec![false; times]; source.header().streams()];
         let places = self.places();
         let per_source = places.len() / shape.sources;
-        for (number, own) in lost {
+        for (number, own) in lost.iter().filter(|(number, _)| blocks.contains(number)) {
             for [stream, time] in &places[own * per_source..][..per_source] {
+                let number = number - blocks.start;
                 is_lost[*stream][(number * self.times()) as usize + time] = true;
             }
         }
@@ -217,7 +226,8 @@ impl Case {
             let row = block.voltages().row(stream);
             for (time, is_lost) in is_lost.iter().enumerate() {
                 for part in 0..bytes {
-                    let sent = if *is_lost { 0 } else { byte(stream, time as u64, part) };
+                    let whole = blocks.start * self.times() + time as u64;
+                    let sent = if *is_lost { 0 } else { byte(stream, whole, part) };
                     assert_eq!(row[time * bytes + part], sent, "{stream} {time}");
                 }
             }
@@ -225,7 +235,7 @@ impl Case {
     }
 }
 
-fn open(description: &Description) -> (Live, Vec<Sender>) {
+pub(crate) fn open(description: &Description) -> (Live, Vec<Sender>) {
     // The system chooses the ports.
     let socket = Options { buffer_bytes: 16 << 20, ..Options::new("127.0.0.1:0".parse().unwrap()) };
     let live = Live::described(Path::new("site.toml"), &[socket], description).unwrap();
@@ -234,7 +244,7 @@ fn open(description: &Description) -> (Live, Vec<Sender>) {
     (live, vec![sender])
 }
 
-fn voltages(live: &Live) -> LiveVoltages {
+pub(crate) fn voltages(live: &Live) -> LiveVoltages {
     match live.next(Box::new(|| true)).unwrap() {
         Observation::Voltages(voltages) => voltages,
         Observation::Spectra(_) => panic!("spectra"),
@@ -268,7 +278,7 @@ fn packets_without_a_header_return_as_the_samples_sent() {
             let sender = &mut senders[0];
             let (case, lost) = (&case, &lost);
             scope.spawn(move || case.send(sender, first, lost));
-            case.check(voltages(&live), first, lost);
+            case.check(voltages(&live), first, 0..case.blocks, lost);
         });
         let counters = live.shared_statistics().unwrap().lock().unwrap().clone();
         assert_eq!(counters.sum(|counts| counts.missing), lost.len() as u64, "case {number}");
@@ -383,5 +393,5 @@ fn several_sockets_make_one_stream() {
     let mut sender = Sender::new(format!("127.0.0.2:{port}").parse().unwrap(), None).unwrap();
     let none = BTreeSet::new();
     case.send(&mut sender, 160, &none);
-    case.check(voltages(&live), 160, &none);
+    case.check(voltages(&live), 160, 0..case.blocks, &none);
 }

@@ -17,6 +17,8 @@ mod frames;
 mod hostile;
 mod loss;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod packets;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;
 #[cfg(target_os = "linux")]
 mod socket;

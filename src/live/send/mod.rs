@@ -12,8 +12,10 @@
 //! | `packets` | packets of any division of a recording: schedule, restarts and impairments |
 //! | `heaps` | SPEAD heaps of [`crate::live::stream`]: header, descriptors, data, end |
 //! | `frames` | VDIF frames |
+//! | `described` | packets with a fixed header |
 //! | `transfers` | transfers through a ring |
 
+mod described;
 mod feed;
 mod frames;
 mod heaps;
@@ -22,6 +24,7 @@ mod pace;
 mod packets;
 mod transfers;
 
+pub use described::send_described;
 pub use feed::Recording;
 pub use frames::send_frames;
 pub use heaps::send_packets;
