@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example voltages -- INPUT...
 //!     cargo run --release --example voltages -- INPUT... --samples N > SAMPLES
-//!     cargo run --release --example voltages -- INPUT... --write guppi|dada OUTPUT
+//!     cargo run --release --example voltages -- INPUT... --write guppi|dada|vdif OUTPUT
 //!
 //! The header and the flags are printed as JSON. `--samples N` writes the first N samples of every stream to standard
 //! output (0: all): axes stream, time; complex64 for complex samples, f32 for real ones, little endian. More options:
@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sidereal::io::voltages::{self, VoltageOptions, VoltageSource, dada, guppi};
+use sidereal::io::voltages::{self, VoltageOptions, VoltageSource, dada, guppi, vdif};
 use sidereal::voltage::{Voltages, voltage};
 use sidereal::{Error, Result};
 
@@ -31,7 +31,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Some(arguments) = parse(std::env::args().skip(1)) else {
-        eprintln!("usage: voltages INPUT... [--samples N | --write guppi|dada OUTPUT]");
+        eprintln!("usage: voltages INPUT... [--samples N | --write guppi|dada|vdif OUTPUT]");
         return ExitCode::from(2);
     };
     match run(&arguments) {
@@ -107,7 +107,12 @@ fn copy(
             each_gulp(source, arguments.gulp, |voltages| writer.write(voltages).map(|()| true))?;
             writer.finish()
         }
-        _ => Err(Error::parameter("--write", format, "it must be guppi or dada")),
+        "vdif" => {
+            let mut writer = vdif::Writer::create(output, &header)?;
+            each_gulp(source, arguments.gulp, |voltages| writer.write(voltages).map(|()| true))?;
+            writer.finish()
+        }
+        _ => Err(Error::parameter("--write", format, "it must be guppi, dada or vdif")),
     }
 }
 

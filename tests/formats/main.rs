@@ -14,3 +14,4 @@ mod templates;
 mod time_jumps;
 mod uvh5;
 mod vdif;
+mod vdif_written;

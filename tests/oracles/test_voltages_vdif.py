@@ -180,3 +180,29 @@ def test_invalid_frames_are_zero_in_both(tmp_path, recording):
     numpy.testing.assert_array_equal(found[:20000], samples[:20000])
     # Levels of 2 bits have no zero: theirs are zero, ours have the mean 0.
     assert found[20000:, thread].sum() == 0
+
+
+@pytest.mark.parametrize("gulp", [1000, 4096])
+def test_baseband_reads_the_vdif_that_we_write(tmp_path, recording, gulp):
+    vdif = client("baseband.vdif")
+    path, out = recording("baseband/sample.vdif"), tmp_path / "out.vdif"
+    call(EXAMPLE, path, "--gulp", gulp, "--write", "vdif", out)
+    with vdif.open(str(path), "rs", squeeze=False) as theirs, vdif.open(str(out), "rs", squeeze=False) as written:
+        # Eight threads of a channel become one thread of eight channels.
+        assert written.shape == (40_000, 1, 8) and theirs.shape == (40_000, 8, 1)
+        numpy.testing.assert_array_equal(written.read()[:, 0], theirs.read()[..., 0])
+        assert abs((written.start_time - theirs.start_time).to_value("s")) < 1e-9
+        assert written.sample_rate == theirs.sample_rate
+        assert written.header0.station == theirs.header0.station
+
+
+@pytest.mark.parametrize("skip", [0, 12, 5000])
+def test_vdif_that_we_write_begins_with_the_frame_of_the_first_sample(tmp_path, recording, skip):
+    vdif = client("baseband.vdif")
+    path, out = recording("baseband/sample.vdif"), tmp_path / "out.vdif"
+    call(EXAMPLE, path, "--skip", skip, "--write", "vdif", out)
+    with vdif.open(str(path), "rs", squeeze=False) as theirs, vdif.open(str(out), "rs", squeeze=False) as written:
+        samples, found = theirs.read()[skip:, :, 0], written.read()[:, 0]
+        lead = round((theirs.start_time - written.start_time).to_value("s") * 32e6) + skip
+        assert 0 <= lead < 4000 and len(found) % 4000 == 0
+        numpy.testing.assert_array_equal(found[lead:lead + len(samples)], samples)

@@ -11,7 +11,7 @@ pub(crate) mod layout;
 mod mark5b;
 mod open;
 mod recording;
-mod vdif;
+pub mod vdif;
 
 use std::path::PathBuf;
 

@@ -19,6 +19,7 @@
 //! # Source
 //! VDIF specification 1.1.1 (vlbi.org); levels as in mark5access and baseband.
 
+mod file;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use crate::io::voltages::frames::{
 };
 use crate::io::voltages::{VoltageHeader, VoltageOptions, VoltageSource, frames};
 use crate::units::Epoch;
+pub use file::Writer;
 pub(crate) use writer::{FrameSizes, FrameWriter};
 
 /// Opens the files of one recording, given in any order.

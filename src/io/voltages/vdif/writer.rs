@@ -141,6 +141,26 @@ impl FrameWriter {
         self.streams.len()
     }
 
+    /// Returns the streams of a thread, channel by channel.
+    pub(super) fn streams_of(&self, thread: usize) -> &[usize] {
+        &self.streams[thread]
+    }
+
+    /// Begins with the frame in which the sample at `start` lies; returns the samples of the frame before it.
+    pub(super) fn align(&mut self, start: &Epoch) -> usize {
+        let (times, fraction) = (self.times as u64, start.seconds.fract());
+        let rate = (self.frames_per_s * times) as f64;
+        let sample = (fraction * rate).round() as u64;
+        self.first = sample / times;
+        self.shift_s = sample as f64 / rate - fraction;
+        (sample % times) as usize
+    }
+
+    /// Marks the samples of a frame as invalid.
+    pub(super) fn invalidate(frame: &mut [u8]) {
+        frame[3] |= 0x80;
+    }
+
     /// Returns the seconds by which the first frame begins later than the recording.
     pub(crate) fn shift_s(&self) -> f64 {
         self.shift_s
