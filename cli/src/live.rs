@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::sigproc::FilterbankWriter;
-use sidereal::io::voltages::{VoltageOptions, VoltageSource};
-use sidereal::io::{FilterbankHeader, FilterbankSource};
+use sidereal::io::voltages::VoltageSource;
+use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
 use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
@@ -22,6 +22,7 @@ use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::streams::{free_name, name_of, observe};
+use crate::voltage_arguments::Unstated;
 use crate::{Verb, channelize, correlate, json, search, site, space, streams};
 
 /// Bytes of samples that are read at once for a recording.
@@ -41,9 +42,12 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live channelize spead://:7148 -o spectra --channels 64 --integrate 8 --roll 600\n  \
     sidereal live correlate spead://:7148 -o visibilities --antennas positions.csv --drift\n  \
     sidereal live record spead://:7148 -o recordings --roll 600\n  \
+    sidereal live record vdif://:46227?sequence -o recordings --freq 1400 --format dada\n  \
     sidereal live record site.toml -o recordings\n\n\
     A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
-    where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.";
+    where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.\n\n\
+    vdif://HOST:PORT receives VDIF frames, vdif://HOST:PORT?sequence frames behind a sequence number of 8 bytes. They state neither\n\
+    frequencies nor, often, the sampling rate: --freq and --sample-rate give them. Without a rate the first second shows it.";
 
 /// Search, channelize, correlate and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
 ///
@@ -131,7 +135,7 @@ struct CorrelateArguments {
 
 #[derive(Args, Clone, Debug)]
 struct RecordArguments {
-    /// Address of the stream: spead://HOST:PORT, dada:KEY, or a file that describes it (.toml).
+    /// Address of the stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that describes it (.toml).
     #[arg(value_name = "ADDRESS")]
     address: PathBuf,
     /// Folder for the files, which is made if it is missing.
@@ -151,6 +155,8 @@ struct RecordArguments {
     roll: f64,
     #[command(flatten)]
     limits: Limits,
+    #[command(flatten)]
+    unstated: Unstated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -296,9 +302,13 @@ impl RecordArguments {
         if !(self.roll >= 0.0 && self.roll.is_finite()) {
             return Err(Error::parameter("--roll", self.roll, "it must be 0 or more seconds"));
         }
+        let options = self.unstated.options()?;
+        if let Some(option) = self.unstated.given().filter(|_| is_description(&self.address)) {
+            return Err(Error::parameter(option, "given", "the description has it"));
+        }
         let mut done = 0;
         loop {
-            let observation = match observe(&self.address, &VoltageOptions::default()) {
+            let observation = match observe(&self.address, &options) {
                 // The usual end of a program that waits for the next observation.
                 Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
                 observation => observation?,

@@ -26,6 +26,8 @@ mod plan;
 mod plots;
 mod progress;
 mod provenance;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod receiver;
 mod replot;
 mod rerun;
 mod resume;

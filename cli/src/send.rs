@@ -11,8 +11,7 @@ use serde::Serialize;
 use sidereal::io::{is_stream, voltages};
 use sidereal::live::header::Content;
 use sidereal::live::impair;
-use sidereal::live::send::{Lost, Monitor, Options, Recording, Summary, send};
-use sidereal::live::target::Target;
+use sidereal::live::send::{Lost, Monitor, Options, Recording, Summary, send, send_described};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -20,6 +19,7 @@ use crate::interrupt::{self, Exit};
 use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::Progress;
 use crate::provenance::{Product, Provenance, Run};
+use crate::receiver::{Opened, Receiver};
 use crate::say::{self, warning};
 use crate::selection::{self, shown};
 use crate::voltage_arguments::Lacking;
@@ -37,14 +37,19 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal send observation.fil spead://127.0.0.1:7148\n  \
     sidereal send observation.fil spead://239.1.2.3:7148 --interface eth0 --loop 0\n  \
     sidereal send guppi.0000.raw dada:dada --rate max\n  \
+    sidereal send observation.vdif vdif://127.0.0.1:46227?sequence\n  \
+    sidereal send guppi.0000.raw packets://127.0.0.1:10000?preset=snap\n  \
+    sidereal send guppi.0000.raw site.toml\n  \
     sidereal send observation.fil spead://127.0.0.1:7148 --loss 0.01 --reorder 0.1 --lost-list lost.csv\n\n\
     Nobody needs to receive packets, and packets sent faster than they are received are lost. A ring is waited for.";
 
-/// Send a recording as a live stream: SPEAD heaps by UDP, or a PSRDADA ring.
+/// Send a recording as a live stream: SPEAD heaps, VDIF frames or other packets by UDP, or a PSRDADA ring.
 ///
 /// Samples are sent at the times at which they were taken, from the start of the run on. A SPEAD stream carries its own
 /// header, again every second, and descriptors for other receivers, such as spead2. Spectra are sent as rows. Voltages have
-/// the order of MeerKAT's F-engines in heaps, and that of PSRDADA files in rings.
+/// the order of MeerKAT's F-engines in heaps, and that of PSRDADA files in rings. VDIF has a thread for each antenna (station) and
+/// polarization; integers of 8 bits are sent as 16, since those of VDIF are -127.5 to 127.5. Packets with a fixed header are those of an
+/// instrument (preset), or those that a file describes as for `live` (.toml); then they go to its first address.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -54,9 +59,13 @@ pub(crate) struct Arguments {
     /// standard input.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Receiver: spead://HOST:PORT (a host or a multicast group), or dada:KEY with the hexadecimal key of a ring.
+    /// Receiver: spead://HOST:PORT, vdif://HOST:PORT or packets://HOST:PORT?preset=NAME (a host or a multicast group), dada:KEY with
+    /// the hexadecimal key of a ring, or a file that describes packets (.toml).
+    ///
+    /// vdif://HOST:PORT?sequence puts a sequence number of 8 bytes before each frame. Presets are snap, snap2, chips and grex; other
+    /// keys of their descriptions are joined by & (&first_channel=512), and the recording says the rest.
     #[arg(required = true, value_name = "TARGET")]
-    target: Target,
+    target: Receiver,
     /// Rate as a multiple of real time, or max: as fast as it is taken.
     #[arg(long, value_name = "X", default_value = "1", value_parser = parse_rate)]
     rate: Rate,
@@ -65,7 +74,8 @@ pub(crate) struct Arguments {
     repeats: u64,
     /// Start again after every S seconds of data, with a later header and samples counted from 0.
     ///
-    /// As a sender does that was killed and started again: the earlier stream has no end. In a ring another transfer begins.
+    /// As a sender does that was killed and started again: the earlier stream has no end. In a ring another transfer begins. The
+    /// time of VDIF frames goes on, and their sequence number begins anew.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     restart: Option<f64>,
     /// Use only one polarization (IF), counted from 0; by default the total intensity.
@@ -79,16 +89,21 @@ pub(crate) struct Arguments {
     allow_gaps: bool,
     /// Most bytes of samples in a packet, a multiple of 8.
     ///
-    /// Headers add 92 bytes: 1408 suits networks without jumbo frames (1500 bytes).
+    /// Headers add 92 bytes: 1408 suits networks without jumbo frames (1500 bytes). VDIF frames have at most 8000 bytes of samples.
+    /// Not for packets of a description.
     #[arg(long, value_name = "BYTES", default_value_t = 8192, help_heading = PACKETS)]
     packet_bytes: usize,
-    /// Samples per SPEAD heap [default: about 8 KiB, at most 0.1 s].
+    /// Samples per SPEAD heap or VDIF frame [default: about 8 KiB, at most 0.1 s].
+    ///
+    /// VDIF frames divide a second, in whole words of 8 bytes.
     #[arg(long, value_name = "N", help_heading = PACKETS)]
     heap_times: Option<usize>,
     /// Interface through which a multicast group is reached.
     #[arg(long, value_name = "NAME", help_heading = PACKETS)]
     interface: Option<String>,
-    /// Number of the first sample, 0 to 2^48 - 1, for a count that wraps.
+    /// Number of the first sample, 0 to 2^48 - 1, for a count that wraps; of described packets, first value of the counter.
+    ///
+    /// Not for VDIF, whose frames are numbered by their time.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = PACKETS)]
     first_count: u64,
     #[command(flatten)]
@@ -117,7 +132,8 @@ struct Impaired {
     seed: u64,
     /// Write the samples that were lost to this CSV file: first sample, samples, source (antenna), restarts before them.
     ///
-    /// A heap is lost as a whole if one of its packets is. Samples are counted from the header's start.
+    /// A heap is lost as a whole if one of its packets is. Samples are counted from the header's start. The source of VDIF is the
+    /// thread, counted through all antennas; of described packets it is that of their header.
     #[arg(long, value_name = "FILE", help_heading = IMPAIRMENTS)]
     lost_list: Option<PathBuf>,
     /// Replace the list if it exists.
@@ -179,7 +195,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     arguments.check()?;
     let recording = arguments.open(common)?;
     let content = recording.content();
-    let target = arguments.target()?;
+    let mut target = arguments.target.open(&content, arguments.interface.as_deref())?;
     let inputs = &arguments.inputs;
     let impaired = &arguments.impaired;
     let files = impaired.lost_list.as_deref().map(|list| {
@@ -191,7 +207,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let provenance = Provenance::new(common, inputs)?;
     let mut listener = Listener::new(&recording, arguments, common, files.as_ref())?;
     let mut reopen = || arguments.open(common);
-    let summary = send(recording, &mut reopen, &target, &arguments.options(), &mut listener)?;
+    let options = arguments.options();
+    let summary = match &mut target {
+        Opened::Address(target) => send(recording, &mut reopen, target, &options, &mut listener)?,
+        Opened::Packets { description, socket, .. } => {
+            let mut put = |packets: &[&[u8]]| socket.send(packets);
+            let listener = &mut listener;
+            send_described(recording, &mut reopen, description, &options, &mut put, listener)?
+        }
+    };
     listener.finish()?;
     let reason = if summary.is_stopped {
         Some("stopped on request".to_owned())
@@ -216,6 +240,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         reason,
     };
     files.map_or(Ok(()), Files::finish)?;
+    if summary.shift_s.abs() > 0.5 * content.tsamp_s() {
+        warning!(
+            quiet: common.quiet,
+            "VDIF frames begin at whole fractions of a second: the times sent are {:e} s later than those of the recording.",
+            summary.shift_s
+        );
+    }
     if common.json {
         let run = Run::new(common).took(summary.elapsed_s, summary.data_s);
         json::print(&Product::new("send", document, provenance, run))?;
@@ -239,35 +270,14 @@ impl Arguments {
         options
     }
 
-    /// Returns the target with the interface of `--interface`.
-    fn target(&self) -> Result<Target> {
-        let mut target = self.target.clone();
-        let Some(name) = &self.interface else { return Ok(target) };
-        match &mut target {
-            Target::Spead(port) if port.address.ip().is_multicast() => match &port.interface {
-                Some(other) if other != name => {
-                    let rule = format!("the target names {other}");
-                    Err(Error::parameter("--interface", name, rule))
-                }
-                _ => {
-                    port.interface = Some(name.clone());
-                    Ok(target)
-                }
-            },
-            _ => {
-                let rule = "it is for multicast groups, 224.0.0.0 and above";
-                Err(Error::parameter("--interface", name, rule))
-            }
-        }
-    }
-
     /// Refuses options that do not fit each other.
     fn check(&self) -> Result<()> {
-        if let (Target::Ring(_), Some(list)) = (&self.target, &self.impaired.lost_list) {
+        let is_ring = self.target.is_ring();
+        if let (true, Some(list)) = (is_ring, &self.impaired.lost_list) {
             let rule = "it lists samples in lost packets, and rings lose none";
             return Err(Error::parameter("--lost-list", list.display(), rule));
         }
-        if let (Target::Ring(_), Some(times)) = (&self.target, self.heap_times) {
+        if let (true, Some(times)) = (is_ring, self.heap_times) {
             let rule = "it is for packets, and rings have none";
             return Err(Error::parameter("--heap-times", times, rule));
         }

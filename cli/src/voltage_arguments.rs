@@ -70,9 +70,9 @@ pub(crate) struct VoltageArguments {
     pub(crate) lacking: Lacking,
 }
 
-/// Options for header fields that a recording may lack.
+/// Options for header fields that a recording or a stream may lack.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Lacking {
+pub(crate) struct Unstated {
     /// Sky frequency of the recorded band's centre, in MHz, if the recording lacks it or is wrong.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = HEADING)]
     freq: Option<f64>,
@@ -90,6 +90,13 @@ pub(crate) struct Lacking {
     /// If one VDIF thread is missing, all channels count as missing.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pols: Option<usize>,
+}
+
+/// Options for header fields that a recording may lack.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Lacking {
+    #[command(flatten)]
+    unstated: Unstated,
     /// Number of recorded channels of a Mark 5B file, which does not contain it.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     mark5b_channels: Option<usize>,
@@ -113,6 +120,32 @@ enum FeedName {
 enum Sideband {
     Upper,
     Lower,
+}
+
+impl Unstated {
+    /// Returns the options.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming one that is out of range.
+    pub(crate) fn options(&self) -> Result<VoltageOptions> {
+        Ok(VoltageOptions {
+            sample_rate_hz: positive("--sample-rate", self.sample_rate)?,
+            centre_hz: positive("--freq", self.freq)?.map(|mhz| mhz * HZ_PER_MHZ),
+            lower_sideband: self.sideband.map(|side| side == Sideband::Lower),
+            polarizations: self.pols,
+            ..VoltageOptions::default()
+        })
+    }
+
+    /// Returns the first option given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        first_of(&[
+            (self.freq.is_some(), "--freq"),
+            (self.sample_rate.is_some(), "--sample-rate"),
+            (self.sideband.is_some(), "--sideband"),
+            (self.pols.is_some(), "--pols"),
+        ])
+    }
 }
 
 impl Lacking {
@@ -158,7 +191,7 @@ impl Lacking {
         let options = VoltageOptions { allow_gaps, header_only, ..self.options()? };
         let source = voltages::open(inputs, &options)?;
         self.check_format(source.header())?;
-        match self.freq {
+        match self.unstated.freq {
             Some(freq) if source.header().centres_hz.iter().any(|centre| *centre <= 0.0) => {
                 let rule = "the recorded band would reach below 0";
                 Err(Error::parameter("--freq", freq, rule))
@@ -175,7 +208,7 @@ impl Lacking {
             () if self.mark5b_channels.is_some() => ("--mark5b-channels", "Mark 5B"),
             () if self.mark5b_bits.is_some() => ("--mark5b-bits", "Mark 5B"),
             () if self.mark5b_near_mjd.is_some() => ("--mark5b-near-mjd", "Mark 5B"),
-            () if self.pols.is_some() && !header.format.contains("VDIF") => {
+            () if self.unstated.pols.is_some() && !header.format.contains("VDIF") => {
                 ("--pols", "VDIF and Mark 5B")
             }
             () => return Ok(()),
@@ -190,28 +223,20 @@ impl Lacking {
     /// [`Error::Parameter`] for a number out of range.
     pub(crate) fn options(&self) -> Result<VoltageOptions> {
         Ok(VoltageOptions {
-            sample_rate_hz: positive("--sample-rate", self.sample_rate)?,
-            centre_hz: positive("--freq", self.freq)?.map(|mhz| mhz * HZ_PER_MHZ),
-            lower_sideband: self.sideband.map(|side| side == Sideband::Lower),
-            polarizations: self.pols,
             mark5b_channels: self.mark5b_channels,
             mark5b_bits: self.mark5b_bits,
             mark5b_near_mjd: self.mark5b_near_mjd,
-            allow_gaps: false,
-            header_only: false,
+            ..self.unstated.options()?
         })
     }
 
     fn given(&self) -> Option<&'static str> {
-        first_of(&[
-            (self.freq.is_some(), "--freq"),
-            (self.sample_rate.is_some(), "--sample-rate"),
-            (self.sideband.is_some(), "--sideband"),
-            (self.pols.is_some(), "--pols"),
+        let mark5b = first_of(&[
             (self.mark5b_channels.is_some(), "--mark5b-channels"),
             (self.mark5b_bits.is_some(), "--mark5b-bits"),
             (self.mark5b_near_mjd.is_some(), "--mark5b-near-mjd"),
-        ])
+        ]);
+        self.unstated.given().or(mark5b)
     }
 
     /// Fails if an option that applies only to voltages is given.

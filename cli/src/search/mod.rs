@@ -204,7 +204,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         return Err(Error::parameter("INPUT", count, "give the address of one stream"));
     };
     if !is_address(address) {
-        let rule = "expected the address of a stream: spead://HOST:PORT, dada:KEY, or a file that ends with .toml";
+        let rule = "expected the address of a stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that ends with .toml";
         return Err(Error::parameter("INPUT", address.display(), rule));
     }
     arguments.resume.check(&arguments.recording.inputs)?;

@@ -15,7 +15,7 @@ use sidereal::sample::Encoding;
 use sidereal::units::{Band, HZ_PER_MHZ};
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
-use toml::Table;
+use toml::{Table, Value};
 
 use super::clock::Times;
 use super::presets::{self, Form, Preset, Protocol, Sizes};
@@ -62,6 +62,14 @@ fn tables(text: &str, path: &Path) -> Result<Table> {
         let offset = error.span().map_or(0, |span| span.start) as u64;
         Error::format(path, "TOML", offset, error.message().to_owned())
     })
+}
+
+/// Reads an input from the keys of its table.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_table(input: Table, path: &Path) -> Result<Input> {
+    parse(&Table::from_iter([("input".to_owned(), Value::Table(input))]), path)
 }
 
 fn parse(table: &Table, path: &Path) -> Result<Input> {

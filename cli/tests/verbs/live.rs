@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sidereal::io::voltages::{self, VoltageOptions};
+use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions};
+use sidereal::voltage::voltage;
 
-use crate::common::{code, document, done, entries, fails, program, recording, sidereal, stderr};
+use crate::common::{
+    code, document, done, entries, fails, json, program, recording, sidereal, stderr,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -64,8 +67,13 @@ pub(crate) fn await_port(port: u16) {
 
 /// Starts `live` with an address in place of `ADDRESS`, and returns the address.
 pub(crate) fn receiving(folder: &Path, words: &str) -> (Running, String) {
+    receiving_at("spead://127.0.0.1:PORT", folder, words)
+}
+
+/// Starts `live` with an address, of a free port in place of `PORT`.
+fn receiving_at(form: &str, folder: &Path, words: &str) -> (Running, String) {
     let port = free_port();
-    let address = format!("spead://127.0.0.1:{port}");
+    let address = form.replace("PORT", &port.to_string());
     let running = Running::start(folder, &words.replace("ADDRESS", &address));
     await_port(port);
     (running, address)
@@ -201,6 +209,199 @@ fn recorded_voltages_are_those_sent_in_files_that_follow_each_other() {
         for (was, is) in sent.iter().zip(&received) {
             assert!(was == is, "{format}: {} and {} bytes", was.len(), is.len());
         }
+    }
+}
+
+/// Header and samples of a recording: axes stream, time.
+fn samples(path: &Path, options: &VoltageOptions) -> (VoltageHeader, Vec<Vec<[f64; 2]>>) {
+    let mut source = voltages::open(&[path.to_path_buf()], options).unwrap();
+    let header = source.header().clone();
+    let mut block = header.block(header.times.unwrap() as usize);
+    let read = source.read(&mut block).unwrap();
+    let row = |stream: usize| {
+        let row = block.voltages().row(stream).to_vec();
+        let value = |time| voltage(&row, header.encoding, time);
+        (0..read).map(value).map(|value| [value.re, value.im]).collect()
+    };
+    (header.clone(), (0..header.streams()).map(row).collect())
+}
+
+/// The only recording in a folder.
+fn recorded(folder: &Path, ending: &str) -> PathBuf {
+    let names = entries(folder);
+    let own: Vec<&String> = names.iter().filter(|name| name.ends_with(ending)).collect();
+    assert_eq!(own.len(), 1, "{names:?}");
+    folder.join(own[0])
+}
+
+/// Checks that a recording has the samples of a file, followed by less than `block` zeros.
+fn has_samples_of(path: &Path, file: &Path, block: usize) {
+    let options = VoltageOptions::default();
+    let (expected, sent) = samples(file, &options);
+    let (found, received) = samples(path, &options);
+    assert_eq!((found.antennas, found.polarizations), (expected.antennas, expected.polarizations));
+    assert!((found.tsamp_s / expected.tsamp_s - 1.0).abs() < 1e-12);
+    // The counter has whole values.
+    assert!(found.start.seconds_since(&expected.start).abs() < found.tsamp_s);
+    assert_eq!(found.centres_hz.len(), expected.centres_hz.len());
+    for (found, expected) in found.centres_hz.iter().zip(&expected.centres_hz) {
+        assert!((found - expected).abs() < 1.0, "{found} {expected}");
+    }
+    for (stream, (sent, received)) in sent.iter().zip(&received).enumerate() {
+        let (own, after) = received.split_at(sent.len());
+        assert!(own == sent, "{}: stream {stream}", path.display());
+        assert!(after.len() < block && after.iter().all(|value| *value == [0.0; 2]));
+    }
+}
+
+#[test]
+fn voltages_recorded_from_vdif_frames_are_those_of_their_file() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let band = "--freq 430 --bandwidth 4 --coarse-channels 4 --duration 0.02 --seed 1974";
+    for (number, (name, more, form, format)) in [
+        ("a.raw", "", "vdif://127.0.0.1:PORT", "dada"),
+        ("b.raw", "--nbits 4", "vdif://127.0.0.1:PORT?sequence", "guppi"),
+        ("c.dada", "--nbits 16 --pols 1", "vdif://127.0.0.1:PORT", "guppi"),
+        ("d.dada", "--real --antennas 3", "vdif://127.0.0.1:PORT?sequence", "dada"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        done(folder, &format!("simulate voltages {name} -q {band} {more}"));
+        let out = format!("out{number}");
+        // Two threads are polarizations; of any other number the options say it.
+        let pols = if more.contains("antennas") { "--pols 2" } else { "" };
+        let words = format!(
+            "live record ADDRESS -o {out} --format {format} --observations 1 -q --freq 430 {pols}"
+        );
+        let (running, address) = receiving_at(form, folder, &words);
+        let found = json(folder, &format!("send {name} {address} --rate 0.2 -q"));
+        assert_eq!((&found["header_packets"], &found["complete"]), (&0.into(), &true.into()));
+        let output = running.end();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let ending = if format == "dada" { ".dada" } else { ".raw" };
+        let path = recorded(&folder.join(&out), ending);
+        // Frames of the sizes chosen here divide the recordings.
+        has_samples_of(&path, &folder.join(name), 1);
+        let document = document(
+            &folder.join(&out),
+            &format!("{}.json", path.file_name().unwrap().to_str().unwrap()),
+        );
+        assert_eq!(document["gaps"].as_array().unwrap().len(), 0);
+        assert_eq!(document["packets"]["received"], found["packets"]);
+        assert_eq!(document["packets"]["missing_blocks"], 0);
+    }
+}
+
+#[test]
+fn what_a_sender_of_vdif_frames_loses_is_listed_to_the_sample() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let band = "--freq 430 --bandwidth 4 --coarse-channels 4 --duration 0.05 --seed 7";
+    done(folder, &format!("simulate voltages v.raw -q {band}"));
+    let words = "live record ADDRESS -o live --observations 1 -q --freq 430";
+    let (running, address) = receiving_at("vdif://127.0.0.1:PORT?sequence", folder, words);
+    let words = "--rate 0.2 --loss 0.1 --reorder 0.1 --duplicate 0.1 --seed 5 --heap-times 250";
+    let sent = json(folder, &format!("send v.raw {address} {words} --lost-list lost.csv"));
+    let output = running.end();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let path = recorded(&folder.join("live"), ".dada");
+    let options = VoltageOptions::default();
+    let ((_, expected), (_, found)) =
+        (samples(&folder.join("v.raw"), &options), samples(&path, &options));
+    // A thread has one polarization of all channels.
+    let mut is_lost = vec![vec![false; 50_000]; 2];
+    let list = fs::read_to_string(folder.join("lost.csv")).unwrap();
+    for line in list.lines().skip(1) {
+        let cells: Vec<usize> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        is_lost[cells[2]][cells[0]..cells[0] + cells[1]].fill(true);
+    }
+    let lost = is_lost.iter().flatten().filter(|lost| **lost).count();
+    assert_eq!(sent["dropped"], lost / 250);
+    assert!(lost > 2500, "{list}");
+    for (stream, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        assert_eq!((expected.len(), found.len()), (50_000, 50_000));
+        for (time, (expected, found)) in expected.iter().zip(found).enumerate() {
+            let is_lost = is_lost[stream % 2][time];
+            let expected = if is_lost { [0.0; 2] } else { *expected };
+            assert_eq!(*found, expected, "stream {stream}, sample {time}");
+        }
+    }
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let document = document(&folder.join("live"), &format!("{name}.json"));
+    let us = |value: &Value| (1e6 * value.as_f64().unwrap()).round() as usize;
+    let mut listed = vec![false; 50_000];
+    for gap in document["gaps"].as_array().unwrap() {
+        listed[us(&gap["start_s"])..][..us(&gap["length_s"])].fill(true);
+    }
+    let either: Vec<bool> = (0..50_000).map(|time| is_lost[0][time] || is_lost[1][time]).collect();
+    assert!(listed == either);
+    let packets = &document["packets"];
+    assert_eq!(packets["missing_blocks"], lost / 250);
+    let counted: u64 =
+        ["received", "duplicate"].iter().map(|key| packets[key].as_u64().unwrap()).sum();
+    assert_eq!(sent["packets"], counted);
+    assert_eq!((&packets["late"], &packets["rejected"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn voltages_recorded_from_packets_of_presets_are_those_of_their_file() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    for (preset, sizes, make, block) in [
+        ("snap", "channels = 512", "--nbits 4 --coarse-channels 512 --bandwidth 128", 16),
+        (
+            "snap2",
+            "channels = 64\npacket_channels = 32\npacket_inputs = 2",
+            "--nbits 4 --coarse-channels 64 --antennas 3 --bandwidth 16",
+            1,
+        ),
+        (
+            "chips",
+            "channels = 8\npacket_channels = 4",
+            "--nbits 4 --coarse-channels 8 --antennas 32 --bandwidth 2",
+            1,
+        ),
+        ("grex", "", "--nbits 8 --coarse-channels 2048 --bandwidth 250", 1),
+    ] {
+        let file = format!("{preset}.raw");
+        done(
+            folder,
+            &format!("simulate voltages {file} -q --freq 1400 --duration 0.003 --seed 5 {make}"),
+        );
+        let (header, _) = samples(&folder.join(&file), &VoltageOptions::default());
+        let port = free_port();
+        let antennas = match preset {
+            "grex" => String::new(),
+            _ => format!("antennas = {}\n", header.antennas),
+        };
+        let width = header.coarse_channels() as f64 / header.tsamp_s;
+        let text = format!(
+            "[input]\naddress = \"udp://127.0.0.1:{port}\"\npreset = \"{preset}\"\n{antennas}{sizes}\n\
+             centre_hz = 1400e6\nbandwidth_hz = {width:?}\ntsamp_s = {:?}\nidle_s = 1\n\n[input.time]\n\
+             sync = 2023-02-24T23:59:00Z\nallow_expired_leap_seconds = true\n",
+            header.tsamp_s
+        );
+        fs::write(folder.join("site.toml"), text).unwrap();
+        let words = format!("live record site.toml -o {preset} --observations 1 -q");
+        let running = Running::start(folder, &words);
+        await_port(port);
+        // Without a description the sender knows no time of the counter: 60 s after it was 0.
+        let target = match preset {
+            "snap2" => format!(
+                "packets://127.0.0.1:{port}?preset=snap2&packet_channels=32&packet_inputs=2 --first-count 15000000"
+            ),
+            _ => "site.toml".to_owned(),
+        };
+        let sent = json(folder, &format!("send {file} {target} --rate 0.02 -q"));
+        let output = running.end();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let path = recorded(&folder.join(preset), ".dada");
+        has_samples_of(&path, &folder.join(&file), block);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let document = document(&folder.join(preset), &format!("{name}.json"));
+        assert_eq!(document["packets"]["received"], sent["packets"], "{preset}");
     }
 }
 
@@ -416,6 +617,9 @@ fn nonsense_is_refused_with_what_is_expected() {
         ("live search a.fil -o x", "spead://HOST:PORT"),
         ("live search spead://127.0.0.1 -o x", "spead://HOST:PORT"),
         ("live record dada:xyz -o x", "hexadecimal"),
+        ("live record vdif://127.0.0.1:9?number -o x", "sequence only"),
+        ("live record vdif://127.0.0.1:9 -o x --sample-rate 0", "--sample-rate"),
+        ("live record site.toml -o x --freq 1400", "--freq is given"),
         ("live record spead://127.0.0.1:9 -o x --roll=-1", "--roll"),
         ("live search spead://127.0.0.1:9 -o x --fetch", "--fetch"),
         ("live search spead://127.0.0.1:9 -o x --resume", "--resume"),

@@ -194,6 +194,12 @@ fn wrong_words_are_named() {
     let folder = home.path();
     let ring = Ring::new(folder, 3);
     let key = ring.key;
+    let words =
+        "simulate voltages v.dada -q --freq 150 --bandwidth 1 --coarse-channels 4 --duration 0.01";
+    done(folder, words);
+    let site = "[input]\naddress = \"udp://127.0.0.1:9\"\npreset = \"snap\"\nantennas = 1\nchannels = 256\n\
+                centre_hz = 1400e6\nbandwidth_hz = 64e6\ntsamp_s = 4e-6\n";
+    fs::write(folder.join("site.toml"), site).unwrap();
     for (words, expected) in [
         ("a.fil", "spead://HOST:PORT"),
         ("a.fil udp://127.0.0.1:9", "spead://HOST:PORT"),
@@ -214,6 +220,24 @@ fn wrong_words_are_named() {
         ("a.fil spead://127.0.0.1:9 --pols 2", "--pols"),
         ("a.fil spead://127.0.0.1:9 --overwrite", "--lost-list"),
         ("- spead://127.0.0.1:9 --loop 2", "--loop is 2"),
+        ("a.fil vdif://127.0.0.1:9", "VDIF has voltages"),
+        ("a.fil vdif:127.0.0.1:9", "vdif://HOST:PORT"),
+        ("v.dada vdif://127.0.0.1:9 --first-count 3", "--first-count is 3"),
+        ("v.dada vdif://127.0.0.1:9 --heap-times 7", "--heap-times is 7"),
+        ("v.dada vdif://127.0.0.1:9 --interface lo", "--interface"),
+        ("v.dada site.toml --heap-times 7", "--heap-times is 7"),
+        ("v.dada site.toml --interface lo", "--interface"),
+        ("v.dada site.toml", "the packets have 256"),
+        ("a.fil site.toml", "the packets have voltages"),
+        ("v.dada packets://127.0.0.1:9", "?preset=NAME"),
+        ("v.dada packets://127.0.0.1:9?preset=snip", "\"snap2\""),
+        ("v.dada packets://127.0.0.1:9?preset=snap", "multiple of the 256"),
+        ("v.dada packets://127.0.0.1:9?preset=grex", "2048"),
+        ("v.dada packets://127.0.0.1:9?preset=snap2", "the packets have Complex4"),
+        ("v.dada packets://127.0.0.1:9?preset=snap2&antenas=1", "antenas"),
+        ("v.dada packets://127.0.0.1:9?preset=snap2 --interface lo", "multicast"),
+        ("v.dada packets://239.1.2.3:9?preset=snap2&interface=lo --interface eth0", "names"),
+        ("a.fil packets://127.0.0.1:9?preset=snap2", "the packets have voltages"),
         (&format!("a.fil dada:{key} --loss 0.1"), "--loss"),
         (&format!("a.fil dada:{key} --first-count 3"), "--first-count"),
         (&format!("a.fil dada:{key} --heap-times 3"), "--heap-times"),
@@ -222,5 +246,6 @@ fn wrong_words_are_named() {
         fails(&sidereal(folder, &format!("send {words}")), 2, &[expected]);
     }
     fails(&sidereal(folder, "send none.fil spead://127.0.0.1:9"), 1, &["none.fil"]);
+    fails(&sidereal(folder, "send a.fil none.toml"), 1, &["none.toml"]);
     fails(&sidereal(folder, "send a.fil dada:6d0b0ffe"), 1, &["6d0b0ffe", "create the ring"]);
 }
