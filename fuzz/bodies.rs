@@ -54,6 +54,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("correlate", pipelines::correlate),
     ("dada", voltages::dada),
     ("declared", streams::declared),
+    ("discovery", streams::discovery),
     ("dm_plan", searches::dm_plan),
     ("fbh5", filterbanks::fbh5),
     ("frames", streams::frames),

@@ -7,6 +7,7 @@ use sidereal::io::voltages::VoltageOptions;
 use sidereal::live::declared::{
     Axis, Constant, Declaration, Declared, Extent, Field, Order, Selector,
 };
+use sidereal::live::discovery::Discovery;
 use sidereal::live::header::Content;
 use sidereal::live::heaps::{Heaps, ItemMap, Selector as ItemSelector};
 use sidereal::live::packet::{Format, Part, Shape, Values};
@@ -155,6 +156,39 @@ pub(super) fn frames(bytes: &[u8]) -> Outcome {
         zero_byte: 0x80,
     };
     receive(Frames::new(frames)?, options, numbers.rest())
+}
+
+/// First frames of a VDIF stream that is unknown, each packet behind its length: the stream that they describe takes each in.
+pub(super) fn discovery(bytes: &[u8]) -> Outcome {
+    let mut numbers = Numbers::new(bytes);
+    let sizes = Options::new(1 + numbers.below(5), 2 + numbers.below(3));
+    let numbered = numbers.below(2) == 1;
+    let options = VoltageOptions {
+        sample_rate_hz: numbers.one_of(&[None, Some(1600.0), Some(1e6), Some(1e-3), Some(1e300)]),
+        polarizations: numbers.one_of(&[None, Some(1), Some(2)]),
+        ..VoltageOptions::default()
+    };
+    let rest = numbers.rest();
+    let mut discovery = Discovery::new(numbered, &options);
+    let (mut bytes, mut taken) = (rest, 0);
+    while let Some((length, after)) = bytes.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(after.len());
+        let (packet, after) = after.split_at(length);
+        (bytes, taken) = (after, taken + 1);
+        if discovery.add(packet) {
+            break;
+        }
+    }
+    let held: Vec<u8> = discovery.held().flatten().copied().collect();
+    assert_eq!(discovery.held().count() as u64 + discovery.dropped(), taken);
+    assert_eq!(held.len() + 2 * taken as usize, rest.len() - bytes.len());
+    let description = discovery.description()?;
+    let shape = description.packets().shape();
+    // Beyond that, windows have more memory than a body may use.
+    if shape.sources * shape.block_bytes > 1 << 20 {
+        return Ok(Read::Part);
+    }
+    receive(description.packets().clone(), sizes, rest)
 }
 
 /// Sizes of a window, then parts of blocks anywhere in it, beside it and far from it.

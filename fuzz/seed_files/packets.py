@@ -135,6 +135,29 @@ def vdif_packets():
     save("frames", "broken_rate", front[:-1] + bytes([4]))
 
 
+def vdif_streams():
+    def frame(number, thread, station=1, rate=0, per_second=25, first=3):
+        # Frames of 64 samples of 4 bits; the header has half of the rate of real samples, in kHz, or none.
+        extended = (1 << 24 | rate, 0xACABFEED, 0, 0) if rate else (0, 0, 0, 0)
+        words = 1000 + number // per_second, 40 << 24 | number % per_second, 1 << 29 | 8, first << 26 | thread << 16 | station
+        return struct.pack("<8I", *words, *extended) + bytes(32)
+
+    # Frames of 2 seconds and more show the rate.
+    front = bytes([2, 1, 0, 0, 0])
+    both = [frame(number, thread) for number in range(60) for thread in (3, 5)]
+    save("discovery", "valid_two_threads", front + behind_lengths(both))
+    stations = [frame(number, 0, station) for number in range(40) for station in (9, 0x4161)]
+    save("discovery", "valid_known_rate", front[:3] + bytes([1, 0]) + behind_lengths(stations))
+    stated = [b"sequence" + frame(number, 1, rate=16, per_second=500) for number in range(60)]
+    save("discovery", "valid_stated_rate", bytes([2, 1, 1, 0, 0]) + behind_lengths(stated))
+    foreign = [*both[:7], frame(3, 9, first=1), frame(4, 900, 2), b"short", *both[7:]]
+    save("discovery", "broken_foreign", front + behind_lengths(foreign))
+    save("discovery", "broken_rate", front[:3] + bytes([3, 0]) + behind_lengths(both))
+    save("discovery", "broken_short", front + behind_lengths(both[:20]))
+    uneven = [frame(number, thread, thread) for number in range(60) for thread in (3, 5)]
+    save("discovery", "broken_stations", front + behind_lengths(uneven))
+
+
 def placements():
     # Windows of 3 chunks of 2 blocks, two sources, 16 bytes a block in granules of 8, steps of 3, 24 bits of counter.
     front = bytes([2, 2, 0, 0, 24, 2, 16, 8, 1]) + (1 << 30).to_bytes(8, "big")
@@ -178,5 +201,6 @@ def packets():
     declared_packets()
     heap_packets()
     vdif_packets()
+    vdif_streams()
     placements()
     stream_headers()
