@@ -1,9 +1,11 @@
-//! Time stamps of a run: what each thread and each GPU stream worked on, and when.
+//! Time stamps of a run: what each thread and each GPU stream worked on, and when; and, for runs without end, the time that each
+//! stage took since the run last waited for input.
 //!
-//! Invariant: nothing is recorded before [`begin`]; until then a span costs one atomic load.
+//! Invariant: nothing is recorded before [`begin`], and nothing summed before [`sum`]; until then a span costs one atomic load.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -82,29 +84,33 @@ struct Record {
     sources: Vec<Source>,
 }
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Bits of [`MODE`]: spans are recorded, or their times summed.
+const RECORDING: u8 = 1;
+const SUMMING: u8 = 2;
+
+static MODE: AtomicU8 = AtomicU8::new(0);
 static BEGUN: OnceLock<Instant> = OnceLock::new();
 static RECORD: Mutex<Record> = Mutex::new(Record { spans: Vec::new(), sources: Vec::new() });
 
 /// Starts recording; the process records from the first call on.
 pub fn begin() {
     BEGUN.get_or_init(Instant::now);
-    IS_ON.store(true, Ordering::Relaxed);
+    MODE.fetch_or(RECORDING, Ordering::Relaxed);
 }
 
 /// Returns whether spans are recorded.
 pub fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
+    MODE.load(Ordering::Relaxed) & RECORDING != 0
 }
 
-/// Returns the seconds since [`begin`], 0 before it.
+/// Returns the seconds since [`begin`] or [`sum`], 0 before both.
 pub fn now_s() -> f64 {
     BEGUN.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64())
 }
 
 /// Ends recording and returns all spans by ascending start.
 pub fn take() -> Vec<Span> {
-    IS_ON.store(false, Ordering::Relaxed);
+    MODE.fetch_and(!RECORDING, Ordering::Relaxed);
     let Record { mut spans, sources } = std::mem::take(&mut *record());
     spans.extend(sources.iter().flat_map(|source| source()));
     spans.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
@@ -118,7 +124,14 @@ pub fn add_source(source: Source) {
 
 /// Begins a span that ends when the guard is dropped.
 pub fn span(work: Work, name: &'static str) -> Guard {
-    Guard(is_on().then(|| Open { work, name, start_s: now_s(), bytes: 0 }))
+    let is_used = MODE.load(Ordering::Relaxed) != 0;
+    let outer_s = || INNER_S.with(|inner| inner.replace(0.0));
+    Guard(is_used.then(|| Open { work, name, start_s: now_s(), bytes: 0, outer_s: outer_s() }))
+}
+
+thread_local! {
+    /// Seconds of the spans within the one under way that have ended.
+    static INNER_S: Cell<f64> = const { Cell::new(0.0) };
 }
 
 /// Span under way.
@@ -132,6 +145,8 @@ struct Open {
     name: &'static str,
     start_s: f64,
     bytes: u64,
+    /// [`INNER_S`] of the span around this one.
+    outer_s: f64,
 }
 
 impl Guard {
@@ -145,8 +160,16 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(Open { work, name, start_s, bytes }) = self.0.take() else { return };
-        let (name, lane, end_s) = (Cow::Borrowed(name), lane(), now_s());
+        let Some(Open { work, name, start_s, bytes, outer_s }) = self.0.take() else { return };
+        let (mode, end_s) = (MODE.load(Ordering::Relaxed), now_s());
+        let inner_s = INNER_S.with(|inner| inner.replace(outer_s + end_s - start_s));
+        if mode & SUMMING != 0 {
+            sums().add(name, (end_s - start_s - inner_s).max(0.0));
+        }
+        if mode & RECORDING == 0 {
+            return;
+        }
+        let (name, lane) = (Cow::Borrowed(name), lane());
         record().spans.push(Span { work, name, lane, start_s, end_s, bytes });
     }
 }
@@ -163,6 +186,111 @@ fn lane() -> String {
 
 fn record() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Name of the spans in which a run waits for input.
+const WAITING: &str = "wait for input";
+
+/// Time of a stage, without that of the stages within it.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    name: &'static str,
+    sum_s: f64,
+    /// The sum at the last mark.
+    marked_s: f64,
+}
+
+#[derive(Debug)]
+struct Sums {
+    stages: Vec<Sum>,
+    marked_s: f64,
+    /// Stage that took longest between two earlier waits, and the time of the second.
+    before: Option<(Slowest, f64)>,
+}
+
+/// Seconds after which an earlier stage is forgotten.
+const FORGOTTEN_S: f64 = 60.0;
+
+static SUMS: Mutex<Sums> = Mutex::new(Sums { stages: Vec::new(), marked_s: 0.0, before: None });
+
+/// Stage that took longest between two waits for input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowest {
+    /// Name of its spans.
+    pub name: &'static str,
+    /// Seconds in its spans, of all threads, without those of the stages within it.
+    pub busy_s: f64,
+    /// Seconds between the waits.
+    pub of_s: f64,
+}
+
+/// Starts summing the times of stages, one number for each name; the process sums from the first call on.
+pub fn sum() {
+    BEGUN.get_or_init(Instant::now);
+    MODE.fetch_or(SUMMING, Ordering::Relaxed);
+}
+
+/// Waits for input by calling a function; the times of stages count from its return on.
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let span = span(Work::Read, WAITING);
+    let found = wait();
+    drop(span);
+    if MODE.load(Ordering::Relaxed) & SUMMING != 0 {
+        sums().mark(now_s());
+    }
+    found
+}
+
+/// Returns the stage that took longest since the run last waited for input, or between two waits of the last minute if that was longer,
+/// unless it was returned before; `None` before [`sum`].
+pub fn slowest() -> Option<Slowest> {
+    sums().take_slowest(now_s())
+}
+
+impl Sums {
+    fn add(&mut self, name: &'static str, seconds: f64) {
+        match self.stages.iter_mut().find(|stage| stage.name == name) {
+            Some(stage) => stage.sum_s += seconds,
+            None => self.stages.push(Sum { name, sum_s: seconds, marked_s: 0.0 }),
+        }
+    }
+
+    fn mark(&mut self, now_s: f64) {
+        self.before = self.longest(now_s).map(|longest| match self.before {
+            Some((before, at_s)) if before == longest => (before, at_s),
+            _ => (longest, now_s),
+        });
+        self.stages.iter_mut().for_each(|stage| stage.marked_s = stage.sum_s);
+        self.marked_s = now_s;
+    }
+
+    fn take_slowest(&mut self, now_s: f64) -> Option<Slowest> {
+        let longest = self.longest(now_s);
+        self.before = None;
+        longest
+    }
+
+    /// Returns the stage that took longest since the last mark or between those before.
+    fn longest(&self, now_s: f64) -> Option<Slowest> {
+        let before = self.before.filter(|(_, at_s)| now_s - at_s < FORGOTTEN_S);
+        let both = before.map(|(slowest, _)| slowest).into_iter().chain(self.slowest(now_s));
+        both.max_by(|a, b| a.busy_s.total_cmp(&b.busy_s))
+    }
+
+    /// Returns the stage that took longest since the last mark.
+    fn slowest(&self, now_s: f64) -> Option<Slowest> {
+        let since = |stage: &Sum| Slowest {
+            name: stage.name,
+            busy_s: stage.sum_s - stage.marked_s,
+            of_s: now_s - self.marked_s,
+        };
+        let stages = self.stages.iter().filter(|stage| stage.name != WAITING).map(since);
+        stages.max_by(|a, b| a.busy_s.total_cmp(&b.busy_s)).filter(|most| most.busy_s > 0.0)
+    }
+}
+
+fn sums() -> MutexGuard<'static, Sums> {
+    SUMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the seconds in which at least one span of these kinds was under way.
@@ -208,6 +336,46 @@ mod tests {
         assert!(spans[1].lane != spans[2].lane && spans[1].end_s >= spans[2].end_s);
         drop(span(Work::Read, "too late"));
         assert!(take().is_empty());
+    }
+
+    #[test]
+    fn the_slowest_stage_is_that_since_the_last_wait() {
+        let mut sums = Sums { stages: Vec::new(), marked_s: 0.0, before: None };
+        assert_eq!(sums.slowest(1.0), None);
+        sums.add("early", 5.0);
+        sums.mark(7.0);
+        assert_eq!(sums.slowest(7.5), None);
+        let early = Slowest { name: "early", busy_s: 5.0, of_s: 7.0 };
+        assert_eq!(sums.longest(70.0), None);
+        sums.mark(7.0);
+        assert_eq!(sums.take_slowest(7.5), Some(early));
+        assert_eq!(sums.take_slowest(7.5), None);
+        sums.add("early", 1.0);
+        sums.add("late", 0.5);
+        sums.add("late", 1.0);
+        sums.add(WAITING, 9.0);
+        assert_eq!(sums.slowest(9.5), Some(Slowest { name: "late", busy_s: 1.5, of_s: 2.5 }));
+    }
+
+    #[test]
+    fn a_stage_does_not_count_the_stages_within_it() {
+        sum();
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(20));
+        let begin = Instant::now();
+        let outer = span(Work::Compute, "outer stage");
+        for _ in 0..2 {
+            let _inner = span(Work::Compute, "inner stage");
+            pause();
+        }
+        drop(outer);
+        let most_s = begin.elapsed().as_secs_f64();
+        let of = |name| {
+            let sums = sums();
+            let stage = sums.stages.iter().find(|stage| stage.name == name).copied();
+            stage.map_or(0.0, |stage| stage.sum_s)
+        };
+        assert!(of("inner stage") >= 0.04);
+        assert!(of("outer stage") + of("inner stage") <= most_s);
     }
 
     #[test]

@@ -199,6 +199,11 @@ impl Capture {
         self.events.recv_timeout(limit).ok()
     }
 
+    /// Returns the next event if it is there.
+    pub fn next_now(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
     /// Gives a chunk back.
     pub fn recycle(&self, chunk: Chunk) {
         // A chunk of an earlier stream finds no place, and its memory is freed.

@@ -24,8 +24,9 @@ use crate::live::ring::{self, Received};
 use crate::live::socket;
 use crate::live::stream::wrapped;
 use crate::live::target::{Port, Target, VdifPort};
-use crate::live::window::Chunk;
+use crate::live::window::{Chunk, Stretch};
 use crate::math::RunningMedian;
+use crate::trace::{self, Slowest};
 use crate::units::SECONDS_PER_DAY;
 use crate::voltage::VoltageBlock;
 
@@ -48,6 +49,22 @@ pub struct Live {
     options: VoltageOptions,
     /// The connection, unless an observation uses it.
     connection: Arc<Mutex<Option<Connection>>>,
+    behind: Arc<Mutex<Behind>>,
+}
+
+/// Samples of an observation that were dropped because its reader was slower than the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Behind {
+    /// Stretches of dropped samples that were read past.
+    pub stretches: u64,
+    /// Blocks of the stream (of all sources) in them; blocks are dropped whole.
+    pub blocks: u64,
+    /// Samples in them.
+    pub times: u64,
+    /// The last of them.
+    pub last: Option<Gap>,
+    /// Stage that took longest from the last wait for samples to that stretch, if stages are timed ([`trace::sum`]).
+    pub slowest: Option<Slowest>,
 }
 
 /// One observation of an address.
@@ -96,7 +113,7 @@ impl Live {
             }
         };
         let connection = Arc::new(Mutex::new(Some(connection)));
-        Ok(Self { path, options: options.clone(), connection })
+        Ok(Self { path, options: options.clone(), connection, behind: Arc::default() })
     }
 
     /// Opens sockets for a stream whose packets carry no header; `path` names it in headers and errors.
@@ -110,7 +127,8 @@ impl Live {
     ) -> Result<Self> {
         let capture = Capture::start_described(sockets, path, description)?;
         let connection = Arc::new(Mutex::new(Some(Connection::Packets(capture))));
-        Ok(Self { path: path.to_path_buf(), options: VoltageOptions::default(), connection })
+        let (path, options) = (path.to_path_buf(), VoltageOptions::default());
+        Ok(Self { path, options, connection, behind: Arc::default() })
     }
 
     /// Returns the place of the counters of packets, for a watcher; `None` for a ring or during an observation.
@@ -119,6 +137,11 @@ impl Live {
             Some(Connection::Packets(capture)) => Some(capture.shared_statistics()),
             _ => None,
         }
+    }
+
+    /// Returns what was dropped of the current or last observation.
+    pub fn behind(&self) -> Behind {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the port of a socket, which the system has chosen if 0 was asked for; `None` for a ring or during an observation.
@@ -159,7 +182,9 @@ impl Live {
             None => return Err(Error::stopped(&self.path)),
         };
         let Opened { content, order, streams, blocks } = opened;
-        let feed = Feed { lease, blocks, path: self.path.clone(), goes_on, place: 0 };
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Behind::default();
+        let (path, behind) = (self.path.clone(), Arc::clone(&self.behind));
+        let feed = Feed { lease, blocks, path, goes_on, place: 0, taken: 0, behind };
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
@@ -219,6 +244,8 @@ struct Blocks {
     valid: usize,
     /// Lost samples before the block in use.
     missing: u64,
+    /// Blocks among them, the last ones, that were dropped because the reader was too slow.
+    overrun: Option<Overrun>,
     /// Counter of the next block that is expected, for packets.
     expected: u64,
     /// Chunk in use, and the blocks in it: the first one in use, and how many.
@@ -248,6 +275,7 @@ impl Blocks {
             has_end: false,
             valid: 0,
             missing: 0,
+            overrun: None,
             expected: 0,
             chunk: None,
             block: 0,
@@ -260,6 +288,15 @@ impl Blocks {
             cut: None,
         }
     }
+}
+
+/// Dropped blocks.
+#[derive(Clone, Copy, Debug)]
+struct Overrun {
+    blocks: u64,
+    times: u64,
+    /// Stage that took longest before.
+    slowest: Option<Slowest>,
 }
 
 /// Samples that come next.
@@ -321,7 +358,8 @@ fn wait(capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<Event> {
         if !goes_on() {
             return Err(Error::stopped(path));
         }
-        if let Some(event) = capture.next(STEP) {
+        let event = capture.next_now().or_else(|| trace::waiting(|| capture.next(STEP)));
+        if let Some(event) = event {
             return Ok(event);
         }
     }
@@ -380,6 +418,9 @@ struct Feed {
     goes_on: GoesOn,
     /// Samples of the block in use that were taken.
     place: usize,
+    /// Samples of the observation that were taken, lost ones included.
+    taken: u64,
+    behind: Arc<Mutex<Behind>>,
 }
 
 impl std::fmt::Debug for Feed {
@@ -406,6 +447,11 @@ impl Feed {
             match &mut self.lease.connection {
                 Some(Connection::Packets(capture)) => {
                     self.blocks.advance(capture, &self.path, &mut self.goes_on)?;
+                    if let Some(overrun) = self.blocks.overrun.take() {
+                        let start_time = self.taken + self.blocks.missing - overrun.times;
+                        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+                        behind.add(&overrun, start_time);
+                    }
                 }
                 Some(Connection::Ring(reader)) => {
                     self.blocks.fill(reader, &self.path, &mut self.goes_on)?;
@@ -418,8 +464,14 @@ impl Feed {
     /// Takes samples or lost samples that [`Feed::next`] has returned.
     fn take(&mut self, taken: Next) {
         match taken {
-            Next::Samples { times, .. } => self.place += times,
-            Next::Missing(times) => self.blocks.missing -= times,
+            Next::Samples { times, .. } => {
+                self.place += times;
+                self.taken += times as u64;
+            }
+            Next::Missing(times) => {
+                self.blocks.missing -= times;
+                self.taken += times;
+            }
             Next::End => {}
         }
     }
@@ -429,6 +481,23 @@ impl Feed {
             Some(Connection::Packets(capture)) => Some(capture.statistics()),
             _ => None,
         }
+    }
+}
+
+impl Behind {
+    /// Adds a stretch; one that follows the last extends it.
+    fn add(&mut self, overrun: &Overrun, start_time: u64) {
+        let gap = Gap { start_time, times: overrun.times };
+        self.blocks += overrun.blocks;
+        self.times += gap.times;
+        match &mut self.last {
+            Some(last) if last.start_time + last.times == gap.start_time => last.times += gap.times,
+            _ => {
+                self.stretches += 1;
+                self.last = Some(gap);
+            }
+        }
+        self.slowest = overrun.slowest.or(self.slowest);
     }
 }
 
@@ -485,9 +554,13 @@ impl Blocks {
                     self.skip_to(chunk.first);
                     (self.chunk, self.block) = (Some(chunk), 0);
                 }
-                Event::Gap(stretch) | Event::Overrun(stretch) => {
-                    let units = self.step.wrapping_mul(stretch.blocks);
-                    self.skip_to(stretch.first.wrapping_add(units));
+                Event::Gap(stretch) => {
+                    self.skip_past(&stretch, capture, path, goes_on)?;
+                }
+                Event::Overrun(stretch) => {
+                    let slowest = trace::slowest();
+                    let times = self.skip_past(&stretch, capture, path, goes_on)?;
+                    self.overrun = Some(Overrun { blocks: stretch.blocks, times, slowest });
                 }
                 Event::End { end } => {
                     self.has_ended = true;
@@ -520,6 +593,37 @@ impl Blocks {
             self.valid = valid.min(self.times as u64) as usize;
         }
         Ok(())
+    }
+
+    /// Counts the samples up to the end of a stretch as lost; returns those of the stretch.
+    fn skip_past(
+        &mut self,
+        stretch: &Stretch,
+        capture: &Capture,
+        path: &Path,
+        goes_on: &mut GoesOn,
+    ) -> Result<u64> {
+        let units = self.step.wrapping_mul(stretch.blocks);
+        self.skip_to(stretch.first.wrapping_add(units));
+        let times = stretch.blocks.saturating_mul(self.times as u64).min(self.missing);
+        if !self.has_end {
+            return Ok(times);
+        }
+        let next = match wait(capture, path, goes_on) {
+            // The next read stops.
+            Err(error) if error.is_stop() => return Ok(times),
+            next => next?,
+        };
+        let mut beyond = 0;
+        if let Event::End { end: Some(end) } = next {
+            // The last block of a recording may have fewer samples.
+            beyond = wrapped(self.expected.wrapping_sub(end));
+            beyond = if beyond < times.min(self.times as u64) { beyond } else { 0 };
+        }
+        self.expected = self.expected.wrapping_sub(beyond);
+        self.ahead = Some(next);
+        self.missing -= beyond;
+        Ok(times - beyond)
     }
 
     /// Counts the samples up to the block of counter `first` as lost.

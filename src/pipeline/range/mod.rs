@@ -179,7 +179,7 @@ impl RangeSearch {
         let times = times - passed;
         let progress = self.dedisperser.enqueue(rows, first_byte, times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
-        let span = trace::span(Work::Compute, "wait for events");
+        let span = trace::span(Work::Compute, "wait for the device");
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
         drop(span);
         self.push_events(clusterer)
@@ -295,18 +295,22 @@ impl RangeSearch {
                 plane.resize(plane.len().max(dms * stride), 0);
                 let plane = &mut plane[..dms * stride];
                 let output = Output::I32(PlaneMut::new(plane, dms, stride)?);
-                let progress = advance(&mut self.dedisperser, rows, output)?;
+                let progress =
+                    timed("dedisperse", || advance(&mut self.dedisperser, rows, output))?;
                 let view = Plane::new(plane, dms, stride, progress.produced)?;
-                self.detector.run(Input::I32(view), &mut self.events)?;
+                let events = &mut self.events;
+                timed("detect pulses", || self.detector.run(Input::I32(view), events))?;
                 Ok(progress)
             }
             PlaneBuffer::F32(plane) => {
                 plane.resize(plane.len().max(dms * stride), 0.0);
                 let plane = &mut plane[..dms * stride];
                 let output = Output::F32(PlaneMut::new(plane, dms, stride)?);
-                let progress = advance(&mut self.dedisperser, rows, output)?;
+                let progress =
+                    timed("dedisperse", || advance(&mut self.dedisperser, rows, output))?;
                 let view = Plane::new(plane, dms, stride, progress.produced)?;
-                self.detector.run(Input::F32(view), &mut self.events)?;
+                let events = &mut self.events;
+                timed("detect pulses", || self.detector.run(Input::F32(view), events))?;
                 Ok(progress)
             }
         }
@@ -320,6 +324,12 @@ impl RangeSearch {
         self.events.clear();
         Ok(())
     }
+}
+
+/// Calls a function in a span.
+fn timed<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
+    let _span = trace::span(Work::Compute, name);
+    work()
 }
 
 /// Largest number of output times per flush.

@@ -352,6 +352,27 @@ pub enum VoltageFormat {
     Dada,
 }
 
+impl VoltageFormat {
+    /// Every format.
+    pub const ALL: [Self; 2] = [Self::Dada, Self::Guppi];
+
+    /// Returns the format's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guppi => "guppi",
+            Self::Dada => "dada",
+        }
+    }
+
+    /// Returns the suffix of its files' names, with the dot.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Guppi => ".raw",
+            Self::Dada => ".dada",
+        }
+    }
+}
+
 /// Report of written channelized voltages.
 #[derive(Clone, Debug)]
 pub struct VoltageReport {
@@ -466,7 +487,11 @@ impl VoltageWriter {
         }
     }
 
-    fn keep_whole(&mut self) -> Result<u64> {
+    /// Recovers after a failed write: truncates the file to what is whole, and returns the samples of each stream in it.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub fn keep_whole(&mut self) -> Result<u64> {
         match self {
             Self::Guppi(writer) => writer.keep_whole(),
             Self::Dada(writer) => writer.keep_whole(),
