@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::sigproc::FilterbankWriter;
@@ -11,19 +12,26 @@ use sidereal::io::voltages::VoltageSource;
 use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
 use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
+use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
+use sidereal::trace::{self, Work};
 use sidereal::units::Epoch;
+use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
 
+use crate::behind::{Dropped, Reporter};
 use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::interrupt::Exit;
 use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
+use crate::space::Reserve;
 use crate::streams::{free_name, name_of, observe};
 use crate::voltage_arguments::Unstated;
-use crate::{Verb, channelize, correlate, json, search, site, space, streams};
+use crate::{
+    Verb, channelize, correlate, errors, flags, json, search, site, space, streams,
+};
 
 /// Bytes of samples that are read at once for a recording.
 const RECORDED_BYTES: usize = 1 << 20;
@@ -144,12 +152,12 @@ struct RecordArguments {
     /// Format of voltages.
     #[arg(
         long,
-        value_enum,
+        value_parser = format_names(),
         value_name = "FORMAT",
         default_value = "dada",
         help_heading = "Output"
     )]
-    format: Format,
+    format: VoltageFormat,
     /// Begin another file after this many seconds of data; 0 writes a file per observation.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "Output")]
     roll: f64,
@@ -159,12 +167,13 @@ struct RecordArguments {
     unstated: Unstated,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// PSRDADA.
-    Dada,
-    /// GUPPI raw.
-    Guppi,
+/// Returns the parser of the names of formats.
+fn format_names() -> impl TypedValueParser<Value = VoltageFormat> {
+    let names = PossibleValuesParser::new(VoltageFormat::ALL.map(VoltageFormat::name));
+    names.try_map(|name| {
+        let found = VoltageFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or("no such format")
+    })
 }
 
 /// Contents of FILE.json.
@@ -179,6 +188,9 @@ pub(crate) struct RecordDocument {
     samples: u64,
     /// Lost samples of some or all streams, filled in.
     gaps: Vec<Gap>,
+    /// Samples of the observation so far that were dropped because writing was too slow; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<Dropped>,
     /// Whether the file ends with the observation or because the next file begins.
     complete: bool,
     /// Reason of an incomplete file.
@@ -246,6 +258,7 @@ impl Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    trace::sum();
     match &arguments.command {
         Command::Run(arguments) | Command::Check(arguments) => check(&arguments.file, common),
         Command::Search(arguments) => {
@@ -334,30 +347,36 @@ impl RecordArguments {
             0.0 => u64::MAX,
             seconds => (seconds / tsamp_s).round().max(1.0) as u64,
         };
+        let mut reporter = Reporter::new(tsamp_s, common);
         let mut first = 0;
         loop {
             let start = source.start();
             let start = if start.day == 0 { start } else { start.plus_s(first as f64 * tsamp_s) };
-            let path = free_name(&self.output, &name_of(start), source.ending());
+            let path = free_name(&self.output, &name_of(start), source.suffix());
             let inputs: [PathBuf; 0] = [];
             let existing = Existing::Refuse;
             let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
             let files = Files::begin(&path, &[DOCUMENT], &writing)?;
-            let copied = source.copy(&files.main(), start, most)?;
-            if copied.samples == 0 {
-                return Ok(if copied.is_stopped { Exit::Interrupted } else { Exit::Success });
+            let reserve = Reserve::new(&files.main());
+            let copied = source.copy(&files.main(), start, most, &mut || reporter.look())?;
+            drop(reserve);
+            let Copied { samples, ending } = copied;
+            if samples == 0 {
+                let is_stopped = matches!(ending, Ending::Stopped);
+                return Ok(if is_stopped { Exit::Interrupted } else { Exit::Success });
             }
-            let reason = copied.is_stopped.then(|| "stopped on request".to_owned());
             let document = RecordDocument {
                 file: with_final_names(&path.display().to_string()),
                 tstart_mjd: (start.day != 0).then(|| start.mjd()),
                 tsamp_s,
-                samples: copied.samples,
-                gaps: source.gaps(first, copied.samples),
-                complete: reason.is_none(),
-                reason,
+                samples,
+                gaps: source.gaps(first, samples),
+                dropped: reporter.sum(),
+                complete: ending.is_complete(),
+                reason: flags::reason(&ending),
                 packets: source.statistics().as_ref().map(Packets::from),
             };
+            let span = trace::span(Work::Write, "document");
             let run = Run::new(common);
             let product = Product::new("live-record", document, Provenance::new(common, &[])?, run);
             json::write(&files.beside(DOCUMENT), &product)?;
@@ -365,16 +384,15 @@ impl RecordArguments {
             if common.json {
                 json::print(&product)?;
             } else if !common.quiet {
-                let seconds = copied.samples as f64 * tsamp_s;
+                let seconds = samples as f64 * tsamp_s;
                 note!("{}: {seconds:.3} s", path.display());
                 gaps::warn(&product.document.gaps, common.quiet);
             }
-            first += copied.samples;
-            if copied.is_stopped {
-                return Ok(Exit::Interrupted);
-            }
-            if copied.samples < most {
-                return Ok(Exit::Success);
+            drop(span);
+            first += samples;
+            let exit = errors::ended(&ending, &path);
+            if exit != Exit::Success || samples < most {
+                return Ok(exit);
             }
         }
     }
@@ -383,28 +401,128 @@ impl RecordArguments {
 /// Result of copying to a file.
 struct Copied {
     samples: u64,
-    is_stopped: bool,
+    ending: Ending,
 }
 
 /// Source of a recording.
 trait Recorded {
+    type File: RecordedFile;
+
     fn tsamp_s(&self) -> f64;
 
     /// Returns the start of the observation.
     fn start(&self) -> Epoch;
 
-    fn ending(&self) -> &'static str;
+    fn suffix(&self) -> &'static str;
 
-    /// Copies samples to a file whose first sample is at `start`, at most `most`. Without samples there is no file.
+    /// Creates a file whose first sample is at `start`.
     ///
     /// # Errors
-    /// Errors of the source before the first sample, and of the file.
-    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied>;
+    /// Those of the file.
+    fn create(&self, path: &Path, start: Epoch) -> Result<Self::File>;
+
+    /// Reads the next samples, at most `most`; returns how many, or 0 at the end of the observation.
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn read(&mut self, most: u64) -> Result<usize>;
+
+    /// Writes the samples that were read last.
+    ///
+    /// # Errors
+    /// Those of the file.
+    fn write(&self, file: &mut Self::File) -> Result<()>;
+
+    /// Describes an incomplete sample at the end of the observation, which was left out.
+    fn cut(&self) -> Option<&str>;
 
     /// Lists the gaps among `samples` samples from sample `first` on, counted from there.
     fn gaps(&self, first: u64, samples: u64) -> Vec<Gap>;
 
     fn statistics(&self) -> Option<Statistics>;
+
+    /// Copies samples to a file whose first sample is at `start`, at most `most`. After an error the file holds what was
+    /// written whole; without samples there is no file.
+    ///
+    /// # Errors
+    /// Errors before the first sample is written.
+    fn copy(
+        &mut self,
+        path: &Path,
+        start: Epoch,
+        most: u64,
+        look: &mut dyn FnMut(),
+    ) -> Result<Copied> {
+        let mut file = self.create(path, start)?;
+        let mut samples = 0;
+        let mut fill = || {
+            while samples < most {
+                match self.read(most - samples) {
+                    Ok(0) => return Ok(Ending::of_source(self.cut())),
+                    Ok(read) => {
+                        self.write(&mut file)?;
+                        samples += read as u64;
+                    }
+                    Err(error) => return Ok(Ending::after(error)),
+                }
+                look();
+            }
+            Ok(Ending::Complete)
+        };
+        let made = fill();
+        let ending = match made.and_then(|ending| file.end_data().map(|()| ending)) {
+            Ok(ending) => ending,
+            Err(fault) => {
+                samples = file.keep_whole()?;
+                Ending::after(fault)
+            }
+        };
+        let ending = ending.or_error(samples > 0)?;
+        if samples > 0 {
+            file.finish()?;
+        }
+        Ok(Copied { samples, ending })
+    }
+}
+
+/// File of a recording while it is written.
+trait RecordedFile {
+    /// Writes what is buffered.
+    fn end_data(&mut self) -> Result<()>;
+
+    /// Truncates the file to what is whole after a failed write; returns its samples.
+    fn keep_whole(&mut self) -> Result<u64>;
+
+    /// Completes the file.
+    fn finish(self) -> Result<()>;
+}
+
+impl RecordedFile for FilterbankWriter {
+    fn end_data(&mut self) -> Result<()> {
+        self.end_data()
+    }
+
+    fn keep_whole(&mut self) -> Result<u64> {
+        self.keep_whole()
+    }
+
+    fn finish(self) -> Result<()> {
+        self.finish()
+    }
+}
+
+impl RecordedFile for VoltageWriter {
+    fn end_data(&mut self) -> Result<()> {
+        self.end_data()
+    }
+
+    fn keep_whole(&mut self) -> Result<u64> {
+        self.keep_whole()
+    }
+
+    fn finish(self) -> Result<()> {
+        self.finish()
+    }
 }
 
 /// Returns the samples to read at once.
@@ -426,17 +544,20 @@ fn within(gaps: &[sidereal::io::Gap], first: u64, samples: u64, tsamp_s: f64) ->
 struct Spectra {
     source: LiveSpectra,
     rows: Vec<u8>,
+    read: usize,
 }
 
 impl Spectra {
     fn new(source: LiveSpectra) -> Self {
         let header = source.header();
         let rows = vec![0; gulp(header.row_bytes(), header.tsamp_s) * header.row_bytes()];
-        Self { source, rows }
+        Self { source, rows, read: 0 }
     }
 }
 
 impl Recorded for Spectra {
+    type File = FilterbankWriter;
+
     fn tsamp_s(&self) -> f64 {
         self.source.header().tsamp_s
     }
@@ -446,38 +567,30 @@ impl Recorded for Spectra {
         if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() }
     }
 
-    fn ending(&self) -> &'static str {
+    fn suffix(&self) -> &'static str {
         ".fil"
     }
 
-    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied> {
+    fn create(&self, path: &Path, start: Epoch) -> Result<FilterbankWriter> {
         let header = self.source.header().clone();
         let tstart_mjd =
             if start.day == 0 || start == self.start() { header.tstart_mjd } else { start.mjd() };
-        let row_bytes = header.row_bytes();
-        let mut writer =
-            FilterbankWriter::create(path, &FilterbankHeader { tstart_mjd, ..header })?;
-        let mut samples = 0;
-        let is_stopped = loop {
-            let rows = (self.rows.len() / row_bytes).min((most - samples).min(1 << 40) as usize);
-            if rows == 0 {
-                break false;
-            }
-            match self.source.read(&mut self.rows[..rows * row_bytes]) {
-                Ok(0) => break false,
-                Ok(read) => {
-                    writer.write(&self.rows[..read * row_bytes])?;
-                    samples += read as u64;
-                }
-                Err(error) if error.is_stop() => break true,
-                Err(error) => return Err(error),
-            }
-        };
-        if samples > 0 {
-            writer.end_data()?;
-            writer.finish()?;
-        }
-        Ok(Copied { samples, is_stopped })
+        FilterbankWriter::create(path, &FilterbankHeader { tstart_mjd, ..header })
+    }
+
+    fn read(&mut self, most: u64) -> Result<usize> {
+        let row_bytes = self.source.header().row_bytes();
+        let rows = (self.rows.len() / row_bytes).min(most.min(1 << 40) as usize);
+        self.read = self.source.read(&mut self.rows[..rows * row_bytes])?;
+        Ok(self.read)
+    }
+
+    fn write(&self, file: &mut FilterbankWriter) -> Result<()> {
+        file.write(&self.rows[..self.read * self.source.header().row_bytes()])
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
     }
 
     fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
@@ -491,16 +604,25 @@ impl Recorded for Spectra {
 
 struct RecordedVoltages {
     source: LiveVoltages,
-    format: Format,
+    format: VoltageFormat,
+    /// Samples of a whole gulp, and the block of the last read, which may be shorter.
+    times: usize,
+    block: VoltageBlock<'static>,
 }
 
 impl RecordedVoltages {
-    fn new(source: LiveVoltages, format: Format) -> Self {
-        Self { source, format }
+    fn new(source: LiveVoltages, format: VoltageFormat) -> Self {
+        let header = source.header();
+        let bytes = header.streams() * header.encoding.sample_bits() / 8;
+        let times = gulp(bytes, header.tsamp_s);
+        let block = header.block(times);
+        Self { source, format, times, block }
     }
 }
 
 impl Recorded for RecordedVoltages {
+    type File = VoltageWriter;
+
     fn tsamp_s(&self) -> f64 {
         self.source.header().tsamp_s
     }
@@ -509,48 +631,30 @@ impl Recorded for RecordedVoltages {
         self.source.header().start
     }
 
-    fn ending(&self) -> &'static str {
-        match self.format {
-            Format::Dada => ".dada",
-            Format::Guppi => ".raw",
-        }
+    fn suffix(&self) -> &'static str {
+        self.format.suffix()
     }
 
-    fn copy(&mut self, path: &Path, start: Epoch, most: u64) -> Result<Copied> {
+    fn create(&self, path: &Path, start: Epoch) -> Result<VoltageWriter> {
         let mut header = self.source.header().clone();
         header.start = start;
-        let format = match self.format {
-            Format::Dada => VoltageFormat::Dada,
-            Format::Guppi => VoltageFormat::Guppi,
-        };
-        let mut writer = VoltageWriter::create(format, path, &header)?;
-        let bytes = header.streams() * header.encoding.sample_bits() / 8;
-        let times = gulp(bytes, header.tsamp_s) as u64;
-        let mut block = header.block(times.min(most) as usize);
-        let mut samples = 0;
-        let is_stopped = loop {
-            let left = most - samples;
-            if left == 0 {
-                break false;
-            }
-            if left < block.capacity() as u64 {
-                block = header.block(left as usize);
-            }
-            match self.source.read(&mut block) {
-                Ok(0) => break false,
-                Ok(read) => {
-                    writer.write(block.voltages())?;
-                    samples += read as u64;
-                }
-                Err(error) if error.is_stop() => break true,
-                Err(error) => return Err(error),
-            }
-        };
-        if samples > 0 {
-            writer.end_data()?;
-            writer.finish()?;
+        VoltageWriter::create(self.format, path, &header)
+    }
+
+    fn read(&mut self, most: u64) -> Result<usize> {
+        let times = self.times.min(most.min(1 << 40) as usize);
+        if times != self.block.capacity() {
+            self.block = self.source.header().block(times);
         }
-        Ok(Copied { samples, is_stopped })
+        self.source.read(&mut self.block)
+    }
+
+    fn write(&self, file: &mut VoltageWriter) -> Result<()> {
+        file.write(self.block.voltages())
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
     }
 
     fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {

@@ -2,6 +2,7 @@
 
 mod approximant;
 mod band;
+mod behind;
 mod bench;
 mod channelize;
 mod common;

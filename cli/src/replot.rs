@@ -265,6 +265,7 @@ impl Arguments {
             plan: options.plan.clone(),
             dm_constant: options.dm_constant,
             dut1: Dut1::Table,
+            dropped: None,
             made,
             drawn: self.max_plots,
             files: self.recording.inputs.clone(),

@@ -16,7 +16,7 @@ use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, op
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::capture::Statistics;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::live::source::{Live, LiveVoltages, Observation};
+use sidereal::live::source::{Behind, Live, LiveVoltages, Observation};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::target::Target;
 use sidereal::units::Epoch;
@@ -186,6 +186,13 @@ pub(crate) fn listen(paths: &[PathBuf], options: &VoltageOptions) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Returns what was dropped of the current or last observation of the address opened first.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn behind() -> Behind {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.first().map_or_else(Behind::default, |open| open.live.behind())
 }
 
 /// Opens the next observation of an address as a source of spectra.

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::single_pulse::Candidate;
+use sidereal::trace::{self, Work};
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
@@ -220,6 +221,7 @@ impl Lines {
     }
 
     fn write(&mut self, delay_s: f64) -> Result<()> {
+        let _span = trace::span(Work::Write, "candidate lines");
         let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for Change { state, number, candidate } in self.changes.drain(..) {
             let time_s = candidate.time_s + delay_s;

@@ -23,6 +23,8 @@ use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::behind;
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
 use crate::interrupt::{self, Exit};
@@ -347,9 +349,16 @@ impl<'a> Work<'a> {
         let progress =
             Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
         progress.doing("Searching");
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let mut reporter = recording_is_live(self.arguments)
+            .then(|| behind::Reporter::new(self.header.tsamp_s, self.common));
         let mut observe = |status: &Status| {
             progress.total(status.total);
             progress.at(status.times);
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            if let Some(reporter) = &mut reporter {
+                reporter.look();
+            }
             !interrupt::requested()
         };
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
@@ -381,6 +390,10 @@ impl<'a> Work<'a> {
         let report = report?;
         self.lines = lines;
         progress.finish();
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let dropped = reporter.as_mut().and_then(behind::Reporter::sum);
+        #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+        let dropped = None;
         common::tell_notes(&self.backend, self.common);
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);
@@ -405,6 +418,7 @@ impl<'a> Work<'a> {
             plan: self.options.plan.clone(),
             dm_constant: self.options.dm_constant,
             dut1: self.dut1.clone(),
+            dropped,
             made: Made {
                 provenance: Provenance::new(self.common, &self.inputs())?,
                 run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),

@@ -13,6 +13,7 @@ use sidereal::single_pulse;
 use sidereal::single_pulse::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
+use crate::behind::Dropped;
 use crate::flags;
 use crate::gaps::{self, Gap};
 use crate::geometry;
@@ -51,6 +52,8 @@ pub(crate) struct Found {
     pub(crate) dm_constant: f64,
     /// Source of UT1 - UTC, for barycentric times.
     pub(crate) dut1: Dut1,
+    /// Samples of a live stream that were dropped because the search was too slow.
+    pub(crate) dropped: Option<Dropped>,
     /// Program, inputs and options; date, host, device and times of the run.
     pub(crate) made: Made,
 }
@@ -68,6 +71,9 @@ pub(crate) struct Summary {
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Samples of a live stream that were dropped because the search was too slow; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<Dropped>,
     interference: rfi::Document,
     /// Candidates dropped in favour of stronger ones of the same minute.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +240,7 @@ impl Summary {
             },
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
+            dropped: found.dropped.clone(),
             interference: interference(found),
             left_out: LeftOut::new(found),
             flagged_samples: report.flagged_samples,

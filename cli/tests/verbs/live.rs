@@ -16,7 +16,7 @@ use crate::common::{
     code, document, done, entries, fails, json, program, recording, sidereal, stderr,
 };
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running `live`, which is killed if a test fails.
 pub(crate) struct Running(Option<Child>);
@@ -32,8 +32,16 @@ impl Running {
         Self(Some(child.unwrap()))
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(self.0.as_ref().unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
     }
 
     pub(crate) fn end(mut self) -> Output {
@@ -55,11 +63,16 @@ pub(crate) fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Returns whether a program receives on the port.
+pub(crate) fn is_received(port: u16) -> bool {
+    let place = format!("0100007F:{port:04X} ");
+    fs::read_to_string("/proc/net/udp").unwrap().contains(&place)
+}
+
 /// Waits until a program receives on the port.
 pub(crate) fn await_port(port: u16) {
-    let place = format!("0100007F:{port:04X} ");
     let begin = Instant::now();
-    while !fs::read_to_string("/proc/net/udp").unwrap().contains(&place) {
+    while !is_received(port) {
         assert!(begin.elapsed() < LONG, "nobody receives on port {port}");
         sleep(Duration::from_millis(5));
     }
@@ -453,7 +466,7 @@ fn a_signal_ends_every_state_within_seconds_and_with_whole_files() {
 
 /// Resident memory in KiB, and open files, of a process.
 fn held(running: &Running) -> (u64, usize) {
-    let folder = format!("/proc/{}", running.0.as_ref().unwrap().id());
+    let folder = format!("/proc/{}", running.id());
     let status = fs::read_to_string(format!("{folder}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let memory = line.trim().trim_end_matches(" kB").parse().unwrap();

@@ -7,6 +7,8 @@ mod correlate_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_faults;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_voltages;
 mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -7,7 +7,7 @@ use sidereal::live::ring::{Key, Reader, Writer};
 use crate::common::{done, fails, json, sidereal};
 
 /// A key that no other process's tests have, `at` apart.
-fn key(at: u32) -> Key {
+pub(crate) fn key(at: u32) -> Key {
     Key::new(0x6d0a_0002 + (std::process::id() % 0x7ff) * 32 + 2 * at).unwrap()
 }
 
