@@ -101,9 +101,14 @@ pub(crate) fn check() -> Result<()> {
     if requested() { Err(Error::stopped("the run")) } else { Ok(()) }
 }
 
-/// Declares that the run writes its product: from now on only a second signal ends it.
+/// Declares that the run writes its product: from now on only a second signal ends it, until [`goes_on`].
 pub(crate) fn finishing() {
     FINISHING.store(true, Ordering::SeqCst);
+}
+
+/// Declares that a product has its final name and that the run goes on to the next one.
+pub(crate) fn goes_on() {
+    FINISHING.store(false, Ordering::SeqCst);
 }
 
 /// Returns whether the program was started with SIGHUP ignored, as by `nohup`.
@@ -127,7 +132,9 @@ fn watch() {
     loop {
         thread::sleep(STEP);
         if FINISHING.load(Ordering::SeqCst) {
-            return;
+            // A run with several products may go on.
+            (steps, idle, before) = (0, 0, worked());
+            continue;
         }
         steps += 1;
         idle += 1;

@@ -22,7 +22,7 @@ use sidereal::{Error, Result};
 use crate::behind::{Dropped, Reporter};
 use crate::common::Common;
 use crate::gaps::{self, Gap};
-use crate::interrupt::Exit;
+use crate::interrupt::{self, Exit};
 use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
@@ -381,6 +381,7 @@ impl RecordArguments {
             let product = Product::new("live-record", document, Provenance::new(common, &[])?, run);
             json::write(&files.beside(DOCUMENT), &product)?;
             files.finish()?;
+            interrupt::goes_on();
             if common.json {
                 json::print(&product)?;
             } else if !common.quiet {

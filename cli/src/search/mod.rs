@@ -238,6 +238,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         }
         work.write(&folder, &mut found)?;
         folder.finish()?;
+        interrupt::goes_on();
         if !common.quiet {
             let count = found.report.candidates.len();
             note!("{}: {:.3} s, {count} candidates", place.display(), found.report.data_s);

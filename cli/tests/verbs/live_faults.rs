@@ -249,6 +249,40 @@ fn entries_or_none(folder: &Path) -> usize {
 }
 
 #[test]
+fn a_signal_ends_a_run_whose_output_is_not_read() {
+    let home = recording();
+    let folder = home.path();
+    let words = "live record ADDRESS -o live --roll 1 --json --no-sync";
+    let (mut running, address) = receiving(folder, words);
+    let pipe = running.child().stdout.take().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&pipe, 4096).unwrap();
+    let _sender = Running::start(folder, &format!("send a.fil {address} --rate 10 --loop 0 -q"));
+    let live = folder.join("live");
+    // The pipe holds two documents or fewer.
+    let (mut before, mut since) = (0, Instant::now());
+    await_that("a document that waits", || {
+        let now = written(&live).1;
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+        now > 0 && since.elapsed() > Duration::from_secs(2)
+    });
+    running.signal(Signal::TERM);
+    await_that("the run to end", || running.child().try_wait().unwrap().is_some());
+    drop(pipe);
+    let output = running.end();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    let names = entries(&live);
+    assert!(names.iter().all(|name| !name.contains("unfinished")), "{names:?}");
+    let files: Vec<_> = names.iter().filter(|name| name.ends_with(".fil")).collect();
+    assert!(!files.is_empty() && names.len() == 2 * files.len(), "{names:?}");
+    for name in files {
+        assert_eq!(document(&live, &format!("{name}.json"))["complete"], true);
+        done(folder, &format!("info live/{name}"));
+    }
+}
+
+#[test]
 fn a_signal_ends_a_search_that_is_behind_real_time() {
     let home = recording();
     let folder = home.path();
