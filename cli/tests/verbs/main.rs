@@ -16,6 +16,8 @@ mod ring;
 mod searches;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod send;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod soak;
 mod spiir;
 mod spiir_resumed;
 mod voltages;
