@@ -331,8 +331,7 @@ mod tests {
 
     #[test]
     fn streams_beyond_any_memory_are_refused() {
-        let text =
-            "NCHAN 1048576\nNANT 1048576\nNPOL 2\nNDIM 2\nBW 40\nFREQ 1400\nNBIT 8\nTSAMP 1\n";
+        let text = "NCHAN 1048576\nNANT 1048576\nNPOL 2\nNDIM 2\nBW 40\nFREQ 1400\nNBIT 8\nTSAMP 1\nORDER TFAP\n";
         let found = Content::parse(text.as_bytes(), Path::new("x"), &VoltageOptions::default());
         let error = found.unwrap_err().to_string();
         assert!(error.contains("NANT") && error.contains("1048576 streams at most"), "{error}");

@@ -306,7 +306,8 @@ mod tests {
         for (encoding, rate, edv) in [
             (VoltageEncoding::Complex4, 1e6, 1),
             (VoltageEncoding::Real2, 64e6, 1),
-            (VoltageEncoding::Real16, 2.5e4 + 0.0, 1),
+            // Half of the rate is no whole number of kHz.
+            (VoltageEncoding::Real16, 2.5e4, 0),
             (VoltageEncoding::Complex8, 10_500.0, 0),
             (VoltageEncoding::Complex4, 1e10, 1),
         ] {
@@ -367,7 +368,12 @@ mod tests {
         for (error, words) in [
             (with(|header| header.centres_hz = vec![0.0; 3]), "power of 2"),
             (with(|header| header.tsamp_s = 1.0 / 1_000_000.5), "whole number of samples"),
-            (with(|header| header.tsamp_s = 1.0 / 1_000_003.0), "divides a second"),
+            (
+                with(|header| {
+                    (header.tsamp_s, header.centres_hz) = (1.0 / 1_000_003.0, vec![0.0]);
+                }),
+                "divides a second",
+            ),
             (with(|header| header.encoding = VoltageEncoding::ComplexF32), "up to 16 bits"),
             (with(|header| header.centres_hz = vec![0.0; 4096]), "at most 8000 bytes"),
             (with(|header| header.start = Epoch::new(51_543, 0.0)), "2000 to 2031"),
