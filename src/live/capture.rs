@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageOptions;
 use crate::live::clock::{Clock, now};
+use crate::live::cores::Cores;
 use crate::live::description::{Begun, Description, IDLE, Packets};
 use crate::live::discovery::Discovery;
 use crate::live::heaps::Heaps;
@@ -126,7 +127,7 @@ impl Capture {
     pub fn start(socket: &SocketOptions, path: &Path, options: &VoltageOptions) -> Result<Self> {
         let headers =
             Headers::Carried { options: options.clone(), text: Vec::new(), invalid: Vec::new() };
-        Self::spawn(std::slice::from_ref(socket), path, headers, None)
+        Self::spawn(std::slice::from_ref(socket), path, headers)
     }
 
     /// Opens sockets and starts the thread for a stream with a description, whose packets come to any of them.
@@ -139,9 +140,7 @@ impl Capture {
         path: &Path,
         description: &Description,
     ) -> Result<Self> {
-        let current = Current::described(description)?;
-        let headers = Headers::Known(Box::new(description.clone()));
-        Self::spawn(sockets, path, headers, Some(current))
+        Self::spawn(sockets, path, Headers::Known(Box::new(description.clone())))
     }
 
     /// Opens a socket and starts the thread for VDIF frames, behind a sequence number or not. `options` complete what the first
@@ -156,27 +155,23 @@ impl Capture {
         options: &VoltageOptions,
     ) -> Result<Self> {
         let discovery = Box::new(Discovery::new(numbered, options));
-        Self::spawn(std::slice::from_ref(socket), path, Headers::Sought(discovery), None)
+        Self::spawn(std::slice::from_ref(socket), path, Headers::Sought(discovery))
     }
 
-    fn spawn(
-        sockets: &[SocketOptions],
-        path: &Path,
-        headers: Headers,
-        current: Option<Current>,
-    ) -> Result<Self> {
-        let receivers = sockets.iter().map(Receiver::new).collect::<Result<Vec<_>>>()?;
-        let Some(first) = receivers.first().filter(|_| receivers.len() <= MOST_RECEIVERS) else {
+    /// Starts the thread. It opens the sockets and makes the window of a described stream itself, so that the memory of both lies on
+    /// the NUMA node of its cores.
+    fn spawn(sockets: &[SocketOptions], path: &Path, headers: Headers) -> Result<Self> {
+        if !(1..=MOST_RECEIVERS).contains(&sockets.len()) {
             let rule = format!("there must be 1 to {MOST_RECEIVERS}");
-            return Err(Error::parameter("sockets", receivers.len(), rule));
-        };
-        let (advice, port) = (receivers.iter().find_map(Receiver::advice), first.port()?);
+            return Err(Error::parameter("sockets", sockets.len(), rule));
+        }
+        let sockets = sockets.to_vec();
         let (sender, events) = sync_channel(MOST_WAITING);
         let (back, returned) = sync_channel(FLYING + MOST_WAITING);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut capturing = Capturing {
-            receivers,
+            receivers: Vec::with_capacity(sockets.len()),
             path: path.to_path_buf(),
             headers,
             sender,
@@ -185,12 +180,27 @@ impl Capture {
             statistics: Arc::clone(&statistics),
             before: Statistics::default(),
             stop: Arc::clone(&stop),
-            current,
+            current: None,
             next: None,
         };
+        let (opened, told) = sync_channel(1);
         let builder = std::thread::Builder::new().name("capture".to_owned());
-        let thread = builder.spawn(move || capturing.run());
-        let thread = Some(thread.map_err(|error| Error::io(path, error))?);
+        let thread = builder.spawn(move || {
+            let result = capturing.open(&sockets);
+            let is_open = result.is_ok();
+            if opened.send(result).is_ok() && is_open {
+                capturing.run();
+            }
+        });
+        let thread = thread.map_err(|error| Error::io(path, error))?;
+        // A thread that has ended without a word has panicked.
+        let Ok(result) = told.recv() else {
+            return match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => Err(Error::stopped(path)),
+            };
+        };
+        let (Opened { advice, port }, thread) = (result?, Some(thread));
         Ok(Self { events, back, statistics, stop, thread, advice, port })
     }
 
@@ -249,6 +259,12 @@ impl Drop for Capture {
     }
 }
 
+/// Facts about sockets that are open.
+struct Opened {
+    advice: Option<String>,
+    port: u16,
+}
+
 /// Origin of a stream's header.
 enum Headers {
     /// Heaps of the stream.
@@ -303,6 +319,24 @@ struct Capturing {
 }
 
 impl Capturing {
+    /// Moves the thread to its cores, opens the sockets and makes the window of a described stream.
+    fn open(&mut self, sockets: &[SocketOptions]) -> Result<Opened> {
+        if let Some(known) = self.headers.known() {
+            let cores = known.cores();
+            cores.map_or(Ok(()), Cores::pin)?;
+            let mut current = Current::described(known)?;
+            if cores.is_some() {
+                current.window.touch();
+            }
+            self.current = Some(current);
+        }
+        for socket in sockets {
+            self.receivers.push(Receiver::new(socket)?);
+        }
+        let advice = self.receivers.iter().find_map(Receiver::advice);
+        Ok(Opened { advice, port: self.receivers[0].port()? })
+    }
+
     fn run(&mut self) {
         let (mut published, mut last) = (Instant::now(), Instant::now());
         let mut heard = last;

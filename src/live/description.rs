@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{ArrivingFrames, VoltageHeader};
 use crate::live::clock::Clock;
+#[cfg(target_os = "linux")]
+use crate::live::cores::Cores;
 use crate::live::declared::{Axis, Declared, Extent};
 use crate::live::header::Content;
 use crate::live::heaps::Heaps;
@@ -61,6 +63,8 @@ pub struct Description {
     begun: Begun,
     clock: Option<Clock>,
     idle: Duration,
+    #[cfg(target_os = "linux")]
+    cores: Option<Cores>,
 }
 
 /// Stream that begins, as its consumer reads it.
@@ -124,7 +128,19 @@ impl Description {
             frames: None,
             streams,
         };
-        Ok(Self { packets, begun, clock: None, idle: IDLE })
+        Ok(Self::of(packets, begun))
+    }
+
+    /// Describes a stream without a clock.
+    fn of(packets: Packets, begun: Begun) -> Self {
+        Self {
+            packets,
+            begun,
+            clock: None,
+            idle: IDLE,
+            #[cfg(target_os = "linux")]
+            cores: None,
+        }
     }
 
     /// Joins the header of a recording of frames with their format and the order of their samples.
@@ -140,7 +156,7 @@ impl Description {
             streams: (0..shape.sources).map(|thread| order.streams_of(thread)).collect(),
             frames: Some(order),
         };
-        Self { packets: Packets::Frames(frames), begun, clock: None, idle: IDLE }
+        Self::of(Packets::Frames(frames), begun)
     }
 
     /// Gives the counter a clock; without one the start of an observation is unknown.
@@ -160,6 +176,20 @@ impl Description {
         }
         self.idle = idle;
         Ok(self)
+    }
+
+    /// Receives on these cores, and has the memory of its window on their NUMA node.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn with_cores(mut self, cores: Cores) -> Self {
+        self.cores = Some(cores);
+        self
+    }
+
+    /// Returns the cores of the thread that receives; `None` for any.
+    #[cfg(target_os = "linux")]
+    pub fn cores(&self) -> Option<&Cores> {
+        self.cores.as_ref()
     }
 
     /// Returns the format.

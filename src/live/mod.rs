@@ -20,6 +20,7 @@
 //! | `discovery` | what the first frames of a VDIF stream say |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
+//! | `cores` | cores on which threads receive packets (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
 //! | `target` | address of a stream in text: a UDP port or a ring (Linux) |
 //! | `send` | recordings sent as streams, paced and impaired (Linux) |
@@ -30,6 +31,8 @@
 #[cfg(target_os = "linux")]
 pub mod capture;
 pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod cores;
 pub mod declared;
 pub mod description;
 pub mod descriptor;

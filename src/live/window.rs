@@ -348,6 +348,14 @@ impl Window {
         Self::new(shape, options, (0..buffers).map(chunk).collect::<Result<_>>()?)
     }
 
+    /// Writes to each page of the free chunks, so that the system places them on the node of the calling thread.
+    pub(crate) fn touch(&mut self) {
+        for chunk in &mut self.free {
+            // The compiler may not leave out a write of an unknown value.
+            chunk.bytes.iter_mut().step_by(4096).for_each(|byte| *byte = std::hint::black_box(0));
+        }
+    }
+
     /// Returns the counters of each source.
     pub fn counts(&self) -> &[Counts] {
         &self.counts

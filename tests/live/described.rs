@@ -1,6 +1,7 @@
 //! Streams with a description: packets without a header of their own return as the voltages and spectra that were sent.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::live::clock::Clock;
+use sidereal::live::cores::Cores;
 use sidereal::live::declared::{Axis, Declaration, Declared, Extent, Field};
 use sidereal::live::description::{Description, Packets};
 use sidereal::live::header::Content;
@@ -388,7 +390,17 @@ fn several_sockets_make_one_stream() {
     let other = Options::new("127.0.0.2:0".parse().unwrap());
     let path = Path::new("site.toml");
     assert!(Live::described(path, &[], &case.description()).is_err());
-    let live = Live::described(path, &[other, socket], &case.description()).unwrap();
+    // The core on which this test happens to run is one that it may use.
+    let core = rustix::thread::sched_getcpu();
+    let description = case.description().with_cores(Cores::new(&[core]).unwrap());
+    let live = Live::described(path, &[other, socket], &description).unwrap();
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten().map(|thread| thread.path());
+    let read = |path: &Path, name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+    let is_pinned = |thread: &Path| {
+        let allowed = format!("Cpus_allowed_list:\t{core}\n");
+        read(thread, "comm") == "capture\n" && read(thread, "status").contains(&allowed)
+    };
+    assert!(threads.into_iter().any(|thread| is_pinned(&thread)));
     let port = live.port().unwrap();
     let mut sender = Sender::new(format!("127.0.0.2:{port}").parse().unwrap(), None).unwrap();
     let none = BTreeSet::new();

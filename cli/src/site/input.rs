@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sidereal::io::FilterbankHeader;
 use sidereal::io::voltages::VoltageHeader;
+use sidereal::live::cores::Cores;
 use sidereal::live::description::Description;
 use sidereal::live::header::Content;
 use sidereal::live::packet::Format as _;
@@ -195,7 +196,37 @@ fn input(input: &Section<'_>, path: &Path) -> Result<Input> {
         description =
             idle.ok().and_then(|idle| description.with_idle(idle).ok()).ok_or_else(fault)?;
     }
+    if let Some(cores) = cores(input)? {
+        description = description.with_cores(cores);
+    }
     Ok(Input { description, sockets, clock_alarm_s: times.alarm_s })
+}
+
+/// Reads the cores of the thread that receives: by number, or those of a NUMA node.
+fn cores(input: &Section<'_>) -> Result<Option<Cores>> {
+    let cores = input.counts("cores", 0..=1 << 20, "the numbers of cores")?;
+    let node = input.count("numa_node", 0..=1 << 20)?.map(|node| node as usize);
+    let found = match (&cores, node) {
+        (None, None) => return Ok(None),
+        (None, Some(node)) => Cores::of_node(node),
+        (Some(cores), _) => {
+            Cores::new(&cores.iter().map(|core| *core as usize).collect::<Vec<_>>())
+        }
+    };
+    let key = if cores.is_some() { "cores" } else { "numa_node" };
+    let found = found.map_err(|error| match error {
+        Error::Parameter { value, rule, .. } => {
+            input.fault(key, format!("found {value}, but {rule}"))
+        }
+        other => other,
+    })?;
+    match node {
+        Some(node) if node != found.node() => {
+            let why = format!("found {node}, but the cores are those of node {}", found.node());
+            Err(input.fault("numa_node", why))
+        }
+        _ => Ok(Some(found)),
+    }
 }
 
 /// Returns the centre of each channel in Hz.
@@ -403,6 +434,9 @@ mod tests {
         let snap = parsed(SNAP, path).unwrap();
         assert_eq!(snap.sockets.len(), 2);
         assert_eq!(snap.description.packets().shape().sources, 4);
+        assert!(snap.description.cores().is_none());
+        let pinned = SNAP.replacen("preset", "cores = [0]\npreset", 1);
+        assert_eq!(parse(&pinned, path).unwrap().description.cores().unwrap().numbers(), [0]);
         let clock = snap.description.clock().unwrap();
         assert_eq!(clock.utc(250_000, 0).unwrap().seconds, 1.0);
         let packets = parsed(PACKETS, path).unwrap();
@@ -446,6 +480,16 @@ mod tests {
             (SNAP, "udp://:10000", "udp://:0", ["input.address", "1 to 65535"]),
             (SNAP, "preset", "interface = 'eth0'\npreset", ["input.address", "multicast"]),
             (SNAP, "preset", "buffer_bytes = 0\npreset", ["input.buffer_bytes", "1 to"]),
+            (SNAP, "preset", "cores = 0\npreset", ["input.cores", "list of whole numbers"]),
+            (SNAP, "preset", "cores = [-1]\npreset", ["input.cores", "the numbers of cores"]),
+            (SNAP, "preset", "cores = []\npreset", ["input.cores", "the numbers of cores"]),
+            (SNAP, "preset", "cores = [99999]\npreset", ["input.cores", "this machine has the"]),
+            (
+                SNAP,
+                "preset",
+                "numa_node = 999\npreset",
+                ["input.numa_node", "this machine has the"],
+            ),
             (SNAP, "preset", "idle_s = 0\npreset", ["input.idle_s", "0.1 s"]),
             (SNAP, "centre_hz = 1400e6", "", ["input.centre_hz", "missing"]),
             (SNAP, "centre_hz = 1400e6", "centre_hz = nan", ["input.centre_hz", "not a number"]),

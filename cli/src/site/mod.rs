@@ -128,6 +128,24 @@ impl<'a> Section<'a> {
         found.filter(|number| range.contains(number)).map(Some).ok_or_else(fault)
     }
 
+    /// Returns a list of whole numbers in a range.
+    pub(crate) fn counts(
+        &self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<u64>,
+        meaning: &str,
+    ) -> Result<Option<Vec<u64>>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = |value: &Value| {
+            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+            number.filter(|number| range.contains(number))
+        };
+        let list = value.as_array().filter(|list| !list.is_empty());
+        let numbers = list.and_then(|list| list.iter().map(number).collect::<Option<_>>());
+        let expected = format!("a list of whole numbers: {meaning}");
+        numbers.map(Some).ok_or_else(|| self.found(key, value, &expected))
+    }
+
     /// Returns a number of things, at least one.
     pub(crate) fn size(&self, key: &'static str) -> Result<Option<usize>> {
         Ok(self.count(key, 1..=1 << 24)?.map(|count| count as usize))

@@ -547,6 +547,7 @@ fn files_that_describe_nothing_are_refused() {
         ("a.toml", good.replace("antennas = 1", "antenna = 1"), "input.antennas"),
         ("b.toml", good.replace("[record]", "[recrod]"), "recrod"),
         ("c.toml", good.replace("\"snap\"", "\"snip\""), "\"snap2\""),
+        ("f.toml", good.replace("preset", "cores = [99999]\npreset"), "input.cores"),
         ("d.toml", "x".to_owned(), "TOML"),
     ] {
         fs::write(folder.join(name), text).unwrap();
