@@ -18,6 +18,7 @@ use crate::live::declared::{Axis, Declared, Extent};
 use crate::live::header::Content;
 use crate::live::heaps::Heaps;
 use crate::live::packet::{Format, Outcome, Shape};
+use crate::live::packing::Packing;
 use crate::live::stream::Stream;
 use crate::live::vdif::Frames;
 use crate::units::Epoch;
@@ -75,6 +76,7 @@ pub struct Begun {
     times: usize,
     shape: Shape,
     has_end: bool,
+    packing: Packing,
     layout: Option<Layout>,
     frames: Option<ArrivingFrames>,
     streams: Vec<Vec<Range<usize>>>,
@@ -87,7 +89,20 @@ impl Description {
     /// # Errors
     /// [`Error::Parameter`] for axes that do not give the contents' streams or the format's bytes, and for samples that are
     /// not whole bytes.
-    pub fn new(mut content: Content, packets: Packets, axes: &[Extent]) -> Result<Self> {
+    pub fn new(content: Content, packets: Packets, axes: &[Extent]) -> Result<Self> {
+        Self::packed(content, packets, axes, Packing::None)
+    }
+
+    /// Joins contents as [`Description::new`], whose samples have another width in packets than the contents say.
+    ///
+    /// # Errors
+    /// As [`Description::new`]; [`Error::Parameter`] for contents that do not have the samples that are unpacked.
+    pub fn packed(
+        mut content: Content,
+        packets: Packets,
+        axes: &[Extent],
+        packing: Packing,
+    ) -> Result<Self> {
         let shape = packets.shape();
         match &mut content {
             Content::Spectra(header) => header.tstart_mjd = 0.0,
@@ -99,18 +114,24 @@ impl Description {
         let times = axes.iter().find(|extent| extent.axis == Axis::Time).map_or(1, |e| e.count);
         let (layout, sample_bytes) = match &content {
             Content::Spectra(header) => {
+                if packing != Packing::None {
+                    return Err(Error::parameter("packing", "spectra", "voltages have it only"));
+                }
                 check_rows(axes, header.channels(), shape.sources)?;
                 (None, header.row_bytes())
             }
             Content::Voltages(header) => {
+                packing.check(header.encoding)?;
                 let layout = layout(header, axes)?;
                 let bytes = layout.frame_bytes() as usize;
                 (Some(layout), bytes)
             }
         };
-        let (bytes, found) =
-            (sample_bytes.saturating_mul(times), shape.block_bytes * shape.sources);
-        if bytes != found {
+        let bytes = sample_bytes.saturating_mul(times);
+        // Blocks of each source are unpacked by themselves.
+        let found = packing.unpacked_bytes(shape.block_bytes).map(|own| own * shape.sources);
+        if found != Some(bytes) {
+            let found = found.unwrap_or(0);
             let rule = format!("the packets of {} sources have {found}", shape.sources);
             return Err(Error::parameter("axes (bytes of all sources)", bytes, rule));
         }
@@ -124,6 +145,7 @@ impl Description {
             times,
             shape,
             has_end: false,
+            packing,
             layout,
             frames: None,
             streams,
@@ -152,6 +174,7 @@ impl Description {
             times: order.times(),
             shape,
             has_end: false,
+            packing: Packing::None,
             layout: None,
             streams: (0..shape.sources).map(|thread| order.streams_of(thread)).collect(),
             frames: Some(order),
@@ -240,6 +263,7 @@ impl Begun {
             times: stream.times(),
             shape,
             has_end: true,
+            packing: Packing::None,
             layout,
             frames: None,
             streams: streams.unwrap_or_default(),
@@ -271,7 +295,12 @@ impl Begun {
         self.has_end
     }
 
-    /// Returns the order of voltages in the blocks of all sources at one time; `None` for spectra, whose sources are groups of
+    /// Returns the width of samples in the blocks.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Returns the order of voltages in the blocks of all sources at one time, unpacked; `None` for spectra, whose sources are groups of
     /// channels: axes source, time, channel.
     pub(crate) fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()

@@ -43,6 +43,7 @@ pub mod header;
 pub mod heaps;
 pub mod impair;
 pub mod packet;
+pub mod packing;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod ring;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

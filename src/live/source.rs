@@ -20,6 +20,7 @@ use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::description::{Begun, Description};
 use crate::live::header::Content;
+use crate::live::packing::Packing;
 use crate::live::ring::{self, Received};
 use crate::live::socket;
 use crate::live::stream::wrapped;
@@ -252,6 +253,9 @@ struct Blocks {
     chunk: Option<Chunk>,
     block: usize,
     used: usize,
+    /// Width of samples in chunks, and the block in use with samples of 16 bits, if theirs is another.
+    packing: Packing,
+    unpacked: Vec<u8>,
     /// Event after the chunk.
     ahead: Option<Event>,
     /// Block from a ring.
@@ -280,6 +284,8 @@ impl Blocks {
             chunk: None,
             block: 0,
             used: 1,
+            packing: Packing::None,
+            unpacked: Vec::new(),
             ahead: None,
             buffer: Vec::new(),
             filled: 0,
@@ -343,7 +349,15 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     (blocks.step, blocks.sources, blocks.has_end) = (shape.step, shape.sources, begun.has_end());
     // Their bytes follow each other as in one longer block.
     let is_long = begun.layout().map_or(shape.sources == 1, Layout::is_endless);
-    blocks.are_joined = is_long && !begun.has_end() && begun.frames().is_none();
+    blocks.packing = begun.packing();
+    blocks.are_joined = is_long
+        && !begun.has_end()
+        && begun.frames().is_none()
+        && blocks.packing == Packing::None;
+    if blocks.packing != Packing::None {
+        let bytes = blocks.packing.unpacked_bytes(blocks.block_bytes).unwrap_or(0);
+        blocks.unpacked = vec![0; bytes];
+    }
     (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
     let order = match begun.frames() {
         Some(frames) => Some(Order::Frames(frames.clone(), Scratch::default())),
@@ -502,9 +516,10 @@ impl Behind {
 }
 
 impl Blocks {
-    /// Returns the bytes of the blocks in use.
+    /// Returns the bytes of the blocks in use, unpacked.
     fn bytes(&self) -> &[u8] {
         match &self.chunk {
+            Some(_) if self.packing != Packing::None => &self.unpacked,
             Some(chunk) => {
                 let (first, end) = (self.block, self.block + self.used);
                 &chunk.bytes()[first * self.block_bytes..end * self.block_bytes]
@@ -580,6 +595,10 @@ impl Blocks {
             self.used += more.count();
         }
         self.valid = self.used * self.times;
+        if self.packing != Packing::None {
+            let packed = &chunk.bytes()[self.block * self.block_bytes..][..self.block_bytes];
+            self.packing.unpack(packed, &mut self.unpacked)?;
+        }
         if !self.has_end {
             return Ok(());
         }

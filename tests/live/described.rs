@@ -16,6 +16,7 @@ use sidereal::live::description::{Description, Packets};
 use sidereal::live::header::Content;
 use sidereal::live::heaps::{Heaps, ItemMap};
 use sidereal::live::packet::{Format, Values};
+use sidereal::live::packing::Packing;
 use sidereal::live::socket::{Options, Sender};
 use sidereal::live::source::{Live, LiveVoltages, Observation};
 use sidereal::live::spead::{Flavour, Item, Packetizer, Repeat};
@@ -381,6 +382,81 @@ fn spectra_of_groups_of_channels_are_joined_and_the_lost_filled() {
             assert_eq!(row, sent, "{time}");
         }
     }
+}
+
+/// A sample of 10 bits.
+fn ten_bits(stream: usize, time: u64) -> i16 {
+    i16::from_le_bytes([byte(stream, time, 0), byte(stream, time, 1)]) >> 6
+}
+
+#[test]
+fn samples_of_ten_bits_are_unpacked_as_they_are_read() {
+    let mut header = header(1, 2, 1);
+    header.encoding = VoltageEncoding::Real16;
+    let heaps = Heaps::new(ItemMap::meerkat_digitiser()).unwrap();
+    let axes = [Extent::new(Axis::Polarization, 2), Extent::new(Axis::Time, 4096)];
+    let packets = Packets::Heaps(heaps);
+    let describe = |header: &VoltageHeader, packing| {
+        Description::packed(Content::Voltages(header.clone()), packets.clone(), &axes, packing)
+    };
+    assert!(describe(&header, Packing::None).is_err());
+    let bytes = VoltageHeader { encoding: VoltageEncoding::Real8, ..header.clone() };
+    assert!(describe(&bytes, Packing::Ten).unwrap_err().to_string().contains("Real16"));
+    let clock = Clock::new(SYNC, 1.0 / TSAMP_S, None).unwrap();
+    let (live, mut senders) = open(&describe(&header, Packing::Ten).unwrap().with_clock(clock));
+    let lost = [(3, 1), (9, 0), (9, 1), (10, 0)];
+    for block in 0..24 {
+        for stream in 0..2 {
+            if lost.contains(&(block, stream)) {
+                continue;
+            }
+            let times = 4096 * block..4096 * (block + 1);
+            // Four samples are 40 bits, the first ones highest.
+            let samples: Vec<i16> = times.map(|time| ten_bits(stream, time)).collect();
+            let bits = |four: &[i16]| {
+                four.iter().fold(0, |bits, sample| bits << 10 | (*sample as u64 & 0x3ff))
+            };
+            let payload: Vec<u8> =
+                samples.chunks(4).flat_map(|four| bits(four).to_be_bytes()[3..].to_vec()).collect();
+            let items = [
+                Item::immediate(0x1600, 8192 + 4096 * block),
+                Item::immediate(0x3101, 0xab_0000 + stream as u64),
+                Item::immediate(0x3102, 0),
+                Item::at(0x3300, 0),
+            ];
+            let mut divided = Packetizer::new(Flavour::BITS_48, 5120, Repeat::All).unwrap();
+            let number = 1 + 2 * block + stream as u64;
+            divided.send(number, &items, &payload, &mut |p| senders[0].send(&[p])).unwrap();
+        }
+    }
+    let mut source = voltages(&live);
+    assert!((source.header().start.seconds_since(&SYNC) - 8192.0 * TSAMP_S).abs() < 1e-6);
+    let mut time = 0;
+    for length in [1, 7, 4088, 5000, 3, 40_000].into_iter().cycle() {
+        let mut block = source.header().block(length);
+        let read = source.read(&mut block).unwrap();
+        for stream in 0..2 {
+            let found = block.voltages().row(stream).as_chunks::<2>().0;
+            for (at, found) in found.iter().enumerate().map(|(at, x)| (time + at as u64, x)) {
+                let sent =
+                    if lost.contains(&(at / 4096, stream)) { 0 } else { ten_bits(stream, at) };
+                assert_eq!(i16::from_le_bytes(*found), sent, "{stream} {at}");
+            }
+        }
+        time += read as u64;
+        if read < length {
+            break;
+        }
+    }
+    assert_eq!(time, 24 * 4096);
+    let mut flagged = BTreeSet::new();
+    for flag in source.flags() {
+        assert!(flag.start % 4096 == 0 && flag.times % 4096 == 0, "{flag:?}");
+        for block in flag.start / 4096..(flag.start + flag.times) / 4096 {
+            flagged.extend(flag.streams.clone().map(|stream| (block, stream)));
+        }
+    }
+    assert_eq!(flagged, BTreeSet::from(lost));
 }
 
 #[test]

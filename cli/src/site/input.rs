@@ -185,8 +185,8 @@ fn input(input: &Section<'_>, path: &Path) -> Result<Input> {
     };
     let sockets = sockets(input, form.packet_bytes)?;
     let idle_s = input.number("idle_s", "s")?;
-    let mut description =
-        Description::new(content, form.packets, &form.axes).map_err(|error| input.told(error))?;
+    let mut description = Description::packed(content, form.packets, &form.axes, form.packing)
+        .map_err(|error| input.told(error))?;
     if let Some(clock) = clock {
         description = description.with_clock(clock);
     }
@@ -446,9 +446,9 @@ mod tests {
         let clock = packets.description.clock().unwrap();
         assert_eq!(clock.utc(0, 0).unwrap().seconds, f64::from(1_700_000_000 % 86_400 - 37));
         assert!(parsed(HEAPS, path).unwrap().description.clock().is_none());
-        for preset in ["grex", "chips", "snap2", "meerkat-feng"] {
+        for preset in ["grex", "chips", "snap2", "meerkat-feng", "meerkat-digitiser"] {
             let own = match preset {
-                "grex" => String::new(),
+                "grex" | "meerkat-digitiser" => String::new(),
                 "meerkat-feng" => {
                     "antennas = 16\nchannels = 512\nsamples_per_spectrum = 8192".into()
                 }

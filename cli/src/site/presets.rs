@@ -7,6 +7,7 @@ use sidereal::live::declared::{
 use sidereal::live::description::Packets;
 use sidereal::live::heaps::{self, Heaps, ItemMap};
 use sidereal::live::packet::{Format as _, Values};
+use sidereal::live::packing::Packing;
 use sidereal::voltage::VoltageEncoding;
 
 use super::{Section, Word};
@@ -19,19 +20,24 @@ pub(super) enum Preset {
     Chips,
     Grex,
     MeerkatFEngine,
+    MeerkatDigitiser,
 }
 
 impl Preset {
-    pub(super) const WORDS: [Word<Self>; 5] = [
+    pub(super) const WORDS: [Word<Self>; 6] = [
         Word::new("snap", Self::Snap),
         Word::new("snap2", Self::Snap2),
         Word::new("chips", Self::Chips),
         Word::new("grex", Self::Grex),
         Word::new("meerkat-feng", Self::MeerkatFEngine),
+        Word::new("meerkat-digitiser", Self::MeerkatDigitiser),
     ];
 
     pub(super) fn protocol(self) -> Protocol {
-        if self == Self::MeerkatFEngine { Protocol::Spead } else { Protocol::Packets }
+        match self {
+            Self::MeerkatFEngine | Self::MeerkatDigitiser => Protocol::Spead,
+            Self::Snap | Self::Snap2 | Self::Chips | Self::Grex => Protocol::Packets,
+        }
     }
 }
 
@@ -57,6 +63,8 @@ pub(super) struct Form {
     pub(super) packets: Packets,
     pub(super) axes: Vec<Extent>,
     pub(super) sizes: Sizes,
+    /// Width of the samples in packets.
+    pub(super) packing: Packing,
     /// Longest packet in bytes.
     pub(super) packet_bytes: usize,
 }
@@ -71,6 +79,9 @@ impl Form {
 
 /// Longest packets that are expected where the format does not say it: those of networks with jumbo frames.
 const LONGEST_BYTES: usize = 9216;
+
+/// Samples of a heap of MeerKAT's digitisers.
+const HEAP_SAMPLES: usize = 4096;
 
 /// Sources of channels: groups of `each` channels from channel `first` on.
 struct Groups {
@@ -173,6 +184,14 @@ pub(super) fn preset(
             let sizes = Sizes { encoding, ..sizes(antennas, channels) };
             spead(input, map, axes, sizes, counter_bits)
         }
+        Preset::MeerkatDigitiser => {
+            let sizes = Sizes { encoding: VoltageEncoding::Real16, ..sizes(1, 1) };
+            let axes =
+                vec![Extent::new(Axis::Polarization, 2), Extent::new(Axis::Time, HEAP_SAMPLES)];
+            let map = ItemMap::meerkat_digitiser();
+            let form = spead(input, map, axes, sizes, counter_bits)?;
+            Ok(Form { packing: Packing::Ten, ..form })
+        }
     }
 }
 
@@ -195,7 +214,8 @@ fn declared(
     let header_bytes = declaration.header_bytes;
     let format = Declared::new(declaration).map_err(|error| input.told(error))?;
     let packet_bytes = (header_bytes + format.shape().block_bytes).clamp(LONGEST_BYTES, 1 << 16);
-    Ok(Form { packets: Packets::Declared(format), axes, sizes, packet_bytes })
+    let packing = Packing::None;
+    Ok(Form { packets: Packets::Declared(format), axes, sizes, packing, packet_bytes })
 }
 
 fn spead(
@@ -208,7 +228,8 @@ fn spead(
     map.counter_bits = counter_bits.unwrap_or(map.counter_bits);
     map.zero_byte = sizes.encoding.zero_byte();
     let heaps = Heaps::new(map).map_err(|error| input.told(error))?;
-    Ok(Form { packets: Packets::Heaps(heaps), axes, sizes, packet_bytes: LONGEST_BYTES })
+    let (packets, packing) = (Packets::Heaps(heaps), Packing::None);
+    Ok(Form { packets, axes, sizes, packing, packet_bytes: LONGEST_BYTES })
 }
 
 /// Reads the fields of packets from `[input.packet]`, or the items of heaps from `[input.heap]`.
