@@ -144,7 +144,8 @@ fn may_be_unsafe(module: &[&str]) -> bool {
     let kernel = module.len() > depth && VARIANTS[1..].contains(&module[depth]);
     kernel && STAGES.contains(&module[0])
         || module.first() == Some(&"backend")
-        || [&["live", "ring", "system"][..], &["live", "socket"]].contains(&module)
+        || [&["live", "ring", "system"][..], &["live", "socket"], &["live", "system_clock"]]
+            .contains(&module)
 }
 
 /// Returns whether a file is a module right below `src`.

@@ -293,7 +293,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };
     let address = site::address(file, &site::table(file)?);
-    streams::listen(std::slice::from_ref(&address), &VoltageOptions::default())?;
+    streams::listen(std::slice::from_ref(&address), &sidereal::io::voltages::VoltageOptions::default())?;
     fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
     tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
     if !common.quiet {
@@ -377,7 +377,7 @@ impl RecordArguments {
                 packets: source.statistics().as_ref().map(Packets::from),
             };
             let span = trace::span(Work::Write, "document");
-            let run = Run::new(common);
+            let run = Run::new(common).live();
             let product = Product::new("live-record", document, Provenance::new(common, &[])?, run);
             json::write(&files.beside(DOCUMENT), &product)?;
             files.finish()?;

@@ -130,6 +130,38 @@ pub(crate) struct Run {
     /// Seconds of each step, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub(crate) steps_s: BTreeMap<String, f64>,
+    /// Clock of the machine, of a product that was made as its samples arrived; absent if the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clock: Option<MachineClock>,
+}
+
+/// Clock of the machine as the product was made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct MachineClock {
+    /// Whether NTP or PTP keeps it on time.
+    pub(crate) synchronized: bool,
+    /// Largest error that is possible: 16 s of a clock that is not synchronized.
+    pub(crate) maximum_error_s: f64,
+    /// Error as the program that adjusts the clock estimates it.
+    pub(crate) estimated_error_s: f64,
+}
+
+impl MachineClock {
+    /// Asks the system.
+    #[cfg(target_os = "linux")]
+    fn now() -> Option<Self> {
+        let clock = sidereal::live::system_clock::SystemClock::now().ok()?;
+        Some(Self {
+            synchronized: clock.is_synchronized,
+            maximum_error_s: clock.maximum_error_s,
+            estimated_error_s: clock.estimated_error_s,
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn now() -> Option<Self> {
+        None
+    }
 }
 
 impl Run {
@@ -180,6 +212,12 @@ impl Run {
         }
         let realtime_factor = Some(data_s / elapsed_s.max(1e-9));
         Self { elapsed_s: Some(elapsed_s), realtime_factor, ..self }
+    }
+
+    /// Adds the state of the machine's clock, for a product of samples that arrived.
+    pub(crate) fn live(self) -> Self {
+        let clock = if self.is_recorded() { MachineClock::now() } else { None };
+        Self { clock, ..self }
     }
 
     /// Adds the seconds of each step.

@@ -16,6 +16,8 @@
 //! | `socket` | UDP sockets of Linux: unicast and multicast, many packets per system call, packets dropped by the kernel |
 //! | [`header`] | the text that says what a stream carries: spectra or voltages |
 //! | [`clock`] | time of a counter: synchronization, rate, wraps, leap seconds |
+//! | `system_clock` | whether NTP or PTP keeps this machine's clock on time (Linux) |
+//! | [`packing`] | samples of 10 bits, unpacked as they are read |
 //! | [`description`] | streams whose packets carry no header: contents, format and clock known beforehand |
 //! | `discovery` | what the first frames of a VDIF stream say |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
@@ -54,6 +56,8 @@ pub mod socket;
 pub mod source;
 pub mod spead;
 pub mod stream;
+#[cfg(target_os = "linux")]
+pub mod system_clock;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod target;
 pub mod vdif;

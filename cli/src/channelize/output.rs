@@ -291,6 +291,7 @@ impl Making {
         let document =
             Document::new(outputs.place(), outputs.format().name(), written, self.response.clone());
         let run = Run::new(common).on(backend).took(document.elapsed_s(), document.duration_s());
+        let run = if self.is_live { run.live() } else { run };
         let product = Product::new("channelize", document, Provenance::new(common, read)?, run);
         let document = &product.document;
         gaps::warn(document.gaps(), common.quiet);

@@ -405,6 +405,10 @@ impl<'a> Work<'a> {
         // The earliest file comes first, as in the source.
         files.sort_by_key(|path| *path != self.header.path);
         let band = &self.header.band;
+        let mut run = Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s);
+        if recording_is_live(self.arguments) {
+            run = run.live();
+        }
         let dm_constant = self.options.dm_constant;
         let delay_per_dm =
             dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), dm_constant);
@@ -420,10 +424,7 @@ impl<'a> Work<'a> {
             dm_constant: self.options.dm_constant,
             dut1: self.dut1.clone(),
             dropped,
-            made: Made {
-                provenance: Provenance::new(self.common, &self.inputs())?,
-                run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),
-            },
+            made: Made { provenance: Provenance::new(self.common, &self.inputs())?, run },
             report,
             drawn: if self.arguments.products.no_plots {
                 0

@@ -105,6 +105,18 @@ pub(crate) fn observation(parent: &Path) -> PathBuf {
     parent.join(names.pop_first().unwrap())
 }
 
+/// Returns whether a document's state of the machine's clock is complete, where the system tells it.
+fn is_clock(clock: &Value) -> bool {
+    let errors = ["maximum_error_s", "estimated_error_s"].map(|key| clock[key].as_f64());
+    match sidereal::live::system_clock::SystemClock::now() {
+        Ok(now) => {
+            clock["synchronized"] == now.is_synchronized
+                && errors.iter().all(|error| error.is_some_and(|s| (0.0..=16.0).contains(&s)))
+        }
+        Err(_) => clock.is_null(),
+    }
+}
+
 #[test]
 fn a_live_search_finds_what_the_search_of_the_file_finds() {
     let home = recording();
@@ -127,6 +139,7 @@ fn a_live_search_finds_what_the_search_of_the_file_finds() {
             other[key]
         );
     }
+    assert!(is_clock(&own["run"]["clock"]) && other["run"]["clock"].is_null(), "{}", own["run"]);
     let found = lines(&output);
     let last: Vec<&Value> = found.iter().filter(|line| line["state"] == "final").collect();
     assert_eq!(last.len(), own["candidates"].as_array().unwrap().len());
@@ -536,6 +549,7 @@ fn packets_that_a_file_describes_are_recorded_to_the_sample() {
     assert_eq!(found["packets"]["missing_blocks"], 6);
     assert_eq!(found["packets"]["received"], 144);
     assert!(found["packets"]["worst_clock_difference_s"].as_f64().unwrap() < -1e6);
+    assert!(is_clock(&found["run"]["clock"]), "{}", found["run"]);
 }
 
 #[test]
