@@ -266,6 +266,8 @@ pub fn wait(receivers: &[Receiver], timeout: Duration) -> Result<()> {
 pub struct Sender {
     socket: UdpSocket,
     address: SocketAddrV4,
+    /// Whether the kernel divides messages into packets (UDP_SEGMENT), as it does until it refuses one.
+    divides: bool,
 }
 
 impl Sender {
@@ -286,10 +288,11 @@ impl Sender {
                 .map_err(refused("setsockopt(IP_MULTICAST_IF)"))?;
         }
         socket.connect(address).map_err(refused("connect"))?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, divides: true })
     }
 
-    /// Sends packets in their order, a batch per system call.
+    /// Sends packets in their order, a batch per system call. Consecutive packets of the same length pass the kernel as one message
+    /// where it can divide it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with the system's reason, such as a packet that is too long.
@@ -303,31 +306,87 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends at least one of at most a batch of packets, and returns how many, or 0 after a signal.
+    /// Sends at least one of at most a batch of packets, and returns how many, or 0 after a signal or if the kernel divides none
+    /// from then on.
     fn send_some(&mut self, packets: &[&[u8]]) -> Result<usize> {
         // SAFETY: both are plain data, for which zeros are valid.
         let (mut messages, mut parts): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
-        for ((message, part), packet) in messages.iter_mut().zip(&mut parts).zip(packets) {
+        let mut controls = [[0_u64; SEGMENT_BYTES / 8]; BATCH];
+        let packets = &packets[..packets.len().min(BATCH)];
+        for (part, packet) in parts.iter_mut().zip(packets) {
             // The kernel only reads what is sent.
             let base = packet.as_ptr().cast_mut().cast();
             *part = libc::iovec { iov_base: base, iov_len: packet.len() };
-            message.msg_hdr.msg_iov = part;
-            message.msg_hdr.msg_iovlen = 1;
         }
-        let count = packets.len().min(BATCH);
-        // SAFETY: the first `count` messages have a part each that lies in its packet; all outlive the call.
+        let (mut count, mut first) = (0, 0);
+        let mut ends = [0; BATCH];
+        while first < packets.len() {
+            let bytes = packets[first].len();
+            let joined = if self.divides { joined(&packets[first..]) } else { 1 };
+            let header = &mut messages[count].msg_hdr;
+            header.msg_iov = &mut parts[first];
+            header.msg_iovlen = joined as _;
+            if joined > 1 {
+                header.msg_control = controls[count].as_mut_ptr().cast();
+                header.msg_controllen = SEGMENT_BYTES as _;
+                divide(header, bytes as u16);
+            }
+            first += joined;
+            ends[count] = first;
+            count += 1;
+        }
+        // SAFETY: the first `count` messages have parts that lie in their packets, and control data of the length given; all
+        // outlive the call.
         let sent = unsafe {
             libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count as _, 0)
         };
         if sent >= 0 {
-            return Ok(sent as usize);
+            return Ok(if sent == 0 { 0 } else { ends[sent as usize - 1] });
         }
         let error = io::Error::last_os_error();
+        if ends[0] > 1
+            && matches!(
+                error.raw_os_error(),
+                Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP)
+            )
+        {
+            // The interface cannot, or its packets are shorter than these.
+            self.divides = false;
+            return Ok(0);
+        }
         match error.kind() {
             // A refusal is that of a packet before, which nobody received.
             io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
             _ => Err(refusal("sendmmsg", self.address, &error)),
+        }
+    }
+}
+
+/// Bytes for the control data of a message that the kernel divides: the length of its packets needs 24.
+const SEGMENT_BYTES: usize = 24;
+
+/// Most bytes and packets of a message that the kernel divides.
+const MESSAGE_BYTES: usize = 65_000;
+const MESSAGE_PACKETS: usize = 64;
+
+/// Returns how many of the first packets have the same length and fit one message.
+fn joined(packets: &[&[u8]]) -> usize {
+    let bytes = packets[0].len();
+    let most = (MESSAGE_BYTES / bytes.max(1)).min(MESSAGE_PACKETS);
+    let same = packets.iter().take(most).take_while(|packet| packet.len() == bytes).count();
+    if bytes == 0 { 1 } else { same.max(1) }
+}
+
+/// Asks the kernel to divide a message, whose control data has [`SEGMENT_BYTES`] bytes, into packets of `bytes` bytes.
+fn divide(message: &libc::msghdr, bytes: u16) {
+    // SAFETY: the control data have space for one header and this value, which the macros stay within.
+    unsafe {
+        if let Some(header) = libc::CMSG_FIRSTHDR(message).as_mut() {
+            header.cmsg_level = libc::SOL_UDP;
+            header.cmsg_type = libc::UDP_SEGMENT;
+            header.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as _) as _;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(bytes);
         }
     }
 }

@@ -62,6 +62,16 @@ fn packets_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn packets_of_the_same_length_stay_packets() {
+    let Some((mut receiver, mut sender)) = pair(&loopback()) else { return };
+    let lengths = [5, 5, 5, 0, 0, 8264, 8264, 8264, 8264, 8264, 8264, 8264, 8264, 8264, 1, 1472];
+    let length = |k: usize| if k < 100 { 1472 } else { lengths[k % lengths.len()] };
+    let packets: Vec<Vec<u8>> = (0..300).map(|k| vec![k as u8; length(k)]).collect();
+    sender.send(&packets.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+    assert_eq!(drain(&mut receiver, Duration::from_millis(300)), packets);
+}
+
+#[test]
 fn what_the_kernel_drops_is_counted() {
     let options = Options { buffer_bytes: 1 << 16, ..loopback() };
     let Some((mut receiver, mut sender)) = pair(&options) else { return };

@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(snap.description.packets().shape().sources, 4);
         assert!(snap.description.cores().is_none());
         let pinned = SNAP.replacen("preset", "cores = [0]\npreset", 1);
-        assert_eq!(parse(&pinned, path).unwrap().description.cores().unwrap().numbers(), [0]);
+        assert_eq!(parsed(&pinned, path).unwrap().description.cores().unwrap().numbers(), [0]);
         let clock = snap.description.clock().unwrap();
         assert_eq!(clock.utc(250_000, 0).unwrap().seconds, 1.0);
         let packets = parsed(PACKETS, path).unwrap();
