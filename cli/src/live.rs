@@ -29,9 +29,7 @@ use crate::say::note;
 use crate::space::Reserve;
 use crate::streams::{free_name, name_of, observe};
 use crate::voltage_arguments::Unstated;
-use crate::{
-    Verb, channelize, correlate, errors, flags, json, search, site, space, streams,
-};
+use crate::{Verb, channelize, correlate, errors, flags, json, search, site, space, streams};
 
 /// Bytes of samples that are read at once for a recording.
 const RECORDED_BYTES: usize = 1 << 20;
@@ -293,7 +291,10 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };
     let address = site::address(file, &site::table(file)?);
-    streams::listen(std::slice::from_ref(&address), &sidereal::io::voltages::VoltageOptions::default())?;
+    streams::listen(
+        std::slice::from_ref(&address),
+        &sidereal::io::voltages::VoltageOptions::default(),
+    )?;
     fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
     tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
     if !common.quiet {

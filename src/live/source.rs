@@ -350,10 +350,8 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     // Their bytes follow each other as in one longer block.
     let is_long = begun.layout().map_or(shape.sources == 1, Layout::is_endless);
     blocks.packing = begun.packing();
-    blocks.are_joined = is_long
-        && !begun.has_end()
-        && begun.frames().is_none()
-        && blocks.packing == Packing::None;
+    blocks.are_joined =
+        is_long && !begun.has_end() && begun.frames().is_none() && blocks.packing == Packing::None;
     if blocks.packing != Packing::None {
         let bytes = blocks.packing.unpacked_bytes(blocks.block_bytes).unwrap_or(0);
         blocks.unpacked = vec![0; bytes];
