@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::sigproc::FilterbankWriter;
-use sidereal::io::voltages::VoltageSource;
+use sidereal::io::voltages::{VoltageOptions, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
 use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
@@ -291,10 +291,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };
     let address = site::address(file, &site::table(file)?);
-    streams::listen(
-        std::slice::from_ref(&address),
-        &sidereal::io::voltages::VoltageOptions::default(),
-    )?;
+    streams::listen(std::slice::from_ref(&address), &VoltageOptions::default())?;
     fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
     tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
     if !common.quiet {
@@ -371,7 +368,7 @@ impl RecordArguments {
                 tstart_mjd: (start.day != 0).then(|| start.mjd()),
                 tsamp_s,
                 samples,
-                gaps: source.gaps(first, samples),
+                gaps: source.take_gaps(first, samples),
                 dropped: reporter.sum(),
                 complete: ending.is_complete(),
                 reason: flags::reason(&ending),
@@ -438,8 +435,8 @@ trait Recorded {
     /// Describes an incomplete sample at the end of the observation, which was left out.
     fn cut(&self) -> Option<&str>;
 
-    /// Lists the gaps among `samples` samples from sample `first` on, counted from there.
-    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap>;
+    /// Lists the gaps among `samples` samples from sample `first` on, counted from there; called once a file.
+    fn take_gaps(&mut self, first: u64, samples: u64) -> Vec<Gap>;
 
     fn statistics(&self) -> Option<Statistics>;
 
@@ -595,7 +592,7 @@ impl Recorded for Spectra {
         self.source.cut()
     }
 
-    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
+    fn take_gaps(&mut self, first: u64, samples: u64) -> Vec<Gap> {
         within(self.source.gaps(), first, samples, self.tsamp_s())
     }
 
@@ -610,6 +607,9 @@ struct RecordedVoltages {
     /// Samples of a whole gulp, and the block of the last read, which may be shorter.
     times: usize,
     block: VoltageBlock<'static>,
+    /// Samples read so far, and gaps of the file that is being written.
+    time: u64,
+    gaps: Vec<sidereal::io::Gap>,
 }
 
 impl RecordedVoltages {
@@ -618,7 +618,7 @@ impl RecordedVoltages {
         let bytes = header.streams() * header.encoding.sample_bits() / 8;
         let times = gulp(bytes, header.tsamp_s);
         let block = header.block(times);
-        Self { source, format, times, block }
+        Self { source, format, times, block, time: 0, gaps: Vec::new() }
     }
 }
 
@@ -648,7 +648,23 @@ impl Recorded for RecordedVoltages {
         if times != self.block.capacity() {
             self.block = self.source.header().block(times);
         }
-        self.source.read(&mut self.block)
+        let read = self.source.read(&mut self.block)?;
+        for flag in self.block.flags() {
+            let (start, times) = (self.time + flag.start, flag.times);
+            // Antennas that lose the same samples make one gap, as does what is lost on both sides of a read.
+            match self
+                .gaps
+                .iter_mut()
+                .rev()
+                .take(64)
+                .find(|gap| gap.start_time == start || gap.start_time + gap.times == start)
+            {
+                Some(gap) => gap.times = gap.times.max(start + times - gap.start_time),
+                None => self.gaps.push(sidereal::io::Gap { start_time: start, times }),
+            }
+        }
+        self.time += read as u64;
+        Ok(read)
     }
 
     fn write(&self, file: &mut VoltageWriter) -> Result<()> {
@@ -659,15 +675,8 @@ impl Recorded for RecordedVoltages {
         self.source.cut()
     }
 
-    fn gaps(&self, first: u64, samples: u64) -> Vec<Gap> {
-        let mut gaps: Vec<sidereal::io::Gap> = Vec::new();
-        // Antennas that lose the same samples make one gap.
-        for flag in self.source.lost() {
-            match gaps.iter_mut().rev().take(64).find(|gap| gap.start_time == flag.start) {
-                Some(gap) => gap.times = gap.times.max(flag.times),
-                None => gaps.push(sidereal::io::Gap { start_time: flag.start, times: flag.times }),
-            }
-        }
+    fn take_gaps(&mut self, first: u64, samples: u64) -> Vec<Gap> {
+        let gaps = std::mem::take(&mut self.gaps);
         within(&gaps, first, samples, self.tsamp_s())
     }
 

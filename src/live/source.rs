@@ -797,8 +797,6 @@ pub struct LiveVoltages {
     /// Streams of each source.
     streams: Vec<Vec<Range<usize>>>,
     feed: Feed,
-    time: u64,
-    lost: Vec<Flag>,
 }
 
 impl LiveVoltages {
@@ -812,7 +810,7 @@ impl LiveVoltages {
             let why = "found spectra, expected voltages";
             return Err(Error::format(&header.path, "STATE", 0, why));
         };
-        Ok(Self { header, order, streams, feed, time: 0, lost: Vec::new() })
+        Ok(Self { header, order, streams, feed })
     }
 
     /// Returns the counters of the packets received; `None` for a ring.
@@ -820,17 +818,10 @@ impl LiveVoltages {
         self.feed.statistics()
     }
 
-    /// Returns the lost samples among those read so far, of which the last may grow.
-    pub fn lost(&self) -> &[Flag] {
-        &self.lost
-    }
-
     /// Lists samples that were lost, `at` samples after the start of `block`.
-    fn lose(&mut self, streams: Range<usize>, times: u64, block: &mut VoltageBlock, at: usize) {
+    fn lose(&self, streams: Range<usize>, times: u64, block: &mut VoltageBlock, at: usize) {
         let most = self.streams.iter().map(Vec::len).sum();
-        let flag = Flag { streams: streams.clone(), start: at as u64, times };
-        add_flag(block.flags_mut(), flag, most);
-        add_flag(&mut self.lost, Flag { streams, start: self.time, times }, most);
+        add_flag(block.flags_mut(), Flag { streams, start: at as u64, times }, most);
     }
 
     /// Copies samples of the block in use to samples `at` and later of `block`.
@@ -899,7 +890,6 @@ impl VoltageSource for LiveVoltages {
                 }
             };
             self.feed.take(next);
-            self.time += times as u64;
             done += times;
         }
         block.set_times(done)?;

@@ -141,7 +141,8 @@ impl Case {
         let total = (end.unwrap() + 1 - first) as usize * times;
         let mut block = header.block(total + 4 * times);
         assert_eq!(source.read(&mut block).unwrap(), total);
-        let flagged = marks(source.flags(), header.streams(), total);
+        let flags = if source.is_live() { block.flags() } else { source.flags() };
+        let flagged = marks(flags, header.streams(), total);
         let value = |block: &VoltageBlock<'_>, encoding, stream, time| {
             voltage(block.voltages().row(stream), encoding, time)
         };

@@ -254,13 +254,17 @@ fn voltages_return_as_they_were_sent_and_lost_ones_are_zeros() {
         let mut source = next_voltages(&live);
         let (mut all, mut gulp) =
             (vec![Vec::new(); source.header().streams()], source.header().block(50));
+        let (mut lost, mut time): (Vec<Flag>, u64) = (Vec::new(), 0);
         loop {
             let read = source.read(&mut gulp).unwrap();
+            let absolute = |flag: &Flag| Flag { start: time + flag.start, ..flag.clone() };
+            lost.extend(gulp.flags().iter().map(absolute));
+            time += read as u64;
             for (stream, all) in all.iter_mut().enumerate() {
                 all.extend_from_slice(&gulp.voltages().row(stream)[..2 * read]);
             }
             if read == 0 {
-                return (all, source.lost().to_vec(), source.header().clone());
+                return (all, lost, source.header().clone());
             }
         }
     });

@@ -214,6 +214,9 @@ impl Observation {
         let length_s = correlator.header().integration_s();
         correlator.begin_part((arguments.roll / length_s).round().max(1.0) as u64);
         let header = correlator.part_header()?;
+        if header.integrations == 0 {
+            return Ok(None);
+        }
         let name = streams::name_of(header.start);
         let path = streams::free_name(&arguments.output, &name, ".uvh5");
         let read = arguments.read();
