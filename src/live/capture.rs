@@ -40,11 +40,15 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// Longest time of a chunk, in seconds, which delays the samples in it if a packet is lost.
 const CHUNK_S: f64 = 0.05;
 
-/// Most bytes of a chunk.
-const CHUNK_BYTES: usize = 4 << 20;
+/// Most bytes of a chunk. The few chunks in turn stay in the cache, and a chunk that is used for the first time costs few page faults.
+const CHUNK_BYTES: usize = 512 << 10;
 
-/// Chunks in flight in the window.
+/// Chunks in flight in the window, unless [`CHUNK_BYTES`] makes chunks short.
 const FLYING: usize = 8;
+
+/// Most chunks in flight, and most bytes of a window of short chunks.
+const MOST_FLYING: usize = 64;
+const WINDOW_BYTES: usize = 32 << 20;
 
 /// Bytes of samples that may wait for the consumer, and the least and the most chunks of them.
 const WAITING_BYTES: usize = 64 << 20;
@@ -167,7 +171,7 @@ impl Capture {
         }
         let sockets = sockets.to_vec();
         let (sender, events) = sync_channel(MOST_WAITING);
-        let (back, returned) = sync_channel(FLYING + MOST_WAITING);
+        let (back, returned) = sync_channel(MOST_FLYING + MOST_WAITING);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut capturing = Capturing {
@@ -586,16 +590,22 @@ impl Current {
     fn new(begun: Begun, packets: Packets) -> Result<Self> {
         let shape = packets.shape();
         let block_s = begun.content().tsamp_s() * begun.times() as f64;
+        let block_bytes = shape.block_bytes * shape.sources;
         let by_time = (CHUNK_S / block_s).clamp(1.0, 1e6) as usize;
-        let by_bytes = (CHUNK_BYTES / (shape.block_bytes * shape.sources)).max(1);
+        let by_bytes = (CHUNK_BYTES / block_bytes).max(1);
+        // Short chunks make a window as long as that of chunks of 50 ms, if its bytes allow it.
+        let chunks = by_time.div_ceil(by_bytes).saturating_mul(FLYING);
+        let chunks = chunks.min(WINDOW_BYTES / (by_bytes * block_bytes));
         // A short counter allows a short window only.
         let half = shape.period.map_or(1 << 62, |period| (period - 1) / 2) / shape.step;
-        let by_period = (half.saturating_sub(1) / (2 * FLYING as u64)).max(1) as usize;
-        let options = WindowOptions::new(by_time.min(by_bytes).min(by_period), FLYING);
+        let chunks = chunks.min((half.saturating_sub(1) / 2).min(1 << 16) as usize);
+        let chunks = chunks.clamp(FLYING, MOST_FLYING);
+        let by_period = (half.saturating_sub(1) / (2 * chunks as u64)).max(1) as usize;
+        let options = WindowOptions::new(by_time.min(by_bytes).min(by_period), chunks);
         let options = WindowOptions { jump: options.jump.min(half.saturating_sub(1)), ..options };
-        let chunk_bytes = options.blocks * shape.sources * shape.block_bytes;
-        let waiting = (WAITING_BYTES / chunk_bytes).clamp(LEAST_WAITING, MOST_WAITING);
-        let window = Window::with_buffers(shape, options, FLYING + waiting)?;
+        let waiting = WAITING_BYTES / (options.blocks * block_bytes);
+        let waiting = waiting.clamp(LEAST_WAITING, MOST_WAITING);
+        let window = Window::with_buffers(shape, options, chunks + waiting)?;
         Ok(Self {
             begun,
             packets,

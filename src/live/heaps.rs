@@ -7,7 +7,10 @@
 
 use crate::error::{Error, Result};
 use crate::live::packet::{Format, Outcome, Part, Reason, Rejection, Shape, Values};
-use crate::live::spead::{self, Fault, Packet};
+use crate::live::spead::{self, Fault, Item, Packet};
+
+/// Most items that tell sources apart.
+const MOST_SELECTORS: usize = 8;
 
 /// Immediate item that tells sources apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub struct ItemMap {
     pub counter_bits: u32,
     /// Difference of the counter between consecutive heaps of a source.
     pub step: u64,
-    /// Items that tell sources apart, outermost first. If a heap lacks one, it counts as 0.
+    /// Items that tell sources apart, outermost first, at most 8. If a heap lacks one, it counts as 0.
     pub sources: Vec<Selector>,
     /// Identifier of the addressed item with the samples.
     pub samples: u64,
@@ -105,6 +108,45 @@ struct Items {
     start: u64,
 }
 
+/// Values in the items of a packet, of those that the map names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    counter: Option<u64>,
+    /// Values of the items that tell sources apart; those that the packet lacks are 0.
+    sources: [u64; MOST_SELECTORS],
+    /// Address of the samples.
+    start: Option<u64>,
+    /// Number of addressed items.
+    addressed: usize,
+    /// Whether there are items beside those that the protocol defines.
+    has_items: bool,
+    /// Whether there is a descriptor or a control.
+    is_protocol: bool,
+}
+
+impl Found {
+    #[inline]
+    fn see(&mut self, map: &ItemMap, item: Item) {
+        self.has_items |= item.id > spead::id::CONTROL;
+        self.is_protocol |= matches!(item.id, spead::id::DESCRIPTOR | spead::id::CONTROL);
+        if !item.is_immediate {
+            self.addressed += 1;
+            if item.id == map.samples && self.start.is_none() {
+                self.start = Some(item.value);
+            }
+            return;
+        }
+        if item.id == map.counter {
+            self.counter = Some(item.value);
+        }
+        for (value, selector) in self.sources.iter_mut().zip(&map.sources) {
+            if item.id == selector.id {
+                *value = item.value;
+            }
+        }
+    }
+}
+
 /// Heap in flight.
 #[derive(Clone, Copy, Debug)]
 struct Heap {
@@ -135,6 +177,10 @@ impl Heaps {
         if !(1..=4096).contains(&map.heaps) {
             return Err(Error::parameter("heaps", map.heaps, "it must be 1 to 4096"));
         }
+        if map.sources.len() > MOST_SELECTORS {
+            let rule = format!("at most {MOST_SELECTORS} items tell sources apart");
+            return Err(Error::parameter("sources", map.sources.len(), rule));
+        }
         for Selector { shift, bits, .. } in &map.sources {
             if *shift >= 64 || !(1..=64).contains(bits) {
                 let rule = format!("bits from {shift} on: both must be at most 64");
@@ -153,23 +199,31 @@ impl Heaps {
         Ok(Self { table: Vec::with_capacity(map.heaps), map, shape, next: 0 })
     }
 
-    /// Reads the items of a packet; `None` if it has none but the protocol's, so that they came in another.
-    fn items(&self, packet: &Packet<'_>) -> Option<std::result::Result<Option<Items>, Rejection>> {
-        if !packet.items().any(|item| item.id > spead::id::CONTROL) {
-            let own = packet
-                .items()
-                .any(|item| matches!(item.id, spead::id::DESCRIPTOR | spead::id::CONTROL));
-            return own.then_some(Ok(None));
+    /// Places a packet by the items that were found in it; `None` if it has none but the protocol's, so that they came in
+    /// another.
+    fn items(
+        &self,
+        packet: &Packet<'_>,
+        found: &Found,
+    ) -> Option<std::result::Result<Option<Items>, Rejection>> {
+        if !found.has_items {
+            return found.is_protocol.then_some(Ok(None));
         }
-        let (Some(counter), Some(heap_bytes)) = (packet.value(self.map.counter), packet.heap_bytes)
+        let (Some(counter), Some(heap_bytes), Some(start)) =
+            (found.counter, packet.heap_bytes, found.start)
         else {
             return Some(Ok(None));
         };
-        let Some(place) = packet.place(self.map.samples, heap_bytes) else { return Some(Ok(None)) };
+        let place = match found.addressed {
+            1 => Some(start..heap_bytes.max(start)),
+            _ => packet.place(self.map.samples, heap_bytes),
+        };
+        let Some(place) = place else { return Some(Ok(None)) };
         let mut source = 0;
-        for Selector { id, shift, bits, values } in &self.map.sources {
-            let value = packet.value(*id).unwrap_or(0) >> shift & u64::MAX >> (64 - bits);
-            match values.index(value) {
+        for (Selector { shift, bits, values, .. }, value) in
+            self.map.sources.iter().zip(found.sources)
+        {
+            match values.index(value >> shift & u64::MAX >> (64 - bits)) {
                 Some(index) => source = source * values.count + index,
                 None => return Some(Err(Rejection::of(Reason::WrongSource))),
             }
@@ -202,13 +256,15 @@ impl Format for Heaps {
     }
 
     fn part<'a>(&mut self, packet: &'a [u8]) -> Outcome<'a> {
-        let packet = Packet::parse(packet).map_err(|fault| {
+        let mut found = Found::default();
+        let map = &self.map;
+        let packet = Packet::scan(packet, |item| found.see(map, item)).map_err(|fault| {
             Rejection::of(match fault {
                 Fault::Short | Fault::PayloadShort => Reason::WrongLength,
                 _ => Reason::Invalid,
             })
         })?;
-        let items = match self.items(&packet) {
+        let items = match self.items(&packet, &found) {
             Some(items) => {
                 let is_whole = packet.heap_bytes == Some(packet.payload.len() as u64);
                 if !is_whole {
@@ -237,7 +293,7 @@ impl Format for Heaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::spead::{Flavour, Item, Packetizer, Repeat};
+    use crate::live::spead::{Flavour, Packetizer, Repeat};
 
     fn map() -> ItemMap {
         ItemMap {
@@ -354,6 +410,7 @@ mod tests {
         for (map, name) in [
             (ItemMap { counter_bits: 64, ..map() }, "counter_bits"),
             (ItemMap { heaps: 0, ..map() }, "heaps"),
+            (ItemMap { sources: vec![selector; 9], ..map() }, "sources"),
             (ItemMap { sources: vec![selector], ..map() }, "sources"),
             (ItemMap { granule_bytes: 64, ..map() }, "granule_bytes"),
             (ItemMap { step: 1 << 48, ..map() }, "step"),

@@ -181,6 +181,18 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// The [`Fault`] of a packet that violates the protocol.
     pub fn parse(bytes: &'a [u8]) -> std::result::Result<Self, Fault> {
+        Self::scan(bytes, |_| {})
+    }
+
+    /// Parses a packet, and passes each of its items to `see` on the way.
+    ///
+    /// # Errors
+    /// As [`Packet::parse`].
+    #[inline]
+    pub(crate) fn scan(
+        bytes: &'a [u8],
+        mut see: impl FnMut(Item),
+    ) -> std::result::Result<Self, Fault> {
         let (header, rest) = bytes.split_at_checked(WORD).ok_or(Fault::Short)?;
         if header[..2] != MAGIC {
             return Err(Fault::NotSpead);
@@ -195,14 +207,15 @@ impl<'a> Packet<'a> {
         let mut packet =
             Self { flavour, heap: 0, heap_bytes: None, offset: 0, payload: &[], pointers };
         let (mut heap, mut offset, mut length) = (None, None, None);
-        for item in packet.items().filter(|item| item.is_immediate) {
-            match item.id {
-                id::HEAP => heap = Some(item.value),
-                id::HEAP_BYTES => packet.heap_bytes = Some(item.value),
-                id::OFFSET => offset = Some(item.value),
-                id::PAYLOAD_BYTES => length = Some(item.value),
+        for item in packet.items() {
+            match (item.is_immediate, item.id) {
+                (true, id::HEAP) => heap = Some(item.value),
+                (true, id::HEAP_BYTES) => packet.heap_bytes = Some(item.value),
+                (true, id::OFFSET) => offset = Some(item.value),
+                (true, id::PAYLOAD_BYTES) => length = Some(item.value),
                 _ => {}
             }
+            see(item);
         }
         let (Some(heap), Some(offset), Some(length)) = (heap, offset, length) else {
             return Err(Fault::Missing);

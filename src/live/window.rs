@@ -84,7 +84,7 @@ pub struct Chunk {
     bytes: Box<[u8]>,
     /// Per cell (block, source): granules that are there.
     filled: Vec<u32>,
-    /// Per cell: a bit for each granule.
+    /// Per cell: a bit for each granule, unless the block came as a whole.
     granules: Vec<u64>,
     /// Cells with all granules.
     whole: usize,
@@ -643,6 +643,17 @@ impl Chunk {
     /// Copies the samples of a part that [`fits`].
     fn put(&mut self, shape: &Shape, block: usize, part: &Part<'_>) -> Put {
         let cell = block * shape.sources + part.source;
+        if self.filled[cell] == self.each {
+            return Put::Duplicate;
+        }
+        if part.payload.len() == shape.block_bytes && self.filled[cell] == 0 {
+            // A block that comes as a whole needs no presence of its granules.
+            self.bytes[cell * shape.block_bytes..][..shape.block_bytes]
+                .copy_from_slice(part.payload);
+            self.filled[cell] = self.each;
+            self.whole += 1;
+            return Put::Placed;
+        }
         let (granules, words) = (shape.granules(), shape.granules().div_ceil(64));
         let first = part.offset / shape.granule_bytes;
         let end = (part.offset + part.payload.len()).div_ceil(shape.granule_bytes);
