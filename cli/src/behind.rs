@@ -31,7 +31,6 @@ pub(crate) struct Dropped {
 /// Reporter of what is dropped of one observation.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) struct Reporter {
-    tsamp_s: f64,
     is_quiet: bool,
     told: Behind,
     last: Option<Instant>,
@@ -39,8 +38,8 @@ pub(crate) struct Reporter {
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 impl Reporter {
-    pub(crate) fn new(tsamp_s: f64, common: &Common) -> Self {
-        Self { tsamp_s, is_quiet: common.quiet, told: Behind::default(), last: None }
+    pub(crate) fn new(common: &Common) -> Self {
+        Self { is_quiet: common.quiet, told: Behind::default(), last: None }
     }
 
     /// Warns of what was dropped since the last warning, unless that was a short time ago.
@@ -52,22 +51,24 @@ impl Reporter {
 
     /// Warns of what was dropped since the last warning; returns the sum over the observation so far, `None` without any.
     pub(crate) fn sum(&mut self) -> Option<Dropped> {
-        self.tell();
+        let tsamp_s = self.tell();
         let Behind { stretches, blocks, times, slowest, .. } = self.told;
         (times > 0).then(|| Dropped {
             stretches,
             blocks,
-            dropped_s: times as f64 * self.tsamp_s,
+            dropped_s: times as f64 * tsamp_s,
             slowest_stage: slowest.map(|slowest| slowest.name),
         })
     }
 
-    fn tell(&mut self) {
-        let behind = streams::behind();
-        if let Some(line) = line(&self.told, &behind, self.tsamp_s) {
+    /// Returns the time of a sample in seconds.
+    fn tell(&mut self) -> f64 {
+        let (behind, tsamp_s) = streams::behind();
+        if let Some(line) = line(&self.told, &behind, tsamp_s) {
             warning!(quiet: self.is_quiet, "{line}");
             (self.told, self.last) = (behind, Some(Instant::now()));
         }
+        tsamp_s
     }
 }
 

@@ -345,7 +345,7 @@ impl RecordArguments {
             0.0 => u64::MAX,
             seconds => (seconds / tsamp_s).round().max(1.0) as u64,
         };
-        let mut reporter = Reporter::new(tsamp_s, common);
+        let mut reporter = Reporter::new(common);
         let mut first = 0;
         loop {
             let start = source.start();

@@ -104,6 +104,8 @@ struct Open {
     live: Live,
     /// Difference between packets and the system's clock that is reported, in seconds.
     clock_alarm_s: f64,
+    /// Time of a sample of the current or last observation in seconds.
+    tsamp_s: f64,
 }
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -120,7 +122,7 @@ impl Open {
         if let Some(advice) = live.advice() {
             warning!(quiet: false, "{advice}.");
         }
-        Ok(Self { path: path.to_path_buf(), live, clock_alarm_s })
+        Ok(Self { path: path.to_path_buf(), live, clock_alarm_s, tsamp_s: 0.0 })
     }
 }
 
@@ -161,16 +163,21 @@ impl Watch {
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
     listen(std::slice::from_ref(&path.to_path_buf()), options)?;
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(Open { live, clock_alarm_s, .. }) = open.iter().find(|open| open.path == path) else {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(open) = open.iter_mut().find(|open| open.path == path) else {
         return Err(Error::stopped(path));
     };
-    let (statistics, due) = (live.shared_statistics(), Instant::now());
-    let mut watch = Watch { statistics, alarm_s: *clock_alarm_s, due };
-    live.next(Box::new(move || {
+    let (statistics, due) = (open.live.shared_statistics(), Instant::now());
+    let mut watch = Watch { statistics, alarm_s: open.clock_alarm_s, due };
+    let observation = open.live.next(Box::new(move || {
         watch.look();
         !interrupt::requested()
-    }))
+    }))?;
+    open.tsamp_s = match &observation {
+        Observation::Spectra(spectra) => spectra.header().tsamp_s,
+        Observation::Voltages(voltages) => voltages.header().tsamp_s,
+    };
+    Ok(observation)
 }
 
 /// Opens addresses, so that their packets are received from now on.
@@ -188,11 +195,13 @@ pub(crate) fn listen(paths: &[PathBuf], options: &VoltageOptions) -> Result<()> 
     Ok(())
 }
 
-/// Returns what was dropped of the current or last observation of the address opened first.
+/// Returns what was dropped of the current or last observation, and the time of a sample in seconds; of several addresses, of the one
+/// that lost most.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) fn behind() -> Behind {
+pub(crate) fn behind() -> (Behind, f64) {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.first().map_or_else(Behind::default, |open| open.live.behind())
+    let all = open.iter().map(|open| (open.live.behind(), open.tsamp_s));
+    all.max_by_key(|(behind, _)| behind.times).unwrap_or_default()
 }
 
 /// Opens the next observation of an address as a source of spectra.

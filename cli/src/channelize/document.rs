@@ -7,6 +7,7 @@ use serde::Serialize;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::pipeline::{Ending, voltage};
 
+use crate::behind::Dropped;
 use crate::flags;
 use crate::gaps::Gap;
 use crate::geometry::{self, ResponseDocument};
@@ -111,6 +112,9 @@ pub(crate) struct Document {
     gaps: Vec<Gap>,
     /// Number of samples of the recording that were not finite and were replaced by zeros.
     flagged_samples: u64,
+    /// Samples of a live observation so far that were dropped because channelizing was too slow; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dropped: Option<Dropped>,
     /// Whether the file contains the complete recording.
     complete: bool,
     /// Reason if it does not.
@@ -157,6 +161,7 @@ impl Document {
             made: written.made,
             gaps: written.gaps,
             flagged_samples: written.flagged_samples,
+            dropped: None,
             elapsed_s: written.elapsed_s,
             complete: written.ending.is_complete(),
             reason: flags::reason(&written.ending),

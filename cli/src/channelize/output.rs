@@ -20,6 +20,8 @@ use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 use sidereal::{Error, Result};
 
 use super::document::{Document, Made, Scaling, Written, text};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::behind::Reporter;
 use crate::common::{Common, tell_notes};
 use crate::gaps::{self, Gap};
 use crate::geometry::{self, ResponseDocument};
@@ -180,6 +182,8 @@ pub(super) struct Making {
     depth: Depth,
     format: Format,
     is_live: bool,
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    reporter: Option<Reporter>,
 }
 
 pub(super) enum Source {
@@ -232,7 +236,17 @@ impl Making {
         if common.verbose && !common.quiet {
             more!("  {}", geometry.text());
         }
-        Ok(Self { source, recorded, geometry, response, depth, format, is_live })
+        Ok(Self {
+            source,
+            recorded,
+            geometry,
+            response,
+            depth,
+            format,
+            is_live,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            reporter: is_live.then(|| Reporter::new(common)),
+        })
     }
 
     /// Returns the time from one spectrum to the next in seconds.
@@ -275,12 +289,17 @@ impl Making {
         common: &Common,
     ) -> Result<Wrote> {
         let (recorded, geometry) = (self.recorded.clone(), self.geometry.clone());
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let mut look = || self.reporter.iter_mut().for_each(Reporter::look);
+        #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+        let mut look = || {};
+        let look: &mut dyn FnMut() = &mut look;
         let written = match &mut self.source {
             Source::Rows(filterbank) => {
-                write_rows(filterbank, self.depth, recorded, geometry, &outputs, common)?
+                write_rows(filterbank, self.depth, recorded, geometry, &outputs, look, common)?
             }
             Source::Voltages(voltages) => {
-                write_spectra(voltages, self.format, recorded, geometry, &outputs, common)?
+                write_spectra(voltages, self.format, recorded, geometry, &outputs, look, common)?
             }
         };
         let (times, ending) = (written.times, written.ending.clone());
@@ -288,8 +307,12 @@ impl Making {
         if self.is_live && times == 0 {
             return Ok(Wrote { times, ending });
         }
-        let document =
-            Document::new(outputs.place(), outputs.format().name(), written, self.response.clone());
+        let mut document =
+            Document::new(outputs.place(), outputs.format().name(), written, self.response);
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        if let Some(reporter) = &mut self.reporter {
+            document.dropped = reporter.sum();
+        }
         let run = Run::new(common).on(backend).took(document.elapsed_s(), document.duration_s());
         let run = if self.is_live { run.live() } else { run };
         let product = Product::new("channelize", document, Provenance::new(common, read)?, run);
@@ -319,6 +342,7 @@ pub(super) fn write_rows(
     recorded: VoltageHeader,
     geometry: geometry::Document,
     outputs: &Outputs,
+    look: &mut dyn FnMut(),
     common: &Common,
 ) -> Result<Written> {
     let header = filterbank.header().clone();
@@ -335,6 +359,7 @@ pub(super) fn write_rows(
     let mut observe = |status: &Status| {
         progress.total(status.total);
         progress.at(status.times);
+        look();
         if status.times > 0 {
             outputs.keep();
         }
@@ -408,6 +433,7 @@ pub(super) fn write_spectra(
     recorded: VoltageHeader,
     geometry: geometry::Document,
     outputs: &Outputs,
+    look: &mut dyn FnMut(),
     common: &Common,
 ) -> Result<Written> {
     let header = source.header().clone();
@@ -428,6 +454,7 @@ pub(super) fn write_spectra(
     source.watched_by(Box::new(|| !interrupt::requested()));
     let mut observe = |status: &Status| {
         progress.at(status.times);
+        look();
         outputs.keep();
         !interrupt::requested()
     };

@@ -13,6 +13,7 @@ use sidereal::pipeline::correlator::{
 };
 use sidereal::units::HZ_PER_MHZ;
 
+use crate::behind::Dropped;
 use crate::flags;
 use crate::plots::{duration, frequency, short};
 use crate::progress::{multiple, rate};
@@ -59,6 +60,9 @@ pub(crate) struct Document {
     dut1_s: f64,
     dut1_from: String,
     plots: Vec<String>,
+    /// Samples of a live observation so far that were dropped because correlating was too slow; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dropped: Option<Dropped>,
     /// Whether the file contains the complete recordings.
     complete: bool,
     /// Reason if it does not.
@@ -229,6 +233,7 @@ impl Document {
             dut1_s: summary.dut1_s,
             dut1_from: options.dut1.about().unwrap_or(GIVEN).trim().to_owned(),
             plots,
+            dropped: None,
             device,
             steps: Steps {
                 read_s: summary.steps.read_s,

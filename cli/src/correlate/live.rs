@@ -17,6 +17,7 @@ use super::arguments::{Arguments, Array, Sky, Spectra, Visibilities, Writing};
 use super::document::{Document, Written};
 use super::inputs::{self, Given, Silent};
 use super::{Outputs, files, named, need, tell, write};
+use crate::behind::Reporter;
 use crate::common::{Common, Work, tell_notes};
 use crate::interrupt::Exit;
 use crate::output::Existing;
@@ -177,6 +178,7 @@ struct Observation {
     backend: Backend,
     /// Each antenna's name and address.
     files: Vec<(String, String)>,
+    reporter: Reporter,
 }
 
 impl Observation {
@@ -201,7 +203,7 @@ impl Observation {
         let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
         let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
         sky::warn_of_orientation(&options.dut1, correlator.header().start, arguments.roll, common);
-        Ok(Self { correlator, options, backend, files })
+        Ok(Self { correlator, options, backend, files, reporter: Reporter::new(common) })
     }
 
     /// Writes the next part of the observation to a file of its own; returns none at its end.
@@ -210,7 +212,7 @@ impl Observation {
         arguments: &LiveArguments,
         common: &Common,
     ) -> Result<Option<(PathBuf, Ending)>> {
-        let Self { correlator, options, backend, files } = self;
+        let Self { correlator, options, backend, files, reporter } = self;
         let length_s = correlator.header().integration_s();
         correlator.begin_part((arguments.roll / length_s).round().max(1.0) as u64);
         let header = correlator.part_header()?;
@@ -230,14 +232,17 @@ impl Observation {
         ];
         let labels = Labels { history: history.join("\n"), ..Labels::default() };
         let mut silent = Silent::new(&header);
-        let mut see = |integration: &Integration| silent.add(integration);
+        let mut see = |integration: &Integration| {
+            silent.add(integration);
+            reporter.look();
+        };
         let report = write(correlator, &outputs, &labels, None, &mut see, common)?;
         tell_notes(backend, common);
         if report.summary.integrations == 0 {
             return Ok(None);
         }
         outputs.use_reserve();
-        let document = Document::new(Written {
+        let mut document = Document::new(Written {
             file: named(outputs.place()),
             header: &header,
             options,
@@ -247,6 +252,7 @@ impl Observation {
             silent: silent.names(&header),
             plots: Vec::new(),
         });
+        document.dropped = reporter.sum();
         let run = document.told(made.run);
         let product = Product::new("correlate", document, made.provenance, run);
         outputs.finish(&product)?;

@@ -351,8 +351,8 @@ impl<'a> Work<'a> {
             Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
         progress.doing("Searching");
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-        let mut reporter = recording_is_live(self.arguments)
-            .then(|| behind::Reporter::new(self.header.tsamp_s, self.common));
+        let mut reporter =
+            recording_is_live(self.arguments).then(|| behind::Reporter::new(self.common));
         let mut observe = |status: &Status| {
             progress.total(status.total);
             progress.at(status.times);

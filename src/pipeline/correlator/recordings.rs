@@ -599,7 +599,7 @@ pub(super) fn delay_model(
     if let (Some(direction), Some(sky)) = (tracking.direction, &tracking.sky) {
         let centre = geometry::PhaseCentre::Source(direction);
         if recordings.times == ENDLESS {
-            let model = DelayModel::fit(sky, centre.clone(), header.start, COVERED_S, cables_s)?;
+            let model = DelayModel::fit(sky, centre, header.start, COVERED_S, cables_s)?;
             let growth = Growth { sky: sky.clone(), centre, cables_s: cables_s.clone() };
             return Ok(Model::Fitted(model, Some(Box::new(growth))));
         }

@@ -715,14 +715,17 @@ mod tests {
 
     #[test]
     fn gaps_that_come_in_parts_are_those_known_beforehand() {
-        let cursor = |ranges: &[&[Range<u64>]]| {
+        // Each part is a list of starts and ends.
+        let cursor = |parts: &[&[(u64, u64)]]| {
             let mut cursor = GapCursor::new(Vec::new(), 1024, true);
-            ranges.iter().for_each(|ranges| cursor.add(ranges.iter().cloned()));
+            for part in parts {
+                cursor.add(part.iter().map(|(start, end)| *start..*end));
+            }
             cursor.gaps.iter().map(|gap| (gap.start_time, gap.times)).collect::<Vec<_>>()
         };
-        assert_eq!(cursor(&[&[3..5], &[5..9, 4..6], &[12..13]]), [(3, 6), (12, 1)]);
+        assert_eq!(cursor(&[&[(3, 5)], &[(5, 9), (4, 6)], &[(12, 13)]]), [(3, 6), (12, 1)]);
         assert_eq!(
-            cursor(&[&[3..5, 20..30], &[5..5], &[25..40, 18..19]]),
+            cursor(&[&[(3, 5), (20, 30)], &[(5, 5)], &[(25, 40), (18, 19)]]),
             [(3, 2), (18, 1), (20, 20)]
         );
     }
