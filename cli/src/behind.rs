@@ -78,13 +78,13 @@ fn line(before: &Behind, now: &Behind, tsamp_s: f64) -> Option<String> {
     let times = now.times.checked_sub(before.times).filter(|times| *times > 0)?;
     let last = now.last?;
     let (first, end) = (last.start_time, last.start_time + last.times);
-    let which = match now.stretches - before.stretches {
+    let which = match now.stretches.saturating_sub(before.stretches) {
         0 | 1 => String::new(),
         several => format!(" in {several} stretches, of which the last is"),
     };
     let mut line = format!(
         "behind real time: {} whole blocks ({:.4} s) were dropped,{which} samples {first} to {}, from {:.4} s on.",
-        now.blocks - before.blocks,
+        now.blocks.saturating_sub(before.blocks),
         times as f64 * tsamp_s,
         end - 1,
         first as f64 * tsamp_s,

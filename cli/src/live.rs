@@ -55,7 +55,7 @@ const EXAMPLES: &str = "Examples:\n  \
     vdif://HOST:PORT receives VDIF frames, vdif://HOST:PORT?sequence frames behind a sequence number of 8 bytes. They state neither\n\
     frequencies nor, often, the sampling rate: --freq and --sample-rate give them. Without a rate the first second shows it.";
 
-/// Search, channelize, correlate and record streams as they arrive, in SPEAD heaps or PSRDADA rings.
+/// Search, channelize, correlate and record streams as they arrive: SPEAD heaps, VDIF frames, packets that a file describes, PSRDADA rings.
 ///
 /// Waits for an observation, works on it until it ends, and waits for the next one, until it is interrupted. An observation ends
 /// when the sender ends it, sends another header, or counts anew.
@@ -96,7 +96,8 @@ enum Command {
     Run(SiteArguments),
     /// Check a site's file, and what its chain needs, without starting it.
     ///
-    /// Checks all keys and options, opens the addresses, and writes to the output folder.
+    /// Checks the keys and their values, opens the address, and writes to the output folder; frequencies and antennas are checked when
+    /// a stream is there.
     Check(SiteArguments),
 }
 
@@ -107,7 +108,7 @@ struct SiteArguments {
     file: PathBuf,
 }
 
-/// Options common to the search and the recording of streams.
+/// Options common to all verbs of `live`.
 #[derive(Args, Clone, Copy, Debug)]
 struct Limits {
     /// End after this many observations; 0 goes on until it is interrupted.
@@ -285,8 +286,14 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
     };
     let (verb, output) = match command {
         Command::Search(arguments) => ("search", arguments.search.parent()),
-        Command::Channelize(arguments) => ("channelize", arguments.channelize.output().to_owned()),
-        Command::Correlate(arguments) => ("correlate", arguments.correlate.output().to_owned()),
+        Command::Channelize(arguments) => {
+            arguments.channelize.check()?;
+            ("channelize", arguments.channelize.output().to_owned())
+        }
+        Command::Correlate(arguments) => {
+            arguments.correlate.check()?;
+            ("correlate", arguments.correlate.output().to_owned())
+        }
         Command::Record(arguments) => ("record", arguments.output.clone()),
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };

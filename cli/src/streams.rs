@@ -112,6 +112,10 @@ struct Open {
 impl Open {
     fn new(path: &Path, options: &VoltageOptions) -> Result<Self> {
         let (live, clock_alarm_s) = if is_description(path) {
+            if *options != VoltageOptions::default() {
+                let rule = "the file that describes the stream has frequencies, rate, sideband and polarizations";
+                return Err(Error::parameter("options of voltages", path.display(), rule));
+            }
             let input = site::read(path)?;
             let live = Live::described(path, &input.sockets, &input.description)?;
             (live, input.clock_alarm_s)
@@ -195,13 +199,20 @@ pub(crate) fn listen(paths: &[PathBuf], options: &VoltageOptions) -> Result<()> 
     Ok(())
 }
 
-/// Returns what was dropped of the current or last observation, and the time of a sample in seconds; of several addresses, of the one
-/// that lost most.
+/// Returns what was dropped of the current or last observation, summed over all addresses, and the time of a sample in seconds.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn behind() -> (Behind, f64) {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = open.iter().map(|open| (open.live.behind(), open.tsamp_s));
-    all.max_by_key(|(behind, _)| behind.times).unwrap_or_default()
+    let (mut sum, mut tsamp_s) = (Behind::default(), 0.0);
+    for open in open.iter() {
+        let own = open.live.behind();
+        sum.stretches += own.stretches;
+        sum.blocks += own.blocks;
+        sum.times += own.times;
+        (sum.last, sum.slowest) = (own.last.or(sum.last), own.slowest.or(sum.slowest));
+        tsamp_s = open.tsamp_s;
+    }
+    (sum, tsamp_s)
 }
 
 /// Opens the next observation of an address as a source of spectra.

@@ -7,13 +7,14 @@ mod source;
 use std::ops::Range;
 
 use num_complex::Complex;
+use sidereal::Error;
 use sidereal::backend::Backend;
-use sidereal::io::voltages::{Flag, VoltageSource};
+use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Gains, Integration, PhaseCentre,
 };
 use sidereal::simulate::array::ArraySimulator;
-use sidereal::voltage::VoltageEncoding;
+use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 use source::Arriving;
 
 use crate::support::memory::Memory;
@@ -141,4 +142,57 @@ fn integrations_are_those_of_the_recordings_in_any_parts() {
             assert!(found == expected, "{what}, in parts");
         }
     }
+}
+
+/// Live source that is stopped: it gives the samples in hand, and then says so.
+struct Stopped {
+    source: Box<dyn VoltageSource>,
+    left: usize,
+}
+
+impl VoltageSource for Stopped {
+    fn header(&self) -> &VoltageHeader {
+        self.source.header()
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> sidereal::Result<usize> {
+        if self.left == 0 {
+            return Err(Error::stopped("memory"));
+        }
+        let times = self.source.read(block)?.min(self.left);
+        self.left -= times;
+        block.set_times(times)?;
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> sidereal::Result<u64> {
+        self.source.skip(times)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_stop_is_no_end_of_the_observation() {
+    let simulator = ArraySimulator::new(PLAIN.simulation()).unwrap();
+    let recordings: Vec<Memory> =
+        (0..ANTENNAS).map(|antenna| recording(&simulator, antenna, 0)).collect();
+    let options =
+        CorrelateOptions { phase_centre: PhaseCentre::Drift, gulp: 300, ..PLAIN.options() };
+    let stopped = |source| -> Box<dyn VoltageSource> {
+        Box::new(Stopped { source: Arriving::boxed(source), left: 100_000 })
+    };
+    let mut correlator = correlator(&recordings, &options, stopped);
+    let (mut spectra, mut integration) = (0, Integration::new());
+    let error = loop {
+        match correlator.next_integration(&mut integration) {
+            Ok(true) => spectra += integration.spectra,
+            Ok(false) => panic!("the observation has not ended"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_stop(), "{error}");
+    assert!(spectra > 2000, "{spectra}");
 }

@@ -162,3 +162,21 @@ fn channelized_voltages_and_flags_are_those_of_the_file() {
         }
     }
 }
+
+#[test]
+fn a_stream_that_is_dead_from_the_start_is_an_error() {
+    let mut file = recording(0);
+    file.header.tsamp_s = 1e-2;
+    file.flags = vec![Flag { streams: 3..4, start: 0, times: TIMES as u64 }];
+    let options = ChannelizeOptions::new(12);
+    let source = Arriving::boxed(file.boxed());
+    let mut arriving = VoltageFilterbank::new(source, &options, &Backend::best(1)).unwrap();
+    let mut rows = vec![0.0; arriving.row_elements()];
+    let error = arriving.read_rows(&mut rows).unwrap_err().to_string();
+    assert!(error.contains("data at the start") && error.contains("missing"), "{error}");
+    // A stream that begins later than the others does no harm.
+    file.flags[0].times = 900;
+    let source = Arriving::boxed(file.boxed());
+    let mut arriving = VoltageFilterbank::new(source, &options, &Backend::best(1)).unwrap();
+    assert_eq!(arriving.read_rows(&mut rows).unwrap(), 1);
+}

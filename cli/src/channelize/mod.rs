@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LiveArguments {
-    /// Address of the stream: spead://HOST:PORT, dada:KEY, or a file that describes it (.toml).
+    /// Address of the stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that describes it (.toml).
     #[arg(value_name = "ADDRESS")]
     address: PathBuf,
     /// Folder for the files, which is made if it is missing.
@@ -191,13 +191,11 @@ pub(crate) fn run_live(
     common: &Common,
 ) -> Result<Exit> {
     let LiveArguments { address, output, format, roll, gulp, spectra } = arguments;
-    if !(*roll >= 0.0 && roll.is_finite()) {
-        let rule = "expected seconds, or 0 for a file per observation";
-        return Err(Error::parameter("--roll", roll, rule));
-    }
-    spectra.check_form(*format)?;
+    arguments.check()?;
     let addresses = std::slice::from_ref(address);
     let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
+    // A GPU takes a while to start, and a stream does not wait.
+    let backend = common.backend_for(Work::on_voltages(addresses))?;
     let mut done = 0;
     loop {
         let recorded = match streams::voltages(address, &spectra.voltages.lacking.options()?) {
@@ -210,7 +208,6 @@ pub(crate) fn run_live(
             memory: common.memory,
             ..spectra.options(recorded.header())?
         };
-        let backend = common.backend_for(Work::on_voltages(addresses))?;
         let recorded = Box::new(recorded);
         let mut making =
             Making::begin(recorded, spectra.values(*format), options, &backend, common)?;
@@ -250,6 +247,18 @@ impl LiveArguments {
     /// Returns the folder for the files.
     pub(crate) fn output(&self) -> &Path {
         &self.output
+    }
+
+    /// Checks what needs no stream.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an option out of range or not for the format.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(self.roll >= 0.0 && self.roll.is_finite()) {
+            let rule = "expected seconds, or 0 for a file per observation";
+            return Err(Error::parameter("--roll", self.roll, rule));
+        }
+        self.spectra.check_form(self.format)
     }
 }
 

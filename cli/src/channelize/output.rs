@@ -257,7 +257,7 @@ impl Making {
         }
     }
 
-    /// Returns the time of the next sample's recording, from which a file gets its name.
+    /// Returns the start of the next file, from which its name is made.
     pub(super) fn start(&self) -> Epoch {
         let row = match &self.source {
             Source::Rows(filterbank) => filterbank.row(),
@@ -326,6 +326,9 @@ impl Making {
         }
         let piped = outputs.piped();
         outputs.finish(&product, &product.document.gap_list())?;
+        if self.is_live {
+            interrupt::goes_on();
+        }
         if common.json {
             json::print(&product)?;
         } else if !(common.quiet || piped) {
@@ -347,6 +350,7 @@ pub(super) fn write_rows(
 ) -> Result<Written> {
     let header = filterbank.header().clone();
     let (first, passed_s) = (filterbank.row(), filterbank.row() as f64 * header.tsamp_s);
+    let flagged_before = filterbank.not_finite();
     let samples = filterbank.plan().samples_per_row() * filterbank.recorded().streams();
     if let Some(times) = header.times.filter(|_| !outputs.piped()) {
         let bytes = if depth == Depth::U8 { 1 } else { 4 };
@@ -380,7 +384,7 @@ pub(super) fn write_rows(
         ending: report.ending,
         recorded,
         gaps: gaps::listed(&report.gaps, header.tsamp_s, geometry.delay_s()),
-        flagged_samples: filterbank.not_finite(),
+        flagged_samples: filterbank.not_finite() - flagged_before,
         geometry,
         tstart_mjd: header.tstart_mjd + passed_s / SECONDS_PER_DAY,
         tsamp_s: header.tsamp_s,
@@ -438,6 +442,7 @@ pub(super) fn write_spectra(
 ) -> Result<Written> {
     let header = source.header().clone();
     let (first, passed_s) = (source.row(), source.row() as f64 * header.tsamp_s);
+    let (flagged_before, limited_before) = (source.not_finite(), source.saturated());
     let row_samples = source.geometry().hop * recorded.streams();
     if let Some(times) = header.times {
         let bits = header.encoding.sample_bits() as u64;
@@ -466,7 +471,7 @@ pub(super) fn write_spectra(
     let width_mhz = header.channel_width_hz() / HZ_PER_MHZ;
     Ok(Written {
         gaps: gaps(&report.flags, report.times, &header, geometry.delay_s()),
-        flagged_samples: source.not_finite(),
+        flagged_samples: source.not_finite() - flagged_before,
         recorded,
         geometry,
         tstart_mjd: header.start.mjd() + passed_s / SECONDS_PER_DAY,
@@ -478,7 +483,7 @@ pub(super) fn write_spectra(
         bits: header.recorded_bits,
         made: Made::Voltages {
             gains: source.gains().to_vec(),
-            limited: source.saturated().iter().sum(),
+            limited: source.saturated().iter().sum::<u64>() - limited_before.iter().sum::<u64>(),
         },
         row_samples,
         elapsed_s: report.elapsed_s,

@@ -19,7 +19,7 @@ use super::inputs::{self, Given, Silent};
 use super::{Outputs, files, named, need, tell, write};
 use crate::behind::Reporter;
 use crate::common::{Common, Work, tell_notes};
-use crate::interrupt::Exit;
+use crate::interrupt::{self, Exit};
 use crate::output::Existing;
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, warning};
@@ -30,7 +30,8 @@ use crate::{errors, json, space, streams};
 /// Options of `live correlate`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LiveArguments {
-    /// Addresses of streams, each of one or several antennas: spead://HOST:PORT, dada:KEY, or a file that describes one (.toml).
+    /// Addresses of streams, each of one or several antennas: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that describes
+    /// one (.toml).
     ///
     /// An ADDRESS may be written NAME=ADDRESS (A,B,C=ADDRESS for several antennas). Without names, antennas are assigned as those of
     /// recordings are: by their headers, otherwise in the order of the positions.
@@ -95,7 +96,7 @@ impl LiveArguments {
     /// Returns the addresses.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a word that is none, or several addresses of an antenna.
+    /// [`Error::Parameter`] for an argument that is not an address, or several addresses of one antenna.
     fn addresses(&self, given: &[Given]) -> Result<Vec<PathBuf>> {
         let address = |one: &Given| {
             let [address] = one.files.as_slice() else {
@@ -108,7 +109,27 @@ impl LiveArguments {
             }
             Ok(address.clone())
         };
-        given.iter().map(address).collect()
+        let addresses: Vec<PathBuf> = given.iter().map(address).collect::<Result<_>>()?;
+        let twice =
+            (1..addresses.len()).find(|index| addresses[..*index].contains(&addresses[*index]));
+        match twice {
+            None => Ok(addresses),
+            Some(index) => {
+                let rule = "it is given twice, and a stream has one reader";
+                Err(Error::parameter("ADDRESS", addresses[index].display(), rule))
+            }
+        }
+    }
+
+    /// Checks what needs no stream.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an option out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(self.roll > 0.0 && self.roll.is_finite()) {
+            return Err(Error::parameter("--roll", self.roll, "expected seconds above 0"));
+        }
+        self.addresses(&inputs::given(&self.addresses)).map(drop)
     }
 
     /// Returns the files that are read besides the streams.
@@ -130,13 +151,13 @@ pub(crate) fn run_live(
     observations: u64,
     common: &Common,
 ) -> Result<Exit> {
-    if !(arguments.roll > 0.0 && arguments.roll.is_finite()) {
-        return Err(Error::parameter("--roll", arguments.roll, "expected seconds above 0"));
-    }
+    arguments.check()?;
     let given = inputs::given(&arguments.addresses);
     let addresses = arguments.addresses(&given)?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let options = arguments.lacking.options()?;
+    // A GPU takes a while to start, and a stream does not wait.
+    let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
     let mut done = 0;
     loop {
         streams::listen(&addresses, &options)?;
@@ -149,7 +170,8 @@ pub(crate) fn run_live(
             Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
             opened => opened?,
         };
-        let mut observation = Observation::begin(arguments, &given, opened, &positions, common)?;
+        let mut observation =
+            Observation::begin(arguments, &given, opened, &positions, &backend, common)?;
         fs::create_dir_all(&arguments.output)
             .map_err(|error| Error::io(&arguments.output, error))?;
         loop {
@@ -187,6 +209,7 @@ impl Observation {
         given: &[Given],
         opened: Vec<Box<dyn VoltageSource>>,
         positions: &Positions,
+        backend: &Backend,
         common: &Common,
     ) -> Result<Self> {
         let csv = &arguments.array.antennas;
@@ -200,10 +223,10 @@ impl Observation {
             inputs.iter().map(|input| input.source.header()).collect();
         let mut options = arguments.of_recordings().options(positions, &headers)?;
         options.memory = common.memory;
-        let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
-        let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, &backend)?;
+        let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, backend)?;
         sky::warn_of_orientation(&options.dut1, correlator.header().start, arguments.roll, common);
-        Ok(Self { correlator, options, backend, files, reporter: Reporter::new(common) })
+        let (backend, reporter) = (backend.clone(), Reporter::new(common));
+        Ok(Self { correlator, options, backend, files, reporter })
     }
 
     /// Writes the next part of the observation to a file of its own; returns none at its end.
@@ -224,8 +247,10 @@ impl Observation {
         let read = arguments.read();
         let mut outputs = Outputs::begin(&path, None, Existing::Refuse, &read, common)?;
         space::check(outputs.place(), need(&header), common)?;
-        let made =
-            Made { provenance: Provenance::new(common, &read)?, run: Run::new(common).on(backend) };
+        let made = Made {
+            provenance: Provenance::new(common, &read)?,
+            run: Run::new(common).on(backend).live(),
+        };
         let history = [
             correlator::history(&header, options),
             provenance::lines(&made.provenance, &made.run)?,
@@ -256,6 +281,7 @@ impl Observation {
         let run = document.told(made.run);
         let product = Product::new("correlate", document, made.provenance, run);
         outputs.finish(&product)?;
+        interrupt::goes_on();
         for warning in product.document.warnings() {
             warning!(quiet: common.quiet, "{warning}.");
         }

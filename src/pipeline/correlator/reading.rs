@@ -321,8 +321,11 @@ impl Reader {
     /// Ends a source that has only `length` samples: with an error, unless its length was unknown.
     fn end_early(&mut self, length: u64) {
         if self.length == ENDLESS {
-            self.ended = true;
-            self.found_length = Some(length);
+            // A read that was stopped is short as well, and the next one says so.
+            match self.source.read(&mut self.source.header().block(WHOLE)) {
+                Ok(_) => (self.ended, self.found_length) = (true, Some(length)),
+                Err(fault) => self.end(fault),
+            }
             return;
         }
         let why = format!("the data end after {length} samples, expected {}", self.length);

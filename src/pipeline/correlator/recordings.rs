@@ -42,6 +42,9 @@ const EPOCH_S: f64 = 3e-11;
 /// Largest drift between sample clocks over a whole recording, in samples.
 const RATE_TOLERANCE: f64 = 0.1;
 
+/// Time over which the sample clocks of live streams may drift by as much, in seconds.
+const LIVE_S: f64 = 3600.0;
+
 /// Largest relative difference between centre frequencies; covers the rounding of decimal headers.
 const CENTRE_TOLERANCE: f64 = 1e-13;
 
@@ -175,7 +178,10 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
         let (first_value, other_value) = (value(first), value(other));
         if first_value == other_value { Ok(()) } else { differ(name, first_value, other_value) }
     };
-    let times = first.times.unwrap_or(0).min(other.times.unwrap_or(0)).max(1) as f64;
+    let times = match first.times.zip(other.times) {
+        Some((own, theirs)) => own.min(theirs).max(1) as f64,
+        None => LIVE_S / first.tsamp_s,
+    };
     if (first.tsamp_s - other.tsamp_s).abs() * times > RATE_TOLERANCE * first.tsamp_s {
         let rate = |header: &VoltageHeader| (1.0 / header.tsamp_s).to_string();
         return differ("sample rate", rate(first), rate(other));

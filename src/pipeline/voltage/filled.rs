@@ -1,6 +1,6 @@
 //! Gap filling: rows with flagged samples are gaps, and each channel's level over earlier rows replaces them.
 //!
-//! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or passed over, nor on
+//! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or skipped, nor on
 //! whether the gaps are known beforehand or come with the samples of a live source.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::level::Level;
 use super::rows::Rows;
 use super::spectra::{Bank, Unread};
 use crate::channelize::Plan;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::Gap;
 use crate::io::voltages::Flag;
 
@@ -36,6 +36,8 @@ pub(super) struct Filled {
 struct Arriving {
     /// Samples before and after a flagged one that it affects in the filter bank's input.
     reach: u64,
+    /// Most rows of a gap at the very start.
+    most: u64,
     flags: Vec<Flag>,
 }
 
@@ -46,9 +48,10 @@ impl Filled {
         Self::with(rows, gaps, is_filled, None)
     }
 
-    /// Fills the gaps of a live source; a missing sample affects those within `reach` of it.
-    pub(super) fn arriving(rows: Rows, reach: u64) -> Self {
-        Self::with(rows, Vec::new(), true, Some(Arriving { reach, flags: Vec::new() }))
+    /// Fills the gaps of a live source; a missing sample affects those within `reach` of it. A gap at the very start has at
+    /// most `most` rows.
+    pub(super) fn arriving(rows: Rows, reach: u64, most: u64) -> Self {
+        Self::with(rows, Vec::new(), true, Some(Arriving { reach, most, flags: Vec::new() }))
     }
 
     fn with(rows: Rows, gaps: Vec<Gap>, is_filled: bool, arriving: Option<Arriving>) -> Self {
@@ -137,11 +140,10 @@ impl Filled {
         self.await_start()?;
         self.prepare()?;
         if self.cursor.must_look_ahead() {
-            // Its rows are not kept.
-            let Segment::Gap(times) = self.cursor.segment((rows.len() / self.elements) as u64)
-            else {
-                return Ok(0);
-            };
+            // `await_start` has discarded the gap's own rows, of which the last may not exist.
+            let left = self.rows.row().saturating_sub(self.cursor.row);
+            let most = left.min((rows.len() / self.elements) as u64);
+            let Segment::Gap(times) = self.cursor.segment(most) else { return Ok(0) };
             self.fill(&mut rows[..times * self.elements]);
             self.cursor.advance(times as u64);
             return Ok(times);
@@ -179,6 +181,11 @@ impl Filled {
         loop {
             let end = self.cursor.gap_at_start();
             let held = (self.ahead.len() / self.elements) as u64;
+            if self.arriving.as_ref().is_some_and(|arriving| end > arriving.most) {
+                let why =
+                    format!("samples of some stream are missing in each of the first {end} rows");
+                return Err(Error::Unavailable { what: "data at the start".to_owned(), why });
+            }
             let is_known = end == 0 && held > 0;
             if is_known || end > 0 && held >= self.cursor.look_ahead_rows() {
                 return Ok(());
@@ -197,7 +204,7 @@ impl Filled {
 
     /// Adds the gaps that came with the rows read.
     fn note_gaps(&mut self) {
-        let Some(Arriving { reach, flags }) = &mut self.arriving else { return };
+        let Some(Arriving { reach, flags, .. }) = &mut self.arriving else { return };
         self.rows.take_flags(flags);
         if flags.is_empty() {
             return;

@@ -23,6 +23,9 @@ use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Encoding;
 use crate::units::Band;
 
+/// Longest time at the start of a live source in which no row is whole, in seconds.
+const START_S: f64 = 10.0;
+
 /// Filterbank rows computed from voltages as they are read.
 ///
 /// | buffer | axes                   | type | access      |
@@ -106,7 +109,11 @@ impl VoltageFilterbank {
         let is_live = source.is_live();
         let rows = Rows::new(source, plan, coherent, assembly, gulp, backend)?;
         warnings.extend(rows.bank().warning().map(str::to_owned));
-        let rows = if is_live { Filled::arriving(rows, reach) } else { Filled::new(rows, gaps) };
+        let rows = if is_live {
+            Filled::arriving(rows, reach, (START_S / header.tsamp_s) as u64 + 1)
+        } else {
+            Filled::new(rows, gaps)
+        };
         Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
     }
 
@@ -173,7 +180,7 @@ impl VoltageFilterbank {
         self.rows.end_at(end);
     }
 
-    /// Returns the rows of a gap at the very start, of which a live source tells with its first rows.
+    /// Returns the length of a gap at the very start. A live source is read until it is known.
     pub(super) fn gap_at_start(&mut self) -> Result<u64> {
         self.rows.gap_at_start()
     }
