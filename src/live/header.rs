@@ -15,7 +15,7 @@ use crate::io::voltages::dada;
 use crate::io::voltages::{Fields, VoltageHeader, VoltageOptions};
 use crate::io::{Beam, FilterbankHeader, TSAMP_S};
 use crate::sample::Encoding;
-use crate::units::{Band, Epoch, HZ_PER_MHZ};
+use crate::units::{Band, Epoch, HZ_PER_MHZ, MAX_CHANNELS};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 4096;
@@ -105,7 +105,13 @@ fn is_of_voltages(fields: &Fields) -> Result<bool> {
 /// Reads the header of detected spectra.
 fn spectra(fields: &Fields, path: &Path) -> Result<FilterbankHeader> {
     let missing = |key| fields.fault(key, "it is missing from the header");
-    let channels = fields.needed("NCHAN")? as usize;
+    let channels = fields.needed("NCHAN")?;
+    if channels > MAX_CHANNELS as u64 {
+        return Err(
+            fields.fault("NCHAN", format!("found {channels}, expected {MAX_CHANNELS} at most"))
+        );
+    }
+    let channels = channels as usize;
     let polarizations = fields.count("NPOL")?.unwrap_or(1);
     if polarizations != 1 {
         let why = format!("found {polarizations}, expected 1: spectra of total intensity");
@@ -342,6 +348,7 @@ mod tests {
         let whole = "NCHAN 4\nBW -40\nFREQ 1400\nNBIT 8\nTSAMP 64\n";
         for (key, replaced) in [
             ("NCHAN", "NCHAN 0"),
+            ("NCHAN", "NCHAN 1000000000000000000"),
             ("NBIT", "NBIT 7"),
             ("TSAMP", "X 1"),
             ("FREQ", "X 1"),
