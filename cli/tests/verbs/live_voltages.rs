@@ -20,7 +20,7 @@ fn make_voltages(folder: &Path) {
 /// Sends v.raw to a running `live`, and returns what it wrote with its last word.
 fn live(folder: &Path, words: &str) {
     let (running, address) = receiving(folder, &format!("live {words} --observations 1 -q"));
-    done(folder, &format!("send v.raw {address} --rate max -q"));
+    done(folder, &format!("send v.raw {address} --rate 1 -q"));
     let output = running.end();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
@@ -127,7 +127,7 @@ fn lost_voltages_are_gaps_of_the_spectra() {
     let words = "live channelize ADDRESS -o live --observations 1 -q --channels 16 --integrate 4";
     let (running, address) = receiving(folder, words);
     let loss = "--loss 0.02 --reorder 0.1 --seed 5 --heap-times 512 --lost-list lost.csv";
-    done(folder, &format!("send v.raw {address} --rate max -q {loss}"));
+    done(folder, &format!("send v.raw {address} --rate 1 -q {loss}"));
     let output = running.end();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let place = folder.join("live");
@@ -193,7 +193,7 @@ fn live_visibilities_are_those_of_the_recordings() {
             let senders: Vec<Running> = (0..names.len())
                 .map(|antenna| {
                     let (file, address) = (files(&[names[antenna]]), address(antenna));
-                    Running::start(folder, &format!("send {file} {address} --rate max -q"))
+                    Running::start(folder, &format!("send {file} {address} --rate 1 -q"))
                 })
                 .collect();
             for sender in senders {
@@ -219,7 +219,7 @@ fn streams_of_the_other_kind_and_files_are_refused() {
     let folder = home.path();
     let words = "live channelize ADDRESS -o live --channels 16 --observations 1 -q";
     let (running, address) = receiving(folder, words);
-    done(folder, &format!("send a.fil {address} --rate max -q"));
+    done(folder, &format!("send a.fil {address} --rate 1 -q"));
     let output = running.end();
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     let error = stderr(&output);
