@@ -32,14 +32,14 @@ pub(crate) struct Dropped {
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) struct Reporter {
     is_quiet: bool,
-    told: Behind,
+    reported: Behind,
     last: Option<Instant>,
 }
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 impl Reporter {
     pub(crate) fn new(common: &Common) -> Self {
-        Self { is_quiet: common.quiet, told: Behind::default(), last: None }
+        Self { is_quiet: common.quiet, reported: Behind::default(), last: None }
     }
 
     /// Warns of what was dropped since the last warning, unless that was a short time ago.
@@ -52,7 +52,7 @@ impl Reporter {
     /// Warns of what was dropped since the last warning; returns the sum over the observation so far, `None` without any.
     pub(crate) fn sum(&mut self) -> Option<Dropped> {
         let tsamp_s = self.tell();
-        let Behind { stretches, blocks, times, slowest, .. } = self.told;
+        let Behind { stretches, blocks, times, slowest, .. } = self.reported;
         (times > 0).then(|| Dropped {
             stretches,
             blocks,
@@ -64,9 +64,9 @@ impl Reporter {
     /// Returns the time of a sample in seconds.
     fn tell(&mut self) -> f64 {
         let (behind, tsamp_s) = streams::behind();
-        if let Some(line) = line(&self.told, &behind, tsamp_s) {
+        if let Some(line) = line(&self.reported, &behind, tsamp_s) {
             warning!(quiet: self.is_quiet, "{line}");
-            (self.told, self.last) = (behind, Some(Instant::now()));
+            (self.reported, self.last) = (behind, Some(Instant::now()));
         }
         tsamp_s
     }

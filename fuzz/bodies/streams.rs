@@ -191,7 +191,7 @@ pub(super) fn discovery(bytes: &[u8]) -> Outcome {
     receive(description.packets().clone(), sizes, rest)
 }
 
-/// Sizes of a window, then parts of blocks anywhere in it, beside it and far from it.
+/// Window sizes, then parts of blocks inside the window, just outside it, and far outside.
 pub(super) fn placement(bytes: &[u8]) -> Outcome {
     let mut numbers = Numbers::new(bytes);
     let mut options = Options::new(numbers.below(6), 1 + numbers.below(5));

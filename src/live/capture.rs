@@ -229,7 +229,7 @@ impl Capture {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the place of the counters, for a watcher beside the consumer.
+    /// Returns the shared counters, for a watcher that runs concurrently with the consumer.
     pub fn shared_statistics(&self) -> Arc<Mutex<Statistics>> {
         Arc::clone(&self.statistics)
     }
@@ -292,7 +292,7 @@ struct Current {
     window: Window,
     /// Number of the window's stream, once a chunk has left it.
     number: Option<u64>,
-    /// Whether the consumer has been told of the stream's begin and not of its end.
+    /// Whether the consumer has received the stream's begin event and not its end event.
     is_open: bool,
     /// Whether the heap that ends the stream has come, and the number of the sample after the last one.
     is_ending: bool,

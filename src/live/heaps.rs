@@ -118,7 +118,7 @@ struct Found {
     start: Option<u64>,
     /// Number of addressed items.
     addressed: usize,
-    /// Whether there are items beside those that the protocol defines.
+    /// Whether there are items other than those that the protocol defines.
     has_items: bool,
     /// Whether there is a descriptor or a control.
     is_protocol: bool,

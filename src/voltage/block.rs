@@ -173,6 +173,11 @@ impl<'a> VoltageBlock<'a> {
         &self.flags
     }
 
+    /// Returns the flags, counted from `start` samples before the block's first one.
+    pub fn flags_after(&self, start: u64) -> impl Iterator<Item = Flag> {
+        self.flags.iter().map(move |flag| Flag { start: start + flag.start, ..flag.clone() })
+    }
+
     /// Returns the flags for a live source to fill.
     pub fn flags_mut(&mut self) -> &mut Vec<Flag> {
         &mut self.flags

@@ -36,7 +36,7 @@ use crate::space::{self, Reserve};
 use crate::voltage_arguments::points;
 
 /// Summarizes a recording in one line, for --verbose.
-pub(super) fn recording(header: &VoltageHeader) -> String {
+fn recording(header: &VoltageHeader) -> String {
     format!(
         "{}, {}, {} streams, {} bit",
         header.format,
@@ -46,7 +46,7 @@ pub(super) fn recording(header: &VoltageHeader) -> String {
     )
 }
 
-/// Suffixes of the files beside OUT.
+/// Suffixes of the side files of OUT.
 pub(super) const GAPS: &str = ".gaps.json";
 pub(super) const DOCUMENT: &str = ".json";
 
@@ -277,10 +277,10 @@ impl Making {
         }
     }
 
-    /// Writes the next file with the files beside it, of inputs `read`; no file without spectra, unless the recording is complete.
+    /// Writes the next file and its side files; `read` lists the inputs for the provenance. A live part without spectra has no file.
     ///
     /// # Errors
-    /// Errors before the first spectrum; those of the files beside it.
+    /// Errors before the first spectrum; those of the side files.
     pub(super) fn write(
         &mut self,
         outputs: Outputs,
@@ -339,7 +339,7 @@ impl Making {
 }
 
 /// Writes OUT as a filterbank.
-pub(super) fn write_rows(
+fn write_rows(
     filterbank: &mut VoltageFilterbank,
     depth: Depth,
     recorded: VoltageHeader,
@@ -400,7 +400,7 @@ pub(super) fn write_rows(
 }
 
 /// Names standard output in an error.
-pub(super) fn named(error: Error) -> Error {
+fn named(error: Error) -> Error {
     match error {
         Error::Io { path, source } if path.as_os_str() == "-" => {
             Error::io("standard output", source)
@@ -409,7 +409,7 @@ pub(super) fn named(error: Error) -> Error {
     }
 }
 
-pub(super) fn depth(bits: Option<usize>) -> Result<Depth> {
+fn depth(bits: Option<usize>) -> Result<Depth> {
     match bits {
         None | Some(32) => Ok(Depth::F32),
         Some(8) => Ok(Depth::U8),
@@ -418,7 +418,7 @@ pub(super) fn depth(bits: Option<usize>) -> Result<Depth> {
 }
 
 /// Returns the requantization that `--nbits` and `--gain` ask for.
-pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
+fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
     let bits = bits.unwrap_or(8);
     if !matches!(bits, 4 | 8) {
         return Err(Error::parameter("--nbits", bits, "channelized voltages have 8 or 4"));
@@ -431,7 +431,7 @@ pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<R
 }
 
 /// Writes OUT as voltages.
-pub(super) fn write_spectra(
+fn write_spectra(
     source: &mut ChannelizedVoltages,
     format: Format,
     recorded: VoltageHeader,
@@ -492,13 +492,13 @@ pub(super) fn write_spectra(
 }
 
 /// Returns the spacing of adjacent channel centres.
-pub(super) fn step_mhz(header: &VoltageHeader) -> Option<f64> {
+fn step_mhz(header: &VoltageHeader) -> Option<f64> {
     let (first, second) = (header.centres_hz.first()?, header.centres_hz.get(1)?);
     Some((second - first) / HZ_PER_MHZ)
 }
 
 /// Returns the gaps within `times` in which at least one stream has no samples; `flags` are sorted by start.
-pub(super) fn gaps(flags: &[Flag], times: u64, header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
+fn gaps(flags: &[Flag], times: u64, header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
     let mut joined: Vec<sidereal::io::Gap> = Vec::new();
     for flag in flags.iter().filter(|flag| flag.start < times) {
         let end = flag.start.saturating_add(flag.times).min(times);

@@ -132,7 +132,7 @@ impl LiveArguments {
         self.addresses(&inputs::given(&self.addresses)).map(drop)
     }
 
-    /// Returns the files that are read besides the streams.
+    /// Returns the input files other than streams.
     fn read(&self) -> Vec<PathBuf> {
         let mut read = vec![self.array.antennas.clone()];
         read.extend(self.spectra.gains.file().map(Path::to_path_buf));

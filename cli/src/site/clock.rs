@@ -36,7 +36,7 @@ impl Times {
             })?,
         };
         check_expiry(&time, &now())?;
-        let sync = if is_tai { utc_of_tai(&sync).map_err(|e| time.told(e))? } else { sync };
+        let sync = if is_tai { utc_of_tai(&sync).map_err(|e| time.locate(e))? } else { sync };
         let alarm_s = time.number("clock_alarm_s", "s")?.unwrap_or(ALARM_S);
         if alarm_s <= 0.0 {
             return Err(time.fault("clock_alarm_s", format!("found {alarm_s}, expected above 0")));
@@ -81,7 +81,7 @@ impl Times {
         let Some(sync) = self.sync else { return Ok(None) };
         let rate = self.counter_hz.unwrap_or(units / tsamp_s);
         let clock = Clock::new(sync, rate, period);
-        clock.map(Some).map_err(|error| input.told(error))
+        clock.map(Some).map_err(|error| input.locate(error))
     }
 }
 

@@ -186,7 +186,7 @@ fn input(input: &Section<'_>, path: &Path) -> Result<Input> {
     let sockets = sockets(input, form.packet_bytes)?;
     let idle_s = input.number("idle_s", "s")?;
     let mut description = Description::packed(content, form.packets, &form.axes, form.packing)
-        .map_err(|error| input.told(error))?;
+        .map_err(|error| input.locate(error))?;
     if let Some(clock) = clock {
         description = description.with_clock(clock);
     }
@@ -268,7 +268,7 @@ fn voltages(input: &Section<'_>, path: &Path, form: &Form, tsamp_s: f64) -> Resu
     let sizes = form.sizes;
     let centres = centres_hz(input, sizes.channels)?;
     // Checks the frequencies.
-    Band::from_centres(centres.clone(), 1.0 / tsamp_s).map_err(|error| input.told(error))?;
+    Band::from_centres(centres.clone(), 1.0 / tsamp_s).map_err(|error| input.locate(error))?;
     let mut header = VoltageHeader::new(centres, tsamp_s, sizes.encoding);
     let feeds = [Word::new("linear", false), Word::new("circular", true)];
     header.path = path.to_path_buf();
@@ -295,7 +295,7 @@ fn spectra(
         [first, .., last] => (last - first).abs() / (centres.len() - 1) as f64,
         _ => input.number("bandwidth_hz", "Hz")?.unwrap_or(HZ_PER_MHZ),
     };
-    let band = Band::from_centres(centres, width).map_err(|error| input.told(error))?;
+    let band = Band::from_centres(centres, width).map_err(|error| input.locate(error))?;
     Ok(FilterbankHeader {
         path: path.to_path_buf(),
         format: "packets",

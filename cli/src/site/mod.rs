@@ -44,7 +44,7 @@ impl<'a> Section<'a> {
     }
 
     /// Names this table in an error of the library about values that were read from it.
-    pub(crate) fn told(&self, error: Error) -> Error {
+    pub(crate) fn locate(&self, error: Error) -> Error {
         match error {
             Error::Parameter { name, value, rule } => {
                 self.fault("", format!("{name} is {value}, but {}", rule.replace('`', "")))

@@ -212,7 +212,7 @@ fn declared(
     }
     let axes = outer.iter().chain(&declaration.axes).copied().collect();
     let header_bytes = declaration.header_bytes;
-    let format = Declared::new(declaration).map_err(|error| input.told(error))?;
+    let format = Declared::new(declaration).map_err(|error| input.locate(error))?;
     let packet_bytes = (header_bytes + format.shape().block_bytes).clamp(LONGEST_BYTES, 1 << 16);
     let packing = Packing::None;
     Ok(Form { packets: Packets::Declared(format), axes, sizes, packing, packet_bytes })
@@ -227,7 +227,7 @@ fn spead(
 ) -> Result<Form> {
     map.counter_bits = counter_bits.unwrap_or(map.counter_bits);
     map.zero_byte = sizes.encoding.zero_byte();
-    let heaps = Heaps::new(map).map_err(|error| input.told(error))?;
+    let heaps = Heaps::new(map).map_err(|error| input.locate(error))?;
     let (packets, packing) = (Packets::Heaps(heaps), Packing::None);
     Ok(Form { packets, axes, sizes, packing, packet_bytes: LONGEST_BYTES })
 }

@@ -227,8 +227,7 @@ impl Invalid {
     /// Replaces a block's samples that are not finite by zeros, and takes its missing samples; `first` is the block's first
     /// sample.
     pub(super) fn find(&mut self, block: &mut VoltageBlock, first: u64) {
-        let absolute = |flag: &Flag| Flag { start: first + flag.start, ..flag.clone() };
-        self.missing.extend(block.flags().iter().map(absolute));
+        self.missing.extend(block.flags_after(first));
         let (encoding, times) = (block.encoding(), block.times());
         if !matches!(encoding, VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32) {
             return;

@@ -13,7 +13,7 @@ use super::coherent::Entering;
 use super::filled::{extended, rows_of};
 use super::filterbank::{all_flagged, too_short};
 use super::layout::{ChannelizeOptions, Geometry, Layout};
-use super::source::{finite, part};
+use super::source::{cut, finite, part};
 use super::spectra::{Plans, Spectra, Watch, fitting_gulp, restart_rows};
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
@@ -220,12 +220,9 @@ impl ChannelizedVoltages {
 
     /// Returns the known flags of the spectra from number `first` on, counted from there.
     pub(super) fn flags_from(&self, first: u64) -> Vec<Flag> {
-        let later = |flag: &Flag| {
-            let start = flag.start.saturating_sub(first);
-            let end = (flag.start + flag.times).saturating_sub(first);
-            (start < end).then(|| Flag { streams: flag.streams.clone(), start, times: end - start })
-        };
-        VoltageSource::flags(self).iter().filter_map(later).collect()
+        let streams = 0..self.header.streams();
+        let flags = VoltageSource::flags(self).iter();
+        flags.filter_map(|flag| cut(flag, &streams, &(first..u64::MAX))).collect()
     }
 
     /// Returns the bytes of spectra that are computed at once.
@@ -508,13 +505,10 @@ impl Flags {
 
     /// Lists the flags within `times` times from time `first` on, counted from there.
     fn list(&self, first: u64, times: usize, listed: &mut Vec<Flag>) {
-        let end = first + times as u64;
+        let within = first..first + times as u64;
         listed.clear();
-        listed.extend(self.touching(&(first..end)).map(|flag| {
-            let start = flag.start.max(first);
-            let until = flag.start.saturating_add(flag.times).min(end);
-            Flag { streams: flag.streams.clone(), start: start - first, times: until - start }
-        }));
+        let touching = self.touching(&within);
+        listed.extend(touching.filter_map(|flag| cut(flag, &(0..usize::MAX), &within)));
     }
 
     /// Fills flagged samples of a block that begins at time `first` with zeros.

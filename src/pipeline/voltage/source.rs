@@ -149,7 +149,7 @@ fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>
 }
 
 /// Returns the part of a flag within the selected streams and times.
-fn cut(flag: &Flag, streams: &Range<usize>, times: &Range<u64>) -> Option<Flag> {
+pub(super) fn cut(flag: &Flag, streams: &Range<usize>, times: &Range<u64>) -> Option<Flag> {
     let first = flag.streams.start.max(streams.start);
     let last = flag.streams.end.min(streams.end);
     let start = flag.start.max(times.start);

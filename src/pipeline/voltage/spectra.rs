@@ -105,7 +105,7 @@ impl<T: Element> Spectra<T> {
         let start = bank.start(sample);
         let position = start + block.times() as u64;
         let mut found = Vec::new();
-        take_flags(&block, start, &mut found);
+        found.extend(block.flags_after(start));
         Ok(Self {
             elements: if bank.joins() { elements / joined } else { elements },
             saturated,
@@ -222,7 +222,7 @@ impl<T: Element> Spectra<T> {
         match self.source.next(&mut self.block) {
             Ok(()) => {
                 self.used = 0;
-                take_flags(&self.block, self.next_sample, &mut self.found);
+                self.found.extend(self.block.flags_after(self.next_sample));
                 self.next_sample += self.block.times() as u64;
                 self.block.times() > 0
             }
@@ -286,12 +286,6 @@ impl<T: Element> Spectra<T> {
         }
         Ok(())
     }
-}
-
-/// Appends the flags of a block that begins at sample `start`.
-fn take_flags(block: &VoltageBlock<'_>, start: u64, flags: &mut Vec<Flag>) {
-    let absolute = |flag: &Flag| Flag { start: start + flag.start, ..flag.clone() };
-    flags.extend(block.flags().iter().map(absolute));
 }
 
 /// Plans of the rows of a recording.
@@ -368,7 +362,7 @@ impl Unread<'_> {
             && let Some(next) = self.source.take_held()
         {
             (*self.block, *self.used) = (next, 0);
-            take_flags(self.block, *self.next_sample, self.found);
+            self.found.extend(self.block.flags_after(*self.next_sample));
             *self.next_sample += self.block.times() as u64;
         }
         self.block.times() - *self.used
@@ -379,7 +373,7 @@ impl Unread<'_> {
         let held = self.held().min(block.capacity());
         if held == 0 {
             let times = self.source.read(block)?;
-            take_flags(block, *self.next_sample, self.found);
+            self.found.extend(block.flags_after(*self.next_sample));
             *self.next_sample += times as u64;
             return Ok(times);
         }

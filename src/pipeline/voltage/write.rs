@@ -415,8 +415,7 @@ pub fn write_voltages(
     let read = |block: &mut VoltageBlock<'static>| source.read_block(block);
     let made = overlapped(&mut blocks, read, |block, block_times| {
         writer.write(block.voltages())?;
-        let absolute = |flag: &Flag| Flag { start: times + flag.start, ..flag.clone() };
-        flags.extend(block.flags().iter().map(absolute));
+        flags.extend(block.flags_after(times));
         times += block_times as u64;
         let status = Status {
             times,
