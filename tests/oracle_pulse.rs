@@ -84,6 +84,42 @@ fn search<T: Series>(
     events
 }
 
+/// Checks that a peek after any block finds what the end of the stream there would, and that the search goes on as if
+/// there had been none.
+fn check_peeks<T: Series>(seed: u64, rows: &[Vec<T>], plan: &Plan) {
+    let times = rows[0].len();
+    for backend in Backend::available(2) {
+        let mut random = Random::new(seed);
+        let mut detector = Detector::new(plan.clone(), &backend).unwrap();
+        let (mut start, mut events, mut peeked) = (0, Vec::new(), 0);
+        while start < times {
+            let end = start + 1 + random.below((times - start).min(900));
+            let now: Vec<_> = rows.iter().map(|row| row[..end].to_vec()).collect();
+            let block: Vec<T> = now.iter().flat_map(|row| &row[start..]).copied().collect();
+            let plane = Plane::new(&block, rows.len(), end - start, end - start).unwrap();
+            detector.run(T::input(plane), &mut events).unwrap();
+            start = end;
+            if random.below(3) > 0 {
+                let mut all = events.clone();
+                detector.peek(&mut all).unwrap();
+                all.sort_by_key(|event| (event.dm, event.time));
+                let ends = vec![end as u64; rows.len()];
+                let mut truth = search(plan, &backend, &now, &ends, &mut |left| left);
+                if 2 * end < plan.window_times() {
+                    truth.clear();
+                }
+                assert_eq!(all, truth, "{} of {times}, {end} of {plan:?}", backend.name());
+                peeked += all.len() - events.len();
+            }
+        }
+        let ends = vec![times as u64; rows.len()];
+        detector.flush(&|_| times as u64, &mut events).unwrap();
+        events.sort_by_key(|event| (event.dm, event.time));
+        assert_eq!(events, search(plan, &backend, rows, &ends, &mut |left| left));
+        assert!(peeked > 0, "no peek of {} found an event", backend.name());
+    }
+}
+
 fn check_integers(seed: u64, times: usize, widest: usize, range: u32) {
     let mut random = Random::new(seed);
     let half = (1i64 << range) - 1;
@@ -158,6 +194,22 @@ proptest! {
         seed in any::<u64>(), times in 1usize..6000, widest in 1usize..100,
     ) {
         check_floats(seed, times, widest);
+    }
+}
+
+#[test]
+fn a_peek_finds_what_the_end_would_find_and_changes_nothing() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let (times, bound) = (6000 + random.below(3000), (-4000, 4000));
+        let widest = [3, 60, 200][random.below(3)];
+        let rows: Vec<_> = (0..2).map(|_| series(&mut random, times, 200.0, bound)).collect();
+        let plan = Plan::new(options(2, widest, 4.0, Some(bound))).unwrap();
+        check_peeks(seed, &rows, &plan);
+        let floats = |row: &Vec<i32>| row.iter().map(|y| 0.37 * *y as f32).collect();
+        let mut rows: Vec<Vec<f32>> = rows.iter().map(floats).collect();
+        (0..5).for_each(|_| rows[1][random.below(times)] = f32::NAN);
+        check_peeks(seed, &rows, &Plan::new(options(2, widest, 4.5, None)).unwrap());
     }
 }
 

@@ -59,14 +59,14 @@ fn assert_same(found: &[Candidate], expected: &[Candidate], what: &str) {
 #[test]
 fn candidates_are_those_of_the_processor() {
     let Some(gpu) = cuda::backend(2) else { return };
-    for (encoding, zero_dm, gulp) in [
-        (Encoding::U8, false, 0),
-        (Encoding::U8, true, 700),
-        (Encoding::U2, false, 1111),
-        (Encoding::F32, false, 999),
+    for (encoding, zero_dm, gulp, max_wait_s) in [
+        (Encoding::U8, false, 0, f64::INFINITY),
+        (Encoding::U8, true, 700, f64::INFINITY),
+        (Encoding::U2, false, 1111, 0.02),
+        (Encoding::F32, false, 999, f64::INFINITY),
     ] {
         let mut options = options();
-        (options.zero_dm, options.gulp) = (zero_dm, gulp);
+        (options.zero_dm, options.gulp, options.max_wait_s) = (zero_dm, gulp, max_wait_s);
         let expected = run(&mut simulation(encoding), &options, &Backend::best(2));
         let found = run(&mut simulation(encoding), &options, &gpu);
         let what = format!("{encoding:?}, zero-DM {zero_dm}, gulp {gulp}");

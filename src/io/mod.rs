@@ -239,6 +239,11 @@ pub trait FilterbankSource: Send {
         &[]
     }
 
+    /// Returns whether rows arrive in real time, so that results must not wait for the next ones.
+    fn is_live(&self) -> bool {
+        false
+    }
+
     /// Returns whether every sample is known to be finite, so that none has to be filled.
     fn is_finite(&self) -> bool {
         false

@@ -775,6 +775,10 @@ impl FilterbankSource for LiveSpectra {
         &self.gaps
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn cut(&self) -> Option<&str> {
         self.feed.blocks.cut.as_deref()
     }

@@ -316,6 +316,12 @@ impl Cleaning {
         self.reader.lost.clone()
     }
 
+    /// Returns whether rows are in hand, so that a read does not wait for the source.
+    pub(super) fn has_rows(&self) -> bool {
+        let is_mitigated = |mitigation: &Mitigation| !mitigation.ready.is_empty();
+        self.reader.holds_rows() || self.reader.mitigation.as_ref().is_some_and(is_mitigated)
+    }
+
     /// Returns the encoding of the rows from [`Cleaning::clean`].
     pub(super) fn encoding(&self) -> Encoding {
         self.form.encoding

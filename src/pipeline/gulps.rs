@@ -78,7 +78,7 @@ impl Gulps {
     /// Calls `process` with the present gulp of `times` rows, and reads the next one meanwhile.
     ///
     /// A pipe may wait for a telescope, and results must not wait for its next rows: it is read ahead only if reading
-    /// takes less than 0.1 s or less than processing.
+    /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer.
     pub(super) fn process<T>(
         &mut self,
         times: usize,
@@ -88,7 +88,8 @@ impl Gulps {
     ) -> T {
         let rows = &self.present[..times * self.row_bytes];
         let is_file = source.header().times.is_some();
-        let is_fast = || !reader.holds_rows() && self.reading < SLOW.max(self.processing);
+        let least = if source.is_live() { Duration::ZERO } else { SLOW };
+        let is_fast = || !reader.holds_rows() && self.reading < least.max(self.processing);
         let begin = Instant::now();
         if !is_file && !is_fast() {
             let made = process(rows);

@@ -22,6 +22,10 @@ pub struct SearchOptions {
     pub max_width_s: f64,
     /// Length in seconds over which baseline and noise are estimated.
     pub baseline_s: f64,
+    /// Longest time in seconds that the samples of a trial wait for rows that only trials of longer delays need: ranges of
+    /// DM whose delays differ by more are dedispersed apart. Bursts that the end of the data cuts off are measured with
+    /// other noise then; infinite, the default, is fastest.
+    pub max_wait_s: f64,
     /// Whether to subtract each row's mean over the channels.
     pub zero_dm: bool,
     /// Masked channels, in recorded order.
@@ -63,6 +67,7 @@ impl SearchOptions {
             snr: 6.0,
             max_width_s: 0.1,
             baseline_s: 2.0,
+            max_wait_s: f64::INFINITY,
             zero_dm: false,
             zapped: Vec::new(),
             auto_mask: true,

@@ -9,7 +9,7 @@ use super::cleaning::{Cleaning, clean};
 use super::gulps::Gulps;
 use super::options::{Part, SearchOptions, skip_to};
 use super::overlap::overlapped;
-use super::range::{Trials, advance, prefetch, stride};
+use super::range::{TrialGroup, Trials, advance, prefetch, stride};
 use super::run::{Ending, Status, remaining_bytes};
 use crate::backend::Backend;
 use crate::backend::cuda::{Device, Source};
@@ -267,7 +267,7 @@ pub fn dedisperse_from(
 fn sources(trials: &Trials<'_>, device: &Device) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for range in &trials.options.plan.ranges {
-        if let (Some(plan), _) = trials.bind(std::slice::from_ref(range))? {
+        if let (Some(plan), _) = trials.bind(TrialGroup::of(range))? {
             sources.extend(dedisperse::sources(&plan, device));
         }
     }
@@ -287,7 +287,7 @@ impl Work {
         let mut skipped = 0;
         let asked = &trials.options.plan.ranges;
         for range in asked {
-            let (plan, too_long) = trials.bind(std::slice::from_ref(range))?;
+            let (plan, too_long) = trials.bind(TrialGroup::of(range))?;
             skipped += too_long;
             if let Some(plan) = plan {
                 ranges.push(RangeSeries::new(ranges.len(), plan, trials.form.scale, backend)?);

@@ -80,6 +80,8 @@ use crate::view::{Progress, check_length};
 pub struct Detector {
     plan: Plan,
     engine: Engine,
+    /// Samples of the stream so far.
+    seen: u64,
 }
 
 /// Plan bound to one backend. Each variant has the same methods.
@@ -123,7 +125,7 @@ impl Detector {
     /// [`Error::Device`] when a device fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = Engine::new(&plan, backend)?;
-        Ok(Self { plan, engine })
+        Ok(Self { plan, engine, seen: 0 })
     }
 
     /// Returns the plan.
@@ -142,6 +144,7 @@ impl Detector {
             return Err(Error::parameter("type of the series", "another", rule));
         }
         each!(&mut self.engine, engine => engine.run(input, events))?;
+        self.seen += input.times() as u64;
         Ok(Progress { consumed: input.times(), produced: 0 })
     }
 
@@ -163,6 +166,7 @@ impl Detector {
             return Err(Error::Unavailable { what: "a search on a device".to_owned(), why });
         };
         engine.enqueue(plane, times, events, stream)?;
+        self.seen += times as u64;
         Ok(Progress { consumed: times, produced: 0 })
     }
 
@@ -184,7 +188,27 @@ impl Detector {
         events: &mut Vec<Event>,
     ) -> Result<()> {
         self.end_at(valid_times);
+        self.seen = 0;
         each!(&mut self.engine, engine => engine.flush(events))
+    }
+
+    /// Appends the events, other than those already returned, that [`Detector::flush`] would return if the stream ended
+    /// now. Later samples may change or remove them; the search goes on as if this had not been called. The noise of an
+    /// incomplete window is its own once it is half full, before that the previous window's. Until the first window is half
+    /// full, there are no events.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when a device fails.
+    pub fn peek(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        if 2 * self.seen < self.plan.window_times() as u64 {
+            return Ok(());
+        }
+        match &mut self.engine {
+            Engine::Reference(engine) => engine.peek(events),
+            Engine::Cpu(engine) => engine.peek(events),
+            Engine::Cuda(engine) => engine.peek(events)?,
+        }
+        Ok(())
     }
 
     /// Appends the events that no later sample can change. Returns the sample, counted from the start of the stream,
@@ -215,11 +239,13 @@ impl Detector {
         check_length("trials of the search's state", self.plan.dms(), carried.trials.len())?;
         carried.check(&self.plan)?;
         self.reset();
+        self.seen = carried.window * self.plan.window_times() as u64;
         each!(&mut self.engine, engine => engine.restore(carried))
     }
 
     /// Resets the search for a new stream.
     pub fn reset(&mut self) {
+        self.seen = 0;
         each!(&mut self.engine, engine => engine.reset());
     }
 }

@@ -41,6 +41,13 @@ impl Engine {
         Ok(())
     }
 
+    pub(super) fn peek(&self, events: &mut Vec<Event>) {
+        for (dm, (row, end)) in self.series.iter().zip(&self.ends).enumerate() {
+            let valid = row.len().min(usize::try_from(*end).unwrap_or(usize::MAX));
+            events.extend(search(&self.plan, dm, &row[..valid]));
+        }
+    }
+
     /// Settles nothing.
     pub(super) fn settle(&mut self, _: &mut Vec<Event>) -> Result<u64> {
         Ok(0)

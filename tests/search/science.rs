@@ -111,6 +111,25 @@ fn a_search_is_the_same_whatever_gulp_threads_and_level() {
 }
 
 #[test]
+fn ranges_that_wait_less_find_the_same() {
+    let found = |max_wait_s: f64| {
+        let mut source = simulation(Encoding::U8);
+        let mut options = SearchOptions::new(by_tolerance(&source, 800.0));
+        (options.max_wait_s, options.min_band, options.snr) = (max_wait_s, 1.0, 5.0);
+        let mut candidates = run(&mut source, &options, &Backend::best(2)).candidates;
+        let ranges = candidates.iter().map(|candidate| candidate.range).max();
+        candidates.iter_mut().for_each(|candidate| candidate.range = 0);
+        (candidates, ranges.unwrap())
+    };
+    let (expected, ranges) = found(f64::INFINITY);
+    for max_wait_s in [0.3, 0.02] {
+        let (candidates, split) = found(max_wait_s);
+        assert_eq!(candidates, expected, "{max_wait_s}");
+        assert!(split > ranges, "{split} {ranges}");
+    }
+}
+
+#[test]
 fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     let mut source = simulation(Encoding::U8);
     let plan = DmPlan::fixed(&[(0.0, 40_000.0, 100.0)]).unwrap();

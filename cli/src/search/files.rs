@@ -290,6 +290,10 @@ impl FilterbankSource for Spool<'_> {
         Ok(skipped)
     }
 
+    fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+
     fn cut(&self) -> Option<&str> {
         self.source.cut()
     }

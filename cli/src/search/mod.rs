@@ -118,6 +118,17 @@ struct Detection {
         help_heading = "Detection"
     )]
     baseline: f64,
+    /// Longest wait of a trial for rows that only longer delays need, in seconds.
+    ///
+    /// Ranges of DM whose delays differ by more are dedispersed apart, which costs time. A live stream has 0.1 s on a GPU and
+    /// 0.25 s on the CPU by default, a recording no limit. Candidates are the same, but for those that the end cuts off.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    max_wait: Option<f64>,
     /// Least fraction of the band for bursts cut off by the recording's start or end.
     ///
     /// A burst whose sweep began before the recording's start or passes its end is searched for in at least this
@@ -288,8 +299,11 @@ enum Keep {
     Resumed,
 }
 
-/// Length of a gulp of a live stream in seconds.
-const LIVE_GULP_S: f64 = 0.1;
+/// Length in seconds of a gulp of a live stream on a GPU and on the CPU, where short gulps cost more.
+const LIVE_GULP_S: [f64; 2] = [0.05, 0.1];
+
+/// Longest wait in seconds for rows of longer delays in a live stream, as above.
+const LIVE_WAIT_S: [f64; 2] = [0.1, 0.25];
 
 fn recording_is_live(arguments: &Arguments) -> bool {
     arguments.recording.inputs.iter().any(|path| is_address(path))
@@ -335,9 +349,14 @@ impl<'a> Work<'a> {
         }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
-        if recording_is_live(arguments) && options.gulp == 0 {
-            // Candidates must not wait for a long gulp.
-            options.gulp = ((LIVE_GULP_S / header.tsamp_s) as usize).clamp(16, 1 << 16);
+        if recording_is_live(arguments) {
+            // Candidates must not wait for a long gulp, nor for the longest delay of the plan.
+            let which = usize::from(!backend.is_gpu());
+            if options.gulp == 0 {
+                let times = LIVE_GULP_S[which] / header.tsamp_s;
+                options.gulp = (times as usize).clamp(16, 1 << 16);
+            }
+            options.max_wait_s = arguments.detection.max_wait.unwrap_or(LIVE_WAIT_S[which]);
         }
         let lines = None;
         Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
@@ -442,10 +461,11 @@ impl<'a> Work<'a> {
         is_resumed: bool,
     ) -> Result<(RunJournal, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
-        let own: [(&str, &dyn Debug); 6] = [
+        let own: [(&str, &dyn Debug); 7] = [
             ("--snr", &options.snr),
             ("--max-width", &options.max_width_s),
             ("--baseline", &options.baseline_s),
+            ("--max-wait", &options.max_wait_s),
             ("--min-band", &options.min_band),
             ("--list-absorbed", &options.list_absorbed),
             ("--max-per-minute", &options.max_per_minute),
@@ -600,6 +620,7 @@ impl Detection {
             ("--snr", self.snr, 0.1, 1e6),
             ("--max-width", self.max_width, 1e-9, f64::MAX),
             ("--baseline", self.baseline, 1e-9, f64::MAX),
+            ("--max-wait", self.max_wait.unwrap_or(1.0), 1e-3, f64::MAX),
             ("--min-band", self.min_band, 0.01, 1.0),
         ];
         match options.into_iter().find(|(_, value, least, most)| !(*least..=*most).contains(value))
@@ -637,6 +658,7 @@ impl Arguments {
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
+            max_wait_s: self.detection.max_wait.unwrap_or(f64::INFINITY),
             min_band: self.detection.min_band,
             list_absorbed: self.products.list_absorbed,
             max_per_minute: Some(self.detection.max_per_minute).filter(|most| *most > 0),

@@ -9,7 +9,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use observer::MemoryObserver;
 pub use observer::{Checkpoint, Observer};
@@ -208,8 +208,16 @@ struct Setup {
     found: u64,
     /// Samples that the source replaced.
     flagged: u64,
+    /// Last look for provisional candidates.
+    peeked: Option<Peeked>,
     /// Kernels compiled while the first rows are read.
     _kernels: Prefetch,
+}
+
+/// Time of a look for provisional candidates.
+struct Peeked {
+    end: Instant,
+    took: Duration,
 }
 
 /// Candidates in any order, with their members.
@@ -282,6 +290,7 @@ impl Setup {
             resumed,
             found,
             flagged,
+            peeked: None,
             _kernels: kernels,
         })
     }
@@ -363,17 +372,27 @@ impl Setup {
             }
             self.found += found.candidates.len() as u64;
         }
-        if observer.wants_provisional() {
+        if observer.wants_provisional() && self.is_peek_due() {
+            let begin = Instant::now();
             let offset_s = self.part.first as f64 * self.header.tsamp_s;
-            let mut open = self.stages.clusterer.undecided();
+            let Stages { ranges, clusterer, .. } = &mut self.stages;
+            let mut open = RangeSearch::open(ranges, clusterer)?;
             open.iter_mut().for_each(|candidate| candidate.shift(offset_s));
             observer.provisional(&open)?;
+            self.peeked = Some(Peeked { end: Instant::now(), took: begin.elapsed() });
         }
         let is_kept = times >= self.resumed && !self.stages.cleaning.is_cut_short();
         if is_kept && observer.wants_checkpoint(false) {
             self.checkpoint(times, observer)?;
         }
         Ok(())
+    }
+
+    /// Returns whether to look for provisional candidates: not while more rows are in hand, and for a fifth of the time at
+    /// most.
+    fn is_peek_due(&self) -> bool {
+        let is_rested = |peeked: &Peeked| peeked.end.elapsed() >= 4 * peeked.took;
+        !self.stages.cleaning.has_rows() && self.peeked.as_ref().is_none_or(is_rested)
     }
 
     fn checkpoint(&mut self, times: u64, observer: &mut dyn Observer) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::backend::cuda::{
     self, Buffer, Device, Plane, PlaneKind, Stream, UploadRing, UploadSlot,
@@ -212,6 +213,9 @@ pub(super) struct DeviceWork<'a> {
     queued: u64,
     /// Rows whose search has finished: those of all gulps before the last one enqueued.
     whole: u64,
+    /// Times that reading and searching the last gulp took.
+    reading: Duration,
+    searching: Duration,
 }
 
 /// Gulps of a search on a device.
@@ -428,18 +432,23 @@ impl<'a> DeviceWork<'a> {
             failed: None,
             queued: 0,
             whole: 0,
+            reading: Duration::ZERO,
+            searching: Duration::ZERO,
         })
     }
 
     /// Searches the next gulp while later ones are read and copied: one more, and a second if the source is faster
-    /// than the search, so that a slow source does not delay it.
+    /// than the search, so that a slow source does not delay it. Results must not wait for the next gulp of a live source:
+    /// it is read ahead only if the search takes longer than reading.
     fn take(&mut self, stages: &mut Stages) -> Result<usize> {
         let Stages { cleaning, ranges, clusterer } = stages;
         let (reader, cleaner) = cleaning.parts();
         let source = &mut *self.source;
         if self.ahead.is_empty() {
+            let begin = Instant::now();
             let times = read(reader, source, self.uploads.current(), &mut self.failed)?;
             self.ahead.push_back(times);
+            self.reading = begin.elapsed();
         }
         let times = self.ahead[0];
         if times == 0 {
@@ -448,21 +457,28 @@ impl<'a> DeviceWork<'a> {
         let (stage, ahead, failed) = (&mut self.stage, &mut self.ahead, &mut self.failed);
         let (rows, later) = self.uploads.acquire(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
+        let waits = source.is_live() && self.searching < self.reading;
         let is_searched = AtomicBool::new(false);
+        let (reading, begin) = (&mut self.reading, Instant::now());
         let read_later = || -> Result<()> {
             while ahead.back() != Some(&0)
                 && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
                 && let Some(gulp) = later.next()
             {
+                let begin = Instant::now();
                 ahead.push_back(read(reader, source, gulp, failed)?);
+                *reading = begin.elapsed();
             }
             Ok(())
         };
-        let (read, searched) = beside(read_later, || {
+        let search = || {
             let searched = stage.run(rows, times, cleaner, ranges, clusterer);
             is_searched.store(true, Ordering::Relaxed);
-            searched
-        });
+            (searched, begin.elapsed())
+        };
+        let (read, (searched, searching)) =
+            if waits { (Ok(()), search()) } else { beside(read_later, search) };
+        self.searching = searching;
         searched?;
         drop(later);
         self.uploads.release(&self.stage.stream)?;
@@ -482,7 +498,7 @@ pub(super) fn with_progress(error: Error, whole: u64) -> Error {
 }
 
 /// Reads a gulp in pieces, each copied while the next is read; returns its rows, including those before an error of
-/// the source.
+/// the source. Rows of a live source do not wait for later ones.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
@@ -509,6 +525,9 @@ fn read(
         };
         gulp.send(times * row_bytes)?;
         rows += times;
+        if source.is_live() {
+            return Ok(rows);
+        }
     }
 }
 

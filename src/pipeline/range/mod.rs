@@ -21,6 +21,7 @@ use crate::single_pulse::{
     self, BandEdges, Candidate, Clusterer, Detector, Event, Input, TrialRange,
 };
 use crate::trace::{self, Work};
+use crate::units::dispersion_delay_s;
 use crate::view::{Plane, PlaneMut, Progress, check_length};
 
 /// Alignment in words of a device plane's rows: 128 bytes.
@@ -48,13 +49,12 @@ enum PlaneBuffer {
 }
 
 impl RangeSearch {
-    /// Builds one range per time binning from the trials whose delays fit the data. Ranges of the plan that differ
-    /// only in their steps share one history of samples.
+    /// Builds a range for each group of trials ([`Trials::groups`]) from those whose delays fit the data.
     pub(super) fn all(trials: Trials<'_>, filled: &Filled, backend: &Backend) -> Result<Vec<Self>> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
-        for alike in trials.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
-            let (plan, too_long) = trials.bind(alike)?;
+        for group in trials.groups() {
+            let (plan, too_long) = trials.bind(group)?;
             skipped += too_long;
             if let Some(plan) = plan {
                 let range = Self::new(ranges.len(), plan, trials, backend)?;
@@ -286,6 +286,18 @@ impl RangeSearch {
         Ok(Vec::new())
     }
 
+    /// Returns the candidates that later rows may still change: those of the events found so far, and of the events in
+    /// samples that are not searched yet, as if the rows ended now.
+    pub(super) fn open(ranges: &mut [Self], clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
+        let _span = trace::span(Work::Compute, "provisional candidates");
+        clusterer.undecided(|clusterer| {
+            ranges.iter_mut().try_for_each(|range| {
+                range.detector.peek(&mut range.events)?;
+                range.push_events(clusterer)
+            })
+        })
+    }
+
     /// Runs each stage once: with rows, or to flush.
     fn step(&mut self, rows: Option<Samples<'_>>) -> Result<Progress> {
         let stride = stride(self.dedisperser.plan(), rows);
@@ -369,12 +381,26 @@ pub(super) fn prefetch(
     })
 }
 
+/// Trials of one time binning that share a history of samples.
+pub(super) struct TrialGroup {
+    downsample: usize,
+    /// Ascending, pc cm^-3.
+    dms: Vec<f64>,
+}
+
+impl TrialGroup {
+    /// Returns the trials of one range of a plan.
+    pub(super) fn of(range: &DmRange) -> Self {
+        Self { downsample: range.downsample, dms: range.dms() }
+    }
+}
+
 impl Trials<'_> {
     /// Lists the kernels that all ranges are expected to need on a device.
     pub(super) fn sources(&self, device: &Device) -> Result<Vec<cuda::Source>> {
         let mut sources = Vec::new();
-        for alike in self.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
-            if let (Some(plan), _) = self.bind(alike)? {
+        for group in self.groups() {
+            if let (Some(plan), _) = self.bind(group)? {
                 sources.extend(dedisperse::sources(&plan, device));
                 sources.extend(single_pulse::sources(&self.detector_plan(&plan)?, device));
             }
@@ -400,11 +426,34 @@ impl Trials<'_> {
         })
     }
 
-    /// Builds one plan for the trials of `ranges`, all with one binning, whose delays fit the data; none without such
-    /// a trial. Also returns the number of trials skipped.
-    pub(super) fn bind(&self, ranges: &[DmRange]) -> Result<(Option<dedisperse::Plan>, usize)> {
-        let dms: Vec<f64> = ranges.iter().flat_map(DmRange::dms).collect();
-        let downsample = ranges.first().map_or(1, |range| range.downsample);
+    /// Groups the trials that are dedispersed and searched together. Ranges of the plan that differ only in their steps
+    /// share one history of samples, unless their delays differ by more than [`SearchOptions::max_wait_s`].
+    fn groups(&self) -> Vec<TrialGroup> {
+        let band = &self.header.band;
+        let (lowest, highest) = (band.lowest_hz(), band.highest_hz());
+        let delay_s = |dm: f64| dispersion_delay_s(dm, lowest, highest, self.options.dm_constant);
+        let mut groups: Vec<TrialGroup> = Vec::new();
+        for range in &self.options.plan.ranges {
+            let downsample = range.downsample;
+            for dm in range.dms() {
+                match groups.last_mut() {
+                    Some(group)
+                        if group.downsample == downsample
+                            && delay_s(dm - group.dms[0]) <= self.options.max_wait_s =>
+                    {
+                        group.dms.push(dm);
+                    }
+                    _ => groups.push(TrialGroup { downsample, dms: vec![dm] }),
+                }
+            }
+        }
+        groups
+    }
+
+    /// Builds the plan of a group from the trials whose delays fit the data; none without such a trial. Also returns the
+    /// number of trials skipped.
+    pub(super) fn bind(&self, group: TrialGroup) -> Result<(Option<dedisperse::Plan>, usize)> {
+        let TrialGroup { downsample, dms } = group;
         let all = self.plan(downsample, dms)?;
         let fits = |dm: &usize| self.part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
         let kept: Vec<f64> = (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();

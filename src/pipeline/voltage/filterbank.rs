@@ -47,6 +47,8 @@ pub struct VoltageFilterbank {
     not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
     warnings: Vec<String>,
+    /// Whether the voltages arrive in real time.
+    is_live: bool,
 }
 
 impl std::fmt::Debug for VoltageFilterbank {
@@ -114,7 +116,8 @@ impl VoltageFilterbank {
         } else {
             Filled::new(rows, gaps)
         };
-        Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
+        let scratch = Vec::new();
+        Ok(Self { header, recorded, geometry, rows, not_finite, scratch, warnings, is_live })
     }
 
     /// Returns the recording's header.
@@ -247,6 +250,10 @@ impl FilterbankSource for VoltageFilterbank {
 
     fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live
     }
 
     fn is_finite(&self) -> bool {

@@ -327,9 +327,24 @@ impl Clusterer {
         self.points.iter().map(|point| point.begin).fold(frontier_s, f64::min)
     }
 
-    /// Returns what the events added so far would give if no other followed, without the candidates already returned; best
-    /// first. Later events may change, absorb or join them.
-    pub fn undecided(&self) -> Vec<Candidate> {
+    /// Returns the candidates that would be final if the events that `add` adds were the last ones, without the candidates
+    /// already returned; best first. Later events may change, absorb or join them. The events that `add` adds are removed
+    /// again.
+    ///
+    /// # Errors
+    /// Those of `add`.
+    pub fn undecided(
+        &mut self,
+        add: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<Vec<Candidate>> {
+        let (points, events) = (self.points.len(), self.events);
+        let candidates = add(self).map(|()| self.all_open());
+        self.points.truncate(points);
+        self.events = events;
+        candidates
+    }
+
+    fn all_open(&self) -> Vec<Candidate> {
         if self.points.is_empty() && self.groups.is_empty() {
             return Vec::new();
         }
@@ -715,7 +730,13 @@ mod tests {
             }
             let early = found.len();
             assert_eq!(stepwise.events(), events.len());
-            let open = stepwise.undecided();
+            let before = stepwise.state();
+            let mut more = |clusterer: &mut Clusterer| {
+                events[..20].iter().try_for_each(|(_, range, event)| clusterer.push(*range, &[*event]))
+            };
+            let others = stepwise.undecided(&mut more).unwrap();
+            assert!(others.len() > 0 && stepwise.state() == before, "case {case}");
+            let open = stepwise.undecided(|_| Ok(())).unwrap();
             let last = stepwise.finish();
             assert_eq!(open, last, "case {case}");
             found.extend(last);

@@ -66,7 +66,15 @@ macro_rules! each {
 #[derive(Debug)]
 struct Search<T> {
     trials: Vec<Trial<T>>,
-    scratch: Vec<Scratch>,
+    workers: Vec<Worker<T>>,
+}
+
+/// Memory of one thread.
+#[derive(Debug)]
+struct Worker<T> {
+    scratch: Scratch,
+    /// Copy of a trial, whose search changes nothing.
+    copy: Trial<T>,
 }
 
 impl Engine {
@@ -103,6 +111,11 @@ impl Engine {
         each!(state, search => search.flush(plan, *level, threads, events))
     }
 
+    pub(super) fn peek(&mut self, events: &mut Vec<Event>) {
+        let Self { plan, level, threads, state } = self;
+        each!(state, search => search.peek(plan, *level, threads, events));
+    }
+
     pub(super) fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
         each!(&mut self.state, search => Ok(search.settle(&self.plan, events)))
     }
@@ -124,8 +137,9 @@ impl Engine {
 impl<T: Sample> Search<T> {
     fn new(plan: &Plan, workers: usize) -> Result<Self> {
         let trials = (0..plan.dms()).map(|_| Trial::new(plan)).collect::<Result<_>>()?;
-        let scratch = (0..workers).map(|_| Scratch::new(plan, EVENTS)).collect();
-        Ok(Self { trials, scratch })
+        let worker =
+            |_| Worker { scratch: Scratch::new(plan, EVENTS), copy: Trial::beginning(Vec::new()) };
+        Ok(Self { trials, workers: (0..workers).map(worker).collect() })
     }
 
     fn run(
@@ -136,7 +150,7 @@ impl<T: Sample> Search<T> {
         plane: Plane<'_, T>,
         events: &mut Vec<Event>,
     ) {
-        threads.for_each_chunk(&mut self.scratch, &mut self.trials, 1, |scratch, dm, trial| {
+        threads.for_each_chunk(&mut self.workers, &mut self.trials, 1, |worker, dm, trial| {
             let trial = &mut trial[0];
             let mut row = trial.accept(plane.row(dm));
             while !row.is_empty() {
@@ -145,7 +159,7 @@ impl<T: Sample> Search<T> {
                 trial.history.extend_from_slice(now);
                 row = later;
                 if trial.history.len() == plan.capacity() {
-                    scratch.search(plan, level, dm, trial);
+                    worker.scratch.search(plan, level, dm, trial);
                 }
             }
         });
@@ -168,16 +182,25 @@ impl<T: Sample> Search<T> {
         for (dm, trial) in self.trials.iter_mut().enumerate() {
             trial.cut(plan, dm)?;
         }
-        threads.for_each_chunk(&mut self.scratch, &mut self.trials, 1, |scratch, dm, trial| {
-            let trial = &mut trial[0];
-            while !trial.history.is_empty() {
-                scratch.search(plan, level, dm, trial);
-            }
-            scratch.events.extend(trial.sweep.end().map(|hit| hit.event(dm)));
-            trial.reset();
+        threads.for_each_chunk(&mut self.workers, &mut self.trials, 1, |worker, dm, trial| {
+            worker.scratch.finish(plan, level, dm, &mut trial[0]);
+            trial[0].reset();
         });
         self.collect(events);
         Ok(())
+    }
+
+    fn peek(&mut self, plan: &Plan, level: Level, threads: &Threads, events: &mut Vec<Event>) {
+        threads.for_each_chunk(&mut self.workers, &mut self.trials, 1, |worker, dm, trial| {
+            let Worker { scratch, copy } = worker;
+            copy.history.clear();
+            copy.history.extend_from_slice(&trial[0].history);
+            let Trial { window, end, seen, noise, sweep, is_restored, .. } = trial[0];
+            let history = std::mem::take(&mut copy.history);
+            *copy = Trial { history, window, end, seen, noise, sweep, is_restored };
+            scratch.finish(plan, level, dm, copy);
+        });
+        self.collect(events);
     }
 
     /// Appends the events that no later window changes. Returns the sample before which no later event starts.
@@ -209,7 +232,7 @@ impl<T: Sample> Search<T> {
     /// Appends the events that the threads found, ordered by trial and time.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let old = events.len();
-        self.scratch.iter_mut().for_each(|scratch| events.append(&mut scratch.events));
+        self.workers.iter_mut().for_each(|worker| events.append(&mut worker.scratch.events));
         events[old..].sort_unstable_by_key(|event| (event.dm, event.time));
     }
 }
@@ -221,9 +244,14 @@ impl<T: Sample> Trial<T> {
             what: format!("{} bytes of history for the pulse search", plan.state_bytes()),
             why: format!("{error}; fewer trials or a shorter baseline need less"),
         })?;
+        Ok(Self::beginning(history))
+    }
+
+    /// Creates the state at the start of a stream.
+    fn beginning(history: Vec<T>) -> Self {
         let (noise, sweep) = (Noise::default(), Sweep::default());
         let is_restored = false;
-        Ok(Self { history, window: 0, end: u64::MAX, seen: 0, noise, sweep, is_restored })
+        Self { history, window: 0, end: u64::MAX, seen: 0, noise, sweep, is_restored }
     }
 
     /// Returns the valid part of a row.
@@ -295,6 +323,14 @@ impl Scratch {
             flags: vec![0; plan.window_times() / BLOCK],
             events: Vec::with_capacity(events),
         }
+    }
+
+    /// Searches the remaining samples of a trial, whose stream ends with them.
+    fn finish<T: Sample>(&mut self, plan: &Plan, level: Level, dm: usize, trial: &mut Trial<T>) {
+        while !trial.history.is_empty() {
+            self.search(plan, level, dm, trial);
+        }
+        self.events.extend(trial.sweep.end().map(|hit| hit.event(dm)));
     }
 
     /// Searches the current window of a trial and advances to the next.

@@ -179,8 +179,25 @@ impl Engine {
                 return Err(Error::parameter("valid samples", end, rule));
             }
         }
-        let old = events.len();
         self.begin(None)?;
+        self.search_rest(events)?;
+        self.reset();
+        Ok(())
+    }
+
+    pub(super) fn peek(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        self.begin(None)?;
+        let window = self.window;
+        self.search.save(&self.stream)?;
+        self.search_rest(events)?;
+        self.search.restore(&self.stream)?;
+        self.window = window;
+        self.stream.record(&self.done)
+    }
+
+    /// Searches the samples in the history, with which the stream ends.
+    fn search_rest(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        let old = events.len();
         let window = self.search.sizes.window as u64;
         let last = self.ends.iter().map(|end| self.seen.min(*end)).max().unwrap_or(0);
         let windows = last.saturating_sub(self.window * window).div_ceil(window) as usize;
@@ -188,7 +205,6 @@ impl Engine {
         self.search_windows(windows, self.seen, nothing, None, events)?;
         self.search.end(&self.stream, events)?;
         sort(&mut events[old..]);
-        self.reset();
         Ok(())
     }
 

@@ -230,6 +230,20 @@ impl Search {
         self.collect(stream, events).map(|_| ())
     }
 
+    /// Saves the state of the windows searched so far: open events, and the noise of the last window.
+    pub(super) fn save(&mut self, stream: &Stream) -> Result<()> {
+        let Memory { bests, carried, saved_bests, saved_noise, .. } = &mut self.memory;
+        stream.copy(&bests[self.present], 0..saved_bests.len(), saved_bests, 0)?;
+        stream.copy(carried, 0..saved_noise.len(), saved_noise, 0)
+    }
+
+    /// Restores the saved state.
+    pub(super) fn restore(&mut self, stream: &Stream) -> Result<()> {
+        let Memory { bests, carried, saved_bests, saved_noise, .. } = &mut self.memory;
+        stream.copy(saved_bests, 0..saved_bests.len(), &mut bests[self.present], 0)?;
+        stream.copy(saved_noise, 0..saved_noise.len(), carried, 0)
+    }
+
     /// Returns the open event of each trial, which later hits may still join; waits for the device.
     pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
         let words = SWEEP_WORDS * self.sizes.dms;

@@ -274,6 +274,9 @@ pub(super) struct Memory {
     /// Open event of each trial, before and after a round.
     pub(super) bests: [Buffer<u64>; 2],
     pub(super) host_bests: Pinned<u64>,
+    /// Saved open events, and the saved mean and deviation of the last window.
+    pub(super) saved_bests: Buffer<u64>,
+    pub(super) saved_noise: Buffer<f64>,
     /// Float windows whose blocks must all be evaluated, and whether a batch must be repeated one window after
     /// another.
     pub(super) loud: Buffer<u32>,
@@ -290,7 +293,7 @@ pub(super) struct Memory {
 pub(super) fn bytes(sizes: &Sizes) -> usize {
     let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
     let listed = if sizes.is_short() { 1 } else { all };
-    let trial = 4 * sizes.history_stride() + 8 * (1 + 2 + 2 * SWEEP_WORDS) + 8;
+    let trial = 4 * sizes.history_stride() + 8 * (1 + 4 + 3 * SWEEP_WORDS) + 8;
     let window = 16 + 8 * sizes.entries + 4 * sizes.window_words();
     let block = 8 + 12 * BLOCK;
     let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
@@ -321,6 +324,8 @@ impl Memory {
             widths: device.buffer(sizes.flagged * BLOCK)?,
             bests: [device.buffer(SWEEP_WORDS * dms)?, device.buffer(SWEEP_WORDS * dms)?],
             host_bests: device.pinned(SWEEP_WORDS * dms)?,
+            saved_bests: device.buffer(SWEEP_WORDS * dms)?,
+            saved_noise: device.buffer(2 * dms)?,
             loud: device.buffer(listed)?,
             serial: device.buffer(1)?,
             events: device.buffer(events)?,
