@@ -11,6 +11,8 @@ mod device;
 mod gpu;
 mod injections;
 #[cfg(target_os = "linux")]
+mod latency;
+#[cfg(target_os = "linux")]
 mod live;
 mod peers;
 mod plane;
@@ -74,6 +76,8 @@ enum Command {
     Dedisperse(dedisperse::Arguments),
     Device(device::Arguments),
     #[cfg(target_os = "linux")]
+    Latency(latency::Arguments),
+    #[cfg(target_os = "linux")]
     Live(live::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
@@ -104,6 +108,8 @@ impl Arguments {
             Command::Correlate(one) => (&mut one.csv, None),
             Command::Dedisperse(one) => (&mut one.csv, None),
             Command::Device(one) => (&mut one.csv, None),
+            #[cfg(target_os = "linux")]
+            Command::Latency(one) => (&mut one.markdown, None),
             #[cfg(target_os = "linux")]
             Command::Live(one) => (&mut one.csv, None),
             Command::Pulse(one) => (&mut one.csv, None),
@@ -144,6 +150,8 @@ impl Arguments {
             Command::Correlate(arguments) => correlate::run(arguments, session),
             Command::Dedisperse(arguments) => dedisperse::run(arguments, session),
             Command::Device(arguments) => device::run(arguments, session),
+            #[cfg(target_os = "linux")]
+            Command::Latency(arguments) => latency::run(arguments, session),
             #[cfg(target_os = "linux")]
             Command::Live(arguments) => live::run(arguments, session),
             Command::Pulse(arguments) => pulse::run(arguments, session),

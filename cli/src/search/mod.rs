@@ -122,12 +122,7 @@ struct Detection {
     ///
     /// Ranges of DM whose delays differ by more are dedispersed apart, which costs time. A live stream has 0.1 s on a GPU and
     /// 0.25 s on the CPU by default, a recording no limit. Candidates are the same, but for those that the end cuts off.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        allow_negative_numbers = true,
-        help_heading = "Detection"
-    )]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Detection")]
     max_wait: Option<f64>,
     /// Least fraction of the band for bursts cut off by the recording's start or end.
     ///

@@ -732,7 +732,9 @@ mod tests {
             assert_eq!(stepwise.events(), events.len());
             let before = stepwise.state();
             let mut more = |clusterer: &mut Clusterer| {
-                events[..20].iter().try_for_each(|(_, range, event)| clusterer.push(*range, &[*event]))
+                events[..20]
+                    .iter()
+                    .try_for_each(|(_, range, event)| clusterer.push(*range, &[*event]))
             };
             let others = stepwise.undecided(&mut more).unwrap();
             assert!(others.len() > 0 && stepwise.state() == before, "case {case}");
