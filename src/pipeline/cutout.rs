@@ -79,6 +79,16 @@ impl Section {
         Ok(Shape::new(header, options).bytes())
     }
 
+    /// Returns the rows that a section needs; the first may precede the data.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for invalid options.
+    pub(super) fn rows(header: &FilterbankHeader, options: &Options) -> Result<Range<i64>> {
+        check(header, options)?;
+        let Shape { start, end, .. } = Shape::new(header, options);
+        Ok(start..end)
+    }
+
     /// Computes the cutout: dedisperses the sub-bands to each trial and scales all to standard deviations.
     pub fn cutout(self) -> Cutout {
         let Self { mut grid, options } = self;

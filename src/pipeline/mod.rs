@@ -12,6 +12,7 @@ mod gulps;
 mod options;
 mod overlap;
 mod range;
+pub mod recent;
 mod run;
 pub mod series;
 pub mod voltage;

@@ -2,6 +2,9 @@
 //!
 //! Invariant: a part lies within its source, as far as the source's length is known.
 
+use std::sync::Arc;
+
+use super::recent::RecentRows;
 use crate::clean::Steps;
 use crate::dedisperse::dm_plan::DmPlan;
 use crate::error::{Error, Result};
@@ -53,6 +56,8 @@ pub struct SearchOptions {
     /// Smallest fraction of the channels, above 0, that a burst cut by the recording's start or end must retain; 1
     /// searches for whole bursts only.
     pub min_band: f64,
+    /// Receives the rows as they are searched, unless a GPU makes them from voltages; `None` stores none.
+    pub recent: Option<Arc<RecentRows>>,
     /// Time range to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
 }
@@ -80,6 +85,7 @@ impl SearchOptions {
             removals_bytes: 0,
             list_absorbed: false,
             min_band: 0.25,
+            recent: None,
             time_range: None,
         }
     }

@@ -17,6 +17,7 @@ use sidereal::trace::{self, Work};
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
+use super::album::Album;
 use super::report::tidy;
 use crate::common::Common;
 use crate::json;
@@ -55,6 +56,9 @@ pub(crate) struct CandidateLine {
     mjd: Option<f64>,
     width_s: f64,
     members: usize,
+    /// File of its picture, which is drawn after a final line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    picture: Option<String>,
     /// Time of this line, in seconds since 1970.
     written_unix_s: f64,
 }
@@ -159,12 +163,13 @@ pub(super) struct Lines {
     is_quiet: bool,
     book: Book,
     changes: Vec<Change>,
+    album: Option<Album>,
     /// Final candidates: trial, and start of the peak in microseconds.
     written: HashSet<(usize, i64)>,
 }
 
 impl Lines {
-    /// Opens `candidates.ndjson` in a folder; its earlier lines stay.
+    /// Opens `candidates.ndjson` in a folder; its earlier lines stay. `album` draws final candidates.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -172,6 +177,7 @@ impl Lines {
         folder: &Path,
         observation: &Path,
         header: &FilterbankHeader,
+        album: Option<Album>,
         common: &Common,
     ) -> Result<Self> {
         let path = folder.join("candidates.ndjson");
@@ -185,6 +191,7 @@ impl Lines {
             is_quiet: common.quiet,
             book: Book::default(),
             changes: Vec::new(),
+            album,
             written: HashSet::new(),
         })
     }
@@ -208,7 +215,11 @@ impl Lines {
         let is_new = |candidate: &&Candidate| !self.written.contains(&key(candidate, 0.0));
         let late: Vec<Candidate> = candidates.iter().filter(is_new).copied().collect();
         self.found(&late, 0.0)?;
-        self.provisional(&[], 0.0)
+        self.provisional(&[], 0.0)?;
+        if let Some(album) = &mut self.album {
+            album.finish();
+        }
+        Ok(())
     }
 
     /// Writes the changes of all candidates that are not final.
@@ -225,6 +236,12 @@ impl Lines {
         let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for Change { state, number, candidate } in self.changes.drain(..) {
             let time_s = candidate.time_s + delay_s;
+            let album = self.album.as_mut().filter(|_| state == State::Final);
+            let picture = album.and_then(|album| {
+                let mut shifted = candidate;
+                shifted.shift(delay_s);
+                album.want(number, &shifted)
+            });
             let line = CandidateLine {
                 state,
                 number,
@@ -235,6 +252,7 @@ impl Lines {
                 mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
                 width_s: tidy(candidate.width_s),
                 members: candidate.members,
+                picture: picture.map(|path| path.display().to_string()),
                 written_unix_s: written.as_secs_f64(),
             };
             let text = json::line(&line)?;

@@ -1,5 +1,6 @@
 //! `sidereal search`: finds bursts in a recording and plots them.
 
+mod album;
 mod cutouts;
 mod files;
 mod lines;
@@ -9,6 +10,7 @@ mod report;
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use files::{Journal, Spool};
@@ -19,6 +21,7 @@ use sidereal::geometry::Dut1;
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
+use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
@@ -149,7 +152,7 @@ struct Products {
     /// Draw no plots.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
-    /// Draw at most this many of the best candidates.
+    /// Draw at most this many of the best candidates; of a live stream, of those of each hour.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     /// Also write each candidate as an .h5 file for the FETCH classifier.
@@ -217,8 +220,8 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
     }
     arguments.resume.check(&arguments.recording.inputs)?;
     let mut arguments = arguments.clone();
-    // Plots would need a copy of all rows.
-    arguments.products.no_plots = true;
+    // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
+    let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
     if arguments.products.fetch {
         let rule = "cutouts need a recording: `sidereal live record` makes one";
         return Err(Error::parameter("--fetch", "given", rule));
@@ -236,7 +239,8 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
         let place = free_name(&parent, &name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
-        let lines = lines::Lines::begin(&parent, &place, &work.header, common)?;
+        let album = if has_pictures { work.album(&parent, &place)? } else { None };
+        let lines = lines::Lines::begin(&parent, &place, &work.header, album, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {
@@ -355,6 +359,37 @@ impl<'a> Work<'a> {
         }
         let lines = None;
         Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
+    }
+
+    /// Prepares the pictures of a live search, unless a GPU makes its rows from voltages and keeps them.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn album(&mut self, parent: &Path, observation: &Path) -> Result<Option<album::Album>> {
+        let rows = self.opened.source.rows().header().clone();
+        let is_voltages = self.opened.geometry.is_some();
+        if is_voltages && self.backend.is_gpu() && self.options.mitigation.is_none() {
+            warning!(
+                quiet: self.common.quiet,
+                "the rows of voltages stay on the GPU with --rfi none: no pictures are drawn."
+            );
+            return Ok(None);
+        }
+        let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options)));
+        self.options.recent = Some(Arc::clone(&recent));
+        let shown = pictures::Shown {
+            file: self.arguments.recording.name(),
+            header: self.header.clone(),
+            rfi: self.arguments.rfi().0,
+            dm_constant: self.options.dm_constant,
+            zero_dm: self.options.zero_dm,
+            masked: Vec::new(),
+        };
+        let run = Run::new(self.common).on(&self.backend).live();
+        let made = Made { provenance: Provenance::new(self.common, &self.inputs())?, run };
+        let start_s = self.options.time_range.map_or(0.0, |range| range.0);
+        let first_s = self.opened.delay_s() + start_s;
+        let about = album::About { rows: recent, shown, first_s, made };
+        let most = self.arguments.products.max_plots;
+        album::Album::begin(parent, observation, most, about).map(Some)
     }
 
     /// Runs the search; copies the rows of a pipe to a file for the plots.

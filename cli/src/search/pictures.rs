@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sidereal::backend::Backend;
+use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::cutout::Options;
 use sidereal::single_pulse::Candidate;
@@ -68,13 +69,15 @@ impl Pictures<'_> {
         let shown = &candidates[..candidates.len().min(most)];
         let progress = Progress::items(common, shown.len() as u64);
         progress.doing("Drawing");
-        let wanted: Vec<Options> = shown.iter().map(|one| self.plot_options(one)).collect();
+        let about = self.shown();
+        let wanted: Vec<Options> = shown.iter().map(|one| about.plot_options(one)).collect();
         let drawn = Mutex::new(0);
         self.cutouts(&wanted, &|index, cutout| {
             let span = trace::span(Work::Draw, "candidate");
             let candidate = &shown[index];
             let png = self.png(&(stem(index, candidate) + ".png"));
-            plots::candidate(&png, &cutout, &self.page(index, candidate))?;
+            let rank = format!("candidate {} of {}", index + 1, candidates.len());
+            plots::candidate(&png, &cutout, &about.page(candidate, rank))?;
             drop(span);
             count(&drawn, &progress);
             Ok(())
@@ -88,9 +91,10 @@ impl Pictures<'_> {
         progress.doing("Writing for FETCH");
         let Made { provenance, run } = &self.found.made;
         let texts = [("provenance", json::line(provenance)?), ("run", json::line(run)?)];
+        let about = self.shown();
         let options = |one: &Candidate| Options::fetch(one.dm, one.time_s, one.width_s);
         let wanted: Vec<Options> =
-            candidates.iter().map(|one| self.common_options(options(one))).collect();
+            candidates.iter().map(|one| about.common_options(options(one))).collect();
         let written = Mutex::new(0);
         self.cutouts(&wanted, &|index, cutout| {
             let span = trace::span(Work::Write, "candidate");
@@ -131,18 +135,15 @@ impl Pictures<'_> {
         rows.cutouts(wanted, each)
     }
 
-    fn plot_options(&self, candidate: &Candidate) -> Options {
-        let band = &self.found.header.band;
-        let constant = self.options.dm_constant;
-        let sweep_s = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), constant);
-        let (dm, time_s, width_s) = (candidate.dm, candidate.time_s, candidate.width_s);
-        self.common_options(Options::plot(dm, time_s, width_s, sweep_s))
-    }
-
-    /// Applies the channel mask, dispersion constant and zero-DM setting of the search.
-    fn common_options(&self, options: Options) -> Options {
-        let (masked, dm_constant) = (self.masked(), self.options.dm_constant);
-        Options { masked, dm_constant, zero_dm: self.options.zero_dm, ..options }
+    fn shown(&self) -> Shown {
+        Shown {
+            file: self.recording.name(),
+            header: self.found.header.clone(),
+            rfi: self.found.rfi,
+            dm_constant: self.options.dm_constant,
+            zero_dm: self.options.zero_dm,
+            masked: self.masked(),
+        }
     }
 
     /// Returns which channels are masked throughout, in recorded order.
@@ -161,7 +162,7 @@ impl Pictures<'_> {
         let point = |c: &Candidate| Point { time_s: c.time_s, dm: c.dm, snr: c.snr };
         Overview {
             file: self.recording.name(),
-            target: self.target(),
+            target: self.shown().target(),
             span_s: (first_s, end_s),
             dms: (
                 report.dms.first().copied().unwrap_or(0.0),
@@ -171,14 +172,46 @@ impl Pictures<'_> {
             points: report.candidates.iter().map(point).collect(),
         }
     }
+}
 
-    fn page(&self, index: usize, candidate: &Candidate) -> plots::Candidate {
-        let header = &self.found.header;
+/// Recording and search of which candidates are shown.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// Name of the recording.
+    pub(super) file: String,
+    /// Header from the recording's first sample.
+    pub(super) header: FilterbankHeader,
+    pub(super) rfi: Rfi,
+    pub(super) dm_constant: f64,
+    pub(super) zero_dm: bool,
+    /// Channels masked throughout, in recorded order; empty means none.
+    pub(super) masked: Vec<bool>,
+}
+
+impl Shown {
+    /// Returns the options of a candidate's plot.
+    pub(super) fn plot_options(&self, candidate: &Candidate) -> Options {
+        let band = &self.header.band;
+        let sweep_s =
+            dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), self.dm_constant);
+        let (dm, time_s, width_s) = (candidate.dm, candidate.time_s, candidate.width_s);
+        self.common_options(Options::plot(dm, time_s, width_s, sweep_s))
+    }
+
+    /// Applies the channel mask, dispersion constant and zero-DM setting of the search.
+    fn common_options(&self, options: Options) -> Options {
+        let (masked, dm_constant, zero_dm) = (self.masked.clone(), self.dm_constant, self.zero_dm);
+        Options { masked, dm_constant, zero_dm, ..options }
+    }
+
+    /// Returns the text of a candidate's page; `rank` names it.
+    pub(super) fn page(&self, candidate: &Candidate, rank: String) -> plots::Candidate {
+        let header = &self.header;
         let known = header.tstart_mjd > 0.0;
         plots::Candidate {
-            file: self.recording.name(),
+            file: self.file.clone(),
             target: self.target(),
-            rank: format!("candidate {} of {}", index + 1, self.found.report.candidates.len()),
+            rank,
             dm: candidate.dm,
             time_s: candidate.time_s,
             snr: candidate.snr,
@@ -190,15 +223,15 @@ impl Pictures<'_> {
 
     /// Returns the lower and upper edges of the masked channels, adjacent ones merged.
     fn masked_mhz(&self) -> Vec<(f64, f64)> {
-        let band = &self.found.header.band;
+        let band = &self.header.band;
         let half = 0.5 * band.channel_width_hz();
         let centres = band.centres_hz();
         let mut edges: Vec<(f64, f64)> = self
-            .found
-            .report
-            .masked_channels
+            .masked
             .iter()
-            .map(|channel| (centres[*channel] - half, centres[*channel] + half))
+            .zip(centres)
+            .filter(|(masked, _)| **masked)
+            .map(|(_, centre)| (centre - half, centre + half))
             .map(|(low, high)| (low / HZ_PER_MHZ, high / HZ_PER_MHZ))
             .collect();
         edges.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -214,7 +247,7 @@ impl Pictures<'_> {
 
     /// Formats source, position, beam, telescope, band, masked channels and mitigation, where known.
     fn target(&self) -> String {
-        let header = &self.found.header;
+        let header = &self.header;
         let band = format!(
             "{} to {} MHz, {} channels, {} bit",
             short(header.band.lowest_hz() / HZ_PER_MHZ, 6),
@@ -227,14 +260,14 @@ impl Pictures<'_> {
         let position = header.ra_deg.zip(header.dec_deg).map_or_else(String::new, |(ra, dec)| {
             format!("RA {} Dec {}", sexagesimal(ra / 15.0), sexagesimal(dec))
         });
-        let masked = match self.found.report.masked_channels.len() {
+        let masked = match self.masked.iter().filter(|masked| **masked).count() {
             0 => String::new(),
             many => format!("{many} left out"),
         };
         let beam = header
             .beam
             .map_or_else(String::new, |beam| format!("beam {}", BeamDocument::from(beam).text()));
-        let rfi = match self.found.rfi {
+        let rfi = match self.rfi {
             Rfi::None => String::new(),
             rfi => format!("--rfi {rfi}"),
         };

@@ -101,6 +101,7 @@ fn lines(output: &Output) -> Vec<Value> {
 pub(crate) fn observation(parent: &Path) -> PathBuf {
     let mut names = entries(parent);
     names.remove("candidates.ndjson");
+    names.remove("pictures");
     assert_eq!(names.len(), 1, "{names:?}");
     parent.join(names.pop_first().unwrap())
 }
@@ -148,6 +149,30 @@ fn a_live_search_finds_what_the_search_of_the_file_finds() {
     assert!(last.iter().any(|line| line["snr"] == best["snr"] && line["dm"] == best["dm"]));
     let kept = fs::read_to_string(folder.join("live/candidates.ndjson")).unwrap();
     assert_eq!(kept.as_bytes(), output.stdout);
+    let is_final = |line: &&Value| line["state"] == "final";
+    for line in found.iter().filter(is_final) {
+        let png = fs::read(folder.join(line["picture"].as_str().unwrap())).unwrap();
+        assert!(png.starts_with(b"\x89PNG") && png.len() > 20_000, "{line}");
+    }
+    assert!(found.iter().filter(|line| !is_final(line)).all(|line| line["picture"].is_null()));
+}
+
+#[test]
+fn pictures_are_left_out_on_request_and_beyond_the_limit_of_an_hour() {
+    let home = recording();
+    let folder = home.path();
+    for (options, most) in [("--no-plots", 0), ("--max-plots 1", 1)] {
+        let words = format!("live search ADDRESS -o live --observations 1 --snr 5 {options}");
+        let (running, address) = receiving(folder, &words);
+        done(folder, &format!("send a.fil {address} --rate max -q"));
+        let output = running.end();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let found = lines(&output);
+        let finals = found.iter().filter(|line| line["state"] == "final").count();
+        let pictures = found.iter().filter(|line| line["picture"].is_string()).count();
+        assert!(finals > most && pictures == most, "{options}: {finals} {pictures}");
+        assert_eq!(folder.join("live/pictures").exists(), most > 0);
+    }
 }
 
 #[test]

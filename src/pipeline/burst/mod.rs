@@ -265,6 +265,9 @@ impl Setup {
         if options.removals_bytes > 0 {
             cleaning.record(options.removals_bytes);
         }
+        if let Some(recent) = &options.recent {
+            recent.set_masked(cleaning.masked());
+        }
         drop(span);
         let trials = Trials { header: &header, options, form: cleaning.form(), part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
@@ -427,7 +430,10 @@ impl Setup {
             {
                 Ok(Box::new(VoltageWork::new(device, filterbank, stages, gulps)?))
             }
-            other => Ok(Box::new(DeviceWork::new(device, other.into_rows(), stages, gulps)?)),
+            other => {
+                let recent = self.options.recent.clone();
+                Ok(Box::new(DeviceWork::new(device, other.into_rows(), stages, gulps, recent)?))
+            }
         }
     }
 

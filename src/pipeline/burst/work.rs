@@ -2,6 +2,7 @@
 //! in and only events return.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::pipeline::cleaning::{Cleaning, Reader, clean};
 use crate::pipeline::gulps;
 use crate::pipeline::options::SearchOptions;
 use crate::pipeline::range::{DeviceTail, RangeSearch, Tail};
+use crate::pipeline::recent::RecentRows;
 use crate::pipeline::run::{beside, remaining_bytes};
 use crate::pipeline::voltage::{DeviceRows, VoltageFilterbank};
 use crate::sample::Samples;
@@ -96,6 +98,7 @@ pub(super) struct HostWork<'a> {
     gulps: gulps::Gulps,
     cleaned: Vec<u8>,
     tail: Tail,
+    recent: Option<Arc<RecentRows>>,
 }
 
 impl<'a> HostWork<'a> {
@@ -128,13 +131,14 @@ impl<'a> HostWork<'a> {
         let remaining = remaining_bytes(options.memory, "the search", held, row)?;
         let gulp = gulp.min(remaining / row.max(1));
         let gulps = gulps::Gulps::new(gulp, row_bytes);
-        Ok(Self { source, gulps, cleaned: Vec::new(), tail })
+        let recent = options.recent.clone();
+        Ok(Self { source, gulps, cleaned: Vec::new(), tail, recent })
     }
 }
 
 impl Step for HostWork<'_> {
     fn step(&mut self, stages: &mut Stages) -> Result<usize> {
-        let Self { source, gulps, cleaned, tail } = self;
+        let Self { source, gulps, cleaned, tail, recent } = self;
         let Stages { cleaning, ranges, clusterer } = stages;
         let (reader, cleaner) = cleaning.parts();
         let times = gulps.advance(reader, &mut **source)?;
@@ -145,6 +149,9 @@ impl Step for HostWork<'_> {
         let (encoding, channels) = (header.encoding, header.channels());
         gulps.process(times, reader, &mut **source, |bytes| {
             let _span = trace::span(Work::Compute, "search of rows");
+            if let Some(recent) = recent {
+                recent.push(bytes);
+            }
             let samples = Samples::new(bytes, encoding, times, channels)?;
             let samples = clean(cleaner, samples, cleaned)?;
             tail.push(samples.bytes());
@@ -209,6 +216,7 @@ pub(super) struct DeviceWork<'a> {
     ahead: VecDeque<usize>,
     /// Error that ended reading after these gulps.
     failed: Option<Error>,
+    recent: Option<Arc<RecentRows>>,
     /// Rows of the gulps enqueued.
     queued: u64,
     /// Rows whose search has finished: those of all gulps before the last one enqueued.
@@ -418,6 +426,7 @@ impl<'a> DeviceWork<'a> {
         source: &'a mut dyn FilterbankSource,
         stages: &Stages,
         gulps: Gulps,
+        recent: Option<Arc<RecentRows>>,
     ) -> Result<Self> {
         let Gulps { asked, times, edge_rows } = gulps;
         let (header, row_bytes) = (source.header(), source.header().row_bytes());
@@ -430,6 +439,7 @@ impl<'a> DeviceWork<'a> {
             uploads: UploadRing::new(device, gulp * row_bytes, SLOTS)?,
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
+            recent,
             queued: 0,
             whole: 0,
             reading: Duration::ZERO,
@@ -446,7 +456,8 @@ impl<'a> DeviceWork<'a> {
         let source = &mut *self.source;
         if self.ahead.is_empty() {
             let begin = Instant::now();
-            let times = read(reader, source, self.uploads.current(), &mut self.failed)?;
+            let recent = self.recent.as_deref();
+            let times = read(reader, source, self.uploads.current(), recent, &mut self.failed)?;
             self.ahead.push_back(times);
             self.reading = begin.elapsed();
         }
@@ -455,6 +466,7 @@ impl<'a> DeviceWork<'a> {
             return self.failed.take().map_or(Ok(0), Err);
         }
         let (stage, ahead, failed) = (&mut self.stage, &mut self.ahead, &mut self.failed);
+        let recent = self.recent.as_deref();
         let (rows, later) = self.uploads.acquire(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
         let waits = source.is_live() && self.searching < self.reading;
@@ -466,7 +478,7 @@ impl<'a> DeviceWork<'a> {
                 && let Some(gulp) = later.next()
             {
                 let begin = Instant::now();
-                ahead.push_back(read(reader, source, gulp, failed)?);
+                ahead.push_back(read(reader, source, gulp, recent, failed)?);
                 *reading = begin.elapsed();
             }
             Ok(())
@@ -503,6 +515,7 @@ fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
     mut gulp: UploadSlot<'_>,
+    recent: Option<&RecentRows>,
     failed: &mut Option<Error>,
 ) -> Result<usize> {
     let row_bytes = source.header().row_bytes();
@@ -523,6 +536,9 @@ fn read(
                 return Ok(rows);
             }
         };
+        if let Some(recent) = recent {
+            recent.push(&rest[..times * row_bytes]);
+        }
         gulp.send(times * row_bytes)?;
         rows += times;
         if source.is_live() {

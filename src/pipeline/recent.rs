@@ -1,0 +1,204 @@
+//! Latest rows of a search in memory, from which candidates are cut out while the search goes on.
+//!
+//! Invariant: a section holds rows as they were searched, blank where they are no longer, or not yet, in memory. Adding rows
+//! allocates nothing and waits for a copy of [`PIECE_BYTES`] at most.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::cutout::{Options, Section, section};
+use crate::error::Result;
+use crate::io::{FilterbankHeader, FilterbankSource};
+
+/// Bytes that are copied from the ring at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Ring of the latest rows of a search, before channels are masked and each row's mean is subtracted.
+#[derive(Debug)]
+pub struct RecentRows {
+    header: FilterbankHeader,
+    ring: Mutex<Ring>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    /// Whole rows: row `n` lies at `n` modulo their number.
+    bytes: Vec<u8>,
+    /// Rows added so far.
+    end: u64,
+    /// Masked channels, in recorded order; empty until they are known.
+    masked: Vec<bool>,
+}
+
+impl RecentRows {
+    /// Allocates a ring of as many whole rows as `bytes` hold, at least one.
+    pub fn new(header: &FilterbankHeader, bytes: usize) -> Self {
+        let row_bytes = header.row_bytes().max(1);
+        let bytes = vec![0; (bytes / row_bytes).max(1) * row_bytes];
+        let header = FilterbankHeader { times: None, ..header.clone() };
+        Self { header, ring: Mutex::new(Ring { bytes, end: 0, masked: Vec::new() }) }
+    }
+
+    /// Returns the masked channels, in recorded order; empty until the search knows them.
+    pub fn masked(&self) -> Vec<bool> {
+        self.ring().masked.clone()
+    }
+
+    /// Returns whether all rows around a candidate have come; its time counts from the first row searched.
+    ///
+    /// # Errors
+    /// Those of [`section`].
+    pub fn has(&self, options: &Options) -> Result<bool> {
+        let end = Section::rows(&self.header, options)?.end;
+        Ok(self.ring().end as i64 >= end)
+    }
+
+    /// Bins the rows around a candidate; its time counts from the first row searched.
+    ///
+    /// # Errors
+    /// Those of [`section`].
+    pub fn section(&self, options: &Options) -> Result<Section> {
+        let wanted = Section::rows(&self.header, options)?;
+        let (mut first, end) = (wanted.start.max(0) as u64, wanted.end.max(0) as u64);
+        let row_bytes = self.header.row_bytes();
+        let step = (PIECE_BYTES / row_bytes).max(1) as u64;
+        let mut rows = Vec::new();
+        let mut next = first;
+        while next < end {
+            let ring = self.ring();
+            let held = (ring.bytes.len() / row_bytes) as u64;
+            let oldest = ring.end.saturating_sub(held);
+            if next < oldest {
+                // Rows that were copied already are not adjacent to those in memory.
+                rows.clear();
+                (first, next) = (oldest, oldest);
+            }
+            let place = next % held;
+            let count = step.min(end.min(ring.end).saturating_sub(next)).min(held - place);
+            if count == 0 {
+                break;
+            }
+            let bytes = place as usize * row_bytes..(place + count) as usize * row_bytes;
+            rows.extend_from_slice(&ring.bytes[bytes]);
+            next += count;
+        }
+        let time_s = options.time_s - first as f64 * self.header.tsamp_s;
+        let mut rows = Rows { header: &self.header, rows, next: 0 };
+        section(&mut rows, &Options { time_s, ..options.clone() })
+    }
+
+    pub(super) fn set_masked(&self, masked: &[bool]) {
+        self.ring().masked = masked.to_vec();
+    }
+
+    /// Adds the next rows.
+    pub(super) fn push(&self, rows: &[u8]) {
+        let row_bytes = self.header.row_bytes();
+        let Ring { bytes, end, .. } = &mut *self.ring();
+        let most = bytes.len();
+        let skipped = rows.len().saturating_sub(most);
+        *end += (skipped / row_bytes) as u64;
+        let rows = &rows[skipped..];
+        let place = (*end % (most / row_bytes) as u64) as usize * row_bytes;
+        let (now, again) = rows.split_at(rows.len().min(most - place));
+        bytes[place..][..now.len()].copy_from_slice(now);
+        bytes[..again.len()].copy_from_slice(again);
+        *end += (rows.len() / row_bytes) as u64;
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rows in memory as a source.
+struct Rows<'a> {
+    header: &'a FilterbankHeader,
+    rows: Vec<u8>,
+    next: usize,
+}
+
+impl FilterbankSource for Rows<'_> {
+    fn header(&self) -> &FilterbankHeader {
+        self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let count = rows.len().min(self.rows.len() - self.next);
+        rows[..count].copy_from_slice(&self.rows[self.next..][..count]);
+        self.next += count;
+        Ok(count / self.header.row_bytes())
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let row_bytes = self.header.row_bytes() as u64;
+        let count = times.min((self.rows.len() - self.next) as u64 / row_bytes);
+        self.next += (count * row_bytes) as usize;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::burst::{Burst, Options as Simulation, Simulator};
+    use crate::units::Band;
+
+    /// Simulation of a burst, all of its rows, and the options of its cutout.
+    fn simulated() -> (Simulator, Vec<u8>, Options) {
+        let band = Band::uniform(1500.0, -4.0, 32).unwrap();
+        let mut options = Simulation::new(band, 1e-3, 6000);
+        options.bursts = vec![Burst::new(60.0, 3.0, 4e-3, 30.0)];
+        let open = || Simulator::new(options.clone()).unwrap();
+        let mut rows = vec![0; 6000 * open().header().row_bytes()];
+        assert_eq!(open().read(&mut rows).unwrap(), 6000);
+        let wanted = Options { channels: 32, times: 64, ..Options::plot(60.0, 3.0, 4e-3, 4e-3) };
+        (open(), rows, wanted)
+    }
+
+    #[test]
+    fn a_cutout_of_recent_rows_is_that_of_the_recording() {
+        let (mut source, rows, wanted) = simulated();
+        let header = source.header().clone();
+        let expected = section(&mut source, &wanted).unwrap().cutout();
+        let needed = Section::rows(&header, &wanted).unwrap();
+        assert!(needed.start > 0 && needed.end < 6000, "{needed:?}");
+        for (seconds, piece) in [(9.0, 700), (4.5, 333), (4.5, 4999), (2.9, 1)] {
+            let bytes = (seconds * 1e3) as usize * header.row_bytes();
+            let recent = RecentRows::new(&header, bytes);
+            let mut pushed = 0;
+            for part in
+                rows[..needed.end as usize * header.row_bytes()].chunks(piece * header.row_bytes())
+            {
+                assert!(!recent.has(&wanted).unwrap(), "{pushed}");
+                recent.push(part);
+                pushed += part.len() / header.row_bytes();
+            }
+            assert!(recent.has(&wanted).unwrap());
+            let found = recent.section(&wanted).unwrap().cutout();
+            let (has_all, times) =
+                (seconds * 1e3 >= (needed.end - needed.start) as f64, wanted.times);
+            assert_eq!(found.waterfall == expected.waterfall, has_all, "{seconds}");
+            assert_eq!(found.times, times);
+        }
+    }
+
+    #[test]
+    fn rows_that_are_gone_or_to_come_are_blank() {
+        let (source, rows, wanted) = simulated();
+        let header = source.header().clone();
+        let recent = RecentRows::new(&header, 1000 * header.row_bytes());
+        let blank = |recent: &RecentRows| {
+            let cutout = recent.section(&wanted).unwrap().cutout();
+            cutout.waterfall.iter().filter(|x| x.is_nan()).count()
+        };
+        let all = blank(&recent);
+        recent.push(&rows[..3100 * header.row_bytes()]);
+        let some = blank(&recent);
+        assert!(some > 0 && some < all, "{some} {all}");
+        recent.push(&rows[3100 * header.row_bytes()..]);
+        assert_eq!(blank(&recent), all);
+        assert!(recent.masked().is_empty());
+        recent.set_masked(&[true; 32]);
+        assert_eq!(recent.masked(), [true; 32]);
+    }
+}
