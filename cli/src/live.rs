@@ -27,7 +27,7 @@ use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::space::Reserve;
-use crate::streams::{free_name, name_of, observe};
+use crate::streams::{Roll, free_name, name_of, observe};
 use crate::voltage_arguments::Unstated;
 use crate::{Verb, channelize, correlate, errors, flags, json, search, site, space, streams};
 
@@ -86,8 +86,8 @@ enum Command {
     Correlate(Box<CorrelateArguments>),
     /// Write the observations of a stream to files.
     ///
-    /// Spectra become SIGPROC filterbanks, voltages PSRDADA or GUPPI raw. Lost spectra are filled with each channel's running median,
-    /// lost voltages with zeros; the document beside each file lists them.
+    /// Spectra become SIGPROC filterbanks, voltages PSRDADA, GUPPI raw or VDIF. Lost spectra are filled with each channel's running
+    /// median, lost voltages with zeros; the document beside each file lists them, and VDIF marks their frames as invalid.
     Record(RecordArguments),
     /// Run the chain that a site's file names.
     ///
@@ -157,9 +157,15 @@ struct RecordArguments {
         help_heading = "Output"
     )]
     format: VoltageFormat,
-    /// Begin another file after this many seconds of data; 0 writes a file per observation.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "Output")]
-    roll: f64,
+    /// Begin another file after this many seconds of data, or this size (4G); 0 writes a file per observation.
+    #[arg(
+        long,
+        value_name = "SECONDS|SIZE",
+        value_parser = Roll::parse,
+        default_value_t = Roll::Seconds(0.0),
+        help_heading = "Output"
+    )]
+    roll: Roll,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -317,9 +323,6 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
 
 impl RecordArguments {
     fn run(&self, common: &Common) -> Result<Exit> {
-        if !(self.roll >= 0.0 && self.roll.is_finite()) {
-            return Err(Error::parameter("--roll", self.roll, "it must be 0 or more seconds"));
-        }
         let options = self.unstated.options()?;
         if let Some(option) = self.unstated.given().filter(|_| is_description(&self.address)) {
             return Err(Error::parameter(option, "given", "the description has it"));
@@ -348,10 +351,9 @@ impl RecordArguments {
     /// Writes an observation to one file or several.
     fn record(&self, mut source: impl Recorded, common: &Common) -> Result<Exit> {
         let tsamp_s = source.tsamp_s();
-        let most = match self.roll {
-            0.0 => u64::MAX,
-            seconds => (seconds / tsamp_s).round().max(1.0) as u64,
-        };
+        let most = self.roll.samples(tsamp_s, source.sample_bytes());
+        // Files begin with a whole byte.
+        let most = most.map_or(u64::MAX, |most| most.next_multiple_of(SAMPLES_PER_BYTE));
         let mut reporter = Reporter::new(common);
         let mut first = 0;
         loop {
@@ -404,6 +406,9 @@ impl RecordArguments {
     }
 }
 
+/// Most samples in a byte.
+const SAMPLES_PER_BYTE: u64 = 8;
+
 /// Result of copying to a file.
 struct Copied {
     samples: u64,
@@ -415,6 +420,9 @@ trait Recorded {
     type File: RecordedFile;
 
     fn tsamp_s(&self) -> f64;
+
+    /// Returns the bytes of a sample of all streams.
+    fn sample_bytes(&self) -> f64;
 
     /// Returns the start of the observation.
     fn start(&self) -> Epoch;
@@ -568,6 +576,10 @@ impl Recorded for Spectra {
         self.source.header().tsamp_s
     }
 
+    fn sample_bytes(&self) -> f64 {
+        self.source.header().row_bytes() as f64
+    }
+
     fn start(&self) -> Epoch {
         let mjd = self.source.header().tstart_mjd;
         if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() }
@@ -636,6 +648,11 @@ impl Recorded for RecordedVoltages {
         self.source.header().tsamp_s
     }
 
+    fn sample_bytes(&self) -> f64 {
+        let header = self.source.header();
+        (header.streams() * header.encoding.sample_bits()) as f64 / 8.0
+    }
+
     fn start(&self) -> Epoch {
         self.source.header().start
     }
@@ -675,7 +692,7 @@ impl Recorded for RecordedVoltages {
     }
 
     fn write(&self, file: &mut VoltageWriter) -> Result<()> {
-        file.write(self.block.voltages())
+        file.write_marked(self.block.voltages(), self.block.flags())
     }
 
     fn cut(&self) -> Option<&str> {

@@ -22,10 +22,14 @@ use sidereal::live::target::Target;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::common::parse_size;
 use crate::interrupt;
 use crate::say::warning;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::site;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::space::human;
 
 /// Bytes of a socket's buffer.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -33,6 +37,47 @@ const SOCKET_BYTES: usize = 64 << 20;
 
 /// Time between two checks for a request to stop.
 const POLL_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Length of a file of a live observation.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Roll {
+    Seconds(f64),
+    Bytes(u64),
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl Roll {
+    /// Parses seconds, or a size with a unit.
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
+        let rule = "it must be seconds (600), or a size with K, M, G or T (4G)";
+        match text.trim().parse::<f64>() {
+            Ok(seconds) if (0.0..1e12).contains(&seconds) => Ok(Self::Seconds(seconds)),
+            Ok(_) => Err(rule.to_owned()),
+            Err(_) => parse_size(text).map(Self::Bytes).map_err(|_| rule.to_owned()),
+        }
+    }
+
+    /// Returns the samples of a file, at least one, of samples of `tsamp_s` seconds and `bytes` bytes; `None` for 0 s, which
+    /// sets no limit.
+    pub(crate) fn samples(self, tsamp_s: f64, bytes: f64) -> Option<u64> {
+        match self {
+            Self::Seconds(0.0) => None,
+            Self::Seconds(seconds) => Some((seconds / tsamp_s).round().max(1.0) as u64),
+            Self::Bytes(size) => Some((size as f64 / bytes.max(1e-3)).floor().max(1.0) as u64),
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl std::fmt::Display for Roll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Seconds(seconds) => write!(f, "{seconds}"),
+            Self::Bytes(bytes) => f.write_str(&human(*bytes)),
+        }
+    }
+}
 
 /// Opens files as one observation; reads of standard input, FIFOs and devices end at a request to stop.
 ///
@@ -292,4 +337,23 @@ pub(crate) fn free_name(folder: &Path, name: &str, ending: &str) -> PathBuf {
         _ => folder.join(format!("{name}_{number}{ending}")),
     };
     (1..).map(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| numbered(1))
+}
+
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_roll_by_seconds_or_by_size() {
+        let samples = |text: &str| Roll::parse(text).map(|roll| roll.samples(0.5, 3.0));
+        assert_eq!(samples("0"), Ok(None));
+        assert_eq!(samples("600"), Ok(Some(1200)));
+        assert_eq!(samples("0.1"), Ok(Some(1)));
+        assert_eq!(samples("3K"), Ok(Some(1024)));
+        assert_eq!(samples("2B"), Ok(Some(1)));
+        for text in ["-1", "nan", "inf", "4X", "", "0M"] {
+            assert!(samples(text).is_err(), "{text}");
+        }
+        assert_eq!(Roll::parse("1.5GiB").unwrap().to_string(), "1.5 GiB");
+    }
 }

@@ -79,9 +79,15 @@ pub(crate) struct LiveArguments {
     /// Format of the files.
     #[arg(long, value_enum, default_value = "fil", help_heading = "Output")]
     format: Format,
-    /// Begin another file after this many seconds of data; 0 writes a file per observation.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "Output")]
-    roll: f64,
+    /// Begin another file after this many seconds of data, or this size (4G); 0 writes a file per observation.
+    #[arg(
+        long,
+        value_name = "SECONDS|SIZE",
+        value_parser = streams::Roll::parse,
+        default_value_t = streams::Roll::Seconds(0.0),
+        help_heading = "Output"
+    )]
+    roll: streams::Roll,
     /// Samples of each stream to read at once; 0 chooses, at most 50 ms.
     ///
     /// Results do not depend on it.
@@ -211,10 +217,7 @@ pub(crate) fn run_live(
         let recorded = Box::new(recorded);
         let mut making =
             Making::begin(recorded, spectra.values(*format), options, &backend, common)?;
-        let most = match *roll {
-            0.0 => u64::MAX,
-            seconds => (seconds / making.tsamp_s()).round().max(1.0) as u64,
-        };
+        let most = roll.samples(making.tsamp_s(), making.sample_bytes()).unwrap_or(u64::MAX);
         fs::create_dir_all(output).map_err(|error| Error::io(output, error))?;
         loop {
             let name = streams::name_of(making.start());
@@ -254,10 +257,6 @@ impl LiveArguments {
     /// # Errors
     /// [`Error::Parameter`] for an option out of range or not for the format.
     pub(crate) fn check(&self) -> Result<()> {
-        if !(self.roll >= 0.0 && self.roll.is_finite()) {
-            let rule = "expected seconds, or 0 for a file per observation";
-            return Err(Error::parameter("--roll", self.roll, rule));
-        }
         self.spectra.check_form(self.format)
     }
 }

@@ -257,6 +257,21 @@ impl Making {
         }
     }
 
+    /// Returns the bytes of a spectrum in a file.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) fn sample_bytes(&self) -> f64 {
+        match &self.source {
+            Source::Rows(filterbank) => {
+                let values = filterbank.header().channels() * filterbank.products();
+                values as f64 * if self.depth == Depth::F32 { 4.0 } else { 1.0 }
+            }
+            Source::Voltages(voltages) => {
+                let header = voltages.header();
+                (header.streams() * header.encoding.sample_bits()) as f64 / 8.0
+            }
+        }
+    }
+
     /// Returns the start of the next file, from which its name is made.
     pub(super) fn start(&self) -> Epoch {
         let row = match &self.source {

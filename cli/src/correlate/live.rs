@@ -9,7 +9,7 @@ use sidereal::io::is_address;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
-    self, ArrayCorrelator, CorrelateOptions, Integration, Labels,
+    self, ArrayCorrelator, ArrayHeader, CorrelateOptions, Integration, Labels,
 };
 use sidereal::{Error, Result};
 
@@ -24,6 +24,7 @@ use crate::output::Existing;
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, warning};
 use crate::sky::{self, Positions};
+use crate::streams::Roll;
 use crate::voltage_arguments::{Lacking, file_of_window};
 use crate::{errors, json, space, streams};
 
@@ -46,11 +47,17 @@ pub(crate) struct LiveArguments {
         help_heading = "Output"
     )]
     output: PathBuf,
-    /// Begin another file after this many seconds of data.
+    /// Begin another file after this many seconds of data, or this size (4G).
     ///
     /// A file's data sets are laid out for that many, and take disk space as they are filled.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, help_heading = "Output")]
-    roll: f64,
+    #[arg(
+        long,
+        value_name = "SECONDS|SIZE",
+        value_parser = Roll::parse,
+        default_value_t = Roll::Seconds(300.0),
+        help_heading = "Output"
+    )]
+    roll: Roll,
     #[command(flatten)]
     visibilities: Visibilities,
     /// Spectra to make at once; 0 chooses.
@@ -126,8 +133,8 @@ impl LiveArguments {
     /// # Errors
     /// [`Error::Parameter`] for an option out of range.
     pub(crate) fn check(&self) -> Result<()> {
-        if !(self.roll > 0.0 && self.roll.is_finite()) {
-            return Err(Error::parameter("--roll", self.roll, "expected seconds above 0"));
+        if self.roll == Roll::Seconds(0.0) {
+            return Err(Error::parameter("--roll", "0", "expected seconds above 0, or a size"));
         }
         self.addresses(&inputs::given(&self.addresses)).map(drop)
     }
@@ -193,6 +200,12 @@ pub(crate) fn run_live(
     }
 }
 
+/// Returns the integrations of a file.
+fn part_integrations(roll: Roll, header: &ArrayHeader) -> u64 {
+    let bytes = need(&ArrayHeader { integrations: 1, ..header.clone() });
+    roll.samples(header.integration_s(), bytes as f64).unwrap_or(u64::MAX)
+}
+
 /// Observation that is being correlated.
 struct Observation {
     correlator: ArrayCorrelator,
@@ -224,7 +237,10 @@ impl Observation {
         let mut options = arguments.of_recordings().options(positions, &headers)?;
         options.memory = common.memory;
         let correlator = ArrayCorrelator::new(&positions.array, inputs, &options, backend)?;
-        sky::warn_of_orientation(&options.dut1, correlator.header().start, arguments.roll, common);
+        let header = correlator.header();
+        let integrations = part_integrations(arguments.roll, header);
+        let part_s = integrations as f64 * header.integration_s();
+        sky::warn_of_orientation(&options.dut1, header.start, part_s, common);
         let (backend, reporter) = (backend.clone(), Reporter::new(common));
         Ok(Self { correlator, options, backend, files, reporter })
     }
@@ -236,8 +252,7 @@ impl Observation {
         common: &Common,
     ) -> Result<Option<(PathBuf, Ending)>> {
         let Self { correlator, options, backend, files, reporter } = self;
-        let length_s = correlator.header().integration_s();
-        correlator.begin_part((arguments.roll / length_s).round().max(1.0) as u64);
+        correlator.begin_part(part_integrations(arguments.roll, correlator.header()));
         let header = correlator.part_header()?;
         if header.integrations == 0 {
             return Ok(None);

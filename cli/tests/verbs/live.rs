@@ -263,6 +263,56 @@ fn recorded_voltages_are_those_sent_in_files_that_follow_each_other() {
     }
 }
 
+#[test]
+fn vdif_files_that_follow_each_other_by_size_have_the_samples_sent_and_mark_the_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words = "simulate voltages v.raw -q --freq 1400 --bandwidth 4 --coarse-channels 4 --duration 0.02 --seed 2";
+    done(folder, words);
+    let (header, sent) = samples(&folder.join("v.raw"), &VoltageOptions::default());
+    for (output, loss) in [("whole", ""), ("lossy", " --loss 0.1 --seed 3 --heap-times 16")] {
+        let words = format!("live record ADDRESS -o {output} --format vdif --roll 128K -q");
+        let (running, address) = receiving(folder, &format!("{words} --observations 1"));
+        done(folder, &format!("send v.raw {address} --rate max -q{loss}"));
+        let ended = running.end();
+        assert_eq!(code(&ended), 0, "{}", stderr(&ended));
+        let folder = folder.join(output);
+        let names = entries(&folder);
+        let files: Vec<&String> = names.iter().filter(|name| name.ends_with(".vdif")).collect();
+        assert_eq!(files.len(), 3, "{names:?}");
+        let mut received = vec![vec![[0.0; 2]; sent[0].len()]; sent.len()];
+        let (mut invalid, mut lost) = (0, 0.0);
+        for name in files {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            let frame = (u32::from_le_bytes(bytes[8..12].try_into().unwrap()) & 0xff_ffff) * 8;
+            invalid += bytes.chunks(frame as usize).filter(|frame| frame[3] & 0x80 != 0).count();
+            let unstated = VoltageOptions { centre_hz: Some(1400e6), ..VoltageOptions::default() };
+            let (found, own) = samples(&folder.join(name), &unstated);
+            let begin = found.start.seconds_since(&header.start) / header.tsamp_s;
+            let begin = begin.round() as i64;
+            for (all, own) in received.iter_mut().zip(own) {
+                for (time, value) in own.into_iter().enumerate() {
+                    // Frames that two files share hold zeros in place of the other's samples.
+                    if let (Ok(at), true) =
+                        (usize::try_from(begin + time as i64), value != [0.0; 2])
+                        && at < all.len()
+                    {
+                        all[at] = value;
+                    }
+                }
+            }
+            let document = document(&folder, &format!("{name}.json"));
+            let gaps = document["gaps"].as_array().unwrap().iter();
+            lost += gaps.map(|gap| gap["length_s"].as_f64().unwrap()).sum::<f64>();
+        }
+        if loss.is_empty() {
+            assert!(received == sent && invalid == 0 && lost == 0.0, "{invalid} {lost}");
+        } else {
+            assert!(invalid > 0 && lost > 0.0, "{invalid} {lost}");
+        }
+    }
+}
+
 /// Header and samples of a recording: axes stream, time.
 fn samples(path: &Path, options: &VoltageOptions) -> (VoltageHeader, Vec<Vec<[f64; 2]>>) {
     let mut source = voltages::open(&[path.to_path_buf()], options).unwrap();

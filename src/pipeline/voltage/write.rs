@@ -8,7 +8,7 @@ use super::channelized::ChannelizedVoltages;
 use super::filterbank::VoltageFilterbank;
 use crate::error::Result;
 use crate::io::sigproc::FilterbankWriter;
-use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi, vdif};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::math::median_and_sigma;
 use crate::pipeline::overlap::overlapped;
@@ -343,24 +343,27 @@ const MIN_TIMES: usize = 16;
 /// Blocks in memory: one is computed, one waits and one is written.
 const BLOCKS: usize = 3;
 
-/// File format of channelized voltages.
+/// File format of voltages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoltageFormat {
     /// GUPPI raw.
     Guppi,
     /// PSRDADA.
     Dada,
+    /// VDIF, which states no frequencies.
+    Vdif,
 }
 
 impl VoltageFormat {
     /// Every format.
-    pub const ALL: [Self; 2] = [Self::Dada, Self::Guppi];
+    pub const ALL: [Self; 3] = [Self::Dada, Self::Guppi, Self::Vdif];
 
     /// Returns the format's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Guppi => "guppi",
             Self::Dada => "dada",
+            Self::Vdif => "vdif",
         }
     }
 
@@ -369,6 +372,7 @@ impl VoltageFormat {
         match self {
             Self::Guppi => ".raw",
             Self::Dada => ".dada",
+            Self::Vdif => ".vdif",
         }
     }
 }
@@ -447,6 +451,8 @@ pub enum VoltageWriter {
     Guppi(guppi::Writer),
     /// PSRDADA.
     Dada(dada::Writer),
+    /// VDIF.
+    Vdif(Box<vdif::Writer>),
 }
 
 impl VoltageWriter {
@@ -461,6 +467,9 @@ impl VoltageWriter {
                 let options = guppi::WriterOptions::default();
                 guppi::Writer::create(path, header, &options).map(Self::Guppi)
             }
+            VoltageFormat::Vdif => {
+                vdif::Writer::create(path, header).map(|writer| Self::Vdif(Box::new(writer)))
+            }
         }
     }
 
@@ -469,9 +478,19 @@ impl VoltageWriter {
     /// # Errors
     /// [`crate::Error::Shape`] for voltages of another header; [`crate::Error::Io`].
     pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+        self.write_marked(voltages, &[])
+    }
+
+    /// Appends samples of which some are lost: flags count from the first of them on. VDIF marks its frames, the other formats
+    /// have no marks.
+    ///
+    /// # Errors
+    /// As [`VoltageWriter::write`].
+    pub fn write_marked(&mut self, voltages: Voltages<'_>, lost: &[Flag]) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.write(voltages),
             Self::Dada(writer) => writer.write(voltages),
+            Self::Vdif(writer) => writer.write_marked(voltages, lost),
         }
     }
 
@@ -483,6 +502,7 @@ impl VoltageWriter {
         match self {
             Self::Guppi(writer) => writer.end_data(),
             Self::Dada(writer) => writer.end_data(),
+            Self::Vdif(writer) => writer.end_data(),
         }
     }
 
@@ -494,6 +514,7 @@ impl VoltageWriter {
         match self {
             Self::Guppi(writer) => writer.keep_whole(),
             Self::Dada(writer) => writer.keep_whole(),
+            Self::Vdif(writer) => writer.keep_whole(),
         }
     }
 
@@ -505,6 +526,7 @@ impl VoltageWriter {
         match self {
             Self::Guppi(writer) => writer.finish(),
             Self::Dada(writer) => writer.finish(),
+            Self::Vdif(writer) => writer.finish(),
         }
     }
 }
