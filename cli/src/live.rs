@@ -71,8 +71,8 @@ enum Command {
     /// Search the observations of a stream for dispersed bursts; voltages need --channels.
     ///
     /// Prints each candidate as lines of JSON, and appends them to candidates.ndjson in the folder: provisional when it stands out,
-    /// updated when it changes, then final or retracted. Each observation gets a folder as `search` writes it, named by its start,
-    /// without plots.
+    /// updated when it changes, then final or retracted. Each observation gets a folder as `search` writes it, named by its start;
+    /// final candidates are drawn in the folder pictures.
     Search(Box<SearchArguments>),
     /// Channelize the observations of a stream of voltages to files.
     ///

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -61,6 +62,8 @@ pub(super) struct Album {
 struct Drawer {
     sender: SyncSender<Wanted>,
     thread: JoinHandle<()>,
+    /// Set when no rows will come any more.
+    is_over: Arc<AtomicBool>,
 }
 
 /// Candidate to draw.
@@ -103,14 +106,16 @@ impl Album {
         about: About,
     ) -> Result<Self> {
         let (sender, receiver) = sync_channel(WAITING);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_ended = Arc::clone(&is_over);
         let tstart_mjd = about.shown.header.tstart_mjd;
         let spawned = thread::Builder::new()
             .name("pictures".into())
-            .spawn(move || draw_all(&about, &receiver));
+            .spawn(move || draw_all(&about, &receiver, &is_ended));
         let thread = spawned.map_err(|error| Error::io("thread of the pictures", error))?;
         let name = observation.file_name().unwrap_or_default();
         Ok(Self {
-            drawer: Some(Drawer { sender, thread }),
+            drawer: Some(Drawer { sender, thread, is_over }),
             folder: parent.join(FOLDER),
             observation: name.to_string_lossy().into_owned(),
             tstart_mjd,
@@ -138,9 +143,10 @@ impl Album {
         Some(path)
     }
 
-    /// Waits for the pictures that were asked for.
+    /// Waits for the pictures that were asked for; no rows will come any more.
     pub(super) fn finish(&mut self) {
-        if let Some(Drawer { sender, thread }) = self.drawer.take() {
+        if let Some(Drawer { sender, thread, is_over }) = self.drawer.take() {
+            is_over.store(true, Ordering::Relaxed);
             drop(sender);
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
@@ -161,13 +167,13 @@ impl Album {
 }
 
 /// Draws candidates until the search ends; after a request to stop, those that wait have no picture.
-fn draw_all(about: &About, receiver: &Receiver<Wanted>) {
+fn draw_all(about: &About, receiver: &Receiver<Wanted>, is_over: &AtomicBool) {
     let mut is_told = false;
     while let Ok(wanted) = receiver.recv() {
         if interrupt::requested() {
             continue;
         }
-        if let Err(error) = about.draw(&wanted)
+        if let Err(error) = about.draw(&wanted, is_over)
             && !std::mem::replace(&mut is_told, true)
         {
             warning!(quiet: false, "a picture was not drawn, and others may be missing: {error}.");
@@ -176,12 +182,13 @@ fn draw_all(about: &About, receiver: &Receiver<Wanted>) {
 }
 
 impl About {
-    fn draw(&self, wanted: &Wanted) -> Result<()> {
+    fn draw(&self, wanted: &Wanted, is_over: &AtomicBool) -> Result<()> {
         let Wanted { candidate, number, path, since } = wanted;
         let shown = Shown { masked: self.rows.masked(), ..self.shown.clone() };
         let mut options = shown.plot_options(candidate);
         options.time_s -= self.first_s;
-        while !self.rows.has(&options)? && since.elapsed() < LONGEST && !interrupt::requested() {
+        let is_in_vain = || is_over.load(Ordering::Relaxed) || interrupt::requested();
+        while !self.rows.has(&options)? && since.elapsed() < LONGEST && !is_in_vain() {
             thread::sleep(STEP);
         }
         let cutout = self.rows.section(&options)?.cutout();

@@ -94,7 +94,7 @@ impl Course {
         for name in names.iter().filter(|name| !name.starts_with('.')) {
             let path = self.folder.join(name);
             let is_search = self.verb == "search";
-            let found = if is_search && path.is_dir() {
+            let found = if is_search && path.is_dir() && name != "pictures" {
                 document(&path, "summary.json")
             } else if name.ends_with(".fil") && names.contains(&format!("{name}.json")) {
                 document(&self.folder, &format!("{name}.json"))
