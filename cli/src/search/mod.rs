@@ -123,8 +123,9 @@ struct Detection {
     baseline: f64,
     /// Longest wait of a trial for rows that only longer delays need, in seconds.
     ///
-    /// Ranges of DM whose delays differ by more are dedispersed apart, which costs time. A live stream has 0.1 s on a GPU and
-    /// 0.25 s on the CPU by default, a recording no limit. Candidates are the same, but for those that the end cuts off.
+    /// Ranges of DM whose delays differ by more are dedispersed apart, which costs time and memory; beyond delays of 0.8 s the wait
+    /// grows in proportion. A live stream has 0.1 s on a GPU and 0.4 s on the CPU by default, a recording no limit. Candidates
+    /// are the same, but for those that the end cuts off.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Detection")]
     max_wait: Option<f64>,
     /// Least fraction of the band for bursts cut off by the recording's start or end.
@@ -302,7 +303,7 @@ enum Keep {
 const LIVE_GULP_S: [f64; 2] = [0.05, 0.1];
 
 /// Longest wait in seconds for rows of longer delays in a live stream, as above.
-const LIVE_WAIT_S: [f64; 2] = [0.1, 0.25];
+const LIVE_WAIT_S: [f64; 2] = [0.1, 0.4];
 
 fn recording_is_live(arguments: &Arguments) -> bool {
     arguments.recording.inputs.iter().any(|path| is_address(path))

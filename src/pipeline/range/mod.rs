@@ -24,6 +24,10 @@ use crate::trace::{self, Work};
 use crate::units::dispersion_delay_s;
 use crate::view::{Plane, PlaneMut, Progress, check_length};
 
+/// Delay in seconds beyond which trials may wait longer, in proportion: the history of a group is as long as its longest delay,
+/// and many groups would need much memory.
+const WAIT_DELAY_S: f64 = 0.8;
+
 /// Alignment in words of a device plane's rows: 128 bytes.
 const ALIGNED: usize = 32;
 
@@ -427,7 +431,8 @@ impl Trials<'_> {
     }
 
     /// Groups the trials that are dedispersed and searched together. Ranges of the plan that differ only in their steps
-    /// share one history of samples, unless their delays differ by more than [`SearchOptions::max_wait_s`].
+    /// share one history of samples, unless their delays differ by more than [`SearchOptions::max_wait_s`], which grows in
+    /// proportion to delays beyond [`WAIT_DELAY_S`].
     fn groups(&self) -> Vec<TrialGroup> {
         let band = &self.header.band;
         let (lowest, highest) = (band.lowest_hz(), band.highest_hz());
@@ -436,13 +441,13 @@ impl Trials<'_> {
         for range in &self.options.plan.ranges {
             let downsample = range.downsample;
             for dm in range.dms() {
+                let is_near = |group: &TrialGroup| {
+                    let longer = (delay_s(group.dms[0]) / WAIT_DELAY_S).max(1.0);
+                    let most = self.options.max_wait_s * longer;
+                    group.downsample == downsample && delay_s(dm - group.dms[0]) <= most
+                };
                 match groups.last_mut() {
-                    Some(group)
-                        if group.downsample == downsample
-                            && delay_s(dm - group.dms[0]) <= self.options.max_wait_s =>
-                    {
-                        group.dms.push(dm);
-                    }
+                    Some(group) if is_near(group) => group.dms.push(dm),
                     _ => groups.push(TrialGroup { downsample, dms: vec![dm] }),
                 }
             }
