@@ -668,7 +668,20 @@ impl Current {
 
 /// Writes the counters of all streams, the current one included.
 fn write(statistics: &mut Statistics, before: &Statistics, current: Option<&Current>) {
-    statistics.clone_from(before);
+    // A derived clone would make the list of sources anew.
+    let mut sources = std::mem::take(&mut statistics.sources);
+    sources.clone_from(&before.sources);
+    let Statistics { totals, dropped, without_header, invalid_headers, clock, .. } = *before;
+    let header_error = before.header_error.clone();
+    *statistics = Statistics {
+        sources,
+        totals,
+        dropped,
+        without_header,
+        invalid_headers,
+        header_error,
+        clock,
+    };
     if let Some(current) = current {
         add(statistics, &current.window);
     }
