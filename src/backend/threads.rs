@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -150,6 +152,58 @@ impl Threads {
         });
     }
 
+    /// Calls `work(&mut scratch[worker], part, tile)` once for each tile of rows of bytes, in any order; `part` counts the
+    /// groups of rows. `scratch` must hold at least [`Threads::count`] elements.
+    ///
+    /// # Panics
+    /// If `scratch` is too short, a tile would reach beyond its row or `bytes`, or `work` panics.
+    pub fn for_each_tile<S, F>(
+        &self,
+        scratch: &mut [S],
+        bytes: &mut [u8],
+        tiling: &Tiling<'_>,
+        work: F,
+    ) where
+        S: Send,
+        F: Fn(&mut S, usize, Tile<'_>) + Sync,
+    {
+        let Tiling { stride, rows, ref columns, step } = *tiling;
+        assert!(scratch.len() >= self.count() && step > 0, "one scratch a thread");
+        let (parts, first) = (rows.len().saturating_sub(1), columns.start / step);
+        let across = columns.end.div_ceil(step).saturating_sub(first);
+        if columns.is_empty() || parts == 0 {
+            return;
+        }
+        assert!(rows.is_sorted() && columns.end <= stride, "tiles lie within rows");
+        assert!(rows[parts].checked_mul(stride).is_some_and(|all| all <= bytes.len()), "all rows");
+        let bytes = SharedPointer(bytes.as_mut_ptr());
+        let tile = |own: &mut S, index: usize| {
+            let (part, column) = (index / across, first + index % across);
+            let columns = columns.start.max(column * step)
+                ..columns.end.min((column + 1).saturating_mul(step));
+            let rows = rows[part]..rows[part + 1];
+            let tile = Tile { bytes: bytes.get(), stride, rows, columns, borrow: PhantomData };
+            work(own, part, tile);
+        };
+        if self.count() == 1 || parts * across < 2 {
+            return (0..parts * across).for_each(|index| tile(&mut scratch[0], index));
+        }
+        let next = AtomicUsize::new(0);
+        let scratch = SharedPointer(scratch.as_mut_ptr());
+        self.run(&|worker| {
+            // SAFETY: `worker < count() <= scratch.len()`, and each worker number is in use only once at a time.
+            let own = unsafe { &mut *scratch.get().add(worker) };
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= parts * across {
+                    break;
+                }
+                // The counter yields each index once, so the tiles are disjoint; `bytes` stays borrowed until `run` returns.
+                tile(own, index);
+            }
+        });
+    }
+
     /// Runs `job(worker)` on every thread and returns when all have ended.
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let _in_call = self.pool.in_call.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,6 +231,52 @@ impl Threads {
             resume_unwind(panic);
         }
         assert!(!theirs, "a worker thread panicked");
+    }
+}
+
+/// Division of a range of columns of rows of bytes into tiles.
+#[derive(Clone, Debug)]
+pub struct Tiling<'a> {
+    /// Bytes between the starts of consecutive rows.
+    pub stride: usize,
+    /// First row of each group of rows, ascending, and the end of the last group.
+    pub rows: &'a [usize],
+    /// Bytes of each row that are divided.
+    pub columns: Range<usize>,
+    /// Columns are divided at multiples of this many bytes.
+    pub step: usize,
+}
+
+/// Rectangle of bytes of [`Threads::for_each_tile`], of which one thread has the use.
+#[derive(Debug)]
+pub struct Tile<'a> {
+    /// Start of the first of all rows.
+    bytes: *mut u8,
+    stride: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+impl Tile<'_> {
+    /// Returns the columns: positions of the bytes in their rows.
+    pub fn columns(&self) -> Range<usize> {
+        self.columns.clone()
+    }
+
+    /// Returns the bytes of a row, by its number among all rows.
+    ///
+    /// # Panics
+    /// If the row is not in the tile.
+    #[inline]
+    pub fn row(&mut self, row: usize) -> &mut [u8] {
+        assert!(self.rows.contains(&row), "a row of the tile");
+        // SAFETY: `for_each_tile` has checked that all rows with these columns lie in the caller's bytes; no other tile has
+        // them, and the result borrows this tile.
+        unsafe {
+            let first = self.bytes.add(row * self.stride + self.columns.start);
+            std::slice::from_raw_parts_mut(first, self.columns.len())
+        }
     }
 }
 
@@ -257,6 +357,53 @@ mod tests {
             }
             assert!(data.iter().enumerate().all(|(i, x)| *x == 49 * i as u32));
         }
+    }
+
+    #[test]
+    fn every_byte_of_a_tiling_is_in_one_tile() {
+        for count in [1, 2, 5] {
+            let threads = Threads::new(count);
+            let mut scratch = vec![0usize; threads.count()];
+            for (rows, columns, step) in [
+                (&[0, 1, 1, 4, 7][..], 3..50, 8),
+                (&[2, 5], 0..50, 64),
+                (&[0, 7], 20..21, usize::MAX),
+                (&[0, 7], 9..9, 4),
+                (&[3], 0..50, 4),
+                (&[], 0..50, 4),
+            ] {
+                let mut bytes = vec![0u8; 7 * 50 + 3];
+                let tiling = Tiling { stride: 50, rows, columns: columns.clone(), step };
+                threads.for_each_tile(&mut scratch, &mut bytes, &tiling, |own, part, mut tile| {
+                    *own += 1;
+                    assert!(tile.columns().len() <= step);
+                    for row in rows[part]..rows[part + 1] {
+                        tile.row(row).iter_mut().for_each(|byte| *byte += 1);
+                    }
+                });
+                let inside = rows.first().copied().unwrap_or(0)..rows.last().copied().unwrap_or(0);
+                let is_inside =
+                    |at: usize| inside.contains(&(at / 50)) && columns.contains(&(at % 50));
+                let expected: Vec<u8> = (0..7 * 50 + 3).map(|at| u8::from(is_inside(at))).collect();
+                assert_eq!(bytes, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_outside_of_their_bytes_are_refused() {
+        let threads = Threads::new(2);
+        let refuses = |rows: &[usize], columns: Range<usize>, row: usize| {
+            let tiling = Tiling { stride: 10, rows, columns, step: 4 };
+            let mut bytes = [0u8; 30];
+            let work = |(): &mut (), _: usize, mut tile: Tile<'_>| tile.row(row)[0] = 1;
+            let call = || threads.for_each_tile(&mut [(), ()], &mut bytes, &tiling, work);
+            catch_unwind(AssertUnwindSafe(call)).is_err()
+        };
+        assert!(!refuses(&[1, 3], 0..10, 2));
+        assert!(refuses(&[1, 3], 0..10, 0) && refuses(&[1, 3], 0..10, 3));
+        assert!(refuses(&[0, 4], 0..10, 0) && refuses(&[0, 3], 0..11, 0));
+        assert!(refuses(&[2, 0, 3], 0..10, 2) && refuses(&[0, usize::MAX], 0..10, 0));
     }
 
     #[test]
