@@ -39,8 +39,8 @@ fn forbidden(from: &[&str], to: &[&str]) -> Option<String> {
         _ if module == other => return within_stage(from, to),
         _ if BASE.contains(&module) => in_base,
         "backend" | "io" | "stream" | "geometry" | "waveform" => in_base,
-        // The ring's headers are those of PSRDADA's files; clocks count leap seconds.
-        "live" => in_base || matches!(other, "io" | "geometry"),
+        // The ring's headers are those of PSRDADA's files; clocks count leap seconds; threads sort samples.
+        "live" => in_base || matches!(other, "backend" | "io" | "geometry"),
         "simulate" => {
             in_base || { matches!(other, "backend" | "io" | "stream" | "geometry" | "waveform") }
         }

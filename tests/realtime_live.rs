@@ -1,4 +1,5 @@
-//! Receiving packets does not allocate, nor do restarts, gaps and readers that are late. Sending does not allocate for a packet.
+//! Receiving packets does not allocate, nor do restarts, gaps and readers that are late. Reading voltages and sending do not
+//! allocate for a packet.
 
 #[path = "common/counting.rs"]
 mod counting;
@@ -98,7 +99,78 @@ fn receiving_asks_for_no_memory() {
     receive(&mut heaps, &packets);
 
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-    sending::longer_recordings_ask_for_no_more_memory();
+    {
+        reading::reads_ask_for_no_memory();
+        sending::longer_recordings_ask_for_no_more_memory();
+    }
+}
+
+/// Readers, counted in the same test.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod reading {
+    use std::path::Path;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use sidereal::backend::threads::Threads;
+    use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+    use sidereal::live::declared::{Axis, Declaration, Declared, Extent};
+    use sidereal::live::description::{Description, Packets};
+    use sidereal::live::header::Content;
+    use sidereal::live::packet::{Format, Values};
+    use sidereal::live::socket::{Options, Sender};
+    use sidereal::live::source::{Live, Observation};
+    use sidereal::voltage::VoltageEncoding;
+
+    use super::counting::assert_quiet;
+
+    /// Packets of each antenna for a read, of 16 samples.
+    const PACKETS: u64 = 64;
+
+    /// Sends the packets of a read and reads them, again and again.
+    pub(super) fn reads_ask_for_no_memory() {
+        let centres = (0..256).map(|channel| 1e9 + f64::from(channel) * 1e6).collect();
+        let mut header = VoltageHeader::new(centres, 1e-4, VoltageEncoding::Complex4);
+        (header.antennas, header.polarizations) = (2, 2);
+        let declaration = Declaration::snap(2, Values { first: 0, step: 256, count: 1 });
+        let mut axes = vec![Extent::new(Axis::Antenna, 2)];
+        axes.extend_from_slice(&declaration.axes);
+        let declared = Declared::new(declaration).unwrap();
+        let packets = Packets::Declared(declared.clone());
+        let step = packets.shape().step;
+        let description = Description::new(Content::Voltages(header), packets, &axes).unwrap();
+        let options = Options::new("127.0.0.1:0".parse().unwrap());
+        let live = Live::described(Path::new("site.toml"), &[options], &description).unwrap();
+        let port = live.port().unwrap();
+        let mut sender = Sender::new(format!("127.0.0.1:{port}").parse().unwrap(), None).unwrap();
+        let header_bytes = declared.declaration().header_bytes;
+        let mut packet = vec![3; header_bytes + declared.shape().block_bytes];
+        let mut next = 0;
+        let mut send = || {
+            for _ in 0..PACKETS {
+                for source in 0..2 {
+                    declared.write_header(&mut packet, source, next).unwrap();
+                    sender.send(&[&packet]).unwrap();
+                }
+                next += step;
+                // A loaded machine must not lose packets in the kernel's buffer.
+                thread::sleep(Duration::from_micros(200));
+            }
+        };
+        // Ahead of the reads, so that a chunk need not be whole to be read.
+        (0..2).for_each(|_| send());
+        let end = Instant::now() + Duration::from_secs(60);
+        let observation = live.next(Box::new(move || Instant::now() < end)).unwrap();
+        let Observation::Voltages(voltages) = observation else { panic!("spectra") };
+        let mut source = voltages.with_threads(Threads::new(3));
+        let mut block = source.header().block(16 * PACKETS as usize);
+        // Counters are published 10 times a second; the first time asks for their memory.
+        assert_quiet("reads of voltages", 24, 16, || {
+            send();
+            assert_eq!(source.read(&mut block).unwrap(), 16 * PACKETS as usize);
+            assert!(block.voltages().row(700).iter().all(|byte| *byte == 3));
+        });
+    }
 }
 
 /// Senders, counted in the same test: the counter is that of the whole program.

@@ -45,6 +45,7 @@ pub use earth_orientation::{EarthOrientation, read_earth_orientation};
 pub use fbh5::{decode_bare, decode_lz4, from_bytes as fbh5_from_bytes, open as open_fbh5};
 pub use observation::join;
 pub use open::{OpenOptions, open, open_with};
+pub(crate) use parallel::most_threads;
 pub use parallel::{limit_threads, with_threads};
 #[doc(hidden)]
 pub use psrfits::{from_bytes as psrfits_from_bytes, open as open_psrfits};

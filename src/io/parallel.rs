@@ -36,6 +36,11 @@ pub fn with_threads<R>(most: usize, work: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Returns the most threads of a read or a conversion.
+pub(crate) fn most_threads() -> usize {
+    threads(usize::MAX)
+}
+
 /// Returns the number of threads for a read or a conversion of `bytes` bytes.
 pub(super) fn threads(bytes: usize) -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();

@@ -41,6 +41,8 @@ pub mod descriptor;
 // For fuzzing.
 #[doc(hidden)]
 pub mod discovery;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod feed;
 pub mod header;
 pub mod heaps;
 pub mod impair;
@@ -53,6 +55,8 @@ pub mod send;
 #[cfg(target_os = "linux")]
 pub mod socket;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod sorting;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod source;
 pub mod spead;
 pub mod stream;
@@ -61,4 +65,6 @@ pub mod system_clock;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod target;
 pub mod vdif;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod voltages;
 pub mod window;

@@ -37,6 +37,14 @@ impl Packing {
         }
     }
 
+    /// Returns the bytes in packets of whole groups of samples that have `bytes` bytes unpacked.
+    pub(crate) fn packed_bytes(self, bytes: usize) -> usize {
+        match self {
+            Self::None => bytes,
+            Self::Ten => bytes / 8 * GROUP_BYTES,
+        }
+    }
+
     /// Unpacks samples: `packed` has whole groups, `samples` their [`Packing::unpacked_bytes`], little endian.
     ///
     /// # Errors

@@ -12,36 +12,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::io::voltages::layout::Layout;
-use crate::io::voltages::{
-    ArrivingFrames, Flag, Scratch, VoltageHeader, VoltageOptions, VoltageSource, dada,
-};
+use crate::io::voltages::{VoltageOptions, dada};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::description::{Begun, Description};
+pub use crate::live::feed::{Behind, GoesOn};
+use crate::live::feed::{Blocks, Connection, Feed, Joined, Lease, Next, STEP, wait};
 use crate::live::header::Content;
 use crate::live::packing::Packing;
-use crate::live::ring::{self, Received};
+use crate::live::ring;
 use crate::live::socket;
-use crate::live::stream::wrapped;
+use crate::live::sorting::{Order, Sorter};
 use crate::live::target::{Port, Target, VdifPort};
-use crate::live::window::{Chunk, Stretch};
+pub use crate::live::voltages::LiveVoltages;
+use crate::live::window::Chunk;
 use crate::math::RunningMedian;
-use crate::trace::{self, Slowest};
 use crate::units::SECONDS_PER_DAY;
-use crate::voltage::VoltageBlock;
 
 /// Longest loss at the end of a stream that is filled in, in seconds.
 const MOST_LOST_S: f64 = 600.0;
 
-/// Longest wait between two looks at a request to stop.
-const STEP: Duration = Duration::from_millis(50);
-
 /// Bytes of a block of samples from a ring.
 const RING_BYTES: usize = 1 << 16;
-
-/// Function that returns false after a request to stop.
-pub type GoesOn = Box<dyn FnMut() -> bool + Send>;
 
 /// Open address, from which observations come one after another.
 #[derive(Clone, Debug)]
@@ -53,21 +45,6 @@ pub struct Live {
     behind: Arc<Mutex<Behind>>,
 }
 
-/// Samples of an observation that were dropped because its reader was slower than the stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Behind {
-    /// Stretches of dropped samples that were read past.
-    pub stretches: u64,
-    /// Blocks of the stream (of all sources) in them; blocks are dropped whole.
-    pub blocks: u64,
-    /// Samples in them.
-    pub times: u64,
-    /// The last of them.
-    pub last: Option<Gap>,
-    /// Stage that took longest from the last wait for samples to that stretch, if stages are timed ([`trace::sum`]).
-    pub slowest: Option<Slowest>,
-}
-
 /// One observation of an address.
 #[derive(Debug)]
 pub enum Observation {
@@ -75,12 +52,6 @@ pub enum Observation {
     Spectra(LiveSpectra),
     /// Voltages.
     Voltages(LiveVoltages),
-}
-
-#[derive(Debug)]
-enum Connection {
-    Packets(Capture),
-    Ring(Box<ring::Reader>),
 }
 
 impl Live {
@@ -182,140 +153,27 @@ impl Live {
             }
             None => return Err(Error::stopped(&self.path)),
         };
-        let Opened { content, order, streams, blocks } = opened;
+        let Opened { content, sorter, streams, blocks } = opened;
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Behind::default();
         let (path, behind) = (self.path.clone(), Arc::clone(&self.behind));
-        let feed = Feed { lease, blocks, path, goes_on, place: 0, taken: 0, behind };
+        let feed = Feed::new(lease, blocks, path, goes_on, behind);
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
-                Observation::Voltages(LiveVoltages::new(header, order, streams, feed)?)
+                Observation::Voltages(LiveVoltages::new(header, sorter, streams, feed)?)
             }
         })
-    }
-}
-
-/// Connection in use; it returns to its address when the observation is dropped.
-#[derive(Debug)]
-struct Lease {
-    connection: Option<Connection>,
-    home: Arc<Mutex<Option<Connection>>>,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.connection.take();
     }
 }
 
 /// Observation before its first read.
 struct Opened {
     content: Content,
-    /// Order of voltages in a block.
-    order: Option<Order>,
+    /// Sorter of voltages.
+    sorter: Option<Sorter>,
     /// Streams of each source of voltages.
     streams: Vec<Vec<Range<usize>>>,
     blocks: Blocks,
-}
-
-/// Order of voltages in a block.
-#[derive(Debug)]
-enum Order {
-    /// Whole bytes of each sample.
-    Bytes(Layout),
-    /// Packed samples, a frame of each source.
-    Frames(ArrivingFrames, Scratch),
-}
-
-/// Blocks of samples of all sources, as they arrive.
-#[derive(Debug)]
-struct Blocks {
-    /// Samples per block.
-    times: usize,
-    /// Bytes per block of all sources.
-    block_bytes: usize,
-    /// Advance of the counter per block, for packets.
-    step: u64,
-    sources: usize,
-    /// Whether consecutive blocks without a loss are used as one.
-    are_joined: bool,
-    /// Whether the end says how many samples of the last block are data.
-    has_end: bool,
-    /// Samples of the block in use; fewer than `times` in the last block.
-    valid: usize,
-    /// Lost samples before the block in use.
-    missing: u64,
-    /// Blocks among them, the last ones, that were dropped because the reader was too slow.
-    overrun: Option<Overrun>,
-    /// Counter of the next block that is expected, for packets.
-    expected: u64,
-    /// Chunk in use, and the blocks in it: the first one in use, and how many.
-    chunk: Option<Chunk>,
-    block: usize,
-    used: usize,
-    /// Width of samples in chunks, and the block in use with samples of 16 bits, if theirs is another.
-    packing: Packing,
-    unpacked: Vec<u8>,
-    /// Event after the chunk.
-    ahead: Option<Event>,
-    /// Block from a ring.
-    buffer: Vec<u8>,
-    filled: usize,
-    has_ended: bool,
-    /// Most samples that are lost at the end of a stream.
-    most_lost: u64,
-    /// Describes an incomplete last sample, which is left out.
-    cut: Option<String>,
-}
-
-impl Blocks {
-    fn new(times: usize, block_bytes: usize) -> Self {
-        Self {
-            times,
-            block_bytes,
-            step: times as u64,
-            sources: 1,
-            are_joined: false,
-            has_end: false,
-            valid: 0,
-            missing: 0,
-            overrun: None,
-            expected: 0,
-            chunk: None,
-            block: 0,
-            used: 1,
-            packing: Packing::None,
-            unpacked: Vec::new(),
-            ahead: None,
-            buffer: Vec::new(),
-            filled: 0,
-            has_ended: false,
-            most_lost: 0,
-            cut: None,
-        }
-    }
-}
-
-/// Dropped blocks.
-#[derive(Clone, Copy, Debug)]
-struct Overrun {
-    blocks: u64,
-    times: u64,
-    /// Stage that took longest before.
-    slowest: Option<Slowest>,
-}
-
-/// Samples that come next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// Samples of the block in use, from its `start` on.
-    Samples {
-        start: usize,
-        times: usize,
-    },
-    /// Lost samples.
-    Missing(u64),
-    End,
 }
 
 /// Waits for a stream's header and its first samples.
@@ -347,34 +205,20 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     let content = starting(begun.content().clone(), passed);
     blocks.most_lost = (MOST_LOST_S / content.tsamp_s()) as u64;
     (blocks.step, blocks.sources, blocks.has_end) = (shape.step, shape.sources, begun.has_end());
-    // Their bytes follow each other as in one longer block.
-    let is_long = begun.layout().map_or(shape.sources == 1, Layout::is_endless);
-    blocks.packing = begun.packing();
-    blocks.are_joined =
-        is_long && !begun.has_end() && begun.frames().is_none() && blocks.packing == Packing::None;
-    if blocks.packing != Packing::None {
-        let bytes = blocks.packing.unpacked_bytes(blocks.block_bytes).unwrap_or(0);
-        blocks.unpacked = vec![0; bytes];
-    }
+    blocks.joined = match begun.content() {
+        Content::Voltages(_) => Joined::All,
+        // Their bytes follow each other as in one longer block.
+        Content::Spectra(_) if shape.sources == 1 && !begun.has_end() => Joined::Whole,
+        Content::Spectra(_) => Joined::None,
+    };
     (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
     let order = match begun.frames() {
-        Some(frames) => Some(Order::Frames(frames.clone(), Scratch::default())),
-        None => begun.layout().cloned().map(Order::Bytes),
+        Some(frames) => Some(Order::Frames(frames.clone())),
+        None => begun.layout().map(|layout| Order::Bytes(layout.clone(), begun.packing())),
     };
-    Opened { content, order, streams: begun.streams().to_vec(), blocks }
-}
-
-/// Waits for an event.
-fn wait(capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<Event> {
-    loop {
-        if !goes_on() {
-            return Err(Error::stopped(path));
-        }
-        let event = capture.next_now().or_else(|| trace::waiting(|| capture.next(STEP)));
-        if let Some(event) = event {
-            return Ok(event);
-        }
-    }
+    let streams = begun.streams().to_vec();
+    let sorter = sorter(&content, order, &streams);
+    Opened { content, sorter, streams, blocks }
 }
 
 /// Moves the start of a stream's header to its sample `first`.
@@ -390,6 +234,16 @@ fn starting(mut content: Content, first: u64) -> Content {
         Content::Spectra(_) | Content::Voltages(_) => {}
     }
     content
+}
+
+/// Makes the sorter of voltages.
+fn sorter(
+    content: &Content,
+    order: Option<Order>,
+    streams: &[Vec<Range<usize>>],
+) -> Option<Sorter> {
+    let Content::Voltages(header) = content else { return None };
+    order.map(|order| Sorter::new(order, header.encoding, streams))
 }
 
 /// Waits for the header of a ring's next transfer.
@@ -418,266 +272,9 @@ fn next_header(
     let times = (RING_BYTES / frame_bytes.max(1)).max(1).next_multiple_of(unit);
     let mut blocks = Blocks::new(times, times * frame_bytes);
     blocks.buffer = vec![0; blocks.block_bytes];
-    let order = layout.map(Order::Bytes);
-    Ok(Opened { content, order, streams: Vec::new(), blocks })
-}
-
-/// Samples of an observation in order.
-struct Feed {
-    blocks: Blocks,
-    lease: Lease,
-    path: PathBuf,
-    goes_on: GoesOn,
-    /// Samples of the block in use that were taken.
-    place: usize,
-    /// Samples of the observation that were taken, lost ones included.
-    taken: u64,
-    behind: Arc<Mutex<Behind>>,
-}
-
-impl std::fmt::Debug for Feed {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Feed").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl Feed {
-    /// Returns the next samples, at most `most` of them, or the number of those lost.
-    fn next(&mut self, most: usize) -> Result<Next> {
-        loop {
-            if self.blocks.missing > 0 {
-                return Ok(Next::Missing(self.blocks.missing.min(most as u64)));
-            }
-            if self.place < self.blocks.valid {
-                let times = (self.blocks.valid - self.place).min(most);
-                return Ok(Next::Samples { start: self.place, times });
-            }
-            if self.blocks.has_ended {
-                return Ok(Next::End);
-            }
-            self.place = 0;
-            match &mut self.lease.connection {
-                Some(Connection::Packets(capture)) => {
-                    self.blocks.advance(capture, &self.path, &mut self.goes_on)?;
-                    if let Some(overrun) = self.blocks.overrun.take() {
-                        let start_time = self.taken + self.blocks.missing - overrun.times;
-                        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
-                        behind.add(&overrun, start_time);
-                    }
-                }
-                Some(Connection::Ring(reader)) => {
-                    self.blocks.fill(reader, &self.path, &mut self.goes_on)?;
-                }
-                None => return Ok(Next::End),
-            }
-        }
-    }
-
-    /// Takes samples or lost samples that [`Feed::next`] has returned.
-    fn take(&mut self, taken: Next) {
-        match taken {
-            Next::Samples { times, .. } => {
-                self.place += times;
-                self.taken += times as u64;
-            }
-            Next::Missing(times) => {
-                self.blocks.missing -= times;
-                self.taken += times;
-            }
-            Next::End => {}
-        }
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        match &self.lease.connection {
-            Some(Connection::Packets(capture)) => Some(capture.statistics()),
-            _ => None,
-        }
-    }
-}
-
-impl Behind {
-    /// Adds a stretch; one that follows the last extends it.
-    fn add(&mut self, overrun: &Overrun, start_time: u64) {
-        let gap = Gap { start_time, times: overrun.times };
-        self.blocks += overrun.blocks;
-        self.times += gap.times;
-        match &mut self.last {
-            Some(last) if last.start_time + last.times == gap.start_time => last.times += gap.times,
-            _ => {
-                self.stretches += 1;
-                self.last = Some(gap);
-            }
-        }
-        self.slowest = overrun.slowest.or(self.slowest);
-    }
-}
-
-impl Blocks {
-    /// Returns the bytes of the blocks in use, unpacked.
-    fn bytes(&self) -> &[u8] {
-        match &self.chunk {
-            Some(_) if self.packing != Packing::None => &self.unpacked,
-            Some(chunk) => {
-                let (first, end) = (self.block, self.block + self.used);
-                &chunk.bytes()[first * self.block_bytes..end * self.block_bytes]
-            }
-            None => &self.buffer,
-        }
-    }
-
-    /// Returns whether all sources of a block in use are there.
-    fn is_whole(&self, block: usize) -> bool {
-        let is_present = |chunk: &Chunk| (0..self.sources).all(|s| chunk.is_present(block, s));
-        self.chunk.as_ref().is_none_or(is_present)
-    }
-
-    /// Copies rows of the blocks in use, from row `start` on; the sources are groups of channels.
-    fn copy_rows(&self, start: usize, rows: &mut [u8], row_bytes: usize) {
-        let bytes = self.bytes();
-        if self.sources == 1 {
-            return rows.copy_from_slice(&bytes[start * row_bytes..][..rows.len()]);
-        }
-        let group = row_bytes / self.sources;
-        for (source, bytes) in bytes.chunks_exact(self.times * group).enumerate() {
-            let from = bytes.chunks_exact(group).skip(start);
-            for (row, from) in rows.chunks_exact_mut(row_bytes).zip(from) {
-                row[source * group..][..group].copy_from_slice(from);
-            }
-        }
-    }
-
-    /// Moves to the next block of packets, or to lost ones.
-    fn advance(&mut self, capture: &Capture, path: &Path, goes_on: &mut GoesOn) -> Result<()> {
-        let was_in_use = std::mem::take(&mut self.valid) > 0;
-        if was_in_use {
-            self.block += self.used;
-            self.expected = self.expected.wrapping_add(self.step.wrapping_mul(self.used as u64));
-        }
-        if let Some(chunk) = self.chunk.take_if(|chunk| self.block == chunk.blocks) {
-            capture.recycle(chunk);
-        }
-        if self.chunk.is_none() {
-            let event = match self.ahead.take() {
-                Some(event) => event,
-                None => wait(capture, path, goes_on)?,
-            };
-            match event {
-                Event::Chunk(chunk) => {
-                    self.skip_to(chunk.first);
-                    (self.chunk, self.block) = (Some(chunk), 0);
-                }
-                Event::Gap(stretch) => {
-                    self.skip_past(&stretch, capture, path, goes_on)?;
-                }
-                Event::Overrun(stretch) => {
-                    let slowest = trace::slowest();
-                    let times = self.skip_past(&stretch, capture, path, goes_on)?;
-                    self.overrun = Some(Overrun { blocks: stretch.blocks, times, slowest });
-                }
-                Event::End { end } => {
-                    self.has_ended = true;
-                    // The last heaps may be lost.
-                    let lost = end.map_or(0, |end| wrapped(end.wrapping_sub(self.expected)));
-                    self.missing += if lost <= self.most_lost { lost } else { 0 };
-                }
-                Event::Begin(_) => {}
-                Event::Failed(error) => return Err(error),
-            }
-        }
-        let Some(chunk) = &self.chunk else { return Ok(()) };
-        let blocks = chunk.blocks;
-        self.used = 1;
-        if self.are_joined && self.is_whole(self.block) {
-            let more = (self.block + 1..blocks).take_while(|block| self.is_whole(*block));
-            self.used += more.count();
-        }
-        self.valid = self.used * self.times;
-        if self.packing != Packing::None {
-            let packed = &chunk.bytes()[self.block * self.block_bytes..][..self.block_bytes];
-            self.packing.unpack(packed, &mut self.unpacked)?;
-        }
-        if !self.has_end {
-            return Ok(());
-        }
-        if self.block + 1 == blocks && self.ahead.is_none() {
-            // The end says how many samples of the last block are of the recording.
-            self.ahead = Some(wait(capture, path, goes_on)?);
-        }
-        if let (Some(Event::End { end: Some(end) }), true) = (&self.ahead, self.block + 1 == blocks)
-        {
-            let valid = wrapped(end.wrapping_sub(self.expected));
-            self.valid = valid.min(self.times as u64) as usize;
-        }
-        Ok(())
-    }
-
-    /// Counts the samples up to the end of a stretch as lost; returns those of the stretch.
-    fn skip_past(
-        &mut self,
-        stretch: &Stretch,
-        capture: &Capture,
-        path: &Path,
-        goes_on: &mut GoesOn,
-    ) -> Result<u64> {
-        let units = self.step.wrapping_mul(stretch.blocks);
-        self.skip_to(stretch.first.wrapping_add(units));
-        let times = stretch.blocks.saturating_mul(self.times as u64).min(self.missing);
-        if !self.has_end {
-            return Ok(times);
-        }
-        let next = match wait(capture, path, goes_on) {
-            // The next read stops.
-            Err(error) if error.is_stop() => return Ok(times),
-            next => next?,
-        };
-        let mut beyond = 0;
-        if let Event::End { end: Some(end) } = next {
-            // The last block of a recording may have fewer samples.
-            beyond = wrapped(self.expected.wrapping_sub(end));
-            beyond = if beyond < times.min(self.times as u64) { beyond } else { 0 };
-        }
-        self.expected = self.expected.wrapping_sub(beyond);
-        self.ahead = Some(next);
-        self.missing -= beyond;
-        Ok(times - beyond)
-    }
-
-    /// Counts the samples up to the block of counter `first` as lost.
-    fn skip_to(&mut self, first: u64) {
-        let units = first.wrapping_sub(self.expected);
-        if units <= i64::MAX as u64 {
-            self.missing += units / self.step * self.times as u64;
-            self.expected = first;
-        }
-    }
-
-    /// Fills the block from a ring.
-    fn fill(&mut self, reader: &mut ring::Reader, path: &Path, goes_on: &mut GoesOn) -> Result<()> {
-        if std::mem::take(&mut self.valid) > 0 {
-            self.filled = 0;
-        }
-        while self.filled < self.buffer.len() && !self.has_ended {
-            if !goes_on() {
-                return Err(Error::stopped(path));
-            }
-            match reader.read(&mut self.buffer[self.filled..], STEP)? {
-                Received::Bytes(bytes) => self.filled += bytes,
-                Received::Waiting => {}
-                Received::End => self.has_ended = true,
-            }
-        }
-        let sample_bytes = self.block_bytes / self.times;
-        self.valid = self.filled / sample_bytes;
-        let rest = self.filled % sample_bytes;
-        if rest > 0 {
-            let path = path.display();
-            self.cut = Some(format!(
-                "{path}: the data end {rest} bytes into a sample, which has {sample_bytes} bytes and is left out"
-            ));
-        }
-        Ok(())
-    }
+    let order = layout.map(|layout| Order::Bytes(layout, Packing::None));
+    let sorter = sorter(&content, order, &[]);
+    Ok(Opened { content, sorter, streams: Vec::new(), blocks })
 }
 
 /// Spectra of an observation.
@@ -773,146 +370,6 @@ impl FilterbankSource for LiveSpectra {
 
     fn gaps(&self) -> &[Gap] {
         &self.gaps
-    }
-
-    fn is_live(&self) -> bool {
-        true
-    }
-
-    fn cut(&self) -> Option<&str> {
-        self.feed.blocks.cut.as_deref()
-    }
-}
-
-/// Lists lost samples; joins them with those of the same streams directly before, among the last `most` flags.
-fn add_flag(flags: &mut Vec<Flag>, lost: Flag, most: usize) {
-    let same = |flag: &&mut Flag| flag.streams == lost.streams;
-    match flags.iter_mut().rev().take(most).find(same) {
-        Some(flag) if flag.start + flag.times == lost.start => flag.times += lost.times,
-        _ => flags.push(lost),
-    }
-}
-
-/// Voltages of an observation.
-#[derive(Debug)]
-pub struct LiveVoltages {
-    header: VoltageHeader,
-    order: Order,
-    /// Streams of each source.
-    streams: Vec<Vec<Range<usize>>>,
-    feed: Feed,
-}
-
-impl LiveVoltages {
-    fn new(
-        header: VoltageHeader,
-        order: Option<Order>,
-        streams: Vec<Vec<Range<usize>>>,
-        feed: Feed,
-    ) -> Result<Self> {
-        let Some(order) = order else {
-            let why = "found spectra, expected voltages";
-            return Err(Error::format(&header.path, "STATE", 0, why));
-        };
-        Ok(Self { header, order, streams, feed })
-    }
-
-    /// Returns the counters of the packets received; `None` for a ring.
-    pub fn statistics(&self) -> Option<Statistics> {
-        self.feed.statistics()
-    }
-
-    /// Lists samples that were lost, `at` samples after the start of `block`.
-    fn lose(&self, streams: Range<usize>, times: u64, block: &mut VoltageBlock, at: usize) {
-        let most = self.streams.iter().map(Vec::len).sum();
-        add_flag(block.flags_mut(), Flag { streams, start: at as u64, times }, most);
-    }
-
-    /// Copies samples of the block in use to samples `at` and later of `block`.
-    fn copy(&mut self, start: usize, times: usize, block: &mut VoltageBlock, at: usize) {
-        let blocks = &self.feed.blocks;
-        match &mut self.order {
-            Order::Bytes(layout) => {
-                for run in 0..layout.runs() {
-                    let from = layout.offset(run, start as u64) as usize;
-                    let bytes = &blocks.bytes()[from..][..layout.run_bytes(times as u64) as usize];
-                    layout.scatter(run, bytes, block, at);
-                }
-            }
-            Order::Frames(frames, scratch) => {
-                let payloads = blocks.bytes().chunks_exact(frames.payload_bytes());
-                for (thread, payload) in payloads.enumerate() {
-                    let is_present = |chunk: &Chunk| chunk.is_present(blocks.block, thread);
-                    let payload = blocks.chunk.as_ref().is_some_and(is_present).then_some(payload);
-                    frames.unpack(thread, payload, start..start + times, block, at, scratch);
-                }
-            }
-        }
-        for source in 0..self.streams.len() {
-            let blocks = &self.feed.blocks;
-            let is_lost = |chunk: &Chunk| !chunk.is_present(blocks.block, source);
-            if blocks.chunk.as_ref().is_some_and(is_lost) {
-                for range in 0..self.streams[source].len() {
-                    let streams = self.streams[source][range].clone();
-                    self.lose(streams, times as u64, block, at);
-                }
-            }
-        }
-    }
-}
-
-impl VoltageSource for LiveVoltages {
-    fn header(&self) -> &VoltageHeader {
-        &self.header
-    }
-
-    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let capacity = block.capacity();
-        block.flags_mut().clear();
-        let mut done = 0;
-        while done < capacity {
-            let unit = match &self.order {
-                Order::Bytes(layout) => layout.left_in_unit(self.feed.place as u64),
-                Order::Frames(..) => u64::MAX,
-            };
-            let next = match self.feed.next((capacity - done).min(unit.min(1 << 30) as usize)) {
-                Err(error) if error.is_stop() && done > 0 => break,
-                next => next?,
-            };
-            let times = match next {
-                Next::End => break,
-                Next::Missing(times) => {
-                    let encoding = self.header.encoding;
-                    let bytes = encoding.bytes(done)..encoding.bytes(done + times as usize);
-                    block.rows_mut().for_each(|row| row[bytes.clone()].fill(encoding.zero_byte()));
-                    self.lose(0..self.header.streams(), times, block, done);
-                    times as usize
-                }
-                Next::Samples { start, times } => {
-                    self.copy(start, times, block, done);
-                    times
-                }
-            };
-            self.feed.take(next);
-            done += times;
-        }
-        block.set_times(done)?;
-        Ok(done)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let mut scratch = self.header.block(times.min(4096) as usize);
-        let mut done = 0;
-        while done < times {
-            if times - done < scratch.capacity() as u64 {
-                scratch = self.header.block((times - done) as usize);
-            }
-            match self.read(&mut scratch)? {
-                0 => break,
-                read => done += read as u64,
-            }
-        }
-        Ok(done)
     }
 
     fn is_live(&self) -> bool {

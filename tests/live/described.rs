@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::live::clock::Clock;
@@ -281,7 +282,9 @@ fn packets_without_a_header_return_as_the_samples_sent() {
             let sender = &mut senders[0];
             let (case, lost) = (&case, &lost);
             scope.spawn(move || case.send(sender, first, lost));
-            case.check(voltages(&live), first, 0..case.blocks, lost);
+            let threads = Threads::new([1, 2, 5][number % 3]);
+            let source = voltages(&live).with_threads(threads);
+            case.check(source, first, 0..case.blocks, lost);
         });
         let counters = live.shared_statistics().unwrap().lock().unwrap().clone();
         assert_eq!(counters.sum(|counts| counts.missing), lost.len() as u64, "case {number}");

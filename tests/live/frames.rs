@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sidereal::Result;
+use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, VoltageOptions, VoltageSource, open_vdif};
 use sidereal::live::impair;
 use sidereal::live::packet::Format;
@@ -340,7 +341,8 @@ fn pass(case: &Case, options: &VoltageOptions) {
             let (summary, lost) = case.send(&mut send);
             (summary, lost, arrived)
         });
-        let mut source = voltages(&live);
+        let sorting = [1, 2, 5][(case.impairments.seed as usize + case.antennas) % 3];
+        let mut source = voltages(&live).with_threads(Threads::new(sorting));
         let (summary, lost, arrived) = sending.join().unwrap();
         // A stream begins with the first frame that comes: delayed ones before it are late.
         let first = arrived.first().copied().unwrap_or(0);

@@ -122,11 +122,6 @@ impl Layout {
         &self.streams
     }
 
-    /// Returns whether time is the outermost axis.
-    pub(crate) fn is_endless(&self) -> bool {
-        self.unit_times.is_none()
-    }
-
     /// Reverses the channel order of each antenna.
     pub(crate) fn reverse_channels(&mut self, counts: Counts) {
         for stream in &mut self.streams {
@@ -201,7 +196,7 @@ impl Layout {
             let row = rows.row(streams[place]);
             pick(from, &mut row[(at + time) * bytes..][..length]);
         };
-        let copy = |from: &[u8], row: &mut [u8]| row.copy_from_slice(from);
+        let copy = copy_samples;
         match (self.inner, bytes) {
             (1, _) => row(0, 0, source, copy),
             (2, 1) => {
@@ -247,6 +242,20 @@ impl Layout {
             (inner, _) => from_rows::<8>(bytes, inner, row),
         }
     }
+}
+
+/// Copies samples; a few cache lines without a call, which would keep a core from copying to several rows at a time.
+#[inline]
+fn copy_samples(from: &[u8], row: &mut [u8]) {
+    const LINE: usize = 64;
+    let (lines, rest) = from.as_chunks::<LINE>();
+    if rest.is_empty() && lines.len() <= 8 {
+        for (to, line) in row.as_chunks_mut::<LINE>().0.iter_mut().zip(lines) {
+            *to = *line;
+        }
+        return;
+    }
+    row.copy_from_slice(from);
 }
 
 /// Edge of the square tile of the transposition, in streams and in samples.

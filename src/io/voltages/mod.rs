@@ -15,6 +15,7 @@ pub mod vdif;
 
 use std::path::PathBuf;
 
+pub(crate) use columns::Rows;
 pub use fields::Fields;
 // Readers of formats that `open` detects, for tests.
 pub(crate) use frames::{ArrivingFrames, Scratch};
