@@ -51,7 +51,7 @@ const MOST_FLYING: usize = 64;
 const WINDOW_BYTES: usize = 32 << 20;
 
 /// Bytes of samples that may wait for the consumer, and the least and the most chunks of them.
-const WAITING_BYTES: usize = 64 << 20;
+const WAITING_BYTES: usize = 96 << 20;
 const LEAST_WAITING: usize = 16;
 const MOST_WAITING: usize = 1024;
 

@@ -23,6 +23,7 @@
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
 //! | `cores` | cores on which threads receive packets (Linux) |
+//! | `feed`, `sorting`, `voltages` | samples of an observation in order, and voltages sorted into rows by several threads (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
 //! | `target` | address of a stream in text: a UDP port or a ring (Linux) |
 //! | `send` | recordings sent as streams, paced and impaired (Linux) |

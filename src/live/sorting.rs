@@ -17,7 +17,7 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes that are sorted at once: as many as make [`ROW_BYTES`] of each row, within these limits.
 const LEAST_BYTES: usize = 2 << 20;
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
 /// Bytes of a row that are long enough for a write.
 const ROW_BYTES: usize = 1 << 10;
@@ -103,21 +103,10 @@ impl Sorter {
         let spans: Vec<Range<usize>> = match &order {
             Order::Bytes(layout, _) => {
                 let inner = layout.streams() / layout.runs();
-                let span = |run: &[usize]| {
-                    run.iter().fold(usize::MAX..0, |span, stream| {
-                        span.start.min(*stream)..span.end.max(*stream + 1)
-                    })
-                };
-                layout.positions().chunks_exact(inner).map(span).collect()
+                let rows = |run: &[usize]| span(run.iter().map(|stream| *stream..stream + 1));
+                layout.positions().chunks_exact(inner).map(rows).collect()
             }
-            Order::Frames(_) => {
-                let span = |own: &Vec<Range<usize>>| {
-                    own.iter().fold(usize::MAX..0, |span, streams| {
-                        span.start.min(streams.start)..span.end.max(streams.end)
-                    })
-                };
-                sources.iter().map(span).collect()
-            }
+            Order::Frames(_) => sources.iter().map(|own| span(own.iter().cloned())).collect(),
         };
         let streams = spans.iter().map(|span| span.end).max().unwrap_or(0);
         let mut runs: Vec<usize> = (0..spans.len()).collect();
@@ -216,6 +205,12 @@ impl Sorter {
         threads.for_each_tile(memory, bytes, &tiling, work);
         self.parts.clear();
     }
+}
+
+/// Returns the smallest range that holds all of these.
+fn span(ranges: impl Iterator<Item = Range<usize>> + Clone) -> Range<usize> {
+    let start = ranges.clone().map(|range| range.start).min();
+    start.unwrap_or(0)..ranges.map(|range| range.end).max().unwrap_or(0)
 }
 
 impl Part {

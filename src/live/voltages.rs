@@ -16,7 +16,7 @@ use crate::voltage::VoltageBlock;
 #[derive(Debug)]
 pub struct LiveVoltages {
     header: VoltageHeader,
-    sorter: Sorter,
+    sorter: Box<Sorter>,
     /// Streams of each source.
     streams: Vec<Vec<Range<usize>>>,
     feed: Feed,
@@ -33,7 +33,7 @@ impl LiveVoltages {
             let why = "found spectra, expected voltages";
             return Err(Error::format(&header.path, "STATE", 0, why));
         };
-        Ok(Self { header, sorter, streams, feed })
+        Ok(Self { header, sorter: Box::new(sorter), streams, feed })
     }
 
     /// Sorts on these threads; by default on as many as read a file ([`crate::io::limit_threads`]).
