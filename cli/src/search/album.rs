@@ -17,7 +17,7 @@ use sidereal::single_pulse::Candidate;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::pictures::Shown;
+use super::shown::Shown;
 use crate::interrupt;
 use crate::plots::{self, Png};
 use crate::provenance::Made;

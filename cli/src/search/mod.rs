@@ -6,6 +6,7 @@ mod files;
 mod lines;
 mod pictures;
 mod report;
+mod shown;
 
 use std::fmt::Debug;
 use std::fs;
@@ -376,7 +377,7 @@ impl<'a> Work<'a> {
         }
         let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options)));
         self.options.recent = Some(Arc::clone(&recent));
-        let shown = pictures::Shown {
+        let shown = shown::Shown {
             file: self.arguments.recording.name(),
             header: self.header.clone(),
             rfi: self.arguments.rfi().0,
