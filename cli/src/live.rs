@@ -352,11 +352,10 @@ impl RecordArguments {
     fn record(&self, mut source: impl Recorded, common: &Common) -> Result<Exit> {
         let tsamp_s = source.tsamp_s();
         let most = self.roll.samples(tsamp_s, source.sample_bytes());
-        // Files begin with a whole byte.
-        let most = most.map_or(u64::MAX, |most| most.next_multiple_of(SAMPLES_PER_BYTE));
         let mut reporter = Reporter::new(common);
         let mut first = 0;
         loop {
+            let most = most.map_or(u64::MAX, |most| source.part(first, most));
             let start = source.start();
             let start = if start.day == 0 { start } else { start.plus_s(first as f64 * tsamp_s) };
             let path = free_name(&self.output, &name_of(start), source.suffix());
@@ -406,8 +405,8 @@ impl RecordArguments {
     }
 }
 
-/// Most samples in a byte.
-const SAMPLES_PER_BYTE: u64 = 8;
+/// Samples of which each number of bits fills whole bytes.
+const WHOLE_BYTES: u64 = 8;
 
 /// Result of copying to a file.
 struct Copied {
@@ -426,6 +425,11 @@ trait Recorded {
 
     /// Returns the start of the observation.
     fn start(&self) -> Epoch;
+
+    /// Returns the samples of a file of about `most` samples, the first of which is sample `first` of the observation.
+    fn part(&self, _first: u64, most: u64) -> u64 {
+        most
+    }
 
     fn suffix(&self) -> &'static str;
 
@@ -650,7 +654,23 @@ impl Recorded for RecordedVoltages {
 
     fn sample_bytes(&self) -> f64 {
         let header = self.source.header();
-        (header.streams() * header.encoding.sample_bits()) as f64 / 8.0
+        let bits = header.encoding.sample_bits();
+        // VDIF has no integers of 8 bits.
+        let is_widened = self.format == VoltageFormat::Vdif && header.encoding.bits() == 8;
+        (header.streams() * if is_widened { 2 * bits } else { bits }) as f64 / 8.0
+    }
+
+    /// Files begin with a whole byte, and those of VDIF, whose frames divide a second, with a whole second.
+    fn part(&self, first: u64, most: u64) -> u64 {
+        if self.format != VoltageFormat::Vdif {
+            return most.checked_next_multiple_of(WHOLE_BYTES).unwrap_or(u64::MAX);
+        }
+        let header = self.source.header();
+        let begin = (header.start.seconds.fract() / header.tsamp_s).round() as u64;
+        let rate = ((1.0 / header.tsamp_s).round() as u64).max(1);
+        let position = begin.saturating_add(first);
+        let end = position.saturating_add(most).checked_next_multiple_of(rate);
+        end.map_or(u64::MAX, |end| end - position)
     }
 
     fn start(&self) -> Epoch {

@@ -671,8 +671,9 @@ fn write(statistics: &mut Statistics, before: &Statistics, current: Option<&Curr
     // A derived clone would make the list of sources anew.
     let mut sources = std::mem::take(&mut statistics.sources);
     sources.clone_from(&before.sources);
+    let mut header_error = statistics.header_error.take();
+    header_error.clone_from(&before.header_error);
     let Statistics { totals, dropped, without_header, invalid_headers, clock, .. } = *before;
-    let header_error = before.header_error.clone();
     *statistics = Statistics {
         sources,
         totals,

@@ -26,6 +26,9 @@ pub(crate) const MOST_BYTES: u64 = 1 << 20;
 /// Most streams of voltages, for each of which a receiver keeps memory.
 const MOST_STREAMS: usize = 1 << 20;
 
+/// Day (MJD) after any start, so that names and times can be formed from it.
+const LAST_MJD: i64 = 1_000_000;
+
 /// Contents of a stream, with its header.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
@@ -59,6 +62,11 @@ impl Content {
                     header.polarizations
                 );
                 return Err(fields.fault("NANT", why));
+            }
+            if !(0..LAST_MJD).contains(&header.start.day) {
+                // An offset moves a start that is valid by itself.
+                let why = start_fault(&header.start.day.to_string());
+                return Err(fields.fault("OBS_OFFSET", why));
             }
             return Ok(Self::Voltages(header));
         }
@@ -100,6 +108,10 @@ fn is_of_voltages(fields: &Fields) -> Result<bool> {
     Ok(fields.count("NDIM")? == Some(2)
         || state.eq_ignore_ascii_case("Analytic")
         || state.eq_ignore_ascii_case("Nyquist"))
+}
+
+fn start_fault(found: &str) -> String {
+    format!("the start is MJD {found}, expected 0 (unknown) to {LAST_MJD}")
 }
 
 /// Reads the header of detected spectra.
@@ -145,6 +157,9 @@ fn spectra(fields: &Fields, path: &Path) -> Result<FilterbankHeader> {
         Some(mjd) => mjd,
         None => dada::stream_start(fields, tsamp_s, (channels * encoding.bits() / 8) as u64)?.mjd(),
     };
+    if !(0.0..LAST_MJD as f64).contains(&tstart_mjd) {
+        return Err(fields.fault("TSTART", start_fault(&tstart_mjd.to_string())));
+    }
     let text = |key| fields.text(key).unwrap_or_default().to_string();
     let number = |key| fields.number(key);
     let beam = Beam::new(

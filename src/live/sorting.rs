@@ -25,7 +25,7 @@ const ROW_BYTES: usize = 1 << 10;
 /// Most parts that are sorted at once.
 const MOST_PARTS: usize = 32;
 
-/// Tiles for each thread, which even out, and least bytes of a tile.
+/// Tiles for each thread: several, so that threads end at about the same time. Least bytes of a tile.
 const TILES: usize = 4;
 const TILE_BYTES: usize = 32 << 10;
 

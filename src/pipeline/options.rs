@@ -26,8 +26,8 @@ pub struct SearchOptions {
     /// Length in seconds over which baseline and noise are estimated.
     pub baseline_s: f64,
     /// Longest time in seconds that the samples of a trial wait for rows that only trials of longer delays need; it grows in
-    /// proportion to delays beyond 0.8 s. Ranges of DM whose delays differ by more are dedispersed apart. Bursts that the end of the data cuts off are measured with
-    /// other noise then; infinite, the default, is fastest.
+    /// proportion to delays beyond 0.8 s. Ranges of DM whose delays differ by more are dedispersed apart. The default is
+    /// infinite, the fastest; with a finite value, the noise of bursts that the end of the data cuts off comes from other rows.
     pub max_wait_s: f64,
     /// Whether to subtract each row's mean over the channels.
     pub zero_dm: bool,

@@ -1,13 +1,15 @@
 //! Latest rows of a search in memory, from which candidates are cut out while the search goes on.
 //!
 //! Invariant: a section holds rows as they were searched, blank where they are no longer, or not yet, in memory. Adding rows
-//! allocates nothing and waits for a copy of [`PIECE_BYTES`] at most.
+//! allocates nothing; a section copies 1 MiB at a time, and lets rows be added between two pieces.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use super::cutout::{Options, Section, section};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::view::check_memory;
 
 /// Bytes that are copied from the ring at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -31,11 +33,21 @@ struct Ring {
 
 impl RecentRows {
     /// Allocates a ring of as many whole rows as `bytes` hold, at least one.
-    pub fn new(header: &FilterbankHeader, bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when memory does not suffice.
+    pub fn new(header: &FilterbankHeader, bytes: usize) -> Result<Self> {
         let row_bytes = header.row_bytes().max(1);
-        let bytes = vec![0; (bytes / row_bytes).max(1) * row_bytes];
+        let bytes = (bytes / row_bytes).max(1) * row_bytes;
+        check_memory("the latest rows", Some(bytes))?;
         let header = FilterbankHeader { times: None, ..header.clone() };
-        Self { header, ring: Mutex::new(Ring { bytes, end: 0, masked: Vec::new() }) }
+        let ring = Ring { bytes: vec![0; bytes], end: 0, masked: Vec::new() };
+        Ok(Self { header, ring: Mutex::new(ring) })
+    }
+
+    /// Returns the bytes of the ring and of a section of all of its rows.
+    pub(super) fn held_bytes(&self) -> usize {
+        2 * self.ring().bytes.len()
     }
 
     /// Returns the masked channels, in recorded order; empty until the search knows them.
@@ -61,7 +73,8 @@ impl RecentRows {
         let (mut first, end) = (wanted.start.max(0) as u64, wanted.end.max(0) as u64);
         let row_bytes = self.header.row_bytes();
         let step = (PIECE_BYTES / row_bytes).max(1) as u64;
-        let mut rows = Vec::new();
+        let most = (end.saturating_sub(first) as usize).saturating_mul(row_bytes);
+        let mut rows = Vec::with_capacity(most.min(self.held_bytes() / 2));
         let mut next = first;
         while next < end {
             let ring = self.ring();
@@ -80,6 +93,8 @@ impl RecentRows {
             let bytes = place as usize * row_bytes..(place + count) as usize * row_bytes;
             rows.extend_from_slice(&ring.bytes[bytes]);
             next += count;
+            drop(ring);
+            thread::yield_now();
         }
         let time_s = options.time_s - first as f64 * self.header.tsamp_s;
         let mut rows = Rows { header: &self.header, rows, next: 0 };
@@ -164,7 +179,7 @@ mod tests {
         assert!(needed.start > 0 && needed.end < 6000, "{needed:?}");
         for (seconds, piece) in [(9.0, 700), (4.5, 333), (4.5, 4999), (2.9, 1)] {
             let bytes = (seconds * 1e3) as usize * header.row_bytes();
-            let recent = RecentRows::new(&header, bytes);
+            let recent = RecentRows::new(&header, bytes).unwrap();
             let mut pushed = 0;
             for part in
                 rows[..needed.end as usize * header.row_bytes()].chunks(piece * header.row_bytes())
@@ -186,16 +201,16 @@ mod tests {
     fn rows_that_are_gone_or_to_come_are_blank() {
         let (source, rows, wanted) = simulated();
         let header = source.header().clone();
-        let recent = RecentRows::new(&header, 1000 * header.row_bytes());
+        let recent = RecentRows::new(&header, 1000 * header.row_bytes()).unwrap();
         let blank = |recent: &RecentRows| {
             let cutout = recent.section(&wanted).unwrap().cutout();
             cutout.waterfall.iter().filter(|x| x.is_nan()).count()
         };
         let all = blank(&recent);
-        recent.push(&rows[..3100 * header.row_bytes()]);
+        recent.push(&rows[..3010 * header.row_bytes()]);
         let some = blank(&recent);
         assert!(some > 0 && some < all, "{some} {all}");
-        recent.push(&rows[3100 * header.row_bytes()..]);
+        recent.push(&rows[3010 * header.row_bytes()..]);
         assert_eq!(blank(&recent), all);
         assert!(recent.masked().is_empty());
         recent.set_masked(&[true; 32]);

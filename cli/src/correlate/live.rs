@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::backend::Backend;
-use sidereal::io::is_address;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::io::{is_address, with_threads};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
     self, ArrayCorrelator, ArrayHeader, CorrelateOptions, Integration, Labels,
@@ -49,7 +49,7 @@ pub(crate) struct LiveArguments {
     output: PathBuf,
     /// Begin another file after this many seconds of data, or this size (4G).
     ///
-    /// A file's data sets are laid out for that many, and take disk space as they are filled.
+    /// A file's data sets are laid out for all integrations of that length or size, and take disk space as they are filled.
     #[arg(
         long,
         value_name = "SECONDS|SIZE",
@@ -169,7 +169,10 @@ pub(crate) fn run_live(
     loop {
         streams::listen(&addresses, &options)?;
         let opened = addresses.iter().map(|address| {
-            let source: Box<dyn VoltageSource> = Box::new(streams::voltages(address, &options)?);
+            // Each stream sorts its voltages on threads of its own.
+            let threads = (backend.threads() / addresses.len()).max(1);
+            let opened = with_threads(threads, || streams::voltages(address, &options))?;
+            let source: Box<dyn VoltageSource> = Box::new(opened);
             Ok(source)
         });
         let opened = match opened.collect::<Result<Vec<_>>>() {

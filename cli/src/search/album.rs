@@ -1,7 +1,7 @@
 //! Pictures of a live search: each final candidate is drawn on a thread of its own while the search goes on.
 //!
-//! Invariant: the search waits for no picture. Candidates beyond [`WAITING`] that wait, and beyond the limit of an hour, have
-//! none, and their lines say so.
+//! Invariant: the search waits for no picture until an observation has ended and its products are written. A candidate has no
+//! picture if [`WAITING`] others wait or the limit of the hour is reached; its line then names none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::provenance::Made;
 use crate::say::warning;
 use crate::streams::name_of;
 
-/// Candidates that wait for their pictures at most.
+/// Most candidates that wait for their pictures.
 const WAITING: usize = 32;
 
 /// Longest wait for the rows after a candidate, and time between two looks for them.
@@ -34,8 +34,9 @@ const STEP: Duration = Duration::from_millis(50);
 /// Time after which the count of pictures begins anew.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Time from a candidate until it is final, beside twice the longest delay, in seconds.
-const FINAL_S: f64 = 12.0;
+/// Windows of the noise estimate, and widest boxcars, until a candidate is final, beside twice the longest delay.
+const WINDOWS: f64 = 6.0;
+const WIDTHS: f64 = 100.0;
 
 /// Limit in bytes on the rows in memory.
 const MOST_BYTES: usize = 1 << 30;
@@ -89,7 +90,8 @@ pub(super) fn bytes(header: &FilterbankHeader, options: &SearchOptions) -> usize
     let highest = options.plan.ranges.last().map_or(0.0, |range| range.dm_max);
     let (lowest_hz, highest_hz) = (header.band.lowest_hz(), header.band.highest_hz());
     let delay_s = dispersion_delay_s(highest, lowest_hz, highest_hz, options.dm_constant);
-    let rows = ((2.0 * delay_s + FINAL_S) / header.tsamp_s) as usize;
+    let final_s = (WINDOWS * options.baseline_s).max(WIDTHS * options.max_width_s);
+    let rows = ((2.0 * delay_s + final_s) / header.tsamp_s) as usize;
     let limit = options.memory.map_or(MOST_BYTES, |limit| (limit / 4) as usize);
     rows.saturating_mul(header.row_bytes()).min(MOST_BYTES).min(limit)
 }
@@ -143,10 +145,16 @@ impl Album {
         Some(path)
     }
 
-    /// Waits for the pictures that were asked for; no rows will come any more.
+    /// Lets pictures be drawn of the rows that are there, since no others will come.
+    pub(super) fn end(&self) {
+        if let Some(drawer) = &self.drawer {
+            drawer.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for the pictures that were asked for.
     pub(super) fn finish(&mut self) {
-        if let Some(Drawer { sender, thread, is_over }) = self.drawer.take() {
-            is_over.store(true, Ordering::Relaxed);
+        if let Some(Drawer { sender, thread, .. }) = self.drawer.take() {
             drop(sender);
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);

@@ -56,7 +56,7 @@ pub(crate) struct CandidateLine {
     mjd: Option<f64>,
     width_s: f64,
     members: usize,
-    /// File of its picture, which is drawn after a final line.
+    /// File of its picture, which is drawn after a final line; it may be missing after a request to stop or a full disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<String>,
     /// Time of this line, in seconds since 1970.
@@ -216,10 +216,17 @@ impl Lines {
         let late: Vec<Candidate> = candidates.iter().filter(is_new).copied().collect();
         self.found(&late, 0.0)?;
         self.provisional(&[], 0.0)?;
+        if let Some(album) = &self.album {
+            album.end();
+        }
+        Ok(())
+    }
+
+    /// Waits for the pictures that are not drawn yet.
+    pub(super) fn finish_pictures(&mut self) {
         if let Some(album) = &mut self.album {
             album.finish();
         }
-        Ok(())
     }
 
     /// Writes the changes of all candidates that are not final.

@@ -154,7 +154,7 @@ struct Products {
     /// Draw no plots.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
-    /// Draw at most this many of the best candidates; of a live stream, of those of each hour.
+    /// Draw at most this many of the best candidates; of a live stream, the first of each hour of an observation.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     /// Also write each candidate as an .h5 file for the FETCH classifier.
@@ -250,6 +250,9 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         }
         work.write(&folder, &mut found)?;
         folder.finish()?;
+        if let Some(lines) = &mut work.lines {
+            lines.finish_pictures();
+        }
         interrupt::goes_on();
         if !common.quiet {
             let count = found.report.candidates.len();
@@ -375,7 +378,7 @@ impl<'a> Work<'a> {
             );
             return Ok(None);
         }
-        let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options)));
+        let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options))?);
         self.options.recent = Some(Arc::clone(&recent));
         let shown = shown::Shown {
             file: self.arguments.recording.name(),

@@ -126,7 +126,8 @@ impl<'a> HostWork<'a> {
         let held = ranges.iter().map(RangeSearch::held_bytes).sum::<usize>()
             + cleaning.held_bytes()
             + tail.held_bytes()
-            + edge.unwrap_or(0);
+            + edge.unwrap_or(0)
+            + options.recent.as_ref().map_or(0, |recent| recent.held_bytes());
         let row = per_time + gulps::Gulps::BUFFERS * row_bytes + made;
         let remaining = remaining_bytes(options.memory, "the search", held, row)?;
         let gulp = gulp.min(remaining / row.max(1));

@@ -731,13 +731,13 @@ mod tests {
             let early = found.len();
             assert_eq!(stepwise.events(), events.len());
             let before = stepwise.state();
-            let mut more = |clusterer: &mut Clusterer| {
+            let more = |clusterer: &mut Clusterer| {
                 events[..20]
                     .iter()
                     .try_for_each(|(_, range, event)| clusterer.push(*range, &[*event]))
             };
-            let others = stepwise.undecided(&mut more).unwrap();
-            assert!(others.len() > 0 && stepwise.state() == before, "case {case}");
+            let others = stepwise.undecided(more).unwrap();
+            assert!(!others.is_empty() && stepwise.state() == before, "case {case}");
             let open = stepwise.undecided(|_| Ok(())).unwrap();
             let last = stepwise.finish();
             assert_eq!(open, last, "case {case}");
