@@ -8,6 +8,8 @@
 #[path = "common/cuda.rs"]
 mod cuda;
 
+use std::sync::Arc;
+
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -15,6 +17,7 @@ use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
+use sidereal::pipeline::recent::RecentRows;
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::units::DM_CONSTANT;
 use sidereal::voltage::VoltageEncoding;
@@ -295,4 +298,26 @@ fn no_rows_come_back() {
     // The automatic mask looks at the first rows, which here are all; once.
     assert_eq!(with_mask - events, rows);
     assert!(events < rows / 2, "{events} of {rows} bytes");
+}
+
+#[test]
+fn rows_that_stay_on_the_device_are_not_kept_for_pictures() {
+    let Some(gpu) = cuda::backend(2) else { return };
+    let case =
+        Case::new("one stream", header(&[400.0], VoltageEncoding::Complex8), channels(32, 1));
+    let stay = |source: &dyn Fn(&mut VoltageFilterbank, &SearchOptions) -> Report, backend| {
+        let mut filterbank = case.open(backend);
+        let recent = Arc::new(RecentRows::new(filterbank.header(), 1 << 20).unwrap());
+        let options = SearchOptions { recent: Some(Arc::clone(&recent)), ..case.search.clone() };
+        assert!(source(&mut filterbank, &options).times > 0);
+        recent.are_on_device()
+    };
+    let cpu = Backend::best(2);
+    let voltages = |backend: &Backend, filterbank: &mut VoltageFilterbank, options: &_| {
+        search(Source::Voltages(filterbank), options, backend, &mut |_| true).unwrap()
+    };
+    assert!(stay(&|filterbank, options| voltages(&gpu, filterbank, options), &gpu));
+    assert!(!stay(&|filterbank, options| voltages(&cpu, filterbank, options), &cpu));
+    // The filter bank of the host feeds the search of the device.
+    assert!(!stay(&|filterbank, options| voltages(&gpu, filterbank, options), &cpu));
 }

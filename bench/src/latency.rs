@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let (mut search, output) = arguments.search(port, &folder.path().join("found"), session)?;
     let reading = thread::spawn(move || lines(output));
     let sending = Sending { path: &path, repeats, port, session };
-    let sent = await_port(port).and_then(|()| sending.run());
+    let sent = await_port(port, &mut search).and_then(|()| sending.run());
     if sent.is_err() {
         let _ = search.kill();
     }
@@ -114,8 +114,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let lines = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let sent = sent?;
     if !ended.success() {
-        let why = format!("it ended with {ended}");
-        return Err(Error::Unavailable { what: "sidereal live search".into(), why });
+        return Err(failed(format!("it ended with {ended}")));
     }
     let bursts = arguments.measured(&recorded, repeats, &sent, &lines);
     report(arguments, &bursts).show(session, arguments.markdown.as_deref())
@@ -187,21 +186,17 @@ impl Arguments {
         session: &Session<'_>,
     ) -> Result<(Child, ChildStdout)> {
         let program = std::env::current_exe().map_err(|error| Error::io("sidereal", error))?;
-        let device = session.backend.name();
         let mut command = Command::new(&program);
         command.args(["live", "search", &format!("spead://127.0.0.1:{port}"), "-o"]).arg(folder);
         command.args(["--observations", "1", "--rfi", &self.rfi, "--no-progress"]);
         command.args(["--dm-max", &self.dm_max.to_string()]);
         command.args(["--threads", &session.threads.to_string()]);
-        command.args(["--device", device.split_whitespace().next().unwrap_or("auto")]);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["--device", &session.device()]);
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Error::io(&program, error))?;
         match child.stdout.take() {
             Some(output) => Ok((child, output)),
-            None => {
-                let why = "its output was not opened".into();
-                Err(Error::Unavailable { what: "sidereal live search".into(), why })
-            }
+            None => Err(failed("its output was not opened".into())),
         }
     }
 
@@ -319,8 +314,8 @@ fn free_port() -> Result<u16> {
     address.map(|address| address.port()).map_err(|error| Error::io("UDP port", error))
 }
 
-/// Waits until a program has opened the port.
-fn await_port(port: u16) -> Result<()> {
+/// Waits until the search has opened the port.
+fn await_port(port: u16, search: &mut Child) -> Result<()> {
     let wanted = format!("0100007F:{port:04X} ");
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(60) {
@@ -328,10 +323,17 @@ fn await_port(port: u16) -> Result<()> {
         if open.contains(&wanted) {
             return Ok(());
         }
+        let ended = search.try_wait().map_err(|error| Error::io("sidereal live search", error))?;
+        if let Some(status) = ended {
+            return Err(failed(format!("it ended with {status}")));
+        }
         thread::sleep(Duration::from_millis(20));
     }
-    let why = "it has not opened its port within a minute".into();
-    Err(Error::Unavailable { what: "sidereal live search".into(), why })
+    Err(failed("it has not opened its port within a minute".into()))
+}
+
+fn failed(why: String) -> Error {
+    Error::Unavailable { what: "sidereal live search".into(), why }
 }
 
 /// Returns a quantile of sorted times; infinite for those without a line.

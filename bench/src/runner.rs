@@ -315,6 +315,14 @@ impl Session<'_> {
         !self.json && !self.quiet
     }
 
+    /// Returns the value of `--device` for the backend.
+    pub(crate) fn device(&self) -> String {
+        match &self.backend {
+            Backend::Cuda(device, _) => format!("cuda:{}", device.ordinal()),
+            _ => "cpu".to_owned(),
+        }
+    }
+
     /// Checks the backend and the least number of seconds for each case.
     ///
     /// # Errors

@@ -161,6 +161,7 @@ struct RecordArguments {
     #[arg(
         long,
         value_name = "SECONDS|SIZE",
+        allow_negative_numbers = true,
         value_parser = Roll::parse,
         default_value_t = Roll::Seconds(0.0),
         help_heading = "Output"
@@ -291,7 +292,10 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         return Err(Error::parameter("FILE", file.display(), "its chain is no verb of `live`"));
     };
     let (verb, output) = match command {
-        Command::Search(arguments) => ("search", arguments.search.parent()),
+        Command::Search(arguments) => {
+            arguments.search.check()?;
+            ("search", arguments.search.parent())
+        }
         Command::Channelize(arguments) => {
             arguments.channelize.check()?;
             ("channelize", arguments.channelize.output().to_owned())
@@ -638,7 +642,7 @@ struct RecordedVoltages {
 impl RecordedVoltages {
     fn new(source: LiveVoltages, format: VoltageFormat) -> Self {
         let header = source.header();
-        let bytes = header.streams() * header.encoding.sample_bits() / 8;
+        let bytes = header.sample_bits() / 8;
         let times = gulp(bytes, header.tsamp_s);
         let block = header.block(times);
         Self { source, format, times, block, time: 0, gaps: Vec::new() }
@@ -654,10 +658,9 @@ impl Recorded for RecordedVoltages {
 
     fn sample_bytes(&self) -> f64 {
         let header = self.source.header();
-        let bits = header.encoding.sample_bits();
         // VDIF has no integers of 8 bits.
         let is_widened = self.format == VoltageFormat::Vdif && header.encoding.bits() == 8;
-        (header.streams() * if is_widened { 2 * bits } else { bits }) as f64 / 8.0
+        header.sample_bits() as f64 / if is_widened { 4.0 } else { 8.0 }
     }
 
     /// Files begin with a whole byte, and those of VDIF, whose frames divide a second, with a whole second.

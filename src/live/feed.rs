@@ -234,9 +234,7 @@ impl Blocks {
             cut: None,
         }
     }
-}
 
-impl Blocks {
     /// Returns the bytes of the blocks in use.
     fn bytes(&self) -> &[u8] {
         self.chunk.as_ref().map_or(&self.buffer, |chunk| {

@@ -29,6 +29,8 @@ struct Ring {
     end: u64,
     /// Masked channels, in recorded order; empty until they are known.
     masked: Vec<bool>,
+    /// Whether a GPU keeps the rows, so that none is added.
+    are_on_device: bool,
 }
 
 impl RecentRows {
@@ -41,7 +43,8 @@ impl RecentRows {
         let bytes = (bytes / row_bytes).max(1) * row_bytes;
         check_memory("the latest rows", Some(bytes))?;
         let header = FilterbankHeader { times: None, ..header.clone() };
-        let ring = Ring { bytes: vec![0; bytes], end: 0, masked: Vec::new() };
+        let (bytes, masked) = (vec![0; bytes], Vec::new());
+        let ring = Ring { bytes, end: 0, masked, are_on_device: false };
         Ok(Self { header, ring: Mutex::new(ring) })
     }
 
@@ -53,6 +56,11 @@ impl RecentRows {
     /// Returns the masked channels, in recorded order; empty until the search knows them.
     pub fn masked(&self) -> Vec<bool> {
         self.ring().masked.clone()
+    }
+
+    /// Returns whether a GPU makes the rows from voltages and keeps them, so that there are none here.
+    pub fn are_on_device(&self) -> bool {
+        self.ring().are_on_device
     }
 
     /// Returns whether all rows around a candidate have come; its time counts from the first row searched.
@@ -103,6 +111,10 @@ impl RecentRows {
 
     pub(super) fn set_masked(&self, masked: &[bool]) {
         self.ring().masked = masked.to_vec();
+    }
+
+    pub(super) fn stay_on_device(&self) {
+        self.ring().are_on_device = true;
     }
 
     /// Adds the next rows.

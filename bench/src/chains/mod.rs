@@ -195,7 +195,7 @@ impl Bench<'_> {
                 let pipe = piped.then(|| roofs::pipe(&chain.inputs)).transpose()?;
                 let runs = Runs {
                     chain,
-                    device: device(&self.session.backend),
+                    device: self.session.device(),
                     threads: self.session.threads,
                     piped,
                     products: self.home.path().join("products"),
@@ -276,14 +276,6 @@ struct Measured {
     ended: Ended,
     shares: Shares,
     write: Best,
-}
-
-/// Returns the value of `--device` for a backend.
-fn device(backend: &Backend) -> String {
-    match backend {
-        Backend::Cuda(device, _) => format!("cuda:{}", device.ordinal()),
-        _ => "cpu".to_owned(),
-    }
 }
 
 /// Measures copies between page-locked memory and the GPU of a backend; `None` without one.

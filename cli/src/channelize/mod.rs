@@ -83,6 +83,7 @@ pub(crate) struct LiveArguments {
     #[arg(
         long,
         value_name = "SECONDS|SIZE",
+        allow_negative_numbers = true,
         value_parser = streams::Roll::parse,
         default_value_t = streams::Roll::Seconds(0.0),
         help_heading = "Output"

@@ -265,10 +265,7 @@ impl Making {
                 let values = filterbank.header().channels() * filterbank.products();
                 values as f64 * if self.depth == Depth::F32 { 4.0 } else { 1.0 }
             }
-            Source::Voltages(voltages) => {
-                let header = voltages.header();
-                (header.streams() * header.encoding.sample_bits()) as f64 / 8.0
-            }
+            Source::Voltages(voltages) => voltages.header().sample_bits() as f64 / 8.0,
         }
     }
 

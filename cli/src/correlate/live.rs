@@ -53,6 +53,7 @@ pub(crate) struct LiveArguments {
     #[arg(
         long,
         value_name = "SECONDS|SIZE",
+        allow_negative_numbers = true,
         value_parser = Roll::parse,
         default_value_t = Roll::Seconds(300.0),
         help_heading = "Output"

@@ -50,6 +50,7 @@ pub(super) const FOLDER: &str = "pictures";
 /// Drawer of pictures.
 pub(super) struct Album {
     drawer: Option<Drawer>,
+    rows: Arc<RecentRows>,
     folder: PathBuf,
     observation: String,
     tstart_mjd: f64,
@@ -110,7 +111,7 @@ impl Album {
         let (sender, receiver) = sync_channel(WAITING);
         let is_over = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&is_over);
-        let tstart_mjd = about.shown.header.tstart_mjd;
+        let (rows, tstart_mjd) = (Arc::clone(&about.rows), about.shown.header.tstart_mjd);
         let spawned = thread::Builder::new()
             .name("pictures".into())
             .spawn(move || draw_all(&about, &receiver, &is_ended));
@@ -118,6 +119,7 @@ impl Album {
         let name = observation.file_name().unwrap_or_default();
         Ok(Self {
             drawer: Some(Drawer { sender, thread, is_over }),
+            rows,
             folder: parent.join(FOLDER),
             observation: name.to_string_lossy().into_owned(),
             tstart_mjd,
@@ -133,7 +135,7 @@ impl Album {
         if self.hour.elapsed() >= HOUR {
             (self.hour, self.count) = (Instant::now(), 0);
         }
-        if self.count >= self.most {
+        if self.count >= self.most || self.rows.are_on_device() {
             return None;
         }
         let name = format!("{}_{number:04}_DM{:.2}.png", self.observation, candidate.dm);

@@ -220,14 +220,10 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let rule = "expected the address of a stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that ends with .toml";
         return Err(Error::parameter("INPUT", address.display(), rule));
     }
-    arguments.resume.check(&arguments.recording.inputs)?;
+    arguments.check()?;
     let mut arguments = arguments.clone();
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
-    if arguments.products.fetch {
-        let rule = "cutouts need a recording: `sidereal live record` makes one";
-        return Err(Error::parameter("--fetch", "given", rule));
-    }
     let parent = arguments.parent();
     let mut done = 0;
     loop {
@@ -241,7 +237,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
         let place = free_name(&parent, &name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
-        let album = if has_pictures { work.album(&parent, &place)? } else { None };
+        let album = has_pictures.then(|| work.album(&parent, &place)).transpose()?;
         let lines = lines::Lines::begin(&parent, &place, &work.header, album, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
@@ -360,24 +356,18 @@ impl<'a> Work<'a> {
                 let times = LIVE_GULP_S[which] / header.tsamp_s;
                 options.gulp = (times as usize).clamp(16, 1 << 16);
             }
-            options.max_wait_s = arguments.detection.max_wait.unwrap_or(LIVE_WAIT_S[which]);
+            if arguments.detection.max_wait.is_none() {
+                options.max_wait_s = LIVE_WAIT_S[which];
+            }
         }
         let lines = None;
         Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
     }
 
-    /// Prepares the pictures of a live search, unless a GPU makes its rows from voltages and keeps them.
+    /// Prepares the pictures of a live search.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-    fn album(&mut self, parent: &Path, observation: &Path) -> Result<Option<album::Album>> {
+    fn album(&mut self, parent: &Path, observation: &Path) -> Result<album::Album> {
         let rows = self.opened.source.rows().header().clone();
-        let is_voltages = self.opened.geometry.is_some();
-        if is_voltages && self.backend.is_gpu() && self.options.mitigation.is_none() {
-            warning!(
-                quiet: self.common.quiet,
-                "the rows of voltages stay on the GPU with --rfi none: no pictures are drawn."
-            );
-            return Ok(None);
-        }
         let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options))?);
         self.options.recent = Some(Arc::clone(&recent));
         let shown = shown::Shown {
@@ -394,7 +384,7 @@ impl<'a> Work<'a> {
         let first_s = self.opened.delay_s() + start_s;
         let about = album::About { rows: recent, shown, first_s, made };
         let most = self.arguments.products.max_plots;
-        album::Album::begin(parent, observation, most, about).map(Some)
+        album::Album::begin(parent, observation, most, about)
     }
 
     /// Runs the search; copies the rows of a pipe to a file for the plots.
@@ -679,6 +669,20 @@ impl Arguments {
         let mut also = self.selection.files(&self.trials);
         also.extend(self.orientation.file());
         also
+    }
+
+    /// Checks what needs no stream.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an option out of range or not for a stream.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.resume.check(&self.recording.inputs)?;
+        if self.products.fetch {
+            let rule = "cutouts need a recording: `sidereal live record` makes one";
+            return Err(Error::parameter("--fetch", "given", rule));
+        }
+        self.detection.check()
     }
 
     /// Returns the steps of mitigation, and whether outlying channels are masked.

@@ -661,6 +661,10 @@ fn nonsense_is_refused_with_what_is_expected() {
         ("live record vdif://127.0.0.1:9 -o x --sample-rate 0", "--sample-rate"),
         ("live record site.toml -o x --freq 1400", "--freq is given"),
         ("live record spead://127.0.0.1:9 -o x --roll=-1", "--roll"),
+        ("live record spead://127.0.0.1:9 -o x --roll -1", "--roll"),
+        ("live channelize spead://127.0.0.1:9 -o x --channels 4 --roll 4X", "--roll"),
+        ("live search spead://127.0.0.1:9 -o x --max-wait -1", "--max-wait"),
+        ("live search spead://127.0.0.1:9 -o x --snr nan", "--snr"),
         ("live search spead://127.0.0.1:9 -o x --fetch", "--fetch"),
         ("live search spead://127.0.0.1:9 -o x --resume", "--resume"),
     ] {

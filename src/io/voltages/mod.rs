@@ -125,6 +125,11 @@ impl VoltageHeader {
         self.antennas * self.coarse_channels() * self.polarizations
     }
 
+    /// Returns the bits of a sample of all streams.
+    pub fn sample_bits(&self) -> usize {
+        self.streams() * self.encoding.sample_bits()
+    }
+
     /// Returns the width of a recorded channel in Hz: the sampling rate, or half of it for real samples.
     pub fn channel_width_hz(&self) -> f64 {
         let rate = 1.0 / self.tsamp_s;

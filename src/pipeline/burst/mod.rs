@@ -428,6 +428,9 @@ impl Setup {
                     && filterbank.device() == Some(device)
                     && filterbank.products() == 1 =>
             {
+                if let Some(recent) = &self.options.recent {
+                    recent.stay_on_device();
+                }
                 Ok(Box::new(VoltageWork::new(device, filterbank, stages, gulps)?))
             }
             other => {

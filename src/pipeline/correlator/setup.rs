@@ -544,6 +544,6 @@ fn truncation(source: &dyn VoltageSource) -> Option<String> {
 /// Returns the samples per read of a recording.
 fn read_times(header: &VoltageHeader, capacity: usize, framing: Framing) -> usize {
     let all = capacity as u64 * framing.hop + framing.span;
-    let fitting = READ_BYTES * 8 / (header.streams() * header.encoding.sample_bits());
+    let fitting = READ_BYTES * 8 / header.sample_bits();
     fitting.max(1024).min(usize::try_from(all).unwrap_or(fitting))
 }

@@ -308,7 +308,7 @@ pub(super) fn restart_rows(plan: &Plan) -> u64 {
 
 /// Returns the samples of each stream in `bytes` bytes.
 fn fitting_times(recorded: &VoltageHeader, bytes: usize) -> usize {
-    bytes * 8 / (recorded.streams() * recorded.encoding.sample_bits())
+    bytes * 8 / recorded.sample_bits()
 }
 
 /// Returns the samples per block: `bytes` bytes of all streams, at least one hop.
@@ -329,7 +329,7 @@ pub(super) fn fitting_gulp(
     if options.memory.is_none() {
         return Ok(options.gulp);
     }
-    let bits = recorded.streams() * recorded.encoding.sample_bits();
+    let bits = recorded.sample_bits();
     let row = plan.samples_per_row().max(plan.hop());
     // Window samples as floats, and the rows being computed.
     let held = 8 * plan.input().streams() * plan.span() + 16 * plan.row_elements();
