@@ -197,7 +197,10 @@ impl Arguments {
         let mut zapped = [options.zapped.as_slice(), &earlier.masked.unwrap_or_default()].concat();
         zapped.sort_unstable();
         zapped.dedup();
-        Ok((rfi, SearchOptions { dm_constant: self.dm_constant, zapped, ..options }))
+        let given = self.cleaning.rfi_block.map(|_| options.mitigation_block_s);
+        let mitigation_block_s = given.or(earlier.block_s).unwrap_or(options.mitigation_block_s);
+        let dm_constant = self.dm_constant;
+        Ok((rfi, SearchOptions { dm_constant, zapped, mitigation_block_s, ..options }))
     }
 
     /// Returns the list in the form of a search's result, and the document without the plots.
@@ -294,7 +297,8 @@ impl Arguments {
         }
         let rfi =
             summary["interference"]["asked"].as_str().and_then(|words| Rfi::parse(words).ok());
-        Earlier { masked: Some(masked), rfi }
+        let block_s = summary["interference"]["block_s"].as_f64().filter(|seconds| *seconds > 0.0);
+        Earlier { masked: Some(masked), rfi, block_s }
     }
 }
 
@@ -304,6 +308,8 @@ struct Earlier {
     /// Channels that it masked; `None` if there was no search.
     masked: Option<Vec<usize>>,
     rfi: Option<Rfi>,
+    /// Length of its mitigation's blocks.
+    block_s: Option<f64>,
 }
 
 impl Drawn {

@@ -324,6 +324,7 @@ impl Identity {
             ("--zap-chans", &options.zapped),
             ("automatic mask", &options.auto_mask),
             ("--rfi", &options.mitigation),
+            ("--rfi-block", &options.mitigation_block_s),
             ("--rfi-mask", &options.mask.as_ref().map(|mask| &mask.path)),
             ("--max-flagged", &options.max_flagged),
             ("--time-range", &options.time_range),

@@ -18,6 +18,8 @@ pub(crate) struct Document {
     asked: String,
     /// Steps that were run: fewer than requested if the recording has too few channels or bits.
     steps: Vec<&'static str>,
+    /// Length of a block in seconds; 0 without steps.
+    block_s: f64,
     /// Detections and their treatment, one sentence each.
     done: Vec<String>,
     /// Fraction of the samples replaced by their channel's level because they were outliers.
@@ -45,6 +47,7 @@ impl Document {
         Self {
             asked: asked.to_string(),
             steps: found.steps.names(),
+            block_s: found.block_rows as f64 * tsamp_s,
             done,
             masked_part: part(found.masked_cells, found.cells),
             broadband_spectra: found.broadband_rows,

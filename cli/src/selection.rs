@@ -25,6 +25,10 @@ use crate::streams::Arriving;
 use crate::voltage_arguments::VoltageArguments;
 use crate::{geometry, numbers, streams};
 
+/// Default, least and greatest length of the mitigation's blocks in seconds.
+const BLOCK_S: f64 = 0.5;
+const BLOCKS_S: std::ops::RangeInclusive<f64> = 0.01..=10.0;
+
 /// Recording input options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Recording {
@@ -196,6 +200,16 @@ pub(crate) struct Cleaning {
     /// bandpass), time (replace dropouts, track steps of the gain).
     #[arg(long, value_name = "STEPS", value_parser = Rfi::parse, help_heading = "Channels and times")]
     pub(crate) rfi: Option<Rfi>,
+    /// Length of the blocks in which --rfi looks for interference, in seconds [default: 0.5; live 0.125].
+    ///
+    /// A spectrum is searched once the block after its own is known. Short blocks are rounded up to 512 spectra.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Channels and times"
+    )]
+    pub(crate) rfi_block: Option<f64>,
     /// Mask a channel in which more than this fraction is not finite (NaN, infinities).
     ///
     /// Other samples that are not finite are replaced by their channel's level.
@@ -371,6 +385,16 @@ impl Cleaning {
         }
     }
 
+    /// Returns the length of the mitigation's blocks in seconds.
+    fn block_s(&self) -> Result<f64> {
+        let seconds = self.rfi_block.unwrap_or(BLOCK_S);
+        if !(BLOCKS_S.contains(&seconds)) {
+            let rule = format!("it must be {} to {}", BLOCKS_S.start(), BLOCKS_S.end());
+            return Err(Error::parameter("--rfi-block", seconds, rule));
+        }
+        Ok(seconds)
+    }
+
     /// Returns search options with this cleaning and default detection options.
     ///
     /// # Errors
@@ -387,6 +411,7 @@ impl Cleaning {
             zapped: zapped(self.zap_chans.as_ref(), header)?,
             auto_mask,
             mitigation: rfi.steps(),
+            mitigation_block_s: self.block_s()?,
             max_flagged: self.max_flagged,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             ..SearchOptions::new(plan)

@@ -3,6 +3,7 @@
 //! Invariant: a backend is chosen once, when a plan is bound; there is no global backend.
 
 pub mod cuda;
+mod locked;
 pub mod roof;
 pub mod simd;
 pub mod threads;
@@ -10,6 +11,7 @@ pub mod threads;
 #[allow(dead_code)]
 pub(crate) mod vector;
 
+pub(crate) use locked::lock_memory;
 use simd::Level;
 use threads::Threads;
 

@@ -171,8 +171,9 @@ impl Cleaning {
         let mitigation = match options.mitigation {
             Some(steps) => {
                 let (encoding, tsamp_s) = (header.encoding, header.tsamp_s);
+                let block_s = options.mitigation_block_s;
                 let mitigator =
-                    Mitigator::new(&prefix, encoding, tsamp_s, &masked, steps, backend)?;
+                    Mitigator::new(&prefix, encoding, tsamp_s, &masked, steps, block_s, backend)?;
                 let most = options.memory.map_or(usize::MAX, |limit| limit as usize / MEMORY_PART);
                 (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes(), most))
             }

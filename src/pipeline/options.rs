@@ -39,6 +39,9 @@ pub struct SearchOptions {
     pub max_flagged: f64,
     /// Mitigation steps for interference in all rows; `None` leaves rows unchanged.
     pub mitigation: Option<Steps>,
+    /// Approximate length in seconds of the blocks of rows in which interference is found. A row leaves the mitigation when
+    /// the block after its own is known.
+    pub mitigation_block_s: f64,
     /// Largest number of candidates per minute; the strongest remain. `None` sets no limit.
     pub max_per_minute: Option<usize>,
     /// A PRESTO rfifind mask.
@@ -78,6 +81,7 @@ impl SearchOptions {
             auto_mask: true,
             max_flagged: 0.5,
             mitigation: None,
+            mitigation_block_s: 0.5,
             max_per_minute: None,
             mask: None,
             gulp: 0,

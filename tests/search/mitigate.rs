@@ -63,7 +63,7 @@ fn mitigated_by(
     let row_bytes = encoding.row_bytes(CHANNELS).unwrap();
     let first = &bytes[..4096 * row_bytes];
     let masked = [false; CHANNELS];
-    let mut own = Mitigator::new(first, encoding, TSAMP_S, &masked, steps, backend).unwrap();
+    let mut own = Mitigator::new(first, encoding, TSAMP_S, &masked, steps, 0.5, backend).unwrap();
     own.record(64 << 20);
     let mut output = Vec::new();
     let blocks: Vec<Vec<u8>> =
@@ -296,7 +296,8 @@ fn a_record_beyond_its_limit_is_none() {
     let taken = |most_bytes: usize| {
         let first = &bytes[..4096 * CHANNELS];
         let (masked, backend) = ([false; CHANNELS], Backend::best(1));
-        let mut own = Mitigator::new(first, Encoding::U8, TSAMP_S, &masked, ALL, &backend).unwrap();
+        let mut own =
+            Mitigator::new(first, Encoding::U8, TSAMP_S, &masked, ALL, 0.5, &backend).unwrap();
         own.record(most_bytes);
         let length = own.block_rows() * CHANNELS;
         own.push(bytes.chunks(length).map(<[u8]>::to_vec).collect()).unwrap();
@@ -312,7 +313,7 @@ fn few_channels_and_few_bits_are_left_alone() {
     let steps = |encoding, channels: usize| {
         let masked = vec![false; channels];
         let first = vec![0; 64 * channels];
-        let own = Mitigator::new(&first, encoding, TSAMP_S, &masked, ALL, &Backend::best(1));
+        let own = Mitigator::new(&first, encoding, TSAMP_S, &masked, ALL, 0.5, &Backend::best(1));
         own.unwrap().steps()
     };
     assert_eq!(steps(Encoding::U8, 32), Steps::default());

@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// With --interference, steps of mitigation, as in search.
     #[arg(long, requires = "interference", default_value = "auto", value_name = "STEPS", value_parser = Rfi::parse)]
     rfi: Rfi,
+    /// With --interference, length of the mitigation's blocks in seconds, as in search.
+    #[arg(long, requires = "interference", default_value_t = 0.5, value_name = "SECONDS")]
+    rfi_block: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(crate) markdown: Option<PathBuf>,
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<Vec<Ou
             zero_dm: arguments.zero_dm,
             auto_mask: rfi.has_mask(),
             mitigation: rfi.steps(),
+            mitigation_block_s: arguments.rfi_block,
             max_per_minute: Some(MAX_PER_MINUTE),
             ..SearchOptions::new(plan)
         };

@@ -30,8 +30,7 @@ use record::{Cells, Removed, Rows};
 use removal::{Removal, Scratch};
 pub use steps::{Bandpass, Mitigated, Rfi, Steps};
 
-/// Approximate length of a block in seconds, and its fewest and most rows.
-const BLOCK_S: f64 = 0.5;
+/// Fewest and most rows of a block.
 const MIN_ROWS: usize = 512;
 const MAX_ROWS: usize = 1 << 14;
 
@@ -125,6 +124,7 @@ impl Mitigator {
         tsamp_s: f64,
         masked: &[bool],
         steps: Steps,
+        block_s: f64,
         backend: &Backend,
     ) -> Result<Self> {
         let channels = masked.len();
@@ -136,7 +136,7 @@ impl Mitigator {
         // Samples of 1 and 2 bits cannot represent corrections below their noise.
         let is_coarse = matches!(encoding, Encoding::U1 | Encoding::U2);
         let is_narrow = channels < MIN_CHANNELS;
-        let block_rows = Self::rows_of_block(tsamp_s, row_bytes);
+        let block_rows = Self::rows_of_block(block_s / tsamp_s, row_bytes);
         let mut own = Self {
             channels,
             encoding,
@@ -186,8 +186,8 @@ impl Mitigator {
         Ok(own)
     }
 
-    fn rows_of_block(tsamp_s: f64, row_bytes: usize) -> usize {
-        let wanted = (BLOCK_S / tsamp_s).clamp(1.0, 1e9) as usize;
+    fn rows_of_block(wanted: f64, row_bytes: usize) -> usize {
+        let wanted = wanted.clamp(1.0, 1e9) as usize;
         let rows = wanted.next_power_of_two().clamp(MIN_ROWS, MAX_ROWS);
         let most = 1 << (BLOCK_BYTES / row_bytes.max(1)).max(1).ilog2();
         rows.min(most).max(MIN_ROWS / 8)
@@ -246,7 +246,7 @@ impl Mitigator {
 
     /// Returns the statistics of the blocks returned so far.
     pub fn mitigated(&self) -> Mitigated {
-        Mitigated { steps: self.steps, ..self.mitigated }
+        Mitigated { steps: self.steps, block_rows: self.block_rows, ..self.mitigated }
     }
 
     /// Processes the next blocks, all complete except the stream's last. Returns the finished blocks, including the

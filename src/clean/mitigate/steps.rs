@@ -28,6 +28,8 @@ pub struct Steps {
 pub struct Mitigated {
     /// Steps applied.
     pub steps: Steps,
+    /// Rows of a block; the last one may have fewer.
+    pub block_rows: usize,
     /// Rows; `cells` excludes channels that are masked throughout.
     pub rows: u64,
     /// Samples of those rows.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::voltages::layout::Counts;
-use crate::io::voltages::{FilterGeometry, VoltageHeader, VoltageOptions};
+use crate::io::voltages::{FilterGeometry, Sweep, VoltageHeader, VoltageOptions};
 use crate::io::{Beam, sexagesimal};
 use crate::units::HZ_PER_MHZ;
 use crate::voltage::VoltageEncoding;
@@ -192,6 +192,7 @@ pub(super) fn header(
         circular: fields.text(keys.basis).and_then(circular),
         beam: beam(fields),
         filter: parse_filter(FILTER_KEYS.map(|key| fields.text(key))),
+        sweep: Sweep::parse(fields),
         ..VoltageHeader::new(centres(middle, width, counts.channels), tsamp_s, encoding)
     })
 }

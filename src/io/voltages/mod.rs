@@ -11,6 +11,7 @@ pub(crate) mod layout;
 mod mark5b;
 mod open;
 mod recording;
+mod sweep;
 pub mod vdif;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub(crate) use frames::{ArrivingFrames, Scratch};
 #[doc(hidden)]
 pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
+pub use sweep::Sweep;
 #[doc(hidden)]
 pub use vdif::open as open_vdif;
 pub(crate) use vdif::{FrameForm, FrameHeader, FrameSizes, FrameWriter};
@@ -74,6 +76,8 @@ pub struct VoltageHeader {
     pub times: Option<u64>,
     /// Filter bank that made the recorded channels, when known.
     pub filter: Option<FilterGeometry>,
+    /// Window of a dispersed burst that the samples were cut to, when they are a dump.
+    pub sweep: Option<Sweep>,
 }
 
 /// Filter bank that made a recording's channels.
@@ -112,6 +116,7 @@ impl VoltageHeader {
             circular: None,
             times: None,
             filter: None,
+            sweep: None,
         }
     }
 

@@ -215,7 +215,8 @@ impl ChannelizedVoltages {
             _ => header.start.plus_s(first as f64 * header.tsamp_s),
         };
         let times = header.times.map(|times| times.saturating_sub(first));
-        VoltageHeader { start, times, ..header }
+        let sweep = header.sweep.map(|sweep| sweep.after(first as f64 * header.tsamp_s));
+        VoltageHeader { start, times, sweep, ..header }
     }
 
     /// Returns the known flags of the spectra from number `first` on, counted from there.
@@ -401,7 +402,8 @@ fn header(
     centres_hz: Vec<f64>,
     bits: usize,
 ) -> VoltageHeader {
-    let start = recorded.start.plus_s(plan.delay_samples() * recorded.tsamp_s);
+    let delay_s = plan.delay_samples() * recorded.tsamp_s;
+    let start = recorded.start.plus_s(delay_s);
     let options = plan.options();
     VoltageHeader {
         format: "channelized voltages",
@@ -412,6 +414,7 @@ fn header(
         scale: 1.0,
         recorded_bits: bits,
         times: recorded.times.map(|times| plan.rows(times)),
+        sweep: recorded.sweep.map(|sweep| sweep.after(delay_s)),
         filter: Some(FilterGeometry {
             channels: plan.channels(),
             taps: plan.taps(),

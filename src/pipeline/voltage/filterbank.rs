@@ -13,6 +13,7 @@ use super::level::Level;
 use super::rows::{Assembly, Middle, Rows};
 use super::source::{finite, part};
 use super::spectra::{Pieces, Unread, Watch, fitting_gulp};
+use super::swept::Swept;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Source, Stream};
 use crate::channelize::{Detection, Form, Plan, RowJoiner};
@@ -44,6 +45,8 @@ pub struct VoltageFilterbank {
     recorded: VoltageHeader,
     geometry: Geometry,
     rows: Filled,
+    /// Rows of a dump, whose channels have windows.
+    swept: Option<Swept>,
     not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
     warnings: Vec<String>,
@@ -109,6 +112,15 @@ impl VoltageFilterbank {
         let (coherent, reach) = (entering.coherent, entering.reach);
         let gulp = fitting_gulp(&recorded, &plan, coherent.as_ref(), options)?;
         let is_live = source.is_live();
+        let products = geometry.products.len();
+        let centres_hz = header.band.centres_hz();
+        let swept = Swept::new(&recorded, &plan, centres_hz, products, reach);
+        if swept.is_some() {
+            warnings.push(
+                "the recording is a dump: outside of each channel's window, other rows of the channel replace its zeros"
+                    .to_owned(),
+            );
+        }
         let rows = Rows::new(source, plan, coherent, assembly, gulp, backend)?;
         warnings.extend(rows.bank().warning().map(str::to_owned));
         let rows = if is_live {
@@ -117,7 +129,7 @@ impl VoltageFilterbank {
             Filled::new(rows, gaps)
         };
         let scratch = Vec::new();
-        Ok(Self { header, recorded, geometry, rows, not_finite, scratch, warnings, is_live })
+        Ok(Self { header, recorded, geometry, rows, swept, not_finite, scratch, warnings, is_live })
     }
 
     /// Returns the recording's header.
@@ -166,7 +178,7 @@ impl VoltageFilterbank {
         let elements = self.row_elements();
         let times = rows.len() / elements;
         crate::view::check_length("rows (numbers)", times * elements, rows.len())?;
-        let times = self.rows.read(rows)?;
+        let times = self.read_any(rows)?;
         if times == 0 {
             self.check_fault()?
         }
@@ -175,12 +187,15 @@ impl VoltageFilterbank {
 
     /// Returns the number of the next row.
     pub fn row(&self) -> u64 {
-        self.rows.row()
+        self.swept.as_ref().map_or_else(|| self.rows.row(), Swept::next)
     }
 
     /// Ends the rows before row `end`, as if the data ended there, until another end is set.
     pub fn end_at(&mut self, end: u64) {
-        self.rows.end_at(end);
+        match &mut self.swept {
+            Some(swept) => swept.end_at(end),
+            None => self.rows.end_at(end),
+        }
     }
 
     /// Returns the length of a gap at the very start. A live source is read until it is known.
@@ -195,9 +210,16 @@ impl VoltageFilterbank {
 
     /// Like [`Self::read_rows`], but returns an error instead of the rows before it.
     fn read_or_fail(&mut self, rows: &mut [f32]) -> Result<usize> {
-        let times = self.rows.read(rows)?;
+        let times = self.read_any(rows)?;
         self.check_fault()?;
         Ok(times)
+    }
+
+    fn read_any(&mut self, rows: &mut [f32]) -> Result<usize> {
+        match &mut self.swept {
+            Some(swept) => swept.read(rows, &mut |rows| self.rows.read(rows)),
+            None => self.rows.read(rows),
+        }
     }
 
     /// Checks that there is only one product, as a filterbank source requires.
@@ -231,7 +253,10 @@ impl FilterbankSource for VoltageFilterbank {
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        let skipped = self.rows.skip(times)?;
+        let skipped = match &mut self.swept {
+            Some(swept) => swept.skip(times, &mut |rows| self.rows.read(rows))?,
+            None => self.rows.skip(times)?,
+        };
         self.check_fault()?;
         Ok(skipped)
     }
@@ -340,7 +365,7 @@ pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions)
 impl VoltageFilterbank {
     /// Returns the GPU that computes rows from the recorded voltages, if one does.
     pub(in crate::pipeline) fn device(&self) -> Option<&Device> {
-        self.rows.rows().bank().device()
+        self.rows.rows().bank().device().filter(|_| self.swept.is_none())
     }
 
     /// Returns the recorded samples, after those of a row, that the row may depend on.

@@ -14,6 +14,7 @@ mod level;
 mod rows;
 mod source;
 mod spectra;
+mod swept;
 mod write;
 
 pub(super) use channelized::deviation;

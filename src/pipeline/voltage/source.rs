@@ -53,6 +53,8 @@ impl Part {
         if header.start.day != 0 {
             header.start = header.start.plus_s(times.start as f64 * header.tsamp_s);
         }
+        let passed_s = times.start as f64 * header.tsamp_s;
+        header.sweep = header.sweep.map(|sweep| sweep.after(passed_s));
         let left = times.end - times.start;
         let reaches_end = header.times.is_none_or(|all| times.end >= all);
         header.times = header.times.map(|all| all.saturating_sub(times.start).min(left));

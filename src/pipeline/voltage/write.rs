@@ -8,7 +8,7 @@ use super::channelized::ChannelizedVoltages;
 use super::filterbank::VoltageFilterbank;
 use crate::error::Result;
 use crate::io::sigproc::FilterbankWriter;
-use crate::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi, vdif};
+use crate::io::voltages::{Flag, Sweep, VoltageHeader, VoltageSource, dada, guppi, vdif};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::math::median_and_sigma;
 use crate::pipeline::overlap::overlapped;
@@ -492,6 +492,15 @@ impl VoltageWriter {
             Self::Dada(writer) => writer.write(voltages),
             Self::Vdif(writer) => writer.write_marked(voltages, lost),
         }
+    }
+
+    /// Replaces the window that the header states; returns false, and does nothing, for a format whose header is written first.
+    pub fn set_sweep(&mut self, sweep: &Sweep) -> bool {
+        match self {
+            Self::Dada(writer) => writer.set_sweep(sweep),
+            Self::Guppi(_) | Self::Vdif(_) => return false,
+        }
+        true
     }
 
     /// Ends the data, so that a full disk is detected before the file is renamed.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
-use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::io::voltages::{Sweep, VoltageHeader, check_streams};
 use crate::io::{parallel, sexagesimal};
 use crate::units::{Epoch, HZ_PER_MHZ};
 use crate::voltage::{VoltageEncoding, Voltages};
@@ -57,6 +57,15 @@ impl Writer {
             self.file.append(&self.frames)?;
         }
         Ok(())
+    }
+
+    /// Replaces the window that the final header states, of a file that was created with one.
+    pub fn set_sweep(&mut self, sweep: &Sweep) {
+        for (key, value) in sweep.fields() {
+            if let Some(line) = self.order.lines.iter_mut().find(|line| line.0 == key) {
+                line.1 = value;
+            }
+        }
     }
 
     /// Ends the data: writes all buffered samples, so that a full disk is detected before the file is renamed.
@@ -204,6 +213,7 @@ fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static s
     lines.push(("RESOLUTION", frame.to_string()));
     lines.push(("DSB", u8::from(complex).to_string()));
     lines.extend(header.filter.iter().flat_map(filter_fields).map(|(key, v)| (key, plain(&v))));
+    lines.extend(header.sweep.iter().flat_map(Sweep::fields));
     lines
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::voltages::fields::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
-use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::io::voltages::{Sweep, VoltageHeader, check_streams};
 use crate::io::{parallel, sexagesimal};
 use crate::units::HZ_PER_MHZ;
 use crate::view::check_memory;
@@ -337,6 +337,9 @@ fn cards(
     cards.push(number("PKTSIZE", frame));
     cards.push(number("PIPERBLK", block_times - options.overlap as u64));
     for (key, value) in header.filter.iter().flat_map(filter_fields) {
+        cards.push(text(key, &value));
+    }
+    for (key, value) in header.sweep.iter().flat_map(Sweep::fields) {
         cards.push(text(key, &value));
     }
     cards

@@ -1,0 +1,202 @@
+//! Dumps of voltages: the latest seconds of a stream stay in memory, and a trigger writes the window of a dispersed burst to a file.
+//!
+//! Invariant: the reader of the stream waits for no dump and no disk. What a dump could not have is zeros in its file, and listed.
+
+mod keeper;
+mod queue;
+mod ring;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use self::keeper::Keeper;
+use self::queue::Queue;
+use self::ring::{Counters, STEP, Sizes, ring};
+use self::writer::Writer;
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use crate::io::voltages::{Flag, Sweep, VoltageSource};
+use crate::pipeline::voltage::VoltageFormat;
+use crate::units::Epoch;
+
+/// Requests that may wait for the keeper.
+const REQUESTS: usize = 256;
+
+/// Options of dumps.
+#[derive(Clone)]
+pub struct Options {
+    /// Seconds of voltages in memory.
+    pub ring_s: f64,
+    /// Format of the files.
+    pub format: VoltageFormat,
+    /// Most bytes of all dumps of the run; `None` sets no limit.
+    pub quota: Option<u64>,
+    /// Returns a free path, without suffix, for a dump that begins at an epoch (day 0 if it is unknown).
+    pub name: Arc<dyn Fn(Epoch) -> PathBuf + Send + Sync>,
+    /// Receives each change of a dump's state, on the dumps' own threads.
+    pub listener: Arc<dyn Fn(&Report) + Send + Sync>,
+}
+
+/// Request for a dump.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Name of the trigger.
+    pub name: String,
+    /// Window, with times from the stream's first sample.
+    pub sweep: Sweep,
+    /// Dumps of high priority are written first, and the others are given up first.
+    pub priority: u8,
+}
+
+/// State of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its samples are held in memory as they come.
+    Waiting,
+    /// Its file is being written.
+    Running,
+    /// Its file is complete, or as complete as it could be: see [`Report::reason`].
+    Done,
+    /// It has no file.
+    Failed,
+    /// The request was refused.
+    Refused,
+    /// The request was joined with an earlier dump, whose number the report has.
+    Joined,
+}
+
+/// Report on a dump.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Number of the dump, from 1 on; 0 of a refused request.
+    pub number: u64,
+    /// Names of its triggers; of a refused or joined request its own.
+    pub names: Vec<String>,
+    /// State after the change.
+    pub state: State,
+    /// Highest priority of its triggers.
+    pub priority: u8,
+    /// Window, with times from the stream's first sample.
+    pub sweep: Sweep,
+    /// First sample, counted from the stream's first one.
+    pub first: u64,
+    /// Samples per stream written so far.
+    pub samples: u64,
+    /// The file, once it has its name.
+    pub path: Option<PathBuf>,
+    /// Lost samples within the windows or beside them, counted from the dump's first sample; zeros in the file.
+    pub lost: Vec<Flag>,
+    /// Seconds from the request until the first samples were handed to the file.
+    pub delay_s: Option<f64>,
+    /// Reason of an incomplete, failed or refused dump.
+    pub reason: Option<String>,
+}
+
+/// Ring of voltages and the threads that dump them.
+pub struct Dumps {
+    requests: SyncSender<Request>,
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    is_stopped: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    ring: RingSize,
+}
+
+/// Size of a ring.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RingSize {
+    /// Bytes of memory.
+    pub bytes: usize,
+    /// Seconds that the ring holds while no dump needs its memory.
+    pub seconds: f64,
+    /// Whether its pages are locked in memory.
+    pub is_locked: bool,
+}
+
+/// Makes a source whose latest samples stay in memory, and starts the threads of its dumps. All memory of the ring is allocated and
+/// written to before this returns; `threads` copy the samples.
+///
+/// # Errors
+/// [`Error::Parameter`] if the source's header states no frequencies, or for a ring of no length; [`Error::Unavailable`] when
+/// memory does not suffice; [`Error::Io`] if the system starts no thread.
+pub fn keep(
+    source: Box<dyn VoltageSource>,
+    options: &Options,
+    threads: Threads,
+) -> Result<(Box<dyn VoltageSource>, Dumps)> {
+    let header = source.header().clone();
+    let none = Sweep { dms: [0.0; 2], times_s: [0.0; 2], dm_constant: 1.0 };
+    if none.windows_s(&header).is_none() {
+        let rule = "a dump follows a burst through the band, and the header states no frequencies";
+        return Err(Error::parameter("centre_hz", 0, rule));
+    }
+    if !(options.ring_s > 0.0 && options.ring_s < 1e7) {
+        return Err(Error::parameter("ring_s", options.ring_s, "it must be above 0"));
+    }
+    let sizes = Sizes::new(&header, options.ring_s);
+    let (kept, keeping, is_locked) = ring(source, sizes, threads)?;
+    let counters = Arc::clone(&keeping.counters);
+    let seconds = ((sizes.chunks - ring::SPARE) * sizes.times) as f64 * header.tsamp_s;
+    let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds, is_locked };
+    let (requests, asked) = sync_channel(REQUESTS);
+    let queue = Arc::new(Queue::default());
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let writer = Writer::new(&header, sizes, options, Arc::clone(&queue), Arc::clone(&is_stopped));
+    let listener = Arc::clone(&options.listener);
+    let keeper = Keeper::new(header, sizes, keeping, Arc::clone(&queue), options.quota, listener);
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+        spawned.map_err(|error| Error::io(format!("thread of the {name}"), error))
+    };
+    let threads = vec![
+        spawn("voltage ring", Box::new(move || keeper.run(&asked)))?,
+        spawn("dump", Box::new(move || writer.run()))?,
+    ];
+    let dumps = Dumps { requests, queue, counters, is_stopped, threads, ring: size };
+    Ok((Box::new(kept), dumps))
+}
+
+impl Dumps {
+    /// Asks for a dump; its fate is reported to the listener. Waits for nothing.
+    ///
+    /// # Errors
+    /// The request, if too many wait.
+    pub fn request(&self, request: Request) -> std::result::Result<(), Request> {
+        self.requests.try_send(request).map_err(|error| match error {
+            TrySendError::Full(request) | TrySendError::Disconnected(request) => request,
+        })
+    }
+
+    /// Returns the size of the ring.
+    pub fn ring(&self) -> RingSize {
+        self.ring
+    }
+
+    /// Returns the samples per stream that were not kept, since dumps held all memory.
+    pub fn missed(&self) -> u64 {
+        self.counters.missed.load(Ordering::Relaxed)
+    }
+
+    /// Ends the dumps after the stream's end, when the source has been dropped. Dumps that wait for later samples end with the
+    /// stream. After a request to stop, the ones under way end with what was written, and the others are not begun.
+    pub fn finish(self, is_stop: bool) {
+        drop(self.requests);
+        if is_stop {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        self.queue.wake();
+        for thread in self.threads {
+            // A panic of a dump's thread ends dumps, not the search.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Rounds a sample down to whole bytes of every encoding.
+fn rounded_down(sample: u64) -> u64 {
+    sample / STEP as u64 * STEP as u64
+}
