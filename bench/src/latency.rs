@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Mitigation of interference, as in `live search`.
     #[arg(long, value_name = "STEPS", default_value = "auto")]
     rfi: String,
+    /// Length of the mitigation's blocks in seconds, as in `live search`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    rfi_block: f64,
     /// Channels from 1200 to 1500 MHz.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(16..=65_536))]
     channels: u32,
@@ -189,6 +192,7 @@ impl Arguments {
         let mut command = Command::new(&program);
         command.args(["live", "search", &format!("spead://127.0.0.1:{port}"), "-o"]).arg(folder);
         command.args(["--observations", "1", "--rfi", &self.rfi, "--no-progress"]);
+        command.args(["--rfi-block", &self.rfi_block.to_string()]);
         command.args(["--dm-max", &self.dm_max.to_string()]);
         command.args(["--threads", &session.threads.to_string()]);
         command.args(["--device", &session.device()]);
@@ -375,6 +379,7 @@ fn report(arguments: &Arguments, bursts: &[Sent]) -> Report {
         lines.push(json!({
             "dm": dm,
             "rfi": arguments.rfi,
+            "rfi_block_s": arguments.rfi_block,
             "bursts": provisional.len(),
             "missed_time_s": missed,
             "provisional_s": provisional,
@@ -382,8 +387,12 @@ fn report(arguments: &Arguments, bursts: &[Sent]) -> Report {
         }));
     }
     let mut text = format!(
-        "{} channels, {} us, plan to DM {}, --rfi {}: seconds from the last packet of a burst\n",
-        arguments.channels, arguments.tsamp_us, arguments.dm_max, arguments.rfi
+        "{} channels, {} us, plan to DM {}, --rfi {} in blocks of {} s: seconds from the last packet of a burst\n",
+        arguments.channels,
+        arguments.tsamp_us,
+        arguments.dm_max,
+        arguments.rfi,
+        arguments.rfi_block
     );
     text += &heads.iter().map(|head| format!("{head:>11}")).collect::<String>();
     for row in &rows {

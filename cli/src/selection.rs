@@ -200,9 +200,10 @@ pub(crate) struct Cleaning {
     /// bandpass), time (replace dropouts, track steps of the gain).
     #[arg(long, value_name = "STEPS", value_parser = Rfi::parse, help_heading = "Channels and times")]
     pub(crate) rfi: Option<Rfi>,
-    /// Length of the blocks in which --rfi looks for interference, in seconds [default: 0.5; live 0.125].
+    /// Length of the blocks in which --rfi looks for interference, in seconds [default: 0.5].
     ///
-    /// A spectrum is searched once the block after its own is known. Short blocks are rounded up to 512 spectra.
+    /// A spectrum is searched once the block after its own is known, so that short blocks let candidates of a live stream appear
+    /// sooner; they miss more of what is narrow. Blocks have 512 to 16384 spectra.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -255,6 +256,19 @@ impl Recording {
     /// # Errors
     /// Those of opening; [`Error::Parameter`] for options that do not fit the kind of recording.
     pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
+        self.open_through(dm_constant, backend, &mut Ok)
+    }
+
+    /// Opens the recording as [`Recording::open`] does; the voltages of a live stream pass through `wrap`.
+    ///
+    /// # Errors
+    /// Those of opening and of `wrap`.
+    pub(crate) fn open_through(
+        &self,
+        dm_constant: f64,
+        backend: &Backend,
+        wrap: &mut dyn FnMut(Box<dyn VoltageSource>) -> Result<Box<dyn VoltageSource>>,
+    ) -> Result<Opened> {
         let first = &self.inputs[0];
         match streams::arriving(&self.inputs, &self.voltages.lacking.options()?)? {
             Some(Arriving::Spectra(source)) => {
@@ -262,7 +276,7 @@ impl Recording {
                 return Ok(Opened { source: Source::Rows(source), geometry: None });
             }
             Some(Arriving::Voltages(recorded)) => {
-                return self.channelized(recorded, dm_constant, backend);
+                return self.channelized(wrap(recorded)?, dm_constant, backend);
             }
             None => {}
         }

@@ -52,7 +52,9 @@ impl Keeper {
     /// Works until the source of the stream is dropped, then closes every dump.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
-            match self.keeping.full.recv_timeout(LOOK) {
+            self.keeping.make();
+            let wait = if self.keeping.is_growing() { Duration::ZERO } else { LOOK };
+            match self.keeping.full.recv_timeout(wait) {
                 Ok(chunk) => self.take(chunk),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -99,12 +101,14 @@ impl Keeper {
         while index < self.retired.len() {
             if is_free(&self.retired[index]) {
                 let chunk = self.retired.swap_remove(index);
-                self.free(chunk);
+                self.keeping.give(chunk);
             } else {
                 index += 1;
             }
         }
-        while self.keeping.counters.free.load(Ordering::Relaxed) < SPARE - 2 {
+        while !self.keeping.is_growing()
+            && self.keeping.counters.free.load(Ordering::Relaxed) < SPARE - 2
+        {
             let is_short = self.history.len() < (self.sizes.chunks - SPARE) / 2;
             if is_short && !self.retired.is_empty() {
                 self.give_up();
@@ -112,17 +116,11 @@ impl Keeper {
             }
             let Some(oldest) = self.history.pop_front() else { break };
             if is_free(&oldest) {
-                self.free(oldest);
+                self.keeping.give(oldest);
             } else {
                 self.retired.push(oldest);
             }
         }
-    }
-
-    fn free(&self, chunk: Arc<Chunk>) {
-        self.keeping.counters.free.fetch_add(1, Ordering::Relaxed);
-        // The queue has space for all chunks; without a reader nothing is needed.
-        let _ = self.keeping.free.try_send(chunk);
     }
 
     /// Lets the dump of the lowest priority, and of those the latest, end with what is written, since the ring needs its memory.

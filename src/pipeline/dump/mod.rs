@@ -113,12 +113,10 @@ pub struct RingSize {
     pub bytes: usize,
     /// Seconds that the ring holds while no dump needs its memory.
     pub seconds: f64,
-    /// Whether its pages are locked in memory.
-    pub is_locked: bool,
 }
 
-/// Makes a source whose latest samples stay in memory, and starts the threads of its dumps. All memory of the ring is allocated and
-/// written to before this returns; `threads` copy the samples.
+/// Makes a source whose latest samples stay in memory, and starts the threads of its dumps; `threads` copy the samples. The memory of
+/// the ring is made, written to and locked while the first samples come.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the source's header states no frequencies, or for a ring of no length; [`Error::Unavailable`] when
@@ -138,10 +136,10 @@ pub fn keep(
         return Err(Error::parameter("ring_s", options.ring_s, "it must be above 0"));
     }
     let sizes = Sizes::new(&header, options.ring_s);
-    let (kept, keeping, is_locked) = ring(source, sizes, threads)?;
+    let (kept, keeping) = ring(source, sizes, threads)?;
     let counters = Arc::clone(&keeping.counters);
     let seconds = ((sizes.chunks - ring::SPARE) * sizes.times) as f64 * header.tsamp_s;
-    let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds, is_locked };
+    let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds };
     let (requests, asked) = sync_channel(REQUESTS);
     let queue = Arc::new(Queue::default());
     let is_stopped = Arc::new(AtomicBool::new(false));
@@ -174,6 +172,11 @@ impl Dumps {
     /// Returns the size of the ring.
     pub fn ring(&self) -> RingSize {
         self.ring
+    }
+
+    /// Returns whether the system has locked the pages of the ring in memory, as far as it is made.
+    pub fn is_locked(&self) -> bool {
+        !self.counters.is_unlocked.load(Ordering::Relaxed)
     }
 
     /// Returns the samples per stream that were not kept, since dumps held all memory.

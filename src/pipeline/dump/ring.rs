@@ -1,10 +1,10 @@
 //! Ring of the latest voltages: chunks of memory that the reader of a stream fills, and a keeper holds until they are needed again.
 //!
-//! Invariant: all memory exists before the first sample. Filling a chunk waits for nothing: if the keeper has given no chunk
-//! back, samples are not kept, and are counted.
+//! Invariant: filling a chunk allocates nothing and waits for nothing: if the keeper has given no chunk, samples are not kept, and
+//! are counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::backend::lock_memory;
@@ -67,6 +67,8 @@ pub(super) struct Counters {
     pub(super) free: AtomicUsize,
     /// Samples per stream that were not kept, since no chunk was free.
     pub(super) missed: AtomicU64,
+    /// Whether the system refused to lock the pages of a chunk in memory.
+    pub(super) is_unlocked: AtomicBool,
 }
 
 /// Sizes of a ring.
@@ -100,6 +102,9 @@ impl Sizes {
 
 /// Ends of the ring that the keeper holds.
 pub(super) struct Keeping {
+    sizes: Sizes,
+    /// Chunks to be made.
+    left: usize,
     pub(super) full: Receiver<Arc<Chunk>>,
     pub(super) free: SyncSender<Arc<Chunk>>,
     pub(super) counters: Arc<Counters>,
@@ -126,8 +131,8 @@ pub(super) struct Kept {
     skipped: Option<VoltageBlock<'static>>,
 }
 
-/// Allocates a ring and writes to all of its memory. Returns the source that fills it, the keeper's ends, and whether its pages are
-/// locked in memory.
+/// Makes a ring with its spare chunks; the keeper makes the others ([`Keeping::make`]), while the first samples come. Returns the
+/// source that fills it, and the keeper's ends.
 ///
 /// # Errors
 /// [`crate::Error::Unavailable`] when memory does not suffice.
@@ -135,27 +140,55 @@ pub(super) fn ring(
     source: Box<dyn VoltageSource>,
     sizes: Sizes,
     threads: Threads,
-) -> Result<(Kept, Keeping, bool)> {
+) -> Result<(Kept, Keeping)> {
     check_memory("the latest voltages", sizes.bytes())?;
     let (full, filled) = sync_channel(sizes.chunks);
     let (back, free) = sync_channel(sizes.chunks);
     let counters = Arc::new(Counters::default());
-    let stride = sizes.encoding.bytes(sizes.times);
-    let mut is_locked = true;
-    for _ in 0..sizes.chunks {
-        let mut bytes = vec![0; sizes.streams * stride];
-        // The allocator's zeros are pages without memory until they are written.
-        threads.for_each(&mut bytes, 1 << 20, |_, part| part.fill(0x55));
-        is_locked = is_locked && lock_memory(&bytes);
-        let flags = Vec::with_capacity(FLAGS);
-        let chunk = Chunk { bytes, stride, first: 0, times: 0, flags };
-        counters.free.fetch_add(1, Ordering::Relaxed);
-        // The queue has space for all chunks.
-        let _ = back.try_send(Arc::new(chunk));
+    let feeder = Feeder {
+        sizes,
+        full,
+        free,
+        counters: Arc::clone(&counters),
+        threads,
+        chunk: None,
+        time: 0,
+    };
+    let left = sizes.chunks;
+    let mut keeping = Keeping { sizes, left, full: filled, free: back, counters };
+    (0..SPARE).for_each(|_| keeping.make());
+    Ok((Kept { source, feeder, skipped: None }, keeping))
+}
+
+impl Keeping {
+    /// Returns whether chunks are to be made.
+    pub(super) fn is_growing(&self) -> bool {
+        self.left > 0
     }
-    let keeping = Keeping { full: filled, free: back, counters: Arc::clone(&counters) };
-    let feeder = Feeder { sizes, full, free, counters, threads, chunk: None, time: 0 };
-    Ok((Kept { source, feeder, skipped: None }, keeping, is_locked))
+
+    /// Makes a chunk, writes to all of its memory, and gives it to the reader of the stream.
+    pub(super) fn make(&mut self) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let stride = self.sizes.encoding.bytes(self.sizes.times);
+        let mut bytes = vec![0; self.sizes.streams * stride];
+        // The allocator's zeros are pages without memory until they are written.
+        bytes.fill(self.sizes.encoding.zero_byte() ^ 1);
+        if !lock_memory(&bytes) {
+            self.counters.is_unlocked.store(true, Ordering::Relaxed);
+        }
+        let flags = Vec::with_capacity(FLAGS);
+        self.give(Arc::new(Chunk { bytes, stride, first: 0, times: 0, flags }));
+    }
+
+    /// Gives a chunk to the reader of the stream.
+    pub(super) fn give(&self, chunk: Arc<Chunk>) {
+        self.counters.free.fetch_add(1, Ordering::Relaxed);
+        // The queue has space for all chunks; without a reader nothing is needed.
+        let _ = self.free.try_send(chunk);
+    }
 }
 
 impl Feeder {

@@ -1,0 +1,448 @@
+//! Dumps of a live search: triggers write the voltages of bursts to files while the search goes on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::backend::threads::Threads;
+use sidereal::io::voltages::{Sweep, VoltageHeader, VoltageSource};
+use sidereal::live::trigger::Trigger;
+use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::dump::{self, Dumps, Report, Request, State};
+use sidereal::pipeline::voltage::VoltageFormat;
+use sidereal::units::{Epoch, HZ_PER_MHZ, dispersion_delay_s};
+use sidereal::{Error, Result};
+
+use crate::common::{Common, parse_size};
+use crate::json;
+use crate::provenance::{Product, Provenance, Run};
+use crate::say::{note, warning};
+use crate::space::human;
+use crate::streams::name_of;
+
+/// Folder of dumps, in the folder of all observations, and the list of them.
+pub(crate) const FOLDER: &str = "dumps";
+const LIST: &str = "dumps.ndjson";
+
+/// Seconds from the last packet of a burst to its provisional line, beside the mitigation's blocks and the wait for longer delays.
+const LATENCY_S: f64 = 1.0;
+
+/// Part of the ring that dumps may hold while their disk is slow; the other part goes on.
+const HELD_PART: f64 = 0.5;
+
+/// Most threads that copy samples to the ring.
+const MOST_THREADS: usize = 4;
+
+/// Options of the dumps of a live search.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Keep the latest voltages in memory, for dumps of bursts: seconds, or auto.
+    ///
+    /// auto is twice the sweep of the highest trial DM, the margins, and the time until a candidate appears, since dumps hold up to
+    /// half of the ring until the disk has them. A ring shorter than once that is refused. Triggers start dumps: those of the
+    /// search itself (--trigger-snr), and those of other programs (--triggers).
+    #[arg(long, value_name = "SECONDS", value_parser = parse_ring, help_heading = "Dumps")]
+    dump_ring: Option<Ring>,
+    /// Seconds dumped before and after a burst, in each recorded channel.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.25,
+        allow_negative_numbers = true,
+        help_heading = "Dumps"
+    )]
+    dump_margin: f64,
+    /// Format of dumps.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_parser = format_names(),
+        default_value = "dada",
+        help_heading = "Dumps"
+    )]
+    dump_format: VoltageFormat,
+    /// Most bytes of all dumps of a run: 500G. Requests beyond it are refused; nothing is deleted.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Dumps")]
+    dump_quota: Option<u64>,
+}
+
+/// Length of the ring.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ring {
+    Auto,
+    Seconds(f64),
+}
+
+fn parse_ring(text: &str) -> std::result::Result<Ring, String> {
+    match text.trim().parse::<f64>() {
+        _ if text.trim() == "auto" => Ok(Ring::Auto),
+        Ok(seconds) if seconds > 0.0 && seconds < 1e6 => Ok(Ring::Seconds(seconds)),
+        _ => Err("it must be seconds above 0, or auto".to_owned()),
+    }
+}
+
+fn format_names() -> impl TypedValueParser<Value = VoltageFormat> {
+    let names = PossibleValuesParser::new(VoltageFormat::ALL.map(VoltageFormat::name));
+    names.try_map(|name| {
+        let found = VoltageFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or("no such format")
+    })
+}
+
+impl Arguments {
+    /// Checks what needs no stream.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an option out of range, or without a ring.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !(0.0..=60.0).contains(&self.dump_margin) {
+            let rule = "it must be 0 to 60";
+            return Err(Error::parameter("--dump-margin", self.dump_margin, rule));
+        }
+        if let (Some(quota), None) = (self.dump_quota, self.dump_ring) {
+            return Err(Error::parameter("--dump-quota", quota, "it needs --dump-ring"));
+        }
+        Ok(())
+    }
+
+    /// Returns whether there are dumps.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.dump_ring.is_some()
+    }
+
+    /// Returns the length of the ring.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if it is shorter than a dump of the highest DM needs.
+    fn ring_s(&self, ring: Ring, header: &VoltageHeader, options: &SearchOptions) -> Result<f64> {
+        let [lowest_hz, highest_hz] = edges(header);
+        let highest_dm = options.plan.ranges.last().map_or(0.0, |range| range.dm_max);
+        let sweep_s = dispersion_delay_s(highest_dm, lowest_hz, highest_hz, options.dm_constant);
+        let blocks_s = options.mitigation.map_or(0.0, |_| 2.0 * options.mitigation_block_s);
+        let waits_s = options.max_wait_s.min(sweep_s);
+        let margins_s = 2.0 * self.dump_margin + options.max_width_s;
+        let least_s = sweep_s + blocks_s + waits_s + margins_s + LATENCY_S;
+        match ring {
+            Ring::Auto => Ok(least_s / HELD_PART),
+            Ring::Seconds(seconds) if seconds >= least_s => Ok(seconds),
+            Ring::Seconds(seconds) => {
+                let rule = format!(
+                    "it must be {least_s:.2} s at least: the sweep of DM {highest_dm:.0} is {sweep_s:.2} s, the rest margins and the \
+                     time until a candidate appears"
+                );
+                Err(Error::parameter("--dump-ring", seconds, rule))
+            }
+        }
+    }
+
+    /// Puts a ring behind the voltages of an observation.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a ring that is too short; those of [`dump::keep`]; [`Error::Io`].
+    pub(super) fn begin(
+        &self,
+        source: Box<dyn VoltageSource>,
+        parent: &Path,
+        options: &SearchOptions,
+        common: &Common,
+    ) -> Result<(Box<dyn VoltageSource>, Option<Dumping>)> {
+        let Some(ring) = self.dump_ring else { return Ok((source, None)) };
+        let header = source.header().clone();
+        let ring_s = self.ring_s(ring, &header, options)?;
+        let folder = parent.join(FOLDER);
+        fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        let path = parent.join(LIST);
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(|error| Error::io(&path, error))?;
+        let list = Arc::new(List {
+            file: Mutex::new(file),
+            header: header.clone(),
+            common: common.clone(),
+        });
+        let options_of_dumps = dump::Options {
+            ring_s,
+            format: self.dump_format,
+            quota: self.dump_quota,
+            name: Arc::new(move |start| free_stem(&folder, start)),
+            listener: {
+                let list = Arc::clone(&list);
+                Arc::new(move |report| list.write(report))
+            },
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = Threads::new((cores / 4).clamp(1, MOST_THREADS));
+        let (source, dumps) = dump::keep(source, &options_of_dumps, threads)?;
+        if !common.quiet {
+            let ring = dumps.ring();
+            note!(
+                "The last {:.2} s of voltages stay in memory, {}.",
+                ring.seconds,
+                human(ring.bytes as u64)
+            );
+        }
+        let dumping = Dumping {
+            dumps,
+            list,
+            header,
+            margin_s: self.dump_margin,
+            dm_constant: options.dm_constant,
+        };
+        Ok((source, Some(dumping)))
+    }
+}
+
+/// Returns the lowest and the highest frequency of the recorded band in Hz, edges included.
+fn edges(header: &VoltageHeader) -> [f64; 2] {
+    let half_hz = 0.5 * header.channel_width_hz();
+    let centres = header.centres_hz.iter().copied();
+    [centres.clone().fold(f64::INFINITY, f64::min) - half_hz, centres.fold(0.0, f64::max) + half_hz]
+}
+
+/// Returns a path without suffix in `folder` that no dump has.
+fn free_stem(folder: &Path, start: Epoch) -> PathBuf {
+    let milliseconds = (start.seconds.fract() * 1e3) as u32;
+    let name = format!("{}.{milliseconds:03}", name_of(start));
+    let taken = |stem: &str| {
+        fs::read_dir(folder).is_ok_and(|entries| {
+            // Files in the making have hidden names that contain the final one.
+            entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(stem))
+        })
+    };
+    let numbered = |number: u32| match number {
+        1 => name.clone(),
+        _ => format!("{name}_{number}"),
+    };
+    let free = (1..1000).map(numbered).find(|stem| !taken(stem)).unwrap_or(name.clone());
+    folder.join(free)
+}
+
+/// Dumps of an observation.
+pub(super) struct Dumping {
+    dumps: Dumps,
+    list: Arc<List>,
+    header: VoltageHeader,
+    margin_s: f64,
+    dm_constant: f64,
+}
+
+impl Dumping {
+    /// Asks for the dump of a trigger; its fate is written to the list. Waits for nothing.
+    pub(super) fn trigger(&self, trigger: &Trigger) {
+        let [_, highest_hz] = edges(&self.header);
+        let reference_hz = trigger.reference_hz.unwrap_or(highest_hz);
+        let ahead_s =
+            dispersion_delay_s(trigger.dm, reference_hz, highest_hz, self.dm_constant);
+        let time_s = trigger.start.seconds_since(&self.header.start) - ahead_s;
+        let sweep = Sweep {
+            dms: [(trigger.dm - trigger.dm_error).max(0.0), trigger.dm + trigger.dm_error],
+            times_s: [time_s - self.margin_s, time_s + trigger.width_s + self.margin_s],
+            dm_constant: self.dm_constant,
+        };
+        let request = Request { name: trigger.name.clone(), sweep, priority: trigger.priority };
+        if let Err(request) = self.dumps.request(request) {
+            self.list.write(&Report {
+                number: 0,
+                names: vec![request.name],
+                state: State::Refused,
+                priority: request.priority,
+                sweep: request.sweep,
+                first: 0,
+                samples: 0,
+                path: None,
+                lost: Vec::new(),
+                delay_s: None,
+                reason: Some("too many requests wait".to_owned()),
+            });
+        }
+    }
+
+    /// Ends the dumps after the source of the observation has been dropped.
+    pub(super) fn finish(self, is_stop: bool, quiet: bool) {
+        let missed = self.dumps.missed();
+        if missed > 0 {
+            let seconds = missed as f64 * self.header.tsamp_s;
+            warning!(quiet: quiet,
+                "{seconds:.3} s of voltages were not kept for dumps, since dumps held the memory or it was being made.");
+        }
+        self.dumps.finish(is_stop);
+    }
+}
+
+/// Dump as a line of JSON, and as the document beside its file.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct DumpLine {
+    /// Number of the dump in its observation; 0 of a refused request.
+    number: u64,
+    state: DumpState,
+    /// Names of the triggers.
+    triggers: Vec<String>,
+    priority: u8,
+    /// The file; absent until it has its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// Start of the first sample, MJD (UTC); absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tstart_mjd: Option<f64>,
+    /// Samples per stream in the file, and their time.
+    samples: u64,
+    tsamp_s: f64,
+    /// Lowest and highest dispersion measure of the window.
+    dms: [f64; 2],
+    /// First and last time of the window at the band's upper edge, in seconds from the observation's start.
+    times_s: [f64; 2],
+    /// Window of each recorded channel, in samples of the file; outside of it the file has zeros. Absent until it has its name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<Window>,
+    /// Samples that were lost before they were dumped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<Lost>,
+    /// Whether every sample of the window that the stream had is in the file.
+    complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Seconds from the trigger until the first samples were handed to the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_s: Option<f64>,
+    /// Time of this line, in seconds since 1970.
+    written_unix_s: f64,
+}
+
+/// State of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DumpState {
+    /// Its samples are held in memory as they come.
+    Waiting,
+    /// Its file is being written.
+    Running,
+    /// Its file is there.
+    Done,
+    /// It has no file.
+    Failed,
+    /// The request was refused.
+    Refused,
+    /// The request was joined with another dump, whose number the line has.
+    Joined,
+}
+
+/// Samples of a recorded channel, the last one not included.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Window {
+    mhz: f64,
+    start: u64,
+    end: u64,
+}
+
+/// Lost samples.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Lost {
+    /// First stream and the one after the last: streams are in the order antenna, channel, polarization.
+    streams: [usize; 2],
+    /// First sample in the file, and number of samples.
+    start: u64,
+    samples: u64,
+}
+
+/// List of dumps, which their threads write.
+struct List {
+    file: Mutex<File>,
+    header: VoltageHeader,
+    common: Common,
+}
+
+impl List {
+    /// Appends a line, and writes the document of a dump that is done. A disk that fails costs the line, not the search.
+    fn write(&self, report: &Report) {
+        let line = self.line(report);
+        if let Some(path) = &report.path {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".json");
+            let made = Provenance::new(&self.common, &[]).and_then(|provenance| {
+                let run = Run::new(&self.common).live();
+                json::write(
+                    Path::new(&name),
+                    &Product::new("live-dump", line.clone(), provenance, run),
+                )
+            });
+            if let Err(error) = made {
+                warning!(quiet: self.common.quiet, "{error}");
+            }
+        }
+        if let Some(reason) = report.reason.as_ref().filter(|_| report.state != State::Waiting) {
+            let names = report.names.join(", ");
+            let state = match report.state {
+                State::Done => "is incomplete",
+                State::Refused => "was refused",
+                _ => "failed",
+            };
+            warning!(quiet: self.common.quiet, "the dump of {names} {state}: {reason}.");
+        }
+        if let (Some(path), false) = (&report.path, self.common.quiet) {
+            note!("{}: {:.3} s", path.display(), report.samples as f64 * self.header.tsamp_s);
+        }
+        let Ok(mut text) = serde_json::to_string(&line) else { return };
+        text.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            warning!(quiet: self.common.quiet, "{LIST}: {error}");
+        }
+    }
+
+    fn line(&self, report: &Report) -> DumpLine {
+        let tsamp_s = self.header.tsamp_s;
+        let first_s = report.first as f64 * tsamp_s;
+        let has_start = self.header.start.day != 0 && report.number > 0;
+        let window = |(hz, samples): (&f64, std::ops::Range<u64>)| Window {
+            mhz: hz / HZ_PER_MHZ,
+            start: samples.start,
+            end: samples.end,
+        };
+        let windows = report.path.as_ref().and_then(|_| {
+            let windows = report.sweep.after(first_s).windows(&self.header, report.samples)?;
+            Some(self.header.centres_hz.iter().zip(windows).map(window).collect())
+        });
+        let finite = |[first, last]: [f64; 2]| {
+            [first, last].map(|value| if value.is_finite() { value } else { 0.0 })
+        };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        DumpLine {
+            number: report.number,
+            state: match report.state {
+                State::Waiting => DumpState::Waiting,
+                State::Running => DumpState::Running,
+                State::Done => DumpState::Done,
+                State::Failed => DumpState::Failed,
+                State::Refused => DumpState::Refused,
+                State::Joined => DumpState::Joined,
+            },
+            triggers: report.names.clone(),
+            priority: report.priority,
+            file: report.path.as_ref().map(|path| path.display().to_string()),
+            tstart_mjd: has_start.then(|| self.header.start.plus_s(first_s).mjd()),
+            samples: report.samples,
+            tsamp_s,
+            dms: finite(report.sweep.dms),
+            times_s: finite(report.sweep.times_s),
+            windows: windows.unwrap_or_default(),
+            lost: report
+                .lost
+                .iter()
+                .map(|flag| Lost {
+                    streams: [flag.streams.start, flag.streams.end],
+                    start: flag.start,
+                    samples: flag.times,
+                })
+                .collect(),
+            complete: report.state == State::Done && report.reason.is_none(),
+            reason: report.reason.clone(),
+            delay_s: report.delay_s,
+            written_unix_s: since.as_secs_f64(),
+        }
+    }
+}
