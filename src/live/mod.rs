@@ -28,6 +28,7 @@
 //! | `target` | address of a stream in text: a UDP port or a ring (Linux) |
 //! | `send` | recordings sent as streams, paced and impaired (Linux) |
 //! | [`impair`] | loss, delay and duplication of packets, as decided by a seed |
+//! | [`trigger`] | triggers that other programs send: forms of datagrams, limits of range and rate |
 //! | [`window`] | the window: chunks of blocks and sources, their presence, counters |
 //! | `ring` | PSRDADA rings in shared memory (Linux) |
 
@@ -65,6 +66,7 @@ pub mod stream;
 pub mod system_clock;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod target;
+pub mod trigger;
 pub mod vdif;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod voltages;
