@@ -29,7 +29,9 @@ use crate::say::note;
 use crate::space::Reserve;
 use crate::streams::{Roll, free_name, name_of, observe};
 use crate::voltage_arguments::Unstated;
-use crate::{Verb, channelize, correlate, errors, flags, json, search, site, space, streams};
+use crate::{
+    Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, streams,
+};
 
 /// Bytes of samples that are read at once for a recording.
 const RECORDED_BYTES: usize = 1 << 20;
@@ -122,6 +124,8 @@ struct SearchArguments {
     limits: Limits,
     #[command(flatten)]
     search: search::Arguments,
+    #[command(flatten)]
+    alerts: alerts::Arguments,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -268,7 +272,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     match &arguments.command {
         Command::Run(arguments) | Command::Check(arguments) => check(&arguments.file, common),
         Command::Search(arguments) => {
-            search::run_live(&arguments.search, arguments.limits.observations, common)
+            let SearchArguments { limits, search, alerts } = &**arguments;
+            search::run_live(search, alerts, limits.observations, common)
         }
         Command::Channelize(arguments) => {
             let observations = arguments.limits.observations;
@@ -294,6 +299,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
     let (verb, output) = match command {
         Command::Search(arguments) => {
             arguments.search.check()?;
+            arguments.alerts.check()?;
             ("search", arguments.search.parent())
         }
         Command::Channelize(arguments) => {

@@ -1,5 +1,7 @@
 //! The `sidereal` command: one file per verb.
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod alerts;
 mod approximant;
 mod band;
 mod behind;

@@ -6,12 +6,12 @@ use schemars::{JsonSchema, Schema};
 use sidereal::Result;
 
 use crate::provenance::Product;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::{alerts, live, ring, send};
 use crate::{
     bench, channelize, convert, correlate, dedisperse, demo, info, json, plan, replot, search,
     simulate, spiir,
 };
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use crate::{live, ring, send};
 
 /// Name of a document, and function that makes its schema.
 type Entry = (&'static str, fn() -> Schema);
@@ -40,6 +40,10 @@ const DOCUMENTS: &[Entry] = &[
     ("live-record", of::<live::RecordDocument>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-candidate", of::<search::CandidateLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-trigger", of::<alerts::TriggerLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-event", of::<alerts::Event>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring", of::<ring::Document>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -19,6 +19,8 @@ use sidereal::{Error, Result};
 
 use super::album::Album;
 use super::report::tidy;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::alerts::Alerts;
 use crate::common::Common;
 use crate::json;
 
@@ -164,6 +166,9 @@ pub(super) struct Lines {
     book: Book,
     changes: Vec<Change>,
     album: Option<Album>,
+    /// Triggers and alerts of a run, which go on with its next observation.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) alerts: Option<Alerts>,
     /// Final candidates: trial, and start of the peak in microseconds.
     written: HashSet<(usize, i64)>,
 }
@@ -192,6 +197,8 @@ impl Lines {
             book: Book::default(),
             changes: Vec::new(),
             album,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            alerts: None,
             written: HashSet::new(),
         })
     }
@@ -268,6 +275,20 @@ impl Lines {
             if !self.is_quiet {
                 json::say(&text)?;
             }
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            if let Some(alerts) = &mut self.alerts {
+                let mut shifted = candidate;
+                shifted.shift(delay_s);
+                match state {
+                    State::Retracted => alerts.retract(number),
+                    state => alerts.candidate(number, &shifted, state == State::Final),
+                }
+            }
+        }
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        if let Some(alerts) = &mut self.alerts {
+            alerts.end_gulp();
+            while alerts.next_trigger().is_some() {}
         }
         Ok(())
     }

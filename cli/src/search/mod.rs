@@ -28,6 +28,8 @@ use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::alerts::{self, Alerts, Observation};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::behind;
 use crate::common::{self, Common};
 use crate::dm_arguments::DmArguments;
@@ -211,7 +213,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 /// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
 /// moment it stands out. Ends after `observations` of them, unless that is 0, or after a request to stop.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common) -> Result<Exit> {
+pub(crate) fn run_live(
+    arguments: &Arguments,
+    alerts: &alerts::Arguments,
+    observations: u64,
+    common: &Common,
+) -> Result<Exit> {
     let [address] = arguments.recording.inputs.as_slice() else {
         let count = arguments.recording.inputs.len();
         return Err(Error::parameter("INPUT", count, "give the address of one stream"));
@@ -225,11 +232,12 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
     let parent = arguments.parent();
+    let mut alerts = Some(Alerts::start(alerts, common)?);
     let mut done = 0;
-    loop {
+    let exit = loop {
         let mut work = match Work::begin(&arguments, common) {
             // The usual end of a program that waits for the next observation.
-            Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
+            Err(error) if error.is_stop() && done > 0 => break Exit::Interrupted,
             work => work?,
         };
         fs::create_dir_all(&parent).map_err(|error| Error::io(&parent, error))?;
@@ -238,7 +246,11 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         let place = free_name(&parent, &name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
         let album = has_pictures.then(|| work.album(&parent, &place)).transpose()?;
-        let lines = lines::Lines::begin(&parent, &place, &work.header, album, common)?;
+        let mut lines = lines::Lines::begin(&parent, &place, &work.header, album, common)?;
+        if let Some(alerts) = &mut alerts {
+            alerts.observe(&parent, work.observation(&place))?;
+        }
+        lines.alerts = alerts.take();
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {
@@ -248,6 +260,7 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         folder.finish()?;
         if let Some(lines) = &mut work.lines {
             lines.finish_pictures();
+            alerts = lines.alerts.take();
         }
         interrupt::goes_on();
         if !common.quiet {
@@ -257,9 +270,13 @@ pub(crate) fn run_live(arguments: &Arguments, observations: u64, common: &Common
         done += 1;
         let exit = errors::ended(&found.report.ending, &place);
         if exit != Exit::Success || done == observations {
-            return Ok(exit);
+            break exit;
         }
+    };
+    if let Some(alerts) = alerts {
+        alerts.finish();
     }
+    Ok(exit)
 }
 
 /// Searches into a folder that is being filled; the output refers to the recording as `shown`.
@@ -362,6 +379,19 @@ impl<'a> Work<'a> {
         }
         let lines = None;
         Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
+    }
+
+    /// Returns what alerts say of an observation.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn observation(&self, place: &Path) -> Observation {
+        let ranges = &self.options.plan.ranges;
+        Observation {
+            name: place.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            header: self.header.clone(),
+            dm_steps: ranges.iter().map(|range| range.dm_step).collect(),
+            highest_dm: ranges.last().map_or(0.0, |range| range.dm_max),
+            dm_constant: self.options.dm_constant,
+        }
     }
 
     /// Prepares the pictures of a live search.

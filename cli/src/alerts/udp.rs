@@ -1,0 +1,197 @@
+//! Triggers that arrive as datagrams: a thread that receives, limits and reads them, and a bounded queue to the search.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sidereal::live::trigger::{MOST_BYTES, Message, RateLimit, parse};
+use sidereal::{Error, Result};
+
+/// Most messages that wait for the search.
+const WAITING: usize = 256;
+
+/// Longest wait for a datagram, after which the thread looks whether it should end.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Addresses to receive at, and senders to listen to.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) address: SocketAddr,
+    /// Senders; none are those of this machine.
+    pub(super) senders: Vec<IpAddr>,
+    /// Most triggers in a second from each sender.
+    pub(super) per_s: f64,
+}
+
+/// Parses `udp://HOST:PORT`, with this machine as the default host.
+///
+/// # Errors
+/// [`Error::Parameter`] naming `option`.
+pub(super) fn address(option: &'static str, text: &str) -> Result<SocketAddr> {
+    let rule = "expected udp://HOST:PORT, as udp://127.0.0.1:65432";
+    let place = text.strip_prefix("udp://").ok_or(Error::parameter(option, text, rule))?;
+    let place = if place.starts_with(':') { format!("127.0.0.1{place}") } else { place.to_owned() };
+    resolve(option, text, &place)
+}
+
+/// Finds the address of `HOST:PORT`.
+///
+/// # Errors
+/// [`Error::Parameter`] naming `option`.
+pub(super) fn resolve(option: &'static str, text: &str, place: &str) -> Result<SocketAddr> {
+    let found = place.to_socket_addrs();
+    let found = found.map_err(|error| Error::parameter(option, text, error.to_string()))?;
+    let rule = "expected HOST:PORT with a known host and a port of 1 to 65535";
+    let found = found.into_iter().find(|address| address.port() > 0);
+    found.ok_or_else(|| Error::parameter(option, text, rule))
+}
+
+/// Counters of datagrams.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) received: AtomicU64,
+    pub(super) foreign: AtomicU64,
+    pub(super) limited: AtomicU64,
+    pub(super) malformed: AtomicU64,
+    pub(super) overflowed: AtomicU64,
+}
+
+/// Datagram that came from an allowed sender at an allowed rate.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) sender: SocketAddr,
+    /// What it says, or why it is no trigger.
+    pub(super) message: std::result::Result<Message, String>,
+}
+
+/// Receiver of triggers.
+pub(super) struct Udp {
+    pub(super) counters: Arc<Counters>,
+    arrivals: Receiver<Arrival>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Udp {
+    /// Opens the socket and starts the thread.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the address cannot be used; [`Error::Io`] if the system starts no thread.
+    pub(super) fn start(options: Options) -> Result<Self> {
+        let socket = UdpSocket::bind(options.address);
+        let socket = socket.and_then(|socket| socket.set_read_timeout(Some(WAIT)).map(|()| socket));
+        let socket = socket.map_err(|error| Error::Unavailable {
+            what: format!("the address {} of --triggers", options.address),
+            why: error.to_string(),
+        })?;
+        let (sender, arrivals) = sync_channel(WAITING);
+        let counters = Arc::new(Counters::default());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut listener = Listener {
+            socket,
+            senders: options.senders,
+            // A burst of the same size as the rate, at least one.
+            limit: RateLimit::new(options.per_s, options.per_s),
+            counters: Arc::clone(&counters),
+            queue: sender,
+            is_over: Arc::clone(&is_over),
+        };
+        let spawned = thread::Builder::new().name("triggers".into()).spawn(move || listener.run());
+        let thread = spawned.map_err(|error| Error::io("thread of the triggers", error))?;
+        Ok(Self { counters, arrivals, is_over, thread: Some(thread) })
+    }
+
+    /// Returns the next message, if one waits.
+    pub(super) fn next(&self) -> Option<Arrival> {
+        match self.arrivals.try_recv() {
+            Ok(arrival) => Some(arrival),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn finish(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It ends within a wait; what it panicked about, if ever, is of no use to the search.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Listener {
+    socket: UdpSocket,
+    senders: Vec<IpAddr>,
+    limit: RateLimit,
+    counters: Arc<Counters>,
+    queue: SyncSender<Arrival>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Listener {
+    fn run(&mut self) {
+        // One byte more than the longest message, so that a longer one shows.
+        let mut bytes = [0; MOST_BYTES + 1];
+        while !self.is_over.load(Ordering::Relaxed) {
+            match self.socket.recv_from(&mut bytes) {
+                Ok((length, sender)) => self.take(&bytes[..length], sender),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    // An interface that is down may come back.
+                    _ => thread::sleep(WAIT),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], sender: SocketAddr) {
+        let count = |counter: &AtomicU64| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        let counters = Arc::clone(&self.counters);
+        count(&counters.received);
+        let host = sender.ip().to_canonical();
+        if !self.is_allowed(host) {
+            return count(&counters.foreign);
+        }
+        if !self.limit.admit(host, Instant::now()) {
+            return count(&counters.limited);
+        }
+        let message = parse(bytes).map_err(|why| why.to_string());
+        if message.is_err() {
+            count(&counters.malformed);
+        }
+        if self.queue.try_send(Arrival { sender, message }).is_err() {
+            count(&counters.overflowed);
+        }
+    }
+
+    fn is_allowed(&self, host: IpAddr) -> bool {
+        if self.senders.is_empty() { host.is_loopback() } else { self.senders.contains(&host) }
+    }
+}
+
+/// Returns whether an address is open to other machines.
+pub(super) fn is_open(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_of_this_machine_unless_they_say_another() {
+        let own = address("--triggers", "udp://:65432").unwrap();
+        assert_eq!((own.to_string().as_str(), is_open(&own)), ("127.0.0.1:65432", false));
+        assert!(is_open(&address("--triggers", "udp://0.0.0.0:65432").unwrap()));
+        assert!(!is_open(&address("--triggers", "udp://[::1]:65432").unwrap()));
+        for text in ["", ":65432", "tcp://:1", "udp://", "udp://:", "udp://:0", "udp://:70000"] {
+            assert!(address("--triggers", text).is_err(), "{text}");
+        }
+    }
+}

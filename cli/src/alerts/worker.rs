@@ -1,0 +1,91 @@
+//! Work that a search hands to a thread and never waits for: a bounded queue, and counters of what became of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sidereal::{Error, Result};
+
+use crate::interrupt;
+
+/// Time between two looks at a thread that ends.
+const STEP: Duration = Duration::from_millis(10);
+
+/// Longest wait for a thread after a request to stop.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What became of the items.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    /// Done as wanted.
+    pub(super) done: AtomicU64,
+    /// Failed.
+    pub(super) failed: AtomicU64,
+    /// Left out because the queue was full, or because the program ends.
+    pub(super) dropped: AtomicU64,
+}
+
+impl Fates {
+    /// Counts one item.
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counters: done, failed, dropped.
+    pub(super) fn counts(&self) -> [u64; 3] {
+        [&self.done, &self.failed, &self.dropped].map(|counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// A thread and its queue.
+pub(super) struct Worker<T> {
+    sender: Option<SyncSender<T>>,
+    thread: Option<JoinHandle<()>>,
+    pub(super) fates: Arc<Fates>,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Starts a thread that does `work` with each item; at most `waiting` items wait.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system starts no thread.
+    pub(super) fn start(
+        name: &str,
+        waiting: usize,
+        mut work: impl FnMut(T, &Fates) + Send + 'static,
+    ) -> Result<Self> {
+        let (sender, receiver) = sync_channel(waiting);
+        let fates = Arc::new(Fates::default());
+        let own = Arc::clone(&fates);
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            while let Ok(item) = receiver.recv() {
+                work(item, &own);
+            }
+        });
+        let thread = spawned.map_err(|error| Error::io(format!("thread of {name}"), error))?;
+        Ok(Self { sender: Some(sender), thread: Some(thread), fates })
+    }
+
+    /// Hands over an item, unless the queue is full.
+    pub(super) fn offer(&self, item: T) {
+        let is_taken = self.sender.as_ref().is_some_and(|sender| sender.try_send(item).is_ok());
+        if !is_taken {
+            Fates::count(&self.fates.dropped);
+        }
+    }
+
+    /// Waits for the items in the queue, at most `longest`, and after a request to stop at most a second.
+    pub(super) fn finish(&mut self, longest: Duration) {
+        drop(self.sender.take());
+        let Some(thread) = self.thread.take() else { return };
+        let (begin, mut asked) = (Instant::now(), None);
+        while !thread.is_finished() && begin.elapsed() < longest {
+            if interrupt::requested() && asked.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                return;
+            }
+            thread::sleep(STEP);
+        }
+    }
+}
