@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use sidereal::Result;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, Sweep, VoltageHeader, VoltageOptions, VoltageSource, open};
-use sidereal::pipeline::dump::{Dumps, Options, Report, Request, State, keep};
+use sidereal::pipeline::dump::{Dumps, Options, Report, Request, State, tap};
 use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{DM_CONSTANT, Epoch};
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
@@ -116,6 +116,16 @@ impl Setting {
     }
 }
 
+/// Puts a ring behind a source.
+fn keep(
+    source: Box<Known>,
+    options: &Options,
+    threads: usize,
+) -> Result<(Box<dyn VoltageSource>, Dumps)> {
+    let (source, tap) = tap(source);
+    Ok((source, tap.begin(options, Threads::new(threads))?))
+}
+
 fn sweep(first_s: f64, last_s: f64, dm: f64) -> Sweep {
     Sweep { dms: [dm, dm + 1.0], times_s: [first_s, last_s], dm_constant: DM_CONSTANT }
 }
@@ -200,7 +210,7 @@ proptest! {
         // The ring holds all samples, so that the dump does not depend on when it is asked for.
         let options = setting.options(1.0, format);
         let known = Known { header: header(), times: 30_000, next: 0, lost: 0..0, pause: Duration::ZERO };
-        let (mut source, dumps) = keep(Box::new(known), &options, Threads::new(threads)).unwrap();
+        let (mut source, dumps) = keep(Box::new(known), &options, threads).unwrap();
         let sweep = sweep(start, start + length, dm);
         read_all(source.as_mut(), &dumps, &lengths, vec![(at, request("one", sweep))]);
         drop(source);
@@ -227,7 +237,7 @@ fn lost_samples_are_listed() {
     let setting = Setting::new();
     let options = setting.options(1.0, VoltageFormat::Dada);
     let source = Known { lost: 7000..7500, ..*known(30_000, Duration::ZERO) };
-    let (mut source, dumps) = keep(Box::new(source), &options, Threads::new(1)).unwrap();
+    let (mut source, dumps) = keep(Box::new(source), &options, 1).unwrap();
     let asked = vec![(20_000, request("lossy", sweep(0.06, 0.08, 0.0)))];
     read_all(source.as_mut(), &dumps, &[1000], asked);
     drop(source);
@@ -242,8 +252,7 @@ fn lost_samples_are_listed() {
 fn overlapping_requests_are_one_dump_and_others_wait_in_turn() {
     let setting = Setting::new();
     let options = setting.options(1.0, VoltageFormat::Dada);
-    let (mut source, dumps) =
-        keep(known(30_000, Duration::from_millis(1)), &options, Threads::new(1)).unwrap();
+    let (mut source, dumps) = keep(known(30_000, Duration::from_millis(1)), &options, 1).unwrap();
     let asked = vec![
         (1000, request("first", sweep(0.10, 0.12, 100.0))),
         (1000, request("same", sweep(0.11, 0.13, 100.0))),
@@ -269,8 +278,7 @@ fn overlapping_requests_are_one_dump_and_others_wait_in_turn() {
 fn absurd_requests_are_refused() {
     let setting = Setting::new();
     let options = setting.options(0.05, VoltageFormat::Dada);
-    let (mut source, dumps) =
-        keep(known(100_000, Duration::from_millis(2)), &options, Threads::new(1)).unwrap();
+    let (mut source, dumps) = keep(known(100_000, Duration::from_millis(2)), &options, 1).unwrap();
     let asked = vec![
         (90_000, request("before", sweep(-5.0, -4.0, 10.0))),
         (90_000, request("past", sweep(0.1, 0.11, 10.0))),
@@ -303,8 +311,7 @@ fn the_quota_limits_dumps_and_a_stop_leaves_whole_files() {
     let bytes = 2 * 2 * CHANNELS as u64;
     let options =
         Options { quota: Some(6000 * bytes), ..setting.options(1.0, VoltageFormat::Dada) };
-    let (mut source, dumps) =
-        keep(known(30_000, Duration::from_millis(1)), &options, Threads::new(1)).unwrap();
+    let (mut source, dumps) = keep(known(30_000, Duration::from_millis(1)), &options, 1).unwrap();
     let asked = vec![
         (1000, request("fits", sweep(0.10, 0.14, 0.0))),
         (1000, request("does not", sweep(0.20, 0.24, 0.0))),
@@ -335,6 +342,6 @@ fn a_recording_without_frequencies_has_no_dumps() {
     let options = setting.options(1.0, VoltageFormat::Dada);
     let mut source = known(100, Duration::ZERO);
     source.header.centres_hz = vec![0.0];
-    let error = keep(source, &options, Threads::new(1)).map(|_| ()).unwrap_err();
+    let error = keep(source, &options, 1).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("states no frequencies"), "{error}");
 }

@@ -126,6 +126,8 @@ struct SearchArguments {
     search: search::Arguments,
     #[command(flatten)]
     alerts: alerts::Arguments,
+    #[command(flatten)]
+    dumps: search::DumpArguments,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -272,8 +274,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     match &arguments.command {
         Command::Run(arguments) | Command::Check(arguments) => check(&arguments.file, common),
         Command::Search(arguments) => {
-            let SearchArguments { limits, search, alerts } = &**arguments;
-            search::run_live(search, alerts, limits.observations, common)
+            let SearchArguments { limits, search, alerts, dumps } = &**arguments;
+            search::run_live(search, alerts, dumps, limits.observations, common)
         }
         Command::Channelize(arguments) => {
             let observations = arguments.limits.observations;
@@ -300,6 +302,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Search(arguments) => {
             arguments.search.check()?;
             arguments.alerts.check()?;
+            arguments.dumps.check()?;
             ("search", arguments.search.parent())
         }
         Command::Channelize(arguments) => {

@@ -41,6 +41,8 @@ const DOCUMENTS: &[Entry] = &[
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-candidate", of::<search::CandidateLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-dump", of::<search::DumpLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-trigger", of::<alerts::TriggerLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-event", of::<alerts::Event>),

@@ -175,7 +175,14 @@ impl Cleaning {
                 let mitigator =
                     Mitigator::new(&prefix, encoding, tsamp_s, &masked, steps, block_s, backend)?;
                 let most = options.memory.map_or(usize::MAX, |limit| limit as usize / MEMORY_PART);
-                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes(), most))
+                let block_s = mitigator.block_rows() as f64 * tsamp_s;
+                // Rows of a stream that come after less than a part of their own time were waiting.
+                let slow = match source.is_live() {
+                    true => SLOW.min(Duration::from_secs_f64(block_s / 8.0)),
+                    false => SLOW,
+                };
+                let row_bytes = header.row_bytes();
+                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, row_bytes, most, slow))
             }
             None => None,
         };
@@ -585,6 +592,8 @@ struct Mitigation {
     /// Next blocks, if the source is fast enough to be read ahead.
     next: Vec<Vec<u8>>,
     is_fast: bool,
+    /// Time beyond which a batch of blocks is slow to read.
+    slow: Duration,
     /// Mitigated blocks, and the number of bytes of the first one already returned.
     ready: VecDeque<Vec<u8>>,
     used: usize,
@@ -596,13 +605,14 @@ struct Mitigation {
 
 impl Mitigation {
     /// Builds a mitigation that processes batches of blocks, at most `most_bytes` unless one block is larger.
-    fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize) -> Self {
+    fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize, slow: Duration) -> Self {
         Self {
             batch: mitigator.batch_blocks(most_bytes),
             mitigator,
             row_bytes,
             next: Vec::new(),
             is_fast: false,
+            slow,
             ready: VecDeque::new(),
             used: 0,
             spent: Vec::new(),
@@ -657,6 +667,7 @@ impl Mitigation {
             spent: std::mem::take(&mut self.spent),
             is_over: self.is_over,
             is_fast: self.is_fast,
+            slow: self.slow,
             failed: None,
         };
         let mut blocks = std::mem::take(&mut self.next);
@@ -692,6 +703,8 @@ struct Blocks {
     is_over: bool,
     /// Whether the last blocks were read without a wait.
     is_fast: bool,
+    /// Time beyond which the blocks are slow.
+    slow: Duration,
     failed: Option<Error>,
 }
 
@@ -705,7 +718,7 @@ impl Blocks {
             if !block.is_empty() {
                 blocks.push(block);
             }
-            self.is_fast = begun.elapsed() < SLOW;
+            self.is_fast = begun.elapsed() < self.slow;
         }
         blocks
     }

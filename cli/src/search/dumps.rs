@@ -11,10 +11,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::threads::Threads;
-use sidereal::io::voltages::{Sweep, VoltageHeader, VoltageSource};
+use sidereal::io::voltages::{Sweep, VoltageHeader};
 use sidereal::live::trigger::Trigger;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::dump::{self, Dumps, Report, Request, State};
+use sidereal::pipeline::dump::{self, Dumps, Report, Request, State, Tap};
 use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{Epoch, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
@@ -111,11 +111,6 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns whether there are dumps.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.dump_ring.is_some()
-    }
-
     /// Returns the length of the ring.
     ///
     /// # Errors
@@ -141,19 +136,23 @@ impl Arguments {
         }
     }
 
-    /// Puts a ring behind the voltages of an observation.
+    /// Makes the ring of an observation; `tap` is that of its voltages. `None` if no dumps are wanted.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a ring that is too short; those of [`dump::keep`]; [`Error::Io`].
+    /// [`Error::Parameter`] for a stream of spectra, or a ring that is too short; those of [`Tap::begin`]; [`Error::Io`].
     pub(super) fn begin(
         &self,
-        source: Box<dyn VoltageSource>,
+        tap: Option<Tap>,
         parent: &Path,
         options: &SearchOptions,
         common: &Common,
-    ) -> Result<(Box<dyn VoltageSource>, Option<Dumping>)> {
-        let Some(ring) = self.dump_ring else { return Ok((source, None)) };
-        let header = source.header().clone();
+    ) -> Result<Option<Dumping>> {
+        let Some(ring) = self.dump_ring else { return Ok(None) };
+        let Some(tap) = tap else {
+            let rule = "the stream has spectra, and dumps are of voltages";
+            return Err(Error::parameter("--dump-ring", "given", rule));
+        };
+        let header = tap.header().clone();
         let ring_s = self.ring_s(ring, &header, options)?;
         let folder = parent.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -177,7 +176,7 @@ impl Arguments {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = Threads::new((cores / 4).clamp(1, MOST_THREADS));
-        let (source, dumps) = dump::keep(source, &options_of_dumps, threads)?;
+        let dumps = tap.begin(&options_of_dumps, threads)?;
         if !common.quiet {
             let ring = dumps.ring();
             note!(
@@ -193,7 +192,7 @@ impl Arguments {
             margin_s: self.dump_margin,
             dm_constant: options.dm_constant,
         };
-        Ok((source, Some(dumping)))
+        Ok(Some(dumping))
     }
 }
 
@@ -236,8 +235,7 @@ impl Dumping {
     pub(super) fn trigger(&self, trigger: &Trigger) {
         let [_, highest_hz] = edges(&self.header);
         let reference_hz = trigger.reference_hz.unwrap_or(highest_hz);
-        let ahead_s =
-            dispersion_delay_s(trigger.dm, reference_hz, highest_hz, self.dm_constant);
+        let ahead_s = dispersion_delay_s(trigger.dm, reference_hz, highest_hz, self.dm_constant);
         let time_s = trigger.start.seconds_since(&self.header.start) - ahead_s;
         let sweep = Sweep {
             dms: [(trigger.dm - trigger.dm_error).max(0.0), trigger.dm + trigger.dm_error],
@@ -262,7 +260,7 @@ impl Dumping {
         }
     }
 
-    /// Ends the dumps after the source of the observation has been dropped.
+    /// Ends the dumps after the observation.
     pub(super) fn finish(self, is_stop: bool, quiet: bool) {
         let missed = self.dumps.missed();
         if missed > 0 {

@@ -18,6 +18,8 @@ use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
 use super::album::Album;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use super::dumps::Dumping;
 use super::report::tidy;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::Alerts;
@@ -169,6 +171,9 @@ pub(super) struct Lines {
     /// Triggers and alerts of a run, which go on with its next observation.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(super) alerts: Option<Alerts>,
+    /// Dumps of the observation.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(super) dumps: Option<Dumping>,
     /// Final candidates: trial, and start of the peak in microseconds.
     written: HashSet<(usize, i64)>,
 }
@@ -199,6 +204,8 @@ impl Lines {
             album,
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             alerts: None,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            dumps: None,
             written: HashSet::new(),
         })
     }
@@ -288,7 +295,11 @@ impl Lines {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         if let Some(alerts) = &mut self.alerts {
             alerts.end_gulp();
-            while alerts.next_trigger().is_some() {}
+            while let Some(trigger) = alerts.next_trigger() {
+                if let Some(dumps) = &self.dumps {
+                    dumps.trigger(&trigger);
+                }
+            }
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 mod album;
 mod cutouts;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod dumps;
 mod files;
 mod lines;
 mod pictures;
@@ -22,6 +24,8 @@ use sidereal::geometry::Dut1;
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::pipeline::dump::{self, Tap};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
@@ -46,6 +50,8 @@ use crate::space::Reserve;
 use crate::streams::{free_name, name_of};
 use crate::{errors, gaps, json};
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use dumps::{Arguments as DumpArguments, DumpLine};
 pub(crate) use lines::CandidateLine;
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
@@ -216,6 +222,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 pub(crate) fn run_live(
     arguments: &Arguments,
     alerts: &alerts::Arguments,
+    dumps: &DumpArguments,
     observations: u64,
     common: &Common,
 ) -> Result<Exit> {
@@ -228,6 +235,7 @@ pub(crate) fn run_live(
         return Err(Error::parameter("INPUT", address.display(), rule));
     }
     arguments.check()?;
+    dumps.check()?;
     let mut arguments = arguments.clone();
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
@@ -251,6 +259,7 @@ pub(crate) fn run_live(
             alerts.observe(&parent, work.observation(&place))?;
         }
         lines.alerts = alerts.take();
+        lines.dumps = dumps.begin(work.tap.take(), &parent, &work.options, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {
@@ -261,6 +270,10 @@ pub(crate) fn run_live(
         if let Some(lines) = &mut work.lines {
             lines.finish_pictures();
             alerts = lines.alerts.take();
+            let is_stop = matches!(found.report.ending, Ending::Stopped);
+            if let Some(dumps) = lines.dumps.take() {
+                dumps.finish(is_stop, common.quiet);
+            }
         }
         interrupt::goes_on();
         if !common.quiet {
@@ -339,13 +352,27 @@ struct Work<'a> {
     spooled: bool,
     /// Lines of candidates of a live search.
     lines: Option<lines::Lines>,
+    /// Tap of the voltages of a live stream.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    tap: Option<Tap>,
 }
 
 impl<'a> Work<'a> {
     /// Opens the recording and checks every option before anything is written.
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
         let backend = common.backend_for(common::Work::on_trials(&arguments.recording.inputs))?;
-        let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let mut tap = None;
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        let wrap = &mut |source| {
+            let (source, own) = dump::tap(source);
+            tap = Some(own);
+            Ok(source)
+        };
+        #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+        let wrap = &mut Ok;
+        let dm_constant = arguments.trials.dm_constant;
+        let opened = arguments.recording.open_through(dm_constant, &backend, wrap)?;
         let mut header = opened.source.header().clone();
         let mut options = arguments.options(&opened)?;
         options.memory = common.memory;
@@ -378,7 +405,19 @@ impl<'a> Work<'a> {
             }
         }
         let lines = None;
-        Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled, lines })
+        Ok(Self {
+            arguments,
+            common,
+            backend,
+            opened,
+            header,
+            options,
+            dut1,
+            spooled,
+            lines,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            tap,
+        })
     }
 
     /// Returns what alerts say of an observation.

@@ -5,6 +5,8 @@ mod common;
 mod correlate;
 mod correlate_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod dumps;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;

@@ -49,14 +49,18 @@ impl Keeper {
         Self { header, sizes, keeping, queue, quota, listener, history, retired, end: 0, number: 0 }
     }
 
-    /// Works until the source of the stream is dropped, then closes every dump.
+    /// Works until the stream has ended or its source is dropped, then closes every dump.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
             self.keeping.make();
             let wait = if self.keeping.is_growing() { Duration::ZERO } else { LOOK };
             match self.keeping.full.recv_timeout(wait) {
                 Ok(chunk) => self.take(chunk),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.keeping.counters.is_ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             while let Ok(request) = requests.try_recv() {

@@ -15,11 +15,11 @@ use std::thread::{self, JoinHandle};
 
 use self::keeper::Keeper;
 use self::queue::Queue;
-use self::ring::{Counters, STEP, Sizes, ring};
+use self::ring::{Counters, Feeder, STEP, Sizes, Tapped, ring};
 use self::writer::Writer;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use crate::io::voltages::{Flag, Sweep, VoltageSource};
+use crate::io::voltages::{Flag, Sweep, VoltageHeader, VoltageSource};
 use crate::pipeline::voltage::VoltageFormat;
 use crate::units::Epoch;
 
@@ -115,47 +115,67 @@ pub struct RingSize {
     pub seconds: f64,
 }
 
-/// Makes a source whose latest samples stay in memory, and starts the threads of its dumps; `threads` copy the samples. The memory of
-/// the ring is made, written to and locked while the first samples come.
-///
-/// # Errors
-/// [`Error::Parameter`] if the source's header states no frequencies, or for a ring of no length; [`Error::Unavailable`] when
-/// memory does not suffice; [`Error::Io`] if the system starts no thread.
-pub fn keep(
-    source: Box<dyn VoltageSource>,
-    options: &Options,
-    threads: Threads,
-) -> Result<(Box<dyn VoltageSource>, Dumps)> {
-    let header = source.header().clone();
-    let none = Sweep { dms: [0.0; 2], times_s: [0.0; 2], dm_constant: 1.0 };
-    if none.windows_s(&header).is_none() {
-        let rule = "a dump follows a burst through the band, and the header states no frequencies";
-        return Err(Error::parameter("centre_hz", 0, rule));
+/// Source of voltages before it has a ring.
+pub struct Tap {
+    header: VoltageHeader,
+    begins: SyncSender<Feeder>,
+}
+
+/// Makes a source whose samples a ring can hold from when [`Tap::begin`] makes one.
+pub fn tap(source: Box<dyn VoltageSource>) -> (Box<dyn VoltageSource>, Tap) {
+    let (begins, begun) = sync_channel(1);
+    let tap = Tap { header: source.header().clone(), begins };
+    (Box::new(Tapped::new(source, begun)), tap)
+}
+
+impl Tap {
+    /// Returns the header of the voltages.
+    pub fn header(&self) -> &VoltageHeader {
+        &self.header
     }
-    if !(options.ring_s > 0.0 && options.ring_s < 1e7) {
-        return Err(Error::parameter("ring_s", options.ring_s, "it must be above 0"));
+
+    /// Makes a ring for the samples that are read from now on, and starts the threads of its dumps; `threads` copy the samples. The
+    /// memory of the ring is made, written to and locked while the first samples come.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the header states no frequencies, or for a ring of no length; [`Error::Unavailable`] when memory
+    /// does not suffice; [`Error::Io`] if the system starts no thread.
+    pub fn begin(self, options: &Options, threads: Threads) -> Result<Dumps> {
+        let header = self.header;
+        let none = Sweep { dms: [0.0; 2], times_s: [0.0; 2], dm_constant: 1.0 };
+        if none.windows_s(&header).is_none() {
+            let rule =
+                "a dump follows a burst through the band, and the header states no frequencies";
+            return Err(Error::parameter("centre_hz", 0, rule));
+        }
+        if !(options.ring_s > 0.0 && options.ring_s < 1e7) {
+            return Err(Error::parameter("ring_s", options.ring_s, "it must be above 0"));
+        }
+        let sizes = Sizes::new(&header, options.ring_s);
+        let (feeder, keeping) = ring(sizes, threads)?;
+        let counters = Arc::clone(&keeping.counters);
+        let seconds = ((sizes.chunks - ring::SPARE) * sizes.times) as f64 * header.tsamp_s;
+        let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds };
+        let (requests, asked) = sync_channel(REQUESTS);
+        let queue = Arc::new(Queue::default());
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let writer =
+            Writer::new(&header, sizes, options, Arc::clone(&queue), Arc::clone(&is_stopped));
+        let listener = Arc::clone(&options.listener);
+        let keeper =
+            Keeper::new(header, sizes, keeping, Arc::clone(&queue), options.quota, listener);
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+            spawned.map_err(|error| Error::io(format!("thread of the {name}"), error))
+        };
+        let threads = vec![
+            spawn("voltage ring", Box::new(move || keeper.run(&asked)))?,
+            spawn("dump", Box::new(move || writer.run()))?,
+        ];
+        // A source that is gone needs no ring.
+        let _ = self.begins.try_send(feeder);
+        Ok(Dumps { requests, queue, counters, is_stopped, threads, ring: size })
     }
-    let sizes = Sizes::new(&header, options.ring_s);
-    let (kept, keeping) = ring(source, sizes, threads)?;
-    let counters = Arc::clone(&keeping.counters);
-    let seconds = ((sizes.chunks - ring::SPARE) * sizes.times) as f64 * header.tsamp_s;
-    let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds };
-    let (requests, asked) = sync_channel(REQUESTS);
-    let queue = Arc::new(Queue::default());
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let writer = Writer::new(&header, sizes, options, Arc::clone(&queue), Arc::clone(&is_stopped));
-    let listener = Arc::clone(&options.listener);
-    let keeper = Keeper::new(header, sizes, keeping, Arc::clone(&queue), options.quota, listener);
-    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-        let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-        spawned.map_err(|error| Error::io(format!("thread of the {name}"), error))
-    };
-    let threads = vec![
-        spawn("voltage ring", Box::new(move || keeper.run(&asked)))?,
-        spawn("dump", Box::new(move || writer.run()))?,
-    ];
-    let dumps = Dumps { requests, queue, counters, is_stopped, threads, ring: size };
-    Ok((Box::new(kept), dumps))
 }
 
 impl Dumps {
@@ -184,10 +204,11 @@ impl Dumps {
         self.counters.missed.load(Ordering::Relaxed)
     }
 
-    /// Ends the dumps after the stream's end, when the source has been dropped. Dumps that wait for later samples end with the
+    /// Ends the dumps after the stream's end. Dumps that wait for later samples end with the
     /// stream. After a request to stop, the ones under way end with what was written, and the others are not begun.
     pub fn finish(self, is_stop: bool) {
         drop(self.requests);
+        self.counters.is_ended.store(true, Ordering::Relaxed);
         if is_stop {
             self.is_stopped.store(true, Ordering::Relaxed);
         }

@@ -25,6 +25,9 @@ pub(super) const STEP: usize = 8;
 /// given others back.
 pub(super) const SPARE: usize = 6;
 
+/// Samples that are read at once to be skipped.
+const SKIPPED: u64 = 4096;
+
 /// Flags of a chunk, beyond which all of its samples count as lost.
 const FLAGS: usize = 4096;
 
@@ -67,6 +70,8 @@ pub(super) struct Counters {
     pub(super) free: AtomicUsize,
     /// Samples per stream that were not kept, since no chunk was free.
     pub(super) missed: AtomicU64,
+    /// Whether no more samples will come.
+    pub(super) is_ended: AtomicBool,
     /// Whether the system refused to lock the pages of a chunk in memory.
     pub(super) is_unlocked: AtomicBool,
 }
@@ -112,52 +117,41 @@ pub(super) struct Keeping {
 
 /// End of the ring that the reader of the stream holds.
 #[derive(Debug)]
-struct Feeder {
+pub(super) struct Feeder {
     sizes: Sizes,
     full: SyncSender<Arc<Chunk>>,
     free: Receiver<Arc<Chunk>>,
     counters: Arc<Counters>,
     threads: Threads,
     chunk: Option<Arc<Chunk>>,
-    /// Samples so far.
-    time: u64,
 }
 
-/// Source of voltages whose latest samples a ring holds.
-pub(super) struct Kept {
+/// Source of voltages whose latest samples a ring holds, once there is one.
+pub(super) struct Tapped {
     source: Box<dyn VoltageSource>,
-    feeder: Feeder,
+    begins: Receiver<Feeder>,
+    feeder: Option<Feeder>,
+    /// Samples so far.
+    time: u64,
     /// Block of samples that are skipped.
     skipped: Option<VoltageBlock<'static>>,
 }
 
-/// Makes a ring with its spare chunks; the keeper makes the others ([`Keeping::make`]), while the first samples come. Returns the
-/// source that fills it, and the keeper's ends.
+/// Makes a ring with its spare chunks; the keeper makes the others ([`Keeping::make`]), while the first samples come.
 ///
 /// # Errors
 /// [`crate::Error::Unavailable`] when memory does not suffice.
-pub(super) fn ring(
-    source: Box<dyn VoltageSource>,
-    sizes: Sizes,
-    threads: Threads,
-) -> Result<(Kept, Keeping)> {
+pub(super) fn ring(sizes: Sizes, threads: Threads) -> Result<(Feeder, Keeping)> {
     check_memory("the latest voltages", sizes.bytes())?;
     let (full, filled) = sync_channel(sizes.chunks);
     let (back, free) = sync_channel(sizes.chunks);
     let counters = Arc::new(Counters::default());
-    let feeder = Feeder {
-        sizes,
-        full,
-        free,
-        counters: Arc::clone(&counters),
-        threads,
-        chunk: None,
-        time: 0,
-    };
+    let feeder =
+        Feeder { sizes, full, free, counters: Arc::clone(&counters), threads, chunk: None };
     let left = sizes.chunks;
     let mut keeping = Keeping { sizes, left, full: filled, free: back, counters };
     (0..SPARE).for_each(|_| keeping.make());
-    Ok((Kept { source, feeder, skipped: None }, keeping))
+    Ok((feeder, keeping))
 }
 
 impl Keeping {
@@ -192,13 +186,14 @@ impl Keeping {
 }
 
 impl Feeder {
-    /// Copies the next samples of the stream into the ring.
-    fn add(&mut self, voltages: Voltages<'_>, flags: &[Flag]) {
+    /// Copies samples of the stream, from sample `time` on, into the ring.
+    fn add(&mut self, time: u64, voltages: Voltages<'_>, flags: &[Flag]) {
         let mut taken = 0;
         while taken < voltages.times() {
-            let filled = (self.time % self.sizes.times as u64) as usize;
+            let time = time + taken as u64;
+            let filled = (time % self.sizes.times as u64) as usize;
             if filled == 0 {
-                self.begin();
+                self.begin(time);
             }
             let times = (self.sizes.times - filled).min(voltages.times() - taken);
             match &mut self.chunk {
@@ -214,7 +209,6 @@ impl Feeder {
                 }
             }
             taken += times;
-            self.time += times as u64;
             if filled + times == self.sizes.times {
                 self.send();
             }
@@ -222,11 +216,11 @@ impl Feeder {
     }
 
     /// Takes a chunk for the next samples, if one is free.
-    fn begin(&mut self) {
+    fn begin(&mut self, time: u64) {
         self.chunk = self.free.try_recv().ok();
         let Some(chunk) = self.chunk.as_mut().and_then(Arc::get_mut) else { return };
         self.counters.free.fetch_sub(1, Ordering::Relaxed);
-        (chunk.first, chunk.times) = (self.time, 0);
+        (chunk.first, chunk.times) = (time, 0);
         chunk.flags.clear();
     }
 
@@ -235,12 +229,6 @@ impl Feeder {
             // The queue has space for all chunks; without a keeper nothing is kept.
             let _ = self.full.try_send(chunk);
         }
-    }
-}
-
-impl Drop for Feeder {
-    fn drop(&mut self) {
-        self.send();
     }
 }
 
@@ -279,21 +267,36 @@ impl Part<'_> {
     }
 }
 
-impl VoltageSource for Kept {
+impl Tapped {
+    pub(super) fn new(source: Box<dyn VoltageSource>, begins: Receiver<Feeder>) -> Self {
+        Self { source, begins, feeder: None, time: 0, skipped: None }
+    }
+}
+
+impl VoltageSource for Tapped {
     fn header(&self) -> &VoltageHeader {
         self.source.header()
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let times = self.source.read(block)?;
-        self.feeder.add(block.voltages(), block.flags());
+        if self.feeder.is_none() {
+            self.feeder = self.begins.try_recv().ok();
+        }
+        if let Some(feeder) = &mut self.feeder {
+            feeder.add(self.time, block.voltages(), block.flags());
+            if times < block.capacity() {
+                feeder.send();
+            }
+        }
+        self.time += times as u64;
         Ok(times)
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
         let mut done = 0;
         while done < times {
-            let most = (times - done).min(self.feeder.sizes.times as u64) as usize;
+            let most = (times - done).min(SKIPPED) as usize;
             let mut block = match self.skipped.take() {
                 Some(block) if block.capacity() == most => block,
                 _ => self.source.header().block(most),
