@@ -167,7 +167,7 @@ impl Threads {
         S: Send,
         F: Fn(&mut S, usize, Tile<'_>) + Sync,
     {
-        let Tiling { stride, rows, ref columns, step } = *tiling;
+        let Tiling { stride, rows, places, ref columns, step } = *tiling;
         assert!(scratch.len() >= self.count() && step > 0, "one scratch a thread");
         let (parts, first) = (rows.len().saturating_sub(1), columns.start / step);
         let across = columns.end.div_ceil(step).saturating_sub(first);
@@ -175,14 +175,15 @@ impl Threads {
             return;
         }
         assert!(rows.is_sorted() && columns.end <= stride, "tiles lie within rows");
-        assert!(rows[parts].checked_mul(stride).is_some_and(|all| all <= bytes.len()), "all rows");
+        assert!(places.is_sound() && places.fit(rows[parts], stride, bytes.len()), "all rows");
         let bytes = SharedPointer(bytes.as_mut_ptr());
         let tile = |own: &mut S, index: usize| {
             let (part, column) = (index / across, first + index % across);
             let columns = columns.start.max(column * step)
                 ..columns.end.min((column + 1).saturating_mul(step));
             let rows = rows[part]..rows[part + 1];
-            let tile = Tile { bytes: bytes.get(), stride, rows, columns, borrow: PhantomData };
+            let bytes = bytes.get();
+            let tile = Tile { bytes, stride, rows, places, columns, borrow: PhantomData };
             work(own, part, tile);
         };
         if self.count() == 1 || parts * across < 2 {
@@ -241,10 +242,64 @@ pub struct Tiling<'a> {
     pub stride: usize,
     /// First row of each group of rows, ascending, and the end of the last group.
     pub rows: &'a [usize],
+    /// Places of these rows in the bytes.
+    pub places: Places,
     /// Bytes of each row that are divided.
     pub columns: Range<usize>,
     /// Columns are divided at multiples of this many bytes.
     pub step: usize,
+}
+
+/// Places of some rows among more: groups of consecutive rows at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Place of the first row.
+    pub first: usize,
+    /// Rows of a group, at least one.
+    pub group: usize,
+    /// Places from the start of a group to that of the next one, at least as many as a group has rows.
+    pub step: usize,
+}
+
+impl Places {
+    /// Each row in its own place.
+    pub const ALL: Self = Self { first: 0, group: usize::MAX, step: usize::MAX };
+
+    /// Returns the place of a row.
+    #[inline]
+    pub const fn of(&self, row: usize) -> usize {
+        // A division takes as long as a copy of the few bytes that a short heap has of a row.
+        if row < self.group {
+            return self.first + row;
+        }
+        self.first + row / self.group * self.step + row % self.group
+    }
+
+    /// Divides consecutive rows into those whose places follow each other, and returns the places.
+    pub fn ranges(self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut next = rows.start;
+        std::iter::from_fn(move || {
+            let left = self.group - next % self.group;
+            let count = left.min(rows.end.saturating_sub(next));
+            let first = self.of(next);
+            next += count;
+            (count > 0).then(|| first..first + count)
+        })
+    }
+
+    /// Returns whether no two rows have the same place.
+    const fn is_sound(&self) -> bool {
+        self.group > 0 && self.step >= self.group
+    }
+
+    /// Returns whether the first `rows` rows of `stride` bytes lie within `bytes` bytes.
+    fn fit(&self, rows: usize, stride: usize, bytes: usize) -> bool {
+        let Some(last) = rows.checked_sub(1) else { return true };
+        let groups = (last / self.group).checked_mul(self.step);
+        let place = groups.and_then(|place| place.checked_add(last % self.group));
+        let end = place.and_then(|place| place.checked_add(self.first)?.checked_add(1));
+        end.and_then(|end| end.checked_mul(stride)).is_some_and(|end| end <= bytes)
+    }
 }
 
 /// Rectangle of bytes of [`Threads::for_each_tile`], of which one thread has the use.
@@ -254,6 +309,7 @@ pub struct Tile<'a> {
     bytes: *mut u8,
     stride: usize,
     rows: Range<usize>,
+    places: Places,
     columns: Range<usize>,
     borrow: PhantomData<&'a mut [u8]>,
 }
@@ -271,10 +327,11 @@ impl Tile<'_> {
     #[inline]
     pub fn row(&mut self, row: usize) -> &mut [u8] {
         assert!(self.rows.contains(&row), "a row of the tile");
-        // SAFETY: `for_each_tile` has checked that all rows with these columns lie in the caller's bytes; no other tile has
-        // them, and the result borrows this tile.
+        let place = self.places.of(row);
+        // SAFETY: `for_each_tile` has checked that the places of all rows, with these columns, lie in the caller's bytes and that no
+        // two rows share one; no other tile has them, and the result borrows this tile.
         unsafe {
-            let first = self.bytes.add(row * self.stride + self.columns.start);
+            let first = self.bytes.add(place * self.stride + self.columns.start);
             std::slice::from_raw_parts_mut(first, self.columns.len())
         }
     }
@@ -373,7 +430,8 @@ mod tests {
                 (&[], 0..50, 4),
             ] {
                 let mut bytes = vec![0u8; 7 * 50 + 3];
-                let tiling = Tiling { stride: 50, rows, columns: columns.clone(), step };
+                let (places, columns) = (Places::ALL, columns.clone());
+                let tiling = Tiling { stride: 50, rows, places, columns: columns.clone(), step };
                 threads.for_each_tile(&mut scratch, &mut bytes, &tiling, |own, part, mut tile| {
                     *own += 1;
                     assert!(tile.columns().len() <= step);
@@ -394,7 +452,7 @@ mod tests {
     fn tiles_outside_of_their_bytes_are_refused() {
         let threads = Threads::new(2);
         let refuses = |rows: &[usize], columns: Range<usize>, row: usize| {
-            let tiling = Tiling { stride: 10, rows, columns, step: 4 };
+            let tiling = Tiling { stride: 10, rows, places: Places::ALL, columns, step: 4 };
             let mut bytes = [0u8; 30];
             let work = |(): &mut (), _: usize, mut tile: Tile<'_>| tile.row(row)[0] = 1;
             let call = || threads.for_each_tile(&mut [(), ()], &mut bytes, &tiling, work);
@@ -404,6 +462,34 @@ mod tests {
         assert!(refuses(&[1, 3], 0..10, 0) && refuses(&[1, 3], 0..10, 3));
         assert!(refuses(&[0, 4], 0..10, 0) && refuses(&[0, 3], 0..11, 0));
         assert!(refuses(&[2, 0, 3], 0..10, 2) && refuses(&[0, usize::MAX], 0..10, 0));
+    }
+
+    #[test]
+    fn rows_of_tiles_have_the_places_given() {
+        for count in [1, 3] {
+            let threads = Threads::new(count);
+            let places = Places { first: 1, group: 2, step: 5 };
+            let fill = |rows: usize, places: Places| {
+                let mut bytes = vec![0u8; 13 * 4];
+                let mut scratch = vec![(); threads.count()];
+                let starts = [0, 1, 3, rows];
+                let tiling = Tiling { stride: 4, rows: &starts, places, columns: 1..3, step: 2 };
+                threads.for_each_tile(&mut scratch, &mut bytes, &tiling, |(), part, mut tile| {
+                    for row in starts[part]..starts[part + 1] {
+                        tile.row(row).fill(row as u8 + 1);
+                    }
+                });
+                bytes.chunks(4).map(|row| row[1]).collect::<Vec<_>>()
+            };
+            assert_eq!(fill(6, places), [0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 5, 6]);
+            let ranges: Vec<_> = places.ranges(1..6).collect();
+            assert_eq!(ranges, [2..3, 6..8, 11..13]);
+            assert_eq!(Places::ALL.ranges(3..9).collect::<Vec<_>>(), [3..9]);
+            assert_eq!(places.ranges(4..4).count(), 0);
+            let refuses = |rows, places| catch_unwind(AssertUnwindSafe(|| fill(rows, places))).is_err();
+            assert!(refuses(7, places) && refuses(6, Places { first: 2, ..places }));
+            assert!(refuses(6, Places { step: 1, ..places }) && refuses(6, Places { group: 0, ..places }));
+        }
     }
 
     #[test]

@@ -104,6 +104,20 @@ pub struct ClockDifference {
 }
 
 impl Statistics {
+    /// Adds the counters of another capture, whose sources follow.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.sources.extend(other.sources);
+        self.totals += other.totals;
+        self.dropped += other.dropped;
+        self.without_header += other.without_header;
+        self.invalid_headers += other.invalid_headers;
+        self.header_error = self.header_error.or(other.header_error);
+        let worst = |clock: &ClockDifference| clock.worst_ns.unsigned_abs();
+        self.clock = self.clock.into_iter().chain(other.clock).max_by_key(worst);
+        self
+    }
+
     /// Sums a counter over the sources.
     pub fn sum(&self, counter: impl Fn(&Counts) -> u64) -> u64 {
         self.sources.iter().map(counter).sum()

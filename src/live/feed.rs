@@ -149,6 +149,19 @@ impl Feed {
         }
     }
 
+    /// Returns whether all samples before the end were taken.
+    pub(super) fn has_ended(&self) -> bool {
+        self.blocks.has_ended && self.blocks.missing == 0 && self.place >= self.blocks.valid
+    }
+
+    /// Returns whether samples that were not taken have arrived, or are known to be lost.
+    pub(super) fn has_more(&self) -> bool {
+        let Blocks { missing, valid, block, used, ref chunk, ref ahead, .. } = self.blocks;
+        let has_blocks = chunk.as_ref().is_some_and(|chunk| block + used < chunk.blocks);
+        let is_end = matches!(ahead, Some(Event::End { .. }));
+        missing > 0 || self.place < valid || has_blocks || ahead.is_some() && !is_end
+    }
+
     /// Returns whether the samples that were taken stay in memory until [`Feed::release`].
     pub(super) fn holds(&self) -> bool {
         self.blocks.chunk.is_some() && self.blocks.joined == Joined::All

@@ -25,6 +25,7 @@
 //! | `cores` | cores on which threads receive packets (Linux) |
 //! | `feed`, `sorting`, `voltages` | samples of an observation in order, and voltages sorted into rows by several threads (Linux) |
 //! | `source` | spectra and voltages of a stream as they arrive, with what was lost filled in (Linux) |
+//! | `joined` | voltages of several streams, bands or polarizations, as one source (Linux) |
 //! | `target` | address of a stream in text: a UDP port or a ring (Linux) |
 //! | `send` | recordings sent as streams, paced and impaired (Linux) |
 //! | [`impair`] | loss, delay and duplication of packets, as decided by a seed |
@@ -48,6 +49,8 @@ mod feed;
 pub mod header;
 pub mod heaps;
 pub mod impair;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod joined;
 pub mod packet;
 pub mod packing;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

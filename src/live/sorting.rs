@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::backend::threads::{Threads, Tile, Tiling};
+use crate::backend::threads::{Places, Threads, Tile, Tiling};
 use crate::io;
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{ArrivingFrames, Rows, Scratch};
@@ -166,8 +166,13 @@ impl Sorter {
         is_long || bytes >= MOST_BYTES || self.parts.len() >= MOST_PARTS
     }
 
-    /// Writes the samples added to the rows of a block, and forgets them.
-    pub(super) fn sort(&mut self, chunks: &impl Chunks, block: &mut VoltageBlock<'_>) {
+    /// Writes the samples added to the rows of a block, and forgets them; `places` has those of the streams' rows.
+    pub(super) fn sort(
+        &mut self,
+        chunks: &impl Chunks,
+        block: &mut VoltageBlock<'_>,
+        places: Places,
+    ) {
         let Self { encoding, streams, threads, memory, .. } = self;
         let (order, runs, firsts, parts) = (&self.order, &self.runs, &self.firsts, &self.parts);
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return };
@@ -185,7 +190,7 @@ impl Sorter {
             1 => columns.end.max(1),
             across => columns.len().div_ceil(across).next_multiple_of(LINE),
         };
-        let tiling = Tiling { stride, rows, columns, step };
+        let tiling = Tiling { stride, rows, places, columns, step };
         let all_runs = runs.len();
         let work = |memory: &mut Memory, share: usize, tile: Tile<'_>| {
             let runs = if tiles > 1 { &runs[firsts[share]..firsts[share + 1]] } else { &runs[..] };
@@ -453,10 +458,10 @@ mod tests {
                 sorter.add(Part { chunk: (done + at) / chunk_times, first, times, at });
                 at += times;
                 if below(6) == 1 {
-                    sorter.sort(made, &mut block);
+                    sorter.sort(made, &mut block, Places::ALL);
                 }
             }
-            sorter.sort(made, &mut block);
+            sorter.sort(made, &mut block, Places::ALL);
             done += read;
         }
         memory

@@ -153,14 +153,14 @@ impl Live {
             }
             None => return Err(Error::stopped(&self.path)),
         };
-        let Opened { content, sorter, streams, blocks } = opened;
+        let Opened { content, passed, sorter, streams, blocks } = opened;
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Behind::default();
         let (path, behind) = (self.path.clone(), Arc::clone(&self.behind));
         let feed = Feed::new(lease, blocks, path, goes_on, behind);
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
-                Observation::Voltages(LiveVoltages::new(header, sorter, streams, feed)?)
+                Observation::Voltages(LiveVoltages::new(header, sorter, streams, feed, passed)?)
             }
         })
     }
@@ -169,6 +169,8 @@ impl Live {
 /// Observation before its first read.
 struct Opened {
     content: Content,
+    /// Samples from that of the header to the first one, by their numbers.
+    passed: u64,
     /// Sorter of voltages.
     sorter: Option<Sorter>,
     /// Streams of each source of voltages.
@@ -218,7 +220,7 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     };
     let streams = begun.streams().to_vec();
     let sorter = sorter(&content, order, &streams);
-    Opened { content, sorter, streams, blocks }
+    Opened { content, passed, sorter, streams, blocks }
 }
 
 /// Moves the start of a stream's header to its sample `first`.
@@ -274,7 +276,7 @@ fn next_header(
     blocks.buffer = vec![0; blocks.block_bytes];
     let order = layout.map(|layout| Order::Bytes(layout, Packing::None));
     let sorter = sorter(&content, order, &[]);
-    Ok(Opened { content, sorter, streams: Vec::new(), blocks })
+    Ok(Opened { content, passed: 0, sorter, streams: Vec::new(), blocks })
 }
 
 /// Spectra of an observation.

@@ -1,0 +1,503 @@
+//! Voltages of an observation that arrives as several streams: bands that adjoin each other, or polarizations.
+//!
+//! A telescope that sends more than one thread receives (10 to 20 Gb/s) divides its band or its polarizations among several
+//! addresses. Each of them has a capture thread of its own; all are read as one source, and their samples are sorted into rows of the
+//! same block by the same threads.
+//!
+//! Invariant: a sample of the joined source is that of one stream at the same time, or is flagged as that stream flags it; times never
+//! shift. Samples and flags do not depend on the division into reads, nor on the order of the addresses of bands.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::backend::threads::{Places, Threads};
+use crate::error::{Error, Result};
+use crate::io;
+use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::live::capture::Statistics;
+use crate::live::voltages::LiveVoltages;
+use crate::units::{Epoch, HZ_PER_MHZ};
+use crate::voltage::VoltageBlock;
+
+/// Most seconds of a stream that are skipped until the last stream begins.
+const MOST_SKIPPED_S: f64 = 10.0;
+
+/// Largest deviation of starts from whole samples apart, in samples, and accuracy of an epoch's seconds of the day.
+const START_TOLERANCE: f64 = 0.01;
+const EPOCH_S: f64 = 3e-11;
+
+/// Time over which the sample clocks of two streams may drift by [`DRIFT`] samples, in seconds.
+const DRIFT_S: f64 = 3600.0;
+const DRIFT: f64 = 0.1;
+
+/// Largest deviation of adjoining bands, and of the channels of equal bands, in channels.
+const BAND_TOLERANCE: f64 = 1e-3;
+
+/// Bytes of a stream that are read before the next stream is: enough for long writes, few enough that the last stream's samples wait
+/// for little work when they arrive. Least and most bytes of a row among them.
+const STEP_BYTES: usize = 8 << 20;
+const STEP_ROW_BYTES: Range<usize> = 2 << 10..1 << 20;
+
+/// One observation that arrives as several streams.
+#[derive(Debug)]
+pub struct JoinedVoltages {
+    header: VoltageHeader,
+    parts: Vec<Part>,
+    /// Samples that are read of each stream in turn.
+    step: usize,
+    state: State,
+    cut: Option<String>,
+}
+
+/// Stream of a joined source.
+#[derive(Debug)]
+struct Part {
+    source: LiveVoltages,
+    /// Places of its rows among those of all streams.
+    places: Places,
+}
+
+/// Progress of a joined source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reading,
+    /// A stream has ended.
+    Ended,
+    /// A request to stop came while streams had different numbers of samples.
+    Stopped,
+}
+
+impl JoinedVoltages {
+    /// Waits for an observation of each of `count` streams by `next`, which takes the stream's number, and joins them; they begin with
+    /// the first sample that all of them have. If a stream ends before that, `next` is called for it again.
+    ///
+    /// Streams of the same channels and one polarization each become polarizations, in the order of their numbers. Others are bands in
+    /// any order.
+    ///
+    /// # Errors
+    /// Those of `next`; [`Error::Parameter`] for no stream; [`Error::Format`] for streams that differ in more than their band, bands that
+    /// overlap or leave holes, and starts that are unknown for some, not whole samples apart, or more than 10 s apart.
+    pub fn open(
+        count: usize,
+        next: &mut dyn FnMut(usize) -> Result<LiveVoltages>,
+    ) -> Result<Self> {
+        let threads = Threads::new(io::most_threads());
+        // A stream's own threads are never used.
+        let mut next = |number| io::with_threads(1, || next(number));
+        let mut streams = (0..count).map(&mut next).collect::<Result<Vec<_>>>()?;
+        loop {
+            let headers: Vec<&VoltageHeader> = streams.iter().map(VoltageSource::header).collect();
+            let arranged = Arranged::new(&headers)?;
+            let skipped = late(&streams)?;
+            let ended = begin_together(&mut streams, &skipped)?;
+            let Some(number) = ended else {
+                let sources = streams.into_iter().zip(arranged.places);
+                let parts = sources.map(|(source, places)| Part {
+                    source: source.with_threads(threads.clone()),
+                    places,
+                });
+                return Ok(Self::new(arranged.header, parts.collect()));
+            };
+            // The address takes one observation at a time.
+            drop(streams.remove(number));
+            streams.insert(number, next(number)?);
+        }
+    }
+
+    fn new(mut header: VoltageHeader, parts: Vec<Part>) -> Self {
+        if let Some(first) = parts.first() {
+            header.start = first.source.header().start;
+        }
+        let rows = parts.iter().map(|part| part.source.header().streams()).max();
+        let row = STEP_BYTES / rows.unwrap_or(1).max(1);
+        let row = row.clamp(STEP_ROW_BYTES.start, STEP_ROW_BYTES.end);
+        // A step ends with a cache line.
+        let step = row.next_multiple_of(64) * 8 / header.encoding.sample_bits();
+        Self { header, parts, step, state: State::Reading, cut: None }
+    }
+
+    /// Returns the counters of the packets of all streams; `None` for rings alone.
+    pub fn statistics(&self) -> Option<Statistics> {
+        let mut all = self.parts.iter().filter_map(|part| part.source.statistics());
+        let first = all.next()?;
+        Some(all.fold(first, Statistics::with))
+    }
+
+    /// Reads the next samples of every stream, `times` of the block; returns how many all streams have.
+    fn read_step(&mut self, block: &mut VoltageBlock, times: Range<usize>) -> Result<usize> {
+        let mut most = times.len();
+        for number in 0..self.parts.len() {
+            let Part { source, places } = &mut self.parts[number];
+            let read = match source.read_rows(block, *places, times.start..times.start + most) {
+                Err(error) if error.is_stop() => 0,
+                read => read?,
+            };
+            if read < most {
+                let has_ended = source.has_ended();
+                self.state = if has_ended { State::Ended } else { State::Stopped };
+                if has_ended {
+                    // The streams before it have given more.
+                    let has_more = |part: &Part| part.source.has_more();
+                    let is_cut = number > 0 || self.parts[1..].iter().any(has_more);
+                    self.cut = is_cut.then(|| self.end_of(number));
+                }
+                most = read;
+            }
+        }
+        Ok(most)
+    }
+
+    /// Describes the end of a stream that the others do not share.
+    fn end_of(&self, number: usize) -> String {
+        let name = |part: &Part| part.source.header().path.display().to_string();
+        let others = self.parts.iter().enumerate().filter(|(other, _)| *other != number);
+        let others: Vec<String> = others.map(|(_, part)| name(part)).collect();
+        format!(
+            "{} has ended; what came later from {} is left out",
+            name(&self.parts[number]),
+            others.join(", ")
+        )
+    }
+}
+
+impl VoltageSource for JoinedVoltages {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        block.flags_mut().clear();
+        let (capacity, mut done) = (block.capacity(), 0);
+        while done < capacity && self.state == State::Reading {
+            let times = done..(done + self.step).min(capacity);
+            done += self.read_step(block, times)?;
+        }
+        if done == 0 && self.state == State::Stopped && capacity > 0 {
+            return Err(Error::stopped(&self.header.path));
+        }
+        for Part { source, places } in &mut self.parts {
+            source.pass_lost(block, *places, done as u64);
+        }
+        if self.parts.len() > 1 {
+            block.flags_mut().sort_unstable_by_key(|flag| (flag.start, flag.streams.start));
+        }
+        block.set_times(done)?;
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut scratch = self.header.block(times.min(self.step as u64) as usize);
+        let mut done = 0;
+        while done < times {
+            if times - done < scratch.capacity() as u64 {
+                scratch = self.header.block((times - done) as usize);
+            }
+            match self.read(&mut scratch)? {
+                0 => break,
+                read => done += read as u64,
+            }
+        }
+        Ok(done)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref().or_else(|| self.parts.iter().find_map(|part| part.source.cut()))
+    }
+}
+
+/// Returns how many samples each stream has before the first one of the stream that begins last.
+///
+/// # Errors
+/// [`Error::Format`] for starts that are known for some streams only, or not whole samples apart.
+fn late(streams: &[LiveVoltages]) -> Result<Vec<u64>> {
+    let Some(first) = streams.first() else { return Ok(Vec::new()) };
+    let (header, position) = (first.header(), first.position());
+    let tsamp_s = header.tsamp_s;
+    let start = |stream: &LiveVoltages| {
+        let own = stream.header();
+        let named = |rule: &str| {
+            let why = format!(
+                "it is {}, but that of {} is {}: {rule}",
+                shown(own.start),
+                header.path.display(),
+                shown(header.start)
+            );
+            Error::format(&own.path, "start", 0, why)
+        };
+        if (own.start.day == 0) != (header.start.day == 0) {
+            return Err(named("streams that are joined need the same clock"));
+        }
+        if own.start.day == 0 {
+            // Samples are numbered from the same one.
+            return Ok(stream.position() as i64 - position as i64);
+        }
+        let samples = own.start.seconds_since(&header.start) / tsamp_s;
+        let whole = samples.round();
+        let limit = START_TOLERANCE + 2.0 * EPOCH_S / tsamp_s;
+        if (samples - whole).abs() > limit || whole.abs() > 9e15 {
+            return Err(named(&format!(
+                "expected starts whole samples apart, found {samples:.3} samples"
+            )));
+        }
+        Ok(whole as i64)
+    };
+    let starts: Vec<i64> = streams.iter().map(start).collect::<Result<_>>()?;
+    let last = starts.iter().copied().max().unwrap_or(0);
+    let late: Vec<u64> = starts.iter().map(|start| (last - start) as u64).collect();
+    let unit = header.encoding.samples_per_byte() as u64;
+    match late.iter().position(|times| !times.is_multiple_of(unit)) {
+        None => Ok(late),
+        Some(number) => {
+            let own = streams[number].header();
+            let why = format!(
+                "it begins {} samples before another stream, which is not a whole number of bytes",
+                late[number]
+            );
+            Err(Error::format(&own.path, "start", 0, why))
+        }
+    }
+}
+
+/// Skips the samples of each stream that not all of them have; returns the number of a stream that ends before.
+///
+/// # Errors
+/// [`Error::Format`] for a stream that begins too long before another one; those of reading.
+fn begin_together(streams: &mut [LiveVoltages], late: &[u64]) -> Result<Option<usize>> {
+    for number in 0..streams.len() {
+        let stream = &mut streams[number];
+        let tsamp_s = stream.header().tsamp_s;
+        let most = (MOST_SKIPPED_S / tsamp_s) as u64 / 8 * 8;
+        // A stream of the distant past may have ended, and another one may follow.
+        let skipped = stream.begin_after(late[number].min(most))?;
+        if skipped < late[number].min(most) {
+            return Ok(Some(number));
+        }
+        if skipped < late[number] {
+            let last = late.iter().position(|times| *times == 0).unwrap_or(0);
+            let why = format!(
+                "it is {:.3} s before that of {}, expected {MOST_SKIPPED_S} s at most",
+                late[number] as f64 * tsamp_s,
+                streams[last].header().path.display()
+            );
+            return Err(Error::format(&streams[number].header().path, "start", 0, why));
+        }
+    }
+    // The one that begins last needs no rounding.
+    if let Some(last) = late.iter().position(|times| *times == 0) {
+        let start = streams[last].header().start;
+        streams.iter_mut().for_each(|stream| stream.begin_at(start));
+    }
+    Ok(None)
+}
+
+fn shown(start: Epoch) -> String {
+    match start.day {
+        0 => "unknown".to_owned(),
+        day => format!("MJD {day} and {:.9} s", start.seconds),
+    }
+}
+
+/// Header of all streams, and the places of the rows of each.
+#[derive(Debug)]
+struct Arranged {
+    header: VoltageHeader,
+    places: Vec<Places>,
+}
+
+impl Arranged {
+    /// Arranges streams along channels, or along polarizations if all have the same channels and one polarization.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no stream; [`Error::Format`] naming two streams and what does not fit.
+    fn new(headers: &[&VoltageHeader]) -> Result<Self> {
+        let Some((first, others)) = headers.split_first() else {
+            return Err(Error::parameter("streams", 0, "there must be at least one"));
+        };
+        others.iter().try_for_each(|other| check_pair(first, other))?;
+        let same = |other: &&VoltageHeader| has_same_channels(first, other);
+        let is_one = first.polarizations == 1;
+        let mut arranged = match headers.len() {
+            1 => Self { header: (*first).clone(), places: vec![Places::ALL] },
+            2 if is_one && others.iter().all(same) => Self::polarizations(headers),
+            _ => Self::bands(headers)?,
+        };
+        let names: Vec<String> =
+            headers.iter().map(|header| header.path.display().to_string()).collect();
+        arranged.header.path = PathBuf::from(names.join(", "));
+        arranged.header.times = None;
+        Ok(arranged)
+    }
+
+    fn polarizations(headers: &[&VoltageHeader]) -> Self {
+        let step = headers.len();
+        let places = (0..step).map(|first| Places { first, group: 1, step }).collect();
+        let header = VoltageHeader { polarizations: step, ..headers[0].clone() };
+        Self { header, places }
+    }
+
+    fn bands(headers: &[&VoltageHeader]) -> Result<Self> {
+        let bands = headers.iter().map(|header| Recorded::new(header)).collect::<Result<Vec<_>>>()?;
+        let mut order: Vec<usize> = (0..bands.len()).collect();
+        order.sort_by(|a, b| bands[*a].low_hz.total_cmp(&bands[*b].low_hz));
+        for pair in order.windows(2) {
+            bands[pair[0]].check_next(&bands[pair[1]])?;
+        }
+        let rising = bands.iter().find(|band| band.order == Some(Order::Rising));
+        let falling = bands.iter().find(|band| band.order == Some(Order::Falling));
+        if let (Some(rising), Some(falling)) = (rising, falling) {
+            let why = format!(
+                "its channels are in descending order, those of {} in ascending order: both must have the same",
+                rising.name()
+            );
+            return Err(Error::format(falling.path, "channels", 0, why));
+        }
+        if falling.is_some() {
+            order.reverse();
+        }
+        let step: usize = headers.iter().map(|header| header.coarse_channels()).sum();
+        let mut centres_hz = Vec::with_capacity(step);
+        let mut places = vec![Places::ALL; headers.len()];
+        for number in order {
+            let (own, polarizations) = (&headers[number].centres_hz, headers[number].polarizations);
+            places[number] = Places {
+                first: centres_hz.len() * polarizations,
+                group: own.len() * polarizations,
+                step: step * polarizations,
+            };
+            centres_hz.extend_from_slice(own);
+        }
+        let header = VoltageHeader { centres_hz, ..headers[0].clone() };
+        Ok(Self { header, places })
+    }
+}
+
+/// Order of a stream's channels by frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Rising,
+    Falling,
+}
+
+/// Band of a stream.
+#[derive(Debug)]
+struct Recorded<'a> {
+    path: &'a Path,
+    /// Lower edge of the lowest channel, and upper edge of the highest.
+    low_hz: f64,
+    high_hz: f64,
+    /// Distance of the channels.
+    spacing_hz: f64,
+    /// Order of the channels; `None` for one channel.
+    order: Option<Order>,
+}
+
+impl<'a> Recorded<'a> {
+    fn new(header: &'a VoltageHeader) -> Result<Self> {
+        let centres = &header.centres_hz;
+        if centres.is_empty() || centres.iter().any(|centre| !(*centre > 0.0)) {
+            let why = "the sky frequencies are unknown, and bands are joined by them";
+            return Err(Error::format(&header.path, "FREQ", 0, why));
+        }
+        let (first, last) = (centres[0], centres[centres.len() - 1]);
+        let spacing_hz = match (centres.len(), &header.filter) {
+            (1, None) => header.channel_width_hz(),
+            (1, Some(filter)) => {
+                let (up, down) = filter.oversampling;
+                header.channel_width_hz() * down as f64 / up as f64
+            }
+            (count, _) => (last - first).abs() / (count - 1) as f64,
+        };
+        let order = if last >= first { Order::Rising } else { Order::Falling };
+        Ok(Self {
+            path: &header.path,
+            low_hz: first.min(last) - 0.5 * spacing_hz,
+            high_hz: first.max(last) + 0.5 * spacing_hz,
+            spacing_hz,
+            order: (centres.len() > 1).then_some(order),
+        })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn shown(&self) -> String {
+        format!("{:.6} to {:.6} MHz", self.low_hz / HZ_PER_MHZ, self.high_hz / HZ_PER_MHZ)
+    }
+
+    /// Checks that the next band adjoins this one.
+    fn check_next(&self, next: &Self) -> Result<()> {
+        let fault = |field: &str, why: String| Err(Error::format(next.path, field, 0, why));
+        let limit = BAND_TOLERANCE * self.spacing_hz;
+        if (self.spacing_hz - next.spacing_hz).abs() > limit {
+            return fault(
+                "channels",
+                format!(
+                    "they are {:.6} MHz apart, those of {} {:.6} MHz: both must be the same",
+                    next.spacing_hz / HZ_PER_MHZ,
+                    self.name(),
+                    self.spacing_hz / HZ_PER_MHZ
+                ),
+            );
+        }
+        let hole_hz = next.low_hz - self.high_hz;
+        if hole_hz.abs() <= limit {
+            return Ok(());
+        }
+        let which = if hole_hz > 0.0 { "leave a hole of" } else { "overlap by" };
+        fault(
+            "band",
+            format!(
+                "it is {}, that of {} is {}: they {which} {:.6} MHz, expected bands that adjoin each other, or two polarizations of \
+                 one band",
+                next.shown(),
+                self.name(),
+                self.shown(),
+                hole_hz.abs() / HZ_PER_MHZ
+            ),
+        )
+    }
+}
+
+/// Returns whether two streams have the same channels, known or not.
+fn has_same_channels(first: &VoltageHeader, other: &VoltageHeader) -> bool {
+    let limit = BAND_TOLERANCE * first.channel_width_hz();
+    first.centres_hz.len() == other.centres_hz.len()
+        && first.centres_hz.iter().zip(&other.centres_hz).all(|(a, b)| (a - b).abs() <= limit)
+}
+
+/// Checks that two streams may be parts of one recording.
+fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
+    let differ = |field: &str, own: String, expected: String| {
+        let why = format!("found {own}, but {} has {expected}", first.path.display());
+        Err(Error::format(&other.path, field, 0, why))
+    };
+    let drift = (first.tsamp_s - other.tsamp_s).abs() / first.tsamp_s * DRIFT_S / first.tsamp_s;
+    if !(drift <= DRIFT) {
+        let shown = |header: &VoltageHeader| format!("{:e} s", header.tsamp_s);
+        return differ("sampling time", shown(other), shown(first));
+    }
+    let same = |field: &str, value: fn(&VoltageHeader) -> String| {
+        let (own, expected) = (value(other), value(first));
+        if own == expected { Ok(()) } else { differ(field, own, expected) }
+    };
+    same("samples", |header| format!("{:?}", header.encoding))?;
+    same("antennas", |header| header.antennas.to_string())?;
+    same("polarizations", |header| header.polarizations.to_string())?;
+    same("sideband", |header| if header.lower_sideband { "lower".into() } else { "upper".into() })?;
+    same("scale", |header| header.scale.to_string())?;
+    same("source", |header| format!("{:?}", header.source_name))?;
+    same("feeds", |header| match header.circular {
+        Some(true) => "circular ones".into(),
+        Some(false) => "linear ones".into(),
+        None => "unknown ones".into(),
+    })?;
+    same("filter bank", |header| match &header.filter {
+        Some(filter) => format!("{} channels of {} taps", filter.channels, filter.taps),
+        None => "none".into(),
+    })
+}
