@@ -74,6 +74,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("samples per frame", "--heap-times"),
     ("samples per heap", "--heap-times"),
     ("sefd_jy", "--sefd (Jy)"),
+    ("selection.channels", "--channels"),
+    ("selection.polarization", "--pol"),
     ("send.first", "--first-count"),
     ("send.heap_times", "--heap-times"),
     ("send.rate", "--rate"),

@@ -11,7 +11,8 @@ use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
-use sidereal::live::source::{LiveSpectra, LiveVoltages, Observation};
+use sidereal::live::joined::JoinedVoltages;
+use sidereal::live::source::LiveSpectra;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
 use sidereal::trace::{self, Work};
@@ -27,7 +28,7 @@ use crate::output::{Existing, Files, WritingFiles, with_final_names};
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::space::Reserve;
-use crate::streams::{Roll, free_name, name_of, observe};
+use crate::streams::{Received, Roll, free_name, name_of};
 use crate::voltage_arguments::Unstated;
 use crate::{
     Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, streams,
@@ -47,6 +48,7 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live search spead://239.10.0.1:7148?interface=eth1 -o found --dm-max 1000\n  \
     sidereal live search dada:dada -o found --snr 8\n  \
     sidereal live search spead://:7148 -o found --channels 1024 --integrate 4\n  \
+    sidereal live search spead://:7148 spead://:7149 -o found --channels 512 --integrate 4\n  \
     sidereal live channelize spead://:7148 -o spectra --channels 64 --integrate 8 --roll 600\n  \
     sidereal live correlate spead://:7148 -o visibilities --antennas positions.csv --drift\n  \
     sidereal live record spead://:7148 -o recordings --roll 600\n  \
@@ -54,6 +56,8 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live record site.toml -o recordings\n\n\
     A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
     where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.\n\n\
+    Several addresses of search, channelize and record are the bands or the two polarizations of one recording of voltages, each\n\
+    received by a thread of its own.\n\n\
     vdif://HOST:PORT receives VDIF frames, vdif://HOST:PORT?sequence frames behind a sequence number of 8 bytes. They state neither\n\
     frequencies nor, often, the sampling rate: --freq and --sample-rate give them. Without a rate the first second shows it.";
 
@@ -149,8 +153,10 @@ struct CorrelateArguments {
 #[derive(Args, Clone, Debug)]
 struct RecordArguments {
     /// Address of the stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that describes it (.toml).
-    #[arg(value_name = "ADDRESS")]
-    address: PathBuf,
+    ///
+    /// Several addresses are the bands or the two polarizations of one recording of voltages, in any order of the bands.
+    #[arg(required = true, value_name = "ADDRESS")]
+    addresses: Vec<PathBuf>,
     /// Folder for the files, which is made if it is missing.
     #[arg(short, long, value_name = "DIR", default_value = "recordings", help_heading = "Output")]
     output: PathBuf,
@@ -316,17 +322,19 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Record(arguments) => ("record", arguments.output.clone()),
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };
-    let address = site::address(file, &site::table(file)?);
-    streams::listen(std::slice::from_ref(&address), &VoltageOptions::default())?;
+    let addresses = site::addresses(file, &site::table(file)?);
+    streams::listen(&addresses, &VoltageOptions::default())?;
     fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
     tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
     if !common.quiet {
+        let addresses: Vec<String> =
+            addresses.iter().map(|address| address.display().to_string()).collect();
         let free =
             rustix::fs::statvfs(&output).map_err(|error| Error::io(&output, error.into()))?;
         note!(
             "{}: live {verb} of {} to {}, with {} free there",
             file.display(),
-            address.display(),
+            addresses.join(", "),
             output.display(),
             space::human(free.f_bavail * free.f_frsize),
         );
@@ -337,20 +345,22 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
 impl RecordArguments {
     fn run(&self, common: &Common) -> Result<Exit> {
         let options = self.unstated.options()?;
-        if let Some(option) = self.unstated.given().filter(|_| is_description(&self.address)) {
+        streams::check(&self.addresses, "ADDRESS")?;
+        let is_described = self.addresses.iter().any(|address| is_description(address));
+        if let Some(option) = self.unstated.given().filter(|_| is_described) {
             return Err(Error::parameter(option, "given", "the description has it"));
         }
         let mut done = 0;
         loop {
-            let observation = match observe(&self.address, &options) {
+            let observation = match streams::observation(&self.addresses, &options) {
                 // The usual end of a program that waits for the next observation.
                 Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
                 observation => observation?,
             };
             fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
             let exit = match observation {
-                Observation::Spectra(spectra) => self.record(Spectra::new(spectra), common)?,
-                Observation::Voltages(voltages) => {
+                Received::Spectra(spectra) => self.record(Spectra::new(spectra), common)?,
+                Received::Voltages(voltages) => {
                     self.record(RecordedVoltages::new(voltages, self.format), common)?
                 }
             };
@@ -638,7 +648,7 @@ impl Recorded for Spectra {
 }
 
 struct RecordedVoltages {
-    source: LiveVoltages,
+    source: JoinedVoltages,
     format: VoltageFormat,
     /// Samples of a whole gulp, and the block of the last read, which may be shorter.
     times: usize,
@@ -649,7 +659,7 @@ struct RecordedVoltages {
 }
 
 impl RecordedVoltages {
-    fn new(source: LiveVoltages, format: VoltageFormat) -> Self {
+    fn new(source: JoinedVoltages, format: VoltageFormat) -> Self {
         let header = source.header();
         let bytes = header.sample_bits() / 8;
         let times = gulp(bytes, header.tsamp_s);
@@ -708,13 +718,10 @@ impl Recorded for RecordedVoltages {
         for flag in self.block.flags() {
             let (start, times) = (self.time + flag.start, flag.times);
             // Antennas that lose the same samples make one gap, as does what is lost on both sides of a read.
-            match self
-                .gaps
-                .iter_mut()
-                .rev()
-                .take(64)
-                .find(|gap| gap.start_time == start || gap.start_time + gap.times == start)
-            {
+            let touches = |gap: &&mut sidereal::io::Gap| {
+                (gap.start_time..=gap.start_time + gap.times).contains(&start)
+            };
+            match self.gaps.iter_mut().rev().take(64).find(touches) {
                 Some(gap) => gap.times = gap.times.max(start + times - gap.start_time),
                 None => self.gaps.push(sidereal::io::Gap { start_time: start, times }),
             }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::io::voltages::Selection;
 use sidereal::io::{is_stream, voltages};
 use sidereal::live::header::Content;
 use sidereal::live::impair;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal send observation.vdif vdif://127.0.0.1:46227?sequence\n  \
     sidereal send guppi.0000.raw packets://127.0.0.1:10000?preset=snap\n  \
     sidereal send guppi.0000.raw site.toml\n  \
+    sidereal send guppi.0000.raw spead://127.0.0.1:7148 --channels 0:31\n  \
     sidereal send observation.fil spead://127.0.0.1:7148 --loss 0.01 --reorder 0.1 --lost-list lost.csv\n\n\
     Nobody needs to receive packets, and packets sent faster than they are received are lost. A ring is waited for.";
 
@@ -78,9 +80,14 @@ pub(crate) struct Arguments {
     /// time of VDIF frames goes on, and their sequence number begins anew.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     restart: Option<f64>,
-    /// Use only one polarization (IF), counted from 0; by default the total intensity.
+    /// Use only one polarization, counted from 0; by default all of voltages, and of filterbanks (IF) the total intensity.
     #[arg(long, value_name = "N", help_heading = RECORDING)]
     pol: Option<usize>,
+    /// Send only these recorded channels of voltages, counted from 0, ends included: 0:127.
+    ///
+    /// Several senders play the bands of a recording, each to an address of its own; `live` joins them.
+    #[arg(long, value_name = "A:B", value_parser = parse_channels, help_heading = RECORDING)]
+    channels: Option<Channels>,
     /// Send a recording with gaps: voltages as zeros, spectra with each channel's running median.
     ///
     /// Without this option, gaps in voltages longer than both one minute and ten times the data before them are an
@@ -139,6 +146,22 @@ struct Impaired {
     /// Replace the list if it exists.
     #[arg(long, requires = "lost_list", help_heading = IMPAIRMENTS)]
     overwrite: bool,
+}
+
+/// First and last of consecutive channels.
+#[derive(Clone, Copy, Debug)]
+struct Channels {
+    first: usize,
+    last: usize,
+}
+
+fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
+    let number = |word: &str| word.trim().parse::<usize>().ok();
+    let (first, last) = words.split_once(':').unwrap_or((words, words));
+    match number(first).zip(number(last)) {
+        Some((first, last)) if first <= last && last < usize::MAX => Ok(Channels { first, last }),
+        _ => Err("write it as FIRST:LAST, such as 0:127".to_owned()),
+    }
 }
 
 /// Multiple of real time; `None` is as fast as possible.
@@ -293,19 +316,21 @@ impl Arguments {
 
     /// Opens the recording at its first sample.
     fn open(&self, common: &Common) -> Result<Recording> {
-        let first = self.inputs.first().map_or(Path::new(""), PathBuf::as_path);
+        let input = self.inputs.first().map_or(Path::new(""), PathBuf::as_path);
         let is_pipe = self.inputs.iter().any(|path| is_stream(path));
-        if !is_pipe && voltages::is_voltages(first)? {
-            if let Some(pol) = self.pol {
-                let rule = "it is for filterbanks; of voltages every polarization is sent";
-                return Err(Error::parameter("--pol", pol, rule));
-            }
+        if !is_pipe && voltages::is_voltages(input)? {
             let source = self.lacking.open(&self.inputs, self.allow_gaps)?;
+            let channels = self.channels.map(|Channels { first, last }| first..last + 1);
+            let source = Selection { channels, polarization: self.pol }.of(source)?;
             say::warn_of_recording(source.warnings(), source.cut(), common.quiet);
             return Ok(Recording::Voltages(source));
         }
+        if let Some(Channels { first, last }) = self.channels {
+            let rule = format!("it is for voltages, and {} holds none", shown(input));
+            return Err(Error::parameter("--channels", format!("{first}:{last}"), rule));
+        }
         let source = selection::open(&self.inputs, self.pol, self.allow_gaps)?;
-        self.lacking.check_none(first)?;
+        self.lacking.check_none(input)?;
         say::warn_of_recording(source.warnings(), source.cut(), common.quiet);
         Ok(Recording::Spectra(source))
     }

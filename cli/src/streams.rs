@@ -12,11 +12,15 @@ use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use sidereal::error::Stopped;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::io::with_threads;
 use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, open_with};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::capture::Statistics;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::live::source::{Behind, Live, LiveVoltages, Observation};
+use sidereal::live::joined::JoinedVoltages;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::source::{Behind, Live, LiveSpectra, LiveVoltages, Observation};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::target::Target;
 use sidereal::units::Epoch;
@@ -205,12 +209,22 @@ impl Watch {
     }
 }
 
+/// Stream of which a part was read before.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// The rest is no observation.
+    Skip,
+    /// The rest is an observation.
+    Read,
+}
+
 /// Waits for the next observation of an address, which stays open until the program ends.
 ///
 /// # Errors
 /// Those of [`Live::open`] and [`Live::next`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observation> {
+fn observe(path: &Path, options: &VoltageOptions, rest: Rest) -> Result<Observation> {
     listen(std::slice::from_ref(&path.to_path_buf()), options)?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(open) = open.iter_mut().find(|open| open.path == path) else {
@@ -218,10 +232,14 @@ pub(crate) fn observe(path: &Path, options: &VoltageOptions) -> Result<Observati
     };
     let (statistics, due) = (open.live.shared_statistics(), Instant::now());
     let mut watch = Watch { statistics, alarm_s: open.clock_alarm_s, due };
-    let observation = open.live.next(Box::new(move || {
+    let goes_on = Box::new(move || {
         watch.look();
         !interrupt::requested()
-    }))?;
+    });
+    let observation = match rest {
+        Rest::Skip => open.live.next(goes_on)?,
+        Rest::Read => open.live.resume(goes_on)?,
+    };
     open.tsamp_s = match &observation {
         Observation::Spectra(spectra) => spectra.header().tsamp_s,
         Observation::Voltages(voltages) => voltages.header().tsamp_s,
@@ -266,7 +284,7 @@ pub(crate) fn behind() -> (Behind, f64) {
 /// [`Error::Format`] for a stream of voltages; those of [`Live::open`] and [`Live::next`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn open_address(path: &Path) -> Result<Box<dyn FilterbankSource>> {
-    match observe(path, &VoltageOptions::default())? {
+    match observe(path, &VoltageOptions::default(), Rest::Skip)? {
         Observation::Spectra(spectra) => Ok(Box::new(spectra)),
         Observation::Voltages(_) => {
             let why = "found voltages, expected spectra: `sidereal live` channelizes, searches, correlates and records voltages";
@@ -281,20 +299,99 @@ pub(crate) enum Arriving {
     Voltages(Box<dyn VoltageSource>),
 }
 
-/// Waits for the next observation if the only input is a live stream; `None` for files.
+/// Waits for the next observation if the inputs are live streams; `None` for files.
 ///
 /// # Errors
-/// Those of [`Live::open`] and [`Live::next`].
+/// Those of [`observation`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Option<Arriving>> {
-    let [path] = paths else { return Ok(None) };
-    if !is_address(path) {
+    if paths.is_empty() || !paths.iter().all(|path| is_address(path)) {
         return Ok(None);
     }
-    Ok(Some(match observe(path, options)? {
-        Observation::Spectra(spectra) => Arriving::Spectra(Box::new(spectra)),
-        Observation::Voltages(voltages) => Arriving::Voltages(Box::new(voltages)),
+    Ok(Some(match observation(paths, options)? {
+        Received::Spectra(spectra) => Arriving::Spectra(Box::new(spectra)),
+        Received::Voltages(voltages) => Arriving::Voltages(Box::new(voltages)),
     }))
+}
+
+/// Observation of an address, or of several whose streams are parts of one recording.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) enum Received {
+    Spectra(LiveSpectra),
+    Voltages(JoinedVoltages),
+}
+
+/// Checks addresses of streams that are parts of one recording; `name` is the argument that errors name.
+///
+/// # Errors
+/// [`Error::Parameter`] for one that is no address, or that is given twice.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn check(paths: &[PathBuf], name: &'static str) -> Result<()> {
+    if let Some(path) = paths.iter().find(|path| !is_address(path)) {
+        let rule = "expected the address of a stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that ends with .toml";
+        return Err(Error::parameter(name, path.display(), rule));
+    }
+    let twice = (1..paths.len()).find(|index| paths[..*index].contains(&paths[*index]));
+    match twice {
+        None => Ok(()),
+        Some(index) => {
+            let rule = "it is given twice, and a stream has one reader";
+            Err(Error::parameter(name, paths[index].display(), rule))
+        }
+    }
+}
+
+/// Waits for the next observation of an address, or of several whose streams are the bands or the polarizations of one recording.
+///
+/// # Errors
+/// [`Error::Format`] for several streams of which one has spectra; those of [`Live::open`], [`Live::next`] and
+/// [`JoinedVoltages::open`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn observation(paths: &[PathBuf], options: &VoltageOptions) -> Result<Received> {
+    if let [path] = paths {
+        return Ok(match observe(path, options, Rest::Skip)? {
+            Observation::Spectra(spectra) => Received::Spectra(spectra),
+            Observation::Voltages(voltages) => Received::Voltages(voltages.into()),
+        });
+    }
+    listen(paths, options)?;
+    let part = |path: &Path| match observe(path, options, Rest::Read)? {
+        Observation::Voltages(voltages) => Ok(voltages),
+        Observation::Spectra(_) => {
+            let why = "found spectra, expected voltages: several addresses are the bands or the polarizations of one recording of \
+                       voltages";
+            Err(Error::format(path, "STATE", 0, why))
+        }
+    };
+    // A stream that goes on gives its latest samples, so those that begin anew come first.
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    order.sort_by_key(|number| is_going(&paths[*number]));
+    let mut first: Vec<Option<LiveVoltages>> = paths.iter().map(|_| None).collect();
+    for number in order {
+        // They are sorted on threads that all share.
+        first[number] = Some(with_threads(1, || part(&paths[number]))?);
+    }
+    let mut next = |number: usize| first[number].take().map_or_else(|| part(&paths[number]), Ok);
+    JoinedVoltages::open(paths.len(), &mut next).map(Received::Voltages)
+}
+
+/// Returns whether the last observation of an address was left before its stream had ended.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn is_going(path: &Path) -> bool {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.iter().any(|open| open.path == path && open.live.is_going())
+}
+
+/// Waits for the next observation of addresses, whose contents must be voltages.
+///
+/// # Errors
+/// [`Error::Format`] for a stream of spectra; those of [`observation`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn joined(paths: &[PathBuf], options: &VoltageOptions) -> Result<JoinedVoltages> {
+    match observation(paths, options)? {
+        Received::Voltages(voltages) => Ok(voltages),
+        Received::Spectra(_) => Err(spectra(&paths[0])),
+    }
 }
 
 /// Waits for the next observation of an address, whose contents must be voltages.
@@ -303,13 +400,18 @@ pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Op
 /// [`Error::Format`] for a stream of spectra; those of [`Live::open`] and [`Live::next`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn voltages(path: &Path, options: &VoltageOptions) -> Result<LiveVoltages> {
-    match observe(path, options)? {
+    match observe(path, options, Rest::Skip)? {
         Observation::Voltages(voltages) => Ok(voltages),
-        Observation::Spectra(_) => {
-            let why = "found spectra, expected voltages: `sidereal live search` and `live record` take spectra";
-            Err(Error::format(path, "STATE", 0, why))
-        }
+        Observation::Spectra(_) => Err(spectra(path)),
     }
+}
+
+/// Returns the error of a stream of spectra for a verb of voltages.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn spectra(path: &Path) -> Error {
+    let why =
+        "found spectra, expected voltages: `sidereal live search` and `live record` take spectra";
+    Error::format(path, "STATE", 0, why)
 }
 
 /// Other systems have no live streams.

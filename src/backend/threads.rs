@@ -486,9 +486,13 @@ mod tests {
             assert_eq!(ranges, [2..3, 6..8, 11..13]);
             assert_eq!(Places::ALL.ranges(3..9).collect::<Vec<_>>(), [3..9]);
             assert_eq!(places.ranges(4..4).count(), 0);
-            let refuses = |rows, places| catch_unwind(AssertUnwindSafe(|| fill(rows, places))).is_err();
+            let refuses =
+                |rows, places| catch_unwind(AssertUnwindSafe(|| fill(rows, places))).is_err();
             assert!(refuses(7, places) && refuses(6, Places { first: 2, ..places }));
-            assert!(refuses(6, Places { step: 1, ..places }) && refuses(6, Places { group: 0, ..places }));
+            assert!(
+                refuses(6, Places { step: 1, ..places })
+                    && refuses(6, Places { group: 0, ..places })
+            );
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::io::Gap;
 use crate::live::capture::{Capture, Event, Statistics};
+use crate::live::description::Begun;
 use crate::live::ring::{self, Received};
 use crate::live::sorting::{Chunks, Part};
 use crate::live::stream::wrapped;
@@ -72,6 +73,15 @@ impl Drop for Lease {
     }
 }
 
+/// Stream of packets of which samples were read, and which may go on.
+#[derive(Debug)]
+pub(super) struct Going {
+    pub(super) begun: Box<Begun>,
+    /// Counter of the packets of a later sample than the first, and its number since that of the header.
+    pub(super) counter: u64,
+    pub(super) position: u64,
+}
+
 /// Samples of an observation in order.
 pub(super) struct Feed {
     pub(super) blocks: Blocks,
@@ -83,6 +93,20 @@ pub(super) struct Feed {
     /// Samples of the observation that were taken, lost ones included.
     taken: u64,
     behind: Arc<Mutex<Behind>>,
+    /// The stream when the observation began; its place for the next one, if it goes on.
+    going: Option<Going>,
+    next_going: Arc<Mutex<Option<Going>>>,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        let is_end = matches!(self.blocks.ahead, Some(Event::End { .. }));
+        let going = self.going.take().filter(|_| !is_end && !self.blocks.has_ended);
+        let passed = self.taken + self.blocks.missing - self.place as u64;
+        *self.next_going.lock().unwrap_or_else(PoisonError::into_inner) = going.map(|going| {
+            Going { counter: self.blocks.expected, position: going.position + passed, ..going }
+        });
+    }
 }
 
 impl std::fmt::Debug for Feed {
@@ -100,7 +124,19 @@ impl Feed {
         goes_on: GoesOn,
         behind: Arc<Mutex<Behind>>,
     ) -> Self {
-        Self { blocks, lease, path, goes_on, place: 0, taken: 0, behind }
+        let next_going = Arc::default();
+        let (place, taken, going) = (0, 0, None);
+        Self { blocks, lease, path, goes_on, place, taken, behind, going, next_going }
+    }
+
+    /// Keeps the place in a stream for the next observation, if the stream has not ended by then.
+    pub(super) fn keep_place(
+        mut self,
+        going: Option<Going>,
+        next_going: &Arc<Mutex<Option<Going>>>,
+    ) -> Self {
+        (self.going, self.next_going) = (going, Arc::clone(next_going));
+        self
     }
 
     /// Returns the next samples, at most `most` of them, or the number of those lost.

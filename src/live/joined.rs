@@ -69,7 +69,8 @@ enum State {
 
 impl JoinedVoltages {
     /// Waits for an observation of each of `count` streams by `next`, which takes the stream's number, and joins them; they begin with
-    /// the first sample that all of them have. If a stream ends before that, `next` is called for it again.
+    /// the first sample that all of them have. If a stream ends before that, `next` is called for it again. A stream that goes on while
+    /// another one begins anew gives its latest samples ([`crate::live::source::Live::resume`]).
     ///
     /// Streams of the same channels and one polarization each become polarizations, in the order of their numbers. Others are bands in
     /// any order.
@@ -77,10 +78,7 @@ impl JoinedVoltages {
     /// # Errors
     /// Those of `next`; [`Error::Parameter`] for no stream; [`Error::Format`] for streams that differ in more than their band, bands that
     /// overlap or leave holes, and starts that are unknown for some, not whole samples apart, or more than 10 s apart.
-    pub fn open(
-        count: usize,
-        next: &mut dyn FnMut(usize) -> Result<LiveVoltages>,
-    ) -> Result<Self> {
+    pub fn open(count: usize, next: &mut dyn FnMut(usize) -> Result<LiveVoltages>) -> Result<Self> {
         let threads = Threads::new(io::most_threads());
         // A stream's own threads are never used.
         let mut next = |number| io::with_threads(1, || next(number));
@@ -111,8 +109,9 @@ impl JoinedVoltages {
         let rows = parts.iter().map(|part| part.source.header().streams()).max();
         let row = STEP_BYTES / rows.unwrap_or(1).max(1);
         let row = row.clamp(STEP_ROW_BYTES.start, STEP_ROW_BYTES.end);
-        // A step ends with a cache line.
+        // A step ends with a cache line; one stream needs no turns.
         let step = row.next_multiple_of(64) * 8 / header.encoding.sample_bits();
+        let step = if parts.len() == 1 { usize::MAX } else { step };
         Self { header, parts, step, state: State::Reading, cut: None }
     }
 
@@ -125,7 +124,7 @@ impl JoinedVoltages {
 
     /// Reads the next samples of every stream, `times` of the block; returns how many all streams have.
     fn read_step(&mut self, block: &mut VoltageBlock, times: Range<usize>) -> Result<usize> {
-        let mut most = times.len();
+        let (mut most, mut ended) = (times.len(), None);
         for number in 0..self.parts.len() {
             let Part { source, places } = &mut self.parts[number];
             let read = match source.read_rows(block, *places, times.start..times.start + most) {
@@ -133,16 +132,16 @@ impl JoinedVoltages {
                 read => read?,
             };
             if read < most {
-                let has_ended = source.has_ended();
-                self.state = if has_ended { State::Ended } else { State::Stopped };
-                if has_ended {
-                    // The streams before it have given more.
-                    let has_more = |part: &Part| part.source.has_more();
-                    let is_cut = number > 0 || self.parts[1..].iter().any(has_more);
-                    self.cut = is_cut.then(|| self.end_of(number));
-                }
                 most = read;
+                ended = source.has_ended().then_some(number);
+                self.state = if ended.is_some() { State::Ended } else { State::Stopped };
             }
+        }
+        if let Some(number) = ended {
+            // The streams before it have given more.
+            let mut others = self.parts.iter().skip(number + 1);
+            let is_cut = number > 0 || others.any(|part| part.source.has_more());
+            self.cut = is_cut.then(|| self.end_of(number));
         }
         Ok(most)
     }
@@ -160,6 +159,14 @@ impl JoinedVoltages {
     }
 }
 
+/// One stream alone is the whole observation.
+impl From<LiveVoltages> for JoinedVoltages {
+    fn from(source: LiveVoltages) -> Self {
+        let header = source.header().clone();
+        Self::new(header, vec![Part { source, places: Places::ALL }])
+    }
+}
+
 impl VoltageSource for JoinedVoltages {
     fn header(&self) -> &VoltageHeader {
         &self.header
@@ -169,7 +176,7 @@ impl VoltageSource for JoinedVoltages {
         block.flags_mut().clear();
         let (capacity, mut done) = (block.capacity(), 0);
         while done < capacity && self.state == State::Reading {
-            let times = done..(done + self.step).min(capacity);
+            let times = done..done.saturating_add(self.step).min(capacity);
             done += self.read_step(block, times)?;
         }
         if done == 0 && self.state == State::Stopped && capacity > 0 {
@@ -186,7 +193,7 @@ impl VoltageSource for JoinedVoltages {
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        let mut scratch = self.header.block(times.min(self.step as u64) as usize);
+        let mut scratch = self.header.block(times.min(4096) as usize);
         let mut done = 0;
         while done < times {
             if times - done < scratch.capacity() as u64 {
@@ -340,7 +347,8 @@ impl Arranged {
     }
 
     fn bands(headers: &[&VoltageHeader]) -> Result<Self> {
-        let bands = headers.iter().map(|header| Recorded::new(header)).collect::<Result<Vec<_>>>()?;
+        let bands =
+            headers.iter().map(|header| Recorded::new(header)).collect::<Result<Vec<_>>>()?;
         let mut order: Vec<usize> = (0..bands.len()).collect();
         order.sort_by(|a, b| bands[*a].low_hz.total_cmp(&bands[*b].low_hz));
         for pair in order.windows(2) {
@@ -355,7 +363,9 @@ impl Arranged {
             );
             return Err(Error::format(falling.path, "channels", 0, why));
         }
-        if falling.is_some() {
+        // Single channels are in the order that formats associate with their sideband.
+        let is_lower = rising.is_none() && bands.iter().any(|band| band.is_lower_sideband);
+        if falling.is_some() || is_lower {
             order.reverse();
         }
         let step: usize = headers.iter().map(|header| header.coarse_channels()).sum();
@@ -393,6 +403,7 @@ struct Recorded<'a> {
     spacing_hz: f64,
     /// Order of the channels; `None` for one channel.
     order: Option<Order>,
+    is_lower_sideband: bool,
 }
 
 impl<'a> Recorded<'a> {
@@ -418,6 +429,7 @@ impl<'a> Recorded<'a> {
             high_hz: first.max(last) + 0.5 * spacing_hz,
             spacing_hz,
             order: (centres.len() > 1).then_some(order),
+            is_lower_sideband: header.lower_sideband,
         })
     }
 
@@ -500,4 +512,69 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
         Some(filter) => format!("{} channels of {} taps", filter.channels, filter.taps),
         None => "none".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voltage::VoltageEncoding;
+
+    fn header(path: &str, centres_mhz: &[f64]) -> VoltageHeader {
+        let centres = centres_mhz.iter().map(|centre| centre * HZ_PER_MHZ).collect();
+        let mut header = VoltageHeader::new(centres, 1e-6, VoltageEncoding::Complex8);
+        header.path = path.into();
+        header
+    }
+
+    /// Centres in MHz of streams that are joined, and the places of the rows of each.
+    fn arranged(headers: &[VoltageHeader]) -> Result<(Vec<f64>, Vec<Vec<usize>>)> {
+        let Arranged { header, places } = Arranged::new(&headers.iter().collect::<Vec<_>>())?;
+        let rows = |(places, own): (&Places, &VoltageHeader)| {
+            (0..own.streams()).map(|stream| places.of(stream)).collect()
+        };
+        let centres = header.centres_hz.iter().map(|centre| centre / HZ_PER_MHZ).collect();
+        Ok((centres, places.iter().zip(headers).map(rows).collect()))
+    }
+
+    #[test]
+    fn bands_are_in_the_order_of_their_channels() {
+        let bands = |rising: [&[f64]; 3]| rising.map(|centres| header("x", centres)).to_vec();
+        let (centres, rows) = arranged(&bands([&[5.0, 6.0], &[3.0, 4.0], &[7.0]])).unwrap();
+        assert_eq!(centres, [3.0, 4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(rows, [vec![2, 3], vec![0, 1], vec![4]]);
+        let (centres, rows) = arranged(&bands([&[6.0, 5.0], &[4.0, 3.0], &[7.0]])).unwrap();
+        assert_eq!(centres, [7.0, 6.0, 5.0, 4.0, 3.0]);
+        assert_eq!(rows, [vec![1, 2], vec![3, 4], vec![0]]);
+        let mut single = bands([&[5.0], &[3.0], &[4.0]]);
+        assert_eq!(arranged(&single).unwrap().0, [3.0, 4.0, 5.0]);
+        single.iter_mut().for_each(|header| header.lower_sideband = true);
+        assert_eq!(arranged(&single).unwrap().0, [5.0, 4.0, 3.0]);
+        let error = arranged(&bands([&[5.0, 6.0], &[4.0, 3.0], &[7.0]])).unwrap_err();
+        assert!(error.to_string().contains("descending order"), "{error}");
+    }
+
+    #[test]
+    fn rows_are_in_the_order_antenna_channel_polarization() {
+        let mut both = [header("a", &[3.0, 4.0]), header("b", &[5.0])];
+        both.iter_mut().for_each(|header| (header.antennas, header.polarizations) = (2, 2));
+        let (_, rows) = arranged(&both).unwrap();
+        assert_eq!(rows, [vec![0, 1, 2, 3, 6, 7, 8, 9], vec![4, 5, 10, 11]]);
+        let mut both = [header("a", &[3.0, 4.0]), header("b", &[3.0, 4.0])];
+        both.iter_mut().for_each(|header| header.antennas = 2);
+        assert_eq!(arranged(&both).unwrap().1, [vec![0, 2, 4, 6], vec![1, 3, 5, 7]]);
+    }
+
+    #[test]
+    fn oversampled_single_channels_adjoin_by_their_distance() {
+        let mut both = [header("a", &[3.0]), header("b", &[3.75])];
+        assert!(arranged(&both).unwrap_err().to_string().contains("overlap by 0.25"));
+        let filter = crate::io::voltages::FilterGeometry {
+            channels: 8,
+            taps: 4,
+            window: "hann".into(),
+            oversampling: (4, 3),
+        };
+        both.iter_mut().for_each(|header| header.filter = Some(filter.clone()));
+        assert_eq!(arranged(&both).unwrap().0, [3.0, 3.75]);
+    }
 }

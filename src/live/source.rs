@@ -17,7 +17,7 @@ use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::description::{Begun, Description};
 pub use crate::live::feed::{Behind, GoesOn};
-use crate::live::feed::{Blocks, Connection, Feed, Joined, Lease, Next, STEP, wait};
+use crate::live::feed::{Blocks, Connection, Feed, Going, Joined, Lease, Next, STEP, wait};
 use crate::live::header::Content;
 use crate::live::packing::Packing;
 use crate::live::ring;
@@ -43,6 +43,8 @@ pub struct Live {
     /// The connection, unless an observation uses it.
     connection: Arc<Mutex<Option<Connection>>>,
     behind: Arc<Mutex<Behind>>,
+    /// Stream in which the last observation was left.
+    going: Arc<Mutex<Option<Going>>>,
 }
 
 /// One observation of an address.
@@ -85,7 +87,8 @@ impl Live {
             }
         };
         let connection = Arc::new(Mutex::new(Some(connection)));
-        Ok(Self { path, options: options.clone(), connection, behind: Arc::default() })
+        let (options, behind, going) = (options.clone(), Arc::default(), Arc::default());
+        Ok(Self { path, options, connection, behind, going })
     }
 
     /// Opens sockets for a stream whose packets carry no header; `path` names it in headers and errors.
@@ -100,7 +103,8 @@ impl Live {
         let capture = Capture::start_described(sockets, path, description)?;
         let connection = Arc::new(Mutex::new(Some(Connection::Packets(capture))));
         let (path, options) = (path.to_path_buf(), VoltageOptions::default());
-        Ok(Self { path, options, connection, behind: Arc::default() })
+        let (behind, going) = (Arc::default(), Arc::default());
+        Ok(Self { path, options, connection, behind, going })
     }
 
     /// Returns the place of the counters of packets, for a watcher; `None` for a ring or during an observation.
@@ -137,7 +141,22 @@ impl Live {
     /// # Errors
     /// [`Error::stopped`] after a request to stop; [`Error::Format`] for an invalid header in a ring; [`Error::Unavailable`] while
     /// another observation of this address is read, and as receiving fails.
-    pub fn next(&self, mut goes_on: GoesOn) -> Result<Observation> {
+    pub fn next(&self, goes_on: GoesOn) -> Result<Observation> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.resume(goes_on)
+    }
+
+    /// Returns whether the last observation was left before its stream had ended.
+    pub fn is_going(&self) -> bool {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Waits for the next observation as [`Live::next`]; a stream in which the last one was left goes on as another observation,
+    /// from the latest samples on.
+    ///
+    /// # Errors
+    /// Those of [`Live::next`].
+    pub fn resume(&self, mut goes_on: GoesOn) -> Result<Observation> {
         let taken = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(connection) = taken else {
             return Err(Error::Unavailable {
@@ -147,16 +166,20 @@ impl Live {
         };
         let mut lease = Lease { connection: Some(connection), home: Arc::clone(&self.connection) };
         let opened = match lease.connection.as_mut() {
-            Some(Connection::Packets(capture)) => first_samples(capture, &self.path, &mut goes_on)?,
+            Some(Connection::Packets(capture)) => {
+                let going = self.going.lock().unwrap_or_else(PoisonError::into_inner).take();
+                first_samples(capture, &self.path, going, &mut goes_on)?
+            }
             Some(Connection::Ring(reader)) => {
                 next_header(reader, &self.path, &self.options, &mut goes_on)?
             }
             None => return Err(Error::stopped(&self.path)),
         };
-        let Opened { content, passed, sorter, streams, blocks } = opened;
+        let Opened { content, passed, sorter, streams, blocks, going } = opened;
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Behind::default();
         let (path, behind) = (self.path.clone(), Arc::clone(&self.behind));
         let feed = Feed::new(lease, blocks, path, goes_on, behind);
+        let feed = feed.keep_place(going, &self.going);
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),
             Content::Voltages(header) => {
@@ -176,34 +199,61 @@ struct Opened {
     /// Streams of each source of voltages.
     streams: Vec<Vec<Range<usize>>>,
     blocks: Blocks,
+    /// Place in a stream of packets.
+    going: Option<Going>,
 }
 
-/// Waits for a stream's header and its first samples.
-fn first_samples(capture: &mut Capture, path: &Path, goes_on: &mut GoesOn) -> Result<Opened> {
-    let mut stream = None;
+/// Waits for a stream's header and its first samples, or for the latest samples of a stream that goes on.
+fn first_samples(
+    capture: &mut Capture,
+    path: &Path,
+    going: Option<Going>,
+    goes_on: &mut GoesOn,
+) -> Result<Opened> {
+    let mut stream = going;
+    while stream.is_some()
+        && let Some(event) = capture.next_now()
+    {
+        match event {
+            Event::Chunk(chunk) => capture.recycle(chunk),
+            Event::End { .. } => stream = None,
+            Event::Begin(begun) => {
+                stream = Some(Going::at_start(begun));
+                break;
+            }
+            Event::Failed(error) => return Err(error),
+            Event::Gap(_) | Event::Overrun(_) => {}
+        }
+    }
     loop {
         let event = wait(capture, path, goes_on)?;
-        match (event, &stream) {
-            (Event::Begin(begun), _) => stream = Some(begun),
+        match (event, stream.take()) {
+            (Event::Begin(begun), _) => stream = Some(Going::at_start(begun)),
             (Event::Failed(error), _) => return Err(error),
-            (Event::Chunk(chunk), Some(begun)) => {
-                return Ok(opened(begun, chunk));
-            }
+            (Event::Chunk(chunk), Some(going)) => return Ok(opened(going, chunk)),
             (Event::Chunk(chunk), None) => capture.recycle(chunk),
             // A stream of which nothing came.
-            (Event::End { .. }, _) => stream = None,
-            (Event::Gap(_) | Event::Overrun(_), _) => {}
+            (Event::End { .. }, _) => {}
+            (Event::Gap(_) | Event::Overrun(_), going) => stream = going,
         }
     }
 }
 
+impl Going {
+    /// Returns the place at the start of a stream.
+    fn at_start(begun: Box<Begun>) -> Self {
+        Self { counter: begun.first(), begun, position: 0 }
+    }
+}
+
 /// Makes an observation of a stream and its first chunk.
-fn opened(begun: &Begun, chunk: Chunk) -> Opened {
+fn opened(going: Going, chunk: Chunk) -> Opened {
+    let begun = &*going.begun;
     let shape = begun.shape();
     let mut blocks = Blocks::new(begun.times(), shape.sources * shape.block_bytes);
-    let units = chunk.first.wrapping_sub(begun.first());
+    let units = chunk.first.wrapping_sub(going.counter);
     let units = shape.period.map_or(units, |period| units % period);
-    let passed = units / shape.step * begun.times() as u64;
+    let passed = going.position + units / shape.step * begun.times() as u64;
     let content = starting(begun.content().clone(), passed);
     blocks.most_lost = (MOST_LOST_S / content.tsamp_s()) as u64;
     (blocks.step, blocks.sources, blocks.has_end) = (shape.step, shape.sources, begun.has_end());
@@ -220,7 +270,8 @@ fn opened(begun: &Begun, chunk: Chunk) -> Opened {
     };
     let streams = begun.streams().to_vec();
     let sorter = sorter(&content, order, &streams);
-    Opened { content, passed, sorter, streams, blocks }
+    let going = Some(Going { counter: blocks.expected, position: passed, ..going });
+    Opened { content, passed, sorter, streams, blocks, going }
 }
 
 /// Moves the start of a stream's header to its sample `first`.
@@ -276,7 +327,8 @@ fn next_header(
     blocks.buffer = vec![0; blocks.block_bytes];
     let order = layout.map(|layout| Order::Bytes(layout, Packing::None));
     let sorter = sorter(&content, order, &[]);
-    Ok(Opened { content, passed: 0, sorter, streams: Vec::new(), blocks })
+    let (streams, going) = (Vec::new(), None);
+    Ok(Opened { content, passed: 0, sorter, streams, blocks, going })
 }
 
 /// Spectra of an observation.

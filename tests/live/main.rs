@@ -15,6 +15,8 @@ mod described;
 mod frames;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod hostile;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod joined;
 mod loss;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod packets;

@@ -71,8 +71,10 @@ pub(crate) struct Arguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LiveArguments {
     /// Address of the stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that describes it (.toml).
-    #[arg(value_name = "ADDRESS")]
-    address: PathBuf,
+    ///
+    /// Several addresses are the bands or the two polarizations of one recording, in any order of the bands.
+    #[arg(required = true, value_name = "ADDRESS")]
+    addresses: Vec<PathBuf>,
     /// Folder for the files, which is made if it is missing.
     #[arg(short, long, value_name = "DIR", default_value = "spectra", help_heading = "Output")]
     output: PathBuf,
@@ -197,15 +199,14 @@ pub(crate) fn run_live(
     observations: u64,
     common: &Common,
 ) -> Result<Exit> {
-    let LiveArguments { address, output, format, roll, gulp, spectra } = arguments;
+    let LiveArguments { addresses, output, format, roll, gulp, spectra } = arguments;
     arguments.check()?;
-    let addresses = std::slice::from_ref(address);
     let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
     // A GPU takes a while to start, and a stream does not wait.
     let backend = common.backend_for(Work::on_voltages(addresses))?;
     let mut done = 0;
     loop {
-        let recorded = match streams::voltages(address, &spectra.voltages.lacking.options()?) {
+        let recorded = match streams::joined(addresses, &spectra.voltages.lacking.options()?) {
             // The usual end of a program that waits for the next observation.
             Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
             recorded => recorded?,
@@ -258,6 +259,7 @@ impl LiveArguments {
     /// # Errors
     /// [`Error::Parameter`] for an option out of range or not for the format.
     pub(crate) fn check(&self) -> Result<()> {
+        streams::check(&self.addresses, "ADDRESS")?;
         self.spectra.check_form(self.format)
     }
 }

@@ -47,7 +47,7 @@ use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
-use crate::streams::{free_name, name_of};
+use crate::streams::{self, free_name, name_of};
 use crate::{errors, gaps, json};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -226,14 +226,6 @@ pub(crate) fn run_live(
     observations: u64,
     common: &Common,
 ) -> Result<Exit> {
-    let [address] = arguments.recording.inputs.as_slice() else {
-        let count = arguments.recording.inputs.len();
-        return Err(Error::parameter("INPUT", count, "give the address of one stream"));
-    };
-    if !is_address(address) {
-        let rule = "expected the address of a stream: spead://HOST:PORT, vdif://HOST:PORT, dada:KEY, or a file that ends with .toml";
-        return Err(Error::parameter("INPUT", address.display(), rule));
-    }
     arguments.check()?;
     dumps.check()?;
     let mut arguments = arguments.clone();
@@ -746,6 +738,7 @@ impl Arguments {
     /// [`Error::Parameter`] for an option out of range or not for a stream.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(crate) fn check(&self) -> Result<()> {
+        streams::check(&self.recording.inputs, "INPUT")?;
         self.resume.check(&self.recording.inputs)?;
         if self.products.fetch {
             let rule = "cutouts need a recording: `sidereal live record` makes one";

@@ -34,14 +34,15 @@ pub(crate) fn command_line(path: &Path, common: &Common) -> Result<crate::Argume
     Ok(arguments)
 }
 
-/// Returns the address of a site's stream: the one that its file names, if the stream carries its header, otherwise the file itself.
-pub(crate) fn address(path: &Path, table: &Table) -> PathBuf {
+/// Returns the addresses of a site's streams: those that its file names, if the streams carry their header, otherwise the file itself.
+pub(crate) fn addresses(path: &Path, table: &Table) -> Vec<PathBuf> {
     let input = table.get("input").and_then(Value::as_table);
-    let text = input.filter(|input| input.len() == 1).and_then(|input| input.get("address"));
-    match text.and_then(Value::as_str).map(PathBuf::from) {
-        Some(address) if is_address(&address) => address,
-        _ => path.to_path_buf(),
-    }
+    let value = input.filter(|input| input.len() == 1).and_then(|input| input.get("address"));
+    let texts =
+        value.map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+    let address = |text: &Value| text.as_str().map(PathBuf::from).filter(|path| is_address(path));
+    let addresses = texts.and_then(|texts| texts.iter().map(address).collect::<Option<Vec<_>>>());
+    addresses.filter(|all| !all.is_empty()).unwrap_or_else(|| vec![path.to_path_buf()])
 }
 
 /// Returns the words of the command line of a file's table.
@@ -91,7 +92,7 @@ fn words(path: &Path, table: &Table, command: &Command) -> Result<Vec<String>> {
         }
     }
     words.push("--".to_owned());
-    words.push(address(path, table).display().to_string());
+    words.extend(addresses(path, table).iter().map(|address| address.display().to_string()));
     Ok(words)
 }
 
@@ -114,6 +115,8 @@ mod tests {
         assert_eq!(found, expected.split(' ').collect::<Vec<_>>());
         let text = "[input]\naddress = \"udp://:7148\"\npreset = \"snap\"\n[record]\nroll = 60";
         assert_eq!(line(text).unwrap().join(" "), "sidereal live record --roll=60 -- site.toml");
+        let text = "[input]\naddress = [\"spead://:1\", \"spead://:2\"]\n[record]";
+        assert_eq!(line(text).unwrap().join(" "), "sidereal live record -- spead://:1 spead://:2");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use crate::numbers;
 
-pub(crate) use chain::{address, command_line};
+pub(crate) use chain::{addresses, command_line};
 pub(crate) use input::{Input, read, read_table, table};
 
 /// Table of a file, which remembers the keys that were asked for.

@@ -11,6 +11,8 @@ mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live_joined;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_voltages;
 mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

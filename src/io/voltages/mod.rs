@@ -11,6 +11,7 @@ pub(crate) mod layout;
 mod mark5b;
 mod open;
 mod recording;
+mod selection;
 mod sweep;
 pub mod vdif;
 
@@ -23,6 +24,7 @@ pub(crate) use frames::{ArrivingFrames, Scratch};
 #[doc(hidden)]
 pub use mark5b::open as open_mark5b;
 pub use open::{is_voltages, open};
+pub use selection::Selection;
 pub use sweep::Sweep;
 #[doc(hidden)]
 pub use vdif::open as open_vdif;
