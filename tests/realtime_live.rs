@@ -112,11 +112,11 @@ mod reading {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use sidereal::backend::threads::Threads;
     use sidereal::io::voltages::{VoltageHeader, VoltageSource};
     use sidereal::live::declared::{Axis, Declaration, Declared, Extent};
     use sidereal::live::description::{Description, Packets};
     use sidereal::live::header::Content;
+    use sidereal::live::joined::JoinedVoltages;
     use sidereal::live::packet::{Format, Values};
     use sidereal::live::socket::{Options, Sender};
     use sidereal::live::source::{Live, Observation};
@@ -127,22 +127,27 @@ mod reading {
     /// Packets of each antenna for a read, of 16 samples.
     const PACKETS: u64 = 64;
 
-    /// Sends the packets of a read and reads them, again and again.
+    /// Sends the packets of a read of two streams, of a band each, and reads them, again and again.
     pub(super) fn reads_ask_for_no_memory() {
-        let centres = (0..256).map(|channel| 1e9 + f64::from(channel) * 1e6).collect();
-        let mut header = VoltageHeader::new(centres, 1e-4, VoltageEncoding::Complex4);
-        (header.antennas, header.polarizations) = (2, 2);
         let declaration = Declaration::snap(2, Values { first: 0, step: 256, count: 1 });
         let mut axes = vec![Extent::new(Axis::Antenna, 2)];
         axes.extend_from_slice(&declaration.axes);
         let declared = Declared::new(declaration).unwrap();
         let packets = Packets::Declared(declared.clone());
         let step = packets.shape().step;
-        let description = Description::new(Content::Voltages(header), packets, &axes).unwrap();
-        let options = Options::new("127.0.0.1:0".parse().unwrap());
-        let live = Live::described(Path::new("site.toml"), &[options], &description).unwrap();
-        let port = live.port().unwrap();
-        let mut sender = Sender::new(format!("127.0.0.1:{port}").parse().unwrap(), None).unwrap();
+        let lives = [1000e6, 1256e6].map(|first_hz| {
+            let centres = (0..256).map(|channel| first_hz + f64::from(channel) * 1e6).collect();
+            let mut header = VoltageHeader::new(centres, 1e-4, VoltageEncoding::Complex4);
+            (header.antennas, header.polarizations) = (2, 2);
+            let content = Content::Voltages(header);
+            let description = Description::new(content, packets.clone(), &axes).unwrap();
+            let options = Options::new("127.0.0.1:0".parse().unwrap());
+            Live::described(Path::new("site.toml"), &[options], &description).unwrap()
+        });
+        let mut senders = lives.each_ref().map(|live| {
+            let port = live.port().unwrap();
+            Sender::new(format!("127.0.0.1:{port}").parse().unwrap(), None).unwrap()
+        });
         let header_bytes = declared.declaration().header_bytes;
         let mut packet = vec![3; header_bytes + declared.shape().block_bytes];
         let mut next = 0;
@@ -150,7 +155,7 @@ mod reading {
             for _ in 0..PACKETS {
                 for source in 0..2 {
                     declared.write_header(&mut packet, source, next).unwrap();
-                    sender.send(&[&packet]).unwrap();
+                    senders.iter_mut().for_each(|sender| sender.send(&[&packet]).unwrap());
                 }
                 next += step;
                 // A loaded machine must not lose packets in the kernel's buffer.
@@ -160,15 +165,21 @@ mod reading {
         // Ahead of the reads, so that a chunk need not be whole to be read.
         (0..2).for_each(|_| send());
         let end = Instant::now() + Duration::from_secs(60);
-        let observation = live.next(Box::new(move || Instant::now() < end)).unwrap();
-        let Observation::Voltages(voltages) = observation else { panic!("spectra") };
-        let mut source = voltages.with_threads(Threads::new(3));
+        let mut open = |number: usize| {
+            let observation = lives[number].resume(Box::new(move || Instant::now() < end))?;
+            let Observation::Voltages(voltages) = observation else { panic!("spectra") };
+            Ok(voltages)
+        };
+        let mut source = JoinedVoltages::open(2, &mut open).unwrap();
+        assert_eq!(source.header().coarse_channels(), 512);
         let mut block = source.header().block(16 * PACKETS as usize);
         // Counters are published 10 times a second; the first time asks for their memory.
         assert_quiet("reads of voltages", 24, 16, || {
             send();
             assert_eq!(source.read(&mut block).unwrap(), 16 * PACKETS as usize);
-            assert!(block.voltages().row(700).iter().all(|byte| *byte == 3));
+            let is_filled =
+                |stream: usize| block.voltages().row(stream).iter().all(|byte| *byte == 3);
+            assert!((0..2048).all(is_filled));
         });
     }
 }

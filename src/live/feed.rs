@@ -103,6 +103,16 @@ impl Drop for Feed {
         let is_end = matches!(self.blocks.ahead, Some(Event::End { .. }));
         let going = self.going.take().filter(|_| !is_end && !self.blocks.has_ended);
         let passed = self.taken + self.blocks.missing - self.place as u64;
+        if let Some(Connection::Packets(capture)) = &self.lease.connection {
+            // A stream that goes on needs the memory of its chunks.
+            let Blocks { held, chunk, ahead, .. } = &mut self.blocks;
+            let ahead = ahead.take().and_then(|event| match event {
+                Event::Chunk(chunk) => Some(chunk),
+                _ => None,
+            });
+            let chunks = held.drain(..).chain(chunk.take()).chain(ahead);
+            chunks.for_each(|chunk| capture.recycle(chunk));
+        }
         *self.next_going.lock().unwrap_or_else(PoisonError::into_inner) = going.map(|going| {
             Going { counter: self.blocks.expected, position: going.position + passed, ..going }
         });

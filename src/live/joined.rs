@@ -69,32 +69,42 @@ enum State {
 
 impl JoinedVoltages {
     /// Waits for an observation of each of `count` streams by `next`, which takes the stream's number, and joins them; they begin with
-    /// the first sample that all of them have. If a stream ends before that, `next` is called for it again. A stream that goes on while
-    /// another one begins anew gives its latest samples ([`crate::live::source::Live::resume`]).
+    /// the first sample that all of them have. If a stream ends before that, or begins more than 10 s before it, `next` is called for it
+    /// again: [`crate::live::source::Live::resume`] gives the latest samples of a stream that goes on.
     ///
     /// Streams of the same channels and one polarization each become polarizations, in the order of their numbers. Others are bands in
     /// any order.
     ///
     /// # Errors
     /// Those of `next`; [`Error::Parameter`] for no stream; [`Error::Format`] for streams that differ in more than their band, bands that
-    /// overlap or leave holes, and starts that are unknown for some, not whole samples apart, or more than 10 s apart.
+    /// overlap or leave holes, and starts that are unknown for some, not whole samples apart, or still more than 10 s apart.
     pub fn open(count: usize, next: &mut dyn FnMut(usize) -> Result<LiveVoltages>) -> Result<Self> {
         let threads = Threads::new(io::most_threads());
         // A stream's own threads are never used.
         let mut next = |number| io::with_threads(1, || next(number));
         let mut streams = (0..count).map(&mut next).collect::<Result<Vec<_>>>()?;
+        let mut is_second = vec![false; count];
         loop {
             let headers: Vec<&VoltageHeader> = streams.iter().map(VoltageSource::header).collect();
             let arranged = Arranged::new(&headers)?;
-            let skipped = late(&streams)?;
-            let ended = begin_together(&mut streams, &skipped)?;
-            let Some(number) = ended else {
-                let sources = streams.into_iter().zip(arranged.places);
-                let parts = sources.map(|(source, places)| Part {
-                    source: source.with_threads(threads.clone()),
-                    places,
-                });
-                return Ok(Self::new(arranged.header, parts.collect()));
+            let late = late(&streams)?;
+            let number = match begin_together(&mut streams, &late)? {
+                Begin::Together => {
+                    let sources = streams.into_iter().zip(arranged.places);
+                    let parts = sources.map(|(source, places)| Part {
+                        source: source.with_threads(threads.clone()),
+                        places,
+                    });
+                    return Ok(Self::new(arranged.header, parts.collect()));
+                }
+                Begin::Ended(number) => number,
+                Begin::TooEarly(number) if is_second[number] => {
+                    return Err(too_early(&streams, &late, number));
+                }
+                Begin::TooEarly(number) => {
+                    is_second[number] = true;
+                    number
+                }
             };
             // The address takes one observation at a time.
             drop(streams.remove(number));
@@ -269,28 +279,26 @@ fn late(streams: &[LiveVoltages]) -> Result<Vec<u64>> {
     }
 }
 
-/// Skips the samples of each stream that not all of them have; returns the number of a stream that ends before.
+/// Result of skipping what not all streams have.
+enum Begin {
+    Together,
+    /// The stream of this number has ended before.
+    Ended(usize),
+    /// The stream of this number begins too long before another one.
+    TooEarly(usize),
+}
+
+/// Skips the samples of each stream that not all of them have.
 ///
 /// # Errors
-/// [`Error::Format`] for a stream that begins too long before another one; those of reading.
-fn begin_together(streams: &mut [LiveVoltages], late: &[u64]) -> Result<Option<usize>> {
-    for number in 0..streams.len() {
-        let stream = &mut streams[number];
-        let tsamp_s = stream.header().tsamp_s;
-        let most = (MOST_SKIPPED_S / tsamp_s) as u64 / 8 * 8;
-        // A stream of the distant past may have ended, and another one may follow.
-        let skipped = stream.begin_after(late[number].min(most))?;
-        if skipped < late[number].min(most) {
-            return Ok(Some(number));
+/// Those of reading.
+fn begin_together(streams: &mut [LiveVoltages], late: &[u64]) -> Result<Begin> {
+    for (number, (stream, times)) in streams.iter_mut().zip(late).enumerate() {
+        if *times as f64 * stream.header().tsamp_s > MOST_SKIPPED_S {
+            return Ok(Begin::TooEarly(number));
         }
-        if skipped < late[number] {
-            let last = late.iter().position(|times| *times == 0).unwrap_or(0);
-            let why = format!(
-                "it is {:.3} s before that of {}, expected {MOST_SKIPPED_S} s at most",
-                late[number] as f64 * tsamp_s,
-                streams[last].header().path.display()
-            );
-            return Err(Error::format(&streams[number].header().path, "start", 0, why));
+        if stream.begin_after(*times)? < *times {
+            return Ok(Begin::Ended(number));
         }
     }
     // The one that begins last needs no rounding.
@@ -298,7 +306,19 @@ fn begin_together(streams: &mut [LiveVoltages], late: &[u64]) -> Result<Option<u
         let start = streams[last].header().start;
         streams.iter_mut().for_each(|stream| stream.begin_at(start));
     }
-    Ok(None)
+    Ok(Begin::Together)
+}
+
+/// Returns the error of a stream that begins too long before another one.
+fn too_early(streams: &[LiveVoltages], late: &[u64], number: usize) -> Error {
+    let last = late.iter().position(|times| *times == 0).unwrap_or(0);
+    let (own, other) = (streams[number].header(), streams[last].header());
+    let why = format!(
+        "it is {:.3} s before that of {}, expected {MOST_SKIPPED_S} s at most",
+        late[number] as f64 * own.tsamp_s,
+        other.path.display()
+    );
+    Error::format(&own.path, "start", 0, why)
 }
 
 fn shown(start: Epoch) -> String {

@@ -178,7 +178,7 @@ fn a_sender_that_starts_again_begins_another_observation_of_all_streams() {
         }
         sum += times;
     }
-    // What arrived between the end and the next header is left out.
+    // Samples between the end and the next header are left out.
     assert!(sum as f64 > 0.6 * 300_000.0, "{sum}");
 }
 
@@ -204,7 +204,10 @@ fn a_stream_that_does_not_fit_is_refused_and_a_wait_for_it_is_stopped() {
     assert_eq!(code(&joined.running.end()), 130);
     assert!(asked.elapsed() < LONG);
 
-    done(folder, "simulate burst a.fil -q --channels 64 --tsamp 1e-3 --duration 0.2 --seed 3");
+    done(
+        folder,
+        "simulate burst a.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 0.2 --seed 3",
+    );
     let joined = Joined::start(folder, 2, "live record ADDRESSES -o live");
     done(folder, &format!("send a.fil {} -q", joined.addresses[0]));
     let output = joined.running.end();
