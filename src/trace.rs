@@ -196,6 +196,7 @@ const WAITING: &str = "wait for input";
 struct Sum {
     name: &'static str,
     sum_s: f64,
+    spans: u64,
     /// The sum at the last mark.
     marked_s: f64,
 }
@@ -224,6 +225,26 @@ pub struct Slowest {
     pub of_s: f64,
 }
 
+/// Sum of a stage's time since [`sum`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// Name of its spans.
+    pub name: &'static str,
+    /// Number of its spans that have ended.
+    pub spans: u64,
+    /// Seconds in them, of all threads, without those of the stages within it.
+    pub busy_s: f64,
+}
+
+/// Returns the sums of all stages other than the wait for input, in the order in which they first ended; none before [`sum`].
+pub fn stages() -> Vec<Stage> {
+    let sums = sums();
+    let stages = sums.stages.iter().filter(|stage| stage.name != WAITING);
+    stages
+        .map(|stage| Stage { name: stage.name, spans: stage.spans, busy_s: stage.sum_s })
+        .collect()
+}
+
 /// Starts summing the times of stages, one number for each name; the process sums from the first call on.
 pub fn sum() {
     BEGUN.get_or_init(Instant::now);
@@ -250,8 +271,11 @@ pub fn slowest() -> Option<Slowest> {
 impl Sums {
     fn add(&mut self, name: &'static str, seconds: f64) {
         match self.stages.iter_mut().find(|stage| stage.name == name) {
-            Some(stage) => stage.sum_s += seconds,
-            None => self.stages.push(Sum { name, sum_s: seconds, marked_s: 0.0 }),
+            Some(stage) => {
+                stage.sum_s += seconds;
+                stage.spans += 1;
+            }
+            None => self.stages.push(Sum { name, sum_s: seconds, spans: 1, marked_s: 0.0 }),
         }
     }
 
@@ -375,6 +399,9 @@ mod tests {
             stage.map_or(0.0, |stage| stage.sum_s)
         };
         assert!(of("inner stage") >= 0.04);
+        let spans =
+            |name| stages().iter().find(|stage| stage.name == name).map(|stage| stage.spans);
+        assert_eq!((spans("inner stage"), spans("outer stage")), (Some(2), Some(1)));
         assert!(of("outer stage") + of("inner stage") <= most_s);
     }
 

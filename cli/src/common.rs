@@ -440,7 +440,10 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 18] = [
+const RUN_ONLY: [&str; 21] = [
+    "page",
+    "page_token",
+    "page_host",
     "device",
     "threads",
     "memory",

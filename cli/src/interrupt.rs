@@ -93,6 +93,12 @@ pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
+/// Returns whether the user asked to stop, for a thread that does not show by its question that the run goes on.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+pub(crate) fn is_stopping() -> bool {
+    REQUESTED.load(Ordering::SeqCst)
+}
+
 /// Fails if the user asked to stop.
 ///
 /// # Errors

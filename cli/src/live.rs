@@ -25,11 +25,14 @@ use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::interrupt::{self, Exit};
 use crate::output::{Existing, Files, WritingFiles, with_final_names};
+#[cfg(feature = "page")]
+use crate::page;
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::space::Reserve;
 use crate::streams::{Received, Roll, free_name, name_of};
 use crate::voltage_arguments::Unstated;
+use crate::watch::Session;
 use crate::{
     Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, streams,
 };
@@ -115,11 +118,50 @@ struct SiteArguments {
 }
 
 /// Options common to all verbs of `live`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 struct Limits {
     /// End after this many observations; 0 goes on until it is interrupted.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Stream")]
     observations: u64,
+    #[cfg(feature = "page")]
+    #[command(flatten)]
+    page: page::PageArguments,
+}
+
+/// Run of a verb, and its page until this value is dropped.
+struct Begun {
+    session: Session,
+    #[cfg(feature = "page")]
+    _page: Option<page::Page>,
+}
+
+impl Limits {
+    /// Checks what needs no stream.
+    ///
+    /// # Errors
+    /// Those of the page's options.
+    fn check(&self) -> Result<()> {
+        #[cfg(feature = "page")]
+        self.page.check()?;
+        Ok(())
+    }
+
+    /// Begins a run whose output goes to a folder.
+    ///
+    /// # Errors
+    /// Those of the page.
+    #[cfg(feature = "page")]
+    fn begin(&self, folder: &Path, common: &Common) -> Result<Begun> {
+        let page = self.page.start(folder, common)?;
+        let watcher = page.as_ref().map(page::Page::watcher);
+        Ok(Begun { session: Session { observations: self.observations, watcher }, _page: page })
+    }
+
+    #[cfg(not(feature = "page"))]
+    fn begin(&self, _: &Path, _: &Common) -> Result<Begun> {
+        let session = Session { observations: self.observations, watcher: None };
+        Ok(Begun { session })
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -281,15 +323,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         Command::Run(arguments) | Command::Check(arguments) => check(&arguments.file, common),
         Command::Search(arguments) => {
             let SearchArguments { limits, search, alerts, dumps } = &**arguments;
-            search::run_live(search, alerts, dumps, limits.observations, common)
+            search.check()?;
+            dumps.check()?;
+            let begun = limits.begin(&search.parent(), common)?;
+            search::run_live(search, search::Actions { alerts, dumps }, &begun.session, common)
         }
         Command::Channelize(arguments) => {
-            let observations = arguments.limits.observations;
-            channelize::run_live(&arguments.channelize, observations, common)
+            arguments.channelize.check()?;
+            let begun = arguments.limits.begin(arguments.channelize.output(), common)?;
+            channelize::run_live(&arguments.channelize, &begun.session, common)
         }
         Command::Correlate(arguments) => {
-            let observations = arguments.limits.observations;
-            correlate::run_live(&arguments.correlate, observations, common)
+            arguments.correlate.check()?;
+            let begun = arguments.limits.begin(arguments.correlate.output(), common)?;
+            correlate::run_live(&arguments.correlate, &begun.session, common)
         }
         Command::Record(arguments) => arguments.run(common),
     }
@@ -309,17 +356,23 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
             arguments.search.check()?;
             arguments.alerts.check()?;
             arguments.dumps.check()?;
+            arguments.limits.check()?;
             ("search", arguments.search.parent())
         }
         Command::Channelize(arguments) => {
             arguments.channelize.check()?;
+            arguments.limits.check()?;
             ("channelize", arguments.channelize.output().to_owned())
         }
         Command::Correlate(arguments) => {
             arguments.correlate.check()?;
+            arguments.limits.check()?;
             ("correlate", arguments.correlate.output().to_owned())
         }
-        Command::Record(arguments) => ("record", arguments.output.clone()),
+        Command::Record(arguments) => {
+            arguments.limits.check()?;
+            ("record", arguments.output.clone())
+        }
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };
     let addresses = site::addresses(file, &site::table(file)?);
@@ -350,6 +403,7 @@ impl RecordArguments {
         if let Some(option) = self.unstated.given().filter(|_| is_described) {
             return Err(Error::parameter(option, "given", "the description has it"));
         }
+        let Begun { session, .. } = &self.limits.begin(&self.output, common)?;
         let mut done = 0;
         loop {
             let observation = match streams::observation(&self.addresses, &options) {
@@ -364,8 +418,9 @@ impl RecordArguments {
                     self.record(RecordedVoltages::new(voltages, self.format), common)?
                 }
             };
+            session.tell(|watcher| watcher.observed());
             done += 1;
-            if exit != Exit::Success || done == self.limits.observations {
+            if exit != Exit::Success || done == session.observations {
                 return Ok(exit);
             }
         }

@@ -25,6 +25,8 @@ mod json;
 mod live;
 mod numbers;
 mod output;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+mod page;
 mod plan;
 mod plots;
 mod progress;
@@ -32,6 +34,7 @@ mod provenance;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod receiver;
 mod replot;
+mod report;
 mod rerun;
 mod resume;
 mod rfi;
@@ -53,6 +56,7 @@ mod streams;
 mod trace;
 mod tune;
 mod voltage_arguments;
+mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -102,6 +106,7 @@ enum Verb {
     Demo(demo::Arguments),
     Search(search::Arguments),
     Replot(replot::Arguments),
+    Report(report::Arguments),
     Info(info::Arguments),
     Dedisperse(dedisperse::Arguments),
     Channelize(channelize::Arguments),
@@ -131,6 +136,7 @@ impl Verb {
             Self::Schema(_) => Some("schema"),
             Self::Plan(_) => Some("plan"),
             Self::Convert(_) => Some("convert"),
+            Self::Report(_) => Some("report"),
             Self::Simulate(_) => Some("simulate"),
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             Self::Ring(_) => Some("ring"),
@@ -206,6 +212,7 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Replot(arguments) => replot::run(arguments, common).map(Exit::from),
+        Verb::Report(arguments) => report::run(arguments, common).map(Exit::from),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
         Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Correlate(arguments) => correlate::run(arguments, common),

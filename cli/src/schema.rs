@@ -5,6 +5,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use sidereal::Result;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+use crate::page;
 use crate::provenance::Product;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::{alerts, live, ring, send};
@@ -39,7 +41,13 @@ const DOCUMENTS: &[Entry] = &[
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-record", of::<live::RecordDocument>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-    ("live-candidate", of::<search::CandidateLine>),
+    ("live-candidate", line::<search::CandidateLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+    ("live-status", of::<page::Status>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+    ("live-candidates", of::<page::Candidates>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+    ("live-label", line::<page::LabelLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-dump", of::<search::DumpLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -61,7 +69,7 @@ const DOCUMENTS: &[Entry] = &[
 /// Covers the documents written beside products or printed with --json. `info` of several files and `bench` print an
 /// array of such documents.
 ///
-/// The key `schema` of each document has its name and version: sidereal/search/1. The version rises when a key is
+/// The key `schema` of each document has its name and version: sidereal/search/1; lines of lists (live-candidate, live-label) have none. The version rises when a key is
 /// removed or changes its meaning; keys may be added at any time.
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -78,9 +86,14 @@ fn names() -> Vec<&'static str> {
 }
 
 fn of<T: JsonSchema>() -> Schema {
+    line::<Product<T>>()
+}
+
+/// Makes the schema of a document that has neither a name nor a provenance: a line of a list.
+fn line<T: JsonSchema>() -> Schema {
     // Schema of serialized documents: keys that may be absent are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<Product<T>>()
+    settings.into_generator().into_root_schema_for::<T>()
 }
 
 /// Runs the verb.

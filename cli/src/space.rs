@@ -35,7 +35,7 @@ pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
 }
 
 /// Returns the bytes that a user may still write where a file of this name would be created; `None` if unknown.
-fn free_bytes(out: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(out: &Path) -> Option<u64> {
     let is_file = std::fs::metadata(out).map_or(true, |found| found.is_file() || found.is_dir());
     if !is_file {
         return None;

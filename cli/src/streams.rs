@@ -172,6 +172,13 @@ impl Open {
             let target: Target = path.to_str().unwrap_or_default().parse()?;
             (Live::open(&target, options, SOCKET_BYTES)?, f64::INFINITY)
         };
+        #[cfg(feature = "page")]
+        COUNTED.lock().unwrap_or_else(PoisonError::into_inner).push(Counted {
+            path: path.to_path_buf(),
+            statistics: live.shared_statistics(),
+            live: live.clone(),
+            observed: None,
+        });
         if let Some(advice) = live.advice() {
             warning!(quiet: false, "{advice}.");
         }
@@ -231,6 +238,8 @@ fn observe(path: &Path, options: &VoltageOptions, rest: Rest) -> Result<Observat
         return Err(Error::stopped(path));
     };
     let (statistics, due) = (open.live.shared_statistics(), Instant::now());
+    #[cfg(feature = "page")]
+    set_observed(path, None);
     let mut watch = Watch { statistics, alarm_s: open.clock_alarm_s, due };
     let goes_on = Box::new(move || {
         watch.look();
@@ -244,7 +253,99 @@ fn observe(path: &Path, options: &VoltageOptions, rest: Rest) -> Result<Observat
         Observation::Spectra(spectra) => spectra.header().tsamp_s,
         Observation::Voltages(voltages) => voltages.header().tsamp_s,
     };
+    #[cfg(feature = "page")]
+    set_observed(path, Some(Observed::new(&observation)));
     Ok(observation)
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+/// Addresses that are open, for watchers: [`OPEN`] is locked while an observation is waited for.
+static COUNTED: Mutex<Vec<Counted>> = Mutex::new(Vec::new());
+
+/// Open address as a watcher sees it.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub(crate) path: PathBuf,
+    pub(crate) live: Live,
+    /// Counters of packets; `None` for a ring.
+    pub(crate) statistics: Option<Arc<Mutex<Statistics>>>,
+    /// The current or last observation; `None` while one is waited for.
+    pub(crate) observed: Option<Observed>,
+}
+
+/// Header of an observation as a watcher sees it.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) is_voltages: bool,
+    pub(crate) source_name: String,
+    pub(crate) telescope: String,
+    pub(crate) channels: usize,
+    pub(crate) antennas: usize,
+    pub(crate) polarizations: usize,
+    /// Edges of the band, of voltages the outermost centres; 0 if unknown.
+    pub(crate) lowest_hz: f64,
+    pub(crate) highest_hz: f64,
+    pub(crate) tsamp_s: f64,
+    /// Start, MJD (UTC); 0 if it is unknown.
+    pub(crate) start_mjd: f64,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+impl Observed {
+    fn new(observation: &Observation) -> Self {
+        match observation {
+            Observation::Spectra(spectra) => {
+                let header = spectra.header();
+                Self {
+                    is_voltages: false,
+                    source_name: header.source_name.clone(),
+                    telescope: header.telescope.clone(),
+                    channels: header.channels(),
+                    antennas: 1,
+                    polarizations: header.recorded_polarizations,
+                    lowest_hz: header.band.lowest_hz(),
+                    highest_hz: header.band.highest_hz(),
+                    tsamp_s: header.tsamp_s,
+                    start_mjd: header.tstart_mjd,
+                }
+            }
+            Observation::Voltages(voltages) => {
+                let header = voltages.header();
+                let edge = |sign: f64| {
+                    let ends = header.centres_hz.iter().map(|hz| sign * hz);
+                    ends.reduce(f64::max).map_or(0.0, |most| sign * most)
+                };
+                Self {
+                    is_voltages: true,
+                    source_name: header.source_name.clone(),
+                    telescope: header.telescope.clone(),
+                    channels: header.centres_hz.len(),
+                    antennas: header.antennas,
+                    polarizations: header.polarizations,
+                    lowest_hz: edge(-1.0),
+                    highest_hz: edge(1.0),
+                    tsamp_s: header.tsamp_s,
+                    start_mjd: if header.start.day == 0 { 0.0 } else { header.start.mjd() },
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+fn set_observed(path: &Path, observed: Option<Observed>) {
+    let mut counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(counted) = counted.iter_mut().find(|counted| counted.path == path) {
+        counted.observed = observed;
+    }
+}
+
+/// Returns the open addresses.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+pub(crate) fn counted() -> Vec<Counted> {
+    COUNTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Opens addresses, so that their packets are received from now on.

@@ -28,7 +28,7 @@ use crate::live::socket::{MOST_RECEIVERS, Options as SocketOptions, Receiver, wa
 use crate::live::spead::{Control, Packet};
 use crate::live::stream::{END_ID, Stream, header_of};
 use crate::live::window::{
-    Chunk, Counts, Options as WindowOptions, Ready, Stretch, Totals, Window,
+    Chunk, Counts, Fill, Options as WindowOptions, Ready, Stretch, Totals, Window,
 };
 
 /// Longest wait for packets before other work is looked at.
@@ -92,6 +92,8 @@ pub struct Statistics {
     pub header_error: Option<String>,
     /// Time of the packets against the system's clock, of a stream with a clock.
     pub clock: Option<ClockDifference>,
+    /// Chunks that wait for the consumer or are used by it.
+    pub fill: Fill,
 }
 
 /// Time of the packets less that of the system's clock as they arrive, in nanoseconds.
@@ -696,6 +698,7 @@ fn write(statistics: &mut Statistics, before: &Statistics, current: Option<&Curr
         invalid_headers,
         header_error,
         clock,
+        fill: Fill::default(),
     };
     if let Some(current) = current {
         add(statistics, &current.window);
@@ -712,4 +715,5 @@ fn add(statistics: &mut Statistics, window: &Window) {
         *sum += *counts;
     }
     *totals += *window.totals();
+    statistics.fill = window.fill();
 }

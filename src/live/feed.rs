@@ -3,6 +3,7 @@
 //! Invariant: each sample is either in a block or counted as missing, in order of time.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,15 @@ impl Behind {
     }
 }
 
+/// Progress of the current or last observation, for watchers.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Samples that were taken, lost ones included.
+    pub(super) taken: AtomicU64,
+    /// Whether the end of the stream has been read.
+    pub(super) has_ended: AtomicBool,
+}
+
 #[derive(Debug)]
 pub(super) enum Connection {
     Packets(Capture),
@@ -96,6 +106,7 @@ pub(super) struct Feed {
     /// The stream when the observation began; its place for the next one, if it goes on.
     going: Option<Going>,
     next_going: Arc<Mutex<Option<Going>>>,
+    progress: Arc<Progress>,
 }
 
 impl Drop for Feed {
@@ -133,10 +144,11 @@ impl Feed {
         path: PathBuf,
         goes_on: GoesOn,
         behind: Arc<Mutex<Behind>>,
+        progress: Arc<Progress>,
     ) -> Self {
         let next_going = Arc::default();
         let (place, taken, going) = (0, 0, None);
-        Self { blocks, lease, path, goes_on, place, taken, behind, going, next_going }
+        Self { blocks, lease, path, goes_on, place, taken, behind, going, next_going, progress }
     }
 
     /// Keeps the place in a stream for the next observation, if the stream has not ended by then.
@@ -160,6 +172,7 @@ impl Feed {
                 return Ok(Next::Samples { start: self.place, times });
             }
             if self.blocks.has_ended {
+                self.progress.has_ended.store(true, Ordering::Relaxed);
                 return Ok(Next::End);
             }
             self.place = 0;
@@ -193,6 +206,7 @@ impl Feed {
             }
             Next::End => {}
         }
+        self.progress.taken.store(self.taken, Ordering::Relaxed);
     }
 
     /// Returns whether all samples before the end were taken.

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::live::capture::{Capture, Event, Statistics};
 use crate::live::description::{Begun, Description};
 pub use crate::live::feed::{Behind, GoesOn};
-use crate::live::feed::{Blocks, Connection, Feed, Going, Joined, Lease, Next, STEP, wait};
+use crate::live::feed::{
+    Blocks, Connection, Feed, Going, Joined, Lease, Next, Progress, STEP, wait,
+};
 use crate::live::header::Content;
 use crate::live::packing::Packing;
 use crate::live::ring;
@@ -45,6 +48,7 @@ pub struct Live {
     behind: Arc<Mutex<Behind>>,
     /// Stream in which the last observation was left.
     going: Arc<Mutex<Option<Going>>>,
+    progress: Arc<Progress>,
 }
 
 /// One observation of an address.
@@ -88,7 +92,8 @@ impl Live {
         };
         let connection = Arc::new(Mutex::new(Some(connection)));
         let (options, behind, going) = (options.clone(), Arc::default(), Arc::default());
-        Ok(Self { path, options, connection, behind, going })
+        let progress = Arc::default();
+        Ok(Self { path, options, connection, behind, going, progress })
     }
 
     /// Opens sockets for a stream whose packets carry no header; `path` names it in headers and errors.
@@ -103,8 +108,8 @@ impl Live {
         let capture = Capture::start_described(sockets, path, description)?;
         let connection = Arc::new(Mutex::new(Some(Connection::Packets(capture))));
         let (path, options) = (path.to_path_buf(), VoltageOptions::default());
-        let (behind, going) = (Arc::default(), Arc::default());
-        Ok(Self { path, options, connection, behind, going })
+        let (behind, going, progress) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { path, options, connection, behind, going, progress })
     }
 
     /// Returns the place of the counters of packets, for a watcher; `None` for a ring or during an observation.
@@ -118,6 +123,17 @@ impl Live {
     /// Returns what was dropped of the current or last observation.
     pub fn behind(&self) -> Behind {
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the samples per stream that were read of the current or last observation, lost ones included.
+    pub fn samples_read(&self) -> u64 {
+        self.progress.taken.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the current or last observation has been read to its end, or nobody reads it any more.
+    pub fn has_ended(&self) -> bool {
+        let is_free = self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        is_free || self.progress.has_ended.load(Ordering::Relaxed)
     }
 
     /// Returns the port of a socket, which the system has chosen if 0 was asked for; `None` for a ring or during an observation.
@@ -177,8 +193,11 @@ impl Live {
         };
         let Opened { content, passed, sorter, streams, blocks, going } = opened;
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Behind::default();
+        self.progress.taken.store(0, Ordering::Relaxed);
+        self.progress.has_ended.store(false, Ordering::Relaxed);
         let (path, behind) = (self.path.clone(), Arc::clone(&self.behind));
-        let feed = Feed::new(lease, blocks, path, goes_on, behind);
+        let progress = Arc::clone(&self.progress);
+        let feed = Feed::new(lease, blocks, path, goes_on, behind, progress);
         let feed = feed.keep_place(going, &self.going);
         Ok(match content {
             Content::Spectra(header) => Observation::Spectra(LiveSpectra::new(header, feed)),

@@ -210,6 +210,15 @@ impl AddAssign for Counts {
     }
 }
 
+/// Chunks between the window and its caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Chunks that have left the window and have not come back.
+    pub held: usize,
+    /// Chunks beside those in flight; if all are held, the next chunk is an overrun. 0 before the first stream.
+    pub capacity: usize,
+}
+
 /// Counters of packets of no known source, and of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -364,6 +373,14 @@ impl Window {
     /// Returns the counters that belong to no source.
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Returns how many chunks wait for the caller or are used by it, and the most that may.
+    pub fn fill(&self) -> Fill {
+        let is_filled = |slot: &&Slot| matches!(slot, Slot::Filled(_));
+        let flying = self.slots.iter().filter(is_filled).count();
+        let held = self.buffers - self.free.len() - flying;
+        Fill { held, capacity: self.buffers - self.options.chunks }
     }
 
     /// Returns whether a stream has begun and not ended.

@@ -48,6 +48,33 @@ impl RecentRows {
         Ok(Self { header, ring: Mutex::new(ring) })
     }
 
+    /// Returns the header of the rows, whose number is unknown.
+    pub fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    /// Returns the number of rows that were added so far.
+    pub fn end(&self) -> u64 {
+        self.ring().end
+    }
+
+    /// Copies whole rows from row `first` on, as many as `rows` holds, at most 1 MiB, and those in memory; returns their number: 0 if
+    /// that row is not in memory.
+    pub fn copy(&self, first: u64, rows: &mut [u8]) -> usize {
+        let row_bytes = self.header.row_bytes();
+        let ring = self.ring();
+        let held = (ring.bytes.len() / row_bytes) as u64;
+        if first >= ring.end || first < ring.end.saturating_sub(held) {
+            return 0;
+        }
+        let place = first % held;
+        let most = (rows.len().min(PIECE_BYTES.max(row_bytes)) / row_bytes) as u64;
+        let count = most.min(ring.end - first).min(held - place) as usize;
+        let bytes = &ring.bytes[place as usize * row_bytes..][..count * row_bytes];
+        rows[..bytes.len()].copy_from_slice(bytes);
+        count
+    }
+
     /// Returns the bytes of the ring and of a section of all of its rows.
     pub(super) fn held_bytes(&self) -> usize {
         2 * self.ring().bytes.len()
@@ -224,6 +251,13 @@ mod tests {
         assert!(some > 0 && some < all, "{some} {all}");
         recent.push(&rows[3010 * header.row_bytes()..]);
         assert_eq!(blank(&recent), all);
+        let row_bytes = header.row_bytes();
+        let mut copied = vec![0; 700 * row_bytes];
+        assert_eq!((recent.end(), recent.copy(4999, &mut copied)), (6000, 0));
+        // The ring wraps at row 6000, and 1 MiB is more than all of it.
+        assert_eq!(recent.copy(5000, &mut copied), 700);
+        assert_eq!(copied, rows[5000 * row_bytes..5700 * row_bytes]);
+        assert_eq!((recent.copy(5900, &mut copied), recent.copy(6000, &mut copied)), (100, 0));
         assert!(recent.masked().is_empty());
         recent.set_masked(&[true; 32]);
         assert_eq!(recent.masked(), [true; 32]);

@@ -20,6 +20,8 @@ use crate::interrupt::Exit;
 use crate::output::{Existing, WritingFiles};
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::VoltageArguments;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::watch::Session;
 use crate::{errors, streams};
 
 pub(crate) use document::Document;
@@ -189,14 +191,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&ending, place))
 }
 
-/// Channelizes the observations of a live stream. Ends after `observations` of them, unless that is 0, or after a request to stop.
+/// Channelizes the observations of a live stream. Ends as the session says, or after a request to stop.
 ///
 /// # Errors
 /// Those of the stream and the options, and of writing before the first row of a file.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn run_live(
     arguments: &LiveArguments,
-    observations: u64,
+    session: &Session,
     common: &Common,
 ) -> Result<Exit> {
     let LiveArguments { addresses, output, format, roll, gulp, spectra } = arguments;
@@ -240,8 +242,9 @@ pub(crate) fn run_live(
                 break;
             }
         }
+        session.tell(|watcher| watcher.observed());
         done += 1;
-        if done == observations {
+        if done == session.observations {
             return Ok(Exit::Success);
         }
     }

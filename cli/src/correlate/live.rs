@@ -26,6 +26,7 @@ use crate::say::{self, warning};
 use crate::sky::{self, Positions};
 use crate::streams::Roll;
 use crate::voltage_arguments::{Lacking, file_of_window};
+use crate::watch::Session;
 use crate::{errors, json, space, streams};
 
 /// Options of `live correlate`.
@@ -150,13 +151,13 @@ impl LiveArguments {
     }
 }
 
-/// Correlates the observations of live streams. Ends after `observations` of them, unless that is 0, or after a request to stop.
+/// Correlates the observations of live streams. Ends as the session says, or after a request to stop.
 ///
 /// # Errors
 /// Those of the options and the streams, and those of writing before the first integration of a file.
 pub(crate) fn run_live(
     arguments: &LiveArguments,
-    observations: u64,
+    session: &Session,
     common: &Common,
 ) -> Result<Exit> {
     arguments.check()?;
@@ -197,8 +198,9 @@ pub(crate) fn run_live(
                 return Ok(exit);
             }
         }
+        session.tell(|watcher| watcher.observed());
         done += 1;
-        if done == observations {
+        if done == session.observations {
             return Ok(Exit::Success);
         }
     }

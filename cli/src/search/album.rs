@@ -23,6 +23,7 @@ use crate::plots::{self, Png};
 use crate::provenance::Made;
 use crate::say::warning;
 use crate::streams::name_of;
+use crate::watch::Watcher;
 
 /// Most candidates that wait for their pictures.
 const WAITING: usize = 32;
@@ -45,7 +46,7 @@ const MOST_BYTES: usize = 1 << 30;
 const UNIX_MJD: f64 = 40_587.0;
 
 /// Folder of pictures, in the folder of all observations.
-pub(super) const FOLDER: &str = "pictures";
+pub(crate) const FOLDER: &str = "pictures";
 
 /// Drawer of pictures.
 pub(super) struct Album {
@@ -84,6 +85,7 @@ pub(super) struct About {
     /// Seconds from the observation's first sample to the first row searched.
     pub(super) first_s: f64,
     pub(super) made: Made,
+    pub(super) watcher: Option<Arc<dyn Watcher>>,
 }
 
 /// Returns the size in bytes of the rows that pictures of a search need in memory.
@@ -92,7 +94,12 @@ pub(super) fn bytes(header: &FilterbankHeader, options: &SearchOptions) -> usize
     let (lowest_hz, highest_hz) = (header.band.lowest_hz(), header.band.highest_hz());
     let delay_s = dispersion_delay_s(highest, lowest_hz, highest_hz, options.dm_constant);
     let final_s = (WINDOWS * options.baseline_s).max(WIDTHS * options.max_width_s);
-    let rows = ((2.0 * delay_s + final_s) / header.tsamp_s) as usize;
+    bytes_of(2.0 * delay_s + final_s, header, options)
+}
+
+/// Returns the size in bytes of rows of a number of seconds, within the limits on memory.
+pub(super) fn bytes_of(seconds: f64, header: &FilterbankHeader, options: &SearchOptions) -> usize {
+    let rows = (seconds / header.tsamp_s) as usize;
     let limit = options.memory.map_or(MOST_BYTES, |limit| (limit / 4) as usize);
     rows.saturating_mul(header.row_bytes()).min(MOST_BYTES).min(limit)
 }
@@ -205,6 +212,10 @@ impl About {
         let folder = path.parent().unwrap_or(Path::new(""));
         std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
         let page = shown.page(candidate, format!("candidate {number}"));
-        plots::candidate(&Png::new(path, &self.made), &cutout, &page)
+        plots::candidate(&Png::new(path, &self.made), &cutout, &page)?;
+        if let Some(watcher) = &self.watcher {
+            watcher.picture(path);
+        }
+        Ok(())
     }
 }

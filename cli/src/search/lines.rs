@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sidereal::io::FilterbankHeader;
 use sidereal::single_pulse::Candidate;
 use sidereal::trace::{self, Work};
@@ -25,12 +26,16 @@ use super::report::tidy;
 use crate::alerts::Alerts;
 use crate::common::Common;
 use crate::json;
+use crate::watch::Watcher;
+
+/// File of the lines, in the folder of all observations.
+pub(crate) const NAME: &str = "candidates.ndjson";
 
 /// Rise of the S/N that is worth another line.
 const RISE: f64 = 1.05;
 
 /// State of a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     /// It stands out; later data may change it.
@@ -44,27 +49,27 @@ pub(crate) enum State {
 }
 
 /// Candidate of a live search as a line of JSON.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CandidateLine {
-    state: State,
+    pub(crate) state: State,
     /// Number of the candidate in its observation, the same in all of its lines.
-    number: u64,
+    pub(crate) number: u64,
     /// Folder of the observation.
-    observation: String,
+    pub(crate) observation: String,
     snr: f64,
     dm: f64,
     /// Seconds from the observation's start, at the highest frequency.
     time_s: f64,
     /// The same as MJD (UTC); absent if the start is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mjd: Option<f64>,
+    pub(crate) mjd: Option<f64>,
     width_s: f64,
     members: usize,
     /// File of its picture, which is drawn after a final line; it may be missing after a request to stop or a full disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    picture: Option<String>,
+    pub(crate) picture: Option<String>,
     /// Time of this line, in seconds since 1970.
-    written_unix_s: f64,
+    pub(crate) written_unix_s: f64,
 }
 
 /// Candidate that was announced and is not final.
@@ -168,6 +173,7 @@ pub(super) struct Lines {
     book: Book,
     changes: Vec<Change>,
     album: Option<Album>,
+    watcher: Option<Arc<dyn Watcher>>,
     /// Triggers and alerts of a run, which go on with its next observation.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     pub(super) alerts: Option<Alerts>,
@@ -178,19 +184,23 @@ pub(super) struct Lines {
     written: HashSet<(usize, i64)>,
 }
 
+/// Observation whose candidates are written.
+pub(super) struct Begin<'a> {
+    pub(super) observation: &'a Path,
+    pub(super) header: &'a FilterbankHeader,
+    /// Drawer of final candidates.
+    pub(super) album: Option<Album>,
+    pub(super) watcher: Option<Arc<dyn Watcher>>,
+}
+
 impl Lines {
-    /// Opens `candidates.ndjson` in a folder; its earlier lines stay. `album` draws final candidates.
+    /// Opens `candidates.ndjson` in a folder; its earlier lines stay.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn begin(
-        folder: &Path,
-        observation: &Path,
-        header: &FilterbankHeader,
-        album: Option<Album>,
-        common: &Common,
-    ) -> Result<Self> {
-        let path = folder.join("candidates.ndjson");
+    pub(super) fn begin(folder: &Path, begin: Begin<'_>, common: &Common) -> Result<Self> {
+        let Begin { observation, header, album, watcher } = begin;
+        let path = folder.join(NAME);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
         Ok(Self {
@@ -202,6 +212,7 @@ impl Lines {
             book: Book::default(),
             changes: Vec::new(),
             album,
+            watcher,
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             alerts: None,
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -281,6 +292,9 @@ impl Lines {
             written.map_err(|error| Error::io(&self.path, error))?;
             if !self.is_quiet {
                 json::say(&text)?;
+            }
+            if let Some(watcher) = &self.watcher {
+                watcher.candidate(&line);
             }
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             if let Some(alerts) = &mut self.alerts {

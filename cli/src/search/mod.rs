@@ -48,11 +48,17 @@ use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
 use crate::streams::{self, free_name, name_of};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::watch::Session;
 use crate::{errors, gaps, json};
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+pub(crate) use album::FOLDER as PICTURES;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use dumps::{Arguments as DumpArguments, DumpLine};
 pub(crate) use lines::CandidateLine;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+pub(crate) use lines::{NAME as LINES, State as CandidateState};
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 
@@ -186,7 +192,7 @@ pub(crate) const CONTENTS: Contents =
 /// Returns whether a file of this name belongs to a search's folder.
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     pictures::is_one(name)
-        || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
+        || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv" | "report.html")
         || ["candidates.singlepulse", files::ABSORBED, files::NAME].contains(&name)
 }
 
@@ -216,23 +222,30 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&found.report.ending, &place))
 }
 
+/// Options of what a live search does with its candidates, beside writing lists.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[derive(Clone, Copy)]
+pub(crate) struct Actions<'a> {
+    pub(crate) alerts: &'a alerts::Arguments,
+    pub(crate) dumps: &'a DumpArguments,
+}
+
 /// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
-/// moment it stands out. Ends after `observations` of them, unless that is 0, or after a request to stop.
+/// moment it stands out. Ends as the session says, or after a request to stop.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn run_live(
     arguments: &Arguments,
-    alerts: &alerts::Arguments,
-    dumps: &DumpArguments,
-    observations: u64,
+    actions: Actions<'_>,
+    session: &Session,
     common: &Common,
 ) -> Result<Exit> {
     arguments.check()?;
-    dumps.check()?;
+    actions.dumps.check()?;
     let mut arguments = arguments.clone();
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
     let parent = arguments.parent();
-    let mut alerts = Some(Alerts::start(alerts, common)?);
+    let mut alerts = Some(Alerts::start(actions.alerts, common)?);
     let mut done = 0;
     let exit = loop {
         let mut work = match Work::begin(&arguments, common) {
@@ -245,13 +258,18 @@ pub(crate) fn run_live(
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
         let place = free_name(&parent, &name_of(start), "");
         let folder = arguments.destination.at(&place, CONTENTS, common)?;
-        let album = has_pictures.then(|| work.album(&parent, &place)).transpose()?;
-        let mut lines = lines::Lines::begin(&parent, &place, &work.header, album, common)?;
+        let rows = work.recent(has_pictures, session)?;
+        session.tell(|watcher| watcher.rows(rows.clone()));
+        let drawn = rows.filter(|_| has_pictures);
+        let album = drawn.map(|rows| work.album(&parent, &place, rows, session)).transpose()?;
+        let watcher = session.watcher.clone();
+        let begin = lines::Begin { observation: &place, header: &work.header, album, watcher };
+        let mut lines = lines::Lines::begin(&parent, begin, common)?;
         if let Some(alerts) = &mut alerts {
             alerts.observe(&parent, work.observation(&place))?;
         }
         lines.alerts = alerts.take();
-        lines.dumps = dumps.begin(work.tap.take(), &parent, &work.options, common)?;
+        lines.dumps = actions.dumps.begin(work.tap.take(), &parent, &work.options, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {
@@ -272,9 +290,13 @@ pub(crate) fn run_live(
             let count = found.report.candidates.len();
             note!("{}: {:.3} s, {count} candidates", place.display(), found.report.data_s);
         }
+        session.tell(|watcher| {
+            watcher.rows(None);
+            watcher.observed();
+        });
         done += 1;
         let exit = errors::ended(&found.report.ending, &place);
-        if exit != Exit::Success || done == observations {
+        if exit != Exit::Success || done == session.observations {
             break exit;
         }
     };
@@ -326,6 +348,10 @@ const LIVE_GULP_S: [f64; 2] = [0.05, 0.1];
 
 /// Longest wait in seconds for rows of longer delays in a live stream, as above.
 const LIVE_WAIT_S: [f64; 2] = [0.1, 0.4];
+
+/// Seconds of rows in memory for a watcher alone.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const WATCHED_S: f64 = 2.0;
 
 fn recording_is_live(arguments: &Arguments) -> bool {
     arguments.recording.inputs.iter().any(|path| is_address(path))
@@ -425,12 +451,28 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Keeps the latest rows in memory for pictures and a watcher, if there is one of them.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn recent(&mut self, has_pictures: bool, session: &Session) -> Result<Option<Arc<RecentRows>>> {
+        let rows = self.opened.source.rows().header().clone();
+        let bytes = match (has_pictures, &session.watcher) {
+            (true, _) => album::bytes(&rows, &self.options),
+            (false, Some(_)) => album::bytes_of(WATCHED_S, &rows, &self.options),
+            (false, None) => return Ok(None),
+        };
+        self.options.recent = Some(Arc::new(RecentRows::new(&rows, bytes)?));
+        Ok(self.options.recent.clone())
+    }
+
     /// Prepares the pictures of a live search.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-    fn album(&mut self, parent: &Path, observation: &Path) -> Result<album::Album> {
-        let rows = self.opened.source.rows().header().clone();
-        let recent = Arc::new(RecentRows::new(&rows, album::bytes(&rows, &self.options))?);
-        self.options.recent = Some(Arc::clone(&recent));
+    fn album(
+        &self,
+        parent: &Path,
+        observation: &Path,
+        rows: Arc<RecentRows>,
+        session: &Session,
+    ) -> Result<album::Album> {
         let shown = shown::Shown {
             file: self.arguments.recording.name(),
             header: self.header.clone(),
@@ -443,8 +485,8 @@ impl<'a> Work<'a> {
         let made = Made { provenance: Provenance::new(self.common, &self.inputs())?, run };
         let start_s = self.options.time_range.map_or(0.0, |range| range.0);
         let first_s = self.opened.delay_s() + start_s;
-        let about = album::About { rows: recent, shown, first_s, made };
-        let most = self.arguments.products.max_plots;
+        let (most, watcher) = (self.arguments.products.max_plots, session.watcher.clone());
+        let about = album::About { rows, shown, first_s, made, watcher };
         album::Album::begin(parent, observation, most, about)
     }
 

@@ -47,6 +47,18 @@ pub(crate) fn recording() -> TempDir {
     home
 }
 
+/// A filterbank like a.fil, whose source has another name.
+pub(crate) fn renamed(home: &Path, name: &str, source: &str) {
+    let whole = fs::read(home.join("a.fil")).unwrap();
+    let at = whole.windows(11).position(|word| word == b"source_name").unwrap() + 11;
+    let length = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
+    let mut bytes = whole[..at].to_vec();
+    bytes.extend((source.len() as u32).to_le_bytes());
+    bytes.extend(source.bytes());
+    bytes.extend(&whole[at + 4 + length..]);
+    fs::write(home.join(name), bytes).unwrap();
+}
+
 pub(crate) fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }

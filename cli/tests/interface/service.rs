@@ -11,20 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    code, document, done, entries, fails, json, program, recording, sidereal, stderr,
+    code, document, done, entries, fails, json, program, recording, renamed, sidereal, stderr,
 };
-
-/// A filterbank like a.fil, whose source has another name.
-fn renamed(home: &Path, name: &str, source: &str) {
-    let whole = fs::read(home.join("a.fil")).unwrap();
-    let at = whole.windows(11).position(|word| word == b"source_name").unwrap() + 11;
-    let length = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
-    let mut bytes = whole[..at].to_vec();
-    bytes.extend((source.len() as u32).to_le_bytes());
-    bytes.extend(source.bytes());
-    bytes.extend(&whole[at + 4 + length..]);
-    fs::write(home.join(name), bytes).unwrap();
-}
 
 #[test]
 fn a_log_has_times_levels_and_the_end() {

@@ -14,6 +14,8 @@ mod live_faults;
 mod live_joined;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_voltages;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+mod page;
 mod pictures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod ring;

@@ -1,0 +1,411 @@
+// Page of a live run: takes the events of the server and shows them. Every text is set as text, never as markup.
+"use strict";
+
+const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8;
+const WATERFALL_S = 60, ROW_S = 0.25, HELD = 4, PLANE_S = 600, RATE_S = 300;
+
+const find = (id) => document.getElementById(id);
+const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, baselines: null };
+
+// ---------------------------------------------------------------- numbers and times
+
+const count = (value) => Math.round(value).toLocaleString("en-GB");
+function fixed(value, digits) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
+function seconds(value) {
+  if (!Number.isFinite(value)) { return "–"; }
+  if (value === 0) { return "0 s"; }
+  const size = Math.abs(value);
+  if (size < 1e-3) { return `${fixed(value * 1e6, 0)} µs`; }
+  if (size < 1) { return `${fixed(value * 1e3, size < 0.1 ? 1 : 0)} ms`; }
+  if (size < 120) { return `${fixed(value, 1)} s`; }
+  if (size < 7200) { return `${fixed(value / 60, 0)} min`; }
+  if (size < 172800) { return `${fixed(value / 3600, 0)} h`; }
+  return `${count(value / 86400)} d`;
+}
+function bytes(value) {
+  if (!Number.isFinite(value)) { return "unknown"; }
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let k = 0;
+  while (value >= 1024 && k + 1 < units.length) { value /= 1024; k += 1; }
+  return `${fixed(value, k === 0 ? 0 : 1)} ${units[k]}`;
+}
+function utc(unix) { return new Date(unix * 1000).toISOString().replace("T", " ").slice(0, 23); }
+const ofMjd = (mjd) => (mjd - 40587) * 86400;
+const now = () => Date.now() / 1000 + run.clock;
+
+// ---------------------------------------------------------------- elements
+
+function element(name, text, kind) {
+  const made = document.createElement(name);
+  if (text !== undefined) { made.textContent = text; }
+  if (kind) { made.className = kind; }
+  return made;
+}
+function row(cells, kind) {
+  const made = element("tr", undefined, kind);
+  for (const cell of cells) { made.append(cell instanceof Node ? cell : element("td", cell)); }
+  return made;
+}
+const loss = (value) => element("td", count(value), value > 0 ? "lost" : "");
+
+// ---------------------------------------------------------------- status
+
+function showStatus(status) {
+  run.status = status;
+  run.clock = status.now_unix_s - Date.now() / 1000;
+  find("verb").textContent = `sidereal ${status.verb}`;
+  const stream = status.streams.find((one) => one.observation) || status.streams[0];
+  const states = status.streams.map((one) => one.state);
+  const state = states.includes("receiving") ? "receiving" : states.includes("ended") ? "ended" : "waiting";
+  const words = { receiving: "Receiving", ended: "Writing the products", waiting: "Waiting for an observation" };
+  setState(status.health.ok ? words[state] : "Needs attention", status.health.ok ? (state === "receiving" ? "good" : "idle") : "bad");
+  find("trouble").hidden = status.health.ok;
+  find("trouble").textContent = status.health.reasons.join(" ");
+  find("about").textContent = about(status, stream);
+  showStreams(status.streams);
+  showLatency(status, stream);
+  const found = status.candidates;
+  find("counts").textContent = `${count(found.final)} final, ${count(found.provisional)} announced, ${count(found.retracted)} retracted since the start`;
+  find("disk").textContent = `${bytes(status.disk_free_bytes)} free in ${status.output}`;
+  run.rates.push([status.now_unix_s, status.streams.reduce((sum, one) => sum + one.packets_per_s, 0)]);
+  while (run.rates.length > 0 && run.rates[0][0] < status.now_unix_s - RATE_S) { run.rates.shift(); }
+  draw();
+}
+
+function setState(words, kind) {
+  find("state").textContent = words;
+  find("state").className = `state ${kind}`;
+}
+
+function about(status, stream) {
+  const parts = [];
+  const one = stream && stream.observation;
+  if (one) {
+    parts.push(one.source || "source unknown", one.telescope);
+    if (one.highest_mhz > 0) { parts.push(`${fixed(one.lowest_mhz, 1)} to ${fixed(one.highest_mhz, 1)} MHz`); }
+    parts.push(`${count(one.channels)} channels`);
+    if (one.antennas > 1) { parts.push(`${one.antennas} antennas`); }
+    parts.push(`samples of ${seconds(one.tsamp_s)}`, `${seconds(one.data_s)} of ${one.content} read`);
+    if (one.start_mjd) { parts.push(`from ${utc(ofMjd(one.start_mjd)).slice(0, 19)} UTC`); }
+  }
+  parts.push(`${count(status.observations)} ${status.observations === 1 ? "observation" : "observations"} ended`);
+  return parts.filter((part) => part).join(" · ");
+}
+
+function showStreams(streams) {
+  const rows = [];
+  for (const one of streams) {
+    rows.push(row([
+      one.address, count(one.packets_per_s), count(one.received), loss(one.missing_blocks), loss(one.late), count(one.duplicate),
+      loss(one.wrong_length), loss(one.wrong_source), loss(one.overrun), loss(one.dropped_by_kernel)]));
+    if (one.header_error) { rows.push(row([`header: ${one.header_error}`], "source")); }
+    if (one.sources.length < 2) { continue; }
+    for (const source of one.sources.slice(0, MOST_SOURCES)) {
+      rows.push(row([
+        `source ${source.source}`, count(source.packets_per_s), count(source.received), loss(source.missing_blocks), loss(source.late),
+        count(source.duplicate), loss(source.wrong_length), "", loss(source.overrun), ""], "source"));
+    }
+    if (one.sources.length > MOST_SOURCES) { rows.push(row([`and ${one.sources.length - MOST_SOURCES} more in /status`], "source")); }
+  }
+  find("streams").tBodies[0].replaceChildren(...rows);
+}
+
+function showLatency(status, stream) {
+  const list = [];
+  const add = (name, ...values) => {
+    const value = element("dd");
+    value.append(...values);
+    list.push(element("dt", name), value);
+  };
+  if (stream) {
+    add("last packet", stream.since_packet_s === undefined ? "none yet" : stream.since_packet_s < 1 ? "now" : `${seconds(stream.since_packet_s)} ago`);
+    if (stream.packet_age_s !== undefined) { add("age of packets", seconds(stream.packet_age_s)); }
+    const age = stream.observation && stream.observation.last_sample_age_s;
+    if (age !== undefined && age !== null) { add("age of the last sample", age < 86400 ? seconds(age) : `${seconds(age)}: a recording is played`); }
+    const meter = element("meter"), { used, capacity } = stream.ring;
+    meter.max = Math.max(capacity, 1);
+    meter.high = 0.7 * meter.max;
+    meter.optimum = 0;
+    meter.value = used;
+    meter.title = "fill of the ring";
+    add("ring", meter, capacity > 0 ? `${count(used)} of ${count(capacity)}` : "–");
+    if (stream.dropped_s > 0) {
+      const slowest = stream.slowest_stage ? `, slowest stage ${stream.slowest_stage}` : "";
+      add("dropped", `${seconds(stream.dropped_s)} of data${slowest}`);
+    }
+  }
+  const latency = status.candidates.latency_s;
+  if (latency !== undefined && Math.abs(latency) < 86400) { add("last candidate", `${seconds(latency)} after its time`); }
+  find("ages").replaceChildren(...list);
+  const stages = [...status.stages].sort((a, b) => b.busy_s - a.busy_s).slice(0, MOST_STAGES);
+  const rows = stages.map((stage) => row([stage.name, seconds(stage.latency_s), `${fixed(100 * stage.share, 1)} %`]));
+  find("stages").hidden = rows.length === 0;
+  find("stages").tBodies[0].replaceChildren(...rows);
+}
+
+// ---------------------------------------------------------------- candidates
+
+const keyOf = (one) => `${one.observation}\u0000${one.number}`;
+
+function putCandidate(line) {
+  const key = keyOf(line), before = run.candidates.get(key);
+  run.candidates.set(key, { url: null, ...before, ...line });
+}
+
+let tablePending = false;
+function showCandidates() {
+  if (tablePending) { return; }
+  tablePending = true;
+  requestAnimationFrame(() => { tablePending = false; fillCandidates(); });
+}
+
+function fillCandidates() {
+  const withRetracted = find("retracted").checked;
+  const all = [...run.candidates.values()].filter((one) => withRetracted || one.state !== "retracted");
+  all.sort((a, b) => b.written_unix_s - a.written_unix_s || b.number - a.number);
+  const labels = new Map();
+  for (const label of run.labels) { labels.set(keyOf(label), label); }
+  const rows = all.slice(0, MOST_SHOWN).map((one) => candidateRow(one, labels.get(keyOf(one))));
+  find("candidates").tBodies[0].replaceChildren(...rows);
+  find("candidates").hidden = rows.length === 0;
+  find("no-candidates").hidden = rows.length > 0;
+  draw();
+}
+
+function candidateRow(one, label) {
+  const time = one.mjd === undefined ? `${fixed(one.time_s, 3)} s` : utc(ofMjd(one.mjd));
+  const labelled = element("td");
+  const button = element("button", label ? label.label : "label", "label");
+  button.type = "button";
+  if (label && label.name) { button.title = `by ${label.name}, ${utc(label.labelled_unix_s).slice(0, 19)} UTC`; }
+  button.addEventListener("click", () => askLabel(one));
+  labelled.append(button);
+  const picture = element("td");
+  if (one.url) {
+    const open = element("button", undefined, "thumb"), image = element("img");
+    open.type = "button";
+    image.src = one.url;
+    image.loading = "lazy";
+    image.alt = `picture of candidate ${one.number}`;
+    open.append(image);
+    open.addEventListener("click", () => {
+      find("picture").src = one.url;
+      find("picture").alt = image.alt;
+      find("picture-dialog").showModal();
+    });
+    picture.append(open);
+  }
+  const cells = [String(one.number), time, fixed(one.snr, 1), fixed(one.dm, 2), seconds(one.width_s), one.state];
+  return row([...cells, labelled, picture], one.state);
+}
+
+async function loadCandidates() {
+  const answer = await fetch("/candidates");
+  if (!answer.ok) { return; }
+  const found = await answer.json();
+  run.candidates.clear();
+  for (const line of found.candidates.reverse()) { putCandidate(line); }
+  run.labels = found.labels;
+  showCandidates();
+}
+
+// ---------------------------------------------------------------- labels and the token
+
+let labelled = null;
+function askLabel(one) {
+  labelled = one;
+  find("label-title").textContent = `Candidate ${one.number}: DM ${fixed(one.dm, 2)}, S/N ${fixed(one.snr, 1)}`;
+  find("label-text").value = "";
+  find("label-name").value = localStorage.getItem("sidereal-name") || "";
+  find("label-error").textContent = "";
+  find("label-dialog").showModal();
+}
+
+async function saveLabel() {
+  const label = find("label-text").value.trim(), name = find("label-name").value.trim();
+  localStorage.setItem("sidereal-name", name);
+  const body = JSON.stringify({ observation: labelled.observation, number: labelled.number, label, name });
+  const send = () => fetch("/label", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+  if (!(await hasToken()) && !(await askToken())) { return; }
+  const answer = await send();
+  if (answer.ok) { find("label-dialog").close(); } else { find("label-error").textContent = (await answer.text()).trim(); }
+}
+
+async function hasToken() {
+  const answer = await fetch("/session");
+  return answer.ok && (await answer.json()).token;
+}
+
+// Asks for the token; returns whether it was right.
+function askToken() {
+  const dialog = find("token-dialog");
+  find("token").value = "";
+  find("token-error").textContent = "";
+  if (!dialog.open) { dialog.showModal(); }
+  return new Promise((done) => {
+    find("token-cancel").onclick = () => dialog.close();
+    dialog.onclose = () => done(false);
+    find("token-form").onsubmit = async (event) => {
+      event.preventDefault();
+      const answer = await fetch("/login", { method: "POST", body: find("token").value });
+      if (!answer.ok) { find("token-error").textContent = (await answer.text()).trim(); return; }
+      done(true);
+      dialog.close();
+    };
+  });
+}
+
+find("login").addEventListener("click", askToken);
+find("retracted").addEventListener("change", showCandidates);
+find("label-cancel").addEventListener("click", () => find("label-dialog").close());
+find("label-form").addEventListener("submit", (event) => { event.preventDefault(); saveLabel(); });
+for (const button of find("choices").children) {
+  button.addEventListener("click", () => { find("label-text").value = button.dataset.label; });
+}
+
+// ---------------------------------------------------------------- dumps
+
+function showDumps() {
+  find("dumps-section").hidden = run.dumps.length === 0;
+  const rows = run.dumps.map((one) => row([
+    one.id, one.state, utc(ofMjd(one.mjd)), fixed(one.dm, 2), bytes(one.bytes), one.path || one.reason || ""]));
+  find("dumps").tBodies[0].replaceChildren(...rows);
+}
+
+// ---------------------------------------------------------------- plots
+
+let drawn = 0, drawPending = false;
+function draw() {
+  if (drawPending || document.hidden) { return; }
+  drawPending = true;
+  setTimeout(() => requestAnimationFrame(() => { drawPending = false; drawn = performance.now(); drawAll(); }), Math.max(0, 240 - (performance.now() - drawn)));
+}
+
+const ago = (unit) => (value) => (value === 0 ? "now" : `${fixed(-value, 0)} ${unit}`);
+
+function drawAll() {
+  drawRate();
+  drawBandpass();
+  drawWaterfall();
+  drawPlane();
+  drawBaselines();
+}
+
+function show(name, isThere, words) {
+  find(name).hidden = !isThere;
+  find(`no-${name}`).textContent = isThere ? "" : words;
+}
+
+function drawRate() {
+  const at = now(), points = run.rates.map(([time, rate]) => [time - at, rate]);
+  const high = Math.max(1, ...points.map(([, rate]) => rate)) * 1.1;
+  Plots.lines(find("rate"), [{ points, colour: Plots.colour("--mark") }], [-RATE_S, 0], [0, high], { x: ago("s"), unitY: "packets/s" });
+}
+
+function whyNoRows() {
+  return (run.status && run.status.rows.none) || "No row has come yet.";
+}
+
+function drawBandpass() {
+  const line = run.bandpass;
+  show("bandpass", line !== null && line.values.length > 0, whyNoRows());
+  if (!line || line.values.length === 0) { return; }
+  const { lowest_mhz: low, highest_mhz: high } = run.status.rows;
+  const mhz = (k) => low + ((k + 0.5) / line.values.length) * (high - low);
+  const masked = new Set(line.masked);
+  const points = line.values.map((value, k) => [mhz(k), masked.has(k) ? NaN : value]);
+  const y = Plots.range(points.map(([, value]) => value), [0, 1]);
+  const left = line.masked.map((k) => [mhz(k), y[0] + 0.03 * (y[1] - y[0])]);
+  find("masked").textContent = line.masked.length > 0 ? "dots at the bottom are masked" : "";
+  const series = [{ points, colour: Plots.colour("--mark") }, { points: left, colour: Plots.colour("--mark2"), dots: true }];
+  Plots.lines(find("bandpass"), series, [low, high], y, { unitX: "MHz" });
+}
+
+function drawWaterfall() {
+  show("waterfall", run.rows.length > 0, whyNoRows());
+  if (run.rows.length === 0) { return; }
+  const columns = Math.round(WATERFALL_S / ROW_S), end = Math.max(run.rows[run.rows.length - 1].unix_s, now() - 1);
+  const placed = new Array(columns).fill(null);
+  const channels = run.rows[0].values.length, sum = new Float64Array(channels), squares = new Float64Array(channels);
+  let rows = 0;
+  for (const { unix_s: time, values } of run.rows) {
+    const column = columns - 1 - Math.floor((end - time) / ROW_S);
+    if (column < 0 || column >= columns || values.length !== channels) { continue; }
+    placed[column] = values;
+    // A row has the data since the one before.
+    for (let k = column - 1; k >= Math.max(0, column - HELD) && placed[k] === null; k--) { placed[k] = values; }
+    rows += 1;
+    values.forEach((value, k) => { sum[k] += value; squares[k] += value * value; });
+  }
+  const mean = sum.map((value) => value / Math.max(rows, 1));
+  const spread = squares.map((value, k) => Math.sqrt(Math.max(0, value / Math.max(rows, 1) - mean[k] ** 2)));
+  const middle = [...spread].sort((a, b) => a - b)[channels >> 1] || 1e-12;
+  const shown = placed.map((values) => values && values.map((value, k) => (value - mean[k]) / Math.max(middle, 0.5 * spread[k])));
+  const { lowest_mhz: low, highest_mhz: high } = run.status ? run.status.rows : { lowest_mhz: 0, highest_mhz: 1 };
+  Plots.image(find("waterfall"), shown, [-2.5, 4], [-WATERFALL_S, 0], [low, Math.max(high, low + 1e-6)], { x: ago("s"), unitY: "MHz", boxed: true });
+}
+
+function drawPlane() {
+  const at = now(), list = [];
+  for (const one of run.candidates.values()) {
+    const x = one.written_unix_s - at;
+    if (x < -PLANE_S || one.state === "retracted") { continue; }
+    const isFinal = one.state === "final";
+    list.push({ x: x / 60, y: one.dm, size: 2 + Math.min(9, Math.sqrt(one.snr)), hollow: !isFinal, colour: Plots.colour(isFinal ? "--mark" : "--mark2") });
+  }
+  show("plane", list.length > 0, "No candidate in the last ten minutes.");
+  if (list.length === 0) { return; }
+  const [, high] = Plots.range(list.map((one) => one.y), [0, 100]);
+  Plots.points(find("plane"), list, [-PLANE_S / 60, 0], [0, Math.max(high, 10)], { x: ago("min"), unitY: "DM (pc/cm³)" });
+}
+
+function drawBaselines() {}
+
+window.addEventListener("resize", draw);
+document.addEventListener("visibilitychange", draw);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+
+// ---------------------------------------------------------------- events
+
+function connect() {
+  const events = new EventSource("/events");
+  const on = (name, take) => events.addEventListener(name, (event) => take(JSON.parse(event.data)));
+  on("hello", (hello) => {
+    if (run.begun !== null && run.begun !== hello.begun_unix_s) { run.rates = []; run.bandpass = null; }
+    run.begun = hello.begun_unix_s;
+    run.rows = hello.rows;
+    if (hello.bandpass.values.length > 0) { run.bandpass = hello.bandpass; }
+    run.dumps = hello.dumps;
+    find("version").textContent = `sidereal ${hello.version}`;
+    showDumps();
+    loadCandidates();
+  });
+  on("status", showStatus);
+  on("row", (line) => {
+    const last = run.rows[run.rows.length - 1];
+    if (last && last.values.length !== line.values.length) { run.rows = []; }
+    run.rows.push(line);
+    if (run.rows.length > WATERFALL_S / ROW_S) { run.rows.shift(); }
+    draw();
+  });
+  on("bandpass", (line) => { run.bandpass = line; draw(); });
+  on("candidate", (line) => { putCandidate(line); showCandidates(); });
+  on("picture", (line) => { putCandidate(line); showCandidates(); });
+  on("label", (line) => { run.labels.push(line); showCandidates(); });
+  on("dump", (line) => {
+    const place = run.dumps.findIndex((one) => one.id === line.id);
+    if (place < 0) { run.dumps.push(line); } else { run.dumps[place] = line; }
+    showDumps();
+  });
+  on("missed", loadCandidates);
+  events.onerror = async () => {
+    setState("No connection, trying again", "bad");
+    if (events.readyState !== EventSource.CLOSED) { return; }
+    // The server has refused: without a token, it wants one.
+    const session = await fetch("/status").catch(() => null);
+    if (session && session.status === 401) { await askToken(); }
+    setTimeout(connect, 1000);
+  };
+}
+
+connect();

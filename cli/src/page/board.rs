@@ -1,0 +1,408 @@
+//! Board: all that the page shows of a live run, in bounded memory.
+//!
+//! Invariant: the threads of the run only take short locks here, and allocate only for a candidate's line.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::pipeline::recent::RecentRows;
+use sidereal::{Error, Result};
+use tokio::sync::broadcast;
+
+use super::dumps::{Dump, DumpCounts};
+use super::labels::{Given, LabelLine, Labels, tail};
+use super::status::{CandidateCounts, Status, unix_s};
+use crate::json;
+use crate::provenance::Made;
+use crate::search::{CandidateLine, CandidateState, LINES, PICTURES};
+use crate::watch::Watcher;
+
+/// Candidates, labels and dumps that are kept.
+const MOST_CANDIDATES: usize = 1000;
+const MOST_LABELS: usize = 2000;
+const MOST_DUMPS: usize = 200;
+
+/// Rows of the waterfall that are kept: a minute of them.
+const MOST_ROWS: usize = 240;
+
+/// Messages that wait for a slow reader of events; it misses older ones.
+const MOST_MESSAGES: usize = 64;
+
+/// Message to all readers of events.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) event: &'static str,
+    pub(super) data: Arc<str>,
+}
+
+/// Facts of the run that do not change.
+pub(super) struct About {
+    pub(super) verb: String,
+    /// Folder of the output.
+    pub(super) folder: PathBuf,
+    pub(super) made: Made,
+}
+
+/// Row of the waterfall: the mean of some rows by frequency.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct WaterfallRow {
+    /// Time of this machine, in seconds since 1970.
+    pub(super) unix_s: f64,
+    /// Means by ascending frequency.
+    pub(super) values: Vec<f64>,
+}
+
+/// Mean of the last second by frequency.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct BandpassLine {
+    /// Means by ascending frequency; those of masked channels, too.
+    pub(super) values: Vec<f64>,
+    /// Places in `values` of which all channels are masked.
+    pub(super) masked: Vec<usize>,
+}
+
+/// Candidates of the run and of those before it, and their labels.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Candidates {
+    /// The last 1000 candidates, the latest first.
+    candidates: Vec<Entry>,
+    labels: Vec<LabelLine>,
+}
+
+/// Last line of a candidate, and its picture.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct Entry {
+    #[serde(flatten)]
+    line: CandidateLine,
+    /// Address of its picture on the page; absent until it is drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+/// Picture of a candidate that has been drawn.
+#[derive(Serialize)]
+struct PictureLine<'a> {
+    observation: &'a str,
+    number: u64,
+    url: &'a str,
+}
+
+/// Picture of the whole run for a reader of events that begins.
+#[derive(Serialize)]
+struct Hello<'a> {
+    begun_unix_s: f64,
+    version: &'a str,
+    rows: &'a VecDeque<WaterfallRow>,
+    bandpass: &'a BandpassLine,
+    dumps: &'a [Dump],
+}
+
+#[derive(Default)]
+struct Listed {
+    /// The latest last.
+    candidates: VecDeque<Entry>,
+    counts: CandidateCounts,
+    labels: VecDeque<LabelLine>,
+    dumps: Vec<Dump>,
+}
+
+#[derive(Default)]
+struct Seen {
+    status: Arc<Status>,
+    waterfall: VecDeque<WaterfallRow>,
+    bandpass: BandpassLine,
+}
+
+/// All that is shown.
+pub(super) struct Board {
+    pub(super) about: About,
+    pub(super) begun_unix_s: f64,
+    observations: AtomicU64,
+    rows: Mutex<Option<Arc<RecentRows>>>,
+    listed: Mutex<Listed>,
+    seen: Mutex<Seen>,
+    labels: Labels,
+    messages: broadcast::Sender<Message>,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns seconds since 1970.
+pub(super) fn now_unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+impl Board {
+    /// Makes a board with the candidates and labels that are in the folder.
+    pub(super) fn new(about: About) -> Self {
+        let labels = Labels::new(about.folder.join("labels.ndjson"));
+        let mut listed = Listed { labels: labels.read().into(), ..Listed::default() };
+        for line in tail::<CandidateLine>(&about.folder.join(LINES)) {
+            let url = line.picture.as_ref().filter(|path| Path::new(path).is_file());
+            let url = url.and_then(|path| url_of(Path::new(path)));
+            listed.put(line);
+            if let Some(last) = listed.candidates.back_mut().filter(|_| url.is_some()) {
+                last.url = url;
+            }
+        }
+        listed.dumps = tail(&about.folder.join("dumps.ndjson"));
+        listed.dumps.drain(..listed.dumps.len().saturating_sub(MOST_DUMPS));
+        let excess = listed.labels.len().saturating_sub(MOST_LABELS);
+        listed.labels.drain(..excess);
+        let (messages, _) = broadcast::channel(MOST_MESSAGES);
+        Self {
+            about,
+            begun_unix_s: now_unix_s(),
+            observations: AtomicU64::new(0),
+            rows: Mutex::default(),
+            listed: Mutex::new(listed),
+            seen: Mutex::default(),
+            labels,
+            messages,
+        }
+    }
+
+    /// Returns the folder of the candidates' pictures.
+    pub(super) fn pictures(&self) -> PathBuf {
+        self.about.folder.join(PICTURES)
+    }
+
+    /// Returns the latest rows of the observation.
+    pub(super) fn recent(&self) -> Option<Arc<RecentRows>> {
+        locked(&self.rows).clone()
+    }
+
+    /// Adds what the board knows to a status.
+    pub(super) fn complete(&self, status: &mut Status) {
+        let listed = locked(&self.listed);
+        status.verb.clone_from(&self.about.verb);
+        status.output = super::status::address(&self.about.folder);
+        status.begun_unix_s = self.begun_unix_s;
+        status.observations = self.observations.load(Ordering::Relaxed);
+        status.candidates = CandidateCounts { labels: listed.labels.len() as u64, ..listed.counts };
+        status.dumps = DumpCounts::of(&listed.dumps);
+    }
+
+    /// Sets the status.
+    pub(super) fn set_status(&self, status: Status) {
+        let text = json::line(&status).unwrap_or_default();
+        locked(&self.seen).status = Arc::new(status);
+        self.send("status", text);
+    }
+
+    /// Returns the latest status.
+    pub(super) fn status(&self) -> Arc<Status> {
+        Arc::clone(&locked(&self.seen).status)
+    }
+
+    /// Adds a row of the waterfall.
+    pub(super) fn add_row(&self, row: WaterfallRow) {
+        let text = json::line(&row).unwrap_or_default();
+        let mut seen = locked(&self.seen);
+        let is_other =
+            seen.waterfall.back().is_some_and(|last| last.values.len() != row.values.len());
+        if is_other {
+            seen.waterfall.clear();
+        }
+        if seen.waterfall.len() == MOST_ROWS {
+            seen.waterfall.pop_front();
+        }
+        seen.waterfall.push_back(row);
+        drop(seen);
+        self.send("row", text);
+    }
+
+    /// Sets the bandpass.
+    pub(super) fn set_bandpass(&self, bandpass: BandpassLine) {
+        let text = json::line(&bandpass).unwrap_or_default();
+        locked(&self.seen).bandpass = bandpass;
+        self.send("bandpass", text);
+    }
+
+    /// Begins to read events; returns the first message and the source of those that follow.
+    pub(super) fn listen(&self) -> (Message, broadcast::Receiver<Message>) {
+        let receiver = self.messages.subscribe();
+        let (listed, seen) = (locked(&self.listed), locked(&self.seen));
+        let hello = Hello {
+            begun_unix_s: self.begun_unix_s,
+            version: env!("CARGO_PKG_VERSION"),
+            rows: &seen.waterfall,
+            bandpass: &seen.bandpass,
+            dumps: &listed.dumps,
+        };
+        let data = json::line(&hello).unwrap_or_default().into();
+        (Message { event: "hello", data }, receiver)
+    }
+
+    /// Returns the candidates and their labels.
+    pub(super) fn candidates(&self) -> Candidates {
+        let listed = locked(&self.listed);
+        Candidates {
+            candidates: listed.candidates.iter().rev().cloned().collect(),
+            labels: listed.labels.iter().cloned().collect(),
+        }
+    }
+
+    /// Returns the dumps.
+    pub(super) fn dumps(&self) -> Vec<Dump> {
+        locked(&self.listed).dumps.clone()
+    }
+
+    /// Sets a label and appends it to the file.
+    ///
+    /// # Errors
+    /// What is wrong with it; whether it is the file's fault.
+    pub(super) fn label(&self, given: Given) -> std::result::Result<(), Unlabelled> {
+        let line = given.line(now_unix_s()).map_err(Unlabelled::Refused)?;
+        let is_there = |one: &Entry| {
+            one.line.number == line.number && one.line.observation == line.observation
+        };
+        let mut listed = locked(&self.listed);
+        if !listed.candidates.iter().any(is_there) {
+            return Err(Unlabelled::Unknown);
+        }
+        self.labels.append(&line).map_err(Unlabelled::Failed)?;
+        let text = json::line(&line).unwrap_or_default();
+        if listed.labels.len() == MOST_LABELS {
+            listed.labels.pop_front();
+        }
+        listed.labels.push_back(line);
+        drop(listed);
+        self.send("label", text);
+        Ok(())
+    }
+
+    fn send(&self, event: &'static str, data: String) {
+        // Without a reader nothing is sent.
+        let _ = self.messages.send(Message { event, data: data.into() });
+    }
+}
+
+/// Reason why a candidate was not labelled.
+pub(super) enum Unlabelled {
+    /// The label is wrong.
+    Refused(String),
+    /// There is no such candidate.
+    Unknown,
+    /// It could not be written.
+    Failed(Error),
+}
+
+impl Listed {
+    /// Adds a line, which replaces earlier ones of its candidate.
+    fn put(&mut self, line: CandidateLine) {
+        let is_same = |one: &&mut Entry| {
+            one.line.number == line.number && one.line.observation == line.observation
+        };
+        if let Some(place) = self.candidates.iter_mut().rev().find(is_same) {
+            place.line = line;
+            return;
+        }
+        if self.candidates.len() == MOST_CANDIDATES {
+            self.candidates.pop_front();
+        }
+        self.candidates.push_back(Entry { line, url: None });
+    }
+}
+
+impl Watcher for Board {
+    fn rows(&self, rows: Option<Arc<RecentRows>>) {
+        *locked(&self.rows) = rows;
+    }
+
+    fn candidate(&self, line: &CandidateLine) {
+        let text = json::line(line).unwrap_or_default();
+        let mut listed = locked(&self.listed);
+        let counts = &mut listed.counts;
+        match line.state {
+            CandidateState::Provisional => counts.provisional += 1,
+            CandidateState::Final => counts.r#final += 1,
+            CandidateState::Retracted => counts.retracted += 1,
+            CandidateState::Updated => {}
+        }
+        if matches!(line.state, CandidateState::Provisional | CandidateState::Final) {
+            counts.latency_s = line.mjd.map(|mjd| line.written_unix_s - unix_s(mjd));
+        }
+        listed.put(line.clone());
+        drop(listed);
+        self.send("candidate", text);
+    }
+
+    fn picture(&self, path: &Path) {
+        let mut listed = locked(&self.listed);
+        let is_its = |one: &&mut Entry| {
+            one.line.picture.as_ref().is_some_and(|picture| Path::new(picture) == path)
+        };
+        let Some(entry) = listed.candidates.iter_mut().rev().find(is_its) else { return };
+        entry.url = url_of(path);
+        let Entry { line: CandidateLine { observation, number, .. }, url } = entry;
+        let url = url.as_deref().unwrap_or_default();
+        let text = json::line(&PictureLine { observation, number: *number, url });
+        drop(listed);
+        self.send("picture", text.unwrap_or_default());
+    }
+
+    fn observed(&self) {
+        self.observations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the address of a picture on the page.
+fn url_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let day = path.parent()?.file_name()?.to_str()?;
+    Some(format!("/pictures/{day}/{name}"))
+}
+
+/// Returns a file of the pictures; `None` for any other name.
+pub(super) fn picture(pictures: &Path, day: &str, name: &str) -> Option<PathBuf> {
+    let is_day = day.len() == 10 && day.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+    let is_name = name.ends_with(".png") && !name.starts_with('.') && name.bytes().all(is_plain);
+    if !(is_day && is_name) {
+        return None;
+    }
+    let path = pictures.join(day).join(name);
+    // A link leads elsewhere.
+    let is_within = || -> Result<bool> {
+        let whole = |path: &Path| path.canonicalize().map_err(|error| Error::io(path, error));
+        Ok(whole(&path)?.starts_with(whole(pictures)?) && path.is_file())
+    };
+    is_within().unwrap_or(false).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pictures_of_the_folder_are_served() {
+        let home = tempfile::tempdir().unwrap();
+        let pictures = home.path().join("pictures");
+        let day = pictures.join("2026-01-02");
+        std::fs::create_dir_all(&day).unwrap();
+        for path in [day.join("a_0001_DM3.00.png"), day.join("b.txt"), home.path().join("c.png")] {
+            std::fs::write(path, "x").unwrap();
+        }
+        std::os::unix::fs::symlink(home.path().join("c.png"), day.join("link.png")).unwrap();
+        assert!(picture(&pictures, "2026-01-02", "a_0001_DM3.00.png").is_some());
+        for (day, name) in [
+            ("2026-01-02", "b.txt"),
+            ("2026-01-02", "missing.png"),
+            ("2026-01-02", "link.png"),
+            ("2026-01-02", "../../c.png"),
+            ("..", "c.png"),
+            ("2026-01-02", ".png"),
+            ("2026/01/02", "a_0001_DM3.00.png"),
+        ] {
+            assert_eq!(picture(&pictures, day, name), None, "{day} {name}");
+        }
+    }
+}

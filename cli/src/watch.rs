@@ -1,0 +1,42 @@
+//! What a run of `live` is besides its verb: where it ends, and who watches it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sidereal::pipeline::recent::RecentRows;
+
+use crate::search::CandidateLine;
+
+/// Watcher of a live run, such as its page. No call waits, and only those of candidates allocate.
+pub(crate) trait Watcher: Send + Sync {
+    /// Takes the latest rows of an observation that begins, or `None` when it ends.
+    fn rows(&self, rows: Option<Arc<RecentRows>>);
+
+    /// Takes a line of a candidate.
+    fn candidate(&self, line: &CandidateLine);
+
+    /// Takes a candidate's picture, which has been written.
+    fn picture(&self, path: &Path);
+
+    /// Counts an observation that has ended.
+    fn observed(&self);
+}
+
+/// End of a live run, and its watcher.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// Observations after which the run ends; 0 goes on until it is interrupted.
+    pub(crate) observations: u64,
+    pub(crate) watcher: Option<Arc<dyn Watcher>>,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl Session {
+    /// Tells the watcher, if there is one.
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Watcher)) {
+        if let Some(watcher) = &self.watcher {
+            what(watcher.as_ref());
+        }
+    }
+}
