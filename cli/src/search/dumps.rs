@@ -41,6 +41,7 @@ const MOST_THREADS: usize = 4;
 
 /// Options of the dumps of a live search.
 #[derive(Args, Clone, Debug)]
+#[group(id = "dumps")]
 pub(crate) struct Arguments {
     /// Keep the latest voltages in memory, for dumps of bursts: seconds, or auto.
     ///
