@@ -81,6 +81,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("stream_header", streams::stream_header),
     ("templates", strain::templates),
     ("tim", searches::tim),
+    ("trigger", streams::trigger),
     ("uvh5", arrays::uvh5),
     ("vdif", voltages::vdif),
     ("window_file", voltages::window_file),

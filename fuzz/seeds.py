@@ -16,6 +16,7 @@ from seed_files.packets import packets
 from seed_files.pipelines import kept, pipelines, windows
 from seed_files.searches import masks, series, texts
 from seed_files.strain import bank_h5_files, ligolw_files, psd_files, strain, template_files
+from seed_files.triggers import triggers
 from seed_files.vlbi import vlbi
 from seed_files.voltages import voltages
 
@@ -37,6 +38,7 @@ if __name__ == "__main__":
     vlbi()
     antennas()
     packets()
+    triggers()
     pipelines()
     kept()
     windows()

@@ -12,8 +12,10 @@ use sidereal::live::header::Content;
 use sidereal::live::heaps::{Heaps, ItemMap, Selector as ItemSelector};
 use sidereal::live::packet::{Format, Part, Shape, Values};
 use sidereal::live::stream::Stream;
+use sidereal::live::trigger::{self, Limits, Origin};
 use sidereal::live::vdif::{Frames, Options as FrameOptions, Thread};
 use sidereal::live::window::{Counts, Options, Window};
+use sidereal::units::Epoch;
 use sidereal::voltage::VoltageEncoding;
 
 use super::memory::Numbers;
@@ -247,4 +249,19 @@ pub(super) fn placement(bytes: &[u8]) -> Outcome {
         0 => Err(Error::parameter("parts", placed, "none was placed")),
         _ => Ok(Read::Whole),
     }
+}
+
+/// A trigger of another program: one that is accepted is within the limits, and its name can be that of a file.
+pub(super) fn trigger(bytes: &[u8]) -> Outcome {
+    let fault = |why: String| Error::format("fuzz", "trigger", 0, why);
+    let message = trigger::parse(bytes).map_err(|why| fault(why.to_string()))?;
+    let now = Epoch::new(60_000, 100.0);
+    let stream =
+        trigger::Stream { start: Some(now), sample_s: 1e-3, highest_dm: 2000.0, dm_step: 1.0 };
+    let found = message.trigger(Origin::Http, &stream).map_err(|why| fault(why.to_string()))?;
+    let limits = Limits::default();
+    limits.check(&found, &now).map_err(|why| fault(why.to_string()))?;
+    assert!(found.start.seconds_since(&now) <= limits.future_s && found.dm <= limits.highest_dm);
+    assert!(Path::new("folder").join(&found.name).parent() == Some(Path::new("folder")));
+    Ok(Read::Whole)
 }

@@ -3,7 +3,7 @@
 The environment lies in target/oracles/<hash of the pins>; its Python's path is written to
 target/oracles/python. Every client is installed by itself, so that one which fails leaves the others.
 A client that can't be installed is reported, and fails the run only if SIDEREAL_REQUIRE names
-`oracles`. wsclean is no Python package: wsclean.py finds it.
+`oracles`. wsclean and the schemas of GCN are no Python packages: wsclean.py and gcn_schema.py find them.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 
+import gcn_schema
 import wsclean
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -91,6 +92,7 @@ def main():
     (FOLDER / "python").write_text(f"{venv / 'bin' / 'python'}\n")
     imager, fault = wsclean.prepare(FOLDER)
     outcome = outcome | {"wsclean": {"version": imager, "fault": fault}}
+    outcome = outcome | {gcn_schema.NAME: {"version": gcn_schema.VERSION, "fault": gcn_schema.prepare()}}
     faults = 0
     for name, state in outcome.items():
         faults += bool(state["fault"])

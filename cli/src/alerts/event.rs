@@ -146,7 +146,7 @@ pub(crate) struct Event {
     pub(crate) created_unix_s: f64,
 }
 
-/// What a run says of all of its events.
+/// Marks that all events of a run have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     pub(super) is_test: bool,

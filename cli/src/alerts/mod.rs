@@ -62,6 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of triggers and alerts.
 #[derive(Args, Clone, Debug)]
+#[group(id = "alert_arguments")]
 pub(crate) struct Arguments {
     /// Least S/N at which a candidate is an event: a trigger and an alert; without it none is.
     #[arg(long, value_name = "S/N", allow_negative_numbers = true, help_heading = "Triggers")]
@@ -382,7 +383,9 @@ impl Alerts {
 
     /// Returns the next trigger that is within the limits, if one waits; writes a line for each that it looks at.
     pub(crate) fn next_trigger(&mut self) -> Option<Trigger> {
-        self.tell();
+        if self.looked.elapsed() >= EVERY {
+            self.tell();
+        }
         if let Some(trigger) = self.own.pop_front() {
             return Some(self.accept(trigger));
         }
@@ -430,7 +433,6 @@ impl Alerts {
         if let Some(hook) = &mut self.hook {
             hook.finish(self.hook_limit + PATIENCE);
         }
-        self.looked -= EVERY;
         self.tell();
         let counts = self.counts();
         self.write(&TriggerLine::summary(counts));
@@ -544,11 +546,8 @@ impl Alerts {
         }
     }
 
-    /// Writes a line for each kind of triggers that are only counted, at most once a second.
+    /// Writes a line for each kind of triggers that are only counted.
     fn tell(&mut self) {
-        if self.looked.elapsed() < EVERY {
-            return;
-        }
         self.looked = Instant::now();
         let Counts { foreign, beyond_rate, overflowed, .. } = self.counts();
         let kinds = [

@@ -67,12 +67,12 @@ impl Hook {
     /// # Errors
     /// As [`Worker::start`].
     pub(super) fn start(self) -> Result<Worker<Event>> {
-        let (mut asked, mut has_warned) = (None, false);
+        let (mut patience, mut has_warned) = (Patience::default(), false);
         Worker::start("on-event", WAITING, move |event: Event, fates: &Fates| {
-            if interrupt::requested() && asked.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+            if patience.is_over() {
                 return Fates::count(&fates.dropped);
             }
-            match self.run(&event) {
+            match self.run(&event, &mut patience) {
                 Ok(()) => Fates::count(&fates.done),
                 Err(why) => {
                     Fates::count(&fates.failed);
@@ -89,7 +89,7 @@ impl Hook {
     }
 
     /// Runs the command for an event, and logs what it prints.
-    fn run(&self, event: &Event) -> std::result::Result<(), String> {
+    fn run(&self, event: &Event, patience: &mut Patience) -> std::result::Result<(), String> {
         let text = json::line(event).map_err(|error| error.to_string())?;
         let (mut output, writer) = io::pipe().map_err(|error| error.to_string())?;
         fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ impl Hook {
             let _ = input.write_all(format!("{text}\n").as_bytes());
         }
         let mut printed = Vec::new();
-        let status = self.wait(&mut child, &mut output, &mut printed);
+        let status = self.wait(&mut child, &mut output, &mut printed, patience);
         drain(&mut output, &mut printed);
         if !printed.is_empty() {
             let words = String::from_utf8_lossy(&printed);
@@ -123,17 +123,16 @@ impl Hook {
         child: &mut Child,
         output: &mut PipeReader,
         printed: &mut Vec<u8>,
+        patience: &mut Patience,
     ) -> std::result::Result<ExitStatus, String> {
-        let (begin, mut asked) = (Instant::now(), None);
+        let begin = Instant::now();
         loop {
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
                 return Ok(status);
             }
             drain(output, printed);
             let is_late = begin.elapsed() >= self.limit;
-            let is_unwanted =
-                interrupt::requested() && asked.get_or_insert_with(Instant::now).elapsed() >= GRACE;
-            if is_late || is_unwanted {
+            if is_late || patience.is_over() {
                 // The child is not waited for yet, so that its number is still its own.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
@@ -146,6 +145,17 @@ impl Hook {
             }
             thread::sleep(STEP);
         }
+    }
+}
+
+/// Time since a request to stop was first seen.
+#[derive(Debug, Default)]
+struct Patience(Option<Instant>);
+
+impl Patience {
+    /// Returns whether the program was asked to stop, and commands have had their time since then.
+    fn is_over(&mut self) -> bool {
+        interrupt::requested() && self.0.get_or_insert_with(Instant::now).elapsed() >= GRACE
     }
 }
 
@@ -254,7 +264,7 @@ mod tests {
             arguments: vec!["-c".into(), script.into()],
             limit: Duration::from_secs_f64(limit_s),
         };
-        hook.run(&event(EventState::Initial))
+        hook.run(&event(EventState::Initial), &mut Patience::default())
     }
 
     #[test]

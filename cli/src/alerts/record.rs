@@ -19,7 +19,7 @@ use crate::say::warning;
 /// File in the folder of all observations.
 pub(super) const NAME: &str = "triggers.ndjson";
 
-/// What became of a trigger, or of several.
+/// Fate of a trigger, or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Fate {

@@ -64,7 +64,7 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) sender: SocketAddr,
-    /// What it says, or why it is no trigger.
+    /// Its trigger, or the reason why it is none.
     pub(super) message: std::result::Result<Message, String>,
 }
 

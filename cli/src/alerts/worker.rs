@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(10);
 /// Longest wait for a thread after a request to stop.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What became of the items.
+/// Counters of items by their fate.
 #[derive(Debug, Default)]
 pub(super) struct Fates {
     /// Done as wanted.

@@ -34,6 +34,10 @@ pub(crate) const NAME: &str = "candidates.ndjson";
 /// Rise of the S/N that is worth another line.
 const RISE: f64 = 1.05;
 
+/// Most triggers that are taken after a gulp.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const MOST_TRIGGERS: usize = 64;
+
 /// State of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -309,7 +313,8 @@ impl Lines {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         if let Some(alerts) = &mut self.alerts {
             alerts.end_gulp();
-            while let Some(trigger) = alerts.next_trigger() {
+            for _ in 0..MOST_TRIGGERS {
+                let Some(trigger) = alerts.next_trigger() else { break };
                 if let Some(dumps) = &self.dumps {
                     dumps.trigger(&trigger);
                 }

@@ -23,8 +23,12 @@ pub(crate) struct Running(Option<Child>);
 
 impl Running {
     pub(crate) fn start(folder: &Path, words: &str) -> Self {
+        Self::of(folder, &words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    pub(crate) fn of(folder: &Path, words: &[&str]) -> Self {
         let child = Command::new(program())
-            .args(words.split_whitespace())
+            .args(words)
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -102,6 +106,7 @@ pub(crate) fn observation(parent: &Path) -> PathBuf {
     let mut names = entries(parent);
     names.remove("candidates.ndjson");
     names.remove("pictures");
+    names.remove("triggers.ndjson");
     assert_eq!(names.len(), 1, "{names:?}");
     parent.join(names.pop_first().unwrap())
 }

@@ -1,5 +1,7 @@
 //! The verbs that process data: searches, voltages, correlations and strain.
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod alerts;
 #[path = "../common/mod.rs"]
 mod common;
 mod correlate;

@@ -79,7 +79,7 @@ pub struct Message {
     pub is_test: bool,
 }
 
-/// What a message without a UTC or a DM refers to: the observation.
+/// Observation to which a message without a UTC or a DM refers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Start of sample 0 (UTC), if it is known.
