@@ -49,6 +49,11 @@ pub(crate) fn sane(number: f64) -> std::result::Result<f64, String> {
     }
 }
 
+/// Rounds off the binary noise of the last digits: 474.91, not 474.90999999999997.
+pub(crate) fn tidy(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
+}
+
 /// Checks that an option's value is in a range; `why` says what bounds it or its unit, if that helps.
 ///
 /// # Errors

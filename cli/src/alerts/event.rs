@@ -10,6 +10,8 @@ use sidereal::live::clock;
 use sidereal::single_pulse::Candidate;
 use sidereal::units::{Epoch, HZ_PER_MHZ, dispersion_delay_s};
 
+use crate::numbers::tidy;
+
 /// State of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -97,7 +99,7 @@ pub(crate) struct Event {
     /// Centre of the pulse at the highest frequency, UTC (ISO 8601); absent if the start of the observation is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
-    /// The same as MJD.
+    /// Time as MJD.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mjd: Option<f64>,
     /// Error of the time in seconds: the width over the S/N, at least half a sample.
@@ -217,13 +219,13 @@ impl Event {
         self.time = time.map(|time| iso(&time));
         self.mjd = time.map(|time| time.mjd());
         self.time_infinite = time.map(|time| iso(&time.plus_s(-per_dm_s * candidate.dm)));
-        self.snr = candidate.snr;
-        self.dm = candidate.dm;
-        self.dm_error = observation.dm_error(candidate);
-        self.width_s = candidate.width_s;
+        self.snr = tidy(candidate.snr);
+        self.dm = tidy(candidate.dm);
+        self.dm_error = tidy(observation.dm_error(candidate));
+        self.width_s = tidy(candidate.width_s);
         let half_s = 0.5 * observation.header.tsamp_s;
-        self.time_error_s = half_s.max(candidate.width_s / candidate.snr);
-        self.time_infinite_error_s = self.time_error_s.hypot(per_dm_s * self.dm_error);
+        self.time_error_s = tidy(half_s.max(candidate.width_s / candidate.snr));
+        self.time_infinite_error_s = tidy(self.time_error_s.hypot(per_dm_s * self.dm_error));
     }
 
     /// Turns into the next message of the event, in a state, made now.

@@ -52,7 +52,9 @@ fn notice(event: &Event, schema: Schema) -> Value {
     put("id", json!(event.id));
     put("trigger_time", json!(event.time));
     put("trigger_time_error", json!(event.time_error_s));
-    put("known_source", json!(event.follows));
+    if event.state == EventState::Subsequent {
+        put("known_source", json!(event.follows));
+    }
     let description = match event.state {
         EventState::Retraction => "Retracted by the search that reported it.",
         _ if event.is_final => "Final result of an automatic search; no person has looked at it.",

@@ -39,6 +39,7 @@ use udp::{Arrival, Udp};
 use worker::Worker;
 
 use crate::common::Common;
+use crate::interrupt;
 use crate::numbers;
 use crate::say::{note, warning};
 
@@ -343,6 +344,9 @@ impl Alerts {
             event.next(EventState::Update);
             let event = event.clone();
             self.send(&event);
+            if let Some(other) = self.latest.iter_mut().find(|other| other.id == event.id) {
+                *other = event;
+            }
         } else if let Some(rules) = &mut self.rules {
             match rules.judge(candidate, Instant::now()) {
                 Verdict::Passes => self.announce(number, candidate, is_final),
@@ -420,6 +424,8 @@ impl Alerts {
 
     /// Waits a limited time for what is not sent yet, ends the threads, and writes the counters.
     pub(crate) fn finish(mut self) {
+        // Every wait has a limit, also after a request to stop.
+        interrupt::finishing();
         if let Some(udp) = &mut self.udp {
             udp.finish();
         }

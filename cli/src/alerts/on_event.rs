@@ -69,10 +69,10 @@ impl Hook {
     pub(super) fn start(self) -> Result<Worker<Event>> {
         let (mut patience, mut has_warned) = (Patience::default(), false);
         Worker::start("on-event", WAITING, move |event: Event, fates: &Fates| {
-            if patience.is_over() {
-                return Fates::count(&fates.dropped);
+            if patience.is_over(fates) {
+                return;
             }
-            match self.run(&event, &mut patience) {
+            match self.run(&event, &mut patience, fates) {
                 Ok(()) => Fates::count(&fates.done),
                 Err(why) => {
                     Fates::count(&fates.failed);
@@ -89,7 +89,12 @@ impl Hook {
     }
 
     /// Runs the command for an event, and logs what it prints.
-    fn run(&self, event: &Event, patience: &mut Patience) -> std::result::Result<(), String> {
+    fn run(
+        &self,
+        event: &Event,
+        patience: &mut Patience,
+        fates: &Fates,
+    ) -> std::result::Result<(), String> {
         let text = json::line(event).map_err(|error| error.to_string())?;
         let (mut output, writer) = io::pipe().map_err(|error| error.to_string())?;
         fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| error.to_string())?;
@@ -106,7 +111,8 @@ impl Hook {
             let _ = input.write_all(format!("{text}\n").as_bytes());
         }
         let mut printed = Vec::new();
-        let status = self.wait(&mut child, &mut output, &mut printed, patience);
+        let is_unwanted = || patience.is_over(fates);
+        let status = self.wait(&mut child, &mut output, &mut printed, is_unwanted);
         drain(&mut output, &mut printed);
         if !printed.is_empty() {
             let words = String::from_utf8_lossy(&printed);
@@ -123,7 +129,7 @@ impl Hook {
         child: &mut Child,
         output: &mut PipeReader,
         printed: &mut Vec<u8>,
-        patience: &mut Patience,
+        mut is_unwanted: impl FnMut() -> bool,
     ) -> std::result::Result<ExitStatus, String> {
         let begin = Instant::now();
         loop {
@@ -132,7 +138,7 @@ impl Hook {
             }
             drain(output, printed);
             let is_late = begin.elapsed() >= self.limit;
-            if is_late || patience.is_over() {
+            if is_late || is_unwanted() {
                 // The child is not waited for yet, so that its number is still its own.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
@@ -153,9 +159,10 @@ impl Hook {
 struct Patience(Option<Instant>);
 
 impl Patience {
-    /// Returns whether the program was asked to stop, and commands have had their time since then.
-    fn is_over(&mut self) -> bool {
-        interrupt::requested() && self.0.get_or_insert_with(Instant::now).elapsed() >= GRACE
+    /// Returns whether the program ends, or was asked to stop and commands have had their time since then.
+    fn is_over(&mut self, fates: &Fates) -> bool {
+        fates.is_over()
+            || interrupt::requested() && self.0.get_or_insert_with(Instant::now).elapsed() >= GRACE
     }
 }
 
@@ -264,7 +271,7 @@ mod tests {
             arguments: vec!["-c".into(), script.into()],
             limit: Duration::from_secs_f64(limit_s),
         };
-        hook.run(&event(EventState::Initial), &mut Patience::default())
+        hook.run(&event(EventState::Initial), &mut Patience::default(), &Fates::default())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -107,10 +107,7 @@ impl Udp {
 
     /// Returns the next message, if one waits.
     pub(super) fn next(&self) -> Option<Arrival> {
-        match self.arrivals.try_recv() {
-            Ok(arrival) => Some(arrival),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.arrivals.try_recv().ok()
     }
 
     /// Ends the thread.

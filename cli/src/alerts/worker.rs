@@ -1,7 +1,7 @@
 //! Work that a search hands to a thread and never waits for: a bounded queue, and counters of what became of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,17 +14,22 @@ use crate::interrupt;
 const STEP: Duration = Duration::from_millis(10);
 
 /// Longest wait for a thread after a request to stop.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(900);
+
+/// Time in which a thread that nobody waits for ends what it does.
+const ENDING: Duration = Duration::from_millis(100);
 
 /// Counters of items by their fate.
 #[derive(Debug, Default)]
 pub(super) struct Fates {
+    /// Handed over, whether they had place in the queue or not.
+    offered: AtomicU64,
     /// Done as wanted.
     pub(super) done: AtomicU64,
     /// Failed.
     pub(super) failed: AtomicU64,
-    /// Left out because the queue was full, or because the program ends.
-    pub(super) dropped: AtomicU64,
+    /// Whether nobody waits for the thread any more.
+    is_over: AtomicBool,
 }
 
 impl Fates {
@@ -33,9 +38,16 @@ impl Fates {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the counters: done, failed, dropped.
+    /// Returns whether the thread should stop what it does.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of items that were done, that failed, and that were neither: left out, or not done yet.
     pub(super) fn counts(&self) -> [u64; 3] {
-        [&self.done, &self.failed, &self.dropped].map(|counter| counter.load(Ordering::Relaxed))
+        let counters = [&self.offered, &self.done, &self.failed];
+        let [offered, done, failed] = counters.map(|counter| counter.load(Ordering::Relaxed));
+        [done, failed, offered.saturating_sub(done + failed)]
     }
 }
 
@@ -70,9 +82,10 @@ impl<T: Send + 'static> Worker<T> {
 
     /// Hands over an item, unless the queue is full.
     pub(super) fn offer(&self, item: T) {
-        let is_taken = self.sender.as_ref().is_some_and(|sender| sender.try_send(item).is_ok());
-        if !is_taken {
-            Fates::count(&self.fates.dropped);
+        Fates::count(&self.fates.offered);
+        if let Some(sender) = &self.sender {
+            // A full queue shows in the counters.
+            let _ = sender.try_send(item);
         }
     }
 
@@ -83,8 +96,14 @@ impl<T: Send + 'static> Worker<T> {
         let (begin, mut asked) = (Instant::now(), None);
         while !thread.is_finished() && begin.elapsed() < longest {
             if interrupt::requested() && asked.get_or_insert_with(Instant::now).elapsed() >= GRACE {
-                return;
+                break;
             }
+            thread::sleep(STEP);
+        }
+        self.fates.is_over.store(true, Ordering::Relaxed);
+        // What it does now may have something to end.
+        let begin = Instant::now();
+        while !thread.is_finished() && begin.elapsed() < ENDING {
             thread::sleep(STEP);
         }
     }

@@ -17,7 +17,8 @@ use sidereal::single_pulse::{Absorbed, Candidate};
 use sidereal::{Error, Result};
 
 use super::lines::Lines;
-use super::report::{Found, tidy};
+use super::report::Found;
+use crate::numbers::tidy;
 use crate::output::{Folder, JOURNAL};
 use crate::resume::RunJournal;
 

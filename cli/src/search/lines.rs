@@ -21,11 +21,11 @@ use sidereal::{Error, Result};
 use super::album::Album;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use super::dumps::Dumping;
-use super::report::tidy;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::Alerts;
 use crate::common::Common;
 use crate::json;
+use crate::numbers::tidy;
 use crate::watch::Watcher;
 
 /// File of the lines, in the folder of all observations.

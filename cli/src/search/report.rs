@@ -17,6 +17,7 @@ use crate::behind::Dropped;
 use crate::flags;
 use crate::gaps::{self, Gap};
 use crate::geometry;
+use crate::numbers::tidy;
 use crate::plots::duration;
 use crate::progress::multiple;
 use crate::provenance::{Made, Product};
@@ -251,11 +252,6 @@ impl Summary {
             sources: found.sources.iter().map(|source| Source::new(source, found)).collect(),
         }
     }
-}
-
-/// Rounds off the binary noise of the last digits: 474.91, not 474.90999999999997.
-pub(super) fn tidy(value: f64) -> f64 {
-    (value * 1e9).round() / 1e9
 }
 
 /// Formats the lines printed at the end of a search.

@@ -1,5 +1,6 @@
 //! Alerts and triggers of `live search`: commands, files, a coincidencer, and datagrams, the absurd ones too.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
@@ -154,6 +155,53 @@ fn vetoed_and_weak_candidates_are_no_events() {
 }
 
 #[test]
+fn events_are_retracted_and_follow_each_other() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    // Of the noise above a low threshold, some turns out to belong to other candidates.
+    let words = "simulate burst a.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 6 --seed 3 \
+                 --burst dm=160,time=1.5,width=0.004,snr=25 --burst dm=160,time=4.5,width=0.004,snr=15";
+    done(folder, words);
+    script(&folder.join("hook.sh"), "cat >> events.ndjson");
+    let words = "live search ADDRESS -o live --observations 1 --no-plots -q --snr 4 --rfi none --trigger-snr 4 \
+                 --trigger-most 1000 --on-event ./hook.sh";
+    let (running, address) = receiving(folder, words);
+    done(folder, &format!("send a.fil {address} --rate 4 -q"));
+    let output = running.end();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let events = lines(&folder.join("events.ndjson"));
+    let mut known: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for event in &events {
+        let own = known.entry(event["id"].as_str().unwrap()).or_default();
+        own.push(event);
+        assert_eq!(event["sequence"], own.len(), "{event}");
+        let is_first = matches!(event["state"].as_str(), Some("initial" | "subsequent"));
+        assert_eq!(is_first, own.len() == 1, "{event}");
+        if event["state"] == "subsequent" {
+            let earlier = known[event["follows"].as_str().unwrap()].last().unwrap();
+            let of = |event: &Value, key: &str| event[key].as_f64().unwrap();
+            let errors = of(event, "dm_error") + of(earlier, "dm_error");
+            assert!((of(event, "dm") - of(earlier, "dm")).abs() <= errors, "{event} {earlier}");
+        }
+    }
+    // The last message says what the last line of the candidate says.
+    let mut ends = HashMap::new();
+    for line in lines(&folder.join("live/candidates.ndjson")) {
+        ends.insert(line["number"].as_u64().unwrap(), line["state"] == "retracted");
+    }
+    let mut retracted = 0;
+    for (id, own) in &known {
+        let number: u64 = id.rsplit('_').next().unwrap().parse().unwrap();
+        let last = own.last().unwrap();
+        assert!(last["final"] == true, "{last}");
+        assert_eq!(last["state"] == "retraction", ends[&number], "{last}");
+        retracted += usize::from(ends[&number]);
+    }
+    assert!(retracted > 0 && events.iter().any(|event| event["state"] == "subsequent"));
+    assert_eq!(counts(folder)["events"], known.len());
+}
+
+#[test]
 fn triggers_are_accepted_refused_or_limited_and_the_search_finds_the_same() {
     let home = recording();
     let folder = home.path();
@@ -269,6 +317,9 @@ fn a_command_that_hangs_delays_neither_the_search_nor_its_end() {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     let id = fs::read_to_string(folder.join("pid")).unwrap();
     assert!(!Path::new("/proc").join(id.trim()).exists(), "the command goes on");
+    let counts = counts(folder);
+    let [done, failed, left] = [0, 1, 2].map(|place| counts["commands"][place].as_u64().unwrap());
+    assert!(done == 0 && failed == 1 && left > 0, "{counts}");
 }
 
 #[test]
