@@ -316,7 +316,7 @@ function drawBandpass() {
   const points = line.values.map((value, k) => [mhz(k), masked.has(k) ? NaN : value]);
   const y = Plots.range(points.map(([, value]) => value), [0, 1]);
   const left = line.masked.map((k) => [mhz(k), y[0] + 0.03 * (y[1] - y[0])]);
-  find("masked").textContent = line.masked.length > 0 ? "dots at the bottom are masked" : "";
+  find("masked").textContent = line.masked.length > 0 ? "· dots at the bottom are masked" : "";
   const series = [{ points, colour: Plots.colour("--mark") }, { points: left, colour: Plots.colour("--mark2"), dots: true }];
   Plots.lines(find("bandpass"), series, [low, high], y, { unitX: "MHz" });
 }

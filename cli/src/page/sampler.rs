@@ -136,18 +136,33 @@ impl Looks {
 
     /// Reads what came of the rows since the last look.
     fn rows(&mut self) {
-        let Some(rows) = self.board.recent() else {
-            self.reader = None;
-            return;
+        let recent = self.board.recent();
+        let is_same = |reader: &RowReader| {
+            recent.as_ref().is_some_and(|rows| Arc::ptr_eq(&reader.rows, rows))
         };
-        if self.reader.as_ref().is_none_or(|reader| !Arc::ptr_eq(&reader.rows, &rows)) {
-            self.reader = Some(RowReader::new(rows));
+        if let Some(mut last) = self.reader.take_if(|reader| !is_same(reader)) {
+            self.show(&mut last);
+            self.bandpass(&mut last);
+            self.shown = last.status();
         }
-        if let Some(reader) = &mut self.reader
-            && reader.read()
-        {
+        if let Some(mut reader) = self.reader.take().or_else(|| recent.map(RowReader::new)) {
+            self.show(&mut reader);
+            self.reader = Some(reader);
+        }
+    }
+
+    /// Adds a row of the waterfall, if rows came.
+    fn show(&self, reader: &mut RowReader) {
+        if reader.read() {
             let values = reader.means(WATERFALL, &reader.sums, reader.count);
             self.board.add_row(WaterfallRow { unix_s: now_unix_s(), values });
+        }
+    }
+
+    /// Sets the bandpass, if rows came since the last one.
+    fn bandpass(&self, reader: &mut RowReader) {
+        if let Some(bandpass) = reader.bandpass() {
+            self.board.set_bandpass(bandpass);
         }
     }
 
@@ -183,10 +198,9 @@ impl Looks {
         self.board.complete(&mut status);
         status.health = health(&status, &self.before, now);
         self.board.set_status(status);
-        if let Some(reader) = &mut self.reader
-            && let Some(bandpass) = reader.bandpass()
-        {
-            self.board.set_bandpass(bandpass);
+        if let Some(mut reader) = self.reader.take() {
+            self.bandpass(&mut reader);
+            self.reader = Some(reader);
         }
     }
 
@@ -249,20 +263,7 @@ impl Looks {
     /// Describes the rows that are shown; the last ones stay between observations.
     fn rows_status(&mut self) -> RowsStatus {
         if let Some(reader) = &self.reader {
-            let band = &reader.rows.header().band;
-            let masked = reader.rows.masked();
-            let share = masked.iter().filter(|masked| **masked).count() as f64;
-            let none = match (reader.rows.are_on_device(), reader.next) {
-                (true, _) => Some("A GPU makes the rows and keeps them in its memory.".to_owned()),
-                (false, 0) => Some("The first rows are collected for the channel mask.".to_owned()),
-                (false, _) => None,
-            };
-            self.shown = RowsStatus {
-                none,
-                lowest_mhz: band.lowest_hz() / HZ_PER_MHZ,
-                highest_mhz: band.highest_hz() / HZ_PER_MHZ,
-                masked: share / masked.len().max(1) as f64,
-            };
+            self.shown = reader.status();
         } else if self.shown == RowsStatus::default() {
             let none = match self.board.about.verb.as_str() {
                 "live search" => "No observation has begun yet.",
@@ -331,6 +332,24 @@ impl RowReader {
             count: 0,
             second: vec![0.0; channels],
             second_count: 0,
+        }
+    }
+
+    /// Describes the rows.
+    fn status(&self) -> RowsStatus {
+        let band = &self.rows.header().band;
+        let masked = self.rows.masked();
+        let share = masked.iter().filter(|masked| **masked).count() as f64;
+        let none = match (self.rows.are_on_device(), self.next) {
+            (true, _) => Some("A GPU makes the rows and keeps them in its memory.".to_owned()),
+            (false, 0) => Some("The first rows are collected for the channel mask.".to_owned()),
+            (false, _) => None,
+        };
+        RowsStatus {
+            none,
+            lowest_mhz: band.lowest_hz() / HZ_PER_MHZ,
+            highest_mhz: band.highest_hz() / HZ_PER_MHZ,
+            masked: share / masked.len().max(1) as f64,
         }
     }
 

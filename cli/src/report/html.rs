@@ -49,7 +49,8 @@ const COLUMNS: [&str; 24] = [
 ];
 
 /// Keys of lists and lines that are shown otherwise.
-const LEFT_OUT: [&str; 5] = ["picture", "written_unix_s", "provenance", "run", "plots"];
+const LEFT_OUT: [&str; 7] =
+    ["picture", "written_unix_s", "provenance", "run", "plots", "schema", "reason"];
 
 /// Most rows of a table.
 const MOST_ROWS: usize = 5000;
@@ -132,7 +133,7 @@ impl Page<'_> {
             let address = links.address(picture)?;
             let name = escape(&self.name(picture));
             let figure = format!(
-                "<figure id=\"p{number}\"><img src=\"{address}\" alt=\"{name}\" loading=\"lazy\"><figcaption>{name}</figcaption></figure>\n"
+                "<figure id=\"p{number}\"><img src=\"{address}\" alt=\"{name}\"><figcaption>{name}</figcaption></figure>\n"
             );
             file.write_all(figure.as_bytes()).map_err(failed)?;
         }
@@ -157,7 +158,10 @@ impl Page<'_> {
 
     fn head(&self, text: &mut String) {
         let hash = base64(&Sha256::digest(SCRIPTS.concat()));
-        let folder = escape(&self.folder.display().to_string());
+        // `.` has no name of its own.
+        let whole = self.folder.canonicalize().ok();
+        let name = whole.as_deref().and_then(Path::file_name).unwrap_or(self.folder.as_os_str());
+        let folder = escape(&name.to_string_lossy());
         let _ = write!(
             text,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -233,7 +237,9 @@ impl Page<'_> {
                 text.push_str("</details>\n");
             }
         }
-        text.push_str("<details open><summary>facts</summary><table class=\"facts\"><tbody>\n");
+        let open = if self.found.documents.len() == 1 { " open" } else { "" };
+        let _ =
+            writeln!(text, "<details{open}><summary>facts</summary><table class=\"facts\"><tbody>");
         facts(text, "", object);
         text.push_str("</tbody></table></details>\n");
         for key in ["provenance", "run"] {
