@@ -440,10 +440,11 @@ fn has_gpu() -> bool {
 }
 
 /// Options that change location, speed and messages of a run, but not its results.
-const RUN_ONLY: [&str; 21] = [
+const RUN_ONLY: [&str; 22] = [
     "page",
     "page_token",
     "page_host",
+    "page_baselines",
     "device",
     "threads",
     "memory",

@@ -154,12 +154,14 @@ impl Limits {
     fn begin(&self, folder: &Path, common: &Common) -> Result<Begun> {
         let page = self.page.start(folder, common)?;
         let watcher = page.as_ref().map(page::Page::watcher);
-        Ok(Begun { session: Session { observations: self.observations, watcher }, _page: page })
+        let (observations, baselines) = (self.observations, Vec::new());
+        Ok(Begun { session: Session { observations, watcher, baselines }, _page: page })
     }
 
     #[cfg(not(feature = "page"))]
     fn begin(&self, _: &Path, _: &Common) -> Result<Begun> {
-        let session = Session { observations: self.observations, watcher: None };
+        let (observations, baselines) = (self.observations, Vec::new());
+        let session = Session { observations, watcher: None, baselines };
         Ok(Begun { session })
     }
 }
@@ -188,6 +190,10 @@ struct ChannelizeArguments {
 struct CorrelateArguments {
     #[command(flatten)]
     limits: Limits,
+    /// Show these baselines on the page, at most 8: pairs of antennas, A-B,A-C [default: the first four].
+    #[cfg(feature = "page")]
+    #[arg(long, value_name = "BASELINES", value_delimiter = ',', help_heading = "Page")]
+    page_baselines: Vec<String>,
     #[command(flatten)]
     correlate: correlate::LiveArguments,
 }
@@ -335,7 +341,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         }
         Command::Correlate(arguments) => {
             arguments.correlate.check()?;
-            let begun = arguments.limits.begin(arguments.correlate.output(), common)?;
+            #[cfg_attr(not(feature = "page"), expect(unused_mut))]
+            let mut begun = arguments.limits.begin(arguments.correlate.output(), common)?;
+            #[cfg(feature = "page")]
+            begun.session.baselines.clone_from(&arguments.page_baselines);
             correlate::run_live(&arguments.correlate, &begun.session, common)
         }
         Command::Record(arguments) => arguments.run(common),

@@ -1,13 +1,14 @@
-//! What a run of `live` is besides its verb: where it ends, and who watches it.
+//! End and watcher of a run of `live`.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use num_complex::Complex;
 use sidereal::pipeline::recent::RecentRows;
 
 use crate::search::CandidateLine;
 
-/// Watcher of a live run, such as its page. No call waits, and only those of candidates allocate.
+/// Watcher of a live run, such as its page. No call waits, and only those of candidates and visibilities allocate.
 pub(crate) trait Watcher: Send + Sync {
     /// Takes the latest rows of an observation that begins, or `None` when it ends.
     fn rows(&self, rows: Option<Arc<RecentRows>>);
@@ -17,6 +18,9 @@ pub(crate) trait Watcher: Send + Sync {
 
     /// Takes a candidate's picture, which has been written.
     fn picture(&self, path: &Path);
+
+    /// Takes an integration's visibilities of some baselines (`A-B`), as means over the band.
+    fn visibilities(&self, names: &[String], values: &[Complex<f64>]);
 
     /// Counts an observation that has ended.
     fn observed(&self);
@@ -29,6 +33,8 @@ pub(crate) struct Session {
     /// Observations after which the run ends; 0 goes on until it is interrupted.
     pub(crate) observations: u64,
     pub(crate) watcher: Option<Arc<dyn Watcher>>,
+    /// Baselines that the watcher is shown; empty chooses the first ones.
+    pub(crate) baselines: Vec<String>,
 }
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -1,11 +1,11 @@
 // Page of a live run: takes the events of the server and shows them. Every text is set as text, never as markup.
 "use strict";
 
-const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8;
+const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8, MOST_INTEGRATIONS = 600, COLOURS = 8;
 const WATERFALL_S = 60, ROW_S = 0.25, HELD = 4, PLANE_S = 600, RATE_S = 300;
 
 const find = (id) => document.getElementById(id);
-const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, baselines: null };
+const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, visibilities: [] };
 
 // ---------------------------------------------------------------- numbers and times
 
@@ -63,6 +63,7 @@ function showStatus(status) {
   find("trouble").textContent = status.health.reasons.join(" ");
   find("about").textContent = about(status, stream);
   showStreams(status.streams);
+  find("candidates-section").hidden = find("plane-section").hidden = status.verb !== "live search";
   showLatency(status, stream);
   const found = status.candidates;
   find("counts").textContent = `${count(found.final)} final, ${count(found.provisional)} announced, ${count(found.retracted)} retracted since the start`;
@@ -255,7 +256,10 @@ function askToken() {
   });
 }
 
-find("login").addEventListener("click", askToken);
+let needsToken = false;
+find("login").addEventListener("click", async () => {
+  if ((await askToken()) && needsToken) { needsToken = false; connect(); }
+});
 find("retracted").addEventListener("change", showCandidates);
 find("label-cancel").addEventListener("click", () => find("label-dialog").close());
 find("label-form").addEventListener("submit", (event) => { event.preventDefault(); saveLabel(); });
@@ -359,7 +363,27 @@ function drawPlane() {
   Plots.points(find("plane"), list, [-PLANE_S / 60, 0], [0, Math.max(high, 10)], { x: ago("min"), unitY: "DM (pc/cm³)" });
 }
 
-function drawBaselines() {}
+function drawBaselines() {
+  find("baselines-section").hidden = run.visibilities.length === 0;
+  if (run.visibilities.length === 0) { return; }
+  const at = now(), amplitudes = new Map(), phases = new Map();
+  const span = Math.min(600, Math.max(30, at - run.visibilities[0].unix_s));
+  for (const { unix_s: time, baselines } of run.visibilities) {
+    for (const { name, amplitude, phase_deg: phase } of baselines) {
+      if (!amplitudes.has(name)) { amplitudes.set(name, []); phases.set(name, []); }
+      amplitudes.get(name).push([time - at, amplitude]);
+      phases.get(name).push([time - at, amplitude > 0 ? phase : NaN]);
+    }
+  }
+  const names = [...amplitudes.keys()], shade = (k) => Plots.colour(`--c${k % COLOURS}`);
+  const series = (map, dots) => names.map((name, k) => ({ points: map.get(name), colour: shade(k), dots }));
+  const [, high] = Plots.range([...amplitudes.values()].flat().map(([, value]) => value), [0, 1]);
+  Plots.lines(find("amplitude"), series(amplitudes, false), [-span, 0], [0, high], { x: ago("s"), unitY: "amplitude" });
+  Plots.lines(find("phase"), series(phases, true), [-span, 0], [-180, 180], { x: ago("s"), unitY: "phase (degrees)" });
+  if (find("baselines").textContent !== names.map((name) => `■ ${name}`).join("")) {
+    find("baselines").replaceChildren(...names.map((name, k) => element("li", `■ ${name}`, `c${k % COLOURS}`)));
+  }
+}
 
 window.addEventListener("resize", draw);
 document.addEventListener("visibilitychange", draw);
@@ -376,6 +400,7 @@ function connect() {
     run.rows = hello.rows;
     if (hello.bandpass.values.length > 0) { run.bandpass = hello.bandpass; }
     run.dumps = hello.dumps;
+    run.visibilities = hello.visibilities;
     find("version").textContent = `sidereal ${hello.version}`;
     showDumps();
     loadCandidates();
@@ -397,13 +422,22 @@ function connect() {
     if (place < 0) { run.dumps.push(line); } else { run.dumps[place] = line; }
     showDumps();
   });
+  on("visibilities", (line) => {
+    run.visibilities.push(line);
+    if (run.visibilities.length > MOST_INTEGRATIONS) { run.visibilities.shift(); }
+    draw();
+  });
   on("missed", loadCandidates);
   events.onerror = async () => {
     setState("No connection, trying again", "bad");
     if (events.readyState !== EventSource.CLOSED) { return; }
     // The server has refused: without a token, it wants one.
     const session = await fetch("/status").catch(() => null);
-    if (session && session.status === 401) { await askToken(); }
+    if (session && session.status === 401 && !(await askToken())) {
+      setState("Needs the token", "bad");
+      needsToken = true;
+      return;
+    }
     setTimeout(connect, 1000);
   };
 }

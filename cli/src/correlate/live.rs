@@ -16,6 +16,7 @@ use sidereal::{Error, Result};
 use super::arguments::{Arguments, Array, Sky, Spectra, Visibilities, Writing};
 use super::document::{Document, Written};
 use super::inputs::{self, Given, Silent};
+use super::watched::{self, Watched};
 use super::{Outputs, files, named, need, tell, write};
 use crate::behind::Reporter;
 use crate::common::{Common, Work, tell_notes};
@@ -164,6 +165,7 @@ pub(crate) fn run_live(
     let given = inputs::given(&arguments.addresses);
     let addresses = arguments.addresses(&given)?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
+    watched::check(&session.baselines, &positions.array)?;
     let options = arguments.lacking.options()?;
     // A GPU takes a while to start, and a stream does not wait.
     let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
@@ -187,7 +189,7 @@ pub(crate) fn run_live(
         fs::create_dir_all(&arguments.output)
             .map_err(|error| Error::io(&arguments.output, error))?;
         loop {
-            let exit = match observation.write(arguments, common) {
+            let exit = match observation.write(arguments, session, common) {
                 Err(error) if error.is_stop() => return Ok(Exit::Interrupted),
                 wrote => match wrote? {
                     Some((path, ending)) => errors::ended(&ending, &path),
@@ -255,6 +257,7 @@ impl Observation {
     fn write(
         &mut self,
         arguments: &LiveArguments,
+        session: &Session,
         common: &Common,
     ) -> Result<Option<(PathBuf, Ending)>> {
         let Self { correlator, options, backend, files, reporter } = self;
@@ -278,8 +281,10 @@ impl Observation {
         ];
         let labels = Labels { history: history.join("\n"), ..Labels::default() };
         let mut silent = Silent::new(&header);
+        let mut watched = Watched::new(session, &header);
         let mut see = |integration: &Integration| {
             silent.add(integration);
+            watched.add(integration);
             reporter.look();
         };
         let report = write(correlator, &outputs, &labels, None, &mut see, common)?;

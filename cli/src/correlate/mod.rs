@@ -6,6 +6,8 @@ mod inputs;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 mod quicklook;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod watched;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

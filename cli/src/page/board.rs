@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use num_complex::Complex;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::io::printable;
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::{Error, Result};
 use tokio::sync::broadcast;
@@ -29,6 +31,9 @@ const MOST_DUMPS: usize = 200;
 
 /// Rows of the waterfall that are kept: a minute of them.
 const MOST_ROWS: usize = 240;
+
+/// Integrations whose visibilities are kept.
+const MOST_INTEGRATIONS: usize = 600;
 
 /// Messages that wait for a slow reader of events; it misses older ones.
 const MOST_MESSAGES: usize = 64;
@@ -66,6 +71,22 @@ pub(super) struct BandpassLine {
     pub(super) masked: Vec<usize>,
 }
 
+/// Visibilities of an integration.
+#[derive(Clone, Debug, Serialize)]
+struct VisibilityLine {
+    /// Time of this machine, in seconds since 1970.
+    unix_s: f64,
+    baselines: Vec<BaselineValue>,
+}
+
+/// Visibility of a baseline, as a mean over the band.
+#[derive(Clone, Debug, Serialize)]
+struct BaselineValue {
+    name: String,
+    amplitude: f64,
+    phase_deg: f64,
+}
+
 /// Candidates of the run and of those before it, and their labels.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Candidates {
@@ -100,6 +121,7 @@ struct Hello<'a> {
     rows: &'a VecDeque<WaterfallRow>,
     bandpass: &'a BandpassLine,
     dumps: &'a [Dump],
+    visibilities: &'a VecDeque<VisibilityLine>,
 }
 
 #[derive(Default)]
@@ -111,11 +133,12 @@ struct Listed {
     dumps: Vec<Dump>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Seen {
     status: Arc<Status>,
     waterfall: VecDeque<WaterfallRow>,
     bandpass: BandpassLine,
+    visibilities: VecDeque<VisibilityLine>,
 }
 
 /// All that is shown.
@@ -229,13 +252,16 @@ impl Board {
     /// Begins to read events; returns the first message and the source of those that follow.
     pub(super) fn listen(&self) -> (Message, broadcast::Receiver<Message>) {
         let receiver = self.messages.subscribe();
-        let (listed, seen) = (locked(&self.listed), locked(&self.seen));
+        // Long texts are made without a lock, for which the run would wait.
+        let dumps = self.dumps();
+        let seen = locked(&self.seen).clone();
         let hello = Hello {
             begun_unix_s: self.begun_unix_s,
             version: env!("CARGO_PKG_VERSION"),
             rows: &seen.waterfall,
             bandpass: &seen.bandpass,
-            dumps: &listed.dumps,
+            dumps: &dumps,
+            visibilities: &seen.visibilities,
         };
         let data = json::line(&hello).unwrap_or_default().into();
         (Message { event: "hello", data }, receiver)
@@ -258,18 +284,19 @@ impl Board {
     /// Sets a label and appends it to the file.
     ///
     /// # Errors
-    /// What is wrong with it; whether it is the file's fault.
+    /// [`Unlabelled`].
     pub(super) fn label(&self, given: Given) -> std::result::Result<(), Unlabelled> {
         let line = given.line(now_unix_s()).map_err(Unlabelled::Refused)?;
         let is_there = |one: &Entry| {
             one.line.number == line.number && one.line.observation == line.observation
         };
-        let mut listed = locked(&self.listed);
-        if !listed.candidates.iter().any(is_there) {
+        if !locked(&self.listed).candidates.iter().any(is_there) {
             return Err(Unlabelled::Unknown);
         }
+        // The run does not wait for the disk.
         self.labels.append(&line).map_err(Unlabelled::Failed)?;
         let text = json::line(&line).unwrap_or_default();
+        let mut listed = locked(&self.listed);
         if listed.labels.len() == MOST_LABELS {
             listed.labels.pop_front();
         }
@@ -347,6 +374,24 @@ impl Watcher for Board {
         let text = json::line(&PictureLine { observation, number: *number, url });
         drop(listed);
         self.send("picture", text.unwrap_or_default());
+    }
+
+    fn visibilities(&self, names: &[String], values: &[Complex<f64>]) {
+        let value = |(name, value): (&String, &Complex<f64>)| BaselineValue {
+            name: printable(name).into_owned(),
+            amplitude: value.norm(),
+            phase_deg: value.arg().to_degrees(),
+        };
+        let baselines = names.iter().zip(values).map(value).collect();
+        let line = VisibilityLine { unix_s: now_unix_s(), baselines };
+        let text = json::line(&line).unwrap_or_default();
+        let mut seen = locked(&self.seen);
+        if seen.visibilities.len() == MOST_INTEGRATIONS {
+            seen.visibilities.pop_front();
+        }
+        seen.visibilities.push_back(line);
+        drop(seen);
+        self.send("visibilities", text);
     }
 
     fn observed(&self) {

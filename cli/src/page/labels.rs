@@ -47,7 +47,7 @@ impl Given {
     /// Checks the texts; returns the line.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub(super) fn line(self, labelled_unix_s: f64) -> std::result::Result<LabelLine, String> {
         let Self { observation, number, label, name } = self;
         let (label, name) = (label.trim().to_owned(), name.trim().to_owned());

@@ -30,7 +30,8 @@ pub(crate) use board::Candidates;
 pub(crate) use labels::LabelLine;
 pub(crate) use status::Status;
 
-/// Port without another one.
+/// Address and port without others.
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PORT: u16 = 7149;
 
 /// File of the token in the output folder.
@@ -44,15 +45,8 @@ pub(crate) struct PageArguments {
     /// An IP address, a port, or both: 0.0.0.0:8080, [::1]:8080, 8080; port 0 takes a free one. Whoever labels candidates needs the
     /// token in the file page-token of the output folder, as does whoever comes from another machine. Traffic is not encrypted: put a
     /// proxy with TLS before it, and name it with --page-host.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        num_args = 0..=1,
-        default_missing_value = "127.0.0.1:7149",
-        value_parser = address,
-        help_heading = "Page"
-    )]
-    page: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDRESS", value_parser = address, help_heading = "Page")]
+    page: Option<Option<SocketAddr>>,
     /// Read the page's token from this file instead of drawing one.
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     page_token: Option<PathBuf>,
@@ -63,12 +57,11 @@ pub(crate) struct PageArguments {
 
 /// Parses the address of the page.
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
-    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(local, port));
+        return Ok(SocketAddr::new(LOCAL, port));
     }
     let numbers = match text.strip_prefix("localhost") {
-        Some(rest) if rest.is_empty() || rest.starts_with(':') => format!("{local}{rest}"),
+        Some(rest) if rest.is_empty() || rest.starts_with(':') => format!("{LOCAL}{rest}"),
         _ => text.to_owned(),
     };
     let bare = numbers.trim_start_matches('[').trim_end_matches(']');
@@ -124,6 +117,7 @@ impl PageArguments {
     pub(crate) fn start(&self, folder: &Path, common: &Common) -> Result<Option<Page>> {
         self.check()?;
         let Some(address) = self.page else { return Ok(None) };
+        let address = address.unwrap_or(SocketAddr::new(LOCAL, PORT));
         let failed = |error| Error::io(format!("{address} (--page)"), error);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -138,7 +132,7 @@ impl PageArguments {
         let board = Arc::new(Board::new(About { verb, folder, made }));
         let guard = Guard { address, names: self.page_host.clone(), token };
         let sampler = Sampler::start(Arc::clone(&board))?;
-        let server = Server::start(listener, Shared { board: Arc::clone(&board), guard })?;
+        let server = Server::start(listener, Shared::new(Arc::clone(&board), guard))?;
         let words = format!("page: http://{address}/ (token in {})", file.display());
         if common.quiet {
             say::log(tracing::Level::INFO, &words);

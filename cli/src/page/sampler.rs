@@ -17,10 +17,12 @@ use sidereal::sample::unpack_f32;
 use sidereal::trace;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
+use tracing::Level;
 
 use super::board::{BandpassLine, Board, WaterfallRow, now_unix_s};
 use super::status::{Health, RowsStatus, StageStatus, Status, StreamState, StreamStatus};
 use crate::interrupt;
+use crate::say;
 use crate::space::{free_bytes, human};
 use crate::streams::{self, Counted};
 
@@ -119,6 +121,8 @@ struct Looks {
     losses: VecDeque<u64>,
     reader: Option<RowReader>,
     shown: RowsStatus,
+    looks: u64,
+    was_healthy: bool,
 }
 
 impl Looks {
@@ -131,6 +135,8 @@ impl Looks {
             losses: VecDeque::with_capacity(MINUTE + 1),
             reader: None,
             shown: RowsStatus::default(),
+            looks: 0,
+            was_healthy: true,
         }
     }
 
@@ -197,10 +203,28 @@ impl Looks {
         status.rows = self.rows_status();
         self.board.complete(&mut status);
         status.health = health(&status, &self.before, now);
+        self.log(&status);
         self.board.set_status(status);
         if let Some(mut reader) = self.reader.take() {
             self.bandpass(&mut reader);
             self.reader = Some(reader);
+        }
+    }
+
+    /// Writes the counters of each stream to the log, each minute, and at once what begins or ceases to be wrong.
+    fn log(&mut self, status: &Status) {
+        self.looks += 1;
+        if self.looks.is_multiple_of(MINUTE as u64) {
+            status.streams.iter().for_each(|stream| say::log(Level::INFO, &log_line(stream)));
+        }
+        if status.health.ok != self.was_healthy {
+            self.was_healthy = status.health.ok;
+            match status.health.ok {
+                true => say::log(Level::INFO, "health: nothing is wrong any more"),
+                false => {
+                    say::log(Level::WARN, &format!("health: {}", status.health.reasons.join(" ")))
+                }
+            }
         }
     }
 
@@ -282,6 +306,29 @@ fn ring_fill(counted: &Counted) -> Option<Fill> {
     let data = ring::state(key).ok()?.data;
     let full = data.readers.iter().map(|reader| i64::from(reader.full) + reader.held).max()?;
     Some(Fill { held: full.max(0) as usize, capacity: data.blocks })
+}
+
+/// Describes a stream's counters in a line.
+fn log_line(stream: &StreamStatus) -> String {
+    let age = stream.observation.as_ref().and_then(|observation| observation.last_sample_age_s);
+    let age = age.map_or_else(String::new, |age| format!(", last sample {age:.3} s old"));
+    format!(
+        "{}: packets received {} ({:.0}/s), late {}, duplicate {}, wrong length {}, wrong source {}, invalid {}, dropped by the \
+         program {}, by the kernel {}; blocks missing {}; ring {} of {}{age}",
+        stream.address,
+        stream.received,
+        stream.packets_per_s,
+        stream.late,
+        stream.duplicate,
+        stream.wrong_length,
+        stream.wrong_source,
+        stream.invalid,
+        stream.overrun,
+        stream.dropped_by_kernel,
+        stream.missing_blocks,
+        stream.ring.used,
+        stream.ring.capacity,
+    )
 }
 
 /// Judges a run.
@@ -408,7 +455,7 @@ impl RowReader {
     fn means(&self, most: usize, sums: &[f64], count: u64) -> Vec<f64> {
         let bins = sums.len().min(most);
         let mean = |bin: usize| {
-            let (mut sum, mut channels) = (0.0, 0);
+            let (mut sum, mut channels) = (0.0, 0_u64);
             for channel in self.channels(bin, bins) {
                 sum += sums[channel];
                 channels += 1;
@@ -431,6 +478,15 @@ fn four_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_log_has_all_counters() {
+        let stream =
+            StreamStatus { address: "a".into(), received: 7, late: 1, ..StreamStatus::default() };
+        let line = log_line(&stream);
+        assert!(line.starts_with("a: packets received 7 (0/s), late 1, duplicate 0,"), "{line}");
+        assert!(line.ends_with("blocks missing 0; ring 0 of 0"), "{line}");
+    }
 
     #[test]
     fn texts_of_numbers_are_short() {

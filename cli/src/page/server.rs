@@ -37,6 +37,9 @@ use super::metrics;
 /// Most connections at a time.
 const CONNECTIONS: usize = 64;
 
+/// Most readers of events among them, so that there is a place for a monitor.
+const READERS: usize = 48;
+
 /// Most bytes of a request's body, and of a connection's buffer, which holds the headers.
 const BODY_BYTES: usize = 8 << 10;
 const BUFFER_BYTES: usize = 32 << 10;
@@ -63,6 +66,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) struct Shared {
     pub(super) board: Arc<Board>,
     pub(super) guard: Guard,
+    readers: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub(super) fn new(board: Arc<Board>, guard: Guard) -> Self {
+        Self { board, guard, readers: Arc::new(Semaphore::new(READERS)) }
+    }
 }
 
 /// Address of this machine to which a connection leads.
@@ -278,23 +288,27 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 
 /// Events: first a picture of the whole run, then changes.
 async fn events(State(shared): State<Arc<Shared>>) -> Response {
+    let Ok(place) = Arc::clone(&shared.readers).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.\n").into_response();
+    };
     let (hello, receiver) = shared.board.listen();
     let first = event(&Message { event: "status", data: status_line(&shared) });
     let begin = [Event::default().retry(RETRY).comment("sidereal"), event(&hello), first];
-    let state = (begin.into_iter(), receiver);
-    let stream = futures_util::stream::unfold(state, |(mut begin, mut receiver)| async move {
-        if let Some(event) = begin.next() {
-            return Some((Ok::<_, Infallible>(event), (begin, receiver)));
-        }
-        let event = match receiver.recv().await {
-            Ok(message) => event(&message),
-            Err(RecvError::Lagged(missed)) => {
-                Event::default().event("missed").data(missed.to_string())
+    let state = (begin.into_iter(), receiver, place);
+    let stream =
+        futures_util::stream::unfold(state, |(mut begin, mut receiver, place)| async move {
+            if let Some(event) = begin.next() {
+                return Some((Ok::<_, Infallible>(event), (begin, receiver, place)));
             }
-            Err(RecvError::Closed) => return None,
-        };
-        Some((Ok(event), (begin, receiver)))
-    });
+            let event = match receiver.recv().await {
+                Ok(message) => event(&message),
+                Err(RecvError::Lagged(missed)) => {
+                    Event::default().event("missed").data(missed.to_string())
+                }
+                Err(RecvError::Closed) => return None,
+            };
+            Some((Ok(event), (begin, receiver, place)))
+        });
     Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
 }
 
@@ -318,7 +332,7 @@ async fn show_picture(
     }
 }
 
-/// What a client may do.
+/// Rights of a client.
 #[derive(Serialize)]
 struct Session {
     /// Whether it has the token.

@@ -49,7 +49,7 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Health {
     pub(super) ok: bool,
-    /// What is wrong, one sentence each.
+    /// Faults, a sentence each.
     pub(super) reasons: Vec<String>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct CandidateCounts {
 /// Rows that the page shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct RowsStatus {
-    /// Why there are none; absent if there are.
+    /// Reason without rows; absent if there are some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) none: Option<String>,
     pub(super) lowest_mhz: f64,
@@ -235,6 +235,8 @@ impl StreamStatus {
         let (totals, behind) = (&statistics.totals, counted.live.behind());
         let observed = counted.observed.as_ref();
         let Fill { held, capacity } = statistics.fill;
+        let sources = statistics.sources.iter().take(MOST_SOURCES).enumerate();
+        let sources = sources.map(|(source, counts)| source_status(source, counts));
         Self {
             address: address(&counted.path),
             state: match observed {
@@ -261,7 +263,7 @@ impl StreamStatus {
             ring: RingStatus { used: held, capacity },
             dropped_s: behind.times as f64 * observed.map_or(0.0, |one| one.tsamp_s),
             slowest_stage: behind.slowest.map(|slowest| slowest.name.to_owned()),
-            sources: statistics.sources.iter().take(MOST_SOURCES).enumerate().map(source).collect(),
+            sources: sources.collect(),
             ..Self::default()
         }
     }
@@ -272,7 +274,7 @@ pub(super) fn address(path: &Path) -> String {
     shown(&path.display().to_string())
 }
 
-fn source((source, counts): (usize, &Counts)) -> SourceStatus {
+fn source_status(source: usize, counts: &Counts) -> SourceStatus {
     SourceStatus {
         source,
         received: counts.received,

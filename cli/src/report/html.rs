@@ -286,7 +286,7 @@ fn facts(text: &mut String, before: &str, object: &Object) {
 /// Writes objects as a table; `pictures` returns the places of the pictures of one.
 fn table(text: &mut String, list: &[&Object], pictures: &dyn Fn(&Object, usize) -> Vec<usize>) {
     let is_shown = |(key, value): &(&String, &Value)| {
-        !(value.is_object() || value.is_array()) && !LEFT_OUT.contains(&key.as_str())
+        !(value.is_object() || value.is_array() || LEFT_OUT.contains(&key.as_str()))
     };
     let keys: BTreeSet<&str> = list
         .iter()

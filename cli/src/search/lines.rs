@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use sidereal::io::FilterbankHeader;
 use sidereal::single_pulse::Candidate;
 use sidereal::trace::{self, Work};
@@ -21,6 +19,7 @@ use sidereal::{Error, Result};
 use super::album::Album;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use super::dumps::Dumping;
+use super::line::{CandidateLine, NAME, State};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::alerts::Alerts;
 use crate::common::Common;
@@ -28,53 +27,12 @@ use crate::json;
 use crate::numbers::tidy;
 use crate::watch::Watcher;
 
-/// File of the lines, in the folder of all observations.
-pub(crate) const NAME: &str = "candidates.ndjson";
-
 /// Rise of the S/N that is worth another line.
 const RISE: f64 = 1.05;
 
 /// Most triggers that are taken after a gulp.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 const MOST_TRIGGERS: usize = 64;
-
-/// State of a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    /// It stands out; later data may change it.
-    Provisional,
-    /// Later data have changed it.
-    Updated,
-    /// No later data change it.
-    Final,
-    /// It turned out to belong to another candidate, or to be none.
-    Retracted,
-}
-
-/// Candidate of a live search as a line of JSON.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CandidateLine {
-    pub(crate) state: State,
-    /// Number of the candidate in its observation, the same in all of its lines.
-    pub(crate) number: u64,
-    /// Folder of the observation.
-    pub(crate) observation: String,
-    snr: f64,
-    dm: f64,
-    /// Seconds from the observation's start, at the highest frequency.
-    time_s: f64,
-    /// The same as MJD (UTC); absent if the start is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mjd: Option<f64>,
-    width_s: f64,
-    members: usize,
-    /// File of its picture, which is drawn after a final line; it may be missing after a request to stop or a full disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) picture: Option<String>,
-    /// Time of this line, in seconds since 1970.
-    pub(crate) written_unix_s: f64,
-}
 
 /// Candidate that was announced and is not final.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@ mod cutouts;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod dumps;
 mod files;
+mod line;
 mod lines;
 mod pictures;
 mod report;
@@ -56,9 +57,9 @@ use crate::{errors, gaps, json};
 pub(crate) use album::FOLDER as PICTURES;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use dumps::{Arguments as DumpArguments, DumpLine};
-pub(crate) use lines::CandidateLine;
+pub(crate) use line::CandidateLine;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
-pub(crate) use lines::{NAME as LINES, State as CandidateState};
+pub(crate) use line::{NAME as LINES, State as CandidateState};
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 

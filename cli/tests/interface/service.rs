@@ -6,7 +6,6 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 

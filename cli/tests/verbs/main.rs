@@ -19,6 +19,7 @@ mod live_voltages;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
 mod page;
 mod pictures;
+mod report;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod ring;
 mod searches;

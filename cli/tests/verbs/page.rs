@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::live::{LONG, Running, await_port, free_port};
+use crate::common::array::{SOURCE, array, files};
 use crate::common::{done, fails, json, recording, renamed, sidereal};
 
 /// A run with a page, and what it still prints on standard error.
@@ -29,17 +30,22 @@ struct Paged {
 impl Paged {
     /// Starts a verb of `live` with output in the folder `out`.
     fn start(folder: &Path, verb: &str, options: &str) -> Self {
-        let port = free_port();
-        let stream = format!("spead://127.0.0.1:{port}");
-        let words = format!("live {verb} {stream} -o out --page 127.0.0.1:0 {options}");
-        let mut running = Running::start(folder, &words);
+        let ports = [free_port()];
+        let stream = format!("spead://127.0.0.1:{}", ports[0]);
+        Self::begin(folder, &format!("live {verb} {stream} -o out {options}"), &ports)
+    }
+
+    /// Starts `live` and waits until it receives on all ports.
+    fn begin(folder: &Path, words: &str, ports: &[u16]) -> Self {
+        let stream = format!("spead://127.0.0.1:{}", ports[0]);
+        let mut running = Running::start(folder, &format!("{words} --page 127.0.0.1:0"));
         let mut stderr = BufReader::new(running.child().stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
         let page = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
         let page = page.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
         assert!(line.contains("(token in out/page-token)"), "{line}");
-        await_port(port);
+        ports.iter().copied().for_each(await_port);
         let token = fs::read_to_string(folder.join("out/page-token")).unwrap().trim().to_owned();
         Self { running, stderr, page, stream, token }
     }
@@ -202,6 +208,56 @@ fn numbers_are_those_of_the_sender_and_candidates_can_be_labelled() {
     let shown = again.json("/candidates");
     assert_eq!(labels(shown["labels"].as_array().unwrap()), ["astrophysical", "noise"]);
     assert!(shown["candidates"].as_array().unwrap().iter().any(|one| one["url"] == best["url"]));
+}
+
+#[test]
+fn a_correlation_shows_chosen_baselines() {
+    let home = array("");
+    let folder = home.path();
+    let names = ["ant00", "ant01", "ant02"];
+    let ports = names.map(|_| free_port());
+    let address = |antenna: usize| format!("spead://127.0.0.1:{}", ports[antenna]);
+    let mut words = format!(
+        "live correlate -o out --antennas array/antennas.csv --channels 64 --integration 0.01 --phase-centre {SOURCE} -q \
+         --log-file log"
+    );
+    for (antenna, name) in names.iter().enumerate() {
+        words += &format!(" {name}={}", address(antenna));
+    }
+    let unknown = sidereal(folder, &format!("{words} --page 0 --page-baselines ant00-ant09"));
+    fails(&unknown, 2, &["--page-baselines", "ant00-ant09", "two antennas"]);
+    let words = words.replace("-q --log-file log", "");
+    let paged =
+        Paged::begin(folder, &format!("{words} --page-baselines ant00-ant02,ant02-ant00"), &ports);
+    let senders: Vec<Running> = (0..names.len())
+        .map(|antenna| {
+            let (file, address) = (files(&[names[antenna]]), address(antenna));
+            Running::start(folder, &format!("send {file} {address} --rate 1 -q"))
+        })
+        .collect();
+    senders.into_iter().for_each(|sender| drop(sender.end()));
+    let status = paged.wait("an observation ends", |status| status["observations"] == 1);
+    assert_eq!(status["streams"].as_array().unwrap().len(), 3);
+    assert!(status["rows"]["none"].as_str().unwrap().contains("live search"), "{status}");
+    let mut socket = BufReader::new(TcpStream::connect(&paged.page).unwrap());
+    socket.get_ref().set_read_timeout(Some(LONG)).unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", paged.page);
+    socket.get_mut().write_all(request.as_bytes()).unwrap();
+    let mut lines = socket.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "event: hello"));
+    let line = lines.next().unwrap();
+    let hello: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
+    let shown = hello["visibilities"].as_array().unwrap();
+    assert!(shown.len() > 20, "{}", shown.len());
+    for line in shown {
+        let [one, other] = [0, 1].map(|at| &line["baselines"][at]);
+        assert_eq!((&one["name"], &other["name"]), (&"ant00-ant02".into(), &"ant02-ant00".into()));
+        let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
+        assert!(number(one, "amplitude") > 0.0 && one["amplitude"] == other["amplitude"]);
+        assert_eq!(number(one, "phase_deg"), -number(other, "phase_deg"));
+        // A strong source in the phase centre.
+        assert!(number(one, "phase_deg").abs() < 30.0, "{line}");
+    }
 }
 
 #[test]
