@@ -422,7 +422,7 @@ impl RecordArguments {
             };
             fs::create_dir_all(&self.output).map_err(|error| Error::io(&self.output, error))?;
             let exit = match observation {
-                Received::Spectra(spectra) => self.record(Spectra::new(spectra), common)?,
+                Received::Spectra(spectra) => self.record(Spectra::new(*spectra), common)?,
                 Received::Voltages(voltages) => {
                     self.record(RecordedVoltages::new(voltages, self.format), common)?
                 }
@@ -712,7 +712,7 @@ impl Recorded for Spectra {
 }
 
 struct RecordedVoltages {
-    source: JoinedVoltages,
+    source: Box<JoinedVoltages>,
     format: VoltageFormat,
     /// Samples of a whole gulp, and the block of the last read, which may be shorter.
     times: usize,
@@ -723,7 +723,7 @@ struct RecordedVoltages {
 }
 
 impl RecordedVoltages {
-    fn new(source: JoinedVoltages, format: VoltageFormat) -> Self {
+    fn new(source: Box<JoinedVoltages>, format: VoltageFormat) -> Self {
         let header = source.header();
         let bytes = header.sample_bits() / 8;
         let times = gulp(bytes, header.tsamp_s);

@@ -410,16 +410,16 @@ pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Op
         return Ok(None);
     }
     Ok(Some(match observation(paths, options)? {
-        Received::Spectra(spectra) => Arriving::Spectra(Box::new(spectra)),
-        Received::Voltages(voltages) => Arriving::Voltages(Box::new(voltages)),
+        Received::Spectra(spectra) => Arriving::Spectra(spectra),
+        Received::Voltages(voltages) => Arriving::Voltages(voltages),
     }))
 }
 
 /// Observation of an address, or of several whose streams are parts of one recording.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) enum Received {
-    Spectra(LiveSpectra),
-    Voltages(JoinedVoltages),
+    Spectra(Box<LiveSpectra>),
+    Voltages(Box<JoinedVoltages>),
 }
 
 /// Checks addresses of streams that are parts of one recording; `name` is the argument that errors name.
@@ -451,8 +451,8 @@ pub(crate) fn check(paths: &[PathBuf], name: &'static str) -> Result<()> {
 pub(crate) fn observation(paths: &[PathBuf], options: &VoltageOptions) -> Result<Received> {
     if let [path] = paths {
         return Ok(match observe(path, options, Rest::Skip)? {
-            Observation::Spectra(spectra) => Received::Spectra(spectra),
-            Observation::Voltages(voltages) => Received::Voltages(voltages.into()),
+            Observation::Spectra(spectra) => Received::Spectra(Box::new(spectra)),
+            Observation::Voltages(voltages) => Received::Voltages(Box::new(voltages.into())),
         });
     }
     listen(paths, options)?;
@@ -473,7 +473,8 @@ pub(crate) fn observation(paths: &[PathBuf], options: &VoltageOptions) -> Result
         first[number] = Some(with_threads(1, || part(&paths[number]))?);
     }
     let mut next = |number: usize| first[number].take().map_or_else(|| part(&paths[number]), Ok);
-    JoinedVoltages::open(paths.len(), &mut next).map(Received::Voltages)
+    let joined = JoinedVoltages::open(paths.len(), &mut next)?;
+    Ok(Received::Voltages(Box::new(joined)))
 }
 
 /// Returns whether the last observation of an address was left before its stream had ended.
@@ -488,7 +489,7 @@ fn is_going(path: &Path) -> bool {
 /// # Errors
 /// [`Error::Format`] for a stream of spectra; those of [`observation`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) fn joined(paths: &[PathBuf], options: &VoltageOptions) -> Result<JoinedVoltages> {
+pub(crate) fn joined(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<JoinedVoltages>> {
     match observation(paths, options)? {
         Received::Voltages(voltages) => Ok(voltages),
         Received::Spectra(_) => Err(spectra(&paths[0])),

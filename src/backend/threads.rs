@@ -484,7 +484,8 @@ mod tests {
             assert_eq!(fill(6, places), [0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 5, 6]);
             let ranges: Vec<_> = places.ranges(1..6).collect();
             assert_eq!(ranges, [2..3, 6..8, 11..13]);
-            assert_eq!(Places::ALL.ranges(3..9).collect::<Vec<_>>(), [3..9]);
+            let mut all = Places::ALL.ranges(3..9);
+            assert_eq!((all.next(), all.next()), (Some(3..9), None));
             assert_eq!(places.ranges(4..4).count(), 0);
             let refuses =
                 |rows, places| catch_unwind(AssertUnwindSafe(|| fill(rows, places))).is_err();

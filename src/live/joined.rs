@@ -429,7 +429,7 @@ struct Recorded<'a> {
 impl<'a> Recorded<'a> {
     fn new(header: &'a VoltageHeader) -> Result<Self> {
         let centres = &header.centres_hz;
-        if centres.is_empty() || centres.iter().any(|centre| !(*centre > 0.0)) {
+        if centres.is_empty() || centres.iter().any(|hz| hz.is_nan() || *hz <= 0.0) {
             let why = "the sky frequencies are unknown, and bands are joined by them";
             return Err(Error::format(&header.path, "FREQ", 0, why));
         }
@@ -509,7 +509,7 @@ fn check_pair(first: &VoltageHeader, other: &VoltageHeader) -> Result<()> {
         Err(Error::format(&other.path, field, 0, why))
     };
     let drift = (first.tsamp_s - other.tsamp_s).abs() / first.tsamp_s * DRIFT_S / first.tsamp_s;
-    if !(drift <= DRIFT) {
+    if drift.is_nan() || drift > DRIFT {
         let shown = |header: &VoltageHeader| format!("{:e} s", header.tsamp_s);
         return differ("sampling time", shown(other), shown(first));
     }

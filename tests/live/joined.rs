@@ -250,8 +250,8 @@ proptest! {
         let skipped = (read.header.start.seconds_since(&header.start) / header.tsamp_s).round() as usize;
         prop_assert!(skipped >= begin && skipped.is_multiple_of(case.heap_times));
         prop_assert!(joined.cut().is_none(), "{:?}", joined.cut());
-        for stream in 0..header.streams() {
-            let lost = &is_lost[stream][skipped..];
+        for (stream, lost) in is_lost.iter().enumerate() {
+            let lost = &lost[skipped..];
             prop_assert_eq!(&read.is_flagged[stream], lost, "stream {}", stream);
             let sent = &streams.block.voltages().row(stream)[2 * skipped..];
             for (time, (sent, found)) in sent.chunks(2).zip(read.rows[stream].chunks(2)).enumerate() {

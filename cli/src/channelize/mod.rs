@@ -218,7 +218,6 @@ pub(crate) fn run_live(
             memory: common.memory,
             ..spectra.options(recorded.header())?
         };
-        let recorded = Box::new(recorded);
         let mut making =
             Making::begin(recorded, spectra.values(*format), options, &backend, common)?;
         let most = roll.samples(making.tsamp_s(), making.sample_bytes()).unwrap_or(u64::MAX);
