@@ -48,7 +48,13 @@ pub(crate) struct Arguments {
     /// auto is twice the sweep of the highest trial DM, the margins, and the time until a candidate appears, since dumps hold up to
     /// half of the ring until the disk has them. A ring shorter than once that is refused. Triggers start dumps: those of the
     /// search itself (--trigger-snr), and those of other programs (--triggers).
-    #[arg(long, value_name = "SECONDS", value_parser = parse_ring, help_heading = "Dumps")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = parse_ring,
+        allow_negative_numbers = true,
+        help_heading = "Dumps"
+    )]
     dump_ring: Option<Ring>,
     /// Seconds dumped before and after a burst, in each recorded channel.
     #[arg(

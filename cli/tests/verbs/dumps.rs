@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::live::{LONG, Running, free_port, receiving};
 use crate::common::{code, document, done, fails, sidereal, stderr};
 
-const SEARCH: &str = "--channels 16 --integrate 8 --dm-min 50 --dm-max 150 --no-plots --rfi none";
+const SEARCH: &str =
+    "--channels 16 --integrate 8 --dm-min 50 --dm-max 150 --dm-step 0.5 --no-plots --rfi none";
 
 /// Writes two antennas' voltages with a burst of DM 100 at 3 s.
 fn voltages(folder: &Path) {
@@ -80,7 +81,8 @@ fn a_burst_dumps_its_voltages_and_is_found_again_in_them() {
     let ([snr, dm, mjd], [own_snr, own_dm, own_mjd]) =
         (best(folder, "whole"), best(folder, "again"));
     assert!((own_mjd - mjd).abs() * 86_400.0 < 1e-3, "{own_mjd} {mjd}");
-    assert!((own_dm - dm).abs() < 0.5, "{own_dm} {dm}");
+    // One step of the trials.
+    assert!((own_dm - dm).abs() < 0.6, "{own_dm} {dm}");
     assert!((own_snr / snr - 1.0).abs() < 0.1, "{own_snr} {snr}");
     let summary = fs::read_to_string(folder.join("again/candidates.csv")).unwrap();
     assert_eq!(summary.lines().count(), 2, "{summary}");
@@ -97,8 +99,7 @@ fn triggers_of_other_programs_are_dumped_joined_or_refused() {
          --trigger-rate 10000"
     );
     let (running, address) = receiving(folder, &words);
-    let mut sender =
-        Running::start(folder, &format!("send a.dada {address} --rate 1 --repeat 0 -q"));
+    let mut sender = Running::start(folder, &format!("send a.dada {address} --rate 1 --loop 0 -q"));
     let list = folder.join("live/dumps.ndjson");
     let begin = Instant::now();
     while !list.exists() {
@@ -130,13 +131,10 @@ fn triggers_of_other_programs_are_dumped_joined_or_refused() {
     let found = lines(&list);
     let reasons = of_state(&found, "refused");
     assert!(reasons.iter().any(|line| line["triggers"][0] == "ancient"), "{reasons:?}");
-    // No dump of the repeated triggers is without a file, and few are there.
-    assert!(
-        of_state(&found, "joined").len() + of_state(&found, "refused").len() > 900,
-        "{}",
-        found.len()
-    );
-    assert!(of_state(&found, "done").len() < 100);
+    // Those that the search takes between two gulps are joined; the queue counts the others.
+    let joined = of_state(&found, "joined").len();
+    assert!((50..1010).contains(&joined), "{joined}");
+    assert!(of_state(&found, "done").len() < 10);
     let info = done(folder, &format!("info {}", file.display()));
     assert!(info.contains("GUPPI"), "{info}");
 }
