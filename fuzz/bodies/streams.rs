@@ -256,8 +256,7 @@ pub(super) fn trigger(bytes: &[u8]) -> Outcome {
     let fault = |why: String| Error::format("fuzz", "trigger", 0, why);
     let message = trigger::parse(bytes).map_err(|why| fault(why.to_string()))?;
     let now = Epoch::new(60_000, 100.0);
-    let stream =
-        trigger::Stream { start: Some(now), sample_s: 1e-3, highest_dm: 2000.0, dm_step: 1.0 };
+    let stream = trigger::Stream { start: Some(now), sample_s: 1e-3, highest_dm: 2000.0 };
     let found = message.trigger(Origin::Http, &stream).map_err(|why| fault(why.to_string()))?;
     let limits = Limits::default();
     limits.check(&found, &now).map_err(|why| fault(why.to_string()))?;

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::voltages::dada::format_start;
 use sidereal::live::clock;
@@ -45,9 +46,8 @@ pub(crate) struct Observation {
     pub(crate) name: String,
     /// Header whose start is the origin of all times.
     pub(crate) header: FilterbankHeader,
-    /// Step of the DM in each range of the plan.
-    pub(crate) dm_steps: Vec<f64>,
-    pub(crate) highest_dm: f64,
+    /// Ranges of the plan of trial DMs.
+    pub(crate) ranges: Vec<DmRange>,
     pub(crate) dm_constant: f64,
 }
 
@@ -63,6 +63,17 @@ impl Observation {
         self.start().map(|start| start.plus_s(seconds))
     }
 
+    /// Returns the highest DM that is searched.
+    pub(crate) fn highest_dm(&self) -> f64 {
+        self.ranges.last().map_or(0.0, |range| range.dm_max)
+    }
+
+    /// Returns the step of the trials at a DM.
+    pub(crate) fn dm_step(&self, dm: f64) -> f64 {
+        let range = self.ranges.iter().find(|range| dm < range.dm_max).or(self.ranges.last());
+        range.map_or(0.0, |range| range.dm_step)
+    }
+
     /// Returns the error of a candidate's DM: half the step of the trials, or the error of a straight line through the arrival
     /// times in the band if that is larger.
     ///
@@ -73,7 +84,7 @@ impl Observation {
         let delay_s =
             dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), self.dm_constant);
         let line = 12f64.sqrt() * candidate.width_s / (candidate.snr * delay_s);
-        let half = 0.5 * self.dm_steps.get(candidate.range).copied().unwrap_or(0.0);
+        let half = 0.5 * self.ranges.get(candidate.range).map_or(0.0, |range| range.dm_step);
         // One channel has no delay, and the line no slope.
         if line.is_finite() { half.max(line) } else { half }
     }
@@ -301,8 +312,7 @@ pub(super) mod tests {
         Observation {
             name: "2023-02-25-12-00-00".into(),
             header,
-            dm_steps: vec![1.0],
-            highest_dm: 2000.0,
+            ranges: vec![DmRange::new(0.0, 1000.0, 1.0), DmRange::new(1000.0, 2000.0, 4.0)],
             dm_constant: DM_CONSTANT,
         }
     }
@@ -328,6 +338,8 @@ pub(super) mod tests {
         let mut narrow = candidate();
         narrow.width_s = 0.001;
         assert_eq!(observation().dm_error(&narrow), 0.5);
+        let steps = [0.0, 999.0, 1000.0, 5000.0].map(|dm| observation().dm_step(dm));
+        assert_eq!((steps, observation().highest_dm()), ([1.0, 1.0, 4.0, 4.0], 2000.0));
     }
 
     #[test]

@@ -269,7 +269,7 @@ pub(crate) struct Alerts {
     own: VecDeque<Trigger>,
     counts: Counts,
     /// Counters as lines have them, and the time of the last look at them.
-    told: [u64; 3],
+    told: [u64; 4],
     looked: Instant,
     is_quiet: bool,
 }
@@ -309,7 +309,7 @@ impl Alerts {
             gulp: Gulp { number: 0, lines: Vec::new() },
             own: VecDeque::new(),
             counts: Counts::default(),
-            told: [0; 3],
+            told: [0; 4],
             looked: Instant::now(),
             is_quiet: common.quiet,
         })
@@ -395,13 +395,16 @@ impl Alerts {
         }
         for _ in 0..LOOKED_AT {
             let Arrival { sender, message } = self.udp.as_ref()?.next()?;
-            let message = match message {
+            let mut message = match message {
                 Ok(message) => message,
                 Err(why) => {
                     self.write(&TriggerLine::malformed(sender, why));
                     continue;
                 }
             };
+            if let (Some(dm), None) = (message.dm, message.dm_error) {
+                message.dm_error = self.observation.as_ref().map(|own| own.dm_step(dm));
+            }
             let name = message.name.clone();
             let trigger = match message.trigger(Origin::Udp(sender), &self.stream()) {
                 Ok(trigger) => trigger,
@@ -531,12 +534,10 @@ impl Alerts {
     /// Returns what triggers by sample numbers, or without a DM, refer to.
     fn stream(&self) -> Stream {
         let observation = self.observation.as_ref();
-        let steps = observation.map_or(&[][..], |observation| &observation.dm_steps);
         Stream {
             start: observation.and_then(Observation::start),
             sample_s: self.sample_s.or(observation.map(|own| own.header.tsamp_s)).unwrap_or(1.0),
-            highest_dm: observation.map_or(0.0, |observation| observation.highest_dm),
-            dm_step: steps.iter().copied().fold(0.0, f64::max),
+            highest_dm: observation.map_or(0.0, Observation::highest_dm),
         }
     }
 
@@ -555,11 +556,12 @@ impl Alerts {
     /// Writes a line for each kind of triggers that are only counted.
     fn tell(&mut self) {
         self.looked = Instant::now();
-        let Counts { foreign, beyond_rate, overflowed, .. } = self.counts();
+        let Counts { foreign, beyond_rate, overflowed, dropped_by_kernel, .. } = self.counts();
         let kinds = [
             (Fate::Refused, "from a host that --trigger-from does not name", foreign),
             (Fate::Limited, "more than --trigger-rate from one host", beyond_rate),
             (Fate::Limited, "the queue was full", overflowed),
+            (Fate::Limited, "the kernel's buffer was full", dropped_by_kernel),
         ];
         for (place, (fate, why, count)) in kinds.into_iter().enumerate() {
             let more = count - self.told[place];
@@ -576,6 +578,7 @@ impl Alerts {
             counts.received = counters.received.load(Ordering::Relaxed);
             counts.foreign = counters.foreign.load(Ordering::Relaxed);
             counts.beyond_rate = counters.limited.load(Ordering::Relaxed);
+            counts.dropped_by_kernel = counters.dropped.load(Ordering::Relaxed);
             counts.malformed = counters.malformed.load(Ordering::Relaxed);
             counts.overflowed += counters.overflowed.load(Ordering::Relaxed);
         }

@@ -14,6 +14,7 @@ use sidereal::{Error, Result};
 
 use super::event::iso;
 use crate::json;
+use crate::numbers::tidy;
 use crate::say::warning;
 
 /// File in the folder of all observations.
@@ -98,7 +99,7 @@ impl TriggerLine {
 
     /// Makes the line of a trigger; a refused one has a reason.
     pub(super) fn of(trigger: &Trigger, why: Option<String>) -> Self {
-        let finite = |number: f64| Some(number).filter(|number| number.is_finite());
+        let finite = |number: f64| Some(tidy(number)).filter(|number| number.is_finite());
         let has_date =
             trigger.start.seconds.is_finite() && (0..3_000_000).contains(&trigger.start.day);
         Self {
@@ -151,6 +152,8 @@ pub(crate) struct Counts {
     pub(super) foreign: u64,
     /// Triggers dropped because the queue was full.
     pub(super) overflowed: u64,
+    /// Datagrams that the kernel dropped because its buffer was full.
+    pub(super) dropped_by_kernel: u64,
     /// Candidates that became events.
     pub(super) events: u64,
     /// Candidates on the list of vetoes.

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::fs::fstat;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use sidereal::live::trigger::{MOST_BYTES, Message, RateLimit, parse};
 use sidereal::{Error, Result};
 
@@ -16,6 +18,12 @@ const WAITING: usize = 256;
 
 /// Longest wait for a datagram, after which the thread looks whether it should end.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// Bytes of the kernel's buffer: some thousand datagrams.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// Time between two looks at the kernel's counter of drops.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// Addresses to receive at, and senders to listen to.
 #[derive(Clone, Debug)]
@@ -58,6 +66,8 @@ pub(super) struct Counters {
     pub(super) limited: AtomicU64,
     pub(super) malformed: AtomicU64,
     pub(super) overflowed: AtomicU64,
+    /// Dropped by the kernel because its buffer was full.
+    pub(super) dropped: AtomicU64,
 }
 
 /// Datagram that came from an allowed sender at an allowed rate.
@@ -88,6 +98,10 @@ impl Udp {
             what: format!("the address {} of --triggers", options.address),
             why: error.to_string(),
         })?;
+        // Less than this is granted where the system's limit is lower.
+        if set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+            let _ = set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
+        }
         let (sender, arrivals) = sync_channel(WAITING);
         let counters = Arc::new(Counters::default());
         let is_over = Arc::new(AtomicBool::new(false));
@@ -133,6 +147,7 @@ impl Listener {
     fn run(&mut self) {
         // One byte more than the longest message, so that a longer one shows.
         let mut bytes = [0; MOST_BYTES + 1];
+        let mut looked = Instant::now();
         while !self.is_over.load(Ordering::Relaxed) {
             match self.socket.recv_from(&mut bytes) {
                 Ok((length, sender)) => self.take(&bytes[..length], sender),
@@ -141,6 +156,27 @@ impl Listener {
                     // An interface that is down may come back.
                     _ => thread::sleep(WAIT),
                 },
+            }
+            if looked.elapsed() >= EVERY {
+                looked = Instant::now();
+                self.look();
+            }
+        }
+        self.look();
+    }
+
+    /// Reads how many datagrams the kernel has dropped.
+    fn look(&self) {
+        let Ok(inode) = fstat(&self.socket).map(|status| status.st_ino.to_string()) else { return };
+        for table in ["/proc/net/udp", "/proc/net/udp6"] {
+            let text = std::fs::read_to_string(table).unwrap_or_default();
+            for line in text.lines() {
+                let columns: Vec<&str> = line.split_whitespace().collect();
+                if columns.get(9) == Some(&inode.as_str())
+                    && let Some(dropped) = columns.last().and_then(|column| column.parse().ok())
+                {
+                    self.counters.dropped.store(dropped, Ordering::Relaxed);
+                }
             }
         }
     }

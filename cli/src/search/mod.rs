@@ -442,12 +442,10 @@ impl<'a> Work<'a> {
     /// Returns what alerts say of an observation.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     fn observation(&self, place: &Path) -> Observation {
-        let ranges = &self.options.plan.ranges;
         Observation {
             name: place.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             header: self.header.clone(),
-            dm_steps: ranges.iter().map(|range| range.dm_step).collect(),
-            highest_dm: ranges.last().map_or(0.0, |range| range.dm_max),
+            ranges: self.options.plan.ranges.clone(),
             dm_constant: self.options.dm_constant,
         }
     }

@@ -88,12 +88,10 @@ pub struct Stream {
     pub sample_s: f64,
     /// Highest dispersion measure that is searched.
     pub highest_dm: f64,
-    /// Step of the dispersion measure, the error of one without an error.
-    pub dm_step: f64,
 }
 
 impl Message {
-    /// Makes the trigger that a message means. Without a DM, all DMs of the search are meant.
+    /// Makes the trigger that a message means. Without a DM, all DMs of the search are meant; a DM without an error is exact.
     ///
     /// # Errors
     /// [`Refusal::NoStart`].
@@ -112,7 +110,7 @@ impl Message {
             start,
             reference_hz: self.reference_hz,
             dm: self.dm.unwrap_or(half),
-            dm_error: self.dm.map_or(half, |_| self.dm_error.unwrap_or(stream.dm_step)),
+            dm_error: self.dm.map_or(half, |_| self.dm_error.unwrap_or(0.0)),
             width_s: match self.width {
                 Width::Seconds(seconds) => seconds,
                 Width::Samples(samples) => samples as f64 * stream.sample_s,
@@ -420,7 +418,6 @@ mod tests {
         start: Some(Epoch { day: 60_000, seconds: 10.0 }),
         sample_s: 0.001,
         highest_dm: 2000.0,
-        dm_step: 0.5,
     };
 
     fn trigger(text: &str) -> Trigger {
@@ -454,7 +451,7 @@ mod tests {
             ("T2023-02-25-12-00-00", 1000.0, 1000.0)
         );
         let found = trigger(r#"{"unix": 1677283212.25, "dm": 5}"#);
-        assert_eq!((found.start, found.dm_error), (Epoch::new(60_000, 12.25), 0.5));
+        assert_eq!((found.start, found.dm_error), (Epoch::new(60_000, 12.25), 0.0));
         assert_eq!(trigger(r#"{"sample": 2500, "dm": 5}"#).start, Epoch::new(60_000, 12.5));
     }
 
