@@ -198,7 +198,7 @@ fn warpgroups_multiply_signed_bytes() {
         let (left, right) = (&a[128 * row..][..128], &b[128 * column..][..128]);
         let products =
             left.iter().zip(right).map(|(x, y)| i32::from(*x as i8) * i32::from(*y as i8));
-        assert_eq!(got[48 * row + column], products.sum(), "{row}, {column}");
+        assert_eq!(got[48 * row + column], products.sum::<i32>(), "{row}, {column}");
     }
 }
 

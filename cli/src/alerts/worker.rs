@@ -101,7 +101,7 @@ impl<T: Send + 'static> Worker<T> {
             thread::sleep(STEP);
         }
         self.fates.is_over.store(true, Ordering::Relaxed);
-        // What it does now may have something to end.
+        // The work in progress may have something to end.
         let begin = Instant::now();
         while !thread.is_finished() && begin.elapsed() < ENDING {
             thread::sleep(STEP);

@@ -216,6 +216,8 @@ fn unix(seconds: i64, nanoseconds: i64) -> Epoch {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut Trigger);
+
     fn trigger() -> Trigger {
         Trigger {
             name: "241128aaaa".into(),
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn absurd_triggers_are_refused_with_the_reason() {
         let now = Epoch::new(60_000, 105.0);
-        let check = |change: fn(&mut Trigger)| {
+        let check = |change: Change| {
             let mut changed = trigger();
             change(&mut changed);
             Limits::default().check(&changed, &now)
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(check(|_| ()), Ok(()));
         assert_eq!(check(|t| t.start = Epoch::new(60_000, 114.0)), Ok(()));
         assert_eq!(check(|t| t.reference_hz = Some(400e6)), Ok(()));
-        let cases: [(fn(&mut Trigger), &str); 15] = [
+        let cases: [(Change, &str); 15] = [
             (|t| t.start = unix(0, 0), "MJD 40587.000, before the year 2000"),
             (|t| t.start = Epoch::new(60_000, 116.0), "11.000 s in the future, more than 10 s"),
             (|t| t.start = Epoch { day: 60_000, seconds: f64::NAN }, "time is no finite number"),
