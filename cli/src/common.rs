@@ -10,6 +10,7 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::{self, StartUp};
 use sidereal::backend::simd::{self, Level};
 use sidereal::backend::threads::Threads;
+use sidereal::io::is_address;
 use sidereal::{Error, Result};
 
 use crate::say::note;
@@ -110,9 +111,12 @@ fn short_s(seconds: f64) -> String {
     }
 }
 
-/// Returns the total size of the files; `None` if one is a pipe or a folder, or the prefix of a numbered sequence. A
+/// Returns the total size of the files; `None` if one is a pipe, a folder, a live stream, or the prefix of a numbered sequence. A
 /// missing file counts as empty.
 fn bytes(inputs: &[PathBuf]) -> Option<u64> {
+    if inputs.iter().any(|path| is_address(path)) {
+        return None;
+    }
     let sizes = inputs.iter().map(|path| match std::fs::metadata(path) {
         Ok(found) if found.is_file() => Some(found.len()),
         Ok(_) => None,
