@@ -3,17 +3,20 @@
 The environment lies in target/oracles/<hash of the pins>; its Python's path is written to
 target/oracles/python. Every client is installed by itself, so that one which fails leaves the others.
 A client that can't be installed is reported, and fails the run only if SIDEREAL_REQUIRE names
-`oracles`. wsclean and the schemas of GCN are no Python packages: wsclean.py and gcn_schema.py find them.
+`oracles`. wsclean and the schemas of GCN are no Python packages: wsclean.py and gcn_schema.py find them; Chromium and promtool are
+those of the system.
 """
 
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
+import chromium
 import gcn_schema
 import wsclean
 
@@ -80,6 +83,15 @@ def build(venv):
     return outcome
 
 
+def system_program(path, package):
+    """What became of a program that the system has."""
+    if path is None:
+        return {"version": "", "fault": f"it is in Debian's package {package}"}
+    done = subprocess.run([path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    found = re.search(r"\d+\.\d+[\w.+]*", done.stdout)
+    return {"version": found.group() if found else "?", "fault": None}
+
+
 def main():
     venv = FOLDER / key()
     report = venv / "outcome.json"
@@ -93,6 +105,10 @@ def main():
     imager, fault = wsclean.prepare(FOLDER)
     outcome = outcome | {"wsclean": {"version": imager, "fault": fault}}
     outcome = outcome | {gcn_schema.NAME: {"version": gcn_schema.VERSION, "fault": gcn_schema.prepare()}}
+    outcome |= {name: system_program(path, package) for name, path, package in (
+        ("chromium", chromium.program(), "chromium"),
+        ("promtool", shutil.which("promtool"), "prometheus"),
+    )}
     faults = 0
     for name, state in outcome.items():
         faults += bool(state["fault"])

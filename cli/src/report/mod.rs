@@ -37,8 +37,13 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
     /// Most bytes of pictures that are put into the file; it links to the others, which must stay where they are.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size, help_heading = "Output")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_or_none, help_heading = "Output")]
     embed: u64,
+}
+
+/// Parses a size, or 0.
+fn size_or_none(text: &str) -> std::result::Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_size(text) }
 }
 
 /// Runs the verb.
