@@ -218,7 +218,7 @@ fn a_correlation_shows_chosen_baselines() {
     let ports = names.map(|_| free_port());
     let address = |antenna: usize| format!("spead://127.0.0.1:{}", ports[antenna]);
     let mut words = format!(
-        "live correlate -o out --antennas array/antennas.csv --channels 64 --integration 0.01 --phase-centre {SOURCE} -q \
+        "live correlate -o out --antennas array/antennas.csv --channels 64 --integration 0.01 --phase-centre {SOURCE} --missing flag -q \
          --log-file log"
     );
     for (antenna, name) in names.iter().enumerate() {
