@@ -56,7 +56,7 @@ function showStatus(status) {
   find("verb").textContent = `sidereal ${status.verb}`;
   const stream = status.streams.find((one) => one.observation) || status.streams[0];
   const states = status.streams.map((one) => one.state);
-  const state = states.includes("receiving") ? "receiving" : states.includes("ended") ? "ended" : "waiting";
+  const state = ["receiving", "waiting", "ended"].find((one) => states.includes(one)) || "waiting";
   const words = { receiving: "Receiving", ended: "Writing the products", waiting: "Waiting for an observation" };
   setState(status.health.ok ? words[state] : "Needs attention", status.health.ok ? (state === "receiving" ? "good" : "idle") : "bad");
   find("trouble").hidden = status.health.ok;
@@ -377,7 +377,7 @@ function drawBaselines() {
   }
   const names = [...amplitudes.keys()], shade = (k) => Plots.colour(`--c${k % COLOURS}`);
   const series = (map, dots) => names.map((name, k) => ({ points: map.get(name), colour: shade(k), dots }));
-  const [, high] = Plots.range([...amplitudes.values()].flat().map(([, value]) => value), [0, 1]);
+  const high = 1.1 * Math.max(1e-12, ...[...amplitudes.values()].flat().map(([, value]) => value));
   Plots.lines(find("amplitude"), series(amplitudes, false), [-span, 0], [0, high], { x: ago("s"), unitY: "amplitude" });
   Plots.lines(find("phase"), series(phases, true), [-span, 0], [-180, 180], { x: ago("s"), unitY: "phase (degrees)" });
   if (find("baselines").textContent !== names.map((name) => `■ ${name}`).join("")) {
