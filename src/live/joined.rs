@@ -97,7 +97,10 @@ impl JoinedVoltages {
                     });
                     return Ok(Self::new(arranged.header, parts.collect()));
                 }
-                Begin::Ended(number) => number,
+                Begin::Ended(number) => {
+                    is_second[number] = false;
+                    number
+                }
                 Begin::TooEarly(number) if is_second[number] => {
                     return Err(too_early(&streams, &late, number));
                 }
