@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+#[cfg(feature = "page")]
+use std::sync::mpsc::sync_channel;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -13,6 +16,7 @@ use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
 use sidereal::live::joined::JoinedVoltages;
 use sidereal::live::source::LiveSpectra;
+use sidereal::live::trigger::Message;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
 use sidereal::trace::{self, Work};
@@ -42,6 +46,10 @@ const RECORDED_BYTES: usize = 1 << 20;
 
 /// Longest time of samples that are read at once, in seconds.
 const RECORDED_S: f64 = 0.1;
+
+/// Triggers that may wait for a search.
+#[cfg(feature = "page")]
+const MOST_TRIGGERS: usize = 256;
 
 /// Suffix that the document's name adds to the recording's.
 const DOCUMENT: &str = ".json";
@@ -131,6 +139,8 @@ struct Limits {
 /// Run of a verb, and its page until this value is dropped.
 struct Begun {
     session: Session,
+    /// Triggers that come to the page.
+    triggers: Option<Receiver<Message>>,
     #[cfg(feature = "page")]
     _page: Option<page::Page>,
 }
@@ -151,18 +161,20 @@ impl Limits {
     /// # Errors
     /// Those of the page.
     #[cfg(feature = "page")]
-    fn begin(&self, folder: &Path, common: &Common) -> Result<Begun> {
-        let page = self.page.start(folder, common)?;
+    fn begin(&self, folder: &Path, takes_triggers: bool, common: &Common) -> Result<Begun> {
+        let (sender, triggers) = sync_channel(MOST_TRIGGERS);
+        let page = self.page.start(folder, takes_triggers.then_some(sender), common)?;
         let watcher = page.as_ref().map(page::Page::watcher);
         let (observations, baselines) = (self.observations, Vec::new());
-        Ok(Begun { session: Session { observations, watcher, baselines }, _page: page })
+        let triggers = page.as_ref().filter(|_| takes_triggers).map(|_| triggers);
+        Ok(Begun { session: Session { observations, watcher, baselines }, triggers, _page: page })
     }
 
     #[cfg(not(feature = "page"))]
-    fn begin(&self, _: &Path, _: &Common) -> Result<Begun> {
+    fn begin(&self, _: &Path, _: bool, _: &Common) -> Result<Begun> {
         let (observations, baselines) = (self.observations, Vec::new());
         let session = Session { observations, watcher: None, baselines };
-        Ok(Begun { session })
+        Ok(Begun { session, triggers: None })
     }
 }
 
@@ -331,18 +343,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             let SearchArguments { limits, search, alerts, dumps } = &**arguments;
             search.check()?;
             dumps.check()?;
-            let begun = limits.begin(&search.parent(), common)?;
-            search::run_live(search, search::Actions { alerts, dumps }, &begun.session, common)
+            let mut begun = limits.begin(&search.parent(), true, common)?;
+            let triggers = begun.triggers.take();
+            let actions = search::Actions { alerts, dumps, triggers };
+            search::run_live(search, actions, &begun.session, common)
         }
         Command::Channelize(arguments) => {
             arguments.channelize.check()?;
-            let begun = arguments.limits.begin(arguments.channelize.output(), common)?;
+            let begun = arguments.limits.begin(arguments.channelize.output(), false, common)?;
             channelize::run_live(&arguments.channelize, &begun.session, common)
         }
         Command::Correlate(arguments) => {
             arguments.correlate.check()?;
             #[cfg_attr(not(feature = "page"), expect(unused_mut))]
-            let mut begun = arguments.limits.begin(arguments.correlate.output(), common)?;
+            let mut begun = arguments.limits.begin(arguments.correlate.output(), false, common)?;
             #[cfg(feature = "page")]
             begun.session.baselines.clone_from(&arguments.page_baselines);
             correlate::run_live(&arguments.correlate, &begun.session, common)
@@ -412,7 +426,7 @@ impl RecordArguments {
         if let Some(option) = self.unstated.given().filter(|_| is_described) {
             return Err(Error::parameter(option, "given", "the description has it"));
         }
-        let Begun { session, .. } = &self.limits.begin(&self.output, common)?;
+        let Begun { session, .. } = &self.limits.begin(&self.output, false, common)?;
         let mut done = 0;
         loop {
             let observation = match streams::observation(&self.addresses, &options) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use num_complex::Complex;
 use sidereal::pipeline::recent::RecentRows;
 
-use crate::search::CandidateLine;
+use crate::search::{CandidateLine, DumpLine};
 
 /// Watcher of a live run, such as its page. No call waits, and only those of candidates and visibilities allocate.
 pub(crate) trait Watcher: Send + Sync {
@@ -15,6 +15,9 @@ pub(crate) trait Watcher: Send + Sync {
 
     /// Takes a line of a candidate.
     fn candidate(&self, line: &CandidateLine);
+
+    /// Takes a line of a dump.
+    fn dump(&self, line: &DumpLine);
 
     /// Takes a candidate's picture, which has been written.
     fn picture(&self, path: &Path);

@@ -377,10 +377,13 @@ impl Window {
 
     /// Returns how many chunks wait for the caller or are used by it, and the most that may.
     pub fn fill(&self) -> Fill {
-        let is_filled = |slot: &&Slot| matches!(slot, Slot::Filled(_));
-        let flying = self.slots.iter().filter(is_filled).count();
-        let held = self.buffers - self.free.len() - flying;
+        let held = self.buffers - self.free.len() - self.flying();
         Fill { held, capacity: self.buffers - self.options.chunks }
+    }
+
+    /// Returns the chunks in flight that have a buffer.
+    fn flying(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Filled(_))).count()
     }
 
     /// Returns whether a stream has begun and not ended.
@@ -481,7 +484,8 @@ impl Window {
     /// # Errors
     /// [`Error::Shape`] for a chunk of other sizes; [`Error::Parameter`] if the window has all of its chunks.
     pub fn recycle(&mut self, chunk: Chunk) -> Result<()> {
-        if self.free.len() == self.buffers {
+        // A chunk of an earlier window of the same sizes may come when this one has all of its own.
+        if self.free.len() + self.flying() == self.buffers {
             return Err(Error::parameter(
                 "buffers",
                 self.buffers,

@@ -272,7 +272,8 @@ for (const button of find("choices").children) {
 function showDumps() {
   find("dumps-section").hidden = run.dumps.length === 0;
   const rows = run.dumps.map((one) => row([
-    one.id, one.state, utc(ofMjd(one.mjd)), fixed(one.dm, 2), bytes(one.bytes), one.path || one.reason || ""]));
+    one.id, one.state, one.tstart_mjd ? utc(ofMjd(one.tstart_mjd)) : "", `${fixed(one.dms[0], 1)} to ${fixed(one.dms[1], 1)}`,
+    `${fixed(one.seconds, 2)} s`, [one.file, one.reason, one.triggers.join(", ")].filter((text) => text).join("; ")]));
   find("dumps").tBodies[0].replaceChildren(...rows);
 }
 

@@ -18,12 +18,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use sidereal::io::candidates;
 use sidereal::live::clock;
-use sidereal::live::trigger::{Limits, Origin, Stream, Trigger};
+use sidereal::live::trigger::{Limits, Message, Origin, Stream, Trigger};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
@@ -254,6 +255,8 @@ pub(crate) struct Alerts {
     files: Option<Worker<Event>>,
     coincidencer: Option<Worker<Gulp>>,
     udp: Option<Udp>,
+    /// Triggers that come through the page.
+    http: Option<Receiver<Message>>,
     record: Option<Record>,
     observation: Option<Observation>,
     /// Events that are neither final nor retracted, by the number of their candidate.
@@ -279,7 +282,11 @@ impl Alerts {
     ///
     /// # Errors
     /// As [`Arguments::check`]; [`Error::Unavailable`] for an address in use; [`Error::Io`].
-    pub(crate) fn start(arguments: &Arguments, common: &Common) -> Result<Self> {
+    pub(crate) fn start(
+        arguments: &Arguments,
+        http: Option<Receiver<Message>>,
+        common: &Common,
+    ) -> Result<Self> {
         let Checked { rules, hook, coincidencer, udp } = arguments.checked()?;
         let files = arguments.alerts.as_ref().map(|folder| Files {
             folder: folder.clone(),
@@ -300,6 +307,7 @@ impl Alerts {
             files: files.map(Files::start).transpose()?,
             coincidencer: coincidencer.map(Coincidencer::start).transpose()?,
             udp: udp.map(Udp::start).transpose()?,
+            http,
             record: None,
             observation: None,
             events: HashMap::new(),
@@ -320,7 +328,9 @@ impl Alerts {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn observe(&mut self, parent: &Path, observation: Observation) -> Result<()> {
-        if self.record.is_none() && (self.rules.is_some() || self.udp.is_some()) {
+        if self.record.is_none()
+            && (self.rules.is_some() || self.udp.is_some() || self.http.is_some())
+        {
             self.record = Some(Record::open(parent)?);
         }
         if self.files.is_some() && observation.start().is_none() {
@@ -394,11 +404,11 @@ impl Alerts {
             return Some(self.accept(trigger));
         }
         for _ in 0..LOOKED_AT {
-            let Arrival { sender, message } = self.udp.as_ref()?.next()?;
+            let (source, message) = self.next_message()?;
             let mut message = match message {
                 Ok(message) => message,
                 Err(why) => {
-                    self.write(&TriggerLine::malformed(sender, why));
+                    self.write(&TriggerLine::malformed(source, why));
                     continue;
                 }
             };
@@ -406,11 +416,11 @@ impl Alerts {
                 message.dm_error = self.observation.as_ref().map(|own| own.dm_step(dm));
             }
             let name = message.name.clone();
-            let trigger = match message.trigger(Origin::Udp(sender), &self.stream()) {
+            let trigger = match message.trigger(source, &self.stream()) {
                 Ok(trigger) => trigger,
                 Err(why) => {
                     self.counts.out_of_range += 1;
-                    self.write(&TriggerLine::malformed(sender, format!("{name}: {why}")));
+                    self.write(&TriggerLine::malformed(source, format!("{name}: {why}")));
                     continue;
                 }
             };
@@ -423,6 +433,15 @@ impl Alerts {
             }
         }
         None
+    }
+
+    /// Returns the next message of another program, or the error of one that is none.
+    fn next_message(&self) -> Option<(Origin, std::result::Result<Message, String>)> {
+        if let Some(message) = self.http.as_ref().and_then(|queue| queue.try_recv().ok()) {
+            return Some((Origin::Http, Ok(message)));
+        }
+        let Arrival { sender, message } = self.udp.as_ref()?.next()?;
+        Some((Origin::Udp(sender), message))
     }
 
     /// Waits a limited time for what is not sent yet, ends the threads, and writes the counters.

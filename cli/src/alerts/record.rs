@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -119,8 +118,8 @@ impl TriggerLine {
     }
 
     /// Makes the line of a datagram that is no trigger.
-    pub(super) fn malformed(sender: SocketAddr, why: String) -> Self {
-        let source = Some(Origin::Udp(sender).to_string());
+    pub(super) fn malformed(source: Origin, why: String) -> Self {
+        let source = Some(source.to_string());
         Self { source, why: Some(why), ..Self::new(Fate::Refused) }
     }
 

@@ -21,7 +21,7 @@ use super::labels::{Given, LabelLine, Labels, tail};
 use super::status::{CandidateCounts, Status, unix_s};
 use crate::json;
 use crate::provenance::Made;
-use crate::search::{CandidateLine, CandidateState, LINES, PICTURES};
+use crate::search::{CandidateLine, CandidateState, DUMPS, DumpLine, LINES, PICTURES};
 use crate::watch::Watcher;
 
 /// Candidates, labels and dumps that are kept.
@@ -175,8 +175,9 @@ impl Board {
                 last.url = url;
             }
         }
-        listed.dumps = tail(&about.folder.join("dumps.ndjson"));
-        listed.dumps.drain(..listed.dumps.len().saturating_sub(MOST_DUMPS));
+        for line in tail::<DumpLine>(&about.folder.join(DUMPS)) {
+            listed.put_dump(&line);
+        }
         let excess = listed.labels.len().saturating_sub(MOST_LABELS);
         listed.labels.drain(..excess);
         let (messages, _) = broadcast::channel(MOST_MESSAGES);
@@ -323,6 +324,19 @@ pub(super) enum Unlabelled {
 }
 
 impl Listed {
+    /// Puts a dump in the place of its earlier state; `None` for a request that is no dump of its own.
+    fn put_dump(&mut self, line: &DumpLine) -> Option<Dump> {
+        let dump = Dump::of(line)?;
+        match self.dumps.iter_mut().rev().find(|other| other.id == dump.id) {
+            Some(earlier) => *earlier = dump.clone(),
+            None => self.dumps.push(dump.clone()),
+        }
+        if self.dumps.len() > MOST_DUMPS {
+            self.dumps.remove(0);
+        }
+        Some(dump)
+    }
+
     /// Adds a line, which replaces earlier ones of its candidate.
     fn put(&mut self, line: CandidateLine) {
         let is_same = |one: &&mut Entry| {
@@ -360,6 +374,11 @@ impl Watcher for Board {
         listed.put(line.clone());
         drop(listed);
         self.send("candidate", text);
+    }
+
+    fn dump(&self, line: &DumpLine) {
+        let Some(dump) = locked(&self.listed).put_dump(line) else { return };
+        self.send("dump", json::line(&dump).unwrap_or_default());
     }
 
     fn picture(&self, path: &Path) {

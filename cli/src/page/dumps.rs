@@ -1,36 +1,47 @@
 //! Dumps of voltages as the page lists them.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::path::Path;
 
-/// State of a dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DumpState {
-    /// It waits for its samples, or for another dump.
-    Waiting,
-    /// It is being written.
-    Running,
-    Done,
-    Failed,
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::search::{DumpLine, DumpState};
+
+/// Dump as the page lists it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Dump {
+    pub(super) id: String,
+    state: DumpState,
+    dms: [f64; 2],
+    /// Start of its first sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tstart_mjd: Option<f64>,
+    seconds: f64,
+    triggers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
-/// Dump of the samples around a trigger as a line of JSON.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Dump {
-    pub(super) id: String,
-    pub(super) state: DumpState,
-    pub(super) dm: f64,
-    /// Time at the highest frequency, MJD (UTC).
-    pub(super) mjd: f64,
-    /// Bytes written so far.
-    pub(super) bytes: u64,
-    /// File, once it has its final name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) path: Option<String>,
-    /// Reason of a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
+impl Dump {
+    /// Makes the entry of a line; `None` for a request that is no dump of its own.
+    pub(super) fn of(line: &DumpLine) -> Option<Self> {
+        if matches!(line.state, DumpState::Refused | DumpState::Joined) {
+            return None;
+        }
+        let name = Path::new(&line.observation).file_name().unwrap_or_default();
+        Some(Self {
+            id: format!("{} {}", name.to_string_lossy(), line.number),
+            state: line.state,
+            dms: line.dms,
+            tstart_mjd: line.tstart_mjd,
+            seconds: line.samples as f64 * line.tsamp_s,
+            triggers: line.triggers.clone(),
+            file: line.file.clone(),
+            reason: line.reason.clone(),
+        })
+    }
 }
 
 /// Dumps by state.
@@ -47,12 +58,14 @@ impl DumpCounts {
     pub(super) fn of(dumps: &[Dump]) -> Self {
         let mut counts = Self::default();
         for dump in dumps {
-            *match dump.state {
+            let count = match dump.state {
                 DumpState::Waiting => &mut counts.waiting,
                 DumpState::Running => &mut counts.running,
                 DumpState::Done => &mut counts.done,
                 DumpState::Failed => &mut counts.failed,
-            } += 1;
+                DumpState::Refused | DumpState::Joined => continue,
+            };
+            *count += 1;
         }
         counts
     }

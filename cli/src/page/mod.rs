@@ -13,12 +13,14 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use board::{About, Board};
 use clap::Args;
 use guard::{Guard, Token};
 use sampler::Sampler;
 use server::{Server, Shared};
+use sidereal::live::trigger::Message;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -110,11 +112,17 @@ impl PageArguments {
         }
     }
 
-    /// Starts the page if it is wanted; `folder` is that of the output, which is made if it is missing.
+    /// Starts the page if it is wanted; `folder` is that of the output, which is made if it is missing. Triggers that come to it are
+    /// put in the queue, if there is one.
     ///
     /// # Errors
     /// Those of [`PageArguments::check`]; [`Error::Io`] if the address is in use or the folder cannot be written.
-    pub(crate) fn start(&self, folder: &Path, common: &Common) -> Result<Option<Page>> {
+    pub(crate) fn start(
+        &self,
+        folder: &Path,
+        triggers: Option<SyncSender<Message>>,
+        common: &Common,
+    ) -> Result<Option<Page>> {
         self.check()?;
         let Some(address) = self.page else { return Ok(None) };
         let address = address.unwrap_or(SocketAddr::new(LOCAL, PORT));
@@ -132,7 +140,7 @@ impl PageArguments {
         let board = Arc::new(Board::new(About { verb, folder, made }));
         let guard = Guard { address, names: self.page_host.clone(), token };
         let sampler = Sampler::start(Arc::clone(&board))?;
-        let server = Server::start(listener, Shared::new(Arc::clone(&board), guard))?;
+        let server = Server::start(listener, Shared::new(Arc::clone(&board), guard, triggers))?;
         let words = format!("page: http://{address}/ (token in {})", file.display());
         if common.quiet {
             say::log(tracing::Level::INFO, &words);

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
+use sidereal::live::trigger;
 use sidereal::{Error, Result};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::error::RecvError;
@@ -66,12 +68,18 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) struct Shared {
     pub(super) board: Arc<Board>,
     pub(super) guard: Guard,
+    /// Queue of triggers, of a run that takes some.
+    triggers: Option<SyncSender<trigger::Message>>,
     readers: Arc<Semaphore>,
 }
 
 impl Shared {
-    pub(super) fn new(board: Arc<Board>, guard: Guard) -> Self {
-        Self { board, guard, readers: Arc::new(Semaphore::new(READERS)) }
+    pub(super) fn new(
+        board: Arc<Board>,
+        guard: Guard,
+        triggers: Option<SyncSender<trigger::Message>>,
+    ) -> Self {
+        Self { board, guard, triggers, readers: Arc::new(Semaphore::new(READERS)) }
     }
 }
 
@@ -187,6 +195,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/session", get(session))
         .route("/login", post(login))
         .route("/label", post(label))
+        .route("/trigger", post(take_trigger))
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page.\n") })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn_with_state(Arc::clone(&shared), admit))
@@ -355,6 +364,20 @@ async fn login(State(shared): State<Arc<Shared>>, body: String) -> Response {
         token.text()
     );
     (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response()
+}
+
+/// Puts a trigger in the queue of the search, in any of the forms that come as datagrams.
+async fn take_trigger(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    let Some(triggers) = &shared.triggers else {
+        return (StatusCode::NOT_FOUND, "Only `live search` takes triggers.\n").into_response();
+    };
+    match trigger::parse(&body) {
+        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        Ok(message) => match triggers.try_send(message) {
+            Ok(()) => StatusCode::ACCEPTED.into_response(),
+            Err(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many triggers wait.\n").into_response(),
+        },
+    }
 }
 
 async fn label(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {

@@ -8,8 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use schemars::JsonSchema;
-use serde::Serialize;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Sweep, VoltageHeader};
 use sidereal::live::trigger::Trigger;
@@ -19,22 +17,26 @@ use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{Epoch, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+use super::line::{DUMPS, DumpLine, DumpState, Lost, Window};
 use crate::common::{Common, parse_size};
 use crate::json;
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::{note, warning};
 use crate::space::human;
 use crate::streams::name_of;
+use crate::watch::{Session, Watcher};
 
-/// Folder of dumps, in the folder of all observations, and the list of them.
-pub(crate) const FOLDER: &str = "dumps";
-const LIST: &str = "dumps.ndjson";
+/// Folder of dumps, in the folder of all observations.
+const FOLDER: &str = "dumps";
 
 /// Seconds from the last packet of a burst to its provisional line, beside the mitigation's blocks and the wait for longer delays.
 const LATENCY_S: f64 = 1.0;
 
 /// Part of the ring that dumps may hold while their disk is slow; the other part goes on.
 const HELD_PART: f64 = 0.5;
+
+/// Part of the available memory that a ring may take.
+const MEMORY_PART: f64 = 0.8;
 
 /// Most threads that copy samples to the ring.
 const MOST_THREADS: usize = 4;
@@ -143,15 +145,16 @@ impl Arguments {
         }
     }
 
-    /// Makes the ring of an observation; `tap` is that of its voltages. `None` if no dumps are wanted.
+    /// Makes the ring of an observation; `tap` is that of its voltages. Dumps are listed in the folder of all observations. `None` if no dumps are wanted.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a stream of spectra, or a ring that is too short; those of [`Tap::begin`]; [`Error::Io`].
     pub(super) fn begin(
         &self,
         tap: Option<Tap>,
-        parent: &Path,
+        observation: &Path,
         options: &SearchOptions,
+        session: &Session,
         common: &Common,
     ) -> Result<Option<Dumping>> {
         let Some(ring) = self.dump_ring else { return Ok(None) };
@@ -161,13 +164,17 @@ impl Arguments {
         };
         let header = tap.header().clone();
         let ring_s = self.ring_s(ring, &header, options)?;
+        let parent = observation.parent().unwrap_or(Path::new(""));
+        check_memory(ring_s * header.sample_bits() as f64 / 8.0 / header.tsamp_s)?;
         let folder = parent.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        let path = parent.join(LIST);
+        let path = parent.join(DUMPS);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
         let list = Arc::new(List {
             file: Mutex::new(file),
+            observation: observation.display().to_string(),
+            watcher: session.watcher.clone(),
             header: header.clone(),
             common: common.clone(),
         });
@@ -200,6 +207,21 @@ impl Arguments {
             dm_constant: options.dm_constant,
         };
         Ok(Some(dumping))
+    }
+}
+
+/// Checks that the machine has memory for a ring, which locked pages would otherwise take from all programs.
+fn check_memory(bytes: f64) -> Result<()> {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+    match free.map(|kib| kib * 1024.0).filter(|free| bytes > MEMORY_PART * free) {
+        None => Ok(()),
+        Some(free) => {
+            let (needed, free) = (human(bytes as u64), human(free as u64));
+            let rule = format!("the ring needs {needed} of memory, and {free} are available");
+            Err(Error::parameter("--dump-ring", needed, rule))
+        }
     }
 }
 
@@ -279,84 +301,11 @@ impl Dumping {
     }
 }
 
-/// Dump as a line of JSON, and as the document beside its file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct DumpLine {
-    /// Number of the dump in its observation; 0 of a refused request.
-    number: u64,
-    state: DumpState,
-    /// Names of the triggers.
-    triggers: Vec<String>,
-    priority: u8,
-    /// The file; absent until it has its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    /// Start of the first sample, MJD (UTC); absent if it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tstart_mjd: Option<f64>,
-    /// Samples per stream in the file, and their time.
-    samples: u64,
-    tsamp_s: f64,
-    /// Lowest and highest dispersion measure of the window.
-    dms: [f64; 2],
-    /// First and last time of the window at the band's upper edge, in seconds from the observation's start.
-    times_s: [f64; 2],
-    /// Window of each recorded channel, in samples of the file; outside of it the file has zeros. Absent until it has its name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    windows: Vec<Window>,
-    /// Samples that were lost before they were dumped.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    lost: Vec<Lost>,
-    /// Whether every sample of the window that the stream had is in the file.
-    complete: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// Seconds from the trigger until the first samples were handed to the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_s: Option<f64>,
-    /// Time of this line, in seconds since 1970.
-    written_unix_s: f64,
-}
-
-/// State of a dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DumpState {
-    /// Its samples are held in memory as they come.
-    Waiting,
-    /// Its file is being written.
-    Running,
-    /// Its file is there.
-    Done,
-    /// It has no file.
-    Failed,
-    /// The request was refused.
-    Refused,
-    /// The request was joined with another dump, whose number the line has.
-    Joined,
-}
-
-/// Samples of a recorded channel, the last one not included.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Window {
-    mhz: f64,
-    start: u64,
-    end: u64,
-}
-
-/// Lost samples.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Lost {
-    /// First stream and the one after the last: streams are in the order antenna, channel, polarization.
-    streams: [usize; 2],
-    /// First sample in the file, and number of samples.
-    start: u64,
-    samples: u64,
-}
-
 /// List of dumps, which their threads write.
 struct List {
     file: Mutex<File>,
+    observation: String,
+    watcher: Option<Arc<dyn Watcher>>,
     header: VoltageHeader,
     common: Common,
 }
@@ -391,11 +340,14 @@ impl List {
         if let (Some(path), false) = (&report.path, self.common.quiet) {
             note!("{}: {:.3} s", path.display(), report.samples as f64 * self.header.tsamp_s);
         }
+        if let Some(watcher) = &self.watcher {
+            watcher.dump(&line);
+        }
         let Ok(mut text) = serde_json::to_string(&line) else { return };
         text.push('\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(text.as_bytes()) {
-            warning!(quiet: self.common.quiet, "{LIST}: {error}");
+            warning!(quiet: self.common.quiet, "{DUMPS}: {error}");
         }
     }
 
@@ -417,6 +369,7 @@ impl List {
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         DumpLine {
+            observation: self.observation.clone(),
             number: report.number,
             state: match report.state {
                 State::Waiting => DumpState::Waiting,

@@ -15,6 +15,8 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use std::sync::mpsc::Receiver;
 
 use clap::Args;
 use files::{Journal, Spool};
@@ -23,6 +25,8 @@ use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
 use sidereal::io::{FilterbankHeader, is_address};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::trigger::Message;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -56,10 +60,10 @@ use crate::{errors, gaps, json};
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
 pub(crate) use album::FOLDER as PICTURES;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) use dumps::{Arguments as DumpArguments, DumpLine};
-pub(crate) use line::CandidateLine;
+pub(crate) use dumps::Arguments as DumpArguments;
+pub(crate) use line::{CandidateLine, DumpLine};
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
-pub(crate) use line::{NAME as LINES, State as CandidateState};
+pub(crate) use line::{DUMPS, DumpState, NAME as LINES, State as CandidateState};
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::{Found, Summary};
 
@@ -225,10 +229,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 
 /// Options of what a live search does with its candidates, beside writing lists.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-#[derive(Clone, Copy)]
 pub(crate) struct Actions<'a> {
     pub(crate) alerts: &'a alerts::Arguments,
     pub(crate) dumps: &'a DumpArguments,
+    /// Triggers that come through the page.
+    pub(crate) triggers: Option<Receiver<Message>>,
 }
 
 /// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
@@ -246,7 +251,7 @@ pub(crate) fn run_live(
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
     let parent = arguments.parent();
-    let mut alerts = Some(Alerts::start(actions.alerts, common)?);
+    let mut alerts = Some(Alerts::start(actions.alerts, actions.triggers, common)?);
     let mut done = 0;
     let exit = loop {
         let mut work = match Work::begin(&arguments, common) {
@@ -270,7 +275,8 @@ pub(crate) fn run_live(
             alerts.observe(&parent, work.observation(&place))?;
         }
         lines.alerts = alerts.take();
-        lines.dumps = actions.dumps.begin(work.tap.take(), &parent, &work.options, common)?;
+        let tap = work.tap.take();
+        lines.dumps = actions.dumps.begin(tap, &place, &work.options, session, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {

@@ -388,3 +388,33 @@ fn options_of_the_page_are_checked() {
     fails(&live(&format!("--page {address}")), 1, &["--page", "in use"]);
     assert!(!folder.join("out").exists());
 }
+
+#[test]
+fn a_trigger_that_comes_to_the_page_is_dumped_and_listed() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words =
+        "simulate voltages a.dada --freq 300 --bandwidth 2 --pols 1 --duration 6 --seed 5 -q";
+    done(folder, words);
+    let options = "--channels 16 --integrate 8 --dm-max 50 --no-plots --rfi none --dump-ring 4";
+    let paged = Paged::start(folder, "search", options);
+    let words = format!("send a.dada {} --rate 1 -q", paged.stream);
+    let _sender = Running::start(folder, &words);
+    paged.wait("an observation", |status| status["streams"][0]["observation"].is_object());
+    let body = |seconds: f64| {
+        let mjd = 60_000.0 + seconds / 86_400.0;
+        format!("{{\"name\": \"manual\", \"mjd\": {mjd:.9}, \"dm\": 10, \"width_s\": 0.01}}")
+    };
+    let (code, answer) = paged.ask("POST /trigger", "", &body(1.0));
+    assert_eq!(code, 401, "{answer}");
+    let (code, answer) = paged.ask("POST /trigger", &paged.bearer(), "{\"dm\": 1}");
+    assert_eq!(code, 400, "{answer}");
+    let (code, answer) = paged.ask("POST /trigger", &paged.bearer(), &body(1.0));
+    assert_eq!(code, 202, "{answer}");
+    paged.wait("a dump", |status| status["dumps"]["done"] == 1);
+    let dumps = paged.json("/dumps");
+    assert_eq!(dumps[0]["triggers"][0], "manual", "{dumps}");
+    assert!(Path::new(dumps[0]["file"].as_str().unwrap()).starts_with("out/dumps"), "{dumps}");
+    let (_, metrics) = paged.get("/metrics");
+    assert_eq!(metric(&metrics, "sidereal_dumps{state=\"done\"}"), 1.0);
+}
