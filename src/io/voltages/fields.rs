@@ -192,7 +192,7 @@ pub(super) fn header(
         circular: fields.text(keys.basis).and_then(circular),
         beam: beam(fields),
         filter: parse_filter(FILTER_KEYS.map(|key| fields.text(key))),
-        sweep: Sweep::parse(fields),
+        sweep: Sweep::parse(|key| fields.text(key)),
         ..VoltageHeader::new(centres(middle, width, counts.channels), tsamp_s, encoding)
     })
 }

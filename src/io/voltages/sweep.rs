@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Fields, VoltageHeader};
+use super::VoltageHeader;
 use crate::units::dispersion_delay_s;
 
 /// Keys of the four limits and of the dispersion constant in headers.
@@ -68,9 +68,9 @@ impl Sweep {
         }
     }
 
-    /// Parses the fields of a header; `None` if one is missing or invalid.
-    pub(super) fn parse(fields: &Fields) -> Option<Self> {
-        let number = |key: &str| fields.text(key)?.trim().parse::<f64>().ok();
+    /// Parses the fields of a header, whose texts `text` returns by their keys; `None` if one is missing or invalid.
+    pub(super) fn parse<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let number = |key: &str| text(key)?.trim().parse::<f64>().ok();
         let [low, high, first, last, constant] = KEYS.map(number);
         let (dms, times_s, dm_constant) = ([low?, high?], [first?, last?], constant?);
         let is_finite = dms.iter().chain(&times_s).all(|value| value.abs() < 1e9);
@@ -98,10 +98,7 @@ impl Sweep {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::io::voltages::fields::Field;
     use crate::units::DM_CONSTANT;
     use crate::voltage::VoltageEncoding;
 
@@ -129,9 +126,11 @@ mod tests {
     #[test]
     fn fields_give_the_same_sweep() {
         let pairs = sweep().fields();
-        let field = |(key, value): (&str, String)| Field { key: key.to_owned(), value, offset: 0 };
-        let fields = Fields::new(Path::new(""), 0, 0, pairs.map(field).into());
-        assert_eq!(Sweep::parse(&fields), Some(sweep()));
+        let text = |key: &str| {
+            let pair = pairs.iter().find(|pair| pair.0 == key)?;
+            Some(pair.1.as_str())
+        };
+        assert_eq!(Sweep::parse(text), Some(sweep()));
         let joined = sweep().joined(&sweep().after(0.25));
         assert_eq!((joined.times_s, joined.dms), ([0.25, 1.5], [290.0, 310.0]));
     }

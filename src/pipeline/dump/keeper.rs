@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::queue::{Dump, Dumping, Extent, Queue};
+use super::request::{Report, Request, State};
 use super::ring::{Chunk, Keeping, SPARE, Sizes};
-use super::{Report, Request, State};
 use crate::io::voltages::VoltageHeader;
 
 /// Longest wait for a chunk before requests are looked at.
@@ -263,8 +263,8 @@ impl Keeper {
         })
     }
 
-    /// Returns the bytes of a file of so many samples per stream.
+    /// Returns the bytes of a file with this number of samples per stream.
     fn bytes(&self, samples: u64) -> u64 {
-        (samples as u128 * self.header.sample_bits() as u128 / 8).min(u128::from(u64::MAX)) as u64
+        samples.saturating_mul(self.header.sample_bits() as u64) / 8
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::request::{Report, State};
 use super::ring::{Chunk, STEP};
-use super::{Report, State, rounded_down};
 use crate::io::voltages::{Sweep, VoltageHeader};
 
 /// Longest wait of the writer for a change.
@@ -139,7 +139,7 @@ impl Dump {
             state,
             priority: self.priority,
             sweep: self.sweep,
-            first: rounded_down(self.range.start),
+            first: self.range.start,
             samples: self.written.saturating_sub(self.range.start),
             path: None,
             lost: Vec::new(),

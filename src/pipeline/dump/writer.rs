@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::queue::Queue;
+use super::request::{Options, Report, State};
 use super::ring::{Chunk, Sizes};
-use super::{Options, Report, State};
 use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader};
 use crate::pipeline::voltage::VoltageWriter;
@@ -83,7 +83,7 @@ impl Writer {
         loop {
             let is_stopped = self.is_stopped.load(Ordering::Relaxed);
             if is_stopped {
-                // What waits would take as long as the disk likes.
+                // A slow disk would delay the end.
                 for dump in &mut dumping.dumps {
                     if !(dump.is_closed && dump.chunks.is_empty()) {
                         let why = "the search was asked to stop";
