@@ -27,12 +27,12 @@ type Block = (u64, usize);
 /// A recording and its samples in the order of the packets.
 enum Made {
     Voltages {
-        streams: Streams,
+        streams: Box<Streams>,
         /// Stream and time of each sample of a block of all sources.
         places: Vec<[usize; 2]>,
     },
     /// Groups of channels.
-    Spectra(Spectra),
+    Spectra(Box<Spectra>),
 }
 
 impl Made {
@@ -142,7 +142,7 @@ fn spectra(total: u64, seed: u64) -> (Made, Description) {
     let made = Spectra::new(24, total as usize, 1e-3, seed);
     let packets = Packets::Declared(Declared::new(declaration).unwrap());
     let content = Content::Spectra(made.header.clone());
-    (Made::Spectra(made), Description::new(content, packets, &axes).unwrap())
+    (Made::Spectra(Box::new(made)), Description::new(content, packets, &axes).unwrap())
 }
 
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ fn run(case: &Case) {
     let total = (case.blocks - 1) * times + 1 + case.last % times;
     let (made, description) = match &voltages {
         Some(own) => {
-            let streams = streams(own, total, SYNC);
+            let streams = Box::new(streams(own, total, SYNC));
             (Made::Voltages { streams, places: own.places() }, own.description())
         }
         None => spectra(total, case.impairments.seed),
@@ -284,7 +284,7 @@ fn pass(case: &described::Case, impairments: impair::Options) {
     let first = 100 * shape.step;
     let (times, total) = (case.times(), case.blocks * case.times());
     let rate_s = case.header.tsamp_s * times as f64;
-    let streams = streams(case, total, SYNC.plus_s(100.0 * rate_s));
+    let streams = Box::new(streams(case, total, SYNC.plus_s(100.0 * rate_s)));
     let made = Made::Voltages { streams, places: case.places() };
     let mut options = Options::default();
     options.rate = None;
