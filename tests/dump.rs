@@ -214,7 +214,7 @@ proptest! {
         let sweep = sweep(start, start + length, dm);
         read_all(source.as_mut(), &dumps, &lengths, vec![(at, request("one", sweep))]);
         drop(source);
-        dumps.finish(false);
+        dumps.finish();
         let ended = setting.ended();
         prop_assert_eq!(ended.len(), 1, "{:?}", setting.reports.lock().unwrap());
         let report = &ended[0];
@@ -241,7 +241,7 @@ fn lost_samples_are_listed() {
     let asked = vec![(20_000, request("lossy", sweep(0.06, 0.08, 0.0)))];
     read_all(source.as_mut(), &dumps, &[1000], asked);
     drop(source);
-    dumps.finish(false);
+    dumps.finish();
     let ended = setting.ended();
     let [report] = ended.as_slice() else { panic!("{ended:?}") };
     let lost = Flag { streams: 0..2 * CHANNELS, start: 7000 - report.first, times: 500 };
@@ -261,7 +261,7 @@ fn overlapping_requests_are_one_dump_and_others_wait_in_turn() {
     ];
     read_all(source.as_mut(), &dumps, &[500], asked);
     drop(source);
-    dumps.finish(false);
+    dumps.finish();
     assert_eq!(setting.of(State::Joined).len(), 1);
     let mut ended = setting.ended();
     ended.sort_by_key(|report| report.number);
@@ -291,7 +291,7 @@ fn absurd_requests_are_refused() {
     ];
     read_all(source.as_mut(), &dumps, &[500], asked);
     drop(source);
-    dumps.finish(false);
+    dumps.finish();
     let refused = setting.of(State::Refused);
     let reasons: Vec<_> = refused.iter().map(|report| report.reason.clone().unwrap()).collect();
     let names: Vec<_> = refused.iter().map(|report| report.names[0].as_str()).collect();
@@ -309,8 +309,10 @@ fn absurd_requests_are_refused() {
 fn the_quota_limits_dumps_and_a_stop_leaves_whole_files() {
     let setting = Setting::new();
     let bytes = 2 * 2 * CHANNELS as u64;
-    let options =
-        Options { quota: Some(6000 * bytes), ..setting.options(1.0, VoltageFormat::Dada) };
+    let options = Options {
+        quota: Some(Arc::new(AtomicU64::new(6000 * bytes))),
+        ..setting.options(1.0, VoltageFormat::Dada)
+    };
     let (mut source, dumps) = keep(known(30_000, Duration::from_millis(1)), &options, 1).unwrap();
     let asked = vec![
         (1000, request("fits", sweep(0.10, 0.14, 0.0))),
@@ -325,7 +327,8 @@ fn the_quota_limits_dumps_and_a_stop_leaves_whole_files() {
     let wider = Request { sweep: Sweep { times_s: [0.299, 0.31], ..request.sweep }, ..request };
     dumps.request(wider).expect("few requests wait");
     drop(source);
-    dumps.finish(true);
+    dumps.stop();
+    dumps.finish();
     assert!(reading.elapsed() < Duration::from_secs(2));
     for report in setting.ended().iter().filter(|report| report.path.is_some()) {
         check(&report.path.clone().unwrap(), &report.sweep, report.first, report.samples);

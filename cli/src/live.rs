@@ -6,7 +6,6 @@ use std::sync::mpsc::Receiver;
 #[cfg(feature = "page")]
 use std::sync::mpsc::sync_channel;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +34,7 @@ use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::space::Reserve;
 use crate::streams::{Received, Roll, free_name, name_of};
-use crate::voltage_arguments::Unstated;
+use crate::voltage_arguments::{Unstated, format_names};
 use crate::watch::Session;
 use crate::{
     Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, streams,
@@ -113,8 +112,8 @@ enum Command {
     Run(SiteArguments),
     /// Check a site's file, and what its chain needs, without starting it.
     ///
-    /// Checks the keys and their values, opens the address, and writes to the output folder; frequencies and antennas are checked when
-    /// a stream is there.
+    /// Checks the keys and their values, opens the address (socket, interface, group, ring), and writes to the output folder; prints the
+    /// disk's space and speed and the available memory. Frequencies, antennas, and the ring of dumps are checked when a stream is there.
     Check(SiteArguments),
 }
 
@@ -245,15 +244,6 @@ struct RecordArguments {
     unstated: Unstated,
 }
 
-/// Returns the parser of the names of formats.
-fn format_names() -> impl TypedValueParser<Value = VoltageFormat> {
-    let names = PossibleValuesParser::new(VoltageFormat::ALL.map(VoltageFormat::name));
-    names.try_map(|name| {
-        let found = VoltageFormat::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or("no such format")
-    })
-}
-
 /// Contents of FILE.json.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecordDocument {
@@ -345,6 +335,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             dumps.check()?;
             let mut begun = limits.begin(&search.parent(), true, common)?;
             let triggers = begun.triggers.take();
+            if dumps.is_wanted() && !alerts.has_triggers() && triggers.is_none() {
+                let rule = "nothing asks for dumps: give --trigger-snr, --triggers or --page";
+                return Err(Error::parameter("--dump-ring", "given", rule));
+            }
             let actions = search::Actions { alerts, dumps, triggers };
             search::run_live(search, actions, &begun.session, common)
         }
@@ -401,18 +395,20 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
     let addresses = site::addresses(file, &site::table(file)?);
     streams::listen(&addresses, &VoltageOptions::default())?;
     fs::create_dir_all(&output).map_err(|error| Error::io(&output, error))?;
-    tempfile::tempfile_in(&output).map_err(|error| Error::io(&output, error))?;
+    let rate = space::write_rate(&output)?;
     if !common.quiet {
         let addresses: Vec<String> =
             addresses.iter().map(|address| address.display().to_string()).collect();
         let free =
             rustix::fs::statvfs(&output).map_err(|error| Error::io(&output, error.into()))?;
+        let memory = space::available_memory().map_or("?".to_owned(), space::human);
         note!(
-            "{}: live {verb} of {} to {}, with {} free there",
+            "{}: live {verb} of {} to {}, with {} free there, written at {}/s; {memory} of memory are available",
             file.display(),
             addresses.join(", "),
             output.display(),
             space::human(free.f_bavail * free.f_frsize),
+            space::human(rate as u64),
         );
     }
     Ok(Exit::Success)

@@ -203,7 +203,7 @@ pub(crate) struct Cleaning {
     /// Length of the blocks in which --rfi looks for interference, in seconds [default: 0.5].
     ///
     /// A spectrum is searched once the block after its own is known, so that short blocks let candidates of a live stream appear
-    /// sooner; they miss more of what is narrow. Blocks have 512 to 16384 spectra.
+    /// sooner; they miss more of what is narrow. Blocks have a power of two of spectra, 512 to 16384.
     #[arg(
         long,
         value_name = "SECONDS",

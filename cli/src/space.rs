@@ -2,7 +2,11 @@
 
 use std::fs::{File, remove_file};
 use std::io::ErrorKind;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use std::io::Write;
 use std::path::Path;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use sidereal::{Error, Result};
@@ -12,6 +16,9 @@ use crate::say::note;
 
 /// Output size in bytes from which a run reports it.
 const WORTH_SAYING: u64 = 1 << 30;
+/// MiB that are written to measure a disk.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const MEASURED_MIB: u64 = 64;
 /// Reserved bytes: enough for documents and a few plots.
 const RESERVED: u64 = 4 << 20;
 
@@ -49,6 +56,31 @@ pub(crate) fn free_bytes(out: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(there).ok()?;
     // Some network file systems report no blocks at all.
     (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Returns the bytes of memory that are available without swapping; `None` where the system does not say.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Measures how fast a folder's disk is written, in bytes per second; leaves no file.
+///
+/// # Errors
+/// [`Error::Io`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn write_rate(folder: &Path) -> Result<f64> {
+    let failed = |error| Error::io(folder, error);
+    let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
+    let (block, begin) = (vec![1; 1 << 20], Instant::now());
+    for _ in 0..MEASURED_MIB {
+        file.write_all(&block).map_err(failed)?;
+    }
+    file.sync_data().map_err(failed)?;
+    Ok((MEASURED_MIB << 20) as f64 / begin.elapsed().as_secs_f64())
 }
 
 /// Formats a size: 1.5 GiB.

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
 use sidereal::channelize::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::{is_address, is_stream, read_window};
 use sidereal::math::Window;
-use sidereal::pipeline::voltage::ChannelizeOptions;
+use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFormat};
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
@@ -106,6 +107,15 @@ pub(crate) struct Lacking {
     /// MJD within 500 days of a Mark 5B recording, which stores only three digits [default: 57000].
     #[arg(long, value_name = "MJD", allow_negative_numbers = true, help_heading = HEADING)]
     mark5b_near_mjd: Option<i64>,
+}
+
+/// Returns the parser of the names of formats.
+pub(crate) fn format_names() -> impl TypedValueParser<Value = VoltageFormat> {
+    let names = PossibleValuesParser::new(VoltageFormat::ALL.map(VoltageFormat::name));
+    names.try_map(|name| {
+        let found = VoltageFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or("no such format")
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -146,3 +146,38 @@ def test_frames_of_a_real_recording_read_as_the_recording(tmp_path, recording):
     assert found.shape == (40_000, 1, 8)
     numpy.testing.assert_array_equal(found[:, 0], expected[..., 0])
     assert abs((found_start - start).to_value("s")) < 1e-9
+
+
+def test_baseband_opens_a_dump(tmp_path):
+    """A dump has the samples of the recording within each channel's window, and zeros elsewhere."""
+    source, port = tmp_path / "a.dada", free_port()
+    sidereal("simulate", "voltages", source, "--freq", 300, "--bandwidth", 2, "--duration", 6, "--seed", 5,
+             "--pulse", "dm=100,time=2.5,width=0.002,snr=40", "-q")
+    folder, address = tmp_path / "live", f"spead://127.0.0.1:{port}"
+    options = "--observations 1 --channels 16 --integrate 8 --dm-min 50 --dm-max 150 --rfi none --no-plots -q"
+    dumps = "--dump-ring 5 --trigger-snr 15"
+    command = [str(BUILT / "sidereal"), "live", "search", address, "-o", str(folder), *options.split(), *dumps.split()]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            await_port(port)
+            sidereal("send", source, address, "--rate", 1.5, "-q")
+            _, told = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 0, told
+    (document,) = (folder / "dumps").glob("*.json")
+    dump = json.loads(document.read_text())
+    assert dump["complete"], dump
+    (whole, start), (part, begin) = read("dada", source), read("dada", document.with_suffix(""))
+    first = round((begin - start).to_value("s") / dump["tsamp_s"])
+    assert len(part) == dump["samples"]
+    assert len(dump["windows"]) == whole.shape[2] > 1
+    for channel, window in enumerate(dump["windows"]):
+        inside = slice(window["start"], window["end"])
+        expected = whole[first + window["start"]:first + window["end"], :, channel]
+        assert numpy.array_equal(part[inside, :, channel], expected)
+        # Windows are dumped in whole bytes of every encoding: up to 8 samples more.
+        assert not part[:max(window["start"] - 8, 0), :, channel].any()
+        assert not part[window["end"] + 8:, :, channel].any()
+    starts = [window["start"] for window in sorted(dump["windows"], key=lambda window: window["mhz"])]
+    assert starts == sorted(starts, reverse=True)

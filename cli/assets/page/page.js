@@ -1,7 +1,7 @@
 // Page of a live run: takes the events of the server and shows them. Every text is set as text, never as markup.
 "use strict";
 
-const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8, MOST_INTEGRATIONS = 600, COLOURS = 8;
+const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8, MOST_INTEGRATIONS = 600, MOST_DUMPS = 200, COLOURS = 8;
 const WATERFALL_S = 60, ROW_S = 0.25, HELD = 4, PLANE_S = 600, RATE_S = 300;
 
 const find = (id) => document.getElementById(id);
@@ -271,7 +271,7 @@ for (const button of find("choices").children) {
 
 function showDumps() {
   find("dumps-section").hidden = run.dumps.length === 0;
-  const rows = run.dumps.map((one) => row([
+  const rows = [...run.dumps].reverse().map((one) => row([
     one.id, one.state, one.tstart_mjd ? utc(ofMjd(one.tstart_mjd)) : "", `${fixed(one.dms[0], 1)} to ${fixed(one.dms[1], 1)}`,
     `${fixed(one.seconds, 2)} s`, [one.file, one.reason, one.triggers.join(", ")].filter((text) => text).join("; ")]));
   find("dumps").tBodies[0].replaceChildren(...rows);
@@ -421,6 +421,7 @@ function connect() {
   on("dump", (line) => {
     const place = run.dumps.findIndex((one) => one.id === line.id);
     if (place < 0) { run.dumps.push(line); } else { run.dumps[place] = line; }
+    if (run.dumps.length > MOST_DUMPS) { run.dumps.shift(); }
     showDumps();
   });
   on("visibilities", (line) => {
@@ -428,7 +429,13 @@ function connect() {
     if (run.visibilities.length > MOST_INTEGRATIONS) { run.visibilities.shift(); }
     draw();
   });
-  on("missed", loadCandidates);
+  on("missed", async () => {
+    loadCandidates();
+    try {
+      run.dumps = await (await fetch("/dumps")).json();
+      showDumps();
+    } catch { /* The connection is lost, and the next one begins with all dumps. */ }
+  });
   events.onerror = async () => {
     setState("No connection, trying again", "bad");
     if (events.readyState !== EventSource.CLOSED) { return; }

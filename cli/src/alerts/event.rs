@@ -150,9 +150,6 @@ pub(crate) struct Event {
     pub(crate) bits: usize,
     /// Name of the observation's folder.
     pub(crate) observation: String,
-    /// File of the voltages that were kept; absent without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dump: Option<String>,
     /// Time of this message, UTC.
     pub(crate) created: String,
     /// The same in seconds since 1970.
@@ -213,7 +210,6 @@ impl Event {
             polarizations: header.recorded_polarizations,
             bits: header.recorded_bits,
             observation: observation.name.clone(),
-            dump: None,
             created: String::new(),
             created_unix_s: 0.0,
         };

@@ -193,6 +193,11 @@ struct Checked {
 }
 
 impl Arguments {
+    /// Returns whether something asks for dumps: the rules, or other programs.
+    pub(crate) fn has_triggers(&self) -> bool {
+        self.trigger_snr.is_some() || self.triggers.is_some()
+    }
+
     /// Checks everything that needs no stream.
     ///
     /// # Errors
@@ -493,7 +498,7 @@ impl Alerts {
         let is_first = event.follows.is_none();
         event.next(if is_first { EventState::Initial } else { EventState::Subsequent });
         if let Some(start) = observation.time(candidate.peak_begin_s) {
-            let trigger = own_trigger(&event, start);
+            let trigger = own_trigger(&event, start, observation.header.band.highest_hz());
             if self.own.len() < WAITING {
                 self.own.push_back(trigger);
             } else {
@@ -611,13 +616,13 @@ impl Alerts {
     }
 }
 
-/// Makes the trigger of an event whose pulse begins at `start`, at the highest frequency.
-fn own_trigger(event: &Event, start: Epoch) -> Trigger {
+/// Makes the trigger of an event whose pulse begins at `start`, at the centre of the highest channel.
+fn own_trigger(event: &Event, start: Epoch, highest_hz: f64) -> Trigger {
     Trigger {
         name: event.id.clone(),
         source: Origin::Search,
         start,
-        reference_hz: None,
+        reference_hz: Some(highest_hz),
         dm: event.dm,
         dm_error: event.dm_error,
         width_s: event.width_s,

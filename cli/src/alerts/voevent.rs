@@ -122,9 +122,6 @@ fn what(xml: &mut String, event: &Event) {
         Param::float("width", "time.duration;src.var.pulse", "ms", 1e3 * event.width_s),
         Param::float("snr", "stat.snr", "", event.snr),
     ];
-    if let Some(dump) = &event.dump {
-        own.push(Param::text("dump", dump));
-    }
     xml.push_str("  <What>\n");
     group(xml, "observatory parameters", &observatory);
     group(xml, "observation parameters", &observation);

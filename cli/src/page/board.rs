@@ -21,7 +21,7 @@ use super::labels::{Given, LabelLine, Labels, tail};
 use super::status::{CandidateCounts, Status, unix_s};
 use crate::json;
 use crate::provenance::Made;
-use crate::search::{CandidateLine, CandidateState, DUMPS, DumpLine, LINES, PICTURES};
+use crate::search::{CandidateLine, CandidateState, DUMPS, DumpLine, DumpState, LINES, PICTURES};
 use crate::watch::Watcher;
 
 /// Candidates, labels and dumps that are kept.
@@ -120,7 +120,7 @@ struct Hello<'a> {
     version: &'a str,
     rows: &'a VecDeque<WaterfallRow>,
     bandpass: &'a BandpassLine,
-    dumps: &'a [Dump],
+    dumps: &'a VecDeque<Dump>,
     visibilities: &'a VecDeque<VisibilityLine>,
 }
 
@@ -130,7 +130,8 @@ struct Listed {
     candidates: VecDeque<Entry>,
     counts: CandidateCounts,
     labels: VecDeque<LabelLine>,
-    dumps: Vec<Dump>,
+    dumps: VecDeque<Dump>,
+    refused_dumps: u64,
 }
 
 #[derive(Clone, Default)]
@@ -178,6 +179,7 @@ impl Board {
         for line in tail::<DumpLine>(&about.folder.join(DUMPS)) {
             listed.put_dump(&line);
         }
+        listed.dumps.iter_mut().for_each(Dump::abandon);
         let excess = listed.labels.len().saturating_sub(MOST_LABELS);
         listed.labels.drain(..excess);
         let (messages, _) = broadcast::channel(MOST_MESSAGES);
@@ -211,7 +213,7 @@ impl Board {
         status.begun_unix_s = self.begun_unix_s;
         status.observations = self.observations.load(Ordering::Relaxed);
         status.candidates = CandidateCounts { labels: listed.labels.len() as u64, ..listed.counts };
-        status.dumps = DumpCounts::of(&listed.dumps);
+        status.dumps = DumpCounts::of(&listed.dumps, listed.refused_dumps);
     }
 
     /// Sets the status.
@@ -278,7 +280,7 @@ impl Board {
     }
 
     /// Returns the dumps.
-    pub(super) fn dumps(&self) -> Vec<Dump> {
+    pub(super) fn dumps(&self) -> VecDeque<Dump> {
         locked(&self.listed).dumps.clone()
     }
 
@@ -329,10 +331,10 @@ impl Listed {
         let dump = Dump::of(line)?;
         match self.dumps.iter_mut().rev().find(|other| other.id == dump.id) {
             Some(earlier) => *earlier = dump.clone(),
-            None => self.dumps.push(dump.clone()),
+            None => self.dumps.push_back(dump.clone()),
         }
         if self.dumps.len() > MOST_DUMPS {
-            self.dumps.remove(0);
+            self.dumps.pop_front();
         }
         Some(dump)
     }
@@ -377,7 +379,10 @@ impl Watcher for Board {
     }
 
     fn dump(&self, line: &DumpLine) {
-        let Some(dump) = locked(&self.listed).put_dump(line) else { return };
+        let mut listed = locked(&self.listed);
+        listed.refused_dumps += u64::from(line.state == DumpState::Refused);
+        let Some(dump) = listed.put_dump(line) else { return };
+        drop(listed);
         self.send("dump", json::line(&dump).unwrap_or_default());
     }
 

@@ -1,5 +1,6 @@
 //! Dumps of voltages as the page lists them.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -25,6 +26,14 @@ pub(super) struct Dump {
 }
 
 impl Dump {
+    /// Marks a dump that a run before this one left unfinished.
+    pub(super) fn abandon(&mut self) {
+        if matches!(self.state, DumpState::Waiting | DumpState::Running) {
+            self.state = DumpState::Failed;
+            self.reason = Some("the run that began it has ended".to_owned());
+        }
+    }
+
     /// Makes the entry of a line; `None` for a request that is no dump of its own.
     pub(super) fn of(line: &DumpLine) -> Option<Self> {
         if matches!(line.state, DumpState::Refused | DumpState::Joined) {
@@ -51,12 +60,14 @@ pub(crate) struct DumpCounts {
     pub(super) running: u64,
     pub(super) done: u64,
     pub(super) failed: u64,
+    /// Requests that were refused since the program began.
+    pub(super) refused: u64,
 }
 
 impl DumpCounts {
-    /// Counts dumps.
-    pub(super) fn of(dumps: &[Dump]) -> Self {
-        let mut counts = Self::default();
+    /// Counts the dumps that are listed, and the requests that were refused.
+    pub(super) fn of(dumps: &VecDeque<Dump>, refused: u64) -> Self {
+        let mut counts = Self { refused, ..Self::default() };
         for dump in dumps {
             let count = match dump.state {
                 DumpState::Waiting => &mut counts.waiting,

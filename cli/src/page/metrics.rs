@@ -102,6 +102,7 @@ pub(super) fn text(status: &Status) -> String {
         ("running", dumps.running),
         ("done", dumps.done),
         ("failed", dumps.failed),
+        ("refused", dumps.refused),
     ] {
         text.sample("sidereal_dumps", &[("state", state)], count);
     }

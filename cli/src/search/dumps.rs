@@ -3,11 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Sweep, VoltageHeader};
 use sidereal::live::trigger::Trigger;
@@ -19,12 +21,13 @@ use sidereal::{Error, Result};
 
 use super::line::{DUMPS, DumpLine, DumpState, Lost, Window};
 use crate::common::{Common, parse_size};
-use crate::json;
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::{note, warning};
-use crate::space::human;
+use crate::space::{available_memory, human};
 use crate::streams::name_of;
+use crate::voltage_arguments::format_names;
 use crate::watch::{Session, Watcher};
+use crate::{interrupt, json};
 
 /// Folder of dumps, in the folder of all observations.
 const FOLDER: &str = "dumps";
@@ -34,6 +37,12 @@ const LATENCY_S: f64 = 1.0;
 
 /// Part of the ring that dumps may hold while their disk is slow; the other part goes on.
 const HELD_PART: f64 = 0.5;
+
+/// Fewest rows of a mitigation's block.
+const LEAST_ROWS: f64 = 512.0;
+
+/// Time between two looks at the end.
+const STEP: Duration = Duration::from_millis(20);
 
 /// Part of the available memory that a ring may take.
 const MEMORY_PART: f64 = 0.8;
@@ -67,7 +76,7 @@ pub(crate) struct Arguments {
         help_heading = "Dumps"
     )]
     dump_margin: f64,
-    /// Format of dumps.
+    /// Format of dumps; VDIF states neither the frequencies nor the window.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -79,6 +88,17 @@ pub(crate) struct Arguments {
     /// Most bytes of all dumps of a run: 500G. Requests beyond it are refused; nothing is deleted.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Dumps")]
     dump_quota: Option<u64>,
+}
+
+/// Observation whose voltages are dumped.
+pub(super) struct About<'a> {
+    /// Its folder.
+    pub(super) observation: &'a Path,
+    pub(super) options: &'a SearchOptions,
+    /// Time of a row of the search in seconds.
+    pub(super) row_s: f64,
+    /// Bytes that the dumps of the run may still take.
+    pub(super) quota: Option<Arc<AtomicU64>>,
 }
 
 /// Length of the ring.
@@ -94,14 +114,6 @@ fn parse_ring(text: &str) -> std::result::Result<Ring, String> {
         Ok(seconds) if seconds > 0.0 && seconds < 1e6 => Ok(Ring::Seconds(seconds)),
         _ => Err("it must be seconds above 0, or auto".to_owned()),
     }
-}
-
-fn format_names() -> impl TypedValueParser<Value = VoltageFormat> {
-    let names = PossibleValuesParser::new(VoltageFormat::ALL.map(VoltageFormat::name));
-    names.try_map(|name| {
-        let found = VoltageFormat::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or("no such format")
-    })
 }
 
 impl Arguments {
@@ -120,15 +132,28 @@ impl Arguments {
         Ok(())
     }
 
+    /// Returns whether there are dumps.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.dump_ring.is_some()
+    }
+
+    /// Returns the bytes that all dumps of a run may take.
+    pub(super) fn quota(&self) -> Option<Arc<AtomicU64>> {
+        self.dump_quota.map(|quota| Arc::new(AtomicU64::new(quota)))
+    }
+
     /// Returns the length of the ring.
     ///
     /// # Errors
     /// [`Error::Parameter`] if it is shorter than a dump of the highest DM needs.
-    fn ring_s(&self, ring: Ring, header: &VoltageHeader, options: &SearchOptions) -> Result<f64> {
+    fn ring_s(&self, ring: Ring, header: &VoltageHeader, about: &About<'_>) -> Result<f64> {
+        let options = about.options;
         let [lowest_hz, highest_hz] = edges(header);
         let highest_dm = options.plan.ranges.last().map_or(0.0, |range| range.dm_max);
         let sweep_s = dispersion_delay_s(highest_dm, lowest_hz, highest_hz, options.dm_constant);
-        let blocks_s = options.mitigation.map_or(0.0, |_| 2.0 * options.mitigation_block_s);
+        // Blocks are rounded up to a power of two of rows.
+        let block_s = (2.0 * options.mitigation_block_s).max(LEAST_ROWS * about.row_s);
+        let blocks_s = options.mitigation.map_or(0.0, |_| 2.0 * block_s);
         let waits_s = options.max_wait_s.min(sweep_s);
         let margins_s = 2.0 * self.dump_margin + options.max_width_s;
         let least_s = sweep_s + blocks_s + waits_s + margins_s + LATENCY_S;
@@ -152,8 +177,7 @@ impl Arguments {
     pub(super) fn begin(
         &self,
         tap: Option<Tap>,
-        observation: &Path,
-        options: &SearchOptions,
+        about: &About<'_>,
         session: &Session,
         common: &Common,
     ) -> Result<Option<Dumping>> {
@@ -163,32 +187,44 @@ impl Arguments {
             return Err(Error::parameter("--dump-ring", "given", rule));
         };
         let header = tap.header().clone();
-        let ring_s = self.ring_s(ring, &header, options)?;
-        let parent = observation.parent().unwrap_or(Path::new(""));
+        if header.start.day == 0 {
+            let rule = "the start of the stream is unknown, and triggers are placed by their times";
+            return Err(Error::parameter("--dump-ring", "given", rule));
+        }
+        let ring_s = self.ring_s(ring, &header, about)?;
+        let parent = about.observation.parent().unwrap_or(Path::new(""));
         check_memory(ring_s * header.sample_bits() as f64 / 8.0 / header.tsamp_s)?;
         let folder = parent.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         let path = parent.join(DUMPS);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
-        let list = Arc::new(List {
-            file: Mutex::new(file),
-            observation: observation.display().to_string(),
+        let list = List {
+            file,
+            observation: about.observation.display().to_string(),
             watcher: session.watcher.clone(),
             header: header.clone(),
             common: common.clone(),
+        };
+        // The list's disk must not hold up the threads of the dumps.
+        let (reports, reported) = channel::<Report>();
+        let listing = thread::Builder::new().name("dump list".into()).spawn(move || {
+            let mut list = list;
+            reported.iter().for_each(|report| list.write(&report));
         });
+        let listing = listing.map_err(|error| Error::io("thread of the list of dumps", error))?;
+        let sender = reports.clone();
         let options_of_dumps = dump::Options {
             ring_s,
             format: self.dump_format,
-            quota: self.dump_quota,
+            quota: about.quota.clone(),
             name: Arc::new(move |start| free_stem(&folder, start)),
-            listener: {
-                let list = Arc::clone(&list);
-                Arc::new(move |report| list.write(report))
-            },
+            listener: Arc::new(move |report| {
+                // Without the thread nobody lists dumps.
+                let _ = sender.send(report.clone());
+            }),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = Threads::new((cores / 4).clamp(1, MOST_THREADS));
         let dumps = tap.begin(&options_of_dumps, threads)?;
         if !common.quiet {
@@ -201,10 +237,11 @@ impl Arguments {
         }
         let dumping = Dumping {
             dumps,
-            list,
+            reports,
+            listing,
             header,
             margin_s: self.dump_margin,
-            dm_constant: options.dm_constant,
+            dm_constant: about.options.dm_constant,
         };
         Ok(Some(dumping))
     }
@@ -212,13 +249,10 @@ impl Arguments {
 
 /// Checks that the machine has memory for a ring, which locked pages would otherwise take from all programs.
 fn check_memory(bytes: f64) -> Result<()> {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
-    match free.map(|kib| kib * 1024.0).filter(|free| bytes > MEMORY_PART * free) {
+    match available_memory().filter(|free| bytes > MEMORY_PART * *free as f64) {
         None => Ok(()),
         Some(free) => {
-            let (needed, free) = (human(bytes as u64), human(free as u64));
+            let (needed, free) = (human(bytes as u64), human(free));
             let rule = format!("the ring needs {needed} of memory, and {free} are available");
             Err(Error::parameter("--dump-ring", needed, rule))
         }
@@ -242,18 +276,19 @@ fn free_stem(folder: &Path, start: Epoch) -> PathBuf {
             entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(stem))
         })
     };
-    let numbered = |number: u32| match number {
+    let numbered = |number: u64| match number {
         1 => name.clone(),
         _ => format!("{name}_{number}"),
     };
-    let free = (1..1000).map(numbered).find(|stem| !taken(stem)).unwrap_or(name.clone());
+    let free = (1..).map(numbered).find(|stem| !taken(stem)).unwrap_or_else(|| name.clone());
     folder.join(free)
 }
 
 /// Dumps of an observation.
 pub(super) struct Dumping {
     dumps: Dumps,
-    list: Arc<List>,
+    reports: Sender<Report>,
+    listing: JoinHandle<()>,
     header: VoltageHeader,
     margin_s: f64,
     dm_constant: f64,
@@ -273,37 +308,37 @@ impl Dumping {
         };
         let request = Request { name: trigger.name.clone(), sweep, priority: trigger.priority };
         if let Err(request) = self.dumps.request(request) {
-            self.list.write(&Report {
-                number: 0,
-                names: vec![request.name],
-                state: State::Refused,
-                priority: request.priority,
-                sweep: request.sweep,
-                first: 0,
-                samples: 0,
-                path: None,
-                lost: Vec::new(),
-                delay_s: None,
-                reason: Some("too many requests wait".to_owned()),
-            });
+            // Without the thread nobody lists dumps.
+            let _ = self.reports.send(Report::refused(request, "too many requests wait"));
         }
     }
 
-    /// Ends the dumps after the observation.
-    pub(super) fn finish(self, is_stop: bool, quiet: bool) {
+    /// Ends the dumps after the observation, and waits for their disk until a request to stop.
+    pub(super) fn finish(self, quiet: bool) {
         let missed = self.dumps.missed();
         if missed > 0 {
             let seconds = missed as f64 * self.header.tsamp_s;
             warning!(quiet: quiet,
                 "{seconds:.3} s of voltages were not kept for dumps, since dumps held the memory or it was being made.");
         }
-        self.dumps.finish(is_stop);
+        self.dumps.end();
+        while !self.dumps.are_over() {
+            if interrupt::requested() {
+                self.dumps.stop();
+            }
+            interrupt::alive();
+            thread::sleep(STEP);
+        }
+        self.dumps.finish();
+        drop(self.reports);
+        // A panic of the list's thread ends the list, not the search.
+        let _ = self.listing.join();
     }
 }
 
-/// List of dumps, which their threads write.
+/// List of dumps, which a thread of its own writes.
 struct List {
-    file: Mutex<File>,
+    file: File,
     observation: String,
     watcher: Option<Arc<dyn Watcher>>,
     header: VoltageHeader,
@@ -312,7 +347,7 @@ struct List {
 
 impl List {
     /// Appends a line, and writes the document of a dump that is done. A disk that fails costs the line, not the search.
-    fn write(&self, report: &Report) {
+    fn write(&mut self, report: &Report) {
         let line = self.line(report);
         if let Some(path) = &report.path {
             let mut name = path.as_os_str().to_owned();
@@ -328,7 +363,8 @@ impl List {
                 warning!(quiet: self.common.quiet, "{error}");
             }
         }
-        if let Some(reason) = report.reason.as_ref().filter(|_| report.state != State::Waiting) {
+        let is_over = !matches!(report.state, State::Waiting | State::Running | State::Joined);
+        if let Some(reason) = report.reason.as_ref().filter(|_| is_over) {
             let names = report.names.join(", ");
             let state = match report.state {
                 State::Done => "is incomplete",
@@ -345,8 +381,7 @@ impl List {
         }
         let Ok(mut text) = serde_json::to_string(&line) else { return };
         text.push('\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = file.write_all(text.as_bytes()) {
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
             warning!(quiet: self.common.quiet, "{DUMPS}: {error}");
         }
     }

@@ -173,6 +173,9 @@ impl<'a> Journal<'a> {
 
 impl Observer for Journal<'_> {
     fn observe(&mut self, status: &Status) -> bool {
+        if let Some(lines) = &mut self.lines {
+            lines.take_triggers();
+        }
         (self.observe)(status)
     }
 

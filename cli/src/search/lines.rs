@@ -225,6 +225,19 @@ impl Lines {
         self.write(delay_s)
     }
 
+    /// Asks for dumps of the triggers that wait.
+    pub(super) fn take_triggers(&mut self) {
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        if let Some(alerts) = &mut self.alerts {
+            for _ in 0..MOST_TRIGGERS {
+                let Some(trigger) = alerts.next_trigger() else { break };
+                if let Some(dumps) = &self.dumps {
+                    dumps.trigger(&trigger);
+                }
+            }
+        }
+    }
+
     fn write(&mut self, delay_s: f64) -> Result<()> {
         let _span = trace::span(Work::Write, "candidate lines");
         let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -271,13 +284,8 @@ impl Lines {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         if let Some(alerts) = &mut self.alerts {
             alerts.end_gulp();
-            for _ in 0..MOST_TRIGGERS {
-                let Some(trigger) = alerts.next_trigger() else { break };
-                if let Some(dumps) = &self.dumps {
-                    dumps.trigger(&trigger);
-                }
-            }
         }
+        self.take_triggers();
         Ok(())
     }
 }

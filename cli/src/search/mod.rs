@@ -252,6 +252,7 @@ pub(crate) fn run_live(
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
     let parent = arguments.parent();
     let mut alerts = Some(Alerts::start(actions.alerts, actions.triggers, common)?);
+    let quota = actions.dumps.quota();
     let mut done = 0;
     let exit = loop {
         let mut work = match Work::begin(&arguments, common) {
@@ -276,7 +277,13 @@ pub(crate) fn run_live(
         }
         lines.alerts = alerts.take();
         let tap = work.tap.take();
-        lines.dumps = actions.dumps.begin(tap, &place, &work.options, session, common)?;
+        let about = dumps::About {
+            observation: &place,
+            options: &work.options,
+            row_s: work.header.tsamp_s,
+            quota: quota.clone(),
+        };
+        lines.dumps = actions.dumps.begin(tap, &about, session, common)?;
         work.lines = Some(lines);
         let mut found = work.search(&folder, Keep::Anew)?;
         if let Some(lines) = &mut work.lines {
@@ -287,9 +294,8 @@ pub(crate) fn run_live(
         if let Some(lines) = &mut work.lines {
             lines.finish_pictures();
             alerts = lines.alerts.take();
-            let is_stop = matches!(found.report.ending, Ending::Stopped);
             if let Some(dumps) = lines.dumps.take() {
-                dumps.finish(is_stop, common.quiet);
+                dumps.finish(common.quiet);
             }
         }
         interrupt::goes_on();

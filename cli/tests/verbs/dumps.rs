@@ -148,13 +148,14 @@ fn options_of_dumps_that_make_no_sense_are_refused() {
         ("--dump-ring soon", "seconds above 0, or auto"),
         ("--dump-ring 5 --dump-margin 1e9", "--dump-margin"),
         ("--dump-quota 5G", "it needs --dump-ring"),
+        ("--dump-ring auto", "nothing asks for dumps"),
     ] {
         let output = sidereal(folder, &format!("live search spead://:0 {words}"));
         fails(&output, 2, &[expected]);
     }
     // The ring is compared with the stream when its header is there.
     voltages(folder);
-    let words = format!("live search ADDRESS -o live {SEARCH} --dump-ring 0.5");
+    let words = format!("live search ADDRESS -o live {SEARCH} --dump-ring 0.5 --trigger-snr 9");
     let (running, address) = receiving(folder, &words);
     let _sender = Running::start(folder, &format!("send a.dada {address} --rate 1 -q"));
     let output = running.end();

@@ -67,6 +67,8 @@ impl Selected {
             })
         });
         let streams: Vec<usize> = streams.collect();
+        // A window counts from the upper edge of the whole band.
+        header.sweep = header.sweep.filter(|_| channels.len() == all);
         header.centres_hz = header.centres_hz[channels].to_vec();
         header.polarizations = polarizations.len();
         let flags = source.flags().iter().filter_map(|flag| cut(flag, &streams)).collect();

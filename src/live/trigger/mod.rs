@@ -116,7 +116,7 @@ impl Limits {
         if !(0.0..=highest).contains(dm) {
             return Err(Refusal::Dm { dm: *dm, highest });
         }
-        if !(0.0..=highest).contains(dm_error) {
+        if !(0.0..=highest - dm).contains(dm_error) {
             return Err(Refusal::DmError { dm_error: *dm_error, highest });
         }
         if !(0.0..=self.longest_s).contains(width_s) {

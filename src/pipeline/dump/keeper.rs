@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::queue::{Dump, Dumping, Extent, Queue};
-use super::request::{Report, Request, State};
+use super::request::{Options, Report, Request, State};
 use super::ring::{Chunk, Keeping, SPARE, Sizes};
 use crate::io::voltages::VoltageHeader;
+use crate::pipeline::voltage::VoltageFormat;
 
 /// Longest wait for a chunk before requests are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -24,8 +25,7 @@ pub(super) struct Keeper {
     sizes: Sizes,
     keeping: Keeping,
     queue: Arc<Queue>,
-    quota: Option<u64>,
-    listener: Arc<dyn Fn(&Report) + Send + Sync>,
+    options: Options,
     /// Latest chunks in order of time.
     history: VecDeque<Arc<Chunk>>,
     /// Chunks that only dumps need.
@@ -41,12 +41,12 @@ impl Keeper {
         sizes: Sizes,
         keeping: Keeping,
         queue: Arc<Queue>,
-        quota: Option<u64>,
-        listener: Arc<dyn Fn(&Report) + Send + Sync>,
+        options: &Options,
     ) -> Self {
+        let options = options.clone();
         let history = VecDeque::with_capacity(sizes.chunks);
         let retired = Vec::with_capacity(sizes.chunks);
-        Self { header, sizes, keeping, queue, quota, listener, history, retired, end: 0, number: 0 }
+        Self { header, sizes, keeping, queue, options, history, retired, end: 0, number: 0 }
     }
 
     /// Works until the stream has ended or its source is dropped, then closes every dump.
@@ -127,10 +127,15 @@ impl Keeper {
         }
     }
 
-    /// Lets the dump of the lowest priority, and of those the latest, end with what is written, since the ring needs its memory.
+    /// Lets the dump of the lowest priority, and of those the latest, end with what is written, since the ring needs the memory of its
+    /// samples.
     fn give_up(&self) {
         let mut dumping = self.queue.lock();
-        let unfinished = dumping.dumps.iter_mut().filter(|dump| !dump.chunks.is_empty());
+        // Other dumps hold only what the ring holds anyway.
+        let is_retired =
+            |chunk: &Arc<Chunk>| self.retired.iter().any(|other| Arc::ptr_eq(chunk, other));
+        let holds_memory = |dump: &&mut Dump| dump.chunks.iter().any(is_retired);
+        let unfinished = dumping.dumps.iter_mut().filter(holds_memory);
         let Some(dump) = unfinished.min_by_key(|dump| (dump.priority, u64::MAX - dump.number))
         else {
             return;
@@ -146,23 +151,9 @@ impl Keeper {
 
     /// Begins a dump, joins it with another, or refuses it.
     fn begin(&mut self, request: Request) {
-        let report = match self.admit(&request) {
-            Ok(report) => report,
-            Err(reason) => Report {
-                number: 0,
-                names: vec![request.name],
-                state: State::Refused,
-                priority: request.priority,
-                sweep: request.sweep,
-                first: 0,
-                samples: 0,
-                path: None,
-                lost: Vec::new(),
-                delay_s: None,
-                reason: Some(reason),
-            },
-        };
-        (self.listener)(&report);
+        let admitted = self.admit(&request);
+        let report = admitted.unwrap_or_else(|reason| Report::refused(request, reason));
+        (self.options.listener)(&report);
         self.queue.wake();
     }
 
@@ -194,10 +185,9 @@ impl Keeper {
             return Err(format!("{MOST} dumps are in work"));
         }
         let bytes = self.bytes(length);
-        if self.quota.is_some_and(|quota| dumping.bytes + bytes > quota) {
+        if !self.takes(bytes) {
             return Err("the quota of the dumps is reached".to_owned());
         }
-        dumping.bytes += bytes;
         self.number += 1;
         let mut dump = Dump {
             number: self.number,
@@ -211,6 +201,8 @@ impl Keeper {
             held: 0,
             is_closed: false,
             is_open: false,
+            is_ending: false,
+            bytes,
             reason: None,
             asked: Instant::now(),
         };
@@ -231,8 +223,12 @@ impl Keeper {
         extent: &Extent,
         ring: u64,
     ) -> Option<Report> {
-        let Dumping { dumps, bytes, .. } = dumping;
-        dumps.iter_mut().filter(|dump| dump.reason.is_none()).find_map(|dump| {
+        // A header that is written first keeps its window.
+        let is_final = self.options.format != VoltageFormat::Dada;
+        let can_grow = |dump: &&mut Dump| {
+            dump.reason.is_none() && !dump.is_ending && !(dump.is_open && is_final)
+        };
+        dumping.dumps.iter_mut().filter(can_grow).find_map(|dump| {
             let sweep = dump.sweep.joined(&request.sweep);
             let joined = Extent::new(&sweep, &self.header)?;
             let length = joined.range.end - joined.range.start;
@@ -241,19 +237,16 @@ impl Keeper {
             }
             let own = dump.range.end - dump.range.start;
             let added = self.bytes(length).saturating_sub(self.bytes(own));
-            if self.quota.is_some_and(|quota| *bytes + added > quota) {
+            if !self.takes(added) {
                 return None;
             }
-            *bytes += added;
+            dump.bytes += added;
             dump.sweep = sweep;
             if !dump.is_open {
-                dump.chunks.clear();
-                (dump.held, dump.written) = (0, joined.range.start);
+                dump.written = joined.range.start;
             }
             (dump.windows, dump.range) = (joined.windows, joined.range);
-            dump.is_closed = false;
-            dump.is_closed = dump.held >= dump.range.end;
-            dump.hold(self.history.iter());
+            dump.hold_more(self.history.iter());
             dump.priority = dump.priority.max(request.priority);
             if dump.names.len() < MOST_NAMES {
                 dump.names.push(request.name.clone());
@@ -261,6 +254,14 @@ impl Keeper {
             let names = vec![request.name.clone()];
             Some(Report { names, ..dump.report(State::Joined) })
         })
+    }
+
+    /// Takes bytes from the quota; returns false, and takes none, if it has fewer.
+    fn takes(&self, bytes: u64) -> bool {
+        let Some(quota) = &self.options.quota else { return true };
+        let taken = quota
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        taken.is_ok()
     }
 
     /// Returns the bytes of a file with this number of samples per stream.

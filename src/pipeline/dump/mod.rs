@@ -67,7 +67,7 @@ impl Tap {
     /// memory of the ring is made, written to and locked while the first samples come.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the header states no frequencies, or for a ring of no length; [`Error::Unavailable`] when memory
+    /// [`Error::Parameter`] if the header states no frequencies, the format cannot hold the voltages, or the ring has no length; [`Error::Unavailable`] when memory
     /// does not suffice; [`Error::Io`] if the system starts no thread.
     pub fn begin(self, options: &Options, threads: Threads) -> Result<Dumps> {
         let header = self.header;
@@ -80,6 +80,7 @@ impl Tap {
         if !(options.ring_s > 0.0 && options.ring_s < 1e7) {
             return Err(Error::parameter("ring_s", options.ring_s, "it must be above 0"));
         }
+        writer::check(&header, options)?;
         let sizes = Sizes::new(&header, options.ring_s);
         let (feeder, keeping) = ring(sizes, threads)?;
         let counters = Arc::clone(&keeping.counters);
@@ -90,9 +91,7 @@ impl Tap {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let writer =
             Writer::new(&header, sizes, options, Arc::clone(&queue), Arc::clone(&is_stopped));
-        let listener = Arc::clone(&options.listener);
-        let keeper =
-            Keeper::new(header, sizes, keeping, Arc::clone(&queue), options.quota, listener);
+        let keeper = Keeper::new(header, sizes, keeping, Arc::clone(&queue), options);
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
             spawned.map_err(|error| Error::io(format!("thread of the {name}"), error))
@@ -133,15 +132,25 @@ impl Dumps {
         self.counters.missed.load(Ordering::Relaxed)
     }
 
-    /// Ends the dumps after the stream's end. Dumps that wait for later samples end with the
-    /// stream. After a request to stop, the ones under way end with what was written, and the others are not begun.
-    pub fn finish(self, is_stop: bool) {
-        drop(self.requests);
+    /// Announces the stream's end: dumps that wait for later samples end with the stream.
+    pub fn end(&self) {
         self.counters.is_ended.store(true, Ordering::Relaxed);
-        if is_stop {
-            self.is_stopped.store(true, Ordering::Relaxed);
-        }
+    }
+
+    /// Ends the dumps under way with what is written; the others are not begun.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
         self.queue.wake();
+    }
+
+    /// Returns whether all dumps have ended, after [`Dumps::end`].
+    pub fn are_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Ends the dumps with the stream, and waits until they are written.
+    pub fn finish(self) {
+        self.end();
         for thread in self.threads {
             // A panic of a dump's thread ends dumps, not the search.
             let _ = thread.join();

@@ -10,7 +10,7 @@ use super::ring::{Chunk, STEP};
 use crate::io::voltages::{Sweep, VoltageHeader};
 
 /// Longest wait of the writer for a change.
-const STEP_S: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_millis(100);
 
 /// Dumps in work, shared by the keeper and the writer.
 #[derive(Debug, Default)]
@@ -23,8 +23,6 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 pub(super) struct Dumping {
     pub(super) dumps: Vec<Dump>,
-    /// Bytes of the files of all dumps, as far as they are planned.
-    pub(super) bytes: u64,
     /// Set when the stream has ended and every dump has all chunks that it will have.
     pub(super) is_over: bool,
 }
@@ -48,8 +46,11 @@ pub(super) struct Dump {
     pub(super) written: u64,
     /// Whether no chunk will be added.
     pub(super) is_closed: bool,
-    /// Whether the writer has begun its file.
+    /// Whether the writer has begun its file, and whether it ends it.
     pub(super) is_open: bool,
+    pub(super) is_ending: bool,
+    /// Bytes taken from the quota.
+    pub(super) bytes: u64,
     /// Reason why it ends early.
     pub(super) reason: Option<String>,
     pub(super) asked: Instant,
@@ -68,7 +69,7 @@ impl Queue {
 
     /// Waits for a change, for a limited time.
     pub(super) fn wait<'a>(&self, guard: MutexGuard<'a, Dumping>) -> MutexGuard<'a, Dumping> {
-        let waited = self.changed.wait_timeout(guard, STEP_S);
+        let waited = self.changed.wait_timeout(guard, WAIT);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -129,6 +130,19 @@ impl Dump {
             self.held = chunk.end();
             self.is_closed = self.held >= self.range.end;
         }
+    }
+
+    /// Adds the chunks of `history` that belong to a dump whose range has grown, before and after those that it holds.
+    pub(super) fn hold_more<'a>(&mut self, history: impl Iterator<Item = &'a Arc<Chunk>>) {
+        for chunk in history {
+            let is_needed = chunk.end() > self.written && chunk.first < self.range.end;
+            if is_needed && self.chunks.iter().all(|own| own.first != chunk.first) {
+                self.chunks.push_back(Arc::clone(chunk));
+            }
+            self.held = self.held.max(chunk.end());
+        }
+        self.chunks.make_contiguous().sort_by_key(|chunk| chunk.first);
+        self.is_closed = self.held >= self.range.end;
     }
 
     /// Returns the report on a state.

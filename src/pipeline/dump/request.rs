@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::io::voltages::{Flag, Sweep};
 use crate::pipeline::voltage::VoltageFormat;
@@ -14,8 +15,8 @@ pub struct Options {
     pub ring_s: f64,
     /// Format of the files.
     pub format: VoltageFormat,
-    /// Most bytes of all dumps of the run; `None` sets no limit.
-    pub quota: Option<u64>,
+    /// Bytes that dumps may still take, which several runs of dumps may share; `None` sets no limit.
+    pub quota: Option<Arc<AtomicU64>>,
     /// Returns a free path, without suffix, for a dump that begins at an epoch (day 0 if it is unknown).
     pub name: Arc<dyn Fn(Epoch) -> PathBuf + Send + Sync>,
     /// Receives each change of a dump's state, on the dumps' own threads.
@@ -29,7 +30,7 @@ pub struct Request {
     pub name: String,
     /// Window, with times from the stream's first sample.
     pub sweep: Sweep,
-    /// Dumps of high priority are written first, and the others are given up first.
+    /// Dumps of high priority are written first, and given up last; of equal ones the later is given up first.
     pub priority: u8,
 }
 
@@ -75,4 +76,23 @@ pub struct Report {
     pub delay_s: Option<f64>,
     /// Reason of an incomplete, failed or refused dump.
     pub reason: Option<String>,
+}
+
+impl Report {
+    /// Makes the report of a request that is refused.
+    pub fn refused(request: Request, reason: impl Into<String>) -> Self {
+        Self {
+            number: 0,
+            names: vec![request.name],
+            state: State::Refused,
+            priority: request.priority,
+            sweep: request.sweep,
+            first: 0,
+            samples: 0,
+            path: None,
+            lost: Vec::new(),
+            delay_s: None,
+            reason: Some(reason.into()),
+        }
+    }
 }

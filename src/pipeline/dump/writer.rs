@@ -102,6 +102,11 @@ impl Writer {
                     None => dump.written,
                 };
                 let from = dump.written;
+                dump.is_ending = chunk.is_none();
+                if chunk.as_ref().is_some_and(|chunk| chunk.first > from) {
+                    let why = "samples within it were not kept";
+                    dump.reason.get_or_insert_with(|| why.to_owned());
+                }
                 if chunk.is_none() && from < dump.range.end {
                     let why = "the samples at its end were not kept";
                     dump.reason.get_or_insert_with(|| why.to_owned());
@@ -124,9 +129,16 @@ impl Writer {
         }
     }
 
-    /// Removes a dump from the queue.
-    fn remove(&self, number: u64) {
-        self.queue.lock().dumps.retain(|dump| dump.number != number);
+    /// Removes a dump from the queue, and gives the bytes back to the quota that its file does not take.
+    fn remove(&self, report: &Report) {
+        let mut dumping = self.queue.lock();
+        let place = dumping.dumps.iter().position(|dump| dump.number == report.number);
+        let Some(dump) = place.map(|place| dumping.dumps.swap_remove(place)) else { return };
+        if let Some(quota) = &self.options.quota {
+            let bytes = report.samples.saturating_mul(self.header.sample_bits() as u64) / 8;
+            let written = if report.path.is_some() { bytes } else { 0 };
+            quota.fetch_add(dump.bytes.saturating_sub(written), Ordering::Relaxed);
+        }
     }
 
     /// Writes a part of a dump: zeros before the chunk, if chunks are missing, then the chunk's samples.
@@ -222,11 +234,11 @@ impl Writer {
     /// Ends a dump: completes its file, if it has one, and reports it. After a failed write
     /// the file keeps what is whole.
     fn end(&mut self, mut report: Report, has_failed: bool) {
-        self.remove(report.number);
         let found = self.files.iter().position(|file| file.number == report.number);
         let Some(index) = found else {
             report.state = State::Failed;
             report.reason.get_or_insert_with(|| "no sample of its window came".to_owned());
+            self.remove(&report);
             return (self.options.listener)(&report);
         };
         let mut file = self.files.swap_remove(index);
@@ -253,8 +265,18 @@ impl Writer {
                 report.reason.get_or_insert_with(|| fault.to_string());
             }
         }
+        self.remove(&report);
         (self.options.listener)(&report);
     }
+}
+
+/// Checks that the format can hold the voltages, and that files can be made.
+///
+/// # Errors
+/// Those of [`VoltageWriter::create`].
+pub(super) fn check(header: &VoltageHeader, options: &Options) -> Result<()> {
+    let path = with_suffix(&(options.name)(header.start), options.format.suffix());
+    VoltageWriter::create(options.format, &path, header).map(drop)
 }
 
 /// Appends a suffix to a path whose name may have dots.
