@@ -116,7 +116,7 @@ fn what(xml: &mut String, event: &Event) {
         observation.push(Param::float("observation_RA", right, "Degrees", ra));
         observation.push(Param::float("observation_DEC", up, "Degrees", dec));
     }
-    let mut own = vec![
+    let own = vec![
         Param::float("dm", "phys.dispMeasure", "pc/cm^3", event.dm),
         Param::float("dm_error", "stat.error;phys.dispMeasure", "pc/cm^3", event.dm_error),
         Param::float("width", "time.duration;src.var.pulse", "ms", 1e3 * event.width_s),
