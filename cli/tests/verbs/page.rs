@@ -106,7 +106,7 @@ impl Paged {
 }
 
 /// Sends bytes and returns the answer until the connection ends.
-fn exchange(address: &str, bytes: &[u8]) -> String {
+pub(crate) fn exchange(address: &str, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
     // The server may answer, and close, before it has read everything.

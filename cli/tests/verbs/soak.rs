@@ -1,7 +1,10 @@
 //! `send`, `live record` and `live search` for as long as `SIDEREAL_SOAK_S` says (seconds, 7 by default), with senders that restart and
-//! lose packets: memory and open files stay as they are, and every sample is received or known to be lost.
+//! lose packets: memory and open files stay as they are, and every sample is received or known to be lost. Beside them a search of
+//! voltages with triggers, dumps and readers of its page.
 
 use std::fs;
+#[cfg(feature = "page")]
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
@@ -9,8 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
+#[cfg(feature = "page")]
+use crate::common::done;
 use crate::common::{code, document, entries, recording, stderr};
+#[cfg(feature = "page")]
+use crate::live::free_port;
 use crate::live::{LONG, Running, receiving};
+#[cfg(feature = "page")]
+use crate::page::exchange;
 
 /// Samples (ms) in a heap, which is one packet.
 const HEAP_TIMES: u64 = 100;
@@ -36,6 +45,15 @@ impl Held {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let memory_kib = line.trim().trim_end_matches(" kB").parse().unwrap();
         Self { memory_kib, files: fs::read_dir(format!("{folder}/fd")).unwrap().count() as u64 }
+    }
+
+    /// Checks that the second half of a run needs no more than the first, without the time in which buffers grow to their sizes.
+    fn check(held: &[Self], who: &str) {
+        let (early, late) = held[held.len() / 4..].split_at(held.len() * 3 / 8);
+        let (early, late) = (Self::most(early), Self::most(late));
+        eprintln!("{who}: {early:?}, then {late:?}");
+        assert!(late.memory_kib <= early.memory_kib + MEMORY_KIB, "{who}: {late:?}");
+        assert!(late.files <= early.files + FILES, "{who}: {late:?}");
     }
 
     fn most(all: &[Self]) -> Self {
@@ -170,12 +188,7 @@ impl Course {
         );
         assert!(products > 10, "{products} products");
         for (who, held) in ["receiver", "sender"].into_iter().zip(&held) {
-            // Buffers grow to their sizes in the first observations.
-            let (early, late) = held[held.len() / 4..].split_at(held.len() * 3 / 8);
-            let (early, late) = (Held::most(early), Held::most(late));
-            eprintln!("{verb}, {who}: {early:?}, then {late:?}");
-            assert!(late.memory_kib <= early.memory_kib + MEMORY_KIB, "{verb}, {who}: {late:?}");
-            assert!(late.files <= early.files + FILES, "{verb}, {who}: {late:?}");
+            Held::check(held, &format!("{verb}, {who}"));
         }
     }
 
@@ -184,9 +197,87 @@ impl Course {
     }
 }
 
+/// Returns how long the tests last.
+fn seconds() -> f64 {
+    std::env::var("SIDEREAL_SOAK_S").map_or(7.0, |text| text.parse().unwrap())
+}
+
+#[cfg(feature = "page")]
+#[test]
+fn triggers_dumps_and_readers_of_the_page_cost_no_sample_no_memory_and_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words = "simulate voltages a.dada --freq 300 --bandwidth 1 --pols 1 --duration 4 --seed 5 \
+        --pulse dm=100,time=2,width=0.002,snr=40 -q";
+    done(folder, words);
+    let (seconds, trigger_port) = (seconds(), free_port());
+    let page = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let words = format!(
+        "live search ADDRESS -o live --channels 16 --integrate 8 --dm-max 150 --dm-step 0.5 --rfi none --no-plots \
+         --dump-ring auto --dump-margin 0.1 --trigger-snr 15 --trigger-most 1000000 --triggers udp://:{trigger_port} \
+         --page {page}"
+    );
+    let (mut receiver, address) = receiving(folder, &words);
+    let mut lines = receiver.child().stdout.take().unwrap();
+    spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    let mut told = receiver.child().stderr.take().unwrap();
+    spawn(move || std::io::copy(&mut told, &mut std::io::sink()));
+    let restart_s = (seconds / 10.0).clamp(2.0, 60.0);
+    let words = format!("send a.dada {address} --rate 1 --loop 0 --restart {restart_s} -q");
+    let mut sender = Running::start(folder, &words);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (begin, mut held, mut asked) = (Instant::now(), Vec::new(), 0);
+    while begin.elapsed().as_secs_f64() < seconds {
+        assert!(receiver.child().try_wait().unwrap().is_none(), "the search has ended");
+        let request = format!("GET /status HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&page, request.as_bytes());
+        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let observation = &status["streams"][0]["observation"];
+        if let (Some(mjd), Some(data_s)) =
+            (observation["start_mjd"].as_f64(), observation["data_s"].as_f64())
+        {
+            asked += 1;
+            let mjd = mjd + (data_s - 0.3) / 86_400.0;
+            let text = format!("{{\"name\": \"t{asked}\", \"mjd\": {mjd:.9}, \"dm\": 20}}");
+            socket.send_to(text.as_bytes(), ("127.0.0.1", trigger_port)).unwrap();
+        }
+        held.push(Held::of(&receiver));
+        for name in entries(&folder.join("live")).iter().filter(|name| name.starts_with("20")) {
+            let summary = folder.join("live").join(name).join("summary.json");
+            if summary.exists() {
+                let found: Value = serde_json::from_slice(&fs::read(&summary).unwrap()).unwrap();
+                assert!(found["dropped"].is_null(), "{name}: {}", found["dropped"]);
+            }
+        }
+        sleep(Duration::from_millis(200));
+    }
+    sender.child().kill().unwrap();
+    let asked_to_stop = Instant::now();
+    receiver.signal(Signal::TERM);
+    assert_eq!(code(&receiver.end()), 130);
+    assert!(asked_to_stop.elapsed() < Duration::from_secs(3), "{:?}", asked_to_stop.elapsed());
+    let list = fs::read_to_string(folder.join("live/dumps.ndjson")).unwrap();
+    let list: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let finished = list.iter().filter(|line| line["state"] == "done");
+    let mut count = 0;
+    for line in finished {
+        count += 1;
+        let file = folder.join(line["file"].as_str().unwrap());
+        assert!(file.metadata().unwrap().len() > 4096, "{line}");
+        let is_whole = line["complete"] == true;
+        let reason = line["reason"].as_str().unwrap_or_default();
+        assert!(is_whole || reason.contains("ended") || reason.contains("stop"), "{line}");
+    }
+    eprintln!("{asked} triggers, {count} dumps");
+    assert!(count > 1 && asked > 5, "{asked} triggers, {count} dumps");
+    let names = entries(&folder.join("live/dumps"));
+    assert!(names.iter().all(|name| !name.starts_with('.')), "{names:?}");
+    Held::check(&held, "search with dumps");
+}
+
 #[test]
 fn senders_that_restart_again_and_again_cost_no_sample_no_memory_and_no_file() {
-    let seconds = std::env::var("SIDEREAL_SOAK_S").map_or(7.0, |text| text.parse().unwrap());
+    let seconds = seconds();
     let home = recording();
     let restart_s = (seconds / 50.0_f64).clamp(0.13, 60.0);
     let mut courses = ["record", "search"].map(|verb| Course::begin(home.path(), verb, restart_s));
