@@ -31,6 +31,10 @@ const RATE: f64 = 25.0;
 const MEMORY_KIB: u64 = 32 << 10;
 const FILES: u64 = 4;
 
+/// Growth of memory in the first half minute, in KiB.
+#[cfg(feature = "page")]
+const FIRST_KIB: u64 = 256 << 10;
+
 /// Memory and open files of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
@@ -48,11 +52,11 @@ impl Held {
     }
 
     /// Checks that the second half of a run needs no more than the first, without the time in which buffers grow to their sizes.
-    fn check(held: &[Self], who: &str) {
+    fn check(held: &[Self], who: &str, allowed_kib: u64) {
         let (early, late) = held[held.len() / 4..].split_at(held.len() * 3 / 8);
         let (early, late) = (Self::most(early), Self::most(late));
         eprintln!("{who}: {early:?}, then {late:?}");
-        assert!(late.memory_kib <= early.memory_kib + MEMORY_KIB, "{who}: {late:?}");
+        assert!(late.memory_kib <= early.memory_kib + allowed_kib, "{who}: {late:?}");
         assert!(late.files <= early.files + FILES, "{who}: {late:?}");
     }
 
@@ -188,7 +192,7 @@ impl Course {
         );
         assert!(products > 10, "{products} products");
         for (who, held) in ["receiver", "sender"].into_iter().zip(&held) {
-            Held::check(held, &format!("{verb}, {who}"));
+            Held::check(held, &format!("{verb}, {who}"), MEMORY_KIB);
         }
     }
 
@@ -272,7 +276,9 @@ fn triggers_dumps_and_readers_of_the_page_cost_no_sample_no_memory_and_no_file()
     assert!(count > 1 && asked > 5, "{asked} triggers, {count} dumps");
     let names = entries(&folder.join("live/dumps"));
     assert!(names.iter().all(|name| !name.starts_with('.')), "{names:?}");
-    Held::check(&held, "search with dumps");
+    // Chunks of the capture are used for the first time in the first half minute.
+    let allowed_kib = if seconds < 60.0 { FIRST_KIB } else { MEMORY_KIB };
+    Held::check(&held, "search with dumps", allowed_kib);
 }
 
 #[test]
