@@ -205,21 +205,6 @@ impl VoltageSource for JoinedVoltages {
         Ok(done)
     }
 
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let mut scratch = self.header.block(times.min(4096) as usize);
-        let mut done = 0;
-        while done < times {
-            if times - done < scratch.capacity() as u64 {
-                scratch = self.header.block((times - done) as usize);
-            }
-            match self.read(&mut scratch)? {
-                0 => break,
-                read => done += read as u64,
-            }
-        }
-        Ok(done)
-    }
-
     fn is_live(&self) -> bool {
         true
     }

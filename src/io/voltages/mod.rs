@@ -183,6 +183,9 @@ pub struct VoltageOptions {
     pub header_only: bool,
 }
 
+/// Samples that a source reads at once to skip them.
+const SKIPPED_TIMES: u64 = 4096;
+
 /// A stream of voltages.
 pub trait VoltageSource: Send {
     /// Returns the header.
@@ -195,11 +198,25 @@ pub trait VoltageSource: Send {
     /// [`crate::Error::Io`] and [`crate::Error::Format`].
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize>;
 
-    /// Skips `times` samples (in whole bytes) of every stream and returns the number skipped; fewer only at the end.
+    /// Skips `times` samples (in whole bytes) of every stream and returns the number skipped; fewer only at the end. A source
+    /// that cannot seek reads them.
     ///
     /// # Errors
     /// As [`VoltageSource::read`].
-    fn skip(&mut self, times: u64) -> Result<u64>;
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut scratch = self.header().block(times.min(SKIPPED_TIMES) as usize);
+        let mut done = 0;
+        while done < times {
+            if times - done < scratch.capacity() as u64 {
+                scratch = self.header().block((times - done) as usize);
+            }
+            match self.read(&mut scratch)? {
+                0 => break,
+                read => done += read as u64,
+            }
+        }
+        Ok(done)
+    }
 
     /// Returns the missing and invalid samples of a recording, sorted by start; those of a live stream come with the
     /// blocks.

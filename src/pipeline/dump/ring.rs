@@ -25,9 +25,6 @@ pub(super) const STEP: usize = 8;
 /// given others back.
 pub(super) const SPARE: usize = 6;
 
-/// Samples that are read at once to be skipped.
-const SKIPPED: u64 = 4096;
-
 /// Flags of a chunk, beyond which all of its samples count as lost.
 const FLAGS: usize = 4096;
 
@@ -133,8 +130,6 @@ pub(super) struct Tapped {
     feeder: Option<Feeder>,
     /// Samples so far.
     time: u64,
-    /// Block of samples that are skipped.
-    skipped: Option<VoltageBlock<'static>>,
 }
 
 /// Makes a ring with its spare chunks; the keeper makes the others ([`Keeping::make`]), while the first samples come.
@@ -269,7 +264,7 @@ impl Part<'_> {
 
 impl Tapped {
     pub(super) fn new(source: Box<dyn VoltageSource>, begins: Receiver<Feeder>) -> Self {
-        Self { source, begins, feeder: None, time: 0, skipped: None }
+        Self { source, begins, feeder: None, time: 0 }
     }
 }
 
@@ -291,24 +286,6 @@ impl VoltageSource for Tapped {
         }
         self.time += times as u64;
         Ok(times)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        let mut done = 0;
-        while done < times {
-            let most = (times - done).min(SKIPPED) as usize;
-            let mut block = match self.skipped.take() {
-                Some(block) if block.capacity() == most => block,
-                _ => self.source.header().block(most),
-            };
-            let read = self.read(&mut block)?;
-            self.skipped = Some(block);
-            if read == 0 {
-                break;
-            }
-            done += read as u64;
-        }
-        Ok(done)
     }
 
     fn flags(&self) -> &[Flag] {
