@@ -101,8 +101,8 @@ const Plots = (() => {
     return [low - pad, high + pad];
   }
 
-  // Draws series of [x, y] as lines: {points, colour}.
-  function lines(canvas, series, x, y, options = {}) {
+  // Draws axes, then calls draw(pen, atX, atY), clipped to their area.
+  function plot(canvas, x, y, options, draw) {
     const drawn = begin(canvas);
     if (!drawn) { return; }
     const { atX, atY } = axes(drawn, x, y, options);
@@ -111,40 +111,40 @@ const Plots = (() => {
     pen.beginPath();
     pen.rect(area.x, area.y, area.w, area.h);
     pen.clip();
-    for (const one of series) {
-      pen.strokeStyle = pen.fillStyle = one.colour;
-      pen.lineWidth = 1.3;
-      pen.beginPath();
-      let before = null;
-      for (const [px, py] of one.points) {
-        if (!Number.isFinite(py)) { before = null; continue; }
-        if (one.dots) { pen.fillRect(atX(px) - 1, atY(py) - 1, 2.5, 2.5); continue; }
-        if (before === null) { pen.moveTo(atX(px), atY(py)); } else { pen.lineTo(atX(px), atY(py)); }
-        before = px;
-      }
-      pen.stroke();
-    }
+    draw(pen, atX, atY);
     pen.restore();
+  }
+
+  // Draws series of [x, y] as lines: {points, colour}.
+  function lines(canvas, series, x, y, options = {}) {
+    plot(canvas, x, y, options, (pen, atX, atY) => {
+      for (const one of series) {
+        pen.strokeStyle = pen.fillStyle = one.colour;
+        pen.lineWidth = 1.3;
+        pen.beginPath();
+        let before = null;
+        for (const [px, py] of one.points) {
+          if (!Number.isFinite(py)) { before = null; continue; }
+          if (one.dots) { pen.fillRect(atX(px) - 1, atY(py) - 1, 2.5, 2.5); continue; }
+          if (before === null) { pen.moveTo(atX(px), atY(py)); } else { pen.lineTo(atX(px), atY(py)); }
+          before = px;
+        }
+        pen.stroke();
+      }
+    });
   }
 
   // Draws points {x, y, size, shade, hollow}.
   function points(canvas, list, x, y, options = {}) {
-    const drawn = begin(canvas);
-    if (!drawn) { return; }
-    const { atX, atY } = axes(drawn, x, y, options);
-    const { pen, area } = drawn;
-    pen.save();
-    pen.beginPath();
-    pen.rect(area.x, area.y, area.w, area.h);
-    pen.clip();
-    for (const one of list) {
-      pen.beginPath();
-      pen.arc(atX(one.x), atY(one.y), one.size, 0, 2 * Math.PI);
-      pen.strokeStyle = pen.fillStyle = one.colour;
-      pen.globalAlpha = one.hollow ? 1 : 0.75;
-      if (one.hollow) { pen.lineWidth = 1.5; pen.stroke(); } else { pen.fill(); }
-    }
-    pen.restore();
+    plot(canvas, x, y, options, (pen, atX, atY) => {
+      for (const one of list) {
+        pen.beginPath();
+        pen.arc(atX(one.x), atY(one.y), one.size, 0, 2 * Math.PI);
+        pen.strokeStyle = pen.fillStyle = one.colour;
+        pen.globalAlpha = one.hollow ? 1 : 0.75;
+        if (one.hollow) { pen.lineWidth = 1.5; pen.stroke(); } else { pen.fill(); }
+      }
+    });
   }
 
   // Draws rows of values as an image, the first row at the left, the first value at the bottom; null is blank.
