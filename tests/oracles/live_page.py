@@ -21,7 +21,7 @@ PROGRAM = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "d
 
 LIMIT = 60
 
-# Elements whose text has less contrast than 4.5 to what lies behind it: their text, and the contrast.
+# Text and contrast ratio of each element whose text has a contrast ratio below 4.5 to its background.
 FAINT = """(() => {
   const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (parts) => {

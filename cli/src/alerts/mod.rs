@@ -150,7 +150,7 @@ pub(crate) struct Arguments {
     /// time, 64 messages wait, and what it prints is logged.
     #[arg(long, value_name = "COMMAND", requires = "trigger_snr", help_heading = "Alerts")]
     on_event: Option<String>,
-    /// Longest time of a command in seconds, after which it is killed with all that it started.
+    /// Time limit of a command in seconds; beyond it the command and its child processes are killed.
     #[arg(
         long,
         value_name = "SECONDS",

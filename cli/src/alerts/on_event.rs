@@ -101,7 +101,7 @@ impl Hook {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped());
         let errors = writer.try_clone().map_err(|error| error.to_string())?;
-        // A group of its own, so that all that it starts can be ended.
+        // A process group of its own, so that its child processes can be killed too.
         command.stdout(writer).stderr(errors).process_group(0);
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         // This program's ends of the pipe are closed with the command.

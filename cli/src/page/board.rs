@@ -1,4 +1,4 @@
-//! Board: all that the page shows of a live run, in bounded memory.
+//! State of a live run that the page shows, in bounded memory.
 //!
 //! Invariant: the threads of the run only take short locks here, and allocate only for a candidate's line.
 
@@ -142,7 +142,7 @@ struct Seen {
     visibilities: VecDeque<VisibilityLine>,
 }
 
-/// All that is shown.
+/// State that the page shows.
 pub(super) struct Board {
     pub(super) about: About,
     pub(super) begun_unix_s: f64,

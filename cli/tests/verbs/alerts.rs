@@ -260,7 +260,7 @@ fn triggers_are_accepted_refused_or_limited_and_the_search_finds_the_same() {
     assert!(named("own")["test"] == true && named("own")["dm"] == 350.0);
     assert_eq!((&named("S1500")["dm"], &named("S1500")["width_s"]), (&60.2.into(), &0.004.into()));
     assert_eq!(named("42")["reference_mhz"], 400.0);
-    // Without a DM, all that are searched.
+    // A trigger without a DM asks for the whole range of the search.
     assert_eq!(named("grex")["dm"], named("grex")["dm_error"]);
     let why = |name: &str| named(name)["why"].as_str().unwrap_or("").to_owned();
     assert!(why("early").contains("before the year 2000"), "{all:?}");

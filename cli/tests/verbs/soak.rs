@@ -1,6 +1,6 @@
 //! `send`, `live record` and `live search` for as long as `SIDEREAL_SOAK_S` says (seconds, 7 by default), with senders that restart and
-//! lose packets: memory and open files stay as they are, and every sample is received or known to be lost. Beside them a search of
-//! voltages with triggers, dumps and readers of its page.
+//! lose packets: memory and open files stay as they are, and every sample is received or known to be lost. Another test does the same
+//! with a search of voltages, triggers, dumps and readers of its page.
 
 use std::fs;
 #[cfg(feature = "page")]

@@ -91,7 +91,7 @@ pub struct Stream {
 }
 
 impl Message {
-    /// Makes the trigger that a message means. Without a DM, all DMs of the search are meant; a DM without an error is exact.
+    /// Makes the trigger of a message. Without a DM it covers all DMs of the search; a DM without an error is exact.
     ///
     /// # Errors
     /// [`Refusal::NoStart`].

@@ -70,7 +70,7 @@ pub struct Report {
     pub samples: u64,
     /// The file, once it has its name.
     pub path: Option<PathBuf>,
-    /// Lost samples within the windows or beside them, counted from the dump's first sample; zeros in the file.
+    /// Samples that the stream lost, inside and outside the windows, counted from the dump's first sample; the file has zeros there.
     pub lost: Vec<Flag>,
     /// Seconds from the request until the first samples were handed to the file.
     pub delay_s: Option<f64>,
