@@ -130,7 +130,11 @@ class Kills:
             faults += self.published(folder, job, expected)
         stands = any(path.name not in own and not path.name.startswith(".") for path in folder.iterdir())
         document = job.document(folder)
-        whole = whole or finished or (document is not None and products.is_complete(document) is True)
+        # A product without a document has its final name only when it is complete; its journal is then gone.
+        alone = stands and document is None and job.main and not products.journals(folder)
+        if alone and products.content(folder, job) != expected:
+            faults.append(f"{job.main} has its final name and is not that of an undisturbed run")
+        whole = whole or finished or alone or (document is not None and products.is_complete(document) is True)
         again = not whole and program.knows(job.verb, "--resume") and (products.journals(folder) or stands)
         if stands and not again:
             refused = program.run(job.command(), folder, limit_s=60)

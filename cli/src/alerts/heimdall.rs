@@ -167,6 +167,8 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
 
+    use rustix::net::{self, AddressFamily, SocketType};
+
     use super::*;
 
     fn record() -> Record {
@@ -212,7 +214,10 @@ mod tests {
             assert_eq!(text.lines().next(), Some(number.to_string().as_str()));
             assert_eq!(text.lines().count(), 3);
         }
-        drop(server);
+        // Bound but not listening: it refuses connections, and no other process gets its port.
+        let closed = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&closed, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        link.to.address = net::getsockname(&closed).unwrap().try_into().unwrap();
         // The second one falls into the pause.
         link.take(&gulp(3, 1), &fates);
         link.take(&gulp(4, 1), &fates);
