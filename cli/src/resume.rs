@@ -270,14 +270,7 @@ pub(crate) fn mark(folder: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn clear(folder: &Path) -> Result<()> {
-    let failed = |error| Error::io(folder, error);
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if name == JOURNAL || name.to_string_lossy().starts_with(CHECKPOINT) {
-            fs::remove_file(folder.join(name)).map_err(failed)?;
-        }
-    }
-    Ok(())
+    crate::output::clear(folder).map_err(|error| Error::io(folder, error))
 }
 
 /// Settings of a run, in the order in which differences are reported.

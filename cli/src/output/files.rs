@@ -15,7 +15,7 @@ use sidereal::{Error, Result};
 use super::draft::{Draft, Locked};
 use super::folder::Folder;
 use super::names::{self, remember_final_name};
-use super::publish::{KEPT, Mark, put_all};
+use super::publish::{self, KEPT, Mark, put_all};
 use super::{Existing, JOURNAL, check_new, check_not_read, leftovers, rename};
 use crate::common::Common;
 use crate::interrupt;
@@ -170,26 +170,40 @@ impl Files {
     /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the file then gets a free name in the same
     /// folder, or several files a folder `NAME.1`; the error names it.
     pub(crate) fn finish(self) -> Result<()> {
-        self.finish_with(None)
+        self.finish_as(true, None)
+    }
+
+    /// Like [`finish`](Self::finish) if `is_done`; otherwise a later run resumes the output, so its journal and its
+    /// checkpoint stay in the hidden folder.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) fn finish_resumable(self, is_done: bool) -> Result<()> {
+        self.finish_as(is_done, None)
     }
 
     /// Like [`finish`](Self::finish), and renames a folder that belongs to the files before them.
     ///
     /// # Errors
     /// As [`finish`](Self::finish) and [`Folder::finish`].
-    pub(crate) fn finish_with(mut self, folder: Option<Folder>) -> Result<()> {
+    pub(crate) fn finish_with(self, folder: Option<Folder>) -> Result<()> {
+        self.finish_as(true, folder)
+    }
+
+    fn finish_as(mut self, is_done: bool, folder: Option<Folder>) -> Result<()> {
         interrupt::finishing();
         let failed = |error| Error::io(&self.place, error);
         let mark = if self.existing == Existing::Replace { Mark::Replace } else { Mark::New };
         self.draft.sync()?;
         // A run that is killed without its journal leaves a file that only the mark declares complete.
-        if self.files > 1 || self.kept.get() {
+        let has_journal = self.draft.path.join(JOURNAL).exists();
+        if is_done && (self.files > 1 || has_journal) {
             mark.write(&self.draft.path).map_err(failed)?;
             // A mark must not reach the disk before the files that it declares complete.
             self.draft.sync()?;
         }
-        if self.kept.get() {
-            let _ = fs::remove_file(self.draft.path.join(JOURNAL));
+        if is_done {
+            publish::clear(&self.draft.path).map_err(failed)?;
         }
         // If the folder's name was taken, it gets a free one, and the files continue regardless.
         let placed = folder.map_or(Ok(()), Folder::finish);

@@ -97,7 +97,8 @@ fn sweep(locked: &Locked, path: &Path, removed: io::Result<()>) {
 fn complete(locked: &Locked, path: &Path, mark: Mark) {
     let place = &locked.place;
     let name = place.display();
-    let Err(error) = put_all(path, place, mark) else {
+    // The mark states that no run resumes the files.
+    let Err(error) = publish::clear(path).and_then(|()| put_all(path, place, mark)) else {
         let words = "a killed run had finished its files; they have their names now.";
         return locked.tell(&format!("{name}: {words}"));
     };

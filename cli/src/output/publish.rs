@@ -45,6 +45,20 @@ impl Mark {
     }
 }
 
+/// Removes journal, checkpoint and related files from the folder of a run that no later run resumes.
+///
+/// # Errors
+/// When the folder cannot be read, or a file cannot be removed.
+pub(crate) fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name == JOURNAL || name.to_string_lossy().starts_with(CHECKPOINT) {
+            fs::remove_file(folder.join(name))?;
+        }
+    }
+    Ok(())
+}
+
 /// Renames the files of a hidden folder to their final names, that of `place` last; then removes the folder, except
 /// for the files that an interrupted run needs.
 ///

@@ -25,7 +25,7 @@ use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::provenance::{self, Product, Provenance};
-use crate::resume::{self, Identity, Resume, RunJournal};
+use crate::resume::{Identity, Resume, RunJournal};
 use crate::{errors, flags, interrupt, json, space};
 
 /// File name of the series during the run.
@@ -136,16 +136,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let ending = run.filter(common)?;
     let document = run.finish(&files.main(), &ending)?;
     let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
-    let folder = files.folder().to_path_buf();
     if is_same(place, &files.main()) {
         // A rename of one hard link onto another would leave both names.
         std::fs::remove_file(place).map_err(|error| Error::io(place, error))?;
     }
-    files.finish()?;
-    if is_done {
-        resume::clear(&folder)?;
-        std::fs::remove_dir(&folder).map_err(|error| Error::io(&folder, error))?;
-    }
+    files.finish_resumable(is_done)?;
     let document = Document { file: place.display().to_string(), ..document };
     if common.json {
         json::print(&Product::new("spiir-filter", document, provenance, told))?;
