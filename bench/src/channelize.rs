@@ -422,7 +422,7 @@ impl Memory {
             _ => 4,
         };
         let times = plan.span() + (rows * plan.spectra_per_row() - 1) * plan.hop();
-        let times = times.next_multiple_of(plan.input().encoding.samples_per_byte());
+        let times = times.next_multiple_of(plan.input().encoding.group_samples());
         self.voltages(plan, times)
     }
 

@@ -1,24 +1,22 @@
 //! `bench latency`: time from the last packet of a burst to the lines of its candidate, in `sidereal live search`.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::io::sigproc::{self, FilterbankWriter};
-use sidereal::io::{FilterbankSource, Polarizations};
-use sidereal::live::send::{Monitor, Options as SendOptions, Recording, send_packets};
-use sidereal::live::socket::Sender;
+use sidereal::io::FilterbankSource;
+use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+use crate::loopback::{Sending, await_port, failed, free_port};
 use crate::runner::{Report, Session};
 
 /// Measure the latency of a live search: from the last packet of a burst to its provisional and its final line.
@@ -108,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let port = free_port()?;
     let (mut search, output) = arguments.search(port, &folder.path().join("found"), session)?;
     let reading = thread::spawn(move || lines(output));
-    let sending = Sending { path: &path, repeats, port, session };
+    let sending = Sending { path: &path, repeats, rate: 1.0, port, session };
     let sent = await_port(port, &mut search).and_then(|()| sending.run());
     if sent.is_err() {
         let _ = search.kill();
@@ -253,47 +251,6 @@ fn delay_s(dm: f64, band: &Band) -> f64 {
     dispersion_delay_s(dm, band.lowest_hz(), band.highest_hz(), DM_CONSTANT)
 }
 
-/// Sender of the recording.
-struct Sending<'a> {
-    path: &'a Path,
-    repeats: u64,
-    port: u16,
-    session: &'a Session<'a>,
-}
-
-impl Monitor for &Sending<'_> {
-    fn stops(&mut self) -> bool {
-        self.session.caller.check_interrupt().is_err()
-    }
-}
-
-impl Sending<'_> {
-    /// Sends the recording at its own rate; returns the time at which each packet of samples was sent.
-    fn run(&self) -> Result<Vec<Instant>> {
-        let open = || {
-            let reader = sigproc::open(self.path, Polarizations::Total)?;
-            Ok(Recording::Spectra(Box::new(reader)))
-        };
-        let mut options = SendOptions::default();
-        options.repeats = self.repeats;
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port);
-        let mut socket = Sender::new(address, None)?;
-        let mut times = Vec::new();
-        let least = options.packet_bytes / 2;
-        let mut send = |packets: &[&[u8]]| {
-            socket.send(packets)?;
-            let now = Instant::now();
-            let samples = packets.iter().filter(|packet| packet.len() > least).count();
-            times.extend(std::iter::repeat_n(now, samples));
-            Ok(())
-        };
-        let mut monitor = self;
-        send_packets(open()?, &mut || open(), &options, &mut send, &mut monitor)?;
-        self.session.caller.check_interrupt()?;
-        Ok(times)
-    }
-}
-
 /// Reads the lines of candidates until the search ends.
 fn lines(output: ChildStdout) -> Result<Vec<Line>> {
     let mut found = Vec::new();
@@ -309,35 +266,6 @@ fn lines(output: ChildStdout) -> Result<Vec<Line>> {
         }
     }
     Ok(found)
-}
-
-/// Returns a port that no program uses.
-fn free_port() -> Result<u16> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = socket.and_then(|socket| socket.local_addr());
-    address.map(|address| address.port()).map_err(|error| Error::io("UDP port", error))
-}
-
-/// Waits until the search has opened the port.
-fn await_port(port: u16, search: &mut Child) -> Result<()> {
-    let wanted = format!("0100007F:{port:04X} ");
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(60) {
-        let open = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
-        if open.contains(&wanted) {
-            return Ok(());
-        }
-        let ended = search.try_wait().map_err(|error| Error::io("sidereal live search", error))?;
-        if let Some(status) = ended {
-            return Err(failed(format!("it ended with {status}")));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Err(failed("it has not opened its port within a minute".into()))
-}
-
-fn failed(why: String) -> Error {
-    Error::Unavailable { what: "sidereal live search".into(), why }
 }
 
 /// Returns a quantile of sorted times; infinite for those without a line.

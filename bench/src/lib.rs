@@ -14,6 +14,8 @@ mod injections;
 mod latency;
 #[cfg(target_os = "linux")]
 mod live;
+#[cfg(target_os = "linux")]
+mod loopback;
 mod peers;
 mod plane;
 mod pulse;

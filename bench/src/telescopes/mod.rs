@@ -3,6 +3,8 @@
 //! time and peak memory count.
 
 mod gpu;
+#[cfg(target_os = "linux")]
+mod live;
 mod observation;
 
 use std::fs;
@@ -23,7 +25,7 @@ use sidereal::{Error, Result};
 use crate::gpu::Gpu;
 use crate::runner::{Rates, Row, Run, Session, say};
 pub(crate) use observation::Arguments;
-use observation::{DOWNSAMPLE_TOL, Observation};
+use observation::Observation;
 
 /// Least length of a recording in seconds, unless an option sets it.
 const SECONDS: f64 = 60.0;
@@ -46,6 +48,10 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     } else {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
+    #[cfg(target_os = "linux")]
+    if let Some(rate) = arguments.live {
+        return live::run(rate, &chosen, arguments, session);
+    }
     let backend = &session.backend;
     if let Some(gpu) = Gpu::of(backend, arguments.on_gpu)? {
         return gpu::run(&gpu, &chosen, arguments, session);
@@ -62,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         let name = format!("sidereal-bench-{}-{}", std::process::id(), telescope.slug());
         let work = Scratch::new(&folder.join(name))?;
         let recording = work.0.join("recording.fil");
-        record(&observation, &recording, backend)?;
+        record(&observation, &recording, session)?;
         let search = |rfi| search(&observation, &recording, &work.0, rfi, session.threads);
         let (plain, mitigated) = (search("none")?, search("auto")?);
         drop(work);
@@ -137,7 +143,7 @@ fn line(observation: &Observation, plain: &Search, mitigated: &Search) -> String
 }
 
 /// Writes the simulated recording.
-fn record(observation: &Observation, path: &Path, backend: &Backend) -> Result<()> {
+fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
     let tsamp_s = observation.telescope.tsamp_s();
     let mut options = Options::new(
         observation.telescope.band()?,
@@ -146,10 +152,7 @@ fn record(observation: &Observation, path: &Path, backend: &Backend) -> Result<(
     );
     options.bursts.push(observation.burst);
     options.telescope = observation.telescope.name.to_owned();
-    let mut source = Simulator::new(options)?;
-    if let Backend::Cpu(_, threads) = backend {
-        source = source.with_threads(threads.clone());
-    }
+    let mut source = Simulator::new(options)?.with_threads(Threads::new(session.backend.threads()));
     let mut writer = FilterbankWriter::create(path, source.header())?;
     let row_bytes = source.header().row_bytes();
     let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
@@ -176,14 +179,19 @@ impl Search {
 
     /// Returns whether a candidate matches the burst in DM and time.
     fn found(&self, burst: &Burst) -> bool {
-        let near = |candidate: &Value| {
-            let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
-            let near_dm = dm.is_some_and(|dm| (dm - burst.dm).abs() < 0.05 * burst.dm);
-            let reach = 2.0 * burst.width_s;
-            near_dm && time_s.is_some_and(|time| (time - burst.time_s).abs() < reach)
-        };
-        self.summary["candidates"].as_array().is_some_and(|all| all.iter().any(near))
+        has_burst(&self.summary, burst)
     }
+}
+
+/// Returns whether a search's document has a candidate that matches the burst in DM and time.
+fn has_burst(summary: &Value, burst: &Burst) -> bool {
+    let near = |candidate: &Value| {
+        let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
+        let near_dm = dm.is_some_and(|dm| (dm - burst.dm).abs() < 0.05 * burst.dm);
+        let reach = 2.0 * burst.width_s;
+        near_dm && time_s.is_some_and(|time| (time - burst.time_s).abs() < reach)
+    };
+    summary["candidates"].as_array().is_some_and(|all| all.iter().any(near))
 }
 
 /// Folder that is removed on drop.
@@ -215,10 +223,8 @@ fn search(
     let mut child = Command::new(&program)
         .arg("search")
         .arg(recording)
-        .args(["--no-plots", "--json", "--no-progress", "--dm-min", "0"])
-        .args(["--dm-max", &observation.telescope.dm_max.to_string()])
-        .args(["--dm-tol", &observation.dm_tol.to_string()])
-        .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
+        .args(["--json", "--overwrite"])
+        .args(observation.options(rfi))
         .args(["--threads", &threads.to_string()])
         // Excludes the truncated start and end of the recording, which the search processes once more.
         .args(["--min-band", "1"])
@@ -229,11 +235,16 @@ fn search(
         .map_err(|source| Error::io(&program, source))?;
     let peak_mib = wait(&mut child).map_err(|source| Error::io(&program, source))?;
     let wall_s = begin.elapsed().as_secs_f64();
-    let path = folder.join("search").join("summary.json");
-    let text = fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
-    let summary = serde_json::from_str(&text)
-        .map_err(|error| Error::format(&path, "document", 0, error.to_string()))?;
+    let summary = summary(&folder.join("search"))?;
     Ok(Search { wall_s, peak_mib, summary })
+}
+
+/// Reads the document of a search in its folder.
+fn summary(folder: &Path) -> Result<Value> {
+    let path = folder.join("summary.json");
+    let text = fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error::format(&path, "document", 0, error.to_string()))
 }
 
 /// Waits for the end; returns the peak resident memory where the system reports it (0 elsewhere).

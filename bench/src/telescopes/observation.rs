@@ -18,7 +18,7 @@ const DELAYS: f64 = 4.0;
 const BURST_SNR: f64 = 30.0;
 
 /// Tolerance of the time binning: Heimdall's, as in the published rates.
-pub(crate) const DOWNSAMPLE_TOL: f64 = 1.15;
+const DOWNSAMPLE_TOL: f64 = 1.15;
 
 /// Search a simulated recording of each telescope as a user would, and report the multiple of real time.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +33,11 @@ pub(crate) struct Arguments {
     /// Tolerance of the DM plan.
     #[arg(long, default_value_t = 1.25, value_name = "FACTOR")]
     pub(crate) dm_tol: f64,
+    /// Send each recording to `live search` at this multiple of its own rate, and report what the search drops. A recording
+    /// then is sent to its end.
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1")]
+    pub(crate) live: Option<f64>,
     /// Folder for the recordings; each is removed after its search.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
@@ -83,5 +88,15 @@ impl Observation {
             burst: Burst::new(dm, 0.5 * seconds, width_s, BURST_SNR),
             dm_tol: arguments.dm_tol,
         })
+    }
+
+    /// Returns the options of a search, in a file or live.
+    pub(crate) fn options(&self, rfi: &str) -> Vec<String> {
+        let dm_max = self.telescope.dm_max.to_string();
+        let (dm_tol, downsample_tol) = (self.dm_tol.to_string(), DOWNSAMPLE_TOL.to_string());
+        let plan = ["--dm-min", "0", "--dm-max", &dm_max, "--dm-tol", &dm_tol];
+        let others =
+            ["--downsample-tol", &downsample_tol, "--rfi", rfi, "--no-plots", "--no-progress"];
+        [plan, others].concat().into_iter().map(str::to_owned).collect()
     }
 }
