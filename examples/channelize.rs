@@ -112,7 +112,7 @@ fn channelize(
     let (encoding, streams) = (plan.input().encoding, plan.input().streams());
     let bytes = fs::read(input)?;
     let stride = bytes.len() / streams;
-    let unit = encoding.samples_per_byte();
+    let unit = encoding.group_samples();
     let times = stride * 8 / encoding.sample_bits() / unit * unit;
     let voltages = Voltages::new(&bytes, encoding, streams, stride, times)?;
 

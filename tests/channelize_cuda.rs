@@ -77,7 +77,7 @@ fn data_in_the_device_s_memory_give_the_same_bits() {
             let expected = whole(&plan, &backend, &recording);
             let mut bench = Bench::new(&plan, &backend, &device);
             let (voltages, mut taken, mut bytes) = (recording.voltages(), 0, Vec::new());
-            let unit = voltages.encoding().samples_per_byte();
+            let unit = voltages.encoding().group_samples();
             let largest = voltages.times() / (1 + random.below(6));
             while taken < voltages.times() {
                 let left = voltages.times() - taken;

@@ -181,7 +181,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (sizes, encoding, numbers).prop_map(|(sizes, encoding, numbers)| {
         let (antennas, coarse_channels, polarizations) = sizes;
         let (lower_sideband, channels, dm, times, seed) = numbers;
-        let times = times.next_multiple_of(encoding.samples_per_byte());
+        let times = times.next_multiple_of(encoding.group_samples());
         Case {
             encoding,
             antennas,
@@ -235,7 +235,7 @@ fn compare(case: &Case) {
         let name = format!("{case:?} on {}", backend.name());
         let whole = run(&plan, backend, &recording, 0, all);
         check(&name, &plan, &whole, &exact, deviation);
-        let unit = case.encoding.samples_per_byte();
+        let unit = case.encoding.group_samples();
         let parts = (1 + random.below(case.times)).next_multiple_of(unit);
         let split = run(&plan, backend, &recording, 0, [parts, 1 + random.below(2)]);
         // A start within the recording: the first sample may lie in any block.

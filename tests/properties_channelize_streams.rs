@@ -105,7 +105,7 @@ fn single_samples_make_the_same_stream() {
         for backend in Backend::available(2) {
             let first = whole(&plan, &backend, &recording);
             let mut channelizer = Channelizer::new(plan.clone(), &backend).unwrap();
-            let (unit, mut bytes) = (encoding.samples_per_byte(), Vec::new());
+            let (unit, mut bytes) = (encoding.group_samples(), Vec::new());
             for start in (0..times).step_by(unit) {
                 let part = recording.voltages().slice(start, unit).unwrap();
                 let done = channelize::step(&mut channelizer, part, 2, 0, &mut bytes);

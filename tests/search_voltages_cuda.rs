@@ -153,6 +153,7 @@ fn candidates_are_those_of_the_processor() {
     let lower = VoltageHeader { lower_sideband: true, ..plain() };
     let real = VoltageHeader { antennas: 2, ..header(&[400.0, 400.5], VoltageEncoding::Real8) };
     let short = header(&[400.5, 400.0], VoltageEncoding::Real16);
+    let packed = VoltageHeader { encoding: VoltageEncoding::Real10, ..short.clone() };
     let cases = [
         Case::new("one stream", one.clone(), channels(32, 1)),
         Case::new("two polarizations", plain(), channels(8, 4)),
@@ -169,6 +170,7 @@ fn candidates_are_those_of_the_processor() {
         ),
         Case::new("real samples", real, channels(8, 2)),
         Case::new("wide real samples", short, channels(8, 2)),
+        Case::new("samples of 10 bits", packed, channels(8, 2)),
         Case::new(
             "oversampled, averaged, without the middle",
             lower,

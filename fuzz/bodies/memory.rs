@@ -85,14 +85,14 @@ impl Recording {
     /// Splits bytes into the streams of a header, one segment per stream; a second byte in 16 flags some samples.
     pub(super) fn new(header: VoltageHeader, bytes: &[u8]) -> Option<Self> {
         let encoding = header.encoding;
-        let unit = encoding.bytes(encoding.samples_per_byte());
+        let unit = encoding.bytes(encoding.group_samples());
         let row = bytes.len() / header.streams() / unit * unit;
         if row == 0 {
             return None;
         }
         let streams: Vec<_> =
             bytes.chunks_exact(row).take(header.streams()).map(<[u8]>::to_vec).collect();
-        let times = (row / unit * encoding.samples_per_byte()) as u64;
+        let times = (row / unit * encoding.group_samples()) as u64;
         let flag = |start: u64| Flag { streams: 0..1, start, times: 3.min(times - start) };
         let flags = match bytes[0] % 16 {
             1 => vec![flag(times / 3)],

@@ -124,7 +124,7 @@ impl Channelizer {
     /// kind of output does; [`Error::Device`] if a GPU fails, with the number of valid output bytes.
     pub fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<Progress> {
         let room = self.check(&input, &output)?;
-        let consumed = self.fitting(room, input.times(), input.encoding().samples_per_byte());
+        let consumed = self.fitting(room, input.times(), input.encoding().group_samples());
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         let input = input.slice(0, consumed)?;
@@ -199,7 +199,7 @@ impl Channelizer {
         let row_bytes = self.plan.row_elements() * self.plan.element_bytes();
         let bytes = rows.end.saturating_mul(row_bytes);
         check_length("output (bytes)", bytes, bytes.min(output.len()))?;
-        let step = self.plan.input().encoding.samples_per_byte();
+        let step = self.plan.input().encoding.group_samples();
         let consumed = self.fitting(rows.len(), layout.times, step);
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;

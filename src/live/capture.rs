@@ -50,8 +50,11 @@ const FLYING: usize = 8;
 const MOST_FLYING: usize = 64;
 const WINDOW_BYTES: usize = 32 << 20;
 
-/// Bytes of samples that may wait for the consumer, and the least and the most chunks of them.
+/// Time of samples that may wait for the consumer, which takes about as long to begin, in seconds; least and most bytes of them, and
+/// least and most chunks.
+const WAITING_S: f64 = 0.5;
 const WAITING_BYTES: usize = 96 << 20;
+const MOST_WAITING_BYTES: usize = 512 << 20;
 const LEAST_WAITING: usize = 16;
 const MOST_WAITING: usize = 1024;
 
@@ -619,7 +622,9 @@ impl Current {
         let by_period = (half.saturating_sub(1) / (2 * chunks as u64)).max(1) as usize;
         let options = WindowOptions::new(by_time.min(by_bytes).min(by_period), chunks);
         let options = WindowOptions { jump: options.jump.min(half.saturating_sub(1)), ..options };
-        let waiting = WAITING_BYTES / (options.blocks * block_bytes);
+        let waiting = (WAITING_S / block_s * block_bytes as f64) as usize;
+        let waiting =
+            waiting.clamp(WAITING_BYTES, MOST_WAITING_BYTES) / (options.blocks * block_bytes);
         let waiting = waiting.clamp(LEAST_WAITING, MOST_WAITING);
         let window = Window::with_buffers(shape, options, chunks + waiting)?;
         Ok(Self {

@@ -18,7 +18,6 @@ use crate::live::declared::{Axis, Declared, Extent};
 use crate::live::header::Content;
 use crate::live::heaps::Heaps;
 use crate::live::packet::{Format, Outcome, Shape};
-use crate::live::packing::Packing;
 use crate::live::stream::Stream;
 use crate::live::vdif::Frames;
 use crate::units::Epoch;
@@ -76,7 +75,6 @@ pub struct Begun {
     times: usize,
     shape: Shape,
     has_end: bool,
-    packing: Packing,
     layout: Option<Layout>,
     frames: Option<ArrivingFrames>,
     streams: Vec<Vec<Range<usize>>>,
@@ -89,20 +87,7 @@ impl Description {
     /// # Errors
     /// [`Error::Parameter`] for axes that do not give the contents' streams or the format's bytes, and for samples that are
     /// not whole bytes.
-    pub fn new(content: Content, packets: Packets, axes: &[Extent]) -> Result<Self> {
-        Self::packed(content, packets, axes, Packing::None)
-    }
-
-    /// Joins contents as [`Description::new`], whose samples have another width in packets than the contents say.
-    ///
-    /// # Errors
-    /// As [`Description::new`]; [`Error::Parameter`] for contents that do not have the samples that are unpacked.
-    pub fn packed(
-        mut content: Content,
-        packets: Packets,
-        axes: &[Extent],
-        packing: Packing,
-    ) -> Result<Self> {
+    pub fn new(mut content: Content, packets: Packets, axes: &[Extent]) -> Result<Self> {
         let shape = packets.shape();
         match &mut content {
             Content::Spectra(header) => header.tstart_mjd = 0.0,
@@ -112,26 +97,18 @@ impl Description {
             return Err(Error::parameter("axes", "time twice", "time must be one axis"));
         }
         let times = axes.iter().find(|extent| extent.axis == Axis::Time).map_or(1, |e| e.count);
-        let (layout, sample_bytes) = match &content {
+        let (layout, bytes) = match &content {
             Content::Spectra(header) => {
-                if packing != Packing::None {
-                    return Err(Error::parameter("packing", "spectra", "voltages have it only"));
-                }
                 check_rows(axes, header.channels(), shape.sources)?;
-                (None, header.row_bytes())
+                (None, header.row_bytes().saturating_mul(times))
             }
             Content::Voltages(header) => {
-                packing.check(header.encoding)?;
-                let layout = layout(header, axes)?;
-                let bytes = layout.frame_bytes() as usize;
-                (Some(layout), bytes)
+                let streams = header.streams();
+                (Some(layout(header, axes)?), streams.saturating_mul(header.encoding.bytes(times)))
             }
         };
-        let bytes = sample_bytes.saturating_mul(times);
-        // Blocks of each source are unpacked by themselves.
-        let found = packing.unpacked_bytes(shape.block_bytes).map(|own| own * shape.sources);
-        if found != Some(bytes) {
-            let found = found.unwrap_or(0);
+        let found = shape.block_bytes.saturating_mul(shape.sources);
+        if found != bytes {
             let rule = format!("the packets of {} sources have {found}", shape.sources);
             return Err(Error::parameter("axes (bytes of all sources)", bytes, rule));
         }
@@ -145,7 +122,6 @@ impl Description {
             times,
             shape,
             has_end: false,
-            packing,
             layout,
             frames: None,
             streams,
@@ -174,7 +150,6 @@ impl Description {
             times: order.times(),
             shape,
             has_end: false,
-            packing: Packing::None,
             layout: None,
             streams: (0..shape.sources).map(|thread| order.streams_of(thread)).collect(),
             frames: Some(order),
@@ -263,7 +238,6 @@ impl Begun {
             times: stream.times(),
             shape,
             has_end: true,
-            packing: Packing::None,
             layout,
             frames: None,
             streams: streams.unwrap_or_default(),
@@ -295,12 +269,7 @@ impl Begun {
         self.has_end
     }
 
-    /// Returns the width of samples in the blocks.
-    pub fn packing(&self) -> Packing {
-        self.packing
-    }
-
-    /// Returns the order of voltages in the blocks of all sources at one time, unpacked; `None` for spectra, whose sources are groups of
+    /// Returns the order of voltages in the blocks of all sources at one time; samples that share bytes are one element. `None` for spectra, whose sources are groups of
     /// channels: axes source, time, channel.
     pub(crate) fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
@@ -349,9 +318,10 @@ fn check_axis(axis: Axis, product: usize, expected: usize) -> Result<()> {
 
 /// Computes the order of voltages in the blocks of all sources at one time.
 fn layout(header: &VoltageHeader, axes: &[Extent]) -> Result<Layout> {
-    if matches!(header.encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
+    let encoding = header.encoding;
+    if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
         let rule = "samples in packets have whole bytes";
-        return Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule));
+        return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
     }
     let mut axes = axes.to_vec();
     let inputs = axes.iter().rposition(|extent| extent.axis == Axis::Antenna);
@@ -394,7 +364,15 @@ fn layout(header: &VoltageHeader, axes: &[Extent]) -> Result<Layout> {
         streams = streams.iter().flat_map(|s| (0..count).map(move |i| s + i * step)).collect();
         inner *= count;
     }
-    Ok(Layout::of_streams(streams, inner, header.encoding.sample_bits() / 8, unit))
+    // A group of samples that share bytes is one element of the layout.
+    let group = encoding.group_samples();
+    if group > 1 && (inner > 1 || unit.is_some_and(|unit| !unit.is_multiple_of(group as u64))) {
+        let rule =
+            format!("{encoding:?} needs time as the last axis, in groups of {group} samples");
+        return Err(Error::parameter("axes", format!("{:?}", axes.last()), rule));
+    }
+    let unit = unit.map(|unit| unit / group as u64);
+    Ok(Layout::of_streams(streams, inner, encoding.bytes(group), unit))
 }
 
 /// Lists the streams of each source as ranges in ascending order.

@@ -35,7 +35,7 @@ const BAND_TOLERANCE: f64 = 1e-3;
 
 /// Bytes of a stream that are read before the next stream is: enough for long writes, few enough that the last stream's samples wait
 /// for little work when they arrive. Least and most bytes of a row among them.
-const STEP_BYTES: usize = 8 << 20;
+const STEP_BYTES: usize = 16 << 20;
 const STEP_ROW_BYTES: Range<usize> = 2 << 10..1 << 20;
 
 /// One observation that arrives as several streams.
@@ -122,8 +122,8 @@ impl JoinedVoltages {
         let rows = parts.iter().map(|part| part.source.header().streams()).max();
         let row = STEP_BYTES / rows.unwrap_or(1).max(1);
         let row = row.clamp(STEP_ROW_BYTES.start, STEP_ROW_BYTES.end);
-        // A step ends with a cache line; one stream needs no turns.
-        let step = row.next_multiple_of(64) * 8 / header.encoding.sample_bits();
+        // A step ends with a cache line and a group of samples; one stream needs no turns.
+        let step = row.next_multiple_of(320) * 8 / header.encoding.sample_bits();
         let step = if parts.len() == 1 { usize::MAX } else { step };
         Self { header, parts, step, state: State::Reading, cut: None }
     }
@@ -253,7 +253,7 @@ fn late(streams: &[LiveVoltages]) -> Result<Vec<u64>> {
     let starts: Vec<i64> = streams.iter().map(start).collect::<Result<_>>()?;
     let last = starts.iter().copied().max().unwrap_or(0);
     let late: Vec<u64> = starts.iter().map(|start| (last - start) as u64).collect();
-    let unit = header.encoding.samples_per_byte() as u64;
+    let unit = header.encoding.group_samples() as u64;
     match late.iter().position(|times| !times.is_multiple_of(unit)) {
         None => Ok(late),
         Some(number) => {

@@ -17,7 +17,6 @@
 //! | [`header`] | the text that says what a stream carries: spectra or voltages |
 //! | [`clock`] | time of a counter: synchronization, rate, wraps, leap seconds |
 //! | `system_clock` | whether NTP or PTP keeps this machine's clock on time (Linux) |
-//! | [`packing`] | samples of 10 bits, unpacked as they are read |
 //! | [`description`] | streams whose packets carry no header: contents, format and clock known beforehand |
 //! | `discovery` | what the first frames of a VDIF stream say |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
@@ -52,7 +51,6 @@ pub mod impair;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod joined;
 pub mod packet;
-pub mod packing;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod ring;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -12,11 +12,12 @@ use crate::backend::threads::{Places, Threads, Tile, Tiling};
 use crate::io;
 use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{ArrivingFrames, Rows, Scratch};
-use crate::live::packing::Packing;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bytes that are sorted at once: as many as make [`ROW_BYTES`] of each row, within these limits.
+/// Bytes that are sorted at once: as many as make [`ROW_BYTES`] of each row, within these limits; at least as many for each thread as
+/// outweigh the time in which it wakes.
 const LEAST_BYTES: usize = 2 << 20;
+const THREAD_BYTES: usize = 1 << 20;
 const MOST_BYTES: usize = 32 << 20;
 
 /// Bytes of a row that are long enough for a write.
@@ -29,8 +30,9 @@ const MOST_PARTS: usize = 32;
 const TILES: usize = 4;
 const TILE_BYTES: usize = 32 << 10;
 
-/// Bytes of a cache line, which two threads should not share.
-const LINE: usize = 64;
+/// Bytes at whose multiples rows are divided: whole cache lines, which two threads should not share, and whole groups of
+/// samples that share bytes.
+const LINE: usize = 320;
 
 /// Rows that take their samples from all parts before the next ones do.
 const LOT_ROWS: usize = 256;
@@ -41,8 +43,8 @@ const PAIR_BYTES: usize = 16 << 10;
 /// Order of voltages in the blocks of all sources.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Whole bytes of each sample, after unpacking.
-    Bytes(Layout, Packing),
+    /// Whole bytes of each sample, or of each group of samples that share bytes; time is then the innermost axis.
+    Bytes(Layout),
     /// Packed samples, a frame of each source.
     Frames(ArrivingFrames),
 }
@@ -83,14 +85,8 @@ pub(super) struct Sorter {
     firsts: Vec<usize>,
     parts: Vec<Part>,
     threads: Threads,
-    memory: Vec<Memory>,
-}
-
-/// Memory of a thread.
-#[derive(Clone, Debug, Default)]
-struct Memory {
-    frames: Scratch,
-    unpacked: Vec<u8>,
+    /// Memory of each thread.
+    memory: Vec<Scratch>,
 }
 
 impl Sorter {
@@ -101,7 +97,7 @@ impl Sorter {
         sources: &[Vec<Range<usize>>],
     ) -> Self {
         let spans: Vec<Range<usize>> = match &order {
-            Order::Bytes(layout, _) => {
+            Order::Bytes(layout) => {
                 let inner = layout.streams() / layout.runs();
                 let rows = |run: &[usize]| span(run.iter().map(|stream| *stream..stream + 1));
                 layout.positions().chunks_exact(inner).map(rows).collect()
@@ -144,7 +140,7 @@ impl Sorter {
         let shares = (TILES * threads.count()).min(groups);
         let starts = (0..=shares).map(|share| self.groups[share * groups / shares.max(1)]);
         (self.rows, self.firsts) = starts.map(|[row, run]| (row, run)).unzip();
-        self.memory = vec![Memory::default(); threads.count()];
+        self.memory = vec![Scratch::default(); threads.count()];
         self.threads = threads;
     }
 
@@ -162,7 +158,8 @@ impl Sorter {
     pub(super) fn is_due(&self) -> bool {
         let row = self.encoding.bytes(self.parts.iter().map(|part| part.times).sum());
         let bytes = self.streams * row;
-        let is_long = row >= ROW_BYTES && bytes >= LEAST_BYTES;
+        let least = (THREAD_BYTES * self.threads.count()).clamp(LEAST_BYTES, MOST_BYTES);
+        let is_long = row >= ROW_BYTES && bytes >= least;
         is_long || bytes >= MOST_BYTES || self.parts.len() >= MOST_PARTS
     }
 
@@ -192,17 +189,19 @@ impl Sorter {
         };
         let tiling = Tiling { stride, rows, places, columns, step };
         let all_runs = runs.len();
-        let work = |memory: &mut Memory, share: usize, tile: Tile<'_>| {
+        let work = |scratch: &mut Scratch, share: usize, tile: Tile<'_>| {
             let runs = if tiles > 1 { &runs[firsts[share]..firsts[share + 1]] } else { &runs[..] };
             let time = |byte: usize| (byte - own.start) * 8 / encoding.sample_bits();
             let times = time(tile.columns().start)..time(tile.columns().end);
             let parts = parts.iter().filter_map(|part| part.within(&times));
             match order {
-                Order::Bytes(layout, packing) => {
-                    sort_bytes(layout, *packing, runs, chunks, parts, &mut Own(tile), memory);
+                Order::Bytes(layout) => {
+                    let group = encoding.group_samples();
+                    let parts = parts.map(|part| part.in_groups(group));
+                    sort_bytes(layout, runs, chunks, parts, &mut Own(tile));
                 }
                 Order::Frames(frames) => {
-                    let (rows, scratch) = (&mut Own(tile), &mut memory.frames);
+                    let rows = &mut Own(tile);
                     sort_frames(frames, all_runs, runs, chunks, parts, rows, scratch);
                 }
             }
@@ -229,6 +228,12 @@ impl Part {
             ..*self
         })
     }
+
+    /// Returns the place in groups of `group` samples.
+    fn in_groups(self, group: usize) -> Self {
+        let Self { chunk, first, times, at } = self;
+        Self { chunk, first: first / group, times: times / group, at: at / group }
+    }
 }
 
 /// Rows of a tile.
@@ -244,12 +249,10 @@ impl Rows for Own<'_> {
 /// Copies the samples of some runs of a layout.
 fn sort_bytes(
     layout: &Layout,
-    packing: Packing,
     runs: &[usize],
     chunks: &impl Chunks,
     parts: impl Iterator<Item = Part> + Clone,
     rows: &mut Own<'_>,
-    memory: &mut Memory,
 ) {
     let inner = layout.streams() / layout.runs();
     let step = layout.run_bytes(layout.unit_times()) as usize;
@@ -266,31 +269,12 @@ fn sort_bytes(
                 for run in runs {
                     let place =
                         first as usize + run * step..first as usize + run * step + length as usize;
-                    let bytes = match packing {
-                        Packing::None => &bytes[place],
-                        packing => unpack(packing, bytes, place, &mut memory.unpacked),
-                    };
-                    layout.scatter(*run, bytes, rows, part.at + done);
+                    layout.scatter(*run, &bytes[place], rows, part.at + done);
                 }
                 done += times;
             }
         }
     }
-}
-
-/// Unpacks the samples that have the bytes `place` of a chunk when all of it is unpacked.
-fn unpack<'a>(
-    packing: Packing,
-    packed: &[u8],
-    place: Range<usize>,
-    memory: &'a mut Vec<u8>,
-) -> &'a [u8] {
-    const GROUP: usize = 8;
-    let groups = place.start / GROUP * GROUP..place.end.next_multiple_of(GROUP);
-    let packed = &packed[packing.packed_bytes(groups.start)..packing.packed_bytes(groups.end)];
-    memory.resize(groups.len(), 0);
-    packing.unpack(packed, memory).expect("whole groups of samples");
-    &memory[place.start - groups.start..][..place.len()]
 }
 
 /// Unpacks the samples of some of `all` sources of frames.
@@ -327,7 +311,8 @@ mod tests {
     use super::*;
     use crate::io::voltages::layout::{Axis, Counts};
 
-    const ENCODINGS: [VoltageEncoding; 5] = [
+    const ENCODINGS: [VoltageEncoding; 6] = [
+        VoltageEncoding::Real10,
         VoltageEncoding::Complex4,
         VoltageEncoding::Complex8,
         VoltageEncoding::Complex16,
@@ -352,13 +337,12 @@ mod tests {
     struct Case {
         order: [Axis; 4],
         counts: [usize; 3],
-        /// Samples per block, blocks per chunk, chunks.
+        /// Groups of samples per block, blocks per chunk, chunks.
         sizes: [usize; 3],
         encoding: VoltageEncoding,
-        packing: Packing,
         /// Divides the samples into parts and reads.
         seed: u64,
-        /// Samples of a row before and after the block.
+        /// Groups of samples of a row before and after the block.
         around: [usize; 2],
     }
 
@@ -369,6 +353,10 @@ mod tests {
 
         fn times(&self) -> usize {
             self.sizes.iter().product()
+        }
+
+        fn group_bytes(&self) -> usize {
+            self.encoding.bytes(self.encoding.group_samples())
         }
 
         fn streams(&self) -> usize {
@@ -391,21 +379,14 @@ mod tests {
             place
         }
 
-        /// Returns the samples of all chunks as blocks have them, unpacked, and the chunks.
+        /// Returns the samples of all chunks, and the chunks.
         fn chunks(&self) -> (Vec<u8>, Made) {
-            let bytes = self.encoding.sample_bits() / 8;
-            let mut samples: Vec<u8> = (0..self.times() * self.streams() * bytes)
+            let samples: Vec<u8> = (0..self.times() * self.streams() * self.group_bytes())
                 .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8)
                 .collect();
-            if self.packing == Packing::None {
-                let chunk = samples.len() / self.sizes[2];
-                let chunks = samples.chunks_exact(chunk).map(<[u8]>::to_vec).collect();
-                return (samples, Made(chunks));
-            }
-            let packed: Vec<u8> = samples[..samples.len() / 8 * 5].to_vec();
-            self.packing.unpack(&packed, &mut samples).unwrap();
-            let chunk = packed.len() / self.sizes[2];
-            (samples, Made(packed.chunks_exact(chunk).map(<[u8]>::to_vec).collect()))
+            let chunk = samples.len() / self.sizes[2];
+            let chunks = samples.chunks_exact(chunk).map(<[u8]>::to_vec).collect();
+            (samples, Made(chunks))
         }
     }
 
@@ -415,24 +396,24 @@ mod tests {
         let counts = [1_usize..9, 1_usize..40, 1_usize..3];
         let sizes = [1_usize..80, 1_usize..6, 1_usize..5];
         let around = [0_usize..70, 0_usize..70];
-        let parts = (order, counts, sizes, 0..ENCODINGS.len(), any::<bool>(), any::<u64>(), around);
-        parts.prop_map(|(order, counts, mut sizes, encoding, is_packed, seed, around)| {
+        let parts = (order, counts, sizes, 0..ENCODINGS.len(), any::<u64>(), around);
+        parts.prop_map(|(mut order, counts, sizes, encoding, seed, around)| {
             let encoding = ENCODINGS[encoding];
-            let is_packed = is_packed && encoding == VoltageEncoding::Real16;
-            let packing = if is_packed { Packing::Ten } else { Packing::None };
-            // Packed samples come in groups of four.
-            sizes[0] = if is_packed { sizes[0].next_multiple_of(4) } else { sizes[0] };
-            Case { order, counts, sizes, encoding, packing, seed, around }
+            if encoding.group_samples() > 1 {
+                // Time is the innermost axis of samples that share bytes.
+                order.sort_by_key(|axis| *axis == Time);
+            }
+            Case { order, counts, sizes, encoding, seed, around }
         })
     }
 
     /// Returns the rows of a case after reads of random lengths, each of parts of random lengths.
     fn sorted(case: &Case, made: &Made, threads: usize) -> Vec<u8> {
-        let bytes = case.encoding.sample_bits() / 8;
+        let (group, bytes) = (case.encoding.group_samples(), case.group_bytes());
         let [antennas, channels, polarizations] = case.counts;
         let counts = Counts { antennas, channels, polarizations };
         let layout = Layout::new(case.order, counts, case.block_times() as u64, bytes);
-        let order = Order::Bytes(layout, case.packing);
+        let order = Order::Bytes(layout);
         let mut sorter = Sorter::new(order, case.encoding, &[]);
         sorter.set_threads(Threads::new(threads));
         let (times, [before, after]) = (case.times(), case.around);
@@ -446,7 +427,7 @@ mod tests {
         let (mut done, chunk_times) = (0, case.sizes[0] * case.sizes[1]);
         while done < times {
             let read = if below(3) == 1 { times } else { below(times) }.min(times - done);
-            let span = before + done..before + done + read;
+            let span = (before + done) * group..(before + done + read) * group;
             let (encoding, streams) = (case.encoding, case.streams());
             let mut block =
                 VoltageBlock::within(&mut memory, encoding, streams, stride, span).unwrap();
@@ -455,7 +436,9 @@ mod tests {
                 let first = (done + at) % chunk_times;
                 let most = (chunk_times - first).min(read - at);
                 let times = if below(4) == 1 { below(most) } else { most };
-                sorter.add(Part { chunk: (done + at) / chunk_times, first, times, at });
+                let [first, samples, place] = [first, times, at].map(|groups| groups * group);
+                let chunk = (done + at) / chunk_times;
+                sorter.add(Part { chunk, first, times: samples, at: place });
                 at += times;
                 if below(6) == 1 {
                     sorter.sort(made, &mut block, Places::ALL);
@@ -474,7 +457,7 @@ mod tests {
         /// values.
         #[test]
         fn samples_lie_in_their_rows(case in cases()) {
-            let bytes = case.encoding.sample_bits() / 8;
+            let bytes = case.group_bytes();
             let (samples, made) = case.chunks();
             let [before, after] = case.around;
             let mut expected = Vec::new();
@@ -496,7 +479,7 @@ mod tests {
         use Axis::{Antenna, Channel, Polarization, Time};
         let counts = Counts { antennas: 3, channels: 4, polarizations: 2 };
         let groups = |order| {
-            let order = Order::Bytes(Layout::new(order, counts, 5, 2), Packing::None);
+            let order = Order::Bytes(Layout::new(order, counts, 5, 2));
             let sorter = Sorter::new(order, VoltageEncoding::Complex8, &[]);
             sorter.groups.iter().map(|[row, _]| *row).collect::<Vec<_>>()
         };

@@ -22,7 +22,6 @@ use crate::live::feed::{
     Blocks, Connection, Feed, Going, Joined, Lease, Next, Progress, STEP, wait,
 };
 use crate::live::header::Content;
-use crate::live::packing::Packing;
 use crate::live::ring;
 use crate::live::socket;
 use crate::live::sorting::{Order, Sorter};
@@ -285,7 +284,7 @@ fn opened(going: Going, chunk: Chunk) -> Opened {
     (blocks.expected, blocks.chunk) = (chunk.first, Some(chunk));
     let order = match begun.frames() {
         Some(frames) => Some(Order::Frames(frames.clone())),
-        None => begun.layout().map(|layout| Order::Bytes(layout.clone(), begun.packing())),
+        None => begun.layout().map(|layout| Order::Bytes(layout.clone())),
     };
     let streams = begun.streams().to_vec();
     let sorter = sorter(&content, order, &streams);
@@ -344,7 +343,7 @@ fn next_header(
     let times = (RING_BYTES / frame_bytes.max(1)).max(1).next_multiple_of(unit);
     let mut blocks = Blocks::new(times, times * frame_bytes);
     blocks.buffer = vec![0; blocks.block_bytes];
-    let order = layout.map(|layout| Order::Bytes(layout, Packing::None));
+    let order = layout.map(Order::Bytes);
     let sorter = sorter(&content, order, &[]);
     let (streams, going) = (Vec::new(), None);
     Ok(Opened { content, passed: 0, sorter, streams, blocks, going })

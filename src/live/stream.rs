@@ -27,7 +27,7 @@ use crate::live::heaps::{ItemMap, Selector};
 use crate::live::packet::Values;
 use crate::live::spead::{Control, Item, Packet, id};
 use crate::view::check_length;
-use crate::voltage::{VoltageEncoding, Voltages};
+use crate::voltage::Voltages;
 
 /// Item with the number of the first sample.
 pub const TIME_ID: u64 = 0x1600;
@@ -319,7 +319,7 @@ fn sample_bytes(content: &Content) -> Result<usize> {
         Content::Spectra(header) => Ok(header.row_bytes()),
         Content::Voltages(header) => {
             let encoding = header.encoding;
-            if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
+            if encoding.group_samples() > 1 {
                 let rule = "samples of streams have whole bytes: convert to 8 bits first";
                 return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
             }
@@ -335,6 +335,7 @@ mod tests {
     use crate::live::packet::Format;
     use crate::live::spead::{Flavour, Packetizer, Repeat};
     use crate::units::Epoch;
+    use crate::voltage::VoltageEncoding;
 
     fn header(lower: bool) -> VoltageHeader {
         let centres = vec![1400e6, 1401e6, 1402e6];

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader};
 use crate::math::normal::{cumulative, density};
 use crate::view::check_length;
-use crate::voltage::{TWO_BIT_HIGH, VoltageBlock, VoltageEncoding};
+use crate::voltage::{TWO_BIT_HIGH, VoltageBlock, VoltageEncoding, ten_bits};
 
 /// Header, gaps and position of a recording that is generated while it is read.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Recording {
     /// # Errors
     /// [`Error::Parameter`] for samples that do not fill whole bytes.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
-        let whole = self.header.encoding.samples_per_byte() as u64;
+        let whole = self.header.encoding.group_samples() as u64;
         if !times.is_multiple_of(whole) {
             let rule = format!("samples are passed over in whole bytes, {whole} at a time");
             return Err(Error::parameter("samples to skip", times, rule));
@@ -103,6 +103,12 @@ pub(super) fn store(x: &[f32], encoding: VoltageEncoding, output: &mut [u8]) {
         VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32 => each(x, output, f32::to_le_bytes),
         VoltageEncoding::Complex4 => packed(x, output, 2, |x| (nibble(x[0]) << 4) | nibble(x[1])),
         VoltageEncoding::Real4 => packed(x, output, 2, |x| nibble(x[0]) | (nibble(x[1]) << 4)),
+        VoltageEncoding::Real10 => {
+            let (fours, _) = x.as_chunks::<4>();
+            for (group, four) in output.as_chunks_mut::<5>().0.iter_mut().zip(fours) {
+                *group = ten_bits::pack(four.map(|x| rounded(x, -512.0, 511.0) as i16));
+            }
+        }
         VoltageEncoding::Real2 => {
             packed(x, output, 4, |x| x.iter().rev().fold(0, |byte, x| (byte << 2) | two_bits(*x)))
         }
@@ -152,6 +158,7 @@ pub fn usual_rms(encoding: VoltageEncoding) -> f64 {
         (_, 2) => TWO_BIT_RMS,
         (_, 4) => 1.0 / 0.3352,
         (_, 8) => 16.0,
+        (_, 10) => 32.0,
         _ => 512.0,
     }
 }
@@ -218,6 +225,7 @@ mod tests {
                     2 => vec![-high, -1.0, 1.0, high],
                     4 => (-8..8).map(f64::from).collect(),
                     8 => (-128..128).map(f64::from).collect(),
+                    10 => (-512..512).map(f64::from).collect(),
                     16 => (-32768..32768).map(f64::from).collect(),
                     _ => vec![f64::from(*x)],
                 };

@@ -67,7 +67,7 @@ impl Clone for VoltageBlock<'_> {
 impl VoltageBlock<'static> {
     /// Allocates a block of `capacity` samples, rounded up to whole bytes, for each of `streams` streams.
     pub fn new(encoding: VoltageEncoding, streams: usize, capacity: usize) -> Self {
-        let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
+        let capacity = capacity.next_multiple_of(encoding.group_samples());
         let stride = encoding.bytes(capacity);
         let bytes = Bytes::Own(vec![0; streams * stride]);
         let flags = Vec::new();
@@ -86,7 +86,7 @@ impl<'a> VoltageBlock<'a> {
         streams: usize,
         capacity: usize,
     ) -> Result<Self> {
-        let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
+        let capacity = capacity.next_multiple_of(encoding.group_samples());
         let stride = encoding.bytes(capacity);
         let (expected, actual) = (streams.saturating_mul(stride), bytes.len());
         if actual < expected {
@@ -110,7 +110,7 @@ impl<'a> VoltageBlock<'a> {
         times: Range<usize>,
     ) -> Result<Self> {
         for edge in [times.start, times.end] {
-            let whole = edge.next_multiple_of(encoding.samples_per_byte());
+            let whole = edge.next_multiple_of(encoding.group_samples());
             check_length("samples of a block, in whole bytes", whole, edge)?;
         }
         let (offset, end) = (encoding.bytes(times.start), encoding.bytes(times.end));
@@ -161,7 +161,7 @@ impl<'a> VoltageBlock<'a> {
             let (expected, actual) = (self.capacity, times);
             return Err(Error::Shape { what: "times in a block", expected, actual });
         }
-        let whole = times.next_multiple_of(self.encoding.samples_per_byte());
+        let whole = times.next_multiple_of(self.encoding.group_samples());
         check_length("times in a block, in whole bytes", whole, times)?;
         self.times = times;
         Ok(())

@@ -1,16 +1,18 @@
 //! Voltage encodings and borrowed voltages of many streams: axes stream, time.
 //!
-//! Invariant: each stream's samples are contiguous; sub-byte real samples are packed least significant
-//! first, a complex sample is (real, imaginary), wide values are little endian. Readers of other
-//! formats convert to this order.
+//! Invariant: each stream's samples are contiguous; real samples of 2 and 4 bits are packed least significant
+//! first, those of 10 bits most significant first ([`unpack_ten_bits`]), a complex sample is (real, imaginary),
+//! wide values are little endian. Readers of other formats convert to this order.
 
 mod block;
+pub(crate) mod ten_bits;
 
 use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::view::check_length;
 pub use block::{Flag, VoltageBlock};
+pub use ten_bits::unpack_ten_bits;
 
 /// Outer quantization level of optimally sampled 2-bit voltages, in units of the inner level.
 ///
@@ -43,11 +45,13 @@ pub enum VoltageEncoding {
     Real16,
     /// Real, a single-precision float.
     RealF32,
+    /// Real, 4 in 5 bytes, two's complement of 10 bits, the first sample in the most significant bits.
+    Real10,
 }
 
 impl VoltageEncoding {
     /// Every encoding.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Complex4,
         Self::Complex8,
         Self::ComplexOffset8,
@@ -59,6 +63,7 @@ impl VoltageEncoding {
         Self::RealOffset8,
         Self::Real16,
         Self::RealF32,
+        Self::Real10,
     ];
 
     /// Returns whether samples are complex.
@@ -79,6 +84,7 @@ impl VoltageEncoding {
             Self::Real2 => 2,
             Self::Real4 => 4,
             Self::Complex4 | Self::Real8 | Self::RealOffset8 => 8,
+            Self::Real10 => 10,
             Self::Complex8 | Self::ComplexOffset8 | Self::Real16 => 16,
             Self::Complex16 | Self::RealF32 => 32,
             Self::ComplexF32 => 64,
@@ -90,12 +96,23 @@ impl VoltageEncoding {
         if self.is_complex() { self.sample_bits() / 2 } else { self.sample_bits() }
     }
 
-    /// Returns the smallest number of samples that fill whole bytes: 4, 2 or 1.
-    pub const fn samples_per_byte(self) -> usize {
+    /// Returns the smallest number of samples that fill whole bytes: 4, 2 or 1. Samples are read, skipped and divided in such
+    /// groups.
+    pub const fn group_samples(self) -> usize {
         match self {
-            Self::Real2 => 4,
+            Self::Real2 | Self::Real10 => 4,
             Self::Real4 => 2,
             _ => 1,
+        }
+    }
+
+    /// Returns the encoding that holds the same values with whole bytes for each sample.
+    pub const fn unpacked(self) -> Self {
+        match self {
+            Self::Real2 => Self::RealF32,
+            Self::Real4 => Self::Real8,
+            Self::Real10 => Self::Real16,
+            whole => whole,
         }
     }
 
@@ -145,6 +162,7 @@ pub fn voltage(row: &[u8], encoding: VoltageEncoding, index: usize) -> Complex<f
         VoltageEncoding::RealOffset8 => real(offset(index)),
         VoltageEncoding::Real16 => real(short(2 * index)),
         VoltageEncoding::RealF32 => real(float(4 * index)),
+        VoltageEncoding::Real10 => real(f64::from(ten_bits::sample(row, index))),
     }
 }
 
@@ -173,7 +191,7 @@ impl<'a> Voltages<'a> {
         stride: usize,
         times: usize,
     ) -> Result<Self> {
-        let whole = times.next_multiple_of(encoding.samples_per_byte());
+        let whole = times.next_multiple_of(encoding.group_samples());
         check_length("times, rounded up to whole bytes", whole, times)?;
         let row = encoding.bytes(times);
         if row > stride && streams > 1 {
@@ -221,7 +239,7 @@ impl<'a> Voltages<'a> {
     /// # Errors
     /// [`Error::Shape`] if they begin or end within a byte, or are out of range.
     pub fn slice(&self, start: usize, times: usize) -> Result<Self> {
-        let whole = start.next_multiple_of(self.encoding.samples_per_byte());
+        let whole = start.next_multiple_of(self.encoding.group_samples());
         check_length("start of a slice, in whole bytes", whole, start)?;
         if start + times > self.times {
             let (expected, actual) = (self.times, start + times);
@@ -229,6 +247,34 @@ impl<'a> Voltages<'a> {
         }
         let bytes = &self.bytes[self.encoding.bytes(start).min(self.bytes.len())..];
         Self::new(bytes, self.encoding, self.streams, self.stride, times)
+    }
+
+    /// Writes all samples to the start of a block of the encoding [`VoltageEncoding::unpacked`]; flags are kept.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a block of another encoding, of another number of streams or with too little space.
+    pub fn unpack(&self, block: &mut VoltageBlock<'_>) -> Result<()> {
+        let (from, to) = (self.encoding, self.encoding.unpacked());
+        check_length("streams of unpacked voltages", self.streams, block.streams())?;
+        check_length("bits of unpacked samples", to.sample_bits(), block.encoding().sample_bits())?;
+        block.set_times(self.times)?;
+        for (stream, row) in block.rows_mut().enumerate() {
+            let (packed, times) = (self.row(stream), 0..self.times);
+            match from {
+                VoltageEncoding::Real10 => ten_bits::unpack(packed, row),
+                VoltageEncoding::Real4 => {
+                    let value = |time| voltage(packed, from, time).re as i8 as u8;
+                    row.iter_mut().zip(times).for_each(|(byte, time)| *byte = value(time));
+                }
+                VoltageEncoding::Real2 => {
+                    let value = |time| (voltage(packed, from, time).re as f32).to_le_bytes();
+                    let values = row.as_chunks_mut::<4>().0;
+                    values.iter_mut().zip(times).for_each(|(bytes, time)| *bytes = value(time));
+                }
+                _ => row[..packed.len()].copy_from_slice(packed),
+            }
+        }
+        Ok(())
     }
 
     /// Returns one sample's value: slow, for references and tests.
@@ -255,7 +301,7 @@ impl DeviceVoltages {
     /// # Errors
     /// [`Error::Shape`] naming what does not fit.
     pub fn check(&self, encoding: VoltageEncoding, streams: usize, bytes: usize) -> Result<()> {
-        let whole = self.times.next_multiple_of(encoding.samples_per_byte());
+        let whole = self.times.next_multiple_of(encoding.group_samples());
         check_length("times, rounded up to whole bytes", whole, self.times)?;
         let row = encoding.bytes(self.times);
         if row > self.stride && streams > 1 {
@@ -299,9 +345,9 @@ mod tests {
     #[test]
     fn the_zero_byte_is_zero() {
         for encoding in VoltageEncoding::ALL {
-            let row = [encoding.zero_byte(); 8];
+            let row = [encoding.zero_byte(); 40];
             let sum: Complex<f64> =
-                (0..64 / encoding.sample_bits()).map(|i| voltage(&row, encoding, i)).sum();
+                (0..320 / encoding.sample_bits()).map(|i| voltage(&row, encoding, i)).sum();
             assert_eq!(sum, Complex::new(0.0, 0.0), "{encoding:?}");
         }
     }

@@ -35,7 +35,7 @@ fn channelize(
     let mut channelizer = Channelizer::new(plan.clone(), backend).unwrap();
     let rows = plan.rows(input.times() as u64) as usize;
     let elements = plan.row_elements();
-    let step = input.encoding().samples_per_byte();
+    let step = input.encoding().group_samples();
     let mut complex = vec![Complex::new(f32::NAN, 0.5); rows * elements + 1];
     let mut floats = vec![f32::NAN; rows * elements + 1];
     let mut bytes = vec![0x5a; rows * elements * plan.element_bytes() + 1];
@@ -219,7 +219,7 @@ fn random_plans_equal_the_reference() {
         let input = *plan.input();
         let spectra = 1 + random.below(if plan.points() > 200 { 6 } else { 40 });
         let times = (plan.span() + spectra * plan.hop() + random.below(plan.hop()))
-            .next_multiple_of(input.encoding.samples_per_byte());
+            .next_multiple_of(input.encoding.group_samples());
         let bytes = noise(input.encoding, input.streams(), times, &mut random);
         let stride = input.encoding.bytes(times);
         let voltages =

@@ -54,7 +54,7 @@ fn gains(random: &mut Random, options: &Options, bits: usize, loudness: f64) -> 
 
 /// A random plan with the given channels and taps, and a recording for it.
 pub fn case(random: &mut Random, index: usize, channels: usize, taps: usize) -> (Plan, Recording) {
-    let encoding = VoltageEncoding::ALL[index % 11];
+    let encoding = VoltageEncoding::ALL[index % VoltageEncoding::ALL.len()];
     let points = if encoding.is_complex() { channels } else { 2 * channels };
     let mut options = Options::new(channels, taps, encoding);
     options.window = window(random, taps, points);
@@ -79,7 +79,7 @@ pub fn case(random: &mut Random, index: usize, channels: usize, taps: usize) -> 
     let most = (12_000_000 / work).clamp(4, if long { 1500 } else { 40 });
     let spectra = 1 + random.below(most);
     let plan = Plan::new(options.clone()).unwrap();
-    let unit = encoding.samples_per_byte();
+    let unit = encoding.group_samples();
     let times = plan.span() + (spectra - 1) * plan.hop() + random.below(plan.hop());
     let times = times.next_multiple_of(unit);
     let recording = Recording::random(random, encoding, plan.input().streams(), times);

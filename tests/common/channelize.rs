@@ -140,7 +140,7 @@ pub fn split(plan: &Plan, backend: &Backend, recording: &Recording, random: &mut
     let mut channelizer = Channelizer::new(plan.clone(), backend).unwrap();
     let voltages = recording.voltages();
     if random.below(3) == 0 {
-        let unit = recording.encoding.samples_per_byte();
+        let unit = recording.encoding.group_samples();
         let part = random.below(recording.times) / unit * unit;
         let part = voltages.slice(0, part).unwrap();
         step(&mut channelizer, part, plan.max_rows(part.times()), 0, &mut Vec::new());
@@ -153,7 +153,7 @@ pub fn split(plan: &Plan, backend: &Backend, recording: &Recording, random: &mut
 /// The rows of a stream read in random pieces.
 fn pieces(channelizer: &mut Channelizer, voltages: Voltages<'_>, random: &mut Random) -> Vec<u8> {
     let plan = channelizer.plan().clone();
-    let unit = voltages.encoding().samples_per_byte();
+    let unit = voltages.encoding().group_samples();
     let largest = [unit, plan.hop(), 3 * plan.span(), voltages.times()][random.below(4)];
     // Long streams are not read one sample at a time, which would take for ever.
     let largest = largest.max(voltages.times() / 300);

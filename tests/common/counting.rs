@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Requests for memory, on any thread but the harness's, while `work` runs.
+/// Requests for memory, on any thread but the harness's, while `work` runs; so a program has one test that counts.
 pub(crate) fn requests_during(work: impl FnOnce()) -> usize {
     REQUESTS.store(0, Ordering::SeqCst);
     ARMED.store(true, Ordering::SeqCst);

@@ -110,6 +110,31 @@ fn four_bits_are_their_numbers() {
 }
 
 #[test]
+fn ten_bits_are_their_numbers() {
+    let wide = recordings(VoltageEncoding::Real16, 100.0);
+    let packed: Vec<Memory> = wide
+        .iter()
+        .map(|memory| {
+            let short = |bytes: &[u8]| i16::from_le_bytes([bytes[0], bytes[1]]);
+            let row = |row: &Vec<u8>| {
+                let samples: Vec<i16> = row.chunks_exact(2).map(short).collect();
+                samples.chunks_exact(4).flat_map(memory::ten_bits).collect()
+            };
+            let mut packed = memory.clone();
+            packed.header.encoding = VoltageEncoding::Real10;
+            packed.streams = memory.streams.iter().map(row).collect();
+            packed
+        })
+        .collect();
+    for delayed in [false, true] {
+        let expected = run(&wide, delayed, &options());
+        assert!(run(&packed, delayed, &options()) == expected, "{delayed}");
+        let mixed = vec![packed[0].clone(), wide[1].clone(), packed[2].clone()];
+        assert!(run(&mixed, delayed, &options()) == expected, "{delayed}");
+    }
+}
+
+#[test]
 fn antennas_of_unlike_encoding_are_not_taken_as_recorded_but_agree() {
     let bytes = recordings(VoltageEncoding::Complex8, 2.0);
     let mixed =

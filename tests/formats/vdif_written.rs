@@ -56,7 +56,7 @@ fn check(header: &VoltageHeader, times: usize, lead: usize, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.vdif");
     let mut writer = vdif::Writer::create(&path, &header).unwrap();
-    let each = header.encoding.samples_per_byte();
+    let each = header.encoding.group_samples();
     let mut taken = 0;
     while taken < times {
         let count = (each * (1 + random.below(3000))).min(times - taken);
@@ -142,7 +142,7 @@ fn written_samples_are_read_at_their_times_and_lost_frames_are_flagged() {
             for lead in [0, 500_012] {
                 seed += 1;
                 let times = 9000 + 13 * seed as usize;
-                let times = times.next_multiple_of(encoding.samples_per_byte());
+                let times = times.next_multiple_of(encoding.group_samples());
                 check(&header(encoding, bits, channels), times, lead, seed);
             }
         }

@@ -87,7 +87,7 @@ fn stored_square(encoding: VoltageEncoding, rms: f64) -> f64 {
         2 => vec![-high, -1.0, 1.0, high],
         4 => (-8..8).map(f64::from).collect(),
         8 => (-128..128).map(f64::from).collect(),
-        16 => return rms * rms + 1.0 / 12.0,
+        10 | 16 => return rms * rms + 1.0 / 12.0,
         _ => return rms * rms,
     };
     let below = |i: usize| match i {

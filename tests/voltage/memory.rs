@@ -47,6 +47,10 @@ impl Memory {
         let encoding = header.encoding;
         let stream = |stream| {
             let values = (0..times).map(|time| value(stream, time));
+            if encoding == VoltageEncoding::Real10 {
+                let values: Vec<i16> = values.map(|z| z.re.round() as i16).collect();
+                return values.chunks_exact(4).flat_map(ten_bits).collect();
+            }
             values.flat_map(|z| encode(z, encoding)).collect()
         };
         let streams = (0..header.streams()).map(stream).collect();
@@ -61,6 +65,13 @@ impl Memory {
     fn left(&self) -> usize {
         self.streams[0].len() * 8 / self.header.encoding.sample_bits() - self.at
     }
+}
+
+/// Packs four samples of 10 bits.
+pub(crate) fn ten_bits(four: &[i16]) -> [u8; 5] {
+    let bits = four.iter().fold(0u64, |bits, x| bits << 10 | (*x as u64 & 0x3ff));
+    let [_, _, _, packed @ ..] = bits.to_be_bytes();
+    packed
 }
 
 fn encode(z: Complex<f64>, encoding: VoltageEncoding) -> Vec<u8> {

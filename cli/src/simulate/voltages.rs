@@ -338,7 +338,7 @@ fn parse_gap(text: &str, options: &Options) -> Result<(u64, u64)> {
 
 /// Rounds a time to the nearest number of samples that fills whole bytes.
 fn whole_samples(seconds: f64, options: &Options) -> u64 {
-    let whole = options.encoding.samples_per_byte() as u64;
+    let whole = options.encoding.group_samples() as u64;
     (seconds / options.tsamp_s() / whole as f64).round() as u64 * whole
 }
 

@@ -98,7 +98,7 @@ const KINDS: [Word<Kind>; 2] =
 const PROTOCOLS: [Word<Protocol>; 2] =
     [Word::new("packets", Protocol::Packets), Word::new("spead", Protocol::Spead)];
 
-const VOLTAGES: [Word<VoltageEncoding>; 9] = [
+const VOLTAGES: [Word<VoltageEncoding>; 10] = [
     Word::new("complex4", VoltageEncoding::Complex4),
     Word::new("complex8", VoltageEncoding::Complex8),
     Word::new("complex-offset8", VoltageEncoding::ComplexOffset8),
@@ -107,6 +107,7 @@ const VOLTAGES: [Word<VoltageEncoding>; 9] = [
     Word::new("real8", VoltageEncoding::Real8),
     Word::new("real-offset8", VoltageEncoding::RealOffset8),
     Word::new("real16", VoltageEncoding::Real16),
+    Word::new("real10", VoltageEncoding::Real10),
     Word::new("real-f32", VoltageEncoding::RealF32),
 ];
 
@@ -185,8 +186,8 @@ fn input(input: &Section<'_>, path: &Path) -> Result<Input> {
     };
     let sockets = sockets(input, form.packet_bytes)?;
     let idle_s = input.number("idle_s", "s")?;
-    let mut description = Description::packed(content, form.packets, &form.axes, form.packing)
-        .map_err(|error| input.locate(error))?;
+    let mut description =
+        Description::new(content, form.packets, &form.axes).map_err(|error| input.locate(error))?;
     if let Some(clock) = clock {
         description = description.with_clock(clock);
     }

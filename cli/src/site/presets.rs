@@ -7,7 +7,6 @@ use sidereal::live::declared::{
 use sidereal::live::description::Packets;
 use sidereal::live::heaps::{self, Heaps, ItemMap};
 use sidereal::live::packet::{Format as _, Values};
-use sidereal::live::packing::Packing;
 use sidereal::voltage::VoltageEncoding;
 
 use super::{Section, Word};
@@ -63,8 +62,6 @@ pub(super) struct Form {
     pub(super) packets: Packets,
     pub(super) axes: Vec<Extent>,
     pub(super) sizes: Sizes,
-    /// Width of the samples in packets.
-    pub(super) packing: Packing,
     /// Longest packet in bytes.
     pub(super) packet_bytes: usize,
 }
@@ -185,12 +182,11 @@ pub(super) fn preset(
             spead(input, map, axes, sizes, counter_bits)
         }
         Preset::MeerkatDigitiser => {
-            let sizes = Sizes { encoding: VoltageEncoding::Real16, ..sizes(1, 1) };
+            let sizes = Sizes { encoding: VoltageEncoding::Real10, ..sizes(1, 1) };
             let axes =
                 vec![Extent::new(Axis::Polarization, 2), Extent::new(Axis::Time, HEAP_SAMPLES)];
             let map = ItemMap::meerkat_digitiser();
-            let form = spead(input, map, axes, sizes, counter_bits)?;
-            Ok(Form { packing: Packing::Ten, ..form })
+            spead(input, map, axes, sizes, counter_bits)
         }
     }
 }
@@ -214,8 +210,7 @@ fn declared(
     let header_bytes = declaration.header_bytes;
     let format = Declared::new(declaration).map_err(|error| input.locate(error))?;
     let packet_bytes = (header_bytes + format.shape().block_bytes).clamp(LONGEST_BYTES, 1 << 16);
-    let packing = Packing::None;
-    Ok(Form { packets: Packets::Declared(format), axes, sizes, packing, packet_bytes })
+    Ok(Form { packets: Packets::Declared(format), axes, sizes, packet_bytes })
 }
 
 fn spead(
@@ -228,8 +223,7 @@ fn spead(
     map.counter_bits = counter_bits.unwrap_or(map.counter_bits);
     map.zero_byte = sizes.encoding.zero_byte();
     let heaps = Heaps::new(map).map_err(|error| input.locate(error))?;
-    let (packets, packing) = (Packets::Heaps(heaps), Packing::None);
-    Ok(Form { packets, axes, sizes, packing, packet_bytes: LONGEST_BYTES })
+    Ok(Form { packets: Packets::Heaps(heaps), axes, sizes, packet_bytes: LONGEST_BYTES })
 }
 
 /// Reads the fields of packets from `[input.packet]`, or the items of heaps from `[input.heap]`.

@@ -50,7 +50,13 @@ INLINE Sample load(const u8* row, u64 at) {
   return {offset_byte(row[at])};
 #elif ENCODING == 9
   return {signed_short(((const u16*)row)[at])};
-#else
+#elif ENCODING == 10
   return {((const float*)row)[at]};
+#else
+  // Four samples of 10 bits in five bytes, the first in the most significant bits; a sample lies in two bytes.
+  const u32 place = (u32)(at & 3);
+  const u8* bytes = row + (at >> 2) * 5 + place;
+  const u32 pair = (u32)bytes[0] << 8 | bytes[1];
+  return {(float)((i32)(pair << (16 + 2 * place)) >> 22)};
 #endif
 }

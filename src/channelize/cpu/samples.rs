@@ -5,7 +5,7 @@ use super::fir::{Row, SPARE};
 use super::shape::{Column, Shape};
 use crate::backend::simd::Level;
 use crate::backend::vector::{Floats, Vector, levels};
-use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, Voltages, voltage};
+use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, Voltages, ten_bits, voltage};
 
 /// One stream's samples: those from the history, followed by the new ones.
 #[derive(Clone, Copy, Debug)]
@@ -121,12 +121,17 @@ unsafe fn vectors_body<V: Vector>(
     done: &mut usize,
 ) {
     use VoltageEncoding as E;
-    *done = if encoding == E::Real2 { re.len() / 2 * 2 } else { re.len() / V::LANES * V::LANES };
+    let step = match encoding {
+        E::Real2 => 2,
+        E::Real10 => TEN_BIT_COLUMNS,
+        _ => V::LANES,
+    };
+    *done = re.len() / step * step;
     let (re, im) = (re[..*done].as_mut_ptr(), im[..*done].as_mut_ptr());
     let from = bytes.as_ptr();
     // SAFETY: the caller guarantees the bytes, and the columns fill whole registers.
     unsafe {
-        for at in (0..*done).step_by(if encoding == E::Real2 { 2 } else { V::LANES }) {
+        for at in (0..*done).step_by(step) {
             let (a, b) = match encoding {
                 E::ComplexF32 | E::RealF32 => {
                     let from = from.add(8 * at).cast::<f32>();
@@ -161,12 +166,25 @@ unsafe fn vectors_body<V: Vector>(
                     *im.add(at + 1) = LEVELS[byte >> 6];
                     continue;
                 }
+                E::Real10 => {
+                    let mut words = [0_u8; 4 * TEN_BIT_COLUMNS];
+                    ten_bits::unpack(&bytes[at / 2 * 5..][..TEN_BIT_COLUMNS / 2 * 5], &mut words);
+                    for column in (0..TEN_BIT_COLUMNS).step_by(V::LANES) {
+                        let words = V::load(words.as_ptr().add(4 * column));
+                        words.field::<16, 16>().store(re.add(at + column));
+                        words.field::<0, 16>().store(im.add(at + column));
+                    }
+                    continue;
+                }
             };
             a.store(re.add(at));
             b.store(im.add(at));
         }
     }
 }
+
+/// Columns of 10-bit samples that are unpacked together: a multiple of the lanes of every register.
+const TEN_BIT_COLUMNS: usize = 16;
 
 /// Last samples of each stream.
 #[derive(Clone, Debug)]

@@ -362,7 +362,9 @@ impl Sums {
 
     /// Returns the required alignment of samples and streams, in bytes.
     pub(super) fn alignment(&self) -> usize {
-        let sample = self.plan.input().encoding.sample_bits().div_ceil(8);
+        let encoding = self.plan.input().encoding;
+        // Samples that share bytes are read byte by byte.
+        let sample = if encoding.group_samples() > 1 { 1 } else { encoding.sample_bits() / 8 };
         if matches!(self.kernel, Kernel::Any(_)) { sample } else { 2 * sample }
     }
 

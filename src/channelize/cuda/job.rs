@@ -112,7 +112,7 @@ impl SampleCache {
         streams: usize,
         capacity: usize,
     ) -> Result<Self> {
-        let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
+        let capacity = capacity.next_multiple_of(encoding.group_samples());
         let stride = encoding.bytes(capacity).next_multiple_of(16);
         let bytes = stride.saturating_mul(streams);
         let buffers = [device.buffer(bytes)?, device.buffer(bytes)?];

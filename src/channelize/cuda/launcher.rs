@@ -146,7 +146,7 @@ impl Launcher {
             // SAFETY: forwards the caller's guarantee.
             return unsafe { self.advance_by_copies(stream, fresh, target) };
         }
-        let unit = self.plan.input().encoding.samples_per_byte() as u64;
+        let unit = self.plan.input().encoding.group_samples() as u64;
         // SAFETY: the caller guarantees the new samples and the output; `self` owns the cached samples.
         unsafe {
             if direct > self.next {
@@ -168,7 +168,7 @@ impl Launcher {
         fresh: &Rows,
         target: &Target,
     ) -> Result<()> {
-        let unit = self.plan.input().encoding.samples_per_byte() as u64;
+        let unit = self.plan.input().encoding.group_samples() as u64;
         while self.cache.end() < fresh.end {
             let end = (self.cache.end() + self.cache.room() as u64).min(fresh.end);
             // SAFETY: the caller guarantees the new samples and the output; `self` owns the cached samples.
@@ -211,7 +211,7 @@ impl Launcher {
     /// byte.
     fn first_byte(&self, rows: &Rows, spectrum: u64) -> (u64, usize) {
         let encoding = self.plan.input().encoding;
-        let unit = encoding.samples_per_byte();
+        let unit = encoding.group_samples();
         let samples = (spectrum * self.plan.hop() as u64 - rows.start) as usize;
         let skipped = samples % unit;
         (rows.address + encoding.bytes(samples - skipped) as u64, skipped)

@@ -124,7 +124,7 @@ struct Host {
 
 impl Host {
     fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
-        let unit = plan.input().encoding.samples_per_byte();
+        let unit = plan.input().encoding.group_samples();
         let row_bytes = plan.row_elements() * plan.element_bytes();
         let hop_bytes =
             plan.input().streams() * plan.input().encoding.bytes(plan.samples_per_row());
@@ -205,7 +205,7 @@ impl Host {
 
     /// Allocates staging memory for `times` samples or for full chunks; halves the chunk if memory is short.
     fn grow(&mut self, plan: &Plan, times: usize) -> Result<()> {
-        let unit = plan.input().encoding.samples_per_byte();
+        let unit = plan.input().encoding.group_samples();
         let wanted = times.next_power_of_two().next_multiple_of(unit).min(self.max_times);
         if wanted <= self.times {
             return Ok(());

@@ -243,7 +243,8 @@ impl Gulp {
     /// Computes the sizes for about `rows` rows of `row_bytes` bytes each, or for part of a row that exceeds a gulp.
     fn new(plan: &Plan, recorded: Recorded, row_bytes: usize, rows: usize) -> Self {
         let Recorded { encoding, streams, delay, backlog } = recorded;
-        let aligned = ALIGNED_BITS / encoding.sample_bits();
+        let bits = encoding.sample_bits();
+        let aligned = ALIGNED_BITS / common_divisor(ALIGNED_BITS, bits);
         let row = plan.samples_per_row();
         let most = ROW_BYTES * 8 / (streams * encoding.sample_bits());
         let wanted = if row <= most { rows.saturating_mul(row) } else { most.max(1) };

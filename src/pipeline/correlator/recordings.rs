@@ -279,7 +279,7 @@ fn apart(headers: &[&VoltageHeader], starts: &[i64]) -> Error {
 fn part(header: &VoltageHeader, times: u64, range: Option<(f64, f64)>) -> Result<Range<u64>> {
     let Some((from, to)) = range else { return Ok(0..times) };
     let duration = times as f64 * header.tsamp_s;
-    let step = header.encoding.samples_per_byte() as u64;
+    let step = header.encoding.group_samples() as u64;
     let sample =
         |seconds: f64| ((seconds / header.tsamp_s).round() as u64 / step * step).min(times);
     if !(from >= 0.0 && from < to && from < duration && sample(from) < sample(to)) {

@@ -14,7 +14,7 @@ use super::recordings::{
     ArrayInput, Baseline, Channels, Delays, Model, Recordings, Tracking, array_numbers,
     delay_model, select_baselines,
 };
-use super::window::{Flags, Framing, unpacked, unpacked_encoding};
+use super::window::{Flags, Framing, unpacked};
 use super::x_engine::XEngine;
 use crate::backend::cuda::Prefetch;
 use crate::backend::threads::Threads;
@@ -215,7 +215,7 @@ impl SpectraParameters {
         let times = times.and_then(|times| times.checked_add(span as usize));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
-            let bits = unpacked_encoding(header.encoding).sample_bits();
+            let bits = header.encoding.unpacked().sample_bits();
             // One window is in use while the next is read.
             Some(header.streams().checked_mul(times?)?.checked_mul(2 * bits)? / 8)
         };
@@ -339,7 +339,7 @@ impl SpectraParameters {
         let hop = self.framing().hop;
         let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
             let source = input.source;
-            let step = source.header().encoding.samples_per_byte() as u64;
+            let step = source.header().encoding.group_samples() as u64;
             let whole = offset.is_multiple_of(step) && hop.is_multiple_of(step);
             if self.fixed && whole { source } else { unpacked(source) }
         });

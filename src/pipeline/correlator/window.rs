@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::pipeline::voltage::blank;
-use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages, voltage};
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// Number of samples that fills whole bytes in every encoding.
 pub(super) const WHOLE: usize = 4;
@@ -372,19 +372,10 @@ pub(super) fn cells(invalid: &[InvalidRange], coarse: usize) -> u64 {
     cells
 }
 
-/// Returns the encoding with whole bytes per sample that holds the same values.
-pub(super) fn unpacked_encoding(encoding: VoltageEncoding) -> VoltageEncoding {
-    match encoding {
-        VoltageEncoding::Real2 => VoltageEncoding::RealF32,
-        VoltageEncoding::Real4 => VoltageEncoding::Real8,
-        whole => whole,
-    }
-}
-
-/// Wraps a source with several samples per byte, so that each sample fills whole bytes; returns other sources
+/// Wraps a source whose samples share bytes, so that each sample fills whole bytes; returns other sources
 /// unchanged.
 pub(super) fn unpacked(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
-    let encoding = unpacked_encoding(source.header().encoding);
+    let encoding = source.header().encoding.unpacked();
     if encoding == source.header().encoding {
         return source;
     }
@@ -405,35 +396,20 @@ impl VoltageSource for Unpacked {
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let step = self.packed.encoding().samples_per_byte();
+        let step = self.packed.encoding().group_samples();
         let capacity = block.capacity() / step * step;
         if self.packed.capacity() != capacity {
             self.packed = self.source.header().block(capacity);
         }
         let times = self.source.read(&mut self.packed)?;
-        let packed = self.packed.voltages();
-        for (stream, row) in block.rows_mut().enumerate() {
-            let from = packed.row(stream);
-            let value = |time: usize| voltage(from, packed.encoding(), time).re;
-            match packed.encoding() {
-                VoltageEncoding::Real4 => {
-                    row.iter_mut().enumerate().take(times).for_each(|(time, byte)| {
-                        *byte = value(time) as i8 as u8;
-                    });
-                }
-                _ => row.chunks_exact_mut(4).enumerate().take(times).for_each(|(time, bytes)| {
-                    bytes.copy_from_slice(&(value(time) as f32).to_le_bytes());
-                }),
-            }
-        }
-        block.set_times(times)?;
+        self.packed.voltages().unpack(block)?;
         block.flags_mut().clear();
         block.flags_mut().extend_from_slice(self.packed.flags());
         Ok(times)
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        let step = self.packed.encoding().samples_per_byte() as u64;
+        let step = self.packed.encoding().group_samples() as u64;
         self.source.skip(times / step * step)
     }
 

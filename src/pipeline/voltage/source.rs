@@ -141,7 +141,7 @@ fn streams(header: &VoltageHeader, antenna: Option<usize>) -> Result<Range<usize
 fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>> {
     let Some((from, to)) = range else { return Ok(0..u64::MAX) };
     let duration = header.duration_s().unwrap_or(f64::INFINITY);
-    let step = header.encoding.samples_per_byte() as u64;
+    let step = header.encoding.group_samples() as u64;
     let sample = |seconds: f64| (seconds / header.tsamp_s).round() as u64 / step * step;
     if !(from >= 0.0 && from < to && from < duration && sample(from) < sample(to)) {
         let rule = format!("it must be FROM:TO in seconds, rising, within 0 to {duration:.6}");

@@ -75,7 +75,7 @@ impl<T: Element> Spectra<T> {
         backend: &Backend,
     ) -> Result<Self> {
         let Plans { bank: plan, coherent, joining } = plans;
-        if plan.samples_per_row() < plan.input().encoding.samples_per_byte() {
+        if plan.samples_per_row() < plan.input().encoding.group_samples() {
             let rule = "there are more rows than bytes of samples";
             let (p, q) = plan.options().oversampling;
             return Err(Error::parameter("oversampling", format!("{p}/{q}"), rule));
@@ -89,7 +89,7 @@ impl<T: Element> Spectra<T> {
             0 => (block_times(header, &plan, HOST_BYTES), block_times(header, &plan, HOST_BYTES)),
             asked => (asked.min(most).max(1), asked.min(most).max(1)),
         };
-        let unit = header.encoding.samples_per_byte();
+        let unit = header.encoding.group_samples();
         let most = match source.is_live() {
             true => ((LIVE_S / header.tsamp_s) as usize).max(plan.hop()),
             false => most.max(1),

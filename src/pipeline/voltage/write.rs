@@ -16,7 +16,7 @@ use crate::pipeline::run::{Ending, Status};
 use crate::sample::Encoding;
 use crate::units::SECONDS_PER_DAY;
 use crate::view::check_memory;
-use crate::voltage::{VoltageBlock, Voltages};
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// Bytes of rows per write if the host computes them, and if a GPU does, which copies and computes parts of them at the
 /// same time.
@@ -444,33 +444,48 @@ pub fn write_voltages(
     Ok(VoltageReport { times, flags, elapsed_s: begin.elapsed().as_secs_f64(), ending })
 }
 
-/// Voltage file being written.
+/// Voltage file being written. Samples of 10 bits are written as 16 bits, since readers of these formats expect those.
 #[derive(Debug)]
-pub enum VoltageWriter {
-    /// GUPPI raw.
+pub struct VoltageWriter {
+    file: File,
+    /// Samples of 10 bits of a call, unpacked.
+    unpacked: Option<VoltageBlock<'static>>,
+}
+
+/// Writer of one format.
+#[derive(Debug)]
+enum File {
     Guppi(guppi::Writer),
-    /// PSRDADA.
     Dada(dada::Writer),
-    /// VDIF.
     Vdif(Box<vdif::Writer>),
 }
 
 impl VoltageWriter {
+    /// Returns the encoding of the samples in files.
+    pub fn encoding(recorded: VoltageEncoding) -> VoltageEncoding {
+        match recorded {
+            VoltageEncoding::Real10 => recorded.unpacked(),
+            recorded => recorded,
+        }
+    }
+
     /// Creates a file.
     ///
     /// # Errors
     /// Those of the format's writer, as for the other calls.
     pub fn create(format: VoltageFormat, path: &Path, header: &VoltageHeader) -> Result<Self> {
-        match format {
-            VoltageFormat::Dada => dada::Writer::create(path, header).map(Self::Dada),
+        let encoding = Self::encoding(header.encoding);
+        let is_packed = encoding != header.encoding;
+        let header = &VoltageHeader { encoding, ..header.clone() };
+        let file = match format {
+            VoltageFormat::Dada => File::Dada(dada::Writer::create(path, header)?),
             VoltageFormat::Guppi => {
                 let options = guppi::WriterOptions::default();
-                guppi::Writer::create(path, header, &options).map(Self::Guppi)
+                File::Guppi(guppi::Writer::create(path, header, &options)?)
             }
-            VoltageFormat::Vdif => {
-                vdif::Writer::create(path, header).map(|writer| Self::Vdif(Box::new(writer)))
-            }
-        }
+            VoltageFormat::Vdif => File::Vdif(Box::new(vdif::Writer::create(path, header)?)),
+        };
+        Ok(Self { file, unpacked: is_packed.then(|| header.block(0)) })
     }
 
     /// Appends samples of every stream.
@@ -487,18 +502,28 @@ impl VoltageWriter {
     /// # Errors
     /// As [`VoltageWriter::write`].
     pub fn write_marked(&mut self, voltages: Voltages<'_>, lost: &[Flag]) -> Result<()> {
-        match self {
-            Self::Guppi(writer) => writer.write(voltages),
-            Self::Dada(writer) => writer.write(voltages),
-            Self::Vdif(writer) => writer.write_marked(voltages, lost),
+        let voltages = match &mut self.unpacked {
+            Some(block) => {
+                if block.capacity() < voltages.times() {
+                    *block = VoltageBlock::new(block.encoding(), block.streams(), voltages.times());
+                }
+                voltages.unpack(block)?;
+                block.voltages()
+            }
+            None => voltages,
+        };
+        match &mut self.file {
+            File::Guppi(writer) => writer.write(voltages),
+            File::Dada(writer) => writer.write(voltages),
+            File::Vdif(writer) => writer.write_marked(voltages, lost),
         }
     }
 
     /// Replaces the window that the header states; returns false, and does nothing, for a format whose header is written first.
     pub fn set_sweep(&mut self, sweep: &Sweep) -> bool {
-        match self {
-            Self::Dada(writer) => writer.set_sweep(sweep),
-            Self::Guppi(_) | Self::Vdif(_) => return false,
+        match &mut self.file {
+            File::Dada(writer) => writer.set_sweep(sweep),
+            File::Guppi(_) | File::Vdif(_) => return false,
         }
         true
     }
@@ -508,10 +533,10 @@ impl VoltageWriter {
     /// # Errors
     /// [`crate::Error::Io`].
     pub fn end_data(&mut self) -> Result<()> {
-        match self {
-            Self::Guppi(writer) => writer.end_data(),
-            Self::Dada(writer) => writer.end_data(),
-            Self::Vdif(writer) => writer.end_data(),
+        match &mut self.file {
+            File::Guppi(writer) => writer.end_data(),
+            File::Dada(writer) => writer.end_data(),
+            File::Vdif(writer) => writer.end_data(),
         }
     }
 
@@ -520,10 +545,10 @@ impl VoltageWriter {
     /// # Errors
     /// [`crate::Error::Io`].
     pub fn keep_whole(&mut self) -> Result<u64> {
-        match self {
-            Self::Guppi(writer) => writer.keep_whole(),
-            Self::Dada(writer) => writer.keep_whole(),
-            Self::Vdif(writer) => writer.keep_whole(),
+        match &mut self.file {
+            File::Guppi(writer) => writer.keep_whole(),
+            File::Dada(writer) => writer.keep_whole(),
+            File::Vdif(writer) => writer.keep_whole(),
         }
     }
 
@@ -532,10 +557,10 @@ impl VoltageWriter {
     /// # Errors
     /// [`crate::Error::Io`]; [`crate::Error::Parameter`] without samples.
     pub fn finish(self) -> Result<()> {
-        match self {
-            Self::Guppi(writer) => writer.finish(),
-            Self::Dada(writer) => writer.finish(),
-            Self::Vdif(writer) => writer.finish(),
+        match self.file {
+            File::Guppi(writer) => writer.finish(),
+            File::Dada(writer) => writer.finish(),
+            File::Vdif(writer) => writer.finish(),
         }
     }
 }
@@ -543,6 +568,43 @@ impl VoltageWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::voltages::{VoltageOptions, open};
+    use crate::units::Epoch;
+
+    #[test]
+    fn samples_of_10_bits_are_written_as_16() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = VoltageHeader {
+            polarizations: 2,
+            start: Epoch::new(60_000, 0.0),
+            ..VoltageHeader::new(vec![1.4e9], 1e-6, VoltageEncoding::Real10)
+        };
+        let mut block = header.block(96);
+        for (stream, row) in block.rows_mut().enumerate() {
+            let bytes = row.iter_mut().enumerate();
+            bytes.for_each(|(at, byte)| *byte = (at * 37 + stream * 101) as u8);
+        }
+        block.set_times(96).unwrap();
+        for format in [VoltageFormat::Dada, VoltageFormat::Vdif] {
+            let path = folder.path().join(format!("{format:?}"));
+            let mut writer = VoltageWriter::create(format, &path, &header).unwrap();
+            for (start, times) in [(0, 8), (8, 80), (88, 8)] {
+                writer.write(block.voltages().slice(start, times).unwrap()).unwrap();
+            }
+            writer.finish().unwrap();
+            let mut source = open(&[path], &VoltageOptions::default()).unwrap();
+            assert_eq!(source.header().encoding, VoltageEncoding::Real16);
+            let mut found = source.header().block(96);
+            assert_eq!(source.read(&mut found).unwrap(), 96, "{format:?}");
+            for (stream, time) in (0..96).flat_map(|time| [(0, time), (1, time)]) {
+                let [found, sent] =
+                    [&found, &block].map(|block| block.voltages().value(stream, time));
+                assert_eq!(found, sent, "{format:?} {stream} {time}");
+            }
+        }
+        let guppi = VoltageWriter::create(VoltageFormat::Guppi, folder.path(), &header);
+        assert!(guppi.unwrap_err().to_string().contains("complex integers"));
+    }
 
     #[test]
     fn counts_have_their_mean_and_deviation_and_can_be_undone() {

@@ -167,7 +167,7 @@ impl ArrayOptions {
         crate::view::check_length("receivers", antennas, self.receivers.len())?;
         self.check_streams()?;
         recorded_band("array.channel_width_hz", &self.centres_hz, self.channel_width_hz)?;
-        let whole = self.encoding.samples_per_byte() as u64;
+        let whole = self.encoding.group_samples() as u64;
         if self.times == 0 || self.times > MAX_TIMES || !self.times.is_multiple_of(whole) {
             let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
             return Err(Error::parameter("array.times", self.times, rule));
@@ -194,7 +194,7 @@ impl ArrayOptions {
         within("sefd_jy", receiver.sefd_jy, 0.0, 1e15)?;
         let most = MAX_FIXED_DELAY_S;
         within("fixed delay of an antenna (s)", receiver.fixed_delay_s, -most, most)?;
-        let whole = self.encoding.samples_per_byte() as u64;
+        let whole = self.encoding.group_samples() as u64;
         let fills = |number: u64| number.is_multiple_of(whole);
         let mut gaps = receiver.gaps.clone();
         gaps.sort_unstable();

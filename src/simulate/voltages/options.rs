@@ -232,7 +232,7 @@ impl Options {
     }
 
     fn check_times(&self) -> Result<()> {
-        let whole = self.encoding.samples_per_byte() as u64;
+        let whole = self.encoding.group_samples() as u64;
         let fills = |number: u64| number.is_multiple_of(whole);
         if self.times == 0 || self.times > MAX_TIMES || !fills(self.times) {
             let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");

@@ -174,7 +174,7 @@ impl Arguments {
             let rule = format!("there are too many samples of {:e} s", options.tsamp_s());
             return Err(Error::parameter("--seconds", format!("{:e}", self.seconds), rule));
         }
-        let whole = options.encoding.samples_per_byte() as f64;
+        let whole = options.encoding.group_samples() as f64;
         options.times = ((times / whole).round() * whole) as u64;
         self.add_sky(&mut options)?;
         for name in &self.faults.dead {
@@ -248,7 +248,7 @@ impl Arguments {
             times: Some(options.times),
             ..VoltageHeader::new(options.centres_hz.clone(), options.tsamp_s(), options.encoding)
         };
-        let whole = options.encoding.samples_per_byte() as f64;
+        let whole = options.encoding.group_samples() as f64;
         let tsamp_s = options.tsamp_s();
         let samples =
             |seconds: f64| ((seconds / tsamp_s / whole).round() * whole).min(MAX_TIMES) as u64;

@@ -34,7 +34,7 @@ impl Writer {
     /// Creates a file.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a header that this format cannot represent: real samples of 2 or 4 bits, unevenly
+    /// [`Error::Parameter`] for a header that this format cannot represent: real samples of 2, 4 or 10 bits, unevenly
     /// spaced channels, texts too long for its header; [`Error::Io`].
     pub fn create(path: &Path, header: &VoltageHeader) -> Result<Self> {
         let encoding = header.encoding;
@@ -115,8 +115,8 @@ impl Order {
     /// [`Error::Parameter`] as [`Writer::create`].
     pub(crate) fn new(header: &VoltageHeader) -> Result<Self> {
         let encoding = header.encoding;
-        if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
-            let rule = "PSRDADA files are written with real samples of 8 bits at least";
+        if encoding.group_samples() > 1 {
+            let rule = "PSRDADA files are written with real samples of 8, 16 or 32 bits";
             return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
         }
         let band = EvenBand::new(header)?;

@@ -426,7 +426,7 @@ impl VoltageSource for Source {
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        let step = self.header.encoding.samples_per_byte();
+        let step = self.header.encoding.group_samples();
         let times = times.min(self.frames.times - self.position);
         check_length("times to skip, in whole bytes", 0, (times % step as u64) as usize)?;
         self.position += times;

@@ -16,7 +16,7 @@ pub(in crate::io::voltages) struct Packer {
 /// integers of 8 bits, since 8 bits in a frame are -127.5 to 127.5.
 ///
 /// # Errors
-/// [`Error::Parameter`] for floats, unless they are levels of 2 bits.
+/// [`Error::Parameter`] for floats, unless they are levels of 2 bits, and for packed samples of 10 bits.
 pub(in crate::io::voltages) fn exact_bits(header: &VoltageHeader) -> Result<usize> {
     match header.encoding {
         VoltageEncoding::Real2 => Ok(2),
@@ -29,6 +29,10 @@ pub(in crate::io::voltages) fn exact_bits(header: &VoltageHeader) -> Result<usiz
                 Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule))
             }
         },
+        VoltageEncoding::Real10 => {
+            let rule = "frames are written with samples of 10 bits unpacked to 16";
+            Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule))
+        }
         _ => Ok(16),
     }
 }
@@ -197,7 +201,8 @@ mod tests {
             let mut header = VoltageHeader::new(vec![0.0], 1e-6, encoding);
             header.recorded_bits = recorded;
             let Ok(bits) = exact_bits(&header) else {
-                assert!(matches!(encoding, VoltageEncoding::RealF32 | VoltageEncoding::ComplexF32));
+                let is_float = encoding.bits() == 32;
+                assert!(is_float || encoding == VoltageEncoding::Real10, "{encoding:?}");
                 continue;
             };
             for channels in [1, 2, 8] {

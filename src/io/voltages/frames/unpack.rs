@@ -118,7 +118,7 @@ impl Layout {
     /// are -127.5 .. 127.5; doubled, they are odd integers of 16 bits.
     pub(in crate::io::voltages) fn encoding(&self) -> VoltageEncoding {
         let whole = |encoding: VoltageEncoding| {
-            self.times().is_multiple_of(encoding.samples_per_byte()).then_some(encoding)
+            self.times().is_multiple_of(encoding.group_samples()).then_some(encoding)
         };
         match (self.bits, self.complex) {
             (2, true) => VoltageEncoding::ComplexF32,
@@ -436,7 +436,7 @@ mod tests {
                 let bytes: Vec<u8> = (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
                 let unpacker = Unpacker::new(layout);
                 let encoding = layout.encoding();
-                let step = encoding.samples_per_byte();
+                let step = encoding.group_samples();
                 let first = if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
                 let times = (layout.times() - first) / step * step;
                 let span = layout.span(first, times);

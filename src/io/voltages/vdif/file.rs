@@ -46,8 +46,8 @@ impl Writer {
         let mut frames = FrameWriter::new(header, sizes)?;
         let lead = frames.align(&header.start);
         let encoding = header.encoding;
-        if !lead.is_multiple_of(encoding.samples_per_byte()) {
-            let each = encoding.samples_per_byte();
+        if !lead.is_multiple_of(encoding.group_samples()) {
+            let each = encoding.group_samples();
             let rule = format!("the first of {each} samples in a byte must begin a VDIF frame");
             return Err(Error::parameter("start (samples of a frame)", lead, rule));
         }

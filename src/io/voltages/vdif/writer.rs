@@ -230,7 +230,7 @@ fn frame_times(
             && rate.is_multiple_of(times as u64)
             && rate / times as u64 <= MOST_FRAMES
             && (times * time_bits).is_multiple_of(64)
-            && times.is_multiple_of(recording.encoding.samples_per_byte())
+            && times.is_multiple_of(recording.encoding.group_samples())
     };
     let rule = format!(
         "a VDIF frame has at most {} bytes of samples, here of {time_bits} bits in all channels, in whole words of 8 bytes, and \
