@@ -14,6 +14,10 @@ use crate::trace::{self, Work};
 /// Bytes buffered before a write call.
 const BUFFER_BYTES: usize = 1 << 16;
 
+/// Bytes of a page of a file, and the least bytes of zeros that become a hole.
+const PAGE_BYTES: usize = 4096;
+const HOLE_BYTES: usize = 1 << 16;
+
 /// Longest file name, in bytes, that common file systems accept.
 pub const MAX_NAME: usize = 255;
 
@@ -157,6 +161,40 @@ impl AtomicFile {
         self.put(bytes)
     }
 
+    /// Appends bytes; long runs of zeros become holes, which read as zeros and take no space on most file systems.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::append`].
+    pub fn append_sparse(&mut self, bytes: &[u8]) -> Result<()> {
+        // Holes begin and end with a page of the file.
+        let first = self.bytes().next_multiple_of(PAGE_BYTES as u64) - self.bytes();
+        let (before, pages) = bytes.split_at((first as usize).min(bytes.len()));
+        self.append(before)?;
+        let mut rest = pages;
+        while !rest.is_empty() {
+            let is_zero = is_zero_page(rest);
+            let run = rest.chunks(PAGE_BYTES).take_while(|page| is_zero_page(page) == is_zero);
+            let (run, after) = rest.split_at(run.map(<[u8]>::len).sum());
+            if is_zero && run.len() >= HOLE_BYTES {
+                self.leave_hole(run.len() as u64)?;
+            } else {
+                self.append(run)?;
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn leave_hole(&mut self, length: u64) -> Result<()> {
+        self.flush_buffer()?;
+        let end = self.written + length;
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        let left = file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0)));
+        left.map_err(|error| Error::io(&self.path, error))?;
+        self.written = end;
+        Ok(())
+    }
+
     /// Flushes and closes the file handle until the next write, so that thousands of files can be unfinished at once.
     ///
     /// # Errors
@@ -282,6 +320,12 @@ impl Drop for AtomicFile {
     }
 }
 
+/// Returns whether bytes begin with a whole page of zeros.
+fn is_zero_page(bytes: &[u8]) -> bool {
+    let is_zero = |part: &[u8]| part.iter().fold(0, |all, byte| all | byte) == 0;
+    bytes.get(..PAGE_BYTES).is_some_and(|page| page.chunks(64).all(is_zero))
+}
+
 /// Writes a complete small file at once.
 ///
 /// # Errors
@@ -368,6 +412,39 @@ mod tests {
         write(&path, b"whole").unwrap();
         assert_eq!(names(folder.path()), ["out.bin"]);
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn runs_of_zeros_become_holes() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, plain) = (folder.path().join("out.bin"), folder.path().join("plain"));
+        let mut bytes = vec![0; 3 << 20];
+        for (place, value) in [(0, 1), (5000, 2), (1 << 20, 3), ((2 << 20) + 77, 4)] {
+            bytes[place] = value;
+        }
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.append(b"head").unwrap();
+        file.append_sparse(&bytes).unwrap();
+        file.append_sparse(b"tail").unwrap();
+        // A hole may be last.
+        file.append_sparse(&bytes[1 << 19..1 << 20]).unwrap();
+        assert_eq!(file.bytes(), 8 + bytes.len() as u64 + (1 << 19));
+        file.rewrite_start(b"HEAD").unwrap();
+        file.commit().unwrap();
+        let expected = [b"HEAD", bytes.as_slice(), b"tail", &bytes[1 << 19..1 << 20]].concat();
+        assert!(fs::read(&path).unwrap() == expected);
+        File::create(&plain).unwrap().set_len(1 << 20).unwrap();
+        let taken = |path: &Path| path.metadata().unwrap().blocks() * 512;
+        if taken(&plain) == 0 {
+            assert!(taken(&path) < 1 << 19, "{}", taken(&path));
+        }
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.append_sparse(&bytes).unwrap();
+        assert_eq!(file.cut_to(|length| length - 1000).unwrap(), bytes.len() as u64 - 1000);
+        file.commit().unwrap();
+        assert!(fs::read(&path).unwrap() == bytes[..bytes.len() - 1000]);
     }
 
     #[test]

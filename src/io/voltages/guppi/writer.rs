@@ -40,7 +40,8 @@ pub struct WriterOptions {
 /// Unfinished GUPPI raw recording; `finish` renames its files to their final names.
 ///
 /// An incomplete last block is padded with zeros; its card NTVALID holds the number of valid samples. Channels are in
-/// the order that this format associates with their sideband: descending for a lower sideband.
+/// the order that this format associates with their sideband: descending for a lower sideband. Of a recording that follows a burst through
+/// the band, channels outside of its window are holes in the file.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -57,6 +58,8 @@ pub struct Writer {
     blocks: u64,
     /// Blocks left out so far.
     missing: u64,
+    /// Whether long runs of zeros become holes.
+    is_sparse: bool,
     done: Vec<AtomicFile>,
 }
 
@@ -97,6 +100,7 @@ impl Writer {
             repeated: 0,
             blocks: 0,
             missing: 0,
+            is_sparse: header.sweep.is_some(),
             done: Vec::new(),
         };
         writer.next_file()?;
@@ -214,7 +218,11 @@ impl Writer {
         let filling = filling as usize - self.payload.len();
         if let Some(file) = self.done.last_mut() {
             file.append(header.as_bytes())?;
-            file.append(&self.payload)?;
+            if self.is_sparse {
+                file.append_sparse(&self.payload)?;
+            } else {
+                file.append(&self.payload)?;
+            }
             if self.options.directio {
                 file.append(&[0; DIRECTIO_BYTES as usize][..filling])?;
             }
