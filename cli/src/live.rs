@@ -2,9 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Receiver;
-#[cfg(feature = "page")]
-use std::sync::mpsc::sync_channel;
 
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -15,7 +12,6 @@ use sidereal::io::{FilterbankHeader, FilterbankSource, is_description};
 use sidereal::live::capture::Statistics;
 use sidereal::live::joined::JoinedVoltages;
 use sidereal::live::source::LiveSpectra;
-use sidereal::live::trigger::Message;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::voltage::{VoltageFormat, VoltageWriter};
 use sidereal::trace::{self, Work};
@@ -45,10 +41,6 @@ const RECORDED_BYTES: usize = 1 << 20;
 
 /// Longest time of samples that are read at once, in seconds.
 const RECORDED_S: f64 = 0.1;
-
-/// Triggers that may wait for a search.
-#[cfg(feature = "page")]
-const MOST_TRIGGERS: usize = 256;
 
 /// Suffix that the document's name adds to the recording's.
 const DOCUMENT: &str = ".json";
@@ -139,7 +131,7 @@ struct Limits {
 struct Begun {
     session: Session,
     /// Triggers that come to the page.
-    triggers: Option<Receiver<Message>>,
+    triggers: Option<alerts::Arrivals>,
     #[cfg(feature = "page")]
     _page: Option<page::Page>,
 }
@@ -155,22 +147,27 @@ impl Limits {
         Ok(())
     }
 
-    /// Begins a run whose output goes to a folder.
+    /// Begins a run whose output goes to a folder. A search takes triggers that come to the page, at the rate of its alerts.
     ///
     /// # Errors
     /// Those of the page.
     #[cfg(feature = "page")]
-    fn begin(&self, folder: &Path, takes_triggers: bool, common: &Common) -> Result<Begun> {
-        let (sender, triggers) = sync_channel(MOST_TRIGGERS);
-        let page = self.page.start(folder, takes_triggers.then_some(sender), common)?;
+    fn begin(
+        &self,
+        folder: &Path,
+        search: Option<&alerts::Arguments>,
+        common: &Common,
+    ) -> Result<Begun> {
+        let (inlet, triggers) = search.map(|own| alerts::inlet(own.trigger_rate())).unzip();
+        let page = self.page.start(folder, inlet, common)?;
         let watcher = page.as_ref().map(page::Page::watcher);
         let (observations, baselines) = (self.observations, Vec::new());
-        let triggers = page.as_ref().filter(|_| takes_triggers).map(|_| triggers);
+        let triggers = triggers.filter(|_| page.is_some());
         Ok(Begun { session: Session { observations, watcher, baselines }, triggers, _page: page })
     }
 
     #[cfg(not(feature = "page"))]
-    fn begin(&self, _: &Path, _: bool, _: &Common) -> Result<Begun> {
+    fn begin(&self, _: &Path, _: Option<&alerts::Arguments>, _: &Common) -> Result<Begun> {
         let (observations, baselines) = (self.observations, Vec::new());
         let session = Session { observations, watcher: None, baselines };
         Ok(Begun { session, triggers: None })
@@ -333,7 +330,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             let SearchArguments { limits, search, alerts, dumps } = &**arguments;
             search.check()?;
             dumps.check()?;
-            let mut begun = limits.begin(&search.parent(), true, common)?;
+            let mut begun = limits.begin(&search.parent(), Some(alerts), common)?;
             let triggers = begun.triggers.take();
             if dumps.is_wanted() && !alerts.has_triggers() && triggers.is_none() {
                 let rule = "nothing asks for dumps: give --trigger-snr, --triggers or --page";
@@ -344,13 +341,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         }
         Command::Channelize(arguments) => {
             arguments.channelize.check()?;
-            let begun = arguments.limits.begin(arguments.channelize.output(), false, common)?;
+            let begun = arguments.limits.begin(arguments.channelize.output(), None, common)?;
             channelize::run_live(&arguments.channelize, &begun.session, common)
         }
         Command::Correlate(arguments) => {
             arguments.correlate.check()?;
             #[cfg_attr(not(feature = "page"), expect(unused_mut))]
-            let mut begun = arguments.limits.begin(arguments.correlate.output(), false, common)?;
+            let mut begun = arguments.limits.begin(arguments.correlate.output(), None, common)?;
             #[cfg(feature = "page")]
             begun.session.baselines.clone_from(&arguments.page_baselines);
             correlate::run_live(&arguments.correlate, &begun.session, common)
@@ -422,7 +419,7 @@ impl RecordArguments {
         if let Some(option) = self.unstated.given().filter(|_| is_described) {
             return Err(Error::parameter(option, "given", "the description has it"));
         }
-        let Begun { session, .. } = &self.limits.begin(&self.output, false, common)?;
+        let Begun { session, .. } = &self.limits.begin(&self.output, None, common)?;
         let mut done = 0;
         loop {
             let observation = match streams::observation(&self.addresses, &options) {

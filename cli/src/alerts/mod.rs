@@ -7,6 +7,7 @@ mod event;
 mod files;
 mod gcn;
 mod heimdall;
+mod inlet;
 mod on_event;
 mod record;
 mod rules;
@@ -17,34 +18,37 @@ mod worker;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use sidereal::io::candidates;
 use sidereal::live::clock;
-use sidereal::live::trigger::{Limits, Message, Origin, Stream, Trigger};
+use sidereal::live::trigger::{Limits, Origin, Stream, Trigger};
 use sidereal::single_pulse::Candidate;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
+use tracing::Level;
 
 use event::{EventState, Marks};
 use files::Files;
 use gcn::Schema;
 use heimdall::{Coincidencer, Gulp};
+use inlet::{Arrival, Counters};
 use on_event::Hook;
 use record::{Counts, Fate, Record};
 use rules::{DmRange, Rules, Verdict, read_vetoes};
-use udp::{Arrival, Udp};
+use udp::Udp;
 use worker::Worker;
 
 use crate::common::Common;
 use crate::interrupt;
 use crate::numbers;
-use crate::say::{note, warning};
+use crate::say::{self, note, warning};
 
 pub(crate) use event::{Event, Observation};
+pub(crate) use inlet::Arrivals;
+#[cfg(feature = "page")]
+pub(crate) use inlet::{Inlet, Taken, inlet};
 pub(crate) use record::TriggerLine;
 
 /// Most events of a run among which a later one finds its predecessor.
@@ -58,6 +62,9 @@ const LOOKED_AT: usize = 64;
 
 /// Least time between two lines about triggers that were counted only.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Kinds of triggers that are counted only.
+const KINDS: usize = 4;
 
 /// Longest wait at the end for files and for the coincidencer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -108,7 +115,7 @@ pub(crate) struct Arguments {
         help_heading = "Triggers"
     )]
     trigger_from: Vec<IpAddr>,
-    /// Most triggers in a second from each host.
+    /// Most triggers in a second from each host, and over HTTP.
     #[arg(
         long,
         value_name = "N",
@@ -198,6 +205,12 @@ impl Arguments {
         self.trigger_snr.is_some() || self.triggers.is_some()
     }
 
+    /// Returns the most triggers in a second from a sender.
+    #[cfg(feature = "page")]
+    pub(crate) fn trigger_rate(&self) -> f64 {
+        self.trigger_rate
+    }
+
     /// Checks everything that needs no stream.
     ///
     /// # Errors
@@ -261,7 +274,7 @@ pub(crate) struct Alerts {
     coincidencer: Option<Worker<Gulp>>,
     udp: Option<Udp>,
     /// Triggers that come through the page.
-    http: Option<Receiver<Message>>,
+    http: Option<Arrivals>,
     record: Option<Record>,
     observation: Option<Observation>,
     /// Events that are neither final nor retracted, by the number of their candidate.
@@ -277,7 +290,7 @@ pub(crate) struct Alerts {
     own: VecDeque<Trigger>,
     counts: Counts,
     /// Counters as lines have them, and the time of the last look at them.
-    told: [u64; 4],
+    told: [u64; KINDS],
     looked: Instant,
     is_quiet: bool,
 }
@@ -289,7 +302,7 @@ impl Alerts {
     /// As [`Arguments::check`]; [`Error::Unavailable`] for an address in use; [`Error::Io`].
     pub(crate) fn start(
         arguments: &Arguments,
-        http: Option<Receiver<Message>>,
+        http: Option<Arrivals>,
         common: &Common,
     ) -> Result<Self> {
         let Checked { rules, hook, coincidencer, udp } = arguments.checked()?;
@@ -322,7 +335,7 @@ impl Alerts {
             gulp: Gulp { number: 0, lines: Vec::new() },
             own: VecDeque::new(),
             counts: Counts::default(),
-            told: [0; 4],
+            told: [0; KINDS],
             looked: Instant::now(),
             is_quiet: common.quiet,
         })
@@ -409,7 +422,7 @@ impl Alerts {
             return Some(self.accept(trigger));
         }
         for _ in 0..LOOKED_AT {
-            let (source, message) = self.next_message()?;
+            let Arrival { origin: source, message } = self.next_arrival()?;
             let mut message = match message {
                 Ok(message) => message,
                 Err(why) => {
@@ -440,13 +453,29 @@ impl Alerts {
         None
     }
 
-    /// Returns the next message of another program, or the error of one that is none.
-    fn next_message(&self) -> Option<(Origin, std::result::Result<Message, String>)> {
-        if let Some(message) = self.http.as_ref().and_then(|queue| queue.try_recv().ok()) {
-            return Some((Origin::Http, Ok(message)));
+    /// Returns the next message of another program.
+    fn next_arrival(&self) -> Option<Arrival> {
+        let http = self.http.as_ref().and_then(Arrivals::next);
+        http.or_else(|| self.udp.as_ref()?.arrivals.next())
+    }
+
+    /// Refuses the triggers that still wait: no search will look at them.
+    fn refuse_rest(&mut self) {
+        let why = "the search has ended";
+        while let Some(trigger) = self.own.pop_front() {
+            self.counts.too_late += 1;
+            self.write(&TriggerLine::of(&trigger, Some(why.to_owned())));
         }
-        let Arrival { sender, message } = self.udp.as_ref()?.next()?;
-        Some((Origin::Udp(sender), message))
+        while let Some(Arrival { origin, message }) = self.next_arrival() {
+            let why = match message {
+                Ok(message) => {
+                    self.counts.too_late += 1;
+                    format!("{}: {why}", message.name)
+                }
+                Err(why) => why,
+            };
+            self.write(&TriggerLine::malformed(origin, why));
+        }
     }
 
     /// Waits a limited time for what is not sent yet, ends the threads, and writes the counters.
@@ -456,7 +485,7 @@ impl Alerts {
         if let Some(udp) = &mut self.udp {
             udp.finish();
         }
-        while self.next_trigger().is_some() {}
+        self.refuse_rest();
         if let Some(files) = &mut self.files {
             files.finish(PATIENCE);
         }
@@ -469,7 +498,8 @@ impl Alerts {
         self.tell();
         let counts = self.counts();
         self.write(&TriggerLine::summary(counts));
-        if !self.is_quiet && (self.rules.is_some() || self.udp.is_some()) {
+        let has_begun = self.record.is_some() && (self.rules.is_some() || self.udp.is_some());
+        if !self.is_quiet && has_begun {
             let Counts { received, accepted, events, vetoed, .. } = counts;
             note!(
                 "{events} events, {vetoed} vetoed; {received} triggers received, {accepted} accepted"
@@ -580,31 +610,39 @@ impl Alerts {
     /// Writes a line for each kind of triggers that are only counted.
     fn tell(&mut self) {
         self.looked = Instant::now();
-        let Counts { foreign, beyond_rate, overflowed, dropped_by_kernel, .. } = self.counts();
-        let kinds = [
-            (Fate::Refused, "from a host that --trigger-from does not name", foreign),
-            (Fate::Limited, "more than --trigger-rate from one host", beyond_rate),
-            (Fate::Limited, "the queue was full", overflowed),
-            (Fate::Limited, "the kernel's buffer was full", dropped_by_kernel),
+        let counts = self.counts();
+        let kinds: [(Fate, &str, u64); KINDS] = [
+            (Fate::Refused, "from a host that --trigger-from does not name", counts.foreign),
+            (Fate::Limited, "more than --trigger-rate from one host", counts.beyond_rate),
+            (Fate::Limited, "the queue was full", counts.overflowed),
+            (Fate::Limited, "the kernel's buffer was full", counts.dropped_by_kernel),
         ];
         for (place, (fate, why, count)) in kinds.into_iter().enumerate() {
             let more = count - self.told[place];
             if more > 0 {
                 self.told[place] = count;
+                say::log(Level::WARN, &format!("{more} triggers were not taken: {why}"));
                 self.write(&TriggerLine::several(fate, why, more));
             }
         }
     }
 
+    fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
+        let udp = self.udp.as_ref().map(|udp| &udp.arrivals);
+        udp.into_iter().chain(&self.http)
+    }
+
     fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        if let Some(Udp { counters, .. }) = &self.udp {
-            counts.received = counters.received.load(Ordering::Relaxed);
-            counts.foreign = counters.foreign.load(Ordering::Relaxed);
-            counts.beyond_rate = counters.limited.load(Ordering::Relaxed);
-            counts.dropped_by_kernel = counters.dropped.load(Ordering::Relaxed);
-            counts.malformed = counters.malformed.load(Ordering::Relaxed);
-            counts.overflowed += counters.overflowed.load(Ordering::Relaxed);
+        for own in self.arrivals() {
+            let own = &own.counters;
+            counts.received += Counters::of(&own.received);
+            counts.foreign += Counters::of(&own.foreign);
+            counts.beyond_rate += Counters::of(&own.limited);
+            counts.dropped_by_kernel += Counters::of(&own.dropped);
+            counts.malformed += Counters::of(&own.malformed);
+            counts.overflowed += Counters::of(&own.overflowed);
+            counts.too_late += Counters::of(&own.too_late);
         }
         let of = |worker: &Option<Worker<Event>>| {
             worker.as_ref().map_or([0; 3], |worker| worker.fates.counts())

@@ -37,7 +37,7 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TriggerLine {
     fate: Fate,
-    /// `search`, or `udp` and the address; absent if the line is about several.
+    /// `search`, `http`, or `udp` and the address; absent if the line is about several.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,20 +137,22 @@ impl TriggerLine {
 /// Counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Counts {
-    /// Datagrams.
+    /// Datagrams, and requests over HTTP.
     pub(super) received: u64,
-    /// Triggers accepted, from datagrams and from the search.
+    /// Triggers accepted, from other programs and from the search.
     pub(super) accepted: u64,
-    /// Datagrams that are no trigger.
+    /// Messages that are no trigger.
     pub(super) malformed: u64,
     /// Triggers out of range.
     pub(super) out_of_range: u64,
-    /// Datagrams beyond the rate of their sender.
+    /// Messages beyond the rate of their sender.
     pub(super) beyond_rate: u64,
     /// Datagrams from other senders than those allowed.
     pub(super) foreign: u64,
     /// Triggers dropped because the queue was full.
     pub(super) overflowed: u64,
+    /// Triggers that came when the search had ended.
+    pub(super) too_late: u64,
     /// Datagrams that the kernel dropped because its buffer was full.
     pub(super) dropped_by_kernel: u64,
     /// Candidates that became events.

@@ -3,18 +3,16 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstat;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
-use sidereal::live::trigger::{MOST_BYTES, Message, RateLimit, parse};
+use sidereal::live::trigger::{MOST_BYTES, Origin};
 use sidereal::{Error, Result};
 
-/// Most messages that wait for the search.
-const WAITING: usize = 256;
+use super::inlet::{Arrivals, Counters, Inlet, inlet};
 
 /// Longest wait for a datagram, after which the thread looks whether it should end.
 const WAIT: Duration = Duration::from_millis(100);
@@ -58,30 +56,9 @@ pub(super) fn resolve(option: &'static str, text: &str, place: &str) -> Result<S
     found.ok_or_else(|| Error::parameter(option, text, rule))
 }
 
-/// Counters of datagrams.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) received: AtomicU64,
-    pub(super) foreign: AtomicU64,
-    pub(super) limited: AtomicU64,
-    pub(super) malformed: AtomicU64,
-    pub(super) overflowed: AtomicU64,
-    /// Dropped by the kernel because its buffer was full.
-    pub(super) dropped: AtomicU64,
-}
-
-/// Datagram that came from an allowed sender at an allowed rate.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) sender: SocketAddr,
-    /// Its trigger, or the reason why it is none.
-    pub(super) message: std::result::Result<Message, String>,
-}
-
 /// Receiver of triggers.
 pub(super) struct Udp {
-    pub(super) counters: Arc<Counters>,
-    arrivals: Receiver<Arrival>,
+    pub(super) arrivals: Arrivals,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -102,26 +79,13 @@ impl Udp {
         if set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
             let _ = set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
         }
-        let (sender, arrivals) = sync_channel(WAITING);
-        let counters = Arc::new(Counters::default());
+        let (inlet, arrivals) = inlet(options.per_s);
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut listener = Listener {
-            socket,
-            senders: options.senders,
-            // A burst of the same size as the rate, at least one.
-            limit: RateLimit::new(options.per_s, options.per_s),
-            counters: Arc::clone(&counters),
-            queue: sender,
-            is_over: Arc::clone(&is_over),
-        };
+        let mut listener =
+            Listener { socket, senders: options.senders, inlet, is_over: Arc::clone(&is_over) };
         let spawned = thread::Builder::new().name("triggers".into()).spawn(move || listener.run());
         let thread = spawned.map_err(|error| Error::io("thread of the triggers", error))?;
-        Ok(Self { counters, arrivals, is_over, thread: Some(thread) })
-    }
-
-    /// Returns the next message, if one waits.
-    pub(super) fn next(&self) -> Option<Arrival> {
-        self.arrivals.try_recv().ok()
+        Ok(Self { arrivals, is_over, thread: Some(thread) })
     }
 
     /// Ends the thread.
@@ -137,9 +101,7 @@ impl Udp {
 struct Listener {
     socket: UdpSocket,
     senders: Vec<IpAddr>,
-    limit: RateLimit,
-    counters: Arc<Counters>,
-    queue: SyncSender<Arrival>,
+    inlet: Inlet,
     is_over: Arc<AtomicBool>,
 }
 
@@ -175,31 +137,20 @@ impl Listener {
                 if columns.get(9) == Some(&inode.as_str())
                     && let Some(dropped) = columns.last().and_then(|column| column.parse().ok())
                 {
-                    self.counters.dropped.store(dropped, Ordering::Relaxed);
+                    self.inlet.counters.dropped.store(dropped, Ordering::Relaxed);
                 }
             }
         }
     }
 
     fn take(&mut self, bytes: &[u8], sender: SocketAddr) {
-        let count = |counter: &AtomicU64| {
-            counter.fetch_add(1, Ordering::Relaxed);
-        };
-        let counters = Arc::clone(&self.counters);
-        count(&counters.received);
         let host = sender.ip().to_canonical();
-        if !self.is_allowed(host) {
-            return count(&counters.foreign);
-        }
-        if !self.limit.admit(host, Instant::now()) {
-            return count(&counters.limited);
-        }
-        let message = parse(bytes).map_err(|why| why.to_string());
-        if message.is_err() {
-            count(&counters.malformed);
-        }
-        if self.queue.try_send(Arrival { sender, message }).is_err() {
-            count(&counters.overflowed);
+        if self.is_allowed(host) {
+            // Each fate has a counter.
+            self.inlet.take(bytes, Origin::Udp(sender), host);
+        } else {
+            Counters::count(&self.inlet.counters.received);
+            Counters::count(&self.inlet.counters.foreign);
         }
     }
 

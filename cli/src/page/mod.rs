@@ -13,16 +13,15 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use board::{About, Board};
 use clap::Args;
 use guard::{Guard, Token};
 use sampler::Sampler;
 use server::{Server, Shared};
-use sidereal::live::trigger::Message;
 use sidereal::{Error, Result};
 
+use crate::alerts::Inlet;
 use crate::common::Common;
 use crate::provenance::Made;
 use crate::say::{self, note};
@@ -120,7 +119,7 @@ impl PageArguments {
     pub(crate) fn start(
         &self,
         folder: &Path,
-        triggers: Option<SyncSender<Message>>,
+        triggers: Option<Inlet>,
         common: &Common,
     ) -> Result<Option<Page>> {
         self.check()?;

@@ -4,9 +4,8 @@
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
-use sidereal::live::trigger;
+use sidereal::live::trigger::Origin;
 use sidereal::{Error, Result};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::error::RecvError;
@@ -35,6 +34,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::board::{Board, Message, Unlabelled, picture};
 use super::guard::{Asked, Guard, Refusal};
 use super::metrics;
+use crate::alerts::{Inlet, Taken};
 
 /// Most connections at a time.
 const CONNECTIONS: usize = 64;
@@ -68,18 +68,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) struct Shared {
     pub(super) board: Arc<Board>,
     pub(super) guard: Guard,
-    /// Queue of triggers, of a run that takes some.
-    triggers: Option<SyncSender<trigger::Message>>,
+    /// Way of triggers to a run that takes some.
+    triggers: Option<Mutex<Inlet>>,
     readers: Arc<Semaphore>,
 }
 
 impl Shared {
-    pub(super) fn new(
-        board: Arc<Board>,
-        guard: Guard,
-        triggers: Option<SyncSender<trigger::Message>>,
-    ) -> Self {
-        Self { board, guard, triggers, readers: Arc::new(Semaphore::new(READERS)) }
+    pub(super) fn new(board: Arc<Board>, guard: Guard, triggers: Option<Inlet>) -> Self {
+        let (triggers, readers) = (triggers.map(Mutex::new), Arc::new(Semaphore::new(READERS)));
+        Self { board, guard, triggers, readers }
     }
 }
 
@@ -371,12 +368,22 @@ async fn take_trigger(State(shared): State<Arc<Shared>>, body: Bytes) -> Respons
     let Some(triggers) = &shared.triggers else {
         return (StatusCode::NOT_FOUND, "Only `live search` takes triggers.\n").into_response();
     };
-    match trigger::parse(&body) {
-        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
-        Ok(message) => match triggers.try_send(message) {
-            Ok(()) => StatusCode::ACCEPTED.into_response(),
-            Err(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many triggers wait.\n").into_response(),
-        },
+    // All requests share a rate, since those through a proxy have its address.
+    let sender = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let taken = {
+        let mut triggers = triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        triggers.take(&body, Origin::Http, sender)
+    };
+    let too_many = StatusCode::TOO_MANY_REQUESTS;
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    match taken {
+        Taken::Queued => StatusCode::ACCEPTED.into_response(),
+        Taken::Malformed(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        Taken::Limited => {
+            (too_many, "These are more triggers than --trigger-rate.\n").into_response()
+        }
+        Taken::Full => (unavailable, "Too many triggers wait for the search.\n").into_response(),
+        Taken::Over => (unavailable, "The search has ended.\n").into_response(),
     }
 }
 

@@ -15,8 +15,6 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use std::sync::mpsc::Receiver;
 
 use clap::Args;
 use files::{Journal, Spool};
@@ -25,8 +23,6 @@ use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
 use sidereal::io::{FilterbankHeader, is_address};
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::live::trigger::Message;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -233,7 +229,7 @@ pub(crate) struct Actions<'a> {
     pub(crate) alerts: &'a alerts::Arguments,
     pub(crate) dumps: &'a DumpArguments,
     /// Triggers that come through the page.
-    pub(crate) triggers: Option<Receiver<Message>>,
+    pub(crate) triggers: Option<alerts::Arrivals>,
 }
 
 /// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
