@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,13 +11,16 @@ use proptest::prelude::*;
 use sidereal::Result;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, Sweep, VoltageHeader, VoltageOptions, VoltageSource, open};
-use sidereal::pipeline::dump::{Dumps, Options, Report, Request, State, tap};
+use sidereal::pipeline::dump::{Dumps, Memory, Options, Report, Request, State, tap};
 use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{DM_CONSTANT, Epoch};
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
 
 const CHANNELS: usize = 8;
 const TSAMP_S: f64 = 1e-5;
+
+/// Time of 500 samples, which leaves the threads of the ring time on a machine that is busy.
+const REAL_TIME: Duration = Duration::from_millis(5);
 
 fn header() -> VoltageHeader {
     let centres = (0..CHANNELS).map(|channel| 1.3e9 + 1e5 * channel as f64).collect();
@@ -100,7 +103,10 @@ impl Setting {
             name: Arc::new(move |_| {
                 folder.join(format!("dump{}", count.fetch_add(1, Ordering::Relaxed)))
             }),
+            space: Arc::new(|| None),
             listener: Arc::new(move |report| reports.lock().unwrap().push(report.clone())),
+            memory: Memory::default(),
+            ready: Arc::new(|_| {}),
         }
     }
 
@@ -252,7 +258,7 @@ fn lost_samples_are_listed() {
 fn overlapping_requests_are_one_dump_and_others_wait_in_turn() {
     let setting = Setting::new();
     let options = setting.options(1.0, VoltageFormat::Dada);
-    let (mut source, dumps) = keep(known(30_000, Duration::from_millis(1)), &options, 1).unwrap();
+    let (mut source, dumps) = keep(known(30_000, REAL_TIME), &options, 1).unwrap();
     let asked = vec![
         (1000, request("first", sweep(0.10, 0.12, 100.0))),
         (1000, request("same", sweep(0.11, 0.13, 100.0))),
@@ -278,7 +284,7 @@ fn overlapping_requests_are_one_dump_and_others_wait_in_turn() {
 fn absurd_requests_are_refused() {
     let setting = Setting::new();
     let options = setting.options(0.05, VoltageFormat::Dada);
-    let (mut source, dumps) = keep(known(100_000, Duration::from_millis(2)), &options, 1).unwrap();
+    let (mut source, dumps) = keep(known(100_000, REAL_TIME), &options, 1).unwrap();
     let asked = vec![
         (90_000, request("before", sweep(-5.0, -4.0, 10.0))),
         (90_000, request("past", sweep(0.1, 0.11, 10.0))),
@@ -347,4 +353,175 @@ fn a_recording_without_frequencies_has_no_dumps() {
     source.header.centres_hz = vec![0.0];
     let error = keep(source, &options, 1).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("states no frequencies"), "{error}");
+}
+
+#[test]
+fn a_full_disk_costs_the_dumps_of_lower_priority() {
+    let setting = Setting::new();
+    let folder = setting.folder.path().to_owned();
+    // Space for a dump of 0.1 s and most of another one, of 32 bytes a sample.
+    let most = 18_000 * 2 * 2 * CHANNELS as u64;
+    let options = Options {
+        space: Arc::new(move || {
+            let entries = std::fs::read_dir(&folder).ok()?;
+            let sizes = entries.flatten().filter_map(|entry| entry.metadata().ok());
+            Some(most.saturating_sub(sizes.map(|found| found.len()).sum()))
+        }),
+        ..setting.options(1.0, VoltageFormat::Dada)
+    };
+    let (mut source, dumps) = keep(known(100_000, Duration::from_millis(1)), &options, 1).unwrap();
+    let of = |name: &str, first_s: f64, priority| {
+        let sweep = Sweep { dms: [0.0; 2], ..sweep(first_s, first_s + 0.1, 0.0) };
+        (50_000, Request { priority, ..request(name, sweep) })
+    };
+    let asked = vec![of("important", 0.3, 5), of("other", 0.1, 1)];
+    read_all(source.as_mut(), &dumps, &[500], asked);
+    assert_eq!(dumps.missed(), 0);
+    drop(source);
+    dumps.finish();
+    let ended = setting.ended();
+    let named = |name: &str| ended.iter().find(|report| report.names == [name]).unwrap().clone();
+    let (important, other) = (named("important"), named("other"));
+    assert_eq!((important.state, &important.reason), (State::Done, &None));
+    check(&important.path.unwrap(), &important.sweep, important.first, important.samples);
+    assert!(other.reason.unwrap().contains("no more space"), "{ended:?}");
+    // Its samples are whole chunks of 5000.
+    assert!(other.samples > 0 && other.samples < 10_000, "{ended:?}");
+    check(&other.path.unwrap(), &other.sweep, other.first, other.samples);
+}
+
+#[test]
+fn a_disk_that_stalls_costs_the_dumps_of_lower_priority_and_no_sample_of_the_stream() {
+    let setting = Setting::new();
+    let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&setting.reports));
+    let stalled = Arc::clone(&stalls);
+    let options = Options {
+        // The thread of the disk waits in the first report of a file.
+        listener: Arc::new(move |report| {
+            reports.lock().unwrap().push(report.clone());
+            while report.state == State::Running && stalled.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }),
+        ..setting.options(1.0, VoltageFormat::Dada)
+    };
+    let (mut source, dumps) = keep(known(250_000, REAL_TIME), &options, 1).unwrap();
+    let of = |name: &str, at, first_s: f64, priority| {
+        (at, Request { priority, ..request(name, sweep(first_s, first_s + 0.2, 0.0)) })
+    };
+    let asked = vec![
+        of("important", 90_000, 0.1, 5),
+        of("first", 95_000, 0.35, 1),
+        of("second", 95_000, 0.6, 1),
+    ];
+    read_all(source.as_mut(), &dumps, &[500], asked);
+    assert_eq!(dumps.missed(), 0);
+    stalls.store(false, Ordering::Relaxed);
+    drop(source);
+    dumps.finish();
+    let ended = setting.ended();
+    let named = |name: &str| ended.iter().find(|report| report.names == [name]).unwrap().clone();
+    let important = named("important");
+    assert_eq!((important.state, &important.reason), (State::Done, &None), "{ended:?}");
+    check(&important.path.unwrap(), &important.sweep, important.first, important.samples);
+    // Of equal priorities the later one is given up first.
+    let second = named("second");
+    assert!(second.reason.unwrap().contains("the disk was too slow"), "{ended:?}");
+    assert!(second.path.is_none() && named("first").number < second.number);
+}
+
+#[test]
+fn requests_that_cannot_be_taken_say_why() {
+    let setting = Setting::new();
+    let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&setting.reports));
+    let stalled = Arc::clone(&stalls);
+    let options = Options {
+        // The thread of the ring waits in its first report.
+        listener: Arc::new(move |report| {
+            reports.lock().unwrap().push(report.clone());
+            while stalled.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }),
+        ..setting.options(1.0, VoltageFormat::Dada)
+    };
+    let (source, dumps) = keep(known(1000, Duration::ZERO), &options, 1).unwrap();
+    let ask = || dumps.request(request("one", sweep(0.1, 0.2, 0.0)));
+    let refused = (0..1000).find_map(|_| ask().err()).expect("the queue has an end");
+    assert_eq!(refused.state, State::Refused);
+    assert_eq!(refused.reason.as_deref(), Some("256 requests wait"));
+    stalls.store(false, Ordering::Relaxed);
+    dumps.end();
+    while !dumps.are_over() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let late = ask().expect_err("nobody takes it");
+    assert_eq!(late.reason.as_deref(), Some("the ring of its observation has ended"));
+    drop(source);
+}
+
+#[test]
+fn memory_is_made_before_the_stream_and_goes_from_one_ring_to_the_next() {
+    let setting = Setting::new();
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let made = Arc::clone(&sizes);
+    let options = Options {
+        ready: Arc::new(move |size| made.lock().unwrap().push(*size)),
+        ..setting.options(0.4, VoltageFormat::Dada)
+    };
+    assert!(!options.memory.has(&header(), 0.4));
+    let prepared = options.memory.prepare(&header(), 0.4, &Threads::new(2)).unwrap();
+    assert!(options.memory.has(&header(), 0.4) && prepared.made_s > 0.0);
+    for number in 0..3 {
+        let (mut source, dumps) =
+            keep(known(60_000, Duration::from_millis(1)), &options, 1).unwrap();
+        let asked = vec![(40_000, request("one", sweep(0.2, 0.3, 10.0)))];
+        read_all(source.as_mut(), &dumps, &[500], asked);
+        // Either may end first.
+        if number == 1 {
+            drop(source);
+            dumps.finish();
+        } else {
+            dumps.finish();
+            drop(source);
+        }
+        assert!(options.memory.has(&header(), 0.4), "after ring {number}");
+    }
+    let sizes = sizes.lock().unwrap();
+    assert_eq!(sizes.len(), 3);
+    for size in sizes.iter() {
+        assert_eq!(
+            (size.made_s, size.bytes, size.seconds),
+            (0.0, prepared.bytes, prepared.seconds)
+        );
+        assert_eq!(size.is_locked, prepared.is_locked);
+    }
+    for report in setting.ended() {
+        check(&report.path.clone().unwrap(), &report.sweep, report.first, report.samples);
+    }
+    assert!(!options.memory.has(&header(), 0.5), "a ring of another size");
+    assert!(!options.memory.has(&header(), 0.4), "its memory is gone");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_guppi_dump_does_not_hold_takes_no_space() {
+    use std::os::unix::fs::MetadataExt;
+    let setting = Setting::new();
+    let options = setting.options(1.0, VoltageFormat::Guppi);
+    let (mut source, dumps) = keep(known(30_000, Duration::ZERO), &options, 1).unwrap();
+    let asked = vec![(20_000, request("one", sweep(0.06, 0.08, 1000.0)))];
+    read_all(source.as_mut(), &dumps, &[1000], asked);
+    drop(source);
+    dumps.finish();
+    let ended = setting.ended();
+    let [report] = ended.as_slice() else { panic!("{ended:?}") };
+    let path = report.path.clone().unwrap();
+    check(&path, &report.sweep, report.first, report.samples);
+    let plain = setting.folder.path().join("plain");
+    std::fs::File::create(&plain).unwrap().set_len(1 << 20).unwrap();
+    let (taken, length) = path.metadata().map(|found| (found.blocks() * 512, found.len())).unwrap();
+    if plain.metadata().unwrap().blocks() == 0 {
+        assert!(taken < length / 8, "{taken} of {length} bytes");
+    }
 }

@@ -302,7 +302,7 @@ impl Recording {
     ///
     /// # Errors
     /// [`Error::Parameter`] for options that do not fit them; those of the filter bank.
-    fn channelized(
+    pub(crate) fn channelized(
         &self,
         recorded: Box<dyn VoltageSource>,
         dm_constant: f64,

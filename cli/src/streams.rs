@@ -11,12 +11,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use sidereal::error::Stopped;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::io::voltages::VoltageHeader;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::io::with_threads;
 use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, open_with};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::capture::Statistics;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::live::header::Content;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::joined::JoinedVoltages;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -413,6 +417,23 @@ pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Op
         Received::Spectra(spectra) => Arriving::Spectra(spectra),
         Received::Voltages(voltages) => Arriving::Voltages(voltages),
     }))
+}
+
+/// Returns the header, without its start, of streams of voltages that files describe; `None` if one is known from its first packets only.
+///
+/// # Errors
+/// Those of the files; [`Error::Format`] for a stream of spectra; those of [`JoinedVoltages::header_of`].
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn described(paths: &[PathBuf]) -> Result<Option<VoltageHeader>> {
+    if !paths.iter().all(|path| is_description(path)) {
+        return Ok(None);
+    }
+    let header = |path: &PathBuf| match site::read(path)?.description.content() {
+        Content::Voltages(header) => Ok(header.clone()),
+        Content::Spectra(_) => Err(spectra(path)),
+    };
+    let headers = paths.iter().map(header).collect::<Result<Vec<_>>>()?;
+    JoinedVoltages::header_of(&headers.iter().collect::<Vec<_>>()).map(Some)
 }
 
 /// Observation of an address, or of several whose streams are parts of one recording.

@@ -195,6 +195,11 @@ impl Description {
         &self.packets
     }
 
+    /// Returns the contents, whose start is unknown until a stream begins.
+    pub fn content(&self) -> &Content {
+        self.begun.content()
+    }
+
     /// Returns the clock of the counter.
     pub fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()

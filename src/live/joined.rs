@@ -115,6 +115,14 @@ impl JoinedVoltages {
         }
     }
 
+    /// Returns the header of streams that are joined, from theirs; its start is that of the first one.
+    ///
+    /// # Errors
+    /// Those of [`JoinedVoltages::open`] about headers.
+    pub fn header_of(headers: &[&VoltageHeader]) -> Result<VoltageHeader> {
+        Arranged::new(headers).map(|arranged| arranged.header)
+    }
+
     fn new(mut header: VoltageHeader, parts: Vec<Part>) -> Self {
         if let Some(first) = parts.first() {
             header.start = first.source.header().start;

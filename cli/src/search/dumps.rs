@@ -14,15 +14,16 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Sweep, VoltageHeader};
 use sidereal::live::trigger::Trigger;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::dump::{self, Dumps, Report, Request, State, Tap};
+use sidereal::pipeline::dump::{self, Dumps, Memory, Report, Request, RingSize, State, Tap};
 use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{Epoch, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
+use tracing::Level;
 
 use super::line::{DUMPS, DumpLine, DumpState, Lost, Window};
 use crate::common::{Common, parse_size};
 use crate::provenance::{Product, Provenance, Run};
-use crate::say::{note, warning};
+use crate::say::{self, note, warning};
 use crate::space::{available_memory, human};
 use crate::streams::name_of;
 use crate::voltage_arguments::format_names;
@@ -46,6 +47,10 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Part of the available memory that a ring may take.
 const MEMORY_PART: f64 = 0.8;
+
+/// Bytes of a disk that dumps leave free, and the part of a small disk.
+const LEFT_BYTES: u64 = 256 << 20;
+const LEFT_PART: u64 = 20;
 
 /// Most threads that copy samples to the ring.
 const MOST_THREADS: usize = 4;
@@ -99,6 +104,8 @@ pub(super) struct About<'a> {
     pub(super) row_s: f64,
     /// Bytes that the dumps of the run may still take.
     pub(super) quota: Option<Arc<AtomicU64>>,
+    /// Memory of the rings of the run.
+    pub(super) memory: &'a Memory,
 }
 
 /// Length of the ring.
@@ -140,6 +147,24 @@ impl Arguments {
     /// Returns the bytes that all dumps of a run may take.
     pub(super) fn quota(&self) -> Option<Arc<AtomicU64>> {
         self.dump_quota.map(|quota| Arc::new(AtomicU64::new(quota)))
+    }
+
+    /// Makes the memory of the ring before any packet comes, for a stream whose header, without its start, is known beforehand.
+    ///
+    /// # Errors
+    /// As [`Arguments::begin`].
+    pub(super) fn prepare(
+        &self,
+        header: &VoltageHeader,
+        about: &About<'_>,
+        common: &Common,
+    ) -> Result<()> {
+        let Some(ring) = self.dump_ring else { return Ok(()) };
+        let ring_s = self.ring_s(ring, header, about)?;
+        check_memory(ring_s, header, about.memory)?;
+        let size = about.memory.prepare(header, ring_s, &threads())?;
+        report_size(&size, "before the first packet", common.quiet);
+        Ok(())
     }
 
     /// Returns the length of the ring.
@@ -193,7 +218,7 @@ impl Arguments {
         }
         let ring_s = self.ring_s(ring, &header, about)?;
         let parent = about.observation.parent().unwrap_or(Path::new(""));
-        check_memory(ring_s * header.sample_bits() as f64 / 8.0 / header.tsamp_s)?;
+        check_memory(ring_s, &header, about.memory)?;
         let folder = parent.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         let path = parent.join(DUMPS);
@@ -214,6 +239,7 @@ impl Arguments {
         });
         let listing = listing.map_err(|error| Error::io("thread of the list of dumps", error))?;
         let sender = reports.clone();
+        let (place, quiet) = (folder.clone(), common.quiet);
         let options_of_dumps = dump::Options {
             ring_s,
             format: self.dump_format,
@@ -223,18 +249,11 @@ impl Arguments {
                 // Without the thread nobody lists dumps.
                 let _ = sender.send(report.clone());
             }),
+            space: Arc::new(move || space_for_dumps(&place)),
+            memory: about.memory.clone(),
+            ready: Arc::new(move |size| report_size(size, "while the first packets came", quiet)),
         };
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = Threads::new((cores / 4).clamp(1, MOST_THREADS));
-        let dumps = tap.begin(&options_of_dumps, threads)?;
-        if !common.quiet {
-            let ring = dumps.ring();
-            note!(
-                "The last {:.2} s of voltages stay in memory, {}.",
-                ring.seconds,
-                human(ring.bytes as u64)
-            );
-        }
+        let dumps = tap.begin(&options_of_dumps, threads())?;
         let dumping = Dumping {
             dumps,
             reports,
@@ -247,8 +266,13 @@ impl Arguments {
     }
 }
 
-/// Checks that the machine has memory for a ring, which locked pages would otherwise take from all programs.
-fn check_memory(bytes: f64) -> Result<()> {
+/// Checks that the machine has memory for a ring, which locked pages would otherwise take from all programs; memory of a ring before
+/// it is there already.
+fn check_memory(ring_s: f64, header: &VoltageHeader, memory: &Memory) -> Result<()> {
+    if memory.has(header, ring_s) {
+        return Ok(());
+    }
+    let bytes = ring_s * header.sample_bits() as f64 / 8.0 / header.tsamp_s;
     match available_memory().filter(|free| bytes > MEMORY_PART * *free as f64) {
         None => Ok(()),
         Some(free) => {
@@ -257,6 +281,44 @@ fn check_memory(bytes: f64) -> Result<()> {
             Err(Error::parameter("--dump-ring", needed, rule))
         }
     }
+}
+
+/// Returns the threads that copy samples to a ring and make its memory.
+fn threads() -> Threads {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Threads::new((cores / 4).clamp(1, MOST_THREADS))
+}
+
+/// Prints the size of a ring, how long making its memory took, and whether its pages are locked.
+fn report_size(size: &RingSize, when: &str, quiet: bool) {
+    let made = match size.made_s {
+        0.0 => "its memory was there".to_owned(),
+        seconds => format!("its memory was made {when} in {seconds:.2} s"),
+    };
+    let locked = match size.is_locked {
+        true => "and is locked",
+        false => {
+            "and is not locked, so that the system may swap it out: the limit of locked memory (ulimit -l, \
+                 LimitMEMLOCK=) is lower"
+        }
+    };
+    let (seconds, bytes) = (size.seconds, human(size.bytes as u64));
+    let words =
+        format!("The last {seconds:.2} s of voltages stay in memory, {bytes}; {made} {locked}.");
+    if quiet {
+        say::log(Level::INFO, &words);
+    } else {
+        note!("{words}");
+    }
+}
+
+/// Returns the bytes that dumps may still write to the disk of a folder, so that the lists of the search have space after them; `None`
+/// if the file system does not say.
+fn space_for_dumps(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok().filter(|found| found.f_blocks > 0)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    let left = LEFT_BYTES.min(bytes(found.f_blocks) / LEFT_PART);
+    Some(bytes(found.f_bavail).saturating_sub(left))
 }
 
 /// Returns the lowest and the highest frequency of the recorded band in Hz, edges included.
@@ -307,9 +369,9 @@ impl Dumping {
             dm_constant: self.dm_constant,
         };
         let request = Request { name: trigger.name.clone(), sweep, priority: trigger.priority };
-        if let Err(request) = self.dumps.request(request) {
+        if let Err(report) = self.dumps.request(request) {
             // Without the thread nobody lists dumps.
-            let _ = self.reports.send(Report::refused(request, "too many requests wait"));
+            let _ = self.reports.send(*report);
         }
     }
 

@@ -212,6 +212,7 @@ impl Lines {
     /// Waits for the pictures that are not drawn yet.
     pub(super) fn finish_pictures(&mut self) {
         if let Some(album) = &mut self.album {
+            album.end();
             album.finish();
         }
     }
@@ -238,55 +239,69 @@ impl Lines {
         }
     }
 
+    /// Writes all changes, and hands each to watcher and alerts, even if a line could not be written.
     fn write(&mut self, delay_s: f64) -> Result<()> {
         let _span = trace::span(Work::Write, "candidate lines");
-        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        for Change { state, number, candidate } in self.changes.drain(..) {
-            let time_s = candidate.time_s + delay_s;
-            let album = self.album.as_mut().filter(|_| state == State::Final);
-            let picture = album.and_then(|album| {
-                let mut shifted = candidate;
-                shifted.shift(delay_s);
-                album.want(number, &shifted)
-            });
-            let line = CandidateLine {
-                state,
-                number,
-                observation: self.observation.clone(),
-                snr: tidy(candidate.snr),
-                dm: tidy(candidate.dm),
-                time_s: tidy(time_s),
-                mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
-                width_s: tidy(candidate.width_s),
-                members: candidate.members,
-                picture: picture.map(|path| path.display().to_string()),
-                written_unix_s: written.as_secs_f64(),
-            };
-            let text = json::line(&line)?;
-            let written = self.file.write_all(format!("{text}\n").as_bytes());
-            written.map_err(|error| Error::io(&self.path, error))?;
-            if !self.is_quiet {
-                json::say(&text)?;
-            }
+        let mut written = Ok(());
+        let mut changes = std::mem::take(&mut self.changes);
+        for change in changes.drain(..) {
+            let line = self.line(&change, delay_s);
+            written = written.and(self.put(&line));
             if let Some(watcher) = &self.watcher {
                 watcher.candidate(&line);
             }
             #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
             if let Some(alerts) = &mut self.alerts {
-                let mut shifted = candidate;
-                shifted.shift(delay_s);
+                let Change { state, number, mut candidate } = change;
+                candidate.shift(delay_s);
                 match state {
                     State::Retracted => alerts.retract(number),
-                    state => alerts.candidate(number, &shifted, state == State::Final),
+                    state => alerts.candidate(number, &candidate, state == State::Final),
                 }
             }
         }
+        self.changes = changes;
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         if let Some(alerts) = &mut self.alerts {
             alerts.end_gulp();
         }
         self.take_triggers();
-        Ok(())
+        written
+    }
+
+    /// Makes the line of a change, and asks for the picture of a final candidate.
+    fn line(&mut self, change: &Change, delay_s: f64) -> CandidateLine {
+        let Change { state, number, candidate } = *change;
+        let time_s = candidate.time_s + delay_s;
+        let album = self.album.as_mut().filter(|_| state == State::Final);
+        let picture = album.and_then(|album| {
+            let mut shifted = candidate;
+            shifted.shift(delay_s);
+            album.want(number, &shifted)
+        });
+        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CandidateLine {
+            state,
+            number,
+            observation: self.observation.clone(),
+            snr: tidy(candidate.snr),
+            dm: tidy(candidate.dm),
+            time_s: tidy(time_s),
+            mjd: (self.tstart_mjd > 0.0).then_some(self.tstart_mjd + time_s / SECONDS_PER_DAY),
+            width_s: tidy(candidate.width_s),
+            members: candidate.members,
+            picture: picture.map(|path| path.display().to_string()),
+            written_unix_s: written.as_secs_f64(),
+        }
+    }
+
+    /// Prints a line and appends it to the file.
+    fn put(&mut self, line: &CandidateLine) -> Result<()> {
+        let text = json::line(line)?;
+        let written = self.file.write_all(format!("{text}\n").as_bytes());
+        let written = written.map_err(|error| Error::io(&self.path, error));
+        let said = if self.is_quiet { Ok(()) } else { json::say(&text) };
+        written.and(said)
     }
 }
 

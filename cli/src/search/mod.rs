@@ -15,6 +15,8 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 use files::{Journal, Spool};
@@ -22,14 +24,18 @@ use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::pipeline::dump::{self, Tap};
+use sidereal::pipeline::dump::{self, Memory, Tap};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -233,7 +239,7 @@ pub(crate) struct Actions<'a> {
 }
 
 /// Searches the observations of a live stream, each into a folder of its own, and writes lines for each candidate from the
-/// moment it stands out. Ends as the session says, or after a request to stop.
+/// moment it stands out. Ends as the session says, or after a request to stop; whatever ends it, alerts and dumps are ended and listed.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn run_live(
     arguments: &Arguments,
@@ -246,54 +252,122 @@ pub(crate) fn run_live(
     let mut arguments = arguments.clone();
     // Plots are drawn from the latest rows, and not at the end from a copy of all of them.
     let has_pictures = !std::mem::replace(&mut arguments.products.no_plots, true);
-    let parent = arguments.parent();
-    let mut alerts = Some(Alerts::start(actions.alerts, actions.triggers, common)?);
-    let quota = actions.dumps.quota();
-    let mut done = 0;
-    let exit = loop {
-        let mut work = match Work::begin(&arguments, common) {
-            // The usual end of a program that waits for the next observation.
-            Err(error) if error.is_stop() && done > 0 => break Exit::Interrupted,
-            work => work?,
+    let mut live = LiveSearch {
+        arguments: &arguments,
+        dumps: actions.dumps,
+        quota: actions.dumps.quota(),
+        memory: Memory::default(),
+        has_pictures,
+        parent: arguments.parent(),
+        alerts: Some(Alerts::start(actions.alerts, actions.triggers, common)?),
+        session,
+        common,
+    };
+    let ended = live.observations();
+    if let Some(alerts) = live.alerts {
+        alerts.finish();
+    }
+    ended
+}
+
+/// Search of a live stream.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+struct LiveSearch<'a> {
+    arguments: &'a Arguments,
+    dumps: &'a DumpArguments,
+    /// Bytes that the dumps of the run may still take.
+    quota: Option<Arc<AtomicU64>>,
+    /// Memory of the ring of dumps, which all observations use.
+    memory: Memory,
+    has_pictures: bool,
+    /// Folder of all observations.
+    parent: PathBuf,
+    /// Triggers and alerts, unless the lines of an observation have them.
+    alerts: Option<Alerts>,
+    session: &'a Session,
+    common: &'a Common,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl LiveSearch<'_> {
+    /// Searches observations until the session or a request to stop ends them.
+    fn observations(&mut self) -> Result<Exit> {
+        self.prepare_ring()?;
+        let mut done = 0;
+        loop {
+            let work = match Work::begin(self.arguments, self.common) {
+                // The usual end of a program that waits for the next observation.
+                Err(error) if error.is_stop() && done > 0 => return Ok(Exit::Interrupted),
+                work => work?,
+            };
+            let exit = self.observation(work)?;
+            done += 1;
+            if exit != Exit::Success || done == self.session.observations {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Makes the memory of the ring of dumps before the sockets are opened, if the voltages are known by then.
+    fn prepare_ring(&self) -> Result<()> {
+        let recording = &self.arguments.recording;
+        if !self.dumps.is_wanted() {
+            return Ok(());
+        }
+        let Some(header) = streams::described(&recording.inputs)? else { return Ok(()) };
+        let source = Box::new(Expected { header: header.clone() });
+        let backend = self.common.backend_for(common::Work::on_trials(&recording.inputs))?;
+        let dm_constant = self.arguments.trials.dm_constant;
+        let opened = recording.channelized(source, dm_constant, &backend)?;
+        let options = search_options(self.arguments, &opened, &backend)?;
+        let about = dumps::About {
+            observation: Path::new(""),
+            options: &options,
+            row_s: opened.source.header().tsamp_s,
+            quota: None,
+            memory: &self.memory,
         };
-        fs::create_dir_all(&parent).map_err(|error| Error::io(&parent, error))?;
+        self.dumps.prepare(&header, &about, self.common)
+    }
+
+    /// Searches an observation.
+    fn observation(&mut self, mut work: Work<'_>) -> Result<Exit> {
+        let (parent, session, common) = (&self.parent, self.session, self.common);
+        fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
         let mjd = work.header.tstart_mjd;
         let start = if mjd > 0.0 { Epoch::from_mjd(mjd) } else { Epoch::default() };
-        let place = free_name(&parent, &name_of(start), "");
-        let folder = arguments.destination.at(&place, CONTENTS, common)?;
-        let rows = work.recent(has_pictures, session)?;
+        let place = free_name(parent, &name_of(start), "");
+        let folder = self.arguments.destination.at(&place, CONTENTS, common)?;
+        let rows = work.recent(self.has_pictures, session)?;
         session.tell(|watcher| watcher.rows(rows.clone()));
-        let drawn = rows.filter(|_| has_pictures);
-        let album = drawn.map(|rows| work.album(&parent, &place, rows, session)).transpose()?;
+        let drawn = rows.filter(|_| self.has_pictures);
+        let album = drawn.map(|rows| work.album(parent, &place, rows, session)).transpose()?;
         let watcher = session.watcher.clone();
         let begin = lines::Begin { observation: &place, header: &work.header, album, watcher };
-        let mut lines = lines::Lines::begin(&parent, begin, common)?;
-        if let Some(alerts) = &mut alerts {
-            alerts.observe(&parent, work.observation(&place))?;
+        let mut lines = lines::Lines::begin(parent, begin, common)?;
+        if let Some(alerts) = &mut self.alerts {
+            alerts.observe(parent, work.observation(&place))?;
         }
-        lines.alerts = alerts.take();
         let tap = work.tap.take();
         let about = dumps::About {
             observation: &place,
             options: &work.options,
             row_s: work.header.tsamp_s,
-            quota: quota.clone(),
+            quota: self.quota.clone(),
+            memory: &self.memory,
         };
-        lines.dumps = actions.dumps.begin(tap, &about, session, common)?;
+        lines.dumps = self.dumps.begin(tap, &about, session, common)?;
+        lines.alerts = self.alerts.take();
         work.lines = Some(lines);
-        let mut found = work.search(&folder, Keep::Anew)?;
-        if let Some(lines) = &mut work.lines {
-            lines.finish(&found.report.candidates)?;
-        }
-        work.write(&folder, &mut found)?;
-        folder.finish()?;
-        if let Some(lines) = &mut work.lines {
+        let searched = search_into(&mut work, folder);
+        if let Some(mut lines) = work.lines.take() {
             lines.finish_pictures();
-            alerts = lines.alerts.take();
+            self.alerts = lines.alerts.take();
             if let Some(dumps) = lines.dumps.take() {
                 dumps.finish(common.quiet);
             }
         }
+        let found = searched?;
         interrupt::goes_on();
         if !common.quiet {
             let count = found.report.candidates.len();
@@ -303,16 +377,40 @@ pub(crate) fn run_live(
             watcher.rows(None);
             watcher.observed();
         });
-        done += 1;
-        let exit = errors::ended(&found.report.ending, &place);
-        if exit != Exit::Success || done == session.observations {
-            break exit;
-        }
-    };
-    if let Some(alerts) = alerts {
-        alerts.finish();
+        Ok(errors::ended(&found.report.ending, &place))
     }
-    Ok(exit)
+}
+
+/// Voltages of a stream that has not begun.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+struct Expected {
+    header: VoltageHeader,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl VoltageSource for Expected {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, _: &mut VoltageBlock) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// Searches a live observation and writes its folder, even if its last lines cannot be written.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn search_into(work: &mut Work<'_>, folder: Folder) -> Result<Found> {
+    let mut found = work.search(&folder, Keep::Anew)?;
+    let lines = work.lines.as_mut();
+    let listed = lines.map_or(Ok(()), |lines| lines.finish(&found.report.candidates));
+    work.write(&folder, &mut found)?;
+    folder.finish()?;
+    listed.map(|()| found)
 }
 
 /// Searches into a folder that is being filled; the output refers to the recording as `shown`.
@@ -366,6 +464,27 @@ fn recording_is_live(arguments: &Arguments) -> bool {
     arguments.recording.inputs.iter().any(|path| is_address(path))
 }
 
+/// Returns the options of a search of what was opened; those of a live stream have short gulps and waits.
+fn search_options(
+    arguments: &Arguments,
+    opened: &Opened,
+    backend: &Backend,
+) -> Result<SearchOptions> {
+    let mut options = arguments.options(opened)?;
+    if recording_is_live(arguments) {
+        // Candidates must not wait for a long gulp, nor for the longest delay of the plan.
+        let which = usize::from(!backend.is_gpu());
+        if options.gulp == 0 {
+            let times = LIVE_GULP_S[which] / opened.source.header().tsamp_s;
+            options.gulp = (times as usize).clamp(16, 1 << 16);
+        }
+        if arguments.detection.max_wait.is_none() {
+            options.max_wait_s = LIVE_WAIT_S[which];
+        }
+    }
+    Ok(options)
+}
+
 /// One search with its options.
 struct Work<'a> {
     arguments: &'a Arguments,
@@ -401,7 +520,7 @@ impl<'a> Work<'a> {
         let dm_constant = arguments.trials.dm_constant;
         let opened = arguments.recording.open_through(dm_constant, &backend, wrap)?;
         let mut header = opened.source.header().clone();
-        let mut options = arguments.options(&opened)?;
+        let mut options = search_options(arguments, &opened, &backend)?;
         options.memory = common.memory;
         if !arguments.products.no_plots || arguments.products.fetch {
             let part = common.memory.map_or(u64::MAX, |limit| limit / REMOVALS_PART);
@@ -420,17 +539,6 @@ impl<'a> Work<'a> {
         }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
-        if recording_is_live(arguments) {
-            // Candidates must not wait for a long gulp, nor for the longest delay of the plan.
-            let which = usize::from(!backend.is_gpu());
-            if options.gulp == 0 {
-                let times = LIVE_GULP_S[which] / header.tsamp_s;
-                options.gulp = (times as usize).clamp(16, 1 << 16);
-            }
-            if arguments.detection.max_wait.is_none() {
-                options.max_wait_s = LIVE_WAIT_S[which];
-            }
-        }
         let lines = None;
         Ok(Self {
             arguments,
@@ -538,12 +646,12 @@ impl<'a> Work<'a> {
                 &mut journal,
             )
         };
+        self.lines = lines;
         if report.is_err() && keep == Keep::Anew {
             // The run found nothing worth resuming.
             resume::clear(&folder.file(""))?;
         }
         let report = report?;
-        self.lines = lines;
         progress.finish();
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         let dropped = reporter.as_mut().and_then(behind::Reporter::sum);

@@ -36,6 +36,18 @@ impl Running {
         Self(Some(child.unwrap()))
     }
 
+    /// Starts the program by a line of a shell, in which `PROGRAM` stands for it.
+    pub(crate) fn by_shell(folder: &Path, line: &str) -> Self {
+        let line = line.replace("PROGRAM", &program().display().to_string());
+        let child = Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Self(Some(child.unwrap()))
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(self.0.as_ref().unwrap()), signal).unwrap();
     }
@@ -560,7 +572,7 @@ fn a_signal_ends_every_state_within_seconds_and_with_whole_files() {
 }
 
 /// A file that describes packets of one SNAP board with 256 channels.
-fn snap_file(port: u16) -> String {
+pub(crate) fn snap_file(port: u16) -> String {
     format!(
         "[input]\naddress = \"udp://127.0.0.1:{port}\"\npreset = \"snap\"\ntelescope = \"ATA\"\nsource = \"Crab\"\n\
          antennas = 1\nchannels = 256\nfirst_channel = 512\ncentre_hz = 1400e6\nbandwidth_hz = 64e6\n\

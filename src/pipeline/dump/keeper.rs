@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::queue::{Dump, Dumping, Extent, Queue};
 use super::request::{Options, Report, Request, State};
-use super::ring::{Chunk, Keeping, SPARE, Sizes};
+use super::ring::{Chunk, Keeping, RingSize, SPARE, Sizes};
 use crate::io::voltages::VoltageHeader;
 use crate::pipeline::voltage::VoltageFormat;
 
@@ -51,8 +51,17 @@ impl Keeper {
 
     /// Works until the stream has ended or its source is dropped, then closes every dump.
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
+        let begin = Instant::now();
+        if !self.keeping.is_growing() {
+            self.is_ready(0.0);
+        }
         loop {
-            self.keeping.make();
+            if self.keeping.is_growing() {
+                self.keeping.make();
+                if !self.keeping.is_growing() {
+                    self.is_ready(begin.elapsed().as_secs_f64());
+                }
+            }
             let wait = if self.keeping.is_growing() { Duration::ZERO } else { LOOK };
             match self.keeping.full.recv_timeout(wait) {
                 Ok(chunk) => self.take(chunk),
@@ -74,11 +83,25 @@ impl Keeper {
         let mut dumping = self.queue.lock();
         for dump in dumping.dumps.iter_mut().filter(|dump| !dump.is_closed) {
             dump.is_closed = true;
-            dump.reason.get_or_insert_with(|| "the stream ended before it".to_owned());
+            dump.reason.get_or_insert_with(|| "the observation ended before it".to_owned());
         }
         dumping.is_over = true;
         drop(dumping);
         self.queue.wake();
+        // The writer may still hold some of them.
+        let rest = self.history.drain(..).chain(self.retired.drain(..));
+        let rest = rest.chain(self.keeping.full.try_iter());
+        rest.for_each(|chunk| self.keeping.memory.put(&self.keeping.sizes, chunk));
+    }
+
+    /// Reports that all memory of the ring is made.
+    fn is_ready(&self, made_s: f64) {
+        (self.options.ready)(&RingSize {
+            bytes: self.sizes.bytes().unwrap_or(usize::MAX),
+            seconds: self.sizes.seconds(self.header.tsamp_s),
+            is_locked: self.keeping.is_locked,
+            made_s,
+        });
     }
 
     /// Adds a chunk to the history, and to the dumps that need it.

@@ -17,6 +17,7 @@ use self::keeper::Keeper;
 use self::queue::Queue;
 pub use self::request::{Options, Report, Request, State};
 use self::ring::{Counters, Feeder, Sizes, Tapped, ring};
+pub use self::ring::{Memory, RingSize};
 use self::writer::Writer;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -32,16 +33,6 @@ pub struct Dumps {
     counters: Arc<Counters>,
     is_stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    ring: RingSize,
-}
-
-/// Size of a ring.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RingSize {
-    /// Bytes of memory.
-    pub bytes: usize,
-    /// Seconds that the ring holds while no dump needs its memory.
-    pub seconds: f64,
 }
 
 /// Source of voltages before it has a ring.
@@ -63,8 +54,8 @@ impl Tap {
         &self.header
     }
 
-    /// Makes a ring for the samples that are read from now on, and starts the threads of its dumps; `threads` copy the samples. The
-    /// memory of the ring is made, written to and locked while the first samples come.
+    /// Makes a ring for the samples that are read from now on, and starts the threads of its dumps; `threads` copy the samples. What
+    /// [`Options::memory`] lacks of the ring's memory is made, written to and locked while the first samples come.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the header states no frequencies, the format cannot hold the voltages, or the ring has no length; [`Error::Unavailable`] when memory
@@ -82,10 +73,8 @@ impl Tap {
         }
         writer::check(&header, options)?;
         let sizes = Sizes::new(&header, options.ring_s);
-        let (feeder, keeping) = ring(sizes, threads)?;
+        let (feeder, keeping) = ring(sizes, threads, options.memory.clone())?;
         let counters = Arc::clone(&keeping.counters);
-        let seconds = ((sizes.chunks - ring::SPARE) * sizes.times) as f64 * header.tsamp_s;
-        let size = RingSize { bytes: sizes.bytes().unwrap_or(usize::MAX), seconds };
         let (requests, asked) = sync_channel(REQUESTS);
         let queue = Arc::new(Queue::default());
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -102,29 +91,25 @@ impl Tap {
         ];
         // A source that is gone needs no ring.
         let _ = self.begins.try_send(feeder);
-        Ok(Dumps { requests, queue, counters, is_stopped, threads, ring: size })
+        Ok(Dumps { requests, queue, counters, is_stopped, threads })
     }
 }
 
 impl Dumps {
-    /// Asks for a dump; its fate is reported to the listener. Waits for nothing.
+    /// Asks for a dump; its fate is reported to the listener. Waits for nothing, and asks for no memory.
     ///
     /// # Errors
-    /// The request, if too many wait.
-    pub fn request(&self, request: Request) -> std::result::Result<(), Request> {
-        self.requests.try_send(request).map_err(|error| match error {
-            TrySendError::Full(request) | TrySendError::Disconnected(request) => request,
+    /// The report of a request that is not taken, since too many wait or the thread of the ring has ended.
+    pub fn request(&self, request: Request) -> std::result::Result<(), Box<Report>> {
+        self.requests.try_send(request).map_err(|error| {
+            let (request, reason) = match error {
+                TrySendError::Full(request) => (request, format!("{REQUESTS} requests wait")),
+                TrySendError::Disconnected(request) => {
+                    (request, "the ring of its observation has ended".to_owned())
+                }
+            };
+            Box::new(Report::refused(request, reason))
         })
-    }
-
-    /// Returns the size of the ring.
-    pub fn ring(&self) -> RingSize {
-        self.ring
-    }
-
-    /// Returns whether the system has locked the pages of the ring in memory, as far as it is made.
-    pub fn is_locked(&self) -> bool {
-        !self.counters.is_unlocked.load(Ordering::Relaxed)
     }
 
     /// Returns the samples per stream that were not kept, since dumps held all memory.

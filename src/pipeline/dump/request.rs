@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::ring::{Memory, RingSize};
 use crate::io::voltages::{Flag, Sweep};
 use crate::pipeline::voltage::VoltageFormat;
 use crate::units::Epoch;
@@ -19,8 +20,14 @@ pub struct Options {
     pub quota: Option<Arc<AtomicU64>>,
     /// Returns a free path, without suffix, for a dump that begins at an epoch (day 0 if it is unknown).
     pub name: Arc<dyn Fn(Epoch) -> PathBuf + Send + Sync>,
+    /// Returns the bytes that dumps may still write to their disk, called for each part of a dump; `None` if that is unknown.
+    pub space: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
     /// Receives each change of a dump's state, on the dumps' own threads.
     pub listener: Arc<dyn Fn(&Report) + Send + Sync>,
+    /// Memory of earlier rings, or memory that was prepared.
+    pub memory: Memory,
+    /// Receives the size of the ring when all of its memory is made.
+    pub ready: Arc<dyn Fn(&RingSize) + Send + Sync>,
 }
 
 /// Request for a dump.

@@ -3,9 +3,10 @@
 //! Invariant: filling a chunk allocates nothing and waits for nothing: if the keeper has given no chunk, samples are not kept, and
 //! are counted.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::backend::lock_memory;
 use crate::backend::threads::Threads;
@@ -38,9 +39,23 @@ pub(super) struct Chunk {
     pub(super) times: usize,
     /// Lost samples, counted from the chunk's first one.
     pub(super) flags: Vec<Flag>,
+    /// Whether the system has locked its pages.
+    is_locked: bool,
 }
 
 impl Chunk {
+    /// Makes a chunk and writes to all of its memory.
+    fn new(sizes: &Sizes) -> Self {
+        let stride = sizes.encoding.bytes(sizes.times);
+        let mut bytes = vec![0; sizes.streams * stride];
+        // The allocator's zeros are pages without memory until they are written.
+        bytes.fill(sizes.encoding.zero_byte() ^ 1);
+        let mut flags = vec![Flag { streams: 0..1, start: 1, times: 1 }; FLAGS];
+        flags.clear();
+        let is_locked = lock_memory(&bytes);
+        Self { bytes, stride, first: 0, times: 0, flags, is_locked }
+    }
+
     /// Returns the sample after the last one.
     pub(super) fn end(&self) -> u64 {
         self.first + self.times as u64
@@ -69,8 +84,6 @@ pub(super) struct Counters {
     pub(super) missed: AtomicU64,
     /// Whether no more samples will come.
     pub(super) is_ended: AtomicBool,
-    /// Whether the system refused to lock the pages of a chunk in memory.
-    pub(super) is_unlocked: AtomicBool,
 }
 
 /// Sizes of a ring.
@@ -95,6 +108,11 @@ impl Sizes {
         Self { streams, encoding, times, chunks: chunks + SPARE }
     }
 
+    /// Returns the seconds that the ring holds.
+    pub(super) fn seconds(&self, tsamp_s: f64) -> f64 {
+        ((self.chunks - SPARE) * self.times) as f64 * tsamp_s
+    }
+
     /// Returns the bytes of all chunks; `None` if they exceed the address space.
     pub(super) fn bytes(&self) -> Option<usize> {
         let chunk = self.streams.checked_mul(self.encoding.bytes(self.times))?;
@@ -102,13 +120,104 @@ impl Sizes {
     }
 }
 
+/// Size of a ring, whose memory is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RingSize {
+    /// Bytes of memory.
+    pub bytes: usize,
+    /// Seconds that the ring holds while no dump needs its memory.
+    pub seconds: f64,
+    /// Whether the system has locked all of its pages in memory.
+    pub is_locked: bool,
+    /// Seconds that making its memory took; 0 if all of it was there.
+    pub made_s: f64,
+}
+
+/// Memory of rings, which goes from one ring to the next of the same sizes.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    pool: Arc<Mutex<Pool>>,
+}
+
+/// Chunks that no ring uses; a dump may still hold some.
+#[derive(Debug, Default)]
+struct Pool {
+    sizes: Option<Sizes>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Memory {
+    /// Makes the memory of a ring for `ring_s` seconds of the voltages of a header: written to, and locked if the system permits.
+    /// [`super::Tap::begin`] takes it for a ring of this size.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when memory does not suffice.
+    pub fn prepare(
+        &self,
+        header: &VoltageHeader,
+        ring_s: f64,
+        threads: &Threads,
+    ) -> Result<RingSize> {
+        let (sizes, begin) = (Sizes::new(header, ring_s), Instant::now());
+        let known = self.take(&sizes);
+        check_memory("the latest voltages", sizes.bytes())?;
+        let mut made: Vec<Option<Arc<Chunk>>> = vec![None; sizes.chunks - known.len()];
+        threads.for_each(&mut made, 1, |_, made| {
+            made.iter_mut().for_each(|one| *one = Some(Arc::new(Chunk::new(&sizes))));
+        });
+        let chunks: Vec<Arc<Chunk>> = made.into_iter().flatten().chain(known).collect();
+        let size = RingSize {
+            bytes: sizes.bytes().unwrap_or(usize::MAX),
+            seconds: sizes.seconds(header.tsamp_s),
+            is_locked: chunks.iter().all(|chunk| chunk.is_locked),
+            made_s: begin.elapsed().as_secs_f64(),
+        };
+        chunks.into_iter().for_each(|chunk| self.put(&sizes, chunk));
+        Ok(size)
+    }
+
+    /// Returns whether it has the memory of a ring for `ring_s` seconds of the voltages of a header; otherwise it has none from now on.
+    pub fn has(&self, header: &VoltageHeader, ring_s: f64) -> bool {
+        let sizes = Sizes::new(header, ring_s);
+        let mut pool = self.lock();
+        if pool.sizes != Some(sizes) {
+            *pool = Pool::default();
+        }
+        pool.chunks.len() == sizes.chunks
+    }
+
+    /// Takes all chunks, if they have these sizes and nobody holds them.
+    fn take(&self, sizes: &Sizes) -> Vec<Arc<Chunk>> {
+        let Pool { sizes: own, mut chunks } = std::mem::take(&mut *self.lock());
+        chunks.retain(|chunk| Arc::strong_count(chunk) == 1);
+        chunks.truncate(sizes.chunks);
+        if own == Some(*sizes) { chunks } else { Vec::new() }
+    }
+
+    /// Keeps a chunk for the next ring.
+    pub(super) fn put(&self, sizes: &Sizes, chunk: Arc<Chunk>) {
+        let mut pool = self.lock();
+        if pool.sizes != Some(*sizes) {
+            *pool = Pool { sizes: Some(*sizes), chunks: Vec::with_capacity(sizes.chunks) };
+        }
+        pool.chunks.push(chunk);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Ends of the ring that the keeper holds.
 pub(super) struct Keeping {
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
     /// Chunks to be made.
     left: usize,
+    /// Whether the pages of all chunks so far are locked.
+    pub(super) is_locked: bool,
     pub(super) full: Receiver<Arc<Chunk>>,
-    pub(super) free: SyncSender<Arc<Chunk>>,
+    free: SyncSender<Arc<Chunk>>,
+    pub(super) memory: Memory,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -118,9 +227,12 @@ pub(super) struct Feeder {
     sizes: Sizes,
     full: SyncSender<Arc<Chunk>>,
     free: Receiver<Arc<Chunk>>,
+    memory: Memory,
     counters: Arc<Counters>,
     threads: Threads,
     chunk: Option<Arc<Chunk>>,
+    /// Chunks that nobody takes any more.
+    rest: Vec<Arc<Chunk>>,
 }
 
 /// Source of voltages whose latest samples a ring holds, once there is one.
@@ -132,20 +244,33 @@ pub(super) struct Tapped {
     time: u64,
 }
 
-/// Makes a ring with its spare chunks; the keeper makes the others ([`Keeping::make`]), while the first samples come.
+/// Makes a ring of the chunks that the memory has; if they are too few, the spare ones are made, and the keeper makes the others
+/// ([`Keeping::make`]) while the first samples come.
 ///
 /// # Errors
 /// [`crate::Error::Unavailable`] when memory does not suffice.
-pub(super) fn ring(sizes: Sizes, threads: Threads) -> Result<(Feeder, Keeping)> {
+pub(super) fn ring(sizes: Sizes, threads: Threads, memory: Memory) -> Result<(Feeder, Keeping)> {
+    let known = memory.take(&sizes);
     check_memory("the latest voltages", sizes.bytes())?;
     let (full, filled) = sync_channel(sizes.chunks);
     let (back, free) = sync_channel(sizes.chunks);
     let counters = Arc::new(Counters::default());
-    let feeder =
-        Feeder { sizes, full, free, counters: Arc::clone(&counters), threads, chunk: None };
-    let left = sizes.chunks;
-    let mut keeping = Keeping { sizes, left, full: filled, free: back, counters };
-    (0..SPARE).for_each(|_| keeping.make());
+    let feeder = Feeder {
+        sizes,
+        full,
+        free,
+        memory: memory.clone(),
+        counters: Arc::clone(&counters),
+        threads,
+        chunk: None,
+        rest: Vec::with_capacity(sizes.chunks),
+    };
+    let (count, left) = (known.len(), sizes.chunks - known.len());
+    let is_locked = known.iter().all(|chunk| chunk.is_locked);
+    let mut keeping =
+        Keeping { sizes, left, is_locked, full: filled, free: back, memory, counters };
+    known.into_iter().for_each(|chunk| keeping.give(chunk));
+    (count..SPARE).for_each(|_| keeping.make());
     Ok((feeder, keeping))
 }
 
@@ -155,28 +280,24 @@ impl Keeping {
         self.left > 0
     }
 
-    /// Makes a chunk, writes to all of its memory, and gives it to the reader of the stream.
+    /// Makes a chunk and gives it to the reader of the stream.
     pub(super) fn make(&mut self) {
-        if self.left == 0 {
-            return;
+        if self.left > 0 {
+            self.left -= 1;
+            let chunk = Chunk::new(&self.sizes);
+            self.is_locked &= chunk.is_locked;
+            self.give(Arc::new(chunk));
         }
-        self.left -= 1;
-        let stride = self.sizes.encoding.bytes(self.sizes.times);
-        let mut bytes = vec![0; self.sizes.streams * stride];
-        // The allocator's zeros are pages without memory until they are written.
-        bytes.fill(self.sizes.encoding.zero_byte() ^ 1);
-        if !lock_memory(&bytes) {
-            self.counters.is_unlocked.store(true, Ordering::Relaxed);
-        }
-        let flags = Vec::with_capacity(FLAGS);
-        self.give(Arc::new(Chunk { bytes, stride, first: 0, times: 0, flags }));
     }
 
-    /// Gives a chunk to the reader of the stream.
+    /// Gives a chunk to the reader of the stream, or to the next ring if there is no reader any more.
     pub(super) fn give(&self, chunk: Arc<Chunk>) {
         self.counters.free.fetch_add(1, Ordering::Relaxed);
-        // The queue has space for all chunks; without a reader nothing is needed.
-        let _ = self.free.try_send(chunk);
+        if let Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk)) =
+            self.free.try_send(chunk)
+        {
+            self.memory.put(&self.sizes, chunk);
+        }
     }
 }
 
@@ -220,10 +341,20 @@ impl Feeder {
     }
 
     fn send(&mut self) {
-        if let Some(chunk) = self.chunk.take() {
+        if let Some(chunk) = self.chunk.take()
+            && let Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk)) =
+                self.full.try_send(chunk)
+        {
             // The queue has space for all chunks; without a keeper nothing is kept.
-            let _ = self.full.try_send(chunk);
+            self.rest.push(chunk);
         }
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        let rest = self.rest.drain(..).chain(self.chunk.take()).chain(self.free.try_iter());
+        rest.for_each(|chunk| self.memory.put(&self.sizes, chunk));
     }
 }
 

@@ -63,18 +63,27 @@ impl Writer {
     /// Works until the stream has ended and every dump is written.
     pub(super) fn run(mut self) {
         while let Some(step) = self.next() {
-            let made = match &step.chunk {
-                Some(_) => self.write(&step),
-                None => {
-                    self.end(step.report, false);
-                    continue;
-                }
-            };
-            if let Err(fault) = made {
+            if step.chunk.is_none() {
+                self.end(step.report, false);
+                continue;
+            }
+            if !self.has_space(&step) {
+                let reason = Some("the disk has no more space for dumps".to_owned());
+                let samples = step.from - step.report.first;
+                self.end(Report { reason, samples, ..step.report }, false);
+                continue;
+            }
+            if let Err(fault) = self.write(&step) {
                 let report = Report { reason: Some(fault.to_string()), ..step.report };
                 self.end(report, true);
             }
         }
+    }
+
+    /// Returns whether the disk has space for a part of a dump.
+    fn has_space(&self, step: &Step) -> bool {
+        let bits = (step.to - step.from).saturating_mul(self.header.sample_bits() as u64);
+        (self.options.space)().is_none_or(|space| bits / 8 <= space)
     }
 
     /// Waits for the next part of a dump; `None` when there will be none.
