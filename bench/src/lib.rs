@@ -15,6 +15,10 @@ mod latency;
 #[cfg(target_os = "linux")]
 mod live;
 #[cfg(target_os = "linux")]
+mod live_dump;
+#[cfg(target_os = "linux")]
+mod live_sender;
+#[cfg(target_os = "linux")]
 mod loopback;
 mod peers;
 mod plane;

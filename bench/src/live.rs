@@ -1,4 +1,4 @@
-//! `bench live`: packets through the loopback interface to chunks in memory, beside sockets alone.
+//! `bench live`: packets through the loopback interface to chunks in memory, beside sockets alone, and to a ring that is dumped.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -7,19 +7,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sidereal::io::voltages::{VoltageHeader, VoltageOptions};
+use sidereal::Result;
+use sidereal::io::voltages::VoltageOptions;
 use sidereal::live::capture::{Capture, Event};
 use sidereal::live::declared::{Axis, Constant, Declaration, Declared, Extent, Field};
-use sidereal::live::header::Content;
 use sidereal::live::packet::Format;
-use sidereal::live::socket::{BATCH, Options as SocketOptions, Receiver, Sender};
-use sidereal::live::spead::{Flavour, Packetizer, Repeat};
-use sidereal::live::stream::Stream;
+use sidereal::live::socket::{Options as SocketOptions, Receiver};
 use sidereal::live::window::{Options as WindowOptions, Ready, Window};
-use sidereal::units::Epoch;
 use sidereal::voltage::VoltageEncoding;
-use sidereal::{Error, Result};
 
+use crate::live_dump;
+use crate::live_sender::{Kind, PAYLOAD, failed, filling, header, send};
 use crate::runner::{Rates, Run, Session};
 
 /// Measure reception: packets through the loopback interface to chunks in memory, without loss.
@@ -34,6 +32,15 @@ pub(crate) struct Arguments {
     /// Short trials, to test that everything works; the rates mean nothing.
     #[arg(long)]
     quick: bool,
+    /// Folder of the dump that is written while voltages arrive [default: that of temporary files].
+    #[arg(long, value_name = "DIR")]
+    dump_to: Option<PathBuf>,
+    /// Rate of the voltages while they are dumped, in 10^9 bits a second.
+    #[arg(long, default_value_t = 2.0, value_name = "GB/S")]
+    dump_rate: f64,
+    /// Seconds of the dump; the ring in memory has 2 s more.
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    dump_seconds: f64,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -42,13 +49,15 @@ pub(crate) struct Arguments {
 const ABOUT: &str = "\
 Highest rate at which no packet is lost, of packets with 8192 bytes of samples. Roof: the same for sockets alone, which
 receive the same packets and look at their counter. Baseline: 80 Gb/s of the receivers of a MeerKAT correlator (2 x 2 GS/s
-of 10 bits for two antennas). Loopback only: no network card is involved.";
-
-/// Bytes of samples in a packet.
-const PAYLOAD: usize = 8192;
+of 10 bits for two antennas). Loopback only: no network card is involved. The last cases dump voltages from a ring to a disk while they
+arrive at the rate of --dump-rate: checked are the bytes of the dump, and that no packet was lost; the roof of the time from the request to the
+dump's first bytes is the goal.";
 
 /// Rate of the baseline in 10^9 bits a second.
 const BASELINE_GB_S: f64 = 80.0;
+
+/// Goal of the time from a request to the first bytes of its dump.
+const DELAY_MS: f64 = 50.0;
 
 /// First rate that is tried, and the number of steps of the bisection.
 const FIRST_GB_S: f64 = 1.0;
@@ -63,17 +72,6 @@ const WAITING: usize = 16;
 
 /// Time without packets after which a receiver ends.
 const QUIET: Duration = Duration::from_millis(200);
-
-/// Receiver that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Sockets alone.
-    Roof,
-    /// Packets with a fixed header, in a window.
-    Declared,
-    /// SPEAD heaps with a header, by the capture thread.
-    Spead,
-}
 
 const KINDS: [Kind; 3] = [Kind::Roof, Kind::Declared, Kind::Spead];
 
@@ -122,6 +120,17 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
         let rates = Rates::of(rates[at].clone(), roof, BASELINE_GB_S);
         run.push(rates.row("live", case, &session.backend, "Gb/s", right[at]))?;
     }
+    session.caller.check_interrupt()?;
+    let folder = arguments.dump_to.clone().unwrap_or_else(std::env::temp_dir);
+    let (gb_s, seconds) =
+        if arguments.quick { (0.05, 0.5) } else { (arguments.dump_rate, arguments.dump_seconds) };
+    let outcome = live_dump::Trial { folder, pairs, gb_s, seconds }.run()?;
+    let case = format!("ring, {seconds} s of {gb_s} Gb/s dumped, {pairs} pairs");
+    let (is_right, rates) = (outcome.is_right(), Rates::once(outcome.gb_s, roof, BASELINE_GB_S));
+    run.push(rates.row("live", case, &session.backend, "Gb/s", is_right))?;
+    let delay = Rates::once(outcome.delay_s * 1e3, DELAY_MS, 0.0);
+    let case = "request to the dump's first bytes, ms";
+    run.push(delay.row("live", case, &session.backend, "ms", is_right))?;
     run.finish()
 }
 
@@ -154,15 +163,6 @@ fn highest(works: &mut impl FnMut(f64) -> Result<f64>, steps: usize) -> Result<f
     Ok(best)
 }
 
-/// Header of the voltages: 1024 channels of two polarizations, four samples a packet.
-fn header() -> VoltageHeader {
-    let centres = (0..1024).map(|channel| 1400e6 + 1e6 * f64::from(channel)).collect();
-    let mut header = VoltageHeader::new(centres, 1e-6, VoltageEncoding::Complex8);
-    header.polarizations = 2;
-    header.start = Epoch::new(60_000, 0.0);
-    header
-}
-
 /// Declaration of packets with a counter of 8 bytes before the samples.
 fn declaration() -> Declaration {
     Declaration {
@@ -178,11 +178,6 @@ fn declaration() -> Declaration {
         ],
         encoding: VoltageEncoding::Complex8,
     }
-}
-
-/// Byte that fills packet `number`.
-fn filling(number: u64) -> u8 {
-    (number % 251) as u8
 }
 
 /// Sends and receives for some seconds at a total rate.
@@ -209,7 +204,7 @@ fn trial(kind: Kind, pairs: usize, gb_s: f64, seconds: f64) -> Result<Trial> {
                 port
             };
             let rate = gb_s / pairs as f64;
-            senders.push(scope.spawn(move || send(kind, port, rate, seconds)));
+            senders.push(scope.spawn(move || send(kind, port, rate, seconds, &header(0, 1e-6))));
         }
         let mut all = Trial::default();
         for sender in senders {
@@ -225,61 +220,6 @@ fn trial(kind: Kind, pairs: usize, gb_s: f64, seconds: f64) -> Result<Trial> {
         }
         Ok(all)
     })
-}
-
-fn failed() -> Error {
-    Error::Unavailable { what: "a thread of the benchmark".into(), why: "it panicked".into() }
-}
-
-/// Sends packets at a rate in 10^9 bits a second; returns their number and the time that it took.
-fn send(kind: Kind, port: u16, gb_s: f64, seconds: f64) -> Result<(u64, f64)> {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let mut socket = Sender::new(address, None)?;
-    let stream = Stream::with_times(Content::Voltages(header()), 2)?;
-    let mut packets: Vec<Vec<u8>> = Vec::new();
-    let mut packetizer = Packetizer::new(Flavour::BITS_48, PAYLOAD, Repeat::All)?;
-    if kind == Kind::Spead {
-        let mut whole = Packetizer::new(Flavour::BITS_48, 49_152, Repeat::All)?;
-        let text = stream.header_payload()?;
-        whole.send(0, &stream.header_items(), &text, &mut |packet| socket.send(&[packet]))?;
-        for _ in 0..BATCH {
-            let items = stream.data_items(0, 0);
-            packetizer.send(0, &items, &[0; PAYLOAD], &mut |packet| {
-                packets.push(packet.to_vec());
-                Ok(())
-            })?;
-        }
-    } else {
-        let mut packet = vec![0; 16 + PAYLOAD];
-        packet[15] = 7;
-        packets.resize(BATCH, packet);
-    }
-    let begin = Instant::now();
-    let mut sent = 0_u64;
-    while begin.elapsed().as_secs_f64() < seconds {
-        for (packet, number) in packets.iter_mut().zip(sent..) {
-            let start = packet.len() - PAYLOAD;
-            // The whole payload would cost the sender more than the socket does.
-            packet[start] = filling(number);
-            packet[start + PAYLOAD - 1] = filling(number);
-            if kind == Kind::Spead {
-                // The heap's number and the time are the first and the fifth item.
-                packet[10..16].copy_from_slice(&(number + 1).to_be_bytes()[2..]);
-                packet[42..48].copy_from_slice(&(2 * number).to_be_bytes()[2..]);
-            } else {
-                packet[..8].copy_from_slice(&number.to_be_bytes());
-            }
-        }
-        let batch: [&[u8]; BATCH] = std::array::from_fn(|index| packets[index].as_slice());
-        socket.send(&batch)?;
-        sent += BATCH as u64;
-        let due = sent as f64 * PAYLOAD as f64 * 8e-9 / gb_s;
-        let ahead = due.min(seconds) - begin.elapsed().as_secs_f64();
-        if ahead > 0.0 {
-            thread::sleep(Duration::from_secs_f64(ahead));
-        }
-    }
-    Ok((sent, begin.elapsed().as_secs_f64()))
 }
 
 /// Receives packets, alone or into a window.
