@@ -396,7 +396,7 @@ fn a_disk_that_stalls_costs_the_dumps_of_lower_priority_and_no_sample_of_the_str
     let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&setting.reports));
     let stalled = Arc::clone(&stalls);
     let options = Options {
-        // The thread of the disk waits in the first report of a file.
+        // The thread of the disk waits in the report of a file's first samples.
         listener: Arc::new(move |report| {
             reports.lock().unwrap().push(report.clone());
             while report.state == State::Running && stalled.load(Ordering::Relaxed) {

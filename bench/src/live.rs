@@ -125,7 +125,11 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     let (gb_s, seconds) =
         if arguments.quick { (0.05, 0.5) } else { (arguments.dump_rate, arguments.dump_seconds) };
     let outcome = live_dump::Trial { folder, pairs, gb_s, seconds }.run()?;
-    let case = format!("ring, {seconds} s of {gb_s} Gb/s dumped, {pairs} pairs");
+    let mut case = format!("ring, {seconds} s of {gb_s} Gb/s dumped, {pairs} pairs");
+    if !outcome.is_right() {
+        let live_dump::Outcome { lost, missed, wrong, .. } = outcome;
+        case += &format!(" (lost {lost}, not in the ring {missed}, wrong {wrong})");
+    }
     let (is_right, rates) = (outcome.is_right(), Rates::once(outcome.gb_s, roof, BASELINE_GB_S));
     run.push(rates.row("live", case, &session.backend, "Gb/s", is_right))?;
     let delay = Rates::once(outcome.delay_s * 1e3, DELAY_MS, 0.0);

@@ -160,7 +160,7 @@ impl Trial {
             let now_s = times as f64 * header.tsamp_s;
             if !is_asked && now_s >= self.margin_s() {
                 is_asked = true;
-                ask(&dumps, now_s, self.seconds)?;
+                ask(&dumps, now_s - 0.5 * self.margin_s(), self.seconds)?;
             }
         }
         let missed = dumps.missed();
@@ -199,9 +199,9 @@ fn threads() -> Threads {
     Threads::new((cores / 4).clamp(1, MOST_THREADS))
 }
 
-/// Asks for the dump of the next seconds.
-fn ask(dumps: &Dumps, now_s: f64, seconds: f64) -> Result<()> {
-    let sweep = Sweep { dms: [0.0; 2], times_s: [now_s, now_s + seconds], dm_constant: 1.0 };
+/// Asks for a dump that begins in the past, as that of a burst does.
+fn ask(dumps: &Dumps, first_s: f64, seconds: f64) -> Result<()> {
+    let sweep = Sweep { dms: [0.0; 2], times_s: [first_s, first_s + seconds], dm_constant: 1.0 };
     let request = Request { name: "bench".into(), sweep, priority: 0 };
     dumps.request(request).map_err(|report| Error::Unavailable {
         what: "the dump".into(),

@@ -81,7 +81,7 @@ pub(crate) struct DumpLine {
     pub(crate) complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Seconds from the trigger until the first samples were handed to the file.
+    /// Seconds from the trigger until the first samples were written to the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_s: Option<f64>,
     /// Time of this line, in seconds since 1970.

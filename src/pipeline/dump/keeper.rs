@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::queue::{Dump, Dumping, Extent, Queue};
-use super::request::{Options, Report, Request, State};
+use super::request::{Asked, Options, Report, Request, State};
 use super::ring::{Chunk, Keeping, RingSize, SPARE, Sizes};
 use crate::io::voltages::VoltageHeader;
 use crate::pipeline::voltage::VoltageFormat;
@@ -50,7 +50,7 @@ impl Keeper {
     }
 
     /// Works until the stream has ended or its source is dropped, then closes every dump.
-    pub(super) fn run(mut self, requests: &Receiver<Request>) {
+    pub(super) fn run(mut self, requests: &Receiver<Asked>) {
         let begin = Instant::now();
         if !self.keeping.is_growing() {
             self.is_ready(0.0);
@@ -72,13 +72,13 @@ impl Keeper {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while let Ok(request) = requests.try_recv() {
-                self.begin(request);
+            while let Ok(asked) = requests.try_recv() {
+                self.begin(asked);
             }
             self.give_back();
         }
-        while let Ok(request) = requests.try_recv() {
-            self.begin(request);
+        while let Ok(asked) = requests.try_recv() {
+            self.begin(asked);
         }
         let mut dumping = self.queue.lock();
         for dump in dumping.dumps.iter_mut().filter(|dump| !dump.is_closed) {
@@ -173,14 +173,15 @@ impl Keeper {
     }
 
     /// Begins a dump, joins it with another, or refuses it.
-    fn begin(&mut self, request: Request) {
-        let admitted = self.admit(&request);
-        let report = admitted.unwrap_or_else(|reason| Report::refused(request, reason));
+    fn begin(&mut self, asked: Asked) {
+        let admitted = self.admit(&asked);
+        let report = admitted.unwrap_or_else(|reason| Report::refused(asked.request, reason));
         (self.options.listener)(&report);
         self.queue.wake();
     }
 
-    fn admit(&mut self, request: &Request) -> Result<Report, String> {
+    fn admit(&mut self, asked: &Asked) -> Result<Report, String> {
+        let request = &asked.request;
         let seconds = |samples: u64| samples as f64 * self.header.tsamp_s;
         let Some(extent) = Extent::new(&request.sweep, &self.header) else {
             return Err("its window lies before the stream began, or is no window".to_owned());
@@ -227,7 +228,7 @@ impl Keeper {
             is_ending: false,
             bytes,
             reason: None,
-            asked: Instant::now(),
+            asked: asked.at,
         };
         if dump.range.start < oldest {
             dump.reason = Some("the ring begins after its window does".to_owned());

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use self::keeper::Keeper;
 use self::queue::Queue;
+use self::request::Asked;
 pub use self::request::{Options, Report, Request, State};
 use self::ring::{Counters, Feeder, Sizes, Tapped, ring};
 pub use self::ring::{Memory, RingSize};
@@ -28,7 +30,7 @@ const REQUESTS: usize = 256;
 
 /// Ring of voltages and the threads that dump them.
 pub struct Dumps {
-    requests: SyncSender<Request>,
+    requests: SyncSender<Asked>,
     queue: Arc<Queue>,
     counters: Arc<Counters>,
     is_stopped: Arc<AtomicBool>,
@@ -101,14 +103,15 @@ impl Dumps {
     /// # Errors
     /// The report of a request that is not taken, since too many wait or the thread of the ring has ended.
     pub fn request(&self, request: Request) -> std::result::Result<(), Box<Report>> {
-        self.requests.try_send(request).map_err(|error| {
-            let (request, reason) = match error {
-                TrySendError::Full(request) => (request, format!("{REQUESTS} requests wait")),
-                TrySendError::Disconnected(request) => {
-                    (request, "the ring of its observation has ended".to_owned())
+        let asked = Asked { request, at: Instant::now() };
+        self.requests.try_send(asked).map_err(|error| {
+            let (asked, reason) = match error {
+                TrySendError::Full(asked) => (asked, format!("{REQUESTS} requests wait")),
+                TrySendError::Disconnected(asked) => {
+                    (asked, "the ring of its observation has ended".to_owned())
                 }
             };
-            Box::new(Report::refused(request, reason))
+            Box::new(Report::refused(asked.request, reason))
         })
     }
 

@@ -53,6 +53,7 @@ pub(super) struct Dump {
     pub(super) bytes: u64,
     /// Reason why it ends early.
     pub(super) reason: Option<String>,
+    /// Time of the request.
     pub(super) asked: Instant,
 }
 

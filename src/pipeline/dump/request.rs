@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use super::ring::{Memory, RingSize};
 use crate::io::voltages::{Flag, Sweep};
@@ -39,6 +40,12 @@ pub struct Request {
     pub sweep: Sweep,
     /// Dumps of high priority are written first, and given up last; of equal ones the later is given up first.
     pub priority: u8,
+}
+
+/// Request on its way to the keeper.
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) at: Instant,
 }
 
 /// State of a dump.
@@ -79,7 +86,7 @@ pub struct Report {
     pub path: Option<PathBuf>,
     /// Samples that the stream lost, inside and outside the windows, counted from the dump's first sample; the file has zeros there.
     pub lost: Vec<Flag>,
-    /// Seconds from the request until the first samples were handed to the file.
+    /// Seconds from [`super::Dumps::request`] until the first samples were written to the file.
     pub delay_s: Option<f64>,
     /// Reason of an incomplete, failed or refused dump.
     pub reason: Option<String>,

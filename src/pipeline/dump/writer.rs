@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use super::queue::Queue;
 use super::request::{Options, Report, State};
@@ -31,7 +32,8 @@ struct DumpFile {
     path: PathBuf,
     writer: VoltageWriter,
     lost: Vec<Flag>,
-    delay_s: f64,
+    /// Seconds from the request until the first samples were written.
+    delay_s: Option<f64>,
 }
 
 /// Samples of a dump to be written, copied from the queue, which is then unlocked.
@@ -42,8 +44,8 @@ struct Step {
     /// Samples to write, of which those before the chunk are lost.
     from: u64,
     to: u64,
-    /// Seconds from the request.
-    asked_s: f64,
+    /// Time of the request.
+    asked: Instant,
 }
 
 impl Writer {
@@ -73,10 +75,24 @@ impl Writer {
                 self.end(Report { reason, samples, ..step.report }, false);
                 continue;
             }
-            if let Err(fault) = self.write(&step) {
+            if let Err(fault) = self.write(&step).map(|()| self.has_begun(&step)) {
                 let report = Report { reason: Some(fault.to_string()), ..step.report };
                 self.end(report, true);
             }
+        }
+    }
+
+    /// Reports a dump whose first samples were written.
+    fn has_begun(&mut self, step: &Step) {
+        let file = self.files.iter_mut().find(|file| file.number == step.report.number);
+        if let Some(file) = file.filter(|file| file.delay_s.is_none()) {
+            file.delay_s = Some(step.asked.elapsed().as_secs_f64());
+            let samples = step.to - step.report.first;
+            (self.options.listener)(&Report {
+                delay_s: file.delay_s,
+                samples,
+                ..step.report.clone()
+            });
         }
     }
 
@@ -128,7 +144,7 @@ impl Writer {
                     chunk,
                     from,
                     to: to.max(from),
-                    asked_s: dump.asked.elapsed().as_secs_f64(),
+                    asked: dump.asked,
                 });
             }
             if dumping.is_over && dumping.dumps.is_empty() {
@@ -233,10 +249,8 @@ impl Writer {
         let sweep = Some(report.sweep.after(first_s));
         let header = VoltageHeader { path: path.clone(), start, sweep, ..self.header.clone() };
         let writer = VoltageWriter::create(self.options.format, &path, &header)?;
-        let (number, delay_s) = (report.number, step.asked_s);
-        self.files.push(DumpFile { number, path, writer, lost: Vec::new(), delay_s });
-        let running = Report { delay_s: Some(delay_s), samples: 0, ..report.clone() };
-        (self.options.listener)(&running);
+        let number = report.number;
+        self.files.push(DumpFile { number, path, writer, lost: Vec::new(), delay_s: None });
         Ok(self.files.len() - 1)
     }
 
@@ -262,7 +276,7 @@ impl Writer {
             report.reason.get_or_insert_with(|| fault.to_string());
         }
         let finished = kept.and_then(|samples| file.writer.finish().map(|()| samples));
-        report.delay_s = Some(file.delay_s);
+        report.delay_s = file.delay_s;
         report.lost = file.lost;
         match finished {
             Ok(samples) => {
