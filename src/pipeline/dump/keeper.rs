@@ -10,7 +10,7 @@ use super::queue::{Dump, Dumping, Extent, Queue};
 use super::request::{Asked, Options, Report, Request, State};
 use super::ring::{Chunk, Keeping, RingSize, SPARE, Sizes};
 use crate::io::voltages::VoltageHeader;
-use crate::pipeline::voltage::VoltageFormat;
+use crate::pipeline::voltage::{VoltageFormat, VoltageWriter};
 
 /// Longest wait for a chunk before requests are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -290,6 +290,6 @@ impl Keeper {
 
     /// Returns the bytes of a file with this number of samples per stream.
     fn bytes(&self, samples: u64) -> u64 {
-        samples.saturating_mul(self.header.sample_bits() as u64) / 8
+        VoltageWriter::bytes(&self.header, samples)
     }
 }

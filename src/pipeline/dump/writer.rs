@@ -98,8 +98,8 @@ impl Writer {
 
     /// Returns whether the disk has space for a part of a dump.
     fn has_space(&self, step: &Step) -> bool {
-        let bits = (step.to - step.from).saturating_mul(self.header.sample_bits() as u64);
-        (self.options.space)().is_none_or(|space| bits / 8 <= space)
+        let bytes = VoltageWriter::bytes(&self.header, step.to - step.from);
+        (self.options.space)().is_none_or(|space| bytes <= space)
     }
 
     /// Waits for the next part of a dump; `None` when there will be none.
@@ -160,7 +160,7 @@ impl Writer {
         let place = dumping.dumps.iter().position(|dump| dump.number == report.number);
         let Some(dump) = place.map(|place| dumping.dumps.swap_remove(place)) else { return };
         if let Some(quota) = &self.options.quota {
-            let bytes = report.samples.saturating_mul(self.header.sample_bits() as u64) / 8;
+            let bytes = VoltageWriter::bytes(&self.header, report.samples);
             let written = if report.path.is_some() { bytes } else { 0 };
             quota.fetch_add(dump.bytes.saturating_sub(written), Ordering::Relaxed);
         }

@@ -461,12 +461,10 @@ enum File {
 }
 
 impl VoltageWriter {
-    /// Returns the encoding of the samples in files.
-    pub fn encoding(recorded: VoltageEncoding) -> VoltageEncoding {
-        match recorded {
-            VoltageEncoding::Real10 => recorded.unpacked(),
-            recorded => recorded,
-        }
+    /// Returns the bytes in a file of `times` samples of each stream.
+    pub fn bytes(header: &VoltageHeader, times: u64) -> u64 {
+        let bits = header.streams() * file_encoding(header.encoding).sample_bits();
+        times.saturating_mul(bits as u64) / 8
     }
 
     /// Creates a file.
@@ -474,7 +472,7 @@ impl VoltageWriter {
     /// # Errors
     /// Those of the format's writer, as for the other calls.
     pub fn create(format: VoltageFormat, path: &Path, header: &VoltageHeader) -> Result<Self> {
-        let encoding = Self::encoding(header.encoding);
+        let encoding = file_encoding(header.encoding);
         let is_packed = encoding != header.encoding;
         let header = &VoltageHeader { encoding, ..header.clone() };
         let file = match format {
@@ -562,6 +560,14 @@ impl VoltageWriter {
             File::Dada(writer) => writer.finish(),
             File::Vdif(writer) => writer.finish(),
         }
+    }
+}
+
+/// Returns the encoding of recorded samples in files.
+fn file_encoding(recorded: VoltageEncoding) -> VoltageEncoding {
+    match recorded {
+        VoltageEncoding::Real10 => recorded.unpacked(),
+        recorded => recorded,
     }
 }
 
