@@ -14,7 +14,7 @@ use sidereal::io::voltages::{Flag, Sweep, VoltageHeader, VoltageOptions, Voltage
 use sidereal::pipeline::dump::{Dumps, Memory, Options, Report, Request, State, tap};
 use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::{DM_CONSTANT, Epoch};
-use sidereal::voltage::{VoltageBlock, VoltageEncoding};
+use sidereal::voltage::{VoltageBlock, VoltageEncoding, voltage};
 
 const CHANNELS: usize = 8;
 const TSAMP_S: f64 = 1e-5;
@@ -53,9 +53,10 @@ impl VoltageSource for Known {
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         thread::sleep(self.pause);
         let times = block.capacity().min(self.times - self.next);
+        let encoding = self.header.encoding;
         for (stream, row) in block.rows_mut().enumerate() {
-            for (index, value) in row[..2 * times].iter_mut().enumerate() {
-                *value = byte(stream, 2 * self.next + index);
+            for (index, value) in row[..encoding.bytes(times)].iter_mut().enumerate() {
+                *value = byte(stream, encoding.bytes(self.next) + index);
             }
         }
         block.flags_mut().clear();
@@ -252,6 +253,36 @@ fn lost_samples_are_listed() {
     let [report] = ended.as_slice() else { panic!("{ended:?}") };
     let lost = Flag { streams: 0..2 * CHANNELS, start: 7000 - report.first, times: 500 };
     assert_eq!(report.lost, [lost]);
+}
+
+#[test]
+fn samples_of_10_bits_are_kept_and_written_as_16() {
+    let setting = Setting::new();
+    let header = VoltageHeader { encoding: VoltageEncoding::Real10, ..header() };
+    let source = Known { header, times: 4000, next: 0, lost: 0..0, pause: Duration::ZERO };
+    let options = setting.options(1.0, VoltageFormat::Dada);
+    let (mut source, dumps) = keep(Box::new(source), &options, 2).unwrap();
+    let sweep = sweep(0.005, 0.012, 0.0);
+    read_all(&mut *source, &dumps, &[500, 4, 44], vec![(2000, request("a", sweep))]);
+    dumps.finish();
+    let ended = setting.ended();
+    let path = ended[0].path.as_ref().expect("a file");
+    let mut file = open(std::slice::from_ref(path), &VoltageOptions::default()).unwrap();
+    assert_eq!(file.header().encoding, VoltageEncoding::Real16);
+    let times = file.header().times.unwrap() as usize;
+    assert!(times >= 700, "{times}");
+    let mut block = file.header().block(times);
+    assert_eq!(file.read(&mut block).unwrap(), times);
+    let windows = file.header().sweep.clone().unwrap();
+    let windows = windows.windows(file.header(), times as u64).unwrap();
+    let first = ended[0].first as usize;
+    for stream in 0..2 * CHANNELS {
+        let bytes: Vec<u8> = (0..5000).map(|index| byte(stream, index)).collect();
+        for time in windows[stream / 2].clone().map(|time| time as usize) {
+            let sent = voltage(&bytes, VoltageEncoding::Real10, first + time);
+            assert_eq!(block.voltages().value(stream, time), sent, "{stream} {time}");
+        }
+    }
 }
 
 #[test]
