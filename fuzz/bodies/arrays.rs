@@ -7,13 +7,21 @@ use sidereal::pipeline;
 
 use super::{Outcome, Read, with_file};
 
-/// UVH5: everything but the visibilities.
+/// UVH5: the metadata, and the first and last row of files like those that we write.
 pub(super) fn uvh5(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
         let is_one = io::uvh5::is_uvh5(path);
         let summary = io::uvh5::summary(path)?;
         assert!(is_one && summary.rows > 0 && !summary.frequencies_hz.is_empty());
         assert!(summary.first.mjd().is_finite() && summary.last.mjd().is_finite());
+        if let Ok(reader) = io::uvh5::Reader::open(path) {
+            let last = (summary.integrations - 1, reader.baselines().len() - 1);
+            for (integration, baseline) in [(0, 0), last] {
+                if let Ok(row) = reader.row(integration, baseline) {
+                    assert_eq!(row.samples.len(), row.visibilities.len());
+                }
+            }
+        }
         Ok(Read::Whole)
     })
 }

@@ -22,6 +22,7 @@
 //! gwpy 4.1.0 (`types/io/hdf5.py`) and PyCBC 2 (`pycbc.types.load_timeseries`) for the attributes.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ use num_complex::Complex;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::hdf5::{self, Built, Element, add_single};
+use crate::io::hdf5::{self, Built, Element, Input, add_single};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -70,6 +71,12 @@ pub struct TemplateSeries {
     /// Event time less the time of the output sample, in seconds.
     pub peak_offset_s: f64,
 }
+
+/// Value of the root attribute `format`.
+const FORMAT: &str = "sidereal series";
+
+/// Most bytes of the names of a detector's templates.
+const MAX_TEXT: usize = 1 << 20;
 
 /// Group of the data sets with PyCBC's attributes.
 const PYCBC: &str = "pycbc";
@@ -207,7 +214,7 @@ fn text(words: impl Into<String>) -> AttrValue {
 
 fn fill(file: &SeriesFile, is_complete: bool, series: &[Series]) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
-    builder.set_attr("format", text("sidereal series"));
+    builder.set_attr("format", text(FORMAT));
     builder.set_attr("version", AttrValue::I64(1));
     builder.set_attr("complete", AttrValue::I64(is_complete.into()));
     builder.set_attr("comment", text(file.comment.as_str()));
@@ -494,6 +501,139 @@ impl Writer {
     }
 }
 
+/// Open file of series, of which parts are read.
+///
+/// Invariant: a read needs memory for its own samples only.
+pub struct Reader {
+    input: Input,
+    header: SeriesFile,
+}
+
+impl Reader {
+    /// Opens a file; `samples` of a detector is the number of its samples of whitened strain, or of its ratios.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Format`] for a file that is no such file.
+    pub fn open(path: &Path) -> Result<Self> {
+        crate::io::check_seekable(path)?;
+        let input = Input::open(path)?;
+        let root = input.file.root();
+        let attributes = root.attrs().map_err(input.library("HDF5"))?;
+        let text = |name: &str| attributes.get(name).and_then(AttrValue::as_str);
+        if text("format") != Some(FORMAT) {
+            let why =
+                format!("{:?} found, expected {FORMAT:?}", text("format").unwrap_or_default());
+            return Err(input.fault("format", why));
+        }
+        let comment = text("comment").unwrap_or_default().to_owned();
+        let mut names = root.groups().map_err(input.library("HDF5"))?;
+        names.sort();
+        let detectors = names.iter().map(|name| detector(&input, name)).collect::<Result<_>>()?;
+        Ok(Self { input, header: SeriesFile { comment, detectors } })
+    }
+
+    /// Returns what the file has.
+    pub fn header(&self) -> &SeriesFile {
+        &self.header
+    }
+
+    /// Reads signal-to-noise ratios of a detector's template; samples beyond the end are left out.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an unknown detector; [`Error::Format`] for a series that is missing or of another type.
+    pub fn snr(
+        &self,
+        detector: usize,
+        template: usize,
+        samples: Range<u64>,
+    ) -> Result<Vec<Complex<f32>>> {
+        let bytes = self.bytes(Series::Snr { detector, template }, samples)?;
+        let number = |part: &[u8; 8]| {
+            let [a, b, c, d, e, f, g, h] = *part;
+            Complex::new(f32::from_le_bytes([a, b, c, d]), f32::from_le_bytes([e, f, g, h]))
+        };
+        Ok(bytes.as_chunks::<8>().0.iter().map(number).collect())
+    }
+
+    /// Reads whitened strain of a detector; samples beyond the end are left out.
+    ///
+    /// # Errors
+    /// As [`Self::snr`].
+    pub fn whitened(&self, detector: usize, samples: Range<u64>) -> Result<Vec<f32>> {
+        let bytes = self.bytes(Series::Whitened { detector }, samples)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|part| f32::from_le_bytes(*part)).collect())
+    }
+
+    fn bytes(&self, series: Series, samples: Range<u64>) -> Result<Vec<u8>> {
+        if series.detector() >= self.header.detectors.len() {
+            let rule = format!("there are {}", self.header.detectors.len());
+            return Err(Error::parameter("detector", series.detector(), rule));
+        }
+        let path = series.path(&self.header);
+        let library = self.input.library(&path);
+        let dataset = self.input.dataset(&path)?;
+        self.input.check_one_piece(&path, &dataset)?;
+        let expected = series.element().datatype();
+        let expected = expected.map_err(hdf5_pure::Error::Format).map_err(library)?;
+        if dataset.datatype().map_err(library)? != expected {
+            return Err(self.input.fault(&path, "another type than single precision"));
+        }
+        let count = samples.end.saturating_sub(samples.start);
+        if count.saturating_mul(series.width()) > self.input.bytes {
+            let why = format!("{count} samples asked of a file of {} bytes", self.input.bytes);
+            return Err(self.input.fault(&path, why));
+        }
+        dataset.read_raw_rows(samples.start, count).map_err(library)
+    }
+}
+
+/// Reads what a file has of a detector.
+fn detector(input: &Input, name: &str) -> Result<DetectorSeries> {
+    let library = input.library(name);
+    let attributes = input.file.group(name).and_then(|group| group.attrs()).map_err(library)?;
+    let whole = |key: &str| {
+        let found = attributes.get(key).and_then(AttrValue::as_i64);
+        found.ok_or_else(|| input.fault(&format!("{name}/{key}"), "expected a whole number"))
+    };
+    let rate_hz = whole("rate_hz")?;
+    let Some(rate_hz) = u32::try_from(rate_hz).ok().filter(|rate| *rate > 0) else {
+        let why = format!("{rate_hz} found, expected 1 to {}", u32::MAX);
+        return Err(input.fault(&format!("{name}/rate_hz"), why));
+    };
+    let latency_s = match attributes.get("latency_s") {
+        Some(AttrValue::F64(number)) => *number,
+        _ => return Err(input.fault(&format!("{name}/latency_s"), "expected a number")),
+    };
+    let path = format!("{name}/template");
+    let templates = match input.has(&path) {
+        false => Vec::new(),
+        true => {
+            let names = input.strings(&path, &input.dataset(&path)?, MAX_TEXT)?;
+            let path = format!("{name}/peak_offset_s");
+            let offsets = input.dataset(&path)?.read_f64().map_err(input.library(&path))?;
+            if offsets.len() != names.len() {
+                let why = format!("{} numbers of {} templates", offsets.len(), names.len());
+                return Err(input.fault(&path, why));
+            }
+            let one = |(name, peak_offset_s)| TemplateSeries { name, peak_offset_s };
+            names.into_iter().zip(offsets).map(one).collect()
+        }
+    };
+    let strain = format!("{name}/whitened");
+    let whitened = input.has(&strain);
+    let longest = if whitened { strain } else { format!("{name}/snr/{}", leaf(0)) };
+    let samples = input.shape(&longest)?.first().copied().unwrap_or(0);
+    Ok(DetectorSeries {
+        detector: name.to_owned(),
+        start: Gps { ns: whole("start_gps_ns")? },
+        rate_hz,
+        samples,
+        latency_s,
+        templates,
+        whitened,
+    })
+}
+
 /// Returns the number of samples of a series so far.
 fn length(written: &[[u64; 2]], series: Series) -> u64 {
     match series {
@@ -585,6 +725,21 @@ mod tests {
         let first = file.dataset("H1/snr/0000").expect("a data set").attrs().expect("attributes");
         assert!(matches!(first["x0"], hdf5_pure::AttrValue::F64(x0) if x0 == 1_126_259_445.75));
         assert!(file.dataset("L1/whitened").is_err());
+        drop(file);
+
+        let reader = Reader::open(&path).expect("series");
+        let mut written = header();
+        written.detectors.iter_mut().for_each(|own| own.samples = 471);
+        assert_eq!(*reader.header(), written);
+        let expected: Vec<_> = (100..103).map(|time| z(1, time)).collect();
+        assert_eq!(reader.snr(1, 1, 100..103).expect("ratios"), expected);
+        assert_eq!(reader.whitened(0, 469..480).expect("strain"), [234.5, 235.0]);
+        assert!(matches!(reader.snr(2, 0, 0..1), Err(Error::Parameter { .. })));
+        assert!(matches!(reader.snr(0, 2, 0..1), Err(Error::Format { .. })));
+        assert!(matches!(reader.whitened(1, 0..1), Err(Error::Format { .. })));
+        assert!(matches!(reader.whitened(0, 0..u64::MAX), Err(Error::Format { .. })));
+        std::fs::write(&path, "text").expect("a file");
+        assert!(matches!(Reader::open(&path), Err(Error::Format { .. })));
     }
 
     #[test]

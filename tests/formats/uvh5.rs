@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::Error;
 use sidereal::io::uvh5::{
     self, Antenna, Feed, Feeds, Header, Integration, Keyword, Location, Mount, PhaseCentre,
-    Pointing, Writer,
+    Pointing, Reader, Writer,
 };
 use sidereal::units::Epoch;
 
@@ -124,6 +124,32 @@ fn every_number_is_where_it_belongs() {
     assert_eq!(uvw[12..15], [-6.0, -2.0, -2.0]);
     let times = file.dataset("Header/time_array").unwrap().read_f64().unwrap();
     assert_eq!((times[0], times[11]), (2_460_000.5, 2_460_000.5 + 2.0 / 86_400.0));
+}
+
+#[test]
+fn rows_are_read_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.uvh5");
+    let mut counts = vec![4; 6 * CHANNELS];
+    (counts[5], counts[10]) = (0, 1);
+    write(&path, header(), &counts).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let names: Vec<_> =
+        reader.antennas().iter().map(|one| (one.name.as_str(), one.number)).collect();
+    assert_eq!(names, [("N0", 7), ("N1", 4), ("N2", 9)]);
+    assert_eq!(reader.antennas()[1].itrf_offset_m, [10.0, -3.0, 0.5]);
+    // The antenna with the lower number comes first.
+    assert_eq!(reader.baselines(), [(0, 0), (1, 0), (1, 1), (0, 2), (1, 2), (2, 2)]);
+    let row = reader.row(1, 1).unwrap();
+    assert_eq!(row.samples, [[1.0; 8], [0.0; 8]].concat()[..12]);
+    let sum = sum(1, 1, 0) / 4.0;
+    assert_eq!(row.visibilities[4], Complex::new(sum.re as f32, -sum.im as f32));
+    assert_eq!(row.visibilities[8..], [Complex::default(); 4]);
+    assert_eq!(reader.row(0, 3).unwrap().samples[4..8], [0.25; 4]);
+    assert!(matches!(reader.row(2, 0), Err(Error::Format { .. })));
+
+    std::fs::write(&path, "no HDF5").unwrap();
+    assert!(matches!(Reader::open(&path), Err(Error::Format { .. })));
 }
 
 #[test]

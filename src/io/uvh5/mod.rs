@@ -6,12 +6,14 @@
 //! The UVH5 memo, version 1.2, as pyuvdata 3.2.8 interprets it; docs/design/uvh5.md records the conventions found by
 //! experiment.
 
+mod reader;
 mod summary;
 mod writer;
 
 use crate::error::{Error, Result};
 use crate::units::{MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ};
 
+pub use reader::{Reader, Row, Station};
 pub use summary::{Source, Summary, is_uvh5, summary};
 pub use writer::{Integration, Pointing, Writer, check_name};
 

@@ -11,7 +11,7 @@ use crate::io::uvh5::{Location, MJD_ZERO};
 use crate::units::{Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ, SECONDS_PER_DAY};
 
 /// Maximum number of entries in a table of antennas or polarizations.
-const MAX_LINES: u64 = 1 << 20;
+pub(super) const MAX_LINES: u64 = 1 << 20;
 
 /// Maximum number of rows whose times are all read; for longer files only the first and last row are read.
 const MAX_ROWS: u64 = 1 << 22;
@@ -278,21 +278,21 @@ fn only(fields: &Fields) -> Option<Source> {
 const MAX_TEXT: usize = 1 << 20;
 
 /// Open HDF5 file. Names refer to the group `Header`, unless they begin with `Data/`.
-struct Fields {
-    input: Input,
+pub(super) struct Fields {
+    pub(super) input: Input,
 }
 
 impl Fields {
-    fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         crate::io::check_seekable(path)?;
         Ok(Self { input: Input::open(path)? })
     }
 
-    fn fault(&self, field: &str, why: impl Into<String>) -> Error {
+    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
         self.input.fault(field, why)
     }
 
-    fn dataset(&self, name: &str) -> Result<(String, Dataset)> {
+    pub(super) fn dataset(&self, name: &str) -> Result<(String, Dataset)> {
         let path =
             if name.starts_with("Data/") { name.to_string() } else { format!("Header/{name}") };
         let dataset = self.input.dataset(&path)?;
@@ -362,7 +362,7 @@ impl Fields {
     }
 
     /// Reads all numbers of a small data set.
-    fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
+    pub(super) fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
         let (path, dataset, elements) = self.small(name, most)?;
         self.input.check_numbers(&path, &dataset)?;
         let numbers = dataset.read_f64().map_err(self.input.library(&path))?;
@@ -390,6 +390,17 @@ impl Fields {
                 Err(self.fault(&path, format!("{found:?} in row {row}, expected a finite number")))
             }
         }
+    }
+
+    /// Reads consecutive numbers of a long data set.
+    pub(super) fn rows(&self, name: &str, first: u64, count: u64) -> Result<Vec<f64>> {
+        let (path, dataset, elements) = self.small(name, u64::MAX)?;
+        self.input.check_numbers(&path, &dataset)?;
+        if first.checked_add(count).is_none_or(|end| end > elements) {
+            let why = format!("{elements} elements found, expected {count} from row {first}");
+            return Err(self.fault(&path, why));
+        }
+        dataset.read_f64_rows(first, count).map_err(self.input.library(&path))
     }
 
     /// Reads a single number.
