@@ -15,7 +15,6 @@ use std::sync::Arc;
 use arguments::MissingWord;
 use document::{Written, products};
 use inputs::{Given, Matched, Silent};
-use quicklook::{Quicklook, Shape};
 use sidereal::io::uvh5;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::Window;
@@ -47,6 +46,7 @@ pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use live::{LiveArguments, run_live};
+pub(crate) use quicklook::{Quicklook, Shape};
 
 /// Largest difference of equal positions, in degrees: rounding of the digits in headers.
 const SAME_PLACE_DEG: f64 = 1e-6;

@@ -17,25 +17,25 @@ const COLUMNS: usize = 1024;
 
 /// Sizes and labels of a correlation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shape {
-    pub(super) antennas: Vec<Antenna>,
+pub(crate) struct Shape {
+    pub(crate) antennas: Vec<Antenna>,
     /// Heights, for the lengths of baselines.
-    pub(super) up_m: Vec<f64>,
+    pub(crate) up_m: Vec<f64>,
     /// Whether an antenna has any data.
-    pub(super) alive: Vec<bool>,
+    pub(crate) alive: Vec<bool>,
     /// Pairs i >= j, in order.
-    pub(super) baselines: Vec<(usize, usize)>,
+    pub(crate) baselines: Vec<(usize, usize)>,
     /// Whether the user listed the baselines.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
     /// Rising frequencies.
-    pub(super) frequencies_hz: Vec<f64>,
+    pub(crate) frequencies_hz: Vec<f64>,
     /// Names of the parallel-hand products.
-    pub(super) products: Vec<String>,
-    pub(super) integrations: usize,
+    pub(crate) products: Vec<String>,
+    pub(crate) integrations: usize,
 }
 
 /// Accumulators for the plots.
-pub(super) struct Quicklook {
+pub(crate) struct Quicklook {
     shape: Shape,
     /// Index of each antenna's autocorrelation among the baselines.
     autos: Vec<Option<usize>>,
@@ -87,7 +87,7 @@ impl Shape {
     }
 
     /// Returns the baselines to show: the shortest, the middle and the longest, or the first of a list.
-    fn shown(&self) -> Vec<usize> {
+    pub(crate) fn shown(&self) -> Vec<usize> {
         let crosses = self.baselines.iter().enumerate().filter(|(_, (i, j))| i != j);
         let alive = crosses.filter(|(_, (i, j))| self.alive[*i] && self.alive[*j]);
         let mut all: Vec<(usize, f64)> =
@@ -105,7 +105,14 @@ impl Shape {
 }
 
 impl Quicklook {
+    /// Makes the accumulators of the baselines that [`Shape::shown`] chooses.
     pub(super) fn new(shape: Shape) -> Self {
+        let shown = shape.shown();
+        Self::of(shape, &shown)
+    }
+
+    /// Makes the accumulators of these baselines, by their places in the shape.
+    pub(crate) fn of(shape: Shape, shown: &[usize]) -> Self {
         let mut autos = vec![None; shape.antennas.len()];
         for (index, (i, _)) in shape.baselines.iter().enumerate().filter(|(_, (i, j))| i == j) {
             autos[*i] = Some(index);
@@ -113,7 +120,7 @@ impl Quicklook {
         let lags = Lags::new(&shape.frequencies_hz);
         let delays = lags.as_ref().map_or(0, Lags::delays);
         let (channels, products) = (shape.channels(), shape.products.len());
-        let sums = |baseline: usize| {
+        let sums = |&baseline: &usize| {
             let (i, j) = shape.baselines[baseline];
             Sums {
                 baseline,
@@ -125,7 +132,7 @@ impl Quicklook {
             }
         };
         Self {
-            fringes: shape.shown().into_iter().map(sums).collect(),
+            fringes: shown.iter().map(sums).collect(),
             autos,
             powers: vec![0.0; products * shape.antennas.len() * channels],
             counts: vec![0.0; shape.antennas.len() * channels],
@@ -137,7 +144,7 @@ impl Quicklook {
     }
 
     /// Adds an integration: sums with axes baseline, channel, pair, and counts with axes baseline, channel.
-    pub(super) fn add(&mut self, sums: &[Complex<f64>], counts: &[u64]) {
+    pub(crate) fn add(&mut self, sums: &[Complex<f64>], counts: &[u64]) {
         let (channels, pairs) = (self.shape.channels(), self.shape.pairs());
         let row = |baseline: usize| {
             let sums = &sums[baseline * channels * pairs..][..channels * pairs];
@@ -202,7 +209,7 @@ impl Quicklook {
     }
 
     /// Returns the data to plot.
-    pub(super) fn finish(self, file: String, target: String, duration_s: f64) -> Correlation {
+    pub(crate) fn finish(self, file: String, target: String, duration_s: f64) -> Correlation {
         let (channels, antennas) = (self.shape.channels(), self.autos.len());
         let power = |(place, sum): (usize, &f64)| {
             let count = self.counts[place % (antennas * channels)];

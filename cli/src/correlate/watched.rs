@@ -24,7 +24,8 @@ pub(super) fn check(chosen: &[String], array: &Array) -> Result<()> {
     let pairs = || (0..count).flat_map(move |i| (0..count).map(move |j| (i, j)));
     match chosen.iter().find(|name| !pairs().any(|(i, j)| name_of(array, i, j) == **name)) {
         Some(name) => {
-            let rule = "expected two antennas of the positions, as in A-B";
+            let example = name_of(array, 0, count - 1);
+            let rule = format!("expected two antennas of the positions, as in {example}");
             Err(Error::parameter(option, name, rule))
         }
         None => Ok(()),

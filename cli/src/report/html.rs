@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use sidereal::io::printable;
-use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
 use super::folder::{Document, Found, Object};
+use super::plot::Drawing;
+use super::search;
+use super::text::{base64, encoded, escape};
 use crate::provenance::Made;
 
 const STYLES: [&str; 2] =
@@ -49,8 +50,8 @@ const COLUMNS: [&str; 24] = [
 ];
 
 /// Keys of lists and lines that are shown otherwise.
-const LEFT_OUT: [&str; 7] =
-    ["picture", "written_unix_s", "provenance", "run", "plots", "schema", "reason"];
+const LEFT_OUT: [&str; 8] =
+    ["picture", "written_unix_s", "provenance", "run", "plots", "schema", "reason", "histogram"];
 
 /// Most rows of a table.
 const MOST_ROWS: usize = 5000;
@@ -59,6 +60,8 @@ const MOST_ROWS: usize = 5000;
 pub(super) struct Page<'a> {
     pub(super) folder: &'a Path,
     pub(super) found: &'a Found,
+    /// Plots of each document.
+    pub(super) drawings: &'a [Drawing],
     pub(super) made: &'a Made,
 }
 
@@ -117,19 +120,20 @@ impl Page<'_> {
     /// [`Error::Io`] of the file or a picture.
     pub(super) fn write(&self, mut links: Links, path: &Path) -> Result<Written> {
         let failed = |error| Error::io(path, error);
-        let places: Places = self.found.pictures.iter().cloned().zip(1..).collect();
+        let pictures = self.pictures();
+        let places: Places = pictures.iter().map(|one| (*one).clone()).zip(1..).collect();
         let mut text = String::new();
         self.head(&mut text);
-        self.candidates(&mut text, &places);
-        for document in &self.found.documents {
-            self.document(&mut text, document, &places);
+        self.candidates(&mut text, &places)?;
+        for (document, drawing) in self.found.documents.iter().zip(self.drawings) {
+            self.document(&mut text, document, drawing, &places)?;
         }
         let mut file = BufWriter::new(File::create(path).map_err(failed)?);
         file.write_all(text.as_bytes()).map_err(failed)?;
-        if !self.found.pictures.is_empty() {
+        if !pictures.is_empty() {
             file.write_all(b"<section><h2>Pictures</h2>\n").map_err(failed)?;
         }
-        for (number, picture) in (1..).zip(&self.found.pictures) {
+        for (number, picture) in (1..).zip(pictures.iter().copied()) {
             let address = links.address(picture)?;
             let name = escape(&self.name(picture));
             let figure = format!(
@@ -137,7 +141,7 @@ impl Page<'_> {
             );
             file.write_all(figure.as_bytes()).map_err(failed)?;
         }
-        if !self.found.pictures.is_empty() {
+        if !pictures.is_empty() {
             file.write_all(b"</section>\n").map_err(failed)?;
         }
         let run = escape(&self.made.run.line());
@@ -149,6 +153,21 @@ impl Page<'_> {
         file.write_all(end.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
         let bytes = file.get_ref().metadata().map_err(failed)?.len();
         Ok(Written { bytes, linked: links.linked })
+    }
+
+    /// Returns the pictures whose contents the plots of no document show.
+    fn pictures(&self) -> Vec<&PathBuf> {
+        let is_replaced = |picture: &Path| {
+            self.found.documents.iter().zip(self.drawings).any(|(document, drawing)| {
+                let name = picture.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let listed = document.object.get("plots").and_then(Value::as_array);
+                let mut listed = listed.into_iter().flatten().filter_map(Value::as_str);
+                drawing.replaced.iter().any(|other| other == name)
+                    && (picture.parent() == document.path.parent()
+                        || listed.any(|other| is_same_place(picture, Path::new(other))))
+            })
+        };
+        self.found.pictures.iter().filter(|picture| !is_replaced(picture)).collect()
     }
 
     /// Returns the name of a file within the folder.
@@ -176,63 +195,80 @@ impl Page<'_> {
     }
 
     /// Writes the candidates of live searches.
-    fn candidates(&self, text: &mut String, places: &Places) {
+    fn candidates(&self, text: &mut String, places: &Places) -> Result<()> {
         let all = &self.found.candidates;
         if all.is_empty() {
-            return;
+            return Ok(());
         }
         text.push_str("<section><h2>Candidates</h2>\n");
-        plane(text, all.iter().filter(|one| one.get("state") != Some(&Value::from("retracted"))));
+        let retracted = Value::from("retracted");
+        let kept = all.iter().filter(|one| one.get("state") != Some(&retracted));
+        Drawing { plots: search::plots(kept, None), ..Drawing::default() }.write(text)?;
         let pictures = |object: &Object, _: usize| {
             let given = object.get("picture").and_then(Value::as_str).map(Path::new);
-            let ends = |place: &&PathBuf, given: &Path| {
-                let last = |path: &Path| -> Vec<_> {
-                    path.iter().rev().take(2).map(std::ffi::OsStr::to_owned).collect()
-                };
-                last(place) == last(given)
-            };
-            let found = given.and_then(|given| places.keys().find(|place| ends(place, given)));
+            let found =
+                given.and_then(|given| places.keys().find(|place| is_same_place(place, given)));
             found.into_iter().map(|place| places[place]).collect()
         };
         table(text, &all.iter().collect::<Vec<_>>(), &pictures);
         text.push_str("</section>\n");
+        Ok(())
     }
 
     /// Writes the facts and lists of a document.
-    fn document(&self, text: &mut String, document: &Document, places: &Places) {
+    fn document(
+        &self,
+        text: &mut String,
+        document: &Document,
+        drawing: &Drawing,
+        places: &Places,
+    ) -> Result<()> {
         let Document { path, kind, object } = document;
         let (kind, name) = (escape(&kind.replace('-', " ")), escape(&self.name(path)));
         let _ = writeln!(text, "<section><h2>{kind} <small>{name}</small></h2>");
         if let Some(reason) = object.get("reason").and_then(Value::as_str) {
             let _ = writeln!(text, "<p class=\"trouble\">Incomplete: {}</p>", escape(reason));
         }
+        drawing.write(text)?;
         let lists = object.iter().filter_map(|(key, value)| Some((key, objects(value)?)));
         for (key, list) in lists.filter(|(_, list)| !list.is_empty()) {
             let is_main = ["candidates", "events"].contains(&key.as_str());
             let title = escape(&key.replace('_', " "));
             if is_main {
                 let _ = writeln!(text, "<h3>{title}</h3>");
-                if self.found.candidates.is_empty() && key == "candidates" {
-                    plane(text, list.iter().copied());
-                }
             } else {
                 let _ = writeln!(text, "<details><summary>{title}</summary>");
             }
             let start = if key == "events" { "event" } else { "candidate_" };
-            let pictures = |_: &Object, index: usize| {
+            let pictures = |one: &Object, index: usize| {
                 if !is_main {
                     return Vec::new();
                 }
-                let mut found: Vec<usize> = places
-                    .iter()
-                    .filter(|(place, _)| place.parent() == path.parent())
-                    .filter(|(place, _)| number_of(place, start) == Some(index + 1))
-                    .map(|(_, number)| *number)
-                    .collect();
+                let is_its = |place: &Path| match place.parent() == path.parent() {
+                    true => number_of(place, start) == Some(index + 1),
+                    // `replot` draws into another folder, with numbers of its own.
+                    false => is_drawn_again(place, path, one),
+                };
+                let found = places.iter().filter(|(place, _)| is_its(place));
+                let mut found: Vec<usize> = found.map(|(_, number)| *number).collect();
                 found.sort_unstable();
                 found
             };
+            let is_bare = key == "candidates"
+                && self.found.candidates.is_empty()
+                && (0..list.len()).all(|index| pictures(list[index], index).is_empty());
             table(text, &list, &pictures);
+            if is_bare {
+                let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
+                let folder = if folder.is_empty() { ".".to_owned() } else { folder };
+                let recording = object.get("file").and_then(Value::as_str).unwrap_or("RECORDING");
+                let (folder, recording) = (escape(&folder), escape(recording));
+                let _ = writeln!(
+                    text,
+                    "<p class=\"none\">The search drew no pictures of candidates. <code>sidereal replot {recording} \
+                     {folder}/candidates.cand -o {folder}/pictures</code> draws them for the next report.</p>"
+                );
+            }
             if !is_main {
                 text.push_str("</details>\n");
             }
@@ -250,7 +286,27 @@ impl Page<'_> {
             text.push_str("</tbody></table></details>\n");
         }
         text.push_str("</section>\n");
+        Ok(())
     }
+}
+
+/// Returns whether two paths have the same name in a folder of the same name.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    let last = |path: &Path| -> Vec<_> {
+        path.iter().rev().take(2).map(std::ffi::OsStr::to_owned).collect()
+    };
+    last(one) == last(other)
+}
+
+/// Returns whether a picture below the folder of a document is that of one of its candidates.
+fn is_drawn_again(place: &Path, document: &Path, candidate: &Object) -> bool {
+    let number = |key: &str| candidate.get(key).and_then(Value::as_f64);
+    let (Some(dm), Some(time_s)) = (number("dm"), number("time_s")) else { return false };
+    let is_below = document.parent().is_some_and(|folder| place.starts_with(folder));
+    let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    is_below
+        && name.starts_with("candidate_")
+        && name.ends_with(&format!("_DM{dm:.2}_{time_s:.3}s.png"))
 }
 
 /// Returns the number in a picture's name: 3 of `candidate_0003_DM56.png`, whose start is `candidate_`.
@@ -335,37 +391,6 @@ fn table(text: &mut String, list: &[&Object], pictures: &dyn Fn(&Object, usize) 
     }
 }
 
-/// Writes a plot of candidates by time and DM, if they have both.
-fn plane<'a>(text: &mut String, list: impl Iterator<Item = &'a Object>) {
-    let number = |one: &Object, key: &str| one.get(key).and_then(Value::as_f64);
-    let all: Vec<&Object> = list.take(MOST_ROWS).collect();
-    let is_dated = all.iter().all(|one| number(one, "mjd").is_some());
-    let first = all.iter().filter_map(|one| number(one, "mjd")).fold(f64::INFINITY, f64::min);
-    let points: Vec<Value> = all
-        .iter()
-        .filter_map(|one| {
-            let (dm, snr, time_s) =
-                (number(one, "dm")?, number(one, "snr")?, number(one, "time_s")?);
-            let x = match number(one, "mjd").filter(|_| is_dated) {
-                Some(mjd) => (mjd - first) * SECONDS_PER_DAY,
-                None => time_s,
-            };
-            Some(serde_json::json!({ "x": x, "dm": dm, "snr": snr }))
-        })
-        .collect();
-    if points.is_empty() {
-        return;
-    }
-    let unit = if is_dated { format!("s from MJD {first:.6}") } else { "s".to_owned() };
-    // No text of JSON ends its element early.
-    let points = Value::from(points).to_string().replace('<', "\\u003c");
-    let _ = writeln!(
-        text,
-        "<canvas id=\"plane\" class=\"plot\" role=\"img\" aria-label=\"Candidates by time and dispersion measure\" data-unit=\"{unit}\"></canvas>\n\
-         <script type=\"application/json\" id=\"points\">{points}</script>"
-    );
-}
-
 /// Formats a value: numbers to six digits, times exactly enough.
 fn words(key: &str, value: &Value) -> String {
     match value {
@@ -399,64 +424,9 @@ fn six_digits(number: f64) -> String {
     }
 }
 
-/// Makes a text fit for HTML, within an element or an attribute.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in printable(text).chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
-/// Encodes a path as a part of an address.
-fn encoded(path: &str) -> String {
-    let mut text = String::new();
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for part in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(part.get(at).copied().unwrap_or(0));
-        let word = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * at)) as usize & 63];
-            text.push(if at <= part.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_cannot_leave_their_element() {
-        assert_eq!(escape("<a href='\"'>&\u{7}"), "&lt;a href=&#39;&quot;&#39;&gt;&amp;\\u{7}");
-        assert_eq!(encoded("a b/é\"'.png"), "a%20b/%C3%A9%22%27.png");
-    }
-
-    #[test]
-    fn base64_is_that_of_rfc_4648() {
-        let texts = ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes()));
-        assert_eq!(texts, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
-    }
 
     #[test]
     fn numbers_are_short() {

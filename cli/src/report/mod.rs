@@ -1,30 +1,40 @@
 //! `sidereal report`: one HTML file of a finished folder, with its lists and pictures.
 
+mod correlation;
 mod folder;
 mod html;
+mod plot;
+mod search;
+mod strain;
+mod text;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::{Error, Result};
 
+use plot::Drawing;
+
 use crate::common::{Common, parse_size};
 use crate::output::{Existing, Files, WritingFiles};
 use crate::provenance::Made;
-use crate::say::note;
+use crate::say::{note, warning};
 use crate::space::human;
 
 /// Name of the report in its folder.
 const NAME: &str = "report.html";
 
-/// Make one HTML file of a finished folder: its candidates, events or correlations, and their pictures.
+/// Make one HTML file of a finished folder: its candidates, events or correlations, with plots and pictures.
 ///
-/// The folder is that of `search`, `live search`, `correlate` or `spiir search`, or one with several of them in it. The page needs no
-/// network and no server; lists are sorted by a click on a column.
+/// The folder is that of `search`, `live search` or `spiir search`, the one with the file of `correlate`, or one with several of them in
+/// it. Plots are drawn from the products, thus also of runs that drew none: candidates by time and DM, spectra and baselines of a
+/// correlation, signal-to-noise ratios, strain and background of events. The page needs no network and no server; lists are sorted by a
+/// click on a column.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal report found\n  \
     sidereal report /data/beam0 -o beam0.html --embed 200MiB\n  \
+    sidereal report array --baselines ant00-ant01,ant00-ant07\n  \
     sidereal report events --overwrite")]
 pub(crate) struct Arguments {
     /// Folder of the products.
@@ -39,6 +49,9 @@ pub(crate) struct Arguments {
     /// Most bytes of pictures that are put into the file; it links to the others, which must stay where they are.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_or_none, help_heading = "Output")]
     embed: u64,
+    /// Baselines of a correlation to show, as names of two antennas; by default the shortest, the middle and the longest.
+    #[arg(long, value_name = "A-B,...", value_delimiter = ',', help_heading = "Output")]
+    baselines: Vec<String>,
 }
 
 /// Parses a size, or 0.
@@ -48,6 +61,7 @@ fn size_or_none(text: &str) -> std::result::Result<u64, String> {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    correlation::check(&arguments.baselines)?;
     let place = arguments.output.clone().unwrap_or_else(|| arguments.folder.join(NAME));
     let found = folder::Found::read(&arguments.folder)?;
     if found.is_empty() {
@@ -55,12 +69,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             "found neither candidates.ndjson nor a document of search, correlate or spiir search";
         return Err(Error::format(&arguments.folder, "folder", 0, why));
     }
+    let is_correlation = |document: &folder::Document| document.kind == "correlate";
+    if !arguments.baselines.is_empty() && !found.documents.iter().any(is_correlation) {
+        let rule = "the folder has no correlation";
+        return Err(Error::parameter("--baselines", arguments.baselines.join(","), rule));
+    }
     let existing = Existing::new(arguments.overwrite);
     let inputs = found.files();
     let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
     let files = Files::begin(&place, &[], &writing)?;
     let made = Made::new(common, &[])?;
-    let page = html::Page { folder: &arguments.folder, found: &found, made: &made };
+    let drawn = found.documents.iter().map(|one| drawing(one, &found, arguments, common));
+    let drawings: Vec<Drawing> = drawn.collect::<Result<_>>()?;
+    let page =
+        html::Page { folder: &arguments.folder, found: &found, drawings: &drawings, made: &made };
     let link = html::Links::new(&place, arguments.embed);
     let written = page.write(link, &files.main())?;
     files.finish()?;
@@ -73,4 +95,33 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         note!("{}: {}{links}", place.display(), human(bytes));
     }
     Ok(())
+}
+
+/// Draws a document from its products; without them, or if one is damaged, there are only its lists and pictures.
+fn drawing(
+    document: &folder::Document,
+    found: &folder::Found,
+    arguments: &Arguments,
+    common: &Common,
+) -> Result<Drawing> {
+    let drawn = match document.kind.as_str() {
+        "correlate" => correlation::drawing(document, &arguments.baselines),
+        "spiir-search" => strain::drawing(document),
+        // The lines of a live search have the candidates of all its observations.
+        _ if !found.candidates.is_empty() => Ok(Drawing::default()),
+        _ => {
+            let list = document.object.get("candidates").and_then(serde_json::Value::as_array);
+            let list = list.into_iter().flatten().filter_map(serde_json::Value::as_object);
+            let plots = search::plots(list, Some(&document.object));
+            Ok(Drawing { plots, ..Drawing::default() })
+        }
+    };
+    match drawn {
+        Err(error @ Error::Parameter { .. }) => Err(error),
+        Err(error) => {
+            warning!(quiet: common.quiet, "{} has no plots of its own: {error}.", document.path.display());
+            Ok(Drawing::default())
+        }
+        drawn => drawn,
+    }
 }

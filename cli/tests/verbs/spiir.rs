@@ -136,6 +136,26 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     assert_eq!(told["detectors"][0]["approximants"]["IMRPhenomD"].as_u64(), Some(2));
     let latency = told["latency_s"]["total"].as_f64().unwrap();
     assert!((1.0..30.0).contains(&latency), "{latency}");
+    let background = told["histogram"]["background"].as_array().unwrap();
+    assert_eq!(told["histogram"]["edges"].as_array().unwrap().len(), background.len() + 1);
+    assert!(background.iter().map(|count| count.as_u64().unwrap()).sum::<u64>() > 0);
+    // The report draws all of this from the products, with the template, so that it needs none of the pictures.
+    done(home.path(), "report found -q");
+    let html = fs::read_to_string(found.join("report.html")).unwrap();
+    for name in ["H1", "L1"] {
+        for what in ["S/N", "whitened strain, 30 to 400 Hz", "energy of whitened strain"] {
+            assert!(
+                html.contains(&format!("<figcaption>Event 1, {name}: {what} (S/N ")),
+                "{name} {what}"
+            );
+        }
+    }
+    assert!(html.contains("■ template</li>"));
+    assert!(html.contains("of time slides by ranking (bars)") && !html.contains("<img "));
+    done(
+        home.path(),
+        &format!("spiir search {STRAIN} {TEMPLATES} -o found -q --overwrite --no-plots"),
+    );
     // Another number of samples at once changes nothing.
     let again = json(
         home.path(),

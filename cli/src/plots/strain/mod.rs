@@ -12,7 +12,7 @@ mod whitened;
 pub(crate) use background::{Background, background};
 pub(crate) use map::{Map, MapOf, map};
 pub(crate) use snr::{Peak, Snr, SnrOf, snr};
-pub(crate) use transform::overlay;
+pub(crate) use transform::{band, constant_q, overlay};
 pub(crate) use whitened::{Whitened, WhitenedOf, whitened};
 
 /// Heading of each plot.

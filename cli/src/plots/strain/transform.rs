@@ -41,7 +41,7 @@ fn padded(samples: usize) -> usize {
 }
 
 /// Filters a series to the frequencies `low_hz` to `high_hz` with zero phase; the edges fall as a cosine.
-pub(super) fn band(series: &[f32], rate_hz: f64, low_hz: f64, high_hz: f64) -> Vec<f32> {
+pub(crate) fn band(series: &[f32], rate_hz: f64, low_hz: f64, high_hz: f64) -> Vec<f32> {
     if series.is_empty() {
         return Vec::new();
     }
@@ -64,7 +64,7 @@ fn edge(hertz: f64, at: f64) -> f64 {
 
 /// Computes the energy in Gaussian tiles, normalized to a mean of 1 for white noise of unit variance. Rows are
 /// frequencies, columns the given samples; NaN outside of the series.
-pub(super) fn constant_q(
+pub(crate) fn constant_q(
     series: &[f32],
     rate_hz: f64,
     quality: f64,

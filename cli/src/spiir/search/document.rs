@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::pipeline::cbc::{DetectorReport, Latency, Report};
-use sidereal::spiir::coincidence::{Event, TimedTrigger};
+use sidereal::spiir::coincidence::{Event, Found, Histogram, TimedTrigger};
 use sidereal::units::SECONDS_PER_YEAR;
 
 use crate::flags;
@@ -18,6 +18,9 @@ use crate::spiir::bank::Missed;
 
 /// Most events listed on the terminal.
 const LISTED: usize = 10;
+
+/// Bins of the distribution of rankings.
+const BINS: usize = 60;
 
 /// Contents of events.json.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -37,11 +40,37 @@ pub(crate) struct Document {
     background_s: f64,
     /// Number of loudest events whose triggers were excluded from the background.
     left_out_of_background: usize,
+    /// Distribution of the rankings; absent without background.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    histogram: Option<HistogramRow>,
     #[serde(skip)]
     realtime_factor: f64,
     /// GPU that searched, if any.
     #[serde(skip)]
     device: Option<String>,
+}
+
+/// Events and events of the time slides by ranking.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct HistogramRow {
+    /// Edges of the bins, one more than there are bins.
+    edges: Vec<f64>,
+    events: Vec<u64>,
+    /// Events of all time slides, in `background_s`.
+    background: Vec<u64>,
+}
+
+impl HistogramRow {
+    /// Counts events; `None` without background.
+    fn new(found: &Found) -> Option<Self> {
+        if found.background.rankings.is_empty() {
+            return None;
+        }
+        let Histogram { edges, events, expected, .. } = found.histogram(BINS);
+        let scale = found.background.time_s / found.livetime_s;
+        let background = expected.iter().map(|mean| (mean * scale).round() as u64).collect();
+        Some(Self { edges, events, background })
+    }
 }
 
 /// One event.
@@ -134,6 +163,7 @@ impl Document {
             slides: report.found.background.slides,
             background_s: report.found.background.time_s,
             left_out_of_background: report.found.background.left_out,
+            histogram: HistogramRow::new(&report.found),
             realtime_factor: report.realtime_factor(),
             device: backend.is_gpu().then(|| backend.name()),
         }

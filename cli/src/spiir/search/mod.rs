@@ -190,7 +190,7 @@ pub(crate) const CONTENTS: Contents =
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     let is = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
     let is_numbered = name.chars().nth("event".len()).is_some_and(|letter| letter.is_ascii_digit());
-    matches!(name, "events.json" | "events.xml" | "snr.h5" | "background.png")
+    matches!(name, "events.json" | "events.xml" | "snr.h5" | "background.png" | "report.html")
         || is("bank_", ".h5")
         || (is_numbered && is("event", ".png"))
 }
