@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use num_complex::Complex;
+use sidereal::pipeline::detections::Detections;
 use sidereal::pipeline::recent::RecentRows;
 
 use crate::search::{CandidateLine, DumpLine};
@@ -12,6 +13,10 @@ use crate::search::{CandidateLine, DumpLine};
 pub(crate) trait Watcher: Send + Sync {
     /// Takes the latest rows of an observation that begins, or `None` when it ends.
     fn rows(&self, rows: Option<Arc<RecentRows>>);
+
+    /// Takes the detections of an observation that begins: its folder, as in the lines of its candidates, and the seconds from its
+    /// first sample to the first row searched, from which times of detections count.
+    fn detections(&self, detections: Arc<Detections>, observation: &Path, first_s: f64);
 
     /// Takes a line of a candidate.
     fn candidate(&self, line: &CandidateLine);

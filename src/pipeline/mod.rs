@@ -7,6 +7,7 @@ pub mod cbc;
 mod cleaning;
 pub mod correlator;
 pub mod cutout;
+pub mod detections;
 pub mod dump;
 mod flagged;
 mod gulps;

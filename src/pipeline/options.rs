@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::detections::Detections;
 use super::recent::RecentRows;
 use crate::clean::Steps;
 use crate::dedisperse::dm_plan::DmPlan;
@@ -61,6 +62,8 @@ pub struct SearchOptions {
     pub min_band: f64,
     /// Receives the rows as they are searched, unless a GPU makes them from voltages; `None` stores none.
     pub recent: Option<Arc<RecentRows>>,
+    /// Receives detections before they are clustered; `None` stores none.
+    pub detections: Option<Arc<Detections>>,
     /// Time range to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
 }
@@ -90,6 +93,7 @@ impl SearchOptions {
             list_absorbed: false,
             min_band: 0.25,
             recent: None,
+            detections: None,
             time_range: None,
         }
     }

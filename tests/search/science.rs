@@ -5,6 +5,7 @@
 
 use crate::common;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
@@ -12,6 +13,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, join, open};
 use sidereal::pipeline::burst::{Report, SearchOptions, Source, search};
+use sidereal::pipeline::detections::{Cell, Detections, ROWS};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Pulsar, Simulator};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
@@ -77,8 +79,22 @@ fn simulation(encoding: Encoding) -> Simulator {
 fn injected_bursts_are_found_where_they_were_put() {
     for encoding in [Encoding::U2, Encoding::U8, Encoding::F32] {
         let mut source = simulation(encoding);
-        let options = SearchOptions::new(by_tolerance(&source, 1500.0));
+        let detections = Arc::new(Detections::new(24.0, 1500.0));
+        let options = SearchOptions {
+            detections: Some(Arc::clone(&detections)),
+            ..SearchOptions::new(by_tolerance(&source, 1500.0))
+        };
         let report = run(&mut source, &options, &Backend::best(2));
+        // 60 000 rows of 256 us.
+        assert!((detections.end_s() - 15.36).abs() < 0.01, "{}", detections.end_s());
+        let cells = detections.cells();
+        for candidate in report.candidates.iter().filter(|found| found.band_fraction == 1.0) {
+            let column = (candidate.time_s / detections.step_s()) as u32;
+            let row = (candidate.dm / 1500.0 * ROWS as f64) as usize;
+            let is_near = |cell: &&Cell| cell.row == row && cell.column.abs_diff(column) <= 1;
+            let best = cells.iter().filter(is_near).map(|cell| cell.snr).fold(0.0, f32::max);
+            assert!(f64::from(best) > 0.999 * candidate.snr, "{encoding:?}: {best} {candidate:?}");
+        }
         for truth in &source.truth().bursts {
             let near = |time: f64| (time - truth.burst.time_s).abs() < truth.burst.width_s;
             let found = report.candidates.iter().find(|c| near(c.time_s));

@@ -2,10 +2,12 @@
 "use strict";
 
 const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8, MOST_INTEGRATIONS = 600, MOST_DUMPS = 200, COLOURS = 8;
+// As many candidates and labels as the server keeps.
+const MOST_CANDIDATES = 1000, MOST_LABELS = 2000;
 const WATERFALL_S = 60, ROW_S = 0.25, HELD = 4, PLANE_S = 600, RATE_S = 300;
 
 const find = (id) => document.getElementById(id);
-const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, visibilities: [] };
+const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, visibilities: [], plane: null };
 
 // ---------------------------------------------------------------- numbers and times
 
@@ -63,7 +65,8 @@ function showStatus(status) {
   find("trouble").textContent = status.health.reasons.join(" ");
   find("about").textContent = about(status, stream);
   showStreams(status.streams);
-  find("candidates-section").hidden = find("plane-section").hidden = status.verb !== "live search";
+  // Other verbs have neither rows nor candidates.
+  for (const name of ["bandpass", "waterfall", "plane", "candidates"]) { find(`${name}-section`).hidden = status.verb !== "live search"; }
   showLatency(status, stream);
   const found = status.candidates;
   find("counts").textContent = `${count(found.final)} final, ${count(found.provisional)} announced, ${count(found.retracted)} retracted since the start`;
@@ -83,8 +86,9 @@ function about(status, stream) {
   const one = stream && stream.observation;
   if (one) {
     parts.push(one.source || "source unknown", one.telescope);
-    if (one.highest_mhz > 0) { parts.push(`${fixed(one.lowest_mhz, 1)} to ${fixed(one.highest_mhz, 1)} MHz`); }
-    parts.push(`${count(one.channels)} channels`);
+    const [low, high] = [fixed(one.lowest_mhz, 1), fixed(one.highest_mhz, 1)];
+    if (one.highest_mhz > 0) { parts.push(low === high ? `${low} MHz` : `${low} to ${high} MHz`); }
+    parts.push(`${count(one.channels)} ${one.channels === 1 ? "channel" : "channels"}`);
     if (one.antennas > 1) { parts.push(`${one.antennas} antennas`); }
     parts.push(`samples of ${seconds(one.tsamp_s)}`, `${seconds(one.data_s)} of ${one.content} read`);
     if (one.start_mjd) { parts.push(`from ${utc(ofMjd(one.start_mjd)).slice(0, 19)} UTC`); }
@@ -151,6 +155,7 @@ const keyOf = (one) => `${one.observation}\u0000${one.number}`;
 function putCandidate(line) {
   const key = keyOf(line), before = run.candidates.get(key);
   run.candidates.set(key, { url: null, ...before, ...line });
+  if (run.candidates.size > MOST_CANDIDATES) { run.candidates.delete(run.candidates.keys().next().value); }
 }
 
 let tablePending = false;
@@ -322,7 +327,7 @@ function drawBandpass() {
   const y = Plots.range(points.map(([, value]) => value), [0, 1]);
   const left = line.masked.map((k) => [mhz(k), y[0] + 0.03 * (y[1] - y[0])]);
   find("masked").textContent = line.masked.length > 0 ? "· dots at the bottom are masked" : "";
-  const series = [{ points, colour: Plots.colour("--mark") }, { points: left, colour: Plots.colour("--mark2"), dots: true }];
+  const series = [{ points, colour: Plots.colour("--mark") }, { points: left, colour: Plots.colour("--mark2"), dots: 2.5 }];
   Plots.lines(find("bandpass"), series, [low, high], y, { unitX: "MHz" });
 }
 
@@ -347,21 +352,39 @@ function drawWaterfall() {
   const middle = [...spread].sort((a, b) => a - b)[channels >> 1] || 1e-12;
   const shown = placed.map((values) => values && values.map((value, k) => (value - mean[k]) / Math.max(middle, 0.5 * spread[k])));
   const { lowest_mhz: low, highest_mhz: high } = run.status ? run.status.rows : { lowest_mhz: 0, highest_mhz: 1 };
-  Plots.image(find("waterfall"), shown, [-2.5, 4], [-WATERFALL_S, 0], [low, Math.max(high, low + 1e-6)], { x: ago("s"), unitY: "MHz", boxed: true });
+  Plots.image(find("waterfall"), shown, [-2.5, 4], [-WATERFALL_S, 0], [low, Math.max(high, low + 1e-6)], { x: ago("s"), unitY: "MHz" });
+}
+
+// Takes the plane: all of its cells, or those that changed; columns that have left the picture are forgotten.
+function takePlane(line, isWhole) {
+  if (!line) { return; }
+  const known = !isWhole && run.plane && run.plane.observation === line.observation ? run.plane.cells : new Map();
+  for (const [column, row, snr] of line.cells) { known.set(column * line.rows + row, snr); }
+  const oldest = Math.floor((line.end_s - PLANE_S) / line.step_s) * line.rows;
+  for (const place of known.keys()) { if (place < oldest) { known.delete(place); } }
+  run.plane = { ...line, cells: known };
 }
 
 function drawPlane() {
-  const at = now(), list = [];
+  const at = now(), list = [], plane = run.plane, cells = [];
+  // Seconds from now of a time in the data that were searched.
+  const since = (time) => time - plane.end_s + plane.unix_s - at;
   for (const one of run.candidates.values()) {
-    const x = one.written_unix_s - at;
+    const x = plane && one.observation === plane.observation ? since(one.time_s - plane.first_s) : one.written_unix_s - at;
     if (x < -PLANE_S || one.state === "retracted") { continue; }
-    const isFinal = one.state === "final";
-    list.push({ x: x / 60, y: one.dm, size: 2 + Math.min(9, Math.sqrt(one.snr)), hollow: !isFinal, colour: Plots.colour(isFinal ? "--mark" : "--mark2") });
+    list.push({ x: x / 60, y: one.dm, size: 3 + Math.min(9, Math.sqrt(one.snr)), hollow: true, colour: Plots.colour(one.state === "final" ? "--mark2" : "--soft") });
   }
-  show("plane", list.length > 0, "No candidate in the last ten minutes.");
-  if (list.length === 0) { return; }
-  const [, high] = Plots.range(list.map((one) => one.y), [0, 100]);
-  Plots.points(find("plane"), list, [-PLANE_S / 60, 0], [0, Math.max(high, 10)], { x: ago("min"), unitY: "DM (pc/cm³)" });
+  if (plane) {
+    const high = plane.highest_dm / plane.rows;
+    for (const [place, snr] of plane.cells) {
+      const left = since(Math.floor(place / plane.rows) * plane.step_s), row = place % plane.rows;
+      if (left > -PLANE_S) { cells.push({ x: left / 60, y: row * high, width: plane.step_s / 60, height: high, value: snr }); }
+    }
+  }
+  show("plane", list.length + cells.length > 0, "No detection in the last ten minutes.");
+  if (list.length + cells.length === 0) { return; }
+  const [, high] = Plots.range(list.map((one) => one.y), [0, 10]);
+  Plots.points(find("plane"), list, [-PLANE_S / 60, 0], [0, Math.max(high, plane ? plane.highest_dm : 10)], { x: ago("min"), unitY: "DM (pc/cm³)", cells, label: "S/N" });
 }
 
 function drawBaselines() {
@@ -379,8 +402,8 @@ function drawBaselines() {
   const names = [...amplitudes.keys()], shade = (k) => Plots.colour(`--c${k % COLOURS}`);
   const series = (map, dots) => names.map((name, k) => ({ points: map.get(name), colour: shade(k), dots }));
   const high = 1.1 * Math.max(1e-12, ...[...amplitudes.values()].flat().map(([, value]) => value));
-  Plots.lines(find("amplitude"), series(amplitudes, false), [-span, 0], [0, high], { x: ago("s"), unitY: "amplitude" });
-  Plots.lines(find("phase"), series(phases, true), [-span, 0], [-180, 180], { x: ago("s"), unitY: "phase (degrees)" });
+  Plots.lines(find("amplitude"), series(amplitudes, 0), [-span, 0], [0, high], { x: ago("s"), unitY: "amplitude" });
+  Plots.lines(find("phase"), series(phases, 2.5), [-span, 0], [-180, 180], { x: ago("s"), unitY: "phase (degrees)" });
   if (find("baselines").textContent !== names.map((name) => `■ ${name}`).join("")) {
     find("baselines").replaceChildren(...names.map((name, k) => element("li", `■ ${name}`, `c${k % COLOURS}`)));
   }
@@ -402,6 +425,7 @@ function connect() {
     if (hello.bandpass.values.length > 0) { run.bandpass = hello.bandpass; }
     run.dumps = hello.dumps;
     run.visibilities = hello.visibilities;
+    takePlane(hello.plane, true);
     find("version").textContent = `sidereal ${hello.version}`;
     showDumps();
     loadCandidates();
@@ -417,7 +441,12 @@ function connect() {
   on("bandpass", (line) => { run.bandpass = line; draw(); });
   on("candidate", (line) => { putCandidate(line); showCandidates(); });
   on("picture", (line) => { putCandidate(line); showCandidates(); });
-  on("label", (line) => { run.labels.push(line); showCandidates(); });
+  on("label", (line) => {
+    run.labels.push(line);
+    if (run.labels.length > MOST_LABELS) { run.labels.shift(); }
+    showCandidates();
+  });
+  on("plane", (line) => { takePlane(line, false); draw(); });
   on("dump", (line) => {
     const place = run.dumps.findIndex((one) => one.id === line.id);
     if (place < 0) { run.dumps.push(line); } else { run.dumps[place] = line; }
@@ -434,7 +463,8 @@ function connect() {
     try {
       run.dumps = await (await fetch("/dumps")).json();
       showDumps();
-    } catch { /* The connection is lost, and the next one begins with all dumps. */ }
+      takePlane(await (await fetch("/plane")).json(), true);
+    } catch { /* The connection is lost, and the next one begins with all of them. */ }
   });
   events.onerror = async () => {
     setState("No connection, trying again", "bad");

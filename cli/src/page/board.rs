@@ -12,6 +12,7 @@ use num_complex::Complex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::printable;
+use sidereal::pipeline::detections::Detections;
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::{Error, Result};
 use tokio::sync::broadcast;
@@ -71,6 +72,43 @@ pub(super) struct BandpassLine {
     pub(super) masked: Vec<usize>,
 }
 
+/// Detections of an observation.
+#[derive(Clone)]
+pub(super) struct Shown {
+    pub(super) detections: Arc<Detections>,
+    /// Its folder, and the seconds from its first sample to the first row searched.
+    pub(super) observation: String,
+    pub(super) first_s: f64,
+}
+
+/// Best detections in cells of time and dispersion measure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct PlaneLine {
+    /// Folder of the observation.
+    pub(super) observation: String,
+    /// Seconds from the observation's first sample to the start of the first column.
+    pub(super) first_s: f64,
+    /// Seconds that were searched from there on, and the time of this machine then.
+    pub(super) end_s: f64,
+    pub(super) unix_s: f64,
+    /// Length of a column in seconds, number of rows, and the DM at the upper end of the last one.
+    pub(super) step_s: f64,
+    pub(super) rows: usize,
+    pub(super) highest_dm: f64,
+    pub(super) cells: Vec<PlaneCell>,
+}
+
+/// Cell of a plane, as an array: column, row and S/N.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct PlaneCell(pub(super) u32, pub(super) usize, pub(super) f64);
+
+impl PlaneCell {
+    /// Returns the cell in a form that has a hash.
+    pub(super) fn bits(&self) -> [u64; 3] {
+        [u64::from(self.0), self.1 as u64, self.2.to_bits()]
+    }
+}
+
 /// Visibilities of an integration.
 #[derive(Clone, Debug, Serialize)]
 struct VisibilityLine {
@@ -122,6 +160,7 @@ struct Hello<'a> {
     bandpass: &'a BandpassLine,
     dumps: &'a VecDeque<Dump>,
     visibilities: &'a VecDeque<VisibilityLine>,
+    plane: Option<&'a PlaneLine>,
 }
 
 #[derive(Default)]
@@ -140,6 +179,8 @@ struct Seen {
     waterfall: VecDeque<WaterfallRow>,
     bandpass: BandpassLine,
     visibilities: VecDeque<VisibilityLine>,
+    /// Plane of the last observation that had one.
+    plane: Option<Arc<PlaneLine>>,
 }
 
 /// State that the page shows.
@@ -148,6 +189,7 @@ pub(super) struct Board {
     pub(super) begun_unix_s: f64,
     observations: AtomicU64,
     rows: Mutex<Option<Arc<RecentRows>>>,
+    detections: Mutex<Option<Shown>>,
     listed: Mutex<Listed>,
     seen: Mutex<Seen>,
     labels: Labels,
@@ -188,6 +230,7 @@ impl Board {
             begun_unix_s: now_unix_s(),
             observations: AtomicU64::new(0),
             rows: Mutex::default(),
+            detections: Mutex::default(),
             listed: Mutex::new(listed),
             seen: Mutex::default(),
             labels,
@@ -252,6 +295,23 @@ impl Board {
         self.send("bandpass", text);
     }
 
+    /// Returns the detections of the observation, or of the last one.
+    pub(super) fn detections(&self) -> Option<Shown> {
+        locked(&self.detections).clone()
+    }
+
+    /// Sets the plane; `changed` has what is new in it.
+    pub(super) fn set_plane(&self, plane: PlaneLine, changed: &PlaneLine) {
+        let text = json::line(changed).unwrap_or_default();
+        locked(&self.seen).plane = Some(Arc::new(plane));
+        self.send("plane", text);
+    }
+
+    /// Returns the plane.
+    pub(super) fn plane(&self) -> Option<Arc<PlaneLine>> {
+        locked(&self.seen).plane.clone()
+    }
+
     /// Begins to read events; returns the first message and the source of those that follow.
     pub(super) fn listen(&self) -> (Message, broadcast::Receiver<Message>) {
         let receiver = self.messages.subscribe();
@@ -265,6 +325,7 @@ impl Board {
             bandpass: &seen.bandpass,
             dumps: &dumps,
             visibilities: &seen.visibilities,
+            plane: seen.plane.as_deref(),
         };
         let data = json::line(&hello).unwrap_or_default().into();
         (Message { event: "hello", data }, receiver)
@@ -358,6 +419,11 @@ impl Listed {
 impl Watcher for Board {
     fn rows(&self, rows: Option<Arc<RecentRows>>) {
         *locked(&self.rows) = rows;
+    }
+
+    fn detections(&self, detections: Arc<Detections>, observation: &Path, first_s: f64) {
+        let observation = observation.display().to_string();
+        *locked(&self.detections) = Some(Shown { detections, observation, first_s });
     }
 
     fn candidate(&self, line: &CandidateLine) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it copies at most 1 MiB of rows at a time and 8 MiB a second, and disturbs no other thread for longer.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,6 +12,7 @@ use sidereal::live::capture::Statistics;
 use sidereal::live::ring;
 use sidereal::live::target::Target;
 use sidereal::live::window::Fill;
+use sidereal::pipeline::detections::{Cell, Detections, ROWS};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::sample::unpack_f32;
 use sidereal::trace;
@@ -19,7 +20,7 @@ use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 use tracing::Level;
 
-use super::board::{BandpassLine, Board, WaterfallRow, now_unix_s};
+use super::board::{BandpassLine, Board, PlaneCell, PlaneLine, WaterfallRow, now_unix_s};
 use super::status::{Health, RowsStatus, StageStatus, Status, StreamState, StreamStatus};
 use crate::interrupt;
 use crate::say;
@@ -120,6 +121,9 @@ struct Looks {
     /// Losses since the program began, at each of the last looks.
     losses: VecDeque<u64>,
     reader: Option<RowReader>,
+    /// Detections of the last look, and what they were.
+    detections: Option<Arc<Detections>>,
+    plane: PlaneLine,
     shown: RowsStatus,
     looks: u64,
     was_healthy: bool,
@@ -134,6 +138,8 @@ impl Looks {
             stages: Vec::new(),
             losses: VecDeque::with_capacity(MINUTE + 1),
             reader: None,
+            detections: None,
+            plane: PlaneLine::default(),
             shown: RowsStatus::default(),
             looks: 0,
             was_healthy: true,
@@ -205,10 +211,46 @@ impl Looks {
         status.health = health(&status, &self.before, now);
         self.log(&status);
         self.board.set_status(status);
+        self.plane();
         if let Some(mut reader) = self.reader.take() {
             self.bandpass(&mut reader);
             self.reader = Some(reader);
         }
+    }
+
+    /// Reads the detections, if more was searched since the last look.
+    fn plane(&mut self) {
+        let Some(shown) = self.board.detections() else { return };
+        let end_s = shown.detections.end_s();
+        let is_other = !self
+            .detections
+            .as_ref()
+            .is_some_and(|detections| Arc::ptr_eq(detections, &shown.detections));
+        if !is_other && end_s == self.plane.end_s {
+            return;
+        }
+        if is_other {
+            self.plane.cells.clear();
+        }
+        let cells = shown.detections.cells();
+        let cell = |one: &Cell| PlaneCell(one.column, one.row, four_digits(one.snr.into()));
+        let plane = PlaneLine {
+            observation: shown.observation,
+            first_s: shown.first_s,
+            end_s,
+            unix_s: now_unix_s(),
+            step_s: shown.detections.step_s(),
+            rows: ROWS,
+            highest_dm: shown.detections.highest_dm(),
+            cells: cells.iter().map(cell).collect(),
+        };
+        let before: HashSet<_> = self.plane.cells.iter().map(PlaneCell::bits).collect();
+        let is_new = |cell: &&PlaneCell| !before.contains(&cell.bits());
+        let cells = plane.cells.iter().filter(is_new).copied().collect();
+        let changed = PlaneLine { cells, ..plane.clone() };
+        self.plane = plane.clone();
+        self.detections = Some(shown.detections);
+        self.board.set_plane(plane, &changed);
     }
 
     /// Writes the counters of each stream to the log, each minute, and at once what begins or ceases to be wrong.

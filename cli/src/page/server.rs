@@ -188,6 +188,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/candidates", get(candidates))
         .route("/dumps", get(dumps))
+        .route("/plane", get(plane))
         .route("/pictures/{day}/{name}", get(show_picture))
         .route("/session", get(session))
         .route("/login", post(login))
@@ -273,6 +274,10 @@ async fn candidates(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn dumps(State(shared): State<Arc<Shared>>) -> Response {
     Json(shared.board.dumps()).into_response()
+}
+
+async fn plane(State(shared): State<Arc<Shared>>) -> Response {
+    Json(shared.board.plane().as_deref()).into_response()
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> Response {

@@ -30,6 +30,8 @@ use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::pipeline::detections::Detections;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::pipeline::dump::{self, Memory, Tap};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
@@ -340,6 +342,7 @@ impl LiveSearch<'_> {
         let folder = self.arguments.destination.at(&place, CONTENTS, common)?;
         let rows = work.recent(self.has_pictures, session)?;
         session.tell(|watcher| watcher.rows(rows.clone()));
+        work.show_detections(&place, session);
         let drawn = rows.filter(|_| self.has_pictures);
         let album = drawn.map(|rows| work.album(parent, &place, rows, session)).transpose()?;
         let watcher = session.watcher.clone();
@@ -460,6 +463,10 @@ const LIVE_WAIT_S: [f64; 2] = [0.1, 0.4];
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 const WATCHED_S: f64 = 2.0;
 
+/// Seconds of detections that a watcher is shown.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+const PLANE_S: f64 = 600.0;
+
 fn recording_is_live(arguments: &Arguments) -> bool {
     arguments.recording.inputs.iter().any(|path| is_address(path))
 }
@@ -579,6 +586,22 @@ impl<'a> Work<'a> {
         Ok(self.options.recent.clone())
     }
 
+    /// Keeps the detections of the last minutes for a watcher, if there is one.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn show_detections(&mut self, observation: &Path, session: &Session) {
+        let Some(watcher) = &session.watcher else { return };
+        let highest = self.options.plan.ranges.last().map_or(0.0, |range| range.dm_max);
+        let detections = Arc::new(Detections::new(PLANE_S, highest));
+        self.options.detections = Some(Arc::clone(&detections));
+        watcher.detections(detections, observation, self.first_s());
+    }
+
+    /// Returns the seconds from the observation's first sample to the first row searched.
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    fn first_s(&self) -> f64 {
+        self.opened.delay_s() + self.options.time_range.map_or(0.0, |range| range.0)
+    }
+
     /// Prepares the pictures of a live search.
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     fn album(
@@ -598,8 +621,7 @@ impl<'a> Work<'a> {
         };
         let run = Run::new(self.common).on(&self.backend).live();
         let made = Made { provenance: Provenance::new(self.common, &self.inputs())?, run };
-        let start_s = self.options.time_range.map_or(0.0, |range| range.0);
-        let first_s = self.opened.delay_s() + start_s;
+        let first_s = self.first_s();
         let (most, watcher) = (self.arguments.products.max_plots, session.watcher.clone());
         let about = album::About { rows, shown, first_s, made, watcher };
         album::Album::begin(parent, observation, most, about)

@@ -4,9 +4,12 @@
 
 mod edge;
 
+use std::sync::Arc;
+
 pub(super) use edge::{DeviceTail, Edge, EdgeRows, Tail};
 
 use super::cleaning::{CleanedForm, Expected};
+use super::detections::Detections;
 use super::flagged::Filled;
 use super::options::{Part, SearchOptions};
 use crate::backend::cuda::{Device, Prefetch};
@@ -40,6 +43,7 @@ pub(super) struct RangeSearch {
     events: Vec<Event>,
     /// Lowest S/N of an event.
     snr: f64,
+    detections: Option<Arc<Detections>>,
     filled: Filled,
     skipped: usize,
     /// Next row, and the first row to process; another process searched the earlier ones.
@@ -90,6 +94,7 @@ impl RangeSearch {
             },
             events: Vec::new(),
             snr,
+            detections: trials.options.detections.clone(),
             filled: Filled::default(),
             skipped: 0,
             next_row: 0,
@@ -332,10 +337,24 @@ impl RangeSearch {
         }
     }
 
+    /// Passes the events on to those who watch the search.
+    fn show_events(&self) {
+        let Some(detections) = &self.detections else { return };
+        let plan = self.dedisperser.plan();
+        for event in &self.events {
+            let middle = event.time as f64 + 0.5 * f64::from(event.width);
+            if let Some(dm) = plan.dms().get(event.dm as usize) {
+                detections.add(middle * plan.tsamp_s(), *dm, event.snr);
+            }
+        }
+        detections.searched(self.next_row as f64 * plan.tsamp_s() / plan.downsample() as f64);
+    }
+
     fn push_events(&mut self, clusterer: &mut Clusterer) -> Result<()> {
         let _span = trace::span(Work::Compute, "cluster");
         let window_times = self.detector.plan().window_times() as u64;
         self.filled.weigh(self.dedisperser.plan(), window_times, self.snr, &mut self.events);
+        self.show_events();
         clusterer.push(self.index, &self.events)?;
         self.events.clear();
         Ok(())
