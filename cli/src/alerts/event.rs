@@ -150,10 +150,28 @@ pub(crate) struct Event {
     pub(crate) bits: usize,
     /// Name of the observation's folder.
     pub(crate) observation: String,
+    /// Dump of voltages that the event asks for; absent without dumps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dump: Option<AskedDump>,
     /// Time of this message, UTC.
     pub(crate) created: String,
     /// The same in seconds since 1970.
     pub(crate) created_unix_s: f64,
+}
+
+/// Dump of voltages that an event asks for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct AskedDump {
+    /// File with a line for each change of a dump, in which `trigger` is among the triggers of this one.
+    pub(crate) list: String,
+    /// Name of the trigger: `id` of the event.
+    pub(crate) trigger: String,
+    /// Start and end of the window at the highest frequency, UTC; that of lower frequencies follows the dispersion.
+    pub(crate) start: String,
+    pub(crate) end: String,
+    /// The file, in the message that follows when it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
 }
 
 /// Marks that all events of a run have.
@@ -210,6 +228,7 @@ impl Event {
             polarizations: header.recorded_polarizations,
             bits: header.recorded_bits,
             observation: observation.name.clone(),
+            dump: None,
             created: String::new(),
             created_unix_s: 0.0,
         };

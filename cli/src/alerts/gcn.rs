@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sidereal::Result;
 
-use super::event::{Event, EventState};
+use super::event::{AskedDump, Event, EventState};
 use crate::json;
 
 /// Schema whose fields a notice has.
@@ -60,7 +60,14 @@ fn notice(event: &Event, schema: Schema) -> Value {
         _ if event.is_final => "Final result of an automatic search; no person has looked at it.",
         _ => "Result of an automatic search that goes on; no person has looked at it.",
     };
-    put("description", json!(description));
+    let dump = event.dump.as_ref().map_or_else(String::new, |dump| match &dump.file {
+        Some(file) => format!(" Its voltages are in {file}."),
+        None => {
+            let AskedDump { start, end, list, .. } = dump;
+            format!(" Voltages from {start} to {end} at the highest frequency were asked for; {list} will name their file.")
+        }
+    });
+    put("description", json!(format!("{description}{dump}")));
     if event.state == EventState::Retraction {
         if schema == Schema::Chime {
             put("update_message", json!(format!("Retraction of event {}", event.id)));
@@ -114,6 +121,18 @@ mod tests {
         let dsa = notice(&own, Schema::Dsa110);
         assert_eq!((&dsa["event_duration"], &dsa["alert_tense"]), (&json!(8.0), &json!("test")));
         assert!(dsa.get("npol").is_none());
+        own.dump = Some(AskedDump {
+            list: "found/dumps.ndjson".into(),
+            trigger: own.id.clone(),
+            start: "2023-02-25T12:00:02.25Z".into(),
+            end: "2023-02-25T12:00:02.75Z".into(),
+            file: None,
+        });
+        let words = |own: &Event| notice(own, Schema::Chime)["description"].to_string();
+        assert!(words(&own).contains("from 2023-02-25T12:00:02.25Z to 2023-02-25T12:00:02.75Z"));
+        assert!(words(&own).contains("found/dumps.ndjson will name their file."));
+        own.dump.as_mut().unwrap().file = Some("found/dumps/a.dada".into());
+        assert!(words(&own).contains("Its voltages are in found/dumps/a.dada."));
         let retraction = notice(&event(EventState::Retraction), Schema::Chime);
         assert_eq!(retraction["alert_type"], "retraction");
         assert!(retraction.get("dm").is_none());

@@ -29,7 +29,7 @@ use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 use tracing::Level;
 
-use event::{EventState, Marks};
+use event::{AskedDump, EventState, Marks};
 use files::Files;
 use gcn::Schema;
 use heimdall::{Coincidencer, Gulp};
@@ -191,6 +191,13 @@ pub(crate) struct Arguments {
     alert_test: bool,
 }
 
+/// Dumps that events ask for.
+struct Dumped {
+    list: PathBuf,
+    /// Seconds before and after a burst.
+    margin_s: f64,
+}
+
 /// Arguments that were checked.
 struct Checked {
     rules: Option<Rules>,
@@ -277,6 +284,7 @@ pub(crate) struct Alerts {
     http: Option<Arrivals>,
     record: Option<Record>,
     observation: Option<Observation>,
+    dumps: Option<Dumped>,
     /// Events that are neither final nor retracted, by the number of their candidate.
     events: HashMap<u64, Event>,
     /// Candidates that were passed over, each counted once.
@@ -328,6 +336,7 @@ impl Alerts {
             http,
             record: None,
             observation: None,
+            dumps: None,
             events: HashMap::new(),
             passed_over: HashSet::new(),
             latest: VecDeque::new(),
@@ -356,10 +365,33 @@ impl Alerts {
                 "the start of the observation is unknown, and its alerts will have no time.");
         }
         self.observation = Some(observation);
+        self.dumps = None;
         self.events.clear();
         self.passed_over.clear();
         self.sent.clear();
         Ok(())
+    }
+
+    /// Takes where the dumps of the observation are listed, and the seconds that they have before and after a burst.
+    pub(crate) fn dump_to(&mut self, list: PathBuf, margin_s: f64) {
+        self.dumps = Some(Dumped { list, margin_s });
+    }
+
+    /// Takes the file of a dump that was written for the triggers of these names, and says so in a message of their events.
+    pub(crate) fn dumped(&mut self, names: &[String], file: &Path) {
+        for name in names {
+            let Some(event) = self.latest.iter_mut().find(|event| event.id == *name) else {
+                continue;
+            };
+            let Some(dump) = &mut event.dump else { continue };
+            dump.file = Some(file.display().to_string());
+            event.next(EventState::Update);
+            let event = event.clone();
+            self.send(&event);
+            if let Some(own) = self.events.values_mut().find(|own| own.id == event.id) {
+                *own = event;
+            }
+        }
     }
 
     /// Takes a candidate as it is now; its times count from the observation's first sample.
@@ -530,6 +562,13 @@ impl Alerts {
         if let Some(start) = observation.time(candidate.peak_begin_s) {
             let trigger = own_trigger(&event, start, observation.header.band.highest_hz());
             if self.own.len() < WAITING {
+                event.dump = self.dumps.as_ref().map(|dumps| AskedDump {
+                    list: dumps.list.display().to_string(),
+                    trigger: event.id.clone(),
+                    start: event::iso(&start.plus_s(-dumps.margin_s)),
+                    end: event::iso(&start.plus_s(event.width_s + dumps.margin_s)),
+                    file: None,
+                });
                 self.own.push_back(trigger);
             } else {
                 self.counts.overflowed += 1;

@@ -116,12 +116,21 @@ fn what(xml: &mut String, event: &Event) {
         observation.push(Param::float("observation_RA", right, "Degrees", ra));
         observation.push(Param::float("observation_DEC", up, "Degrees", dec));
     }
-    let own = vec![
+    let mut own = vec![
         Param::float("dm", "phys.dispMeasure", "pc/cm^3", event.dm),
         Param::float("dm_error", "stat.error;phys.dispMeasure", "pc/cm^3", event.dm_error),
         Param::float("width", "time.duration;src.var.pulse", "ms", 1e3 * event.width_s),
         Param::float("snr", "stat.snr", "", event.snr),
     ];
+    if let Some(dump) = &event.dump {
+        own.extend([
+            Param::text("dump_start", &dump.start),
+            Param::text("dump_end", &dump.end),
+            Param::text("dump_trigger", &dump.trigger),
+            Param::text("dump_list", &dump.list),
+        ]);
+        own.extend(dump.file.as_ref().map(|file| Param::text("dump_file", file)));
+    }
     xml.push_str("  <What>\n");
     group(xml, "observatory parameters", &observatory);
     group(xml, "observation parameters", &observation);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -224,12 +224,14 @@ impl Arguments {
         let path = parent.join(DUMPS);
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
+        let (written, files) = channel();
         let list = List {
             file,
             observation: about.observation.display().to_string(),
             watcher: session.watcher.clone(),
             header: header.clone(),
             common: common.clone(),
+            written,
         };
         // The list's disk must not hold up the threads of the dumps.
         let (reports, reported) = channel::<Report>();
@@ -258,6 +260,8 @@ impl Arguments {
             dumps,
             reports,
             listing,
+            files,
+            list: path,
             header,
             margin_s: self.dump_margin,
             dm_constant: about.options.dm_constant,
@@ -351,12 +355,27 @@ pub(super) struct Dumping {
     dumps: Dumps,
     reports: Sender<Report>,
     listing: JoinHandle<()>,
+    files: Receiver<Written>,
+    /// List of the dumps, and seconds before and after a burst.
+    pub(super) list: PathBuf,
     header: VoltageHeader,
-    margin_s: f64,
+    pub(super) margin_s: f64,
     dm_constant: f64,
 }
 
+/// Dump that was written.
+pub(super) struct Written {
+    /// Names of its triggers.
+    pub(super) triggers: Vec<String>,
+    pub(super) file: PathBuf,
+}
+
 impl Dumping {
+    /// Returns a dump that was written since the last call, if there is one. Waits for nothing.
+    pub(super) fn written(&self) -> Option<Written> {
+        self.files.try_recv().ok()
+    }
+
     /// Asks for the dump of a trigger; its fate is written to the list. Waits for nothing.
     pub(super) fn trigger(&self, trigger: &Trigger) {
         let [_, highest_hz] = edges(&self.header);
@@ -375,8 +394,8 @@ impl Dumping {
         }
     }
 
-    /// Ends the dumps after the observation, and waits for their disk until a request to stop.
-    pub(super) fn finish(self, quiet: bool) {
+    /// Ends the dumps after the observation, and waits for their disk until a request to stop; returns those that were written.
+    pub(super) fn finish(self, quiet: bool) -> Vec<Written> {
         let missed = self.dumps.missed();
         if missed > 0 {
             let seconds = missed as f64 * self.header.tsamp_s;
@@ -395,6 +414,7 @@ impl Dumping {
         drop(self.reports);
         // A panic of the list's thread ends the list, not the search.
         let _ = self.listing.join();
+        self.files.try_iter().collect()
     }
 }
 
@@ -405,6 +425,7 @@ struct List {
     watcher: Option<Arc<dyn Watcher>>,
     header: VoltageHeader,
     common: Common,
+    written: Sender<Written>,
 }
 
 impl List {
@@ -434,6 +455,11 @@ impl List {
                 _ => "failed",
             };
             warning!(quiet: self.common.quiet, "the dump of {names} {state}: {reason}.");
+        }
+        if let Some(path) = &report.path {
+            let written = Written { triggers: report.names.clone(), file: path.clone() };
+            // Without the search nobody names the file.
+            let _ = self.written.send(written);
         }
         if let (Some(path), false) = (&report.path, self.common.quiet) {
             note!("{}: {:.3} s", path.display(), report.samples as f64 * self.header.tsamp_s);

@@ -230,6 +230,9 @@ impl Lines {
     pub(super) fn take_triggers(&mut self) {
         #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
         if let Some(alerts) = &mut self.alerts {
+            while let Some(written) = self.dumps.as_ref().and_then(Dumping::written) {
+                alerts.dumped(&written.triggers, &written.file);
+            }
             for _ in 0..MOST_TRIGGERS {
                 let Some(trigger) = alerts.next_trigger() else { break };
                 if let Some(dumps) = &self.dumps {

@@ -361,13 +361,20 @@ impl LiveSearch<'_> {
         };
         lines.dumps = self.dumps.begin(tap, &about, session, common)?;
         lines.alerts = self.alerts.take();
+        if let (Some(alerts), Some(dumps)) = (&mut lines.alerts, &lines.dumps) {
+            alerts.dump_to(dumps.list.clone(), dumps.margin_s);
+        }
         work.lines = Some(lines);
         let searched = search_into(&mut work, folder);
         if let Some(mut lines) = work.lines.take() {
             lines.finish_pictures();
             self.alerts = lines.alerts.take();
             if let Some(dumps) = lines.dumps.take() {
-                dumps.finish(common.quiet);
+                for written in dumps.finish(common.quiet) {
+                    if let Some(alerts) = &mut self.alerts {
+                        alerts.dumped(&written.triggers, &written.file);
+                    }
+                }
             }
         }
         let found = searched?;
