@@ -273,7 +273,7 @@ fn samples_of_10_bits_are_kept_and_written_as_16() {
     assert!(times >= 700, "{times}");
     let mut block = file.header().block(times);
     assert_eq!(file.read(&mut block).unwrap(), times);
-    let windows = file.header().sweep.clone().unwrap();
+    let windows = file.header().sweep.unwrap();
     let windows = windows.windows(file.header(), times as u64).unwrap();
     let first = ended[0].first as usize;
     for stream in 0..2 * CHANNELS {
