@@ -8,8 +8,7 @@ use serde_json::Value;
 use sidereal::simulate::Telescope;
 use sidereal::{Error, Result};
 
-use super::observation::{Arguments, Observation};
-use super::{SECONDS, Scratch, has_burst, record, summary};
+use super::observation::{Arguments, Observation, SECONDS, Scratch, has_burst, record, summary};
 use crate::loopback::{Sending, await_port, failed, free_port};
 use crate::runner::{Rates, Run, Session, say};
 

@@ -16,22 +16,14 @@ use serde_json::Value;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, Host, roof};
-use sidereal::io::FilterbankSource as _;
-use sidereal::io::sigproc::FilterbankWriter;
-use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::simulate::burst::Burst;
 use sidereal::simulate::{TELESCOPES, Telescope};
 use sidereal::{Error, Result};
 
 use crate::gpu::Gpu;
 use crate::runner::{Rates, Row, Run, Session, say};
 pub(crate) use observation::Arguments;
-use observation::Observation;
-
-/// Least length of a recording in seconds, unless an option sets it.
-const SECONDS: f64 = 60.0;
-
-/// Bytes simulated at once.
-const GULP_BYTES: usize = 16 << 20;
+use observation::{Observation, SECONDS, Scratch, has_burst, record, summary};
 
 /// Interval between readings of the process's memory.
 const LOOK: Duration = Duration::from_millis(1);
@@ -142,29 +134,6 @@ fn line(observation: &Observation, plain: &Search, mitigated: &Search) -> String
     )
 }
 
-/// Writes the simulated recording.
-fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
-    let tsamp_s = observation.telescope.tsamp_s();
-    let mut options = Options::new(
-        observation.telescope.band()?,
-        tsamp_s,
-        (observation.seconds / tsamp_s) as u64,
-    );
-    options.bursts.push(observation.burst);
-    options.telescope = observation.telescope.name.to_owned();
-    let mut source = Simulator::new(options)?.with_threads(Threads::new(session.backend.threads()));
-    let mut writer = FilterbankWriter::create(path, source.header())?;
-    let row_bytes = source.header().row_bytes();
-    let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
-    loop {
-        let times = source.read(&mut rows)?;
-        if times == 0 {
-            return writer.finish();
-        }
-        writer.write(&rows[..times * row_bytes])?;
-    }
-}
-
 /// Time, memory and candidates of a search.
 struct Search {
     wall_s: f64,
@@ -180,33 +149,6 @@ impl Search {
     /// Returns whether a candidate matches the burst in DM and time.
     fn found(&self, burst: &Burst) -> bool {
         has_burst(&self.summary, burst)
-    }
-}
-
-/// Returns whether a search's document has a candidate that matches the burst in DM and time.
-fn has_burst(summary: &Value, burst: &Burst) -> bool {
-    let near = |candidate: &Value| {
-        let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
-        let near_dm = dm.is_some_and(|dm| (dm - burst.dm).abs() < 0.05 * burst.dm);
-        let reach = 2.0 * burst.width_s;
-        near_dm && time_s.is_some_and(|time| (time - burst.time_s).abs() < reach)
-    };
-    summary["candidates"].as_array().is_some_and(|all| all.iter().any(near))
-}
-
-/// Folder that is removed on drop.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(|source| Error::io(path, source))?;
-        Ok(Self(path.to_owned()))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -237,14 +179,6 @@ fn search(
     let wall_s = begin.elapsed().as_secs_f64();
     let summary = summary(&folder.join("search"))?;
     Ok(Search { wall_s, peak_mib, summary })
-}
-
-/// Reads the document of a search in its folder.
-fn summary(folder: &Path) -> Result<Value> {
-    let path = folder.join("summary.json");
-    let text = fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Error::format(&path, "document", 0, error.to_string()))
 }
 
 /// Waits for the end; returns the peak resident memory where the system reports it (0 elsewhere).

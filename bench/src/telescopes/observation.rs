@@ -1,15 +1,26 @@
 //! Arguments and simulated observations of `bench telescopes`, on CPUs and GPUs.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sidereal::Result;
+use serde_json::Value;
+use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
+use sidereal::io::FilterbankSource as _;
+use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::simulate::Telescope;
-use sidereal::simulate::burst::Burst;
+use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
+use sidereal::{Error, Result};
 
-use crate::runner::OnGpu;
+use crate::runner::{OnGpu, Session};
+
+/// Least length of a recording in seconds on a CPU, unless an option sets it.
+pub(crate) const SECONDS: f64 = 60.0;
+
+/// Bytes simulated at once.
+const GULP_BYTES: usize = 16 << 20;
 
 /// Least length of a recording, in dispersion delays of the highest trial.
 const DELAYS: f64 = 4.0;
@@ -33,10 +44,9 @@ pub(crate) struct Arguments {
     /// Tolerance of the DM plan.
     #[arg(long, default_value_t = 1.25, value_name = "FACTOR")]
     pub(crate) dm_tol: f64,
-    /// Send each recording to `live search` at this multiple of its own rate, and report what the search drops. A recording
-    /// then is sent to its end.
+    /// Send each recording to `live search` at this multiple of its own rate, and report what is not searched.
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "RATE")]
     pub(crate) live: Option<f64>,
     /// Folder for the recordings; each is removed after its search.
     #[arg(long, value_name = "FOLDER")]
@@ -99,4 +109,62 @@ impl Observation {
             ["--downsample-tol", &downsample_tol, "--rfi", rfi, "--no-plots", "--no-progress"];
         [plan, others].concat().into_iter().map(str::to_owned).collect()
     }
+}
+
+/// Writes the simulated recording.
+pub(crate) fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
+    let tsamp_s = observation.telescope.tsamp_s();
+    let mut options = Options::new(
+        observation.telescope.band()?,
+        tsamp_s,
+        (observation.seconds / tsamp_s) as u64,
+    );
+    options.bursts.push(observation.burst);
+    options.telescope = observation.telescope.name.to_owned();
+    let mut source = Simulator::new(options)?.with_threads(Threads::new(session.backend.threads()));
+    let mut writer = FilterbankWriter::create(path, source.header())?;
+    let row_bytes = source.header().row_bytes();
+    let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
+    loop {
+        let times = source.read(&mut rows)?;
+        if times == 0 {
+            return writer.finish();
+        }
+        writer.write(&rows[..times * row_bytes])?;
+    }
+}
+
+/// Folder that is removed on drop.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|source| Error::io(path, source))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns whether a search's document has a candidate that matches the burst in DM and time.
+pub(crate) fn has_burst(summary: &Value, burst: &Burst) -> bool {
+    let near = |candidate: &Value| {
+        let (dm, time_s) = (candidate["dm"].as_f64(), candidate["time_s"].as_f64());
+        let near_dm = dm.is_some_and(|dm| (dm - burst.dm).abs() < 0.05 * burst.dm);
+        let reach = 2.0 * burst.width_s;
+        near_dm && time_s.is_some_and(|time| (time - burst.time_s).abs() < reach)
+    };
+    summary["candidates"].as_array().is_some_and(|all| all.iter().any(near))
+}
+
+/// Reads the document of a search in its folder.
+pub(crate) fn summary(folder: &Path) -> Result<Value> {
+    let path = folder.join("summary.json");
+    let text = fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error::format(&path, "document", 0, error.to_string()))
 }
