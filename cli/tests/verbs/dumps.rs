@@ -211,9 +211,9 @@ fn dumps_and_triggers_end_whatever_ends_the_search() {
     let (open, queued) = (last(&found, "open"), last(&found, "queued"));
     assert_eq!((&open["state"], &open["complete"]), (&"done".into(), &false.into()), "{found:?}");
     assert!(folder.join(open["file"].as_str().unwrap()).is_file(), "{open}");
-    // All but a part of a chunk of 50 ms.
+    // The search ends with its stream, or when it writes the burst to the journal that is gone.
     let seconds = open["samples"].as_f64().unwrap() * open["tsamp_s"].as_f64().unwrap();
-    assert!((3.9..4.06).contains(&seconds), "{open}");
+    assert!((0.5..4.06).contains(&seconds), "{open}");
     assert_eq!((&queued["state"], &queued["reason"]), (&"failed".into(), &open["reason"]));
     assert_eq!(open["reason"], "the observation ended before it");
     let triggers = lines(&folder.join("live/triggers.ndjson"));
