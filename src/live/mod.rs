@@ -19,6 +19,7 @@
 //! | `system_clock` | whether NTP or PTP keeps this machine's clock on time (Linux) |
 //! | [`description`] | streams whose packets carry no header: contents, format and clock known beforehand |
 //! | `discovery` | what the first frames of a VDIF stream say |
+//! | `frames` | strain that arrives as frame files in folders, and the reasons of its gaps (Linux) |
 //! | [`stream`] | streams of `sidereal send`: SPEAD heaps of spectra or voltages, with their header |
 //! | `capture` | the thread that receives packets of a socket and puts them in order (Linux) |
 //! | `cores` | cores on which threads receive packets (Linux) |
@@ -45,6 +46,8 @@ pub mod descriptor;
 pub mod discovery;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod feed;
+#[cfg(target_os = "linux")]
+pub mod frames;
 pub mod header;
 pub mod heaps;
 pub mod impair;

@@ -17,6 +17,8 @@ use crate::units::Gps;
 use crate::view::check_length;
 
 pub use open::{Bits, bits, channel_of, channels, is_strain, open, open_all};
+#[cfg(target_os = "linux")]
+pub(crate) use writer::QUALITY_BITS;
 pub use writer::{ALL_INJECTIONS, ALL_QUALITY, NewStrain, StrainWriter};
 
 /// Header common to all strain formats.

@@ -165,7 +165,7 @@ impl StrainWriter {
 }
 
 /// Bits of `DQmask`, least significant first: name and meaning.
-pub(super) const QUALITY_BITS: [(&str, &str); 7] = [
+pub(crate) const QUALITY_BITS: [(&str, &str); 7] = [
     ("DATA", "data present"),
     ("CBC_CAT1", "passes cbc CAT1 test"),
     ("CBC_CAT2", "passes cbc CAT2 test"),

@@ -165,23 +165,14 @@ pub(super) fn design_for(
     whitening: &Whitening,
     threads: &Threads,
 ) -> Result<(Bank, PowerSpectrum)> {
+    let (detector, length_s) = (&recording.detector, recording.duration_s());
     let rate_hz = recording.rate_hz;
     if let Some(other) = source.waveforms.iter().find(|waveform| waveform.rate_hz != rate_hz) {
-        let rule = format!("the strain of {} has {rate_hz} Hz", recording.detector);
+        let rule = format!("the strain of {detector} has {rate_hz} Hz");
         return Err(Error::parameter("rate of the template (Hz)", other.rate_hz, rule));
     }
     let psd = psd?;
-    let whitener = whitening.options(rate_hz, &psd, source.options.f_low_hz);
-    let correction = PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()))?;
-    let mut bank = match correction {
-        None => design(source, &psd, threads)?,
-        Some(correction) => {
-            let corrected = source.waveforms.iter().map(|waveform| correction.apply(waveform));
-            let waveforms = corrected.collect::<Result<_>>()?;
-            design(&Source { waveforms, options: source.options.clone() }, &psd, threads)?
-        }
-    };
-    let (detector, length_s) = (&recording.detector, recording.duration_s());
+    let mut bank = design_whitened(source, &psd, whitening, threads)?;
     bank.leave_out(&mut |_, one| {
         let is_longer = one.duration_s > length_s;
         let longer = || {
@@ -196,6 +187,27 @@ pub(super) fn design_for(
     Ok((bank, psd))
 }
 
+/// Designs a bank that matches the whitening of strain with a spectrum.
+///
+/// # Errors
+/// As [`design`].
+pub(super) fn design_whitened(
+    source: &Source,
+    psd: &PowerSpectrum,
+    whitening: &Whitening,
+    threads: &Threads,
+) -> Result<Bank> {
+    let Some(first) = source.waveforms.first() else { return design(source, psd, threads) };
+    let whitener = whitening.options(first.rate_hz, psd, source.options.f_low_hz);
+    match PhaseCorrection::new(&whitener, Psd::Fixed(psd.clone()))? {
+        None => design(source, psd, threads),
+        Some(correction) => {
+            let corrected = source.waveforms.iter().map(|waveform| correction.apply(waveform));
+            let waveforms = corrected.collect::<Result<_>>()?;
+            design(&Source { waveforms, options: source.options.clone() }, psd, threads)
+        }
+    }
+}
 /// Removes from each detector's bank the templates that another bank leaves out, if all were designed from the same
 /// number of templates.
 ///

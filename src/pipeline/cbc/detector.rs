@@ -202,6 +202,28 @@ impl ChirpDetector {
         &self.triggers
     }
 
+    /// Removes the triggers that are final, and returns them with their times.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when work on a GPU failed.
+    pub fn take_triggers(&mut self) -> Result<impl Iterator<Item = TimedTrigger> + use<'_>> {
+        self.settle()?;
+        let (start, rate_hz, offsets_s) = (self.start, self.rate_hz, &self.peak_offsets_s);
+        Ok(self.triggers.drain(..).map(move |trigger| {
+            TimedTrigger::new(&trigger, start, rate_hz, offsets_s[trigger.template as usize])
+        }))
+    }
+
+    /// Returns the time before which no further trigger can be, once those that are final have been taken.
+    pub fn decided(&self) -> Gps {
+        let finder = &self.work.finder;
+        let decided = finder.known().saturating_sub(finder.plan().latency() as u64);
+        let least_s = self.peak_offsets_s.iter().copied().fold(f64::INFINITY, f64::min);
+        let least_s = if least_s.is_finite() { least_s } else { 0.0 };
+        let sample = decided as i64 - trigger::MOST_OFFSET;
+        self.start.plus_samples(sample, self.rate_hz).plus_s(least_s)
+    }
+
     /// Returns the spectrum in use for whitening, once it is known.
     pub fn psd(&self) -> Option<crate::math::PowerSpectrum> {
         self.whitener.psd()

@@ -102,6 +102,9 @@ pub enum Spectrum {
     Welch(WelchOptions),
     /// Running estimate that tracks the noise; templates are whitened with Welch's spectrum of the whole recording.
     Running(RunningOptions, WelchOptions),
+    /// Given in advance for templates and the start; the whitener's estimate then tracks the noise with earlier samples
+    /// only.
+    Causal(PowerSpectrum, RunningOptions),
 }
 
 /// Whitening of strain.
@@ -133,7 +136,7 @@ impl Whitening {
     /// As [`whiten::welch`], naming the recording; errors of the source when nothing can be read.
     pub fn spectrum(&self, strain: &Strain) -> Result<PowerSpectrum> {
         let welch = match &self.spectrum {
-            Spectrum::Given(psd) => return Ok(psd.clone()),
+            Spectrum::Given(psd) | Spectrum::Causal(psd, _) => return Ok(psd.clone()),
             Spectrum::Welch(welch) | Spectrum::Running(_, welch) => welch,
         };
         let mut known = strain.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,6 +153,9 @@ impl Whitening {
     pub fn options(&self, rate_hz: u32, psd: &PowerSpectrum, f_low_hz: f64) -> whiten::Options {
         let psd = match &self.spectrum {
             Spectrum::Running(running, _) => Psd::Running(running.clone()),
+            Spectrum::Causal(_, running) => {
+                Psd::Running(RunningOptions { initial: Some(psd.clone()), ..running.clone() })
+            }
             _ => Psd::Fixed(psd.clone()),
         };
         let usual = match self.method {

@@ -70,7 +70,8 @@ impl ChirpSearch {
     ) -> Result<Self> {
         let (strain, with): (Vec<Strain>, Vec<Input>) =
             inputs.into_iter().map(|(strain, input)| (strain.into(), input)).unzip();
-        let coincidence = options.coincidence(windows(&strain, options.window_pad_s)?);
+        let named = strain.iter().map(|one| (one.detector.as_str(), one.path.as_path()));
+        let coincidence = options.coincidence(windows(named, options.window_pad_s)?);
         if strain.len() > 1 {
             coincidence.check(strain.len())?;
         }
@@ -386,16 +387,19 @@ fn check_good(reports: &[DetectorReport]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Parameter`] for an unknown detector, or one that appears twice.
-fn windows(recordings: &[Strain], pad_s: f64) -> Result<Vec<Vec<f64>>> {
+pub(super) fn windows<'a>(
+    recordings: impl Iterator<Item = (&'a str, &'a Path)>,
+    pad_s: f64,
+) -> Result<Vec<Vec<f64>>> {
     if !(0.0..=0.1).contains(&pad_s) {
         return Err(Error::parameter("window pad (s)", pad_s, "it must be 0 to 0.1"));
     }
     let mut places: Vec<&Interferometer> = Vec::new();
-    for recording in recordings {
-        let place = Interferometer::by_name(&recording.detector).ok_or_else(|| {
+    for (detector, path) in recordings {
+        let place = Interferometer::by_name(detector).ok_or_else(|| {
             let known: Vec<&str> = INTERFEROMETERS.iter().map(|one| one.name).collect();
-            let (path, known) = (recording.path.display(), known.join(", "));
-            match recording.detector.as_str() {
+            let (path, known) = (path.display(), known.join(", "));
+            match detector {
                 "" => {
                     let rule =
                         format!("{path} does not say whose it is; say NAME=FILE, of {known}");
@@ -432,7 +436,7 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
 }
 
 /// Checks that two detectors' banks have the same templates in the same order; the error names the first difference.
-fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<()> {
+pub(super) fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<()> {
     let [first, other] = templates;
     let rule = |first: &str| {
         let [one, two] = detectors;
@@ -474,7 +478,7 @@ fn describe(template: &BankTemplate) -> String {
 ///
 /// # Errors
 /// Error of the first part that failed.
-fn side_by_side<T: Send, R: Send>(
+pub(super) fn side_by_side<T: Send, R: Send>(
     parts: Vec<T>,
     work: impl Fn(T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {

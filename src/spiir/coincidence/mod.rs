@@ -1,11 +1,13 @@
 //! Coincidences: triggers of one template in several detectors, with false-alarm rates from time slides.
 
+mod online;
 mod search;
 mod segments;
 
 use super::trigger::{Trigger, reweighted};
 use crate::error::{Error, Result};
 use crate::units::Gps;
+pub use online::{Change, Coincider, State};
 pub use search::{search, search_on};
 pub use segments::{Segments, SegmentsBuilder};
 

@@ -70,12 +70,12 @@ pub fn search_on(
     Ok(Found { events, singles, background, livetime_s })
 }
 
-fn nanoseconds(seconds: f64) -> i64 {
+pub(super) fn nanoseconds(seconds: f64) -> i64 {
     (seconds * NS_PER_S).round() as i64
 }
 
 /// Checks that every trigger has a finite signal-to-noise ratio and xi-squared.
-fn check_triggers(detectors: &[Detector<'_>]) -> Result<()> {
+pub(super) fn check_triggers(detectors: &[Detector<'_>]) -> Result<()> {
     for (detector, of) in detectors.iter().enumerate() {
         if u32::try_from(of.triggers.len() + 1).is_err() {
             let rule = format!("there must be fewer than 2^32 - 1 (detector {detector})");
@@ -105,8 +105,8 @@ fn not_together(valid: &[Segments]) -> String {
     format!("two must be valid together ({})", spans.join(", "))
 }
 
-/// Returns the zero-lag events, best first.
-fn zero_lag(
+/// Returns the zero-lag events, best first. The only detector's triggers need no partner.
+pub(super) fn zero_lag(
     detectors: &[Detector<'_>],
     options: &Options,
     windows_ns: &[Vec<i64>],
@@ -117,6 +117,15 @@ fn zero_lag(
         let rows: Vec<&[Hit]> =
             (0..detectors.len()).map(|detector| table.row(detector, place)).collect();
         Combiner { windows_ns, template: *template, rows: &rows }.all(&mut coincidences);
+    }
+    if let [only] = detectors {
+        let alone = |(index, one): (usize, &TimedTrigger)| Coincidence {
+            square: options.ranking.square(one),
+            ns: one.gps.ns,
+            template: one.template,
+            members: [index as u32, NONE, NONE, NONE],
+        };
+        coincidences.extend(only.triggers.iter().enumerate().map(alone));
     }
     let mut events = Vec::new();
     let window = nanoseconds(options.cluster_s);
@@ -213,7 +222,8 @@ impl Noise<'_> {
     }
 }
 
-fn event(detectors: &[Detector<'_>], coincidence: &Coincidence) -> Event {
+/// Returns a coincidence as an event without a false-alarm rate.
+pub(super) fn event(detectors: &[Detector<'_>], coincidence: &Coincidence) -> Event {
     let member = |(detector, index): (&Detector<'_>, &u32)| {
         detector.triggers.get(*index as usize).filter(|_| *index != NONE).copied()
     };
@@ -278,11 +288,11 @@ const NONE: u32 = u32::MAX;
 
 /// Set of triggers of two or more detectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Coincidence {
+pub(super) struct Coincidence {
     /// Square of its ranking: the sum of its triggers' squares.
     square: f64,
     /// Time of its best trigger in GPS nanoseconds.
-    ns: i64,
+    pub(super) ns: i64,
     template: u32,
     /// Trigger index in each detector, or [`NONE`].
     members: [u32; MAX_DETECTORS],

@@ -13,6 +13,7 @@ use crate::state::{Saved, Saving};
 use crate::view::check_length;
 pub(crate) use cuda::source;
 pub use cuda::{DeviceRatios, kernels};
+pub(crate) use plan::MOST_OFFSET;
 pub use plan::{Autocorrelation, Plan, Ratios, Trigger, TriggerOptions, reweighted};
 
 #[derive(Debug)]

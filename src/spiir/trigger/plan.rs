@@ -192,6 +192,10 @@ pub(super) const HALF: usize = 8;
 /// Largest distance of an autocorrelation's peak from its middle, in samples.
 pub(super) const MAX_SHIFT: usize = 8;
 
+/// Largest distance of a trigger's time from its sample, in samples: that of an interpolated peak, half a sample, and
+/// that of the autocorrelation's peak.
+pub(crate) const MOST_OFFSET: i64 = MAX_SHIFT as i64 + 2;
+
 /// Returns the samples needed on either side of a peak for an autocorrelation of `half` samples on either side.
 const fn reach(half: usize) -> usize {
     half + HALF + MAX_SHIFT + 1

@@ -1,0 +1,326 @@
+//! Contents of one frame file: the state vector, then the strain.
+//!
+//! Invariant: a frame is used as a whole, or not at all.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::folder::Span;
+use crate::error::{Error, Result};
+use crate::io::gwf::{Gwf, Piece};
+use crate::io::strain::{OpenOptions, QUALITY_BITS, channel_of};
+use crate::units::Gps;
+
+/// Suffix of a strain channel, and what replaces it in the names of state vectors: of the calibration, and GWOSC's.
+const STRAIN: &str = "STRAIN";
+const STATE: &str = "STATE_VECTOR";
+const QUALITY: &str = "DQMASK";
+/// State vector of Virgo.
+const VIRGO: &str = "V1:DQ_ANALYSIS_STATE_VECTOR";
+
+/// Bits of the calibration's state vector; LIGO and Virgo share the first and those of injections.
+///
+/// # Source
+/// LIGO-G1700234.
+const STATE_BITS: [&str; 9] = [
+    "HOFT_OK",
+    "OBSERVATION_INTENT",
+    "SCIENCE_QUALITY",
+    "HOFT_PROD",
+    "FILTERS_OK",
+    "NO_STOCH_HW_INJ",
+    "NO_CBC_HW_INJ",
+    "NO_BURST_HW_INJ",
+    "NO_DETCHAR_HW_INJ",
+];
+/// Bits that are required by default, of the calibration's state vector and of GWOSC's mask.
+const USUAL: [&str; 2] = ["HOFT_OK", "OBSERVATION_INTENT"];
+const USUAL_QUALITY: [&str; 2] = ["DATA", "CBC_CAT1"];
+
+/// Channels of a detector's frames, as far as they are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    /// Channel of the strain; by default the only floating-point channel of the detector, or the only one of those that ends
+    /// in STRAIN.
+    pub strain: Option<String>,
+    /// Channel of the state vector; by default the strain's with STATE_VECTOR or DQMASK in place of STRAIN, or Virgo's
+    /// DQ_ANALYSIS_STATE_VECTOR, if the first frame has it.
+    pub state: Option<String>,
+    /// Names or numbers of the bits that the state vector must have; by default HOFT_OK and OBSERVATION_INTENT, or DATA and
+    /// CBC_CAT1.
+    pub bits: Option<Vec<String>>,
+}
+
+/// Channels to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) strain: String,
+    state: Option<State>,
+    pub(super) rate_hz: u32,
+}
+
+/// State vector and its bits, all of which must be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    channel: String,
+    wanted: u64,
+}
+
+/// Reason why a frame gives no strain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Vanished,
+    Damaged(String),
+    Channel(String),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => Self::Vanished,
+            _ => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+/// Samples of a frame that are invalid, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bad {
+    pub(super) state: u64,
+    pub(super) not_finite: u64,
+}
+
+impl Channels {
+    /// Chooses the channels by a detector's first frame.
+    ///
+    /// # Errors
+    /// [`Fault`]s of the file; the outer error is [`Error::Parameter`] for bits that the state vector does not name.
+    pub(super) fn choose(
+        &self,
+        path: &Path,
+        detector: &str,
+    ) -> Result<std::result::Result<Reading, Fault>> {
+        let file = match Gwf::open(path) {
+            Ok(file) => file,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let has = |name: &str| file.names().any(|known| known == name);
+        let strain = match &self.strain {
+            Some(name) if has(name) => name.clone(),
+            Some(name) => return Ok(Err(missing(&file, name))),
+            None => {
+                let detector = Some(detector.to_owned());
+                match channel_of(path, &OpenOptions { detector, ..OpenOptions::default() }) {
+                    Ok(Some(name)) => name,
+                    Ok(None) => return Ok(Err(Fault::Damaged("it is no frame file".to_owned()))),
+                    Err(error) => return Ok(Err(Fault::Channel(error.to_string()))),
+                }
+            }
+        };
+        let rate_hz = match file.channel(&strain) {
+            Ok(channel) => channel.rate_hz,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let rounded = rate_hz.round();
+        if !(1.0..=1e6).contains(&rounded) || (rate_hz / rounded - 1.0).abs() > 1e-6 {
+            let why = format!("{strain} has {rate_hz} Hz, expected a whole rate of at most 1 MHz");
+            return Ok(Err(Fault::Damaged(why)));
+        }
+        let stem = strain.strip_suffix(STRAIN);
+        let usual = [STATE, QUALITY].into_iter().filter_map(|end| Some(format!("{}{end}", stem?)));
+        let usual = usual.chain((detector == "V1").then(|| VIRGO.to_owned()));
+        let is_wanted = self.bits.as_ref().is_none_or(|bits| !bits.is_empty());
+        let state = match &self.state {
+            Some(name) => Some(name.clone()),
+            None => usual.into_iter().find(|name| has(name)),
+        };
+        let state = match state.filter(|_| is_wanted) {
+            Some(channel) => {
+                let wanted = wanted(&channel, self.bits.as_deref())?;
+                Some(State { channel, wanted })
+            }
+            None if self.bits.is_some() && is_wanted => {
+                let name = format!("state vector of {strain}");
+                return Ok(Err(missing(&file, &name)));
+            }
+            None => None,
+        };
+        Ok(Ok(Reading { strain, state, rate_hz: rounded as u32 }))
+    }
+}
+
+/// Returns the required bits of a state vector.
+fn wanted(channel: &str, bits: Option<&[String]>) -> Result<u64> {
+    let quality: Vec<&str> = QUALITY_BITS.iter().map(|(name, _)| *name).collect();
+    let (known, usual) = match channel.ends_with(QUALITY) {
+        true => (quality.as_slice(), USUAL_QUALITY),
+        false => (STATE_BITS.as_slice(), USUAL),
+    };
+    let usual = usual.map(str::to_owned);
+    let mut wanted = 0;
+    for name in bits.unwrap_or(&usual) {
+        let number = name.parse().ok().filter(|bit: &usize| *bit < 53);
+        let Some(bit) = known.iter().position(|known| known == name).or(number) else {
+            let rule = format!("{channel} has {}, or bits by number, 0 to 52", known.join(", "));
+            return Err(Error::parameter("frames.channels.bits", name, rule));
+        };
+        wanted |= 1 << bit;
+    }
+    Ok(wanted)
+}
+
+fn missing(file: &Gwf, name: &str) -> Fault {
+    let names: Vec<&str> = file.names().take(20).collect();
+    Fault::Channel(format!("no channel {name}; there are {}", names.join(", ")))
+}
+
+impl Reading {
+    /// Reads a frame to `samples` and `valid`, which get the length that its name says. Invalid samples are 0.
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        span: Span,
+        samples: &mut Vec<f64>,
+        valid: &mut Vec<bool>,
+    ) -> std::result::Result<Bad, Fault> {
+        let file = Gwf::open(path)?;
+        if let Some(why) = file.cut() {
+            return Err(Fault::Damaged(why.to_owned()));
+        }
+        let grid = Grid { start: span.start, rate_hz: self.rate_hz };
+        let count = grid.place(span.end).ok_or_else(|| {
+            Fault::Damaged(format!(
+                "its length is no whole number of samples of {} Hz",
+                self.rate_hz
+            ))
+        })?;
+        samples.clear();
+        samples.resize(count as usize, 0.0);
+        valid.clear();
+        valid.resize(count as usize, true);
+        let mut bad = Bad::default();
+        if let Some(state) = &self.state {
+            bad.state += self.mark(&file, state, grid, valid)?;
+            if valid.iter().all(|valid| !valid) {
+                return Ok(bad);
+            }
+        }
+        let mut read = 0;
+        for piece in self.pieces(&file, &self.strain)? {
+            if (piece.spacing_s * f64::from(self.rate_hz) - 1.0).abs() > 1e-6 {
+                let (found, expected) = (1.0 / piece.spacing_s, self.rate_hz);
+                return Err(Fault::Damaged(format!("{found} Hz found, expected {expected}")));
+            }
+            let first = grid.place(piece.start).filter(|first| *first == read);
+            let end = first.map(|first| first + piece.samples).filter(|end| *end <= count);
+            let (Some(first), Some(end)) = (first, end) else {
+                return Err(Fault::Damaged(format!(
+                    "{} samples from GPS {} on, which contradicts the name",
+                    piece.samples,
+                    piece.start.s()
+                )));
+            };
+            let own = first as usize..end as usize;
+            file.open_piece(&piece)?.read(&mut samples[own.clone()])?;
+            bad.state += self.refuse(&file, &piece, &mut valid[own])?;
+            read = end;
+        }
+        if read != count {
+            return Err(Fault::Damaged(format!("{read} samples found, expected {count}")));
+        }
+        for (sample, valid) in samples.iter_mut().zip(valid) {
+            if *valid && !sample.is_finite() {
+                bad.not_finite += 1;
+                *valid = false;
+            }
+            if !*valid {
+                *sample = 0.0;
+            }
+        }
+        Ok(bad)
+    }
+
+    fn pieces(&self, file: &Gwf, name: &str) -> std::result::Result<Vec<Piece>, Fault> {
+        if !file.names().any(|known| known == name) {
+            return Err(missing(file, name));
+        }
+        Ok(file.pieces(name)?)
+    }
+
+    /// Marks the samples at which the state vector lacks a bit, and returns their number.
+    fn mark(
+        &self,
+        file: &Gwf,
+        state: &State,
+        grid: Grid,
+        valid: &mut [bool],
+    ) -> std::result::Result<u64, Fault> {
+        let mut is_good = vec![false; valid.len()];
+        for piece in self.pieces(file, &state.channel)? {
+            let mut words = vec![0.0; usize::try_from(piece.samples).unwrap_or(0).min(1 << 20)];
+            let count = file.open_piece(&piece)?.read(&mut words)?;
+            let start_s = piece.start.seconds_since(grid.start);
+            for (index, word) in words[..count].iter().enumerate() {
+                let at = |index: usize| {
+                    let s = start_s + index as f64 * piece.spacing_s;
+                    let place = (s * f64::from(self.rate_hz)).round().max(0.0) as usize;
+                    place.min(valid.len())
+                };
+                if *word >= 0.0 && *word as u64 & state.wanted == state.wanted {
+                    is_good[at(index)..at(index + 1)].fill(true);
+                }
+            }
+        }
+        let mut bad = 0;
+        for (valid, is_good) in valid.iter_mut().zip(is_good) {
+            bad += u64::from(!is_good);
+            *valid = is_good;
+        }
+        Ok(bad)
+    }
+
+    /// Marks the samples that the writer of the frame declares invalid, and returns their number.
+    fn refuse(
+        &self,
+        file: &Gwf,
+        piece: &Piece,
+        valid: &mut [bool],
+    ) -> std::result::Result<u64, Fault> {
+        let mut bad = 0;
+        let mut clear = |valid: &mut [bool]| {
+            bad += valid.iter().filter(|valid| **valid).count() as u64;
+            valid.fill(false);
+        };
+        if !piece.is_valid {
+            clear(valid);
+        } else if let Some(flags) = file.flags(piece)? {
+            let step = (valid.len() / flags.len().max(1)).max(1);
+            for (part, flag) in valid.chunks_mut(step).zip(flags) {
+                if flag != 0.0 {
+                    clear(part);
+                }
+            }
+        }
+        Ok(bad)
+    }
+}
+
+/// Times of a stream's samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    /// Time of sample 0.
+    pub(super) start: Gps,
+    pub(super) rate_hz: u32,
+}
+
+impl Grid {
+    /// Returns the number of the sample at a time, which names may round to a microsecond; `None` before the start or between
+    /// samples.
+    pub(super) fn place(self, gps: Gps) -> Option<u64> {
+        let (rate, second) = (i128::from(self.rate_hz), 1_000_000_000_i128);
+        let distance = (i128::from(gps.ns) - i128::from(self.start.ns)) * rate;
+        let sample = (distance + second / 2).div_euclid(second);
+        let is_near = (sample * second - distance).abs() <= 1000 * rate;
+        u64::try_from(sample).ok().filter(|_| is_near)
+    }
+}

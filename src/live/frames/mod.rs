@@ -1,0 +1,667 @@
+//! Strain that arrives as frame files, in one folder per detector.
+//!
+//! Invariant: a detector's samples come in order of time, each once; those that it lacks are invalid, and counted with their
+//! reason. No detector delays another.
+
+mod contents;
+mod folder;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::units::Gps;
+pub use contents::Channels;
+use contents::{Bad, Fault, Grid, Reading};
+pub use folder::Span;
+use folder::{Arrival, Folders};
+
+/// Frames of one detector.
+#[derive(Clone, Debug)]
+pub struct FrameFolder {
+    /// Two-letter detector prefix: `H1`.
+    pub detector: String,
+    /// Folder in which its frames appear.
+    pub folder: PathBuf,
+    /// Channels to read.
+    pub channels: Channels,
+}
+
+/// Patience with late frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Time for which a frame is awaited after a later one of the same detector, or a damaged one may become readable.
+    pub wait: Duration,
+    /// Time for which a detector without later frames is awaited after others have had strain of that time.
+    pub give_up: Duration,
+}
+
+/// Reason of invalid samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Later frames of the detector came without this one.
+    Missing,
+    /// The detector had no further frame.
+    Stopped,
+    /// The file is no whole frame, or contradicts its name or the rate.
+    Damaged,
+    /// The file was gone when its turn came.
+    Vanished,
+    /// The file lacks a channel.
+    Channel,
+    /// The state vector lacks a bit.
+    State,
+    /// Samples are not finite.
+    NotFinite,
+}
+
+impl Reason {
+    /// All reasons, in the order of [`Counts::gaps`].
+    pub const ALL: [Self; 7] = [
+        Self::Missing,
+        Self::Stopped,
+        Self::Damaged,
+        Self::Vanished,
+        Self::Channel,
+        Self::State,
+        Self::NotFinite,
+    ];
+
+    /// Returns the reason's name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Stopped => "stopped",
+            Self::Damaged => "damaged",
+            Self::Vanished => "vanished",
+            Self::Channel => "channel",
+            Self::State => "state",
+            Self::NotFinite => "not_finite",
+        }
+    }
+}
+
+/// Invalid samples of one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Gaps, or frames with some invalid samples.
+    pub gaps: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
+/// Counters of one detector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames read.
+    pub frames: u64,
+    /// Samples so far, with invalid ones.
+    pub samples: u64,
+    /// Invalid samples by reason, in the order of [`Reason::ALL`].
+    pub gaps: [Count; Reason::ALL.len()],
+    /// Files whose time had passed as a gap.
+    pub late: u64,
+    /// Files whose time had been read.
+    pub repeated: u64,
+}
+
+impl Counts {
+    /// Returns the number of valid samples.
+    pub fn valid(&self) -> u64 {
+        self.samples - self.gaps.iter().map(|count| count.samples).sum::<u64>()
+    }
+}
+
+/// Gap of a detector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gap {
+    /// First time, and the time after the last, of the gap or of the frame that has it.
+    pub span: Span,
+    /// Reason of the gap.
+    pub reason: Reason,
+    /// Invalid samples in that time.
+    pub samples: u64,
+    /// Fault of the file.
+    pub why: Option<String>,
+}
+
+/// Next samples of a detector.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// Samples; invalid ones are 0.
+    pub samples: &'a [f64],
+    /// Whether each sample is valid.
+    pub valid: &'a [bool],
+    /// Gaps in them.
+    pub gaps: &'a [Gap],
+}
+
+/// Start of the strain of all detectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Time of the first sample.
+    pub start: Gps,
+    /// Sampling rate.
+    pub rate_hz: u32,
+}
+
+/// Longest gap that is made at once, in seconds.
+const PIECE_S: u32 = 1;
+
+/// Latest frames of which the times are kept, to recognize repeated files.
+const KEPT: usize = 4096;
+
+/// Strain of several detectors that arrives as frame files.
+#[derive(Debug)]
+pub struct FrameStreams {
+    folders: Folders,
+    streams: Vec<Stream>,
+    pace: Pace,
+    patience: Patience,
+    begun: Option<Begun>,
+    /// First arrival of any file.
+    first: Option<Instant>,
+    arrivals: Vec<Arrival>,
+}
+
+impl FrameStreams {
+    /// Watches the folders of all detectors.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a folder that is missing; [`Error::Parameter`] for none, or a detector that occurs twice.
+    pub fn open(given: &[FrameFolder], patience: Patience) -> Result<Self> {
+        if given.is_empty() {
+            return Err(Error::parameter("frames", 0, "there must be at least one folder"));
+        }
+        for (place, one) in given.iter().enumerate() {
+            if given[..place].iter().any(|other| other.detector == one.detector) {
+                let rule = "it has two folders, and needs one";
+                return Err(Error::parameter("detector", &one.detector, rule));
+            }
+        }
+        let folders = Folders::watch(given.iter().map(|one| one.folder.clone()))?;
+        Ok(Self {
+            folders,
+            streams: given.iter().map(Stream::new).collect(),
+            pace: Pace::default(),
+            patience,
+            begun: None,
+            first: None,
+            arrivals: Vec::new(),
+        })
+    }
+
+    /// Waits until a file appears, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        self.folders.wait(timeout);
+    }
+
+    /// Takes note of files that have appeared.
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        self.folders.arrivals(now, &mut self.arrivals);
+        for Arrival { folder, path, span } in self.arrivals.drain(..) {
+            self.first.get_or_insert(now);
+            self.pace.arrived(span.end, now, self.patience.give_up.max(self.patience.wait));
+            self.streams[folder].arrived(path, span, now);
+        }
+        if let Some(begun) = self.begun {
+            self.streams.iter_mut().for_each(|stream| stream.drop_passed(begun));
+        }
+    }
+
+    /// Returns the start of the strain, once a frame has been read and every folder has one or was waited for. All detectors
+    /// begin with the oldest frame.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for bits that a state vector does not name.
+    pub fn begin(&mut self) -> Result<Option<Begun>> {
+        if self.begun.is_some() {
+            return Ok(self.begun);
+        }
+        let Some(first) = self.first else { return Ok(None) };
+        let is_awaited = self.streams.iter().any(|stream| stream.pending.is_empty());
+        if is_awaited && first.elapsed() < self.patience.wait {
+            return Ok(None);
+        }
+        let (mut rate_hz, mut lacking) = (None, None);
+        for stream in &mut self.streams {
+            lacking = lacking.or(stream.choose()?);
+            rate_hz = rate_hz.or(stream.reading.as_ref().map(|reading| reading.rate_hz));
+        }
+        if let (None, Some(why)) = (rate_hz, lacking) {
+            return Err(Error::parameter("frames.channels", "none found", why));
+        }
+        let oldest = self.streams.iter().filter_map(Stream::oldest).min();
+        let (Some(start), Some(rate_hz)) = (oldest, rate_hz) else { return Ok(None) };
+        self.begun = Some(Begun { start, rate_hz });
+        Ok(self.begun)
+    }
+
+    /// Returns for each detector the time before which it is not waited for: for a detector without its next frame, that of
+    /// strain which another detector had `wait` ago.
+    pub fn waited(&self, waited: &mut Vec<Gps>) {
+        let time = self.pace.before(Instant::now(), self.patience.wait);
+        let has_next = |(detector, stream): (usize, &Stream)| {
+            self.next(detector).is_some_and(|next| stream.oldest().is_some_and(|gps| gps <= next))
+        };
+        let never = Gps { ns: i64::MIN / 4 };
+        waited.clear();
+        let streams = self.streams.iter().enumerate();
+        waited.extend(streams.map(|stream| if has_next(stream) { never } else { time }));
+    }
+
+    /// Returns a detector's next samples, a frame or a piece of a gap; `None` if it has none yet.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for bits that its state vector does not name.
+    pub fn take(&mut self, detector: usize) -> Result<Option<Block<'_>>> {
+        let Some(begun) = self.begun else { return Ok(None) };
+        let now = Instant::now();
+        let given_up = self.pace.before(now, self.patience.give_up);
+        self.streams[detector].take(now, self.patience.wait, given_up, begun)
+    }
+
+    /// Returns the time of a detector's next sample.
+    pub fn next(&self, detector: usize) -> Option<Gps> {
+        let Begun { start, rate_hz } = self.begun?;
+        Some(start.plus_samples(self.streams[detector].counts.samples as i64, rate_hz))
+    }
+
+    /// Returns the channel of a detector's strain, once it is known.
+    pub fn channel(&self, detector: usize) -> Option<&str> {
+        self.streams[detector].reading.as_ref().map(|reading| reading.strain.as_str())
+    }
+
+    /// Returns a detector's counters.
+    pub fn counts(&self, detector: usize) -> &Counts {
+        &self.streams[detector].counts
+    }
+}
+
+/// Arrival of the newest strain of all detectors.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Ends of frames, each later than all before it, and when they came.
+    newest: VecDeque<(Gps, Instant)>,
+}
+
+impl Pace {
+    /// Notes a frame; forgets what came longer than `reach` ago, except the last of it.
+    fn arrived(&mut self, end: Gps, now: Instant, reach: Duration) {
+        if self.newest.back().is_none_or(|(newest, _)| *newest < end) {
+            self.newest.push_back((end, now));
+        }
+        while self.newest.get(1).is_some_and(|(_, came)| now.duration_since(*came) >= reach) {
+            self.newest.pop_front();
+        }
+    }
+
+    /// Returns the end of the newest frame of those that came at least `wait` ago.
+    fn before(&self, now: Instant, wait: Duration) -> Gps {
+        let is_old = |(_, came): &&(Gps, Instant)| now.duration_since(*came) >= wait;
+        let found = self.newest.iter().take_while(is_old).last();
+        found.map_or(Gps { ns: i64::MIN / 4 }, |(end, _)| *end)
+    }
+}
+
+/// File whose turn has not come.
+#[derive(Debug)]
+struct Pending {
+    path: PathBuf,
+    span: Span,
+    arrived: Instant,
+}
+
+/// Frames of one detector.
+#[derive(Debug)]
+struct Stream {
+    detector: String,
+    channels: Channels,
+    reading: Option<Reading>,
+    /// Files by the start of their time.
+    pending: BTreeMap<i64, Pending>,
+    /// Latest frames read.
+    taken: VecDeque<Span>,
+    counts: Counts,
+    samples: Vec<f64>,
+    valid: Vec<bool>,
+    gaps: Vec<Gap>,
+}
+
+impl Stream {
+    fn new(given: &FrameFolder) -> Self {
+        Self {
+            detector: given.detector.clone(),
+            channels: given.channels.clone(),
+            reading: None,
+            pending: BTreeMap::new(),
+            taken: VecDeque::new(),
+            counts: Counts::default(),
+            samples: Vec::new(),
+            valid: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    fn arrived(&mut self, path: PathBuf, span: Span, arrived: Instant) {
+        match self.pending.get_mut(&span.start.ns) {
+            // The file that came last is used: it has replaced the other one, or both say the same.
+            Some(before) => {
+                self.counts.repeated += u64::from(before.path != path);
+                (before.path, before.span) = (path, span);
+            }
+            None => {
+                self.pending.insert(span.start.ns, Pending { path, span, arrived });
+            }
+        }
+    }
+
+    fn oldest(&self) -> Option<Gps> {
+        self.pending.first_key_value().map(|(_, pending)| pending.span.start)
+    }
+
+    /// Chooses the channels by the first frame that can be read; returns what the frames lack if none can.
+    fn choose(&mut self) -> Result<Option<String>> {
+        let mut lacking = None;
+        for pending in self.pending.values() {
+            if self.reading.is_some() {
+                break;
+            }
+            match self.channels.choose(&pending.path, &self.detector)? {
+                Ok(reading) => self.reading = Some(reading),
+                Err(Fault::Channel(why)) => lacking = Some(why),
+                Err(Fault::Damaged(_) | Fault::Vanished) => {}
+            }
+        }
+        Ok(lacking.filter(|_| self.reading.is_none()))
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+        given_up: Gps,
+        begun: Begun,
+    ) -> Result<Option<Block<'_>>> {
+        let grid = Grid { start: begun.start, rate_hz: begun.rate_hz };
+        let next = grid.start.plus_samples(self.counts.samples as i64, grid.rate_hz);
+        self.drop_passed(begun);
+        let piece_end = next.plus_samples(i64::from(PIECE_S * grid.rate_hz), grid.rate_hz);
+        let Some((_, pending)) = self.pending.first_key_value() else {
+            if given_up <= next {
+                return Ok(None);
+            }
+            let span = Span { start: next, end: given_up.min(piece_end) };
+            return Ok(Some(self.gap(span, Reason::Stopped, None, grid)));
+        };
+        let (span, age) = (pending.span, now.duration_since(pending.arrived));
+        if grid.place(span.start) != Some(self.counts.samples) {
+            if age < wait {
+                return Ok(None);
+            }
+            let end = span.start.min(piece_end);
+            return Ok(Some(self.gap(Span { start: next, end }, Reason::Missing, None, grid)));
+        }
+        let path = pending.path.clone();
+        let fault = match self.read(&path, span, grid)? {
+            Ok(bad) => {
+                self.pending.pop_first();
+                return Ok(Some(self.frame(span, bad)));
+            }
+            Err(fault) => fault,
+        };
+        let (reason, why) = match fault {
+            Fault::Vanished => (Reason::Vanished, None),
+            // A file that is not renamed into place may be complete later.
+            Fault::Damaged(_) | Fault::Channel(_) if age < wait => return Ok(None),
+            Fault::Damaged(why) => (Reason::Damaged, Some(why)),
+            Fault::Channel(why) => (Reason::Channel, Some(why)),
+        };
+        self.pending.pop_first();
+        Ok(Some(self.gap(span, reason, why, grid)))
+    }
+
+    /// Counts files whose time has passed.
+    fn drop_passed(&mut self, Begun { start, rate_hz }: Begun) {
+        let grid = Grid { start, rate_hz };
+        let next = start.plus_samples(self.counts.samples as i64, rate_hz);
+        while let Some((_, pending)) = self.pending.first_key_value() {
+            let span = pending.span;
+            let is_next = grid.place(span.start) == Some(self.counts.samples);
+            if is_next || span.start > next {
+                return;
+            }
+            self.pending.pop_first();
+            let overlaps = |other: &Span| other.start < span.end && span.start < other.end;
+            match self.taken.iter().any(overlaps) {
+                true => self.counts.repeated += 1,
+                false => self.counts.late += 1,
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        path: &Path,
+        span: Span,
+        grid: Grid,
+    ) -> Result<std::result::Result<Bad, Fault>> {
+        let reading = match self.reading.take() {
+            Some(reading) => reading,
+            None => match self.channels.choose(path, &self.detector)? {
+                Ok(reading) => reading,
+                Err(fault) => return Ok(Err(fault)),
+            },
+        };
+        if reading.rate_hz != grid.rate_hz {
+            let (found, expected) = (reading.rate_hz, grid.rate_hz);
+            let why = format!("{found} Hz found, expected {expected} as in the other detectors");
+            return Ok(Err(Fault::Damaged(why)));
+        }
+        let read = reading.read(path, span, &mut self.samples, &mut self.valid);
+        self.reading = Some(reading);
+        Ok(read)
+    }
+
+    /// Returns the frame that was read.
+    fn frame(&mut self, span: Span, bad: Bad) -> Block<'_> {
+        self.counts.frames += 1;
+        self.counts.samples += self.samples.len() as u64;
+        self.taken.push_back(span);
+        if self.taken.len() > KEPT {
+            self.taken.pop_front();
+        }
+        self.gaps.clear();
+        for (reason, samples) in [(Reason::State, bad.state), (Reason::NotFinite, bad.not_finite)] {
+            if samples > 0 {
+                self.count(reason, samples);
+                self.gaps.push(Gap { span, reason, samples, why: None });
+            }
+        }
+        Block { samples: &self.samples, valid: &self.valid, gaps: &self.gaps }
+    }
+
+    /// Returns invalid samples of a time that begins with the next one.
+    fn gap(&mut self, span: Span, reason: Reason, why: Option<String>, grid: Grid) -> Block<'_> {
+        let distance_s = span.end.seconds_since(grid.start);
+        let end = (distance_s * f64::from(grid.rate_hz)).round().max(0.0) as u64;
+        // At least one, so that the stream goes on whatever the times of files are.
+        let samples = end.saturating_sub(self.counts.samples).max(1);
+        self.samples.clear();
+        self.samples.resize(samples as usize, 0.0);
+        self.valid.clear();
+        self.valid.resize(samples as usize, false);
+        self.counts.samples += samples;
+        self.count(reason, samples);
+        self.gaps.clear();
+        self.gaps.push(Gap { span, reason, samples, why });
+        Block { samples: &self.samples, valid: &self.valid, gaps: &self.gaps }
+    }
+
+    fn count(&mut self, reason: Reason, samples: u64) {
+        if let Some(place) = Reason::ALL.iter().position(|other| *other == reason) {
+            let count = &mut self.counts.gaps[place];
+            count.gaps += 1;
+            count.samples += samples;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::io::gwf::{GwfHeader, GwfWriter};
+
+    const RATE_HZ: u32 = 64;
+    const WAIT: Duration = Duration::from_secs(2);
+    const BEGUN: Begun = Begun { start: Gps { ns: 100_000_000_000 }, rate_hz: RATE_HZ };
+    const NEVER: Gps = Gps { ns: i64::MIN / 4 };
+
+    /// Writes a frame whose samples count from 1, and returns its path and time.
+    fn frame(folder: &Path, start: &str, length: &str, mask: Option<u32>) -> (PathBuf, Span) {
+        let path = folder.join(format!("H-T-{start}-{length}.gwf"));
+        let span = Span::of_name(path.file_name().unwrap().to_str().unwrap()).unwrap();
+        let samples = (span.end.seconds_since(span.start) * f64::from(RATE_HZ)) as u64;
+        let header = GwfHeader {
+            channel: "H1:GDS-CALIB_STRAIN".to_owned(),
+            start: span.start,
+            rate_hz: RATE_HZ,
+            samples,
+            unit: "strain".to_owned(),
+            description: String::new(),
+            is_compressed: false,
+            masks: mask
+                .map(|bits| ("H1:GDS-CALIB_STATE_VECTOR".to_owned(), vec![bits]))
+                .into_iter()
+                .collect(),
+        };
+        let mut writer = GwfWriter::create(&path, &header).unwrap();
+        let series: Vec<f64> = (1..=samples).map(|x| x as f64).collect();
+        writer.write(&series).unwrap();
+        writer.finish().unwrap();
+        (path, span)
+    }
+
+    fn stream(bits: Option<&[&str]>) -> Stream {
+        let bits = bits.map(|bits| bits.iter().map(|bit| (*bit).to_owned()).collect());
+        let channels = Channels { bits, ..Channels::default() };
+        Stream::new(&FrameFolder { detector: "H1".to_owned(), folder: PathBuf::new(), channels })
+    }
+
+    /// Takes the next block; returns its number of valid samples, and the reason of its gap.
+    fn take(stream: &mut Stream, now: Instant, given_up: Gps) -> Option<(usize, Option<Reason>)> {
+        let block = stream.take(now, WAIT, given_up, BEGUN).unwrap()?;
+        assert_eq!(block.samples.len(), block.valid.len());
+        let valid = block.valid.iter().filter(|valid| **valid).count();
+        Some((valid, block.gaps.first().map(|gap| gap.reason)))
+    }
+
+    #[test]
+    fn frames_come_in_order_and_what_is_missing_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let mut stream = stream(None);
+        let now = Instant::now();
+        let quarter = RATE_HZ as usize / 4;
+        let make = |start: &str| frame(home.path(), start, "0.25", Some(3));
+        for start in ["100.25", "100", "100.75"] {
+            let (path, span) = make(start);
+            stream.arrived(path, span, now);
+        }
+        assert_eq!(take(&mut stream, now, NEVER), Some((quarter, None)));
+        assert_eq!(stream.samples[0], 1.0);
+        assert_eq!(take(&mut stream, now, NEVER), Some((quarter, None)));
+        // The third quarter is awaited, then given up.
+        assert_eq!(take(&mut stream, now, NEVER), None);
+        assert_eq!(take(&mut stream, now + WAIT, NEVER), Some((0, Some(Reason::Missing))));
+        assert_eq!(take(&mut stream, now + WAIT, NEVER), Some((quarter, None)));
+        // Too late, and again.
+        for start in ["100.5", "100.25"] {
+            let (path, span) = make(start);
+            stream.arrived(path, span, now);
+        }
+        assert_eq!(take(&mut stream, now + WAIT, NEVER), None);
+        assert_eq!((stream.counts.late, stream.counts.repeated), (1, 1));
+        // Without a later frame only other detectors' strain says that time has passed: a second at once.
+        let later = Gps::from_s(102.5);
+        assert_eq!(take(&mut stream, now + WAIT, later), Some((0, Some(Reason::Stopped))));
+        assert_eq!(stream.samples.len(), RATE_HZ as usize);
+        assert_eq!(take(&mut stream, now + WAIT, later), Some((0, Some(Reason::Stopped))));
+        assert_eq!(take(&mut stream, now + WAIT, later), None);
+        assert_eq!(stream.counts.samples, 160);
+        assert_eq!(stream.counts.valid(), 3 * quarter as u64);
+    }
+
+    #[test]
+    fn damaged_vanished_and_marked_frames_have_their_reasons() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let rate = RATE_HZ as usize;
+        let mut usual = stream(None);
+        let mut lenient = stream(Some(&[]));
+        let mut strict = stream(Some(&["HOFT_OK", "6"]));
+        let masks = [Some(3), Some(1), Some(3 + 64), None];
+        for (second, mask) in masks.into_iter().enumerate() {
+            let (path, span) = frame(home.path(), &(100 + second).to_string(), "1", mask);
+            for stream in [&mut usual, &mut lenient, &mut strict] {
+                stream.arrived(path.clone(), span, now);
+            }
+        }
+        let reasons = |stream: &mut Stream| -> Vec<(usize, Option<Reason>)> {
+            (0..masks.len()).map(|_| take(stream, now + WAIT, NEVER).unwrap()).collect()
+        };
+        let (good, bad) = ((rate, None), (0, Some(Reason::State)));
+        let none = (0, Some(Reason::Channel));
+        assert_eq!(reasons(&mut usual), [good, bad, good, none]);
+        assert_eq!(reasons(&mut lenient), [good, good, good, good]);
+        assert_eq!(reasons(&mut strict), [bad, bad, good, none]);
+
+        let mut broken = stream(Some(&[]));
+        let arrive = |stream: &mut Stream, start: &str| {
+            let (path, span) = frame(home.path(), start, "1", Some(3));
+            stream.arrived(path.clone(), span, now);
+            path
+        };
+        let path = arrive(&mut broken, "100");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 100]).unwrap();
+        // A file that is not renamed into place may become whole.
+        assert_eq!(take(&mut broken, now, NEVER), None);
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(take(&mut broken, now, NEVER), Some(good));
+        // A changed sample does not match the checksum.
+        let path = arrive(&mut broken, "101");
+        let mut changed = fs::read(&path).unwrap();
+        let middle = changed.windows(8).position(|word| word == 40.0_f64.to_le_bytes()).unwrap();
+        changed[middle] ^= 1;
+        fs::write(&path, &changed).unwrap();
+        assert_eq!(take(&mut broken, now + WAIT, NEVER), Some((0, Some(Reason::Damaged))));
+        fs::remove_file(arrive(&mut broken, "102")).unwrap();
+        assert_eq!(take(&mut broken, now, NEVER), Some((0, Some(Reason::Vanished))));
+        // Another frame's samples under this name.
+        let (other, _) = frame(home.path(), "104", "1", Some(3));
+        fs::rename(other, arrive(&mut broken, "103")).unwrap();
+        assert_eq!(take(&mut broken, now + WAIT, NEVER), Some((0, Some(Reason::Damaged))));
+        assert_eq!(broken.counts.samples, 4 * rate as u64);
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_newest_strain() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut pace = Pace::default();
+        let gps = |s: u32| Gps::from_s(f64::from(s));
+        for s in 0..1000 {
+            pace.arrived(gps(100 + s), now + s * second, 60 * second);
+            // An older frame changes nothing.
+            pace.arrived(gps(50), now + s * second, 60 * second);
+        }
+        let last = now + 999 * second;
+        assert_eq!(pace.before(last, Duration::ZERO), gps(1099));
+        assert_eq!(pace.before(last, 10 * second), gps(1089));
+        assert_eq!(pace.before(last, 60 * second), gps(1039));
+        assert!(pace.newest.len() < 70, "{}", pace.newest.len());
+    }
+}

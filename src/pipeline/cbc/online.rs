@@ -1,0 +1,183 @@
+//! Search of strain that arrives: every detector's chain at its own pace, and events as they are found.
+//!
+//! Invariant: final events are those of a [`ChirpSearch`](super::ChirpSearch) of the same strain with a spectrum that needs
+//! no later strain.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::bank::{Input, design_whitened, keep_common};
+use super::detector::{ChirpDetector, DetectorOptions, Latency, prefetch};
+use super::options::{SearchOptions, Spectrum};
+use super::search::{check_same, side_by_side, windows};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::spiir::bank::Bank;
+use crate::spiir::coincidence::{Change, Coincider};
+use crate::units::Gps;
+
+/// A detector whose strain will arrive.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// Two-character name of the detector: `H1`.
+    pub detector: String,
+    /// Templates or bank.
+    pub input: Input,
+}
+
+/// One detector's chain.
+struct Chain {
+    detector: String,
+    bank: Arc<Bank>,
+    chain: ChirpDetector,
+    taken: u64,
+    triggers: u64,
+}
+
+/// State of one detector.
+#[derive(Clone, Debug)]
+pub struct OnlineDetector<'a> {
+    /// Name of the detector.
+    pub detector: &'a str,
+    /// Its filters.
+    pub bank: &'a Bank,
+    /// Samples so far, with invalid ones.
+    pub samples: u64,
+    /// Triggers so far.
+    pub triggers: u64,
+    /// Delay of its triggers relative to the strain.
+    pub latency: Latency,
+}
+
+/// Search for events in strain that arrives, detector by detector.
+///
+/// Strain of each detector is [pushed](Self::push) in blocks of any length, from a common start on; missing strain is pushed
+/// as invalid samples. [`changes`](Self::changes) returns events as they are announced, change and become final.
+///
+/// # Numerics
+/// As [`ChirpDetector`] and [`ChirpSearch`](super::ChirpSearch): final events are the same bits for any arrival.
+pub struct OnlineSearch {
+    chains: Vec<Chain>,
+    coincider: Coincider,
+}
+
+impl OnlineSearch {
+    /// Checks the options and designs missing banks for strain of all detectors from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a spectrum that is estimated from a whole recording, for detectors that are unknown,
+    /// duplicated or too many, and for banks of other rates or templates; errors of the steps.
+    pub fn new(
+        awaited: Vec<Awaited>,
+        start: Gps,
+        rate_hz: u32,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let (Spectrum::Given(psd) | Spectrum::Causal(psd, _)) = &options.whitening.spectrum else {
+            let rule = "strain that arrives needs one that is known beforehand";
+            return Err(Error::parameter("power spectrum", "of the whole recording", rule));
+        };
+        let nowhere = Path::new("");
+        let named = awaited.iter().map(|one| (one.detector.as_str(), nowhere));
+        let coincidence = options.coincidence(windows(named, options.window_pad_s)?);
+        let coincider = Coincider::new(awaited.len(), coincidence)?;
+        let _kernels = prefetch(backend);
+        let threads = backend.host().threads();
+        let whitening = &options.whitening;
+        let mut designed: Option<Arc<Bank>> = None;
+        let mut banks = Vec::with_capacity(awaited.len());
+        for Awaited { detector, input } in awaited {
+            // All detectors have the same spectrum, so those that share templates share a bank.
+            let bank = match (input, designed.clone()) {
+                (Input::Bank(bank), _) => bank,
+                (Input::Shared(_), Some(bank)) => bank,
+                (Input::Shared(source), None) => {
+                    let bank = Arc::new(design_whitened(&source, psd, whitening, &threads)?);
+                    Arc::clone(designed.insert(bank))
+                }
+                (Input::Templates(source), _) => {
+                    Arc::new(design_whitened(&source, psd, whitening, &threads)?)
+                }
+            };
+            bank.some_left()?;
+            banks.push((detector, bank));
+        }
+        let shared = banks.iter_mut().map(|(detector, bank)| (detector.as_str(), bank));
+        keep_common(&mut shared.collect::<Vec<_>>())?;
+        if let Some(((first, one), rest)) = banks.split_first() {
+            for (other, bank) in rest {
+                check_same([first, other], [&one.templates, &bank.templates])?;
+            }
+        }
+        let chains = side_by_side(banks, |(detector, bank)| {
+            let chain = DetectorOptions {
+                whitening: whitening.options(rate_hz, psd, bank.options.f_low_hz),
+                threshold: options.threshold,
+                window_s: options.window_s,
+                gate_pad_s: options.gate_pad_s,
+            };
+            let chain = ChirpDetector::of_triggers(start, &bank, &chain, backend)?;
+            Ok(Chain { detector, bank, chain, taken: 0, triggers: 0 })
+        })?;
+        Ok(Self { chains, coincider })
+    }
+
+    /// Searches a detector's next samples.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the slices differ in length; errors of a GPU.
+    pub fn push(&mut self, detector: usize, samples: &[f64], valid: &[bool]) -> Result<()> {
+        let chain = &mut self.chains[detector];
+        chain.chain.run(samples, valid, &mut |_| {})?;
+        chain.taken += samples.len() as u64;
+        self.take(detector)
+    }
+
+    /// Ends all streams as if silence followed: all events become final.
+    ///
+    /// # Errors
+    /// Errors of a GPU.
+    pub fn end(&mut self) -> Result<()> {
+        for detector in 0..self.chains.len() {
+            self.chains[detector].chain.flush(&mut |_| {})?;
+            self.take(detector)?;
+        }
+        self.coincider.end();
+        Ok(())
+    }
+
+    /// Appends the events that have changed. An event is announced when all detectors have passed it, or are not waited for:
+    /// `waited` has for each detector the time before which it is not.
+    ///
+    /// # Errors
+    /// As [`Coincider::changes`].
+    pub fn changes(&mut self, waited: &[Gps], changes: &mut Vec<Change>) -> Result<()> {
+        self.coincider.changes(waited, changes)
+    }
+
+    /// Returns the state of each detector.
+    pub fn detectors(&self) -> impl Iterator<Item = OnlineDetector<'_>> {
+        self.chains.iter().map(|one| OnlineDetector {
+            detector: &one.detector,
+            bank: &one.bank,
+            samples: one.taken,
+            triggers: one.triggers,
+            latency: one.chain.latency(),
+        })
+    }
+
+    /// Ends the search, and returns each detector's time in seconds in which triggers were possible.
+    pub fn livetimes_s(self) -> Vec<f64> {
+        self.chains.into_iter().map(|one| one.chain.finish().1.duration_s()).collect()
+    }
+
+    /// Takes a detector's triggers that are final.
+    fn take(&mut self, detector: usize) -> Result<()> {
+        let chain = &mut self.chains[detector];
+        let triggers: Vec<_> = chain.chain.take_triggers()?.collect();
+        chain.triggers += triggers.len() as u64;
+        self.coincider.push(detector, triggers.into_iter(), chain.chain.decided());
+        Ok(())
+    }
+}
