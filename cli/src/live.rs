@@ -33,7 +33,7 @@ use crate::streams::{Received, Roll, free_name, name_of};
 use crate::voltage_arguments::{Unstated, format_names};
 use crate::watch::Session;
 use crate::{
-    Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, streams,
+    Verb, alerts, channelize, correlate, errors, flags, json, search, site, space, spiir, streams,
 };
 
 /// Bytes of samples that are read at once for a recording.
@@ -55,7 +55,8 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal live correlate spead://:7148 -o visibilities --antennas positions.csv --drift\n  \
     sidereal live record spead://:7148 -o recordings --roll 600\n  \
     sidereal live record vdif://:46227?sequence -o recordings --freq 1400 --format dada\n  \
-    sidereal live record site.toml -o recordings\n\n\
+    sidereal live record site.toml -o recordings\n  \
+    sidereal live spiir --frames H1=/dev/shm/kafka/H1 --frames L1=/dev/shm/kafka/L1 --masses 10:60 --psd asd.txt\n\n\
     A stream that was sent by `sidereal send` carries its header, as does a PSRDADA ring. Addresses are spead://HOST:PORT,\n\
     where an empty host receives on all addresses, and dada:KEY. A file that ends with .toml describes other packets.\n\n\
     Several addresses of search, channelize and record are the bands or the two polarizations of one recording of voltages, each\n\
@@ -92,6 +93,13 @@ enum Command {
     /// As `correlate` does with recordings, in files named by their start. Each antenna's or several antennas' voltages arrive in a
     /// stream; lost samples are flagged.
     Correlate(Box<CorrelateArguments>),
+    /// Search strain for compact binaries as it arrives: frame files (GWF) in a folder for each detector.
+    ///
+    /// Prints each event as lines of JSON, and appends them to events.ndjson in the folder: first when it is found, better when a
+    /// higher-ranked coincidence replaces it, then final or retracted. Gaps of a detector, with their reason, go to gaps.ndjson.
+    /// At the end a folder named by the GPS second of the start gets events.json. Final events are those of
+    /// `spiir search --causal` of the recorded strain.
+    Spiir(Box<spiir::LiveArguments>),
     /// Write the observations of a stream to files.
     ///
     /// Spectra become SIGPROC filterbanks, voltages PSRDADA, GUPPI raw or VDIF. Lost spectra are filled with each channel's running
@@ -352,6 +360,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             begun.session.baselines.clone_from(&arguments.page_baselines);
             correlate::run_live(&arguments.correlate, &begun.session, common)
         }
+        Command::Spiir(arguments) => spiir::run_live(arguments, common),
         Command::Record(arguments) => arguments.run(common),
     }
 }
@@ -386,6 +395,10 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
         Command::Record(arguments) => {
             arguments.limits.check()?;
             ("record", arguments.output.clone())
+        }
+        Command::Spiir(_) => {
+            let rule = "its chain takes no address";
+            return Err(Error::parameter("FILE", file.display(), rule));
         }
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),
     };

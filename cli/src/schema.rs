@@ -55,6 +55,12 @@ const DOCUMENTS: &[Entry] = &[
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-event", of::<alerts::Event>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-spiir", of::<spiir::LiveDocument>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-spiir-event", line::<spiir::EventLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-spiir-gap", line::<spiir::GapLine>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring", of::<ring::Document>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring-destroy", of::<ring::DestroyDocument>),
@@ -69,7 +75,7 @@ const DOCUMENTS: &[Entry] = &[
 /// Covers the documents written beside products or printed with --json. `info` of several files and `bench` print an
 /// array of such documents.
 ///
-/// The key `schema` of each document has its name and version: sidereal/search/1; lines of lists (live-candidate, live-label) have none. The version rises when a key is
+/// The key `schema` of each document has its name and version: sidereal/search/1; lines of lists (live-candidate, live-label, live-spiir-event, live-spiir-gap) have none. The version rises when a key is
 /// removed or changes its meaning; keys may be added at any time.
 #[derive(Args, Clone, Debug)]
 #[command(

@@ -192,7 +192,7 @@ impl Strain {
 }
 
 /// Splits an argument into name and file; if a file with the whole argument's name exists, there is no name.
-fn split(word: &Path) -> (Option<String>, PathBuf) {
+pub(super) fn split(word: &Path) -> (Option<String>, PathBuf) {
     let pair = word.to_str().and_then(|text| text.split_once('='));
     match pair.filter(|(name, file)| !name.is_empty() && !file.is_empty() && !word.exists()) {
         Some((name, file)) => (Some(name.to_owned()), file.into()),
@@ -286,18 +286,36 @@ const SPACING_HZ: f64 = 0.25;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Whitening")]
 pub(crate) struct Whiten {
+    /// Use earlier strain only, as `live spiir` does.
+    ///
+    /// Templates are made for the spectrum of --psd, and whitening begins with it; with later strain it follows the noise, with
+    /// a time constant of 32 segments (128 s). Changes defaults: --psd aligo, --whitening minimum-phase, gates of 1/32 s; in a
+    /// search also --resampling low-latency and --gate-pad 0.05.
+    #[arg(long)]
+    causal: bool,
     /// Power spectrum: welch, running, aligo or a file.
     ///
     /// welch estimates it from the whole recording without the first and last 2 s; running follows the noise; aligo
     /// is Advanced LIGO's design. A file is text with two columns, Hz and strain^2/Hz (strain/sqrt(Hz) if the name
     /// contains asd), or .npy.
-    #[arg(long, value_name = "PSD", default_value = "welch")]
+    #[arg(
+        long,
+        value_name = "PSD",
+        default_value = "welch",
+        default_value_if("causal", "true", "aligo")
+    )]
     psd: String,
     /// Length of the spectrum's segments, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 4.0, allow_negative_numbers = true)]
     psd_segment: f64,
     /// Whitening method: overlap (zero phase, seconds of latency) or minimum-phase (milliseconds).
-    #[arg(long, value_enum, value_name = "METHOD", default_value = "overlap")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "METHOD",
+        default_value = "overlap",
+        default_value_if("causal", "true", "minimum-phase")
+    )]
     whitening: MethodWord,
     /// Length of the whitening filter, in seconds [default: twice the spectrum's segments for overlap, else once].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -310,10 +328,13 @@ pub(crate) struct Whiten {
     psd_average: AverageWord,
     /// Gate whitened strain above this many standard deviations; 0 disables gating.
     ///
-    /// A gate extends a quarter of a second on both sides.
+    /// A gate is held for a quarter of a second on both sides, and fades in as long; 1/64 s each with --causal.
     #[arg(long, value_name = "SIGMA", default_value_t = 50.0, allow_negative_numbers = true)]
     gate: f64,
 }
+
+/// Hold and taper of the gates of a causal search, in seconds.
+const SHORT_S: f64 = 1.0 / 64.0;
 
 /// Averages over segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -413,13 +434,17 @@ impl Whiten {
         if let Some(memory) = memory {
             welch.memory_bytes = welch.memory_bytes.min((memory / 2) as usize);
         }
+        let running =
+            || RunningOptions { segment_s: self.psd_segment, ..RunningOptions::default() };
         let spectrum = match self.psd.as_str() {
-            "welch" => Spectrum::Welch(welch),
-            "running" => {
-                let running =
-                    RunningOptions { segment_s: self.psd_segment, ..RunningOptions::default() };
-                Spectrum::Running(running, welch)
+            "welch" | "running" if self.causal => {
+                let rule =
+                    "--causal begins with a spectrum that is known beforehand: aligo or a file";
+                return Err(Error::parameter("--psd", &self.psd, rule));
             }
+            other if self.causal => Spectrum::Causal(spectrum(other, rate_hz)?, running()),
+            "welch" => Spectrum::Welch(welch),
+            "running" => Spectrum::Running(running(), welch),
             other => Spectrum::Given(spectrum(other, rate_hz)?),
         };
         Ok(Whitening {
@@ -428,8 +453,10 @@ impl Whiten {
                 MethodWord::Overlap => Method::Overlap { fft_s: filter_s },
                 MethodWord::MinimumPhase => Method::MinimumPhase { taps_s: filter_s },
             },
-            gate: (self.gate > 0.0)
-                .then(|| GateOptions { threshold: self.gate, ..GateOptions::default() }),
+            gate: (self.gate > 0.0).then(|| match self.causal {
+                true => GateOptions { threshold: self.gate, hold_s: SHORT_S, taper_s: SHORT_S },
+                false => GateOptions { threshold: self.gate, ..GateOptions::default() },
+            }),
         })
     }
 }

@@ -3,6 +3,8 @@
 mod bank;
 mod filter;
 mod inputs;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod live;
 mod search;
 mod templates;
 
@@ -13,6 +15,10 @@ use crate::common::Common;
 use crate::interrupt::Exit;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use filter::Document as FilterDocument;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use live::{
+    Document as LiveDocument, EventLine, GapLine, LiveArguments, run as run_live,
+};
 pub(crate) use search::{
     Arguments as SearchArguments, Document as SearchDocument, run_into, writes,
 };

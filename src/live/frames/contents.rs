@@ -260,6 +260,15 @@ impl Reading {
             let mut words = vec![0.0; usize::try_from(piece.samples).unwrap_or(0).min(1 << 20)];
             let count = file.open_piece(&piece)?.read(&mut words)?;
             let start_s = piece.start.seconds_since(grid.start);
+            // A state may last longer than a short frame, but begins within it.
+            let last_s = start_s + (piece.samples.max(1) - 1) as f64 * piece.spacing_s;
+            if start_s < -1e-6 || last_s > valid.len() as f64 / f64::from(self.rate_hz) - 1e-6 {
+                return Err(Fault::Damaged(format!(
+                    "{} states from GPS {} on, which contradicts the name",
+                    piece.samples,
+                    piece.start.s()
+                )));
+            }
             for (index, word) in words[..count].iter().enumerate() {
                 let at = |index: usize| {
                     let s = start_s + index as f64 * piece.spacing_s;

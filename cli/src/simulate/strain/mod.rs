@@ -1,5 +1,6 @@
 //! `sidereal simulate strain`: makes interferometers' strain with injected binaries.
 
+mod play;
 mod signals;
 mod truth;
 
@@ -9,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use sidereal::geometry::Interferometer;
 use sidereal::io::psd::{self, Density};
-use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY, NewStrain, StrainSource, StrainWriter};
+use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
 use sidereal::math::{PowerSpectrum, advanced_ligo};
 use sidereal::simulate::strain::{
     DetectorOptions, Quality, Simulation, StrainOptions, StrainSimulator,
@@ -17,6 +18,7 @@ use sidereal::simulate::strain::{
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
+use self::play::{Play, bits};
 pub(crate) use self::signals::{Signals, detector};
 pub(crate) use self::truth::Document;
 use super::product::{self, Output, TRUTH, conclude};
@@ -35,6 +37,7 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate strain noise.hdf5 --detectors H1,L1,V1 --length 256 --seed 1\n  \
     sidereal simulate strain bbh.hdf5 --start 1400000000 --length 64 \\\n      \
     --inject m1=30,m2=30,distance=800,ra=1.2,dec=-0.4,inclination=0.3,time=1400000040.2\n  \
+    sidereal simulate strain --live /dev/shm/frames --length 3600 --injections events.csv --keep 300\n  \
     sidereal simulate strain many.hdf5 --length 4096 --injections events.csv --f-low 15\n\n\
     Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5; or frames for bbh.gwf:\n\
     H-bbh_H1-1400000000-64.gwf, with the channels H1:STRAIN, H1:DQMASK and H1:INJMASK. Angles are in\n\
@@ -47,7 +50,9 @@ const EXAMPLES: &str = "Examples:\n  \
 #[command(
     after_help = EXAMPLES,
     mut_arg("out", |out| {
-        out.help("Name of the files to write: _H1 and so on is inserted before .hdf5; .gwf for frames")
+        out.required_unless_present("live").help(
+            "Name of the files to write: _H1 and so on is inserted before .hdf5; .gwf for frames",
+        )
     }),
     mut_arg("overwrite", |overwrite| {
         overwrite.help("Replace the files and the truth file if they exist")
@@ -84,6 +89,8 @@ pub(super) struct Arguments {
     signals: Signals,
     #[command(flatten)]
     faults: Faults,
+    #[command(flatten)]
+    play: Play,
 }
 
 /// Options of simulated faults.
@@ -110,6 +117,14 @@ struct Faults {
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.output.path();
     let detectors = arguments.detectors()?;
+    if let Some(folder) = &arguments.play.live {
+        let options = arguments.options(&detectors)?;
+        let mut simulation = Simulation::new(&options)?;
+        let places: Vec<PathBuf> = detectors.iter().map(|one| folder.join(one.name)).collect();
+        let document = Document::new(&options, &simulation.truth, &places, &arguments.noise.psd);
+        let truth = product::product("simulate-strain", document, &arguments.inputs(), common)?;
+        return arguments.play.run(&mut simulation.detectors, &places, &truth, common);
+    }
     let places = places(out, &detectors, arguments.start, arguments.length)?;
     let existing = Existing::new(arguments.output.overwrite);
     let inputs = arguments.inputs();
@@ -201,14 +216,6 @@ fn write(
 
 fn header(simulator: &StrainSimulator, options: &StrainOptions) -> NewStrain {
     let seconds = options.times / u64::from(options.rate_hz);
-    let bits = |good: u32, bad: u32| {
-        let of = move |second| match simulator.quality(second) {
-            Quality::Good => good,
-            Quality::Bad => bad,
-            Quality::Missing => 0,
-        };
-        (0..seconds).map(of).collect()
-    };
     NewStrain {
         detector: simulator.header().detector.clone(),
         channel: None,
@@ -216,8 +223,7 @@ fn header(simulator: &StrainSimulator, options: &StrainOptions) -> NewStrain {
         rate_hz: options.rate_hz,
         samples: options.times,
         description: format!("Simulated strain, seed {}", options.seed),
-        // The lowest bit means that data are present.
-        bits: Some([bits(ALL_QUALITY, 1), bits(ALL_INJECTIONS, ALL_INJECTIONS)]),
+        bits: Some(bits(simulator, 0..seconds)),
         is_compressed: true,
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::pipeline::cbc::{DetectorReport, Latency, Report};
+use sidereal::spiir::bank::Bank;
 use sidereal::spiir::coincidence::{Event, Found, Histogram, TimedTrigger};
 use sidereal::units::SECONDS_PER_YEAR;
 
@@ -88,7 +89,7 @@ pub(crate) struct EventRow {
     binary: Option<BinaryRow>,
     /// Approximant of the template's waveform, if known.
     approximant: Option<String>,
-    ranking: f64,
+    pub(crate) ranking: f64,
     pub(crate) detectors: BTreeMap<String, TriggerRow>,
 }
 
@@ -130,7 +131,7 @@ struct DetectorRow {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct LatencyRow {
+pub(crate) struct LatencyRow {
     whitening: f64,
     resampling: f64,
     triggers: f64,
@@ -275,9 +276,19 @@ pub(super) fn yearly(rate_hz: f64, digits: i32) -> String {
 }
 
 fn event(report: &Report, event: &Event) -> EventRow {
-    let pairs = report.detectors.iter().zip(&event.detectors);
-    let seen = pairs.filter_map(|(detector, one)| Some((detector.name.clone(), row(&(*one)?))));
-    let template = report.detectors.first().map(|one| &one.bank.templates[event.template as usize]);
+    let names = report.detectors.iter().map(|detector| detector.name.as_str());
+    event_row(event, names, report.detectors.first().map(|one| &*one.bank))
+}
+
+/// Returns the row of an event of these detectors, the first of which has this bank.
+pub(crate) fn event_row<'a>(
+    event: &Event,
+    names: impl Iterator<Item = &'a str>,
+    bank: Option<&Bank>,
+) -> EventRow {
+    let pairs = names.zip(&event.detectors);
+    let seen = pairs.filter_map(|(name, one)| Some((name.to_owned(), row(&(*one)?))));
+    let template = bank.map(|bank| &bank.templates[event.template as usize]);
     EventRow {
         gps: event.gps.s(),
         network_snr: event.network_snr,

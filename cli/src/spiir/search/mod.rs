@@ -37,6 +37,7 @@ use crate::say::note;
 use crate::space::Reserve;
 use crate::{errors, flags, interrupt, json};
 pub(crate) use document::Document;
+pub(super) use document::{EventRow, LatencyRow, event_row};
 
 /// Templates and design options, which conflict with a bank from a file.
 const DESIGN: [&str; 14] = [
@@ -66,6 +67,9 @@ const DESIGN: [&str; 14] = [
 /// False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("waves").args(["templates", "bank", "masses"]).required(true))]
+#[command(mut_arg("resampling", |resampling| {
+    resampling.default_value_if("causal", "true", "low-latency")
+}))]
 #[command(after_help = "Examples:\n  \
     sidereal spiir search H-H1_STRAIN.hdf5 L-L1_STRAIN.hdf5 --templates GW150914_4_template.hdf5 -o found\n  \
     sidereal spiir search h1.hdf5 l1.hdf5 v1.hdf5 --templates masses.csv --f-low 30 --psd running -o found\n  \
@@ -91,13 +95,15 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     detection: Detection,
     #[command(flatten)]
+    background: Slides,
+    #[command(flatten)]
     writing: Writing,
 }
 
 /// Options of triggers and events.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Detection")]
-struct Detection {
+pub(super) struct Detection {
     /// Lowest signal-to-noise ratio of a trigger.
     #[arg(long, value_name = "SNR", default_value_t = 4.0, allow_negative_numbers = true)]
     threshold: f64,
@@ -108,11 +114,23 @@ struct Detection {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, allow_negative_numbers = true)]
     cluster: f64,
     /// Drop triggers within this many seconds of a gate.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.25,
+        default_value_if("causal", "true", "0.05"),
+        allow_negative_numbers = true
+    )]
     gate_pad: f64,
     /// Ranking of events: reweighted (by xi-squared) or snr.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "reweighted")]
     rank: RankWord,
+}
+
+/// Options of the background and the steps.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Detection")]
+struct Slides {
     /// Triggers of the background: inclusive or exclude-foreground.
     ///
     /// inclusive uses all triggers, so that signals raise the rates; exclude-foreground excludes those of clear
@@ -262,7 +280,8 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Checks all options; fails if `before`, where it is a folder, holds the output of another search.
     fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
-        let options = arguments.detection.options(common.memory)?;
+        let options = arguments.detection.options()?;
+        arguments.background.check()?;
         if !arguments.bank.is_empty() {
             arguments.whitening.check_bank()?;
         }
@@ -280,7 +299,8 @@ impl<'a> Work<'a> {
             RunJournal::new(folder.file(""), arguments.identity(&backend)?)
                 .check(folder.place())?;
         }
-        let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
+        let options = arguments.background.add(options(whitening), common.memory);
+        let search = ChirpSearch::new(inputs, &options, &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
     }
 
@@ -437,15 +457,16 @@ impl Arguments {
 
     /// Returns the identity that a resumed search must match: everything that its results depend on.
     fn identity(&self, backend: &Backend) -> Result<Identity> {
-        let detection = Detection { gulp: 0, ..self.detection.clone() };
-        let options: [(&str, &dyn Debug); 7] = [
+        let background = Slides { gulp: 0, ..self.background.clone() };
+        let options: [(&str, &dyn Debug); 8] = [
             ("strain", &self.strain),
             ("--templates", &self.templates),
             ("--bank", &self.bank),
             ("placement of templates", &self.placement),
             ("design of filters", &self.design),
             ("whitening", &self.whitening),
-            ("detection", &detection),
+            ("detection", &self.detection),
+            ("background", &background),
         ];
         Identity::new("spiir search", &self.files(), &options, backend)
     }
@@ -505,36 +526,52 @@ impl Arguments {
 }
 
 impl Detection {
-    /// Returns the search options for the given whitening.
-    fn options(
-        &self,
-        memory: Option<u64>,
-    ) -> Result<impl Fn(Whitening) -> SearchOptions + use<'_>> {
+    /// Returns the search options for the given whitening, without a background.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range.
+    pub(super) fn options(&self) -> Result<impl Fn(Whitening) -> SearchOptions + use<'_>> {
         within("--threshold", self.threshold, 1.0..=1e3, "standard deviations")?;
         within("--window-pad", self.window_pad, 0.0..=0.1, "seconds")?;
         within("--cluster", self.cluster, 0.0..=60.0, "seconds")?;
         within("--gate-pad", self.gate_pad, 0.0..=60.0, "seconds")?;
-        within("--slide-interval", self.slide_interval, 1e-3..=1e6, "seconds")?;
         Ok(move |whitening| SearchOptions {
             whitening,
             threshold: self.threshold as f32,
             window_s: 0.1,
             gate_pad_s: self.gate_pad,
             window_pad_s: self.window_pad,
-            slides: self.slides,
-            slide_interval_s: self.slide_interval,
+            slides: 0,
+            slide_interval_s: 1.0,
             cluster_s: self.cluster,
             ranking: match self.rank {
                 RankWord::Reweighted => Ranking::Reweighted,
                 RankWord::Snr => Ranking::Snr,
             },
+            background: Sample::Inclusive,
+            block: 0,
+            memory: None,
+        })
+    }
+}
+
+impl Slides {
+    fn check(&self) -> Result<()> {
+        within("--slide-interval", self.slide_interval, 1e-3..=1e6, "seconds")
+    }
+
+    fn add(&self, options: SearchOptions, memory: Option<u64>) -> SearchOptions {
+        SearchOptions {
+            slides: self.slides,
+            slide_interval_s: self.slide_interval,
             background: match self.background {
                 BackgroundWord::Inclusive => Sample::Inclusive,
                 BackgroundWord::ExcludeForeground => Sample::ExcludeForeground,
             },
             block: self.gulp,
             memory,
-        })
+            ..options
+        }
     }
 }
 
