@@ -194,6 +194,12 @@ impl Reading {
                 self.rate_hz
             ))
         })?;
+        // Memory is for what the file holds, whatever its name says.
+        let pieces = self.pieces(&file, &self.strain)?;
+        let held = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.samples));
+        if held != count {
+            return Err(Fault::Damaged(format!("{held} samples found, expected {count}")));
+        }
         samples.clear();
         samples.resize(count as usize, 0.0);
         valid.clear();
@@ -206,7 +212,7 @@ impl Reading {
             }
         }
         let mut read = 0;
-        for piece in self.pieces(&file, &self.strain)? {
+        for piece in pieces {
             if (piece.spacing_s * f64::from(self.rate_hz) - 1.0).abs() > 1e-6 {
                 let (found, expected) = (1.0 / piece.spacing_s, self.rate_hz);
                 return Err(Fault::Damaged(format!("{found} Hz found, expected {expected}")));
@@ -224,9 +230,6 @@ impl Reading {
             file.open_piece(&piece)?.read(&mut samples[own.clone()])?;
             bad.state += self.refuse(&file, &piece, &mut valid[own])?;
             read = end;
-        }
-        if read != count {
-            return Err(Fault::Damaged(format!("{read} samples found, expected {count}")));
         }
         for (sample, valid) in samples.iter_mut().zip(valid) {
             if *valid && !sample.is_finite() {

@@ -1,7 +1,7 @@
 //! Folders in which frame files appear: their names, and notice of new ones.
 //!
-//! Invariant: each file is reported when it appears, and again only if another takes its name; what inotify misses, the
-//! next listing finds.
+//! Invariant: a new name is reported once, by inotify or by the next listing. It is reported again if inotify reports another inode
+//! or modification time under it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ const LISTING: Duration = Duration::from_secs(1);
 
 /// Latest accepted time, the year 2140, and longest frame, in seconds.
 const LATEST_S: i64 = 5_000_000_000;
-const LONGEST_S: i64 = 1 << 14;
+const LONGEST_S: i64 = 1 << 12;
 
 /// Time that a frame's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,10 @@ type Identity = (u64, i64, i64);
 
 /// One folder.
 #[derive(Debug)]
-struct Folder {
+pub(super) struct Folder {
     path: PathBuf,
+    /// Letter of the detector's observatory, which names of its frames begin with.
+    observatory: char,
     watch: Option<i32>,
     /// Files reported, as of the last listing or later.
     seen: HashMap<OsString, Option<Identity>>,
@@ -102,11 +104,10 @@ impl Folders {
     ///
     /// # Errors
     /// [`Error::Io`] for a folder that is missing or cannot be listed.
-    pub(super) fn watch(paths: impl Iterator<Item = PathBuf>) -> Result<Self> {
-        let mut folders = Vec::new();
-        for path in paths {
-            fs::read_dir(&path).map_err(|error| Error::io(&path, error))?;
-            folders.push(Folder { path, watch: None, seen: HashMap::new() });
+    pub(super) fn watch(folders: impl Iterator<Item = Folder>) -> Result<Self> {
+        let folders: Vec<Folder> = folders.collect();
+        for Folder { path, .. } in &folders {
+            fs::read_dir(path).map_err(|error| Error::io(path, error))?;
         }
         // Without inotify, listings find all files.
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
@@ -133,6 +134,12 @@ impl Folders {
         }
     }
 
+    /// Lists all folders in the next call of [`Folders::arrivals`].
+    #[cfg(test)]
+    pub(super) fn relist(&mut self) {
+        self.listed = None;
+    }
+
     /// Takes what inotify reports.
     fn notices(&mut self, arrivals: &mut Vec<Arrival>) {
         let Some(inotify) = &self.inotify else { return };
@@ -148,13 +155,14 @@ impl Folders {
                 self.listed = None;
                 continue;
             }
-            let own = |folder: &Folder| folder.watch == Some(event.wd());
-            let Some(index) = self.folders.iter().position(own) else { continue };
-            let folder = &mut self.folders[index];
-            if event.events().contains(ReadFlags::IGNORED) {
-                folder.watch = None;
-            } else if let Some(name) = event.file_name() {
-                folder.appeared(index, OsStr::from_bytes(name.to_bytes()), arrivals);
+            // Detectors that share a folder share its watch.
+            let own = |(_, folder): &(usize, &mut Folder)| folder.watch == Some(event.wd());
+            for (index, folder) in self.folders.iter_mut().enumerate().filter(own) {
+                if event.events().contains(ReadFlags::IGNORED) {
+                    folder.watch = None;
+                } else if let Some(name) = event.file_name() {
+                    folder.appeared(index, OsStr::from_bytes(name.to_bytes()), arrivals);
+                }
             }
         }
     }
@@ -181,12 +189,24 @@ impl Folders {
 }
 
 impl Folder {
+    /// Makes a folder of the frames of a detector, H1.
+    pub(super) fn new(path: PathBuf, detector: &str) -> Self {
+        let observatory = detector.chars().next().unwrap_or_default();
+        Self { path, observatory, watch: None, seen: HashMap::new() }
+    }
+
     /// Reports a file unless it is the same as before.
     fn appeared(&mut self, index: usize, name: &OsStr, arrivals: &mut Vec<Arrival>) {
-        let Some(span) = name.to_str().and_then(Span::of_name) else { return };
+        let Some(name) = name.to_str() else { return };
+        let Some(span) = Span::of_name(name) else { return };
+        // Names of frames of several observatories begin with all of their letters.
+        let observatories = name.split('-').next().unwrap_or_default();
+        if !observatories.contains(self.observatory) {
+            return;
+        }
         let path = self.path.join(name);
         let identity = identity(&path);
-        let before = self.seen.insert(name.to_owned(), identity);
+        let before = self.seen.insert(OsString::from(name), identity);
         if before.is_none_or(|before| before != identity) {
             arrivals.push(Arrival { folder: index, path, span });
         }
@@ -201,6 +221,8 @@ fn identity(path: &Path) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+
     use super::*;
 
     #[test]
@@ -251,7 +273,9 @@ mod tests {
         let place = |name: &str| home.path().join(name);
         fs::write(place("H-T-100-1.gwf"), "a").unwrap();
         fs::write(place("other.txt"), "a").unwrap();
-        let mut folders = Folders::watch([home.path().to_path_buf()].into_iter()).unwrap();
+        fs::write(place("L-T-100-1.gwf"), "another detector's").unwrap();
+        let mut folders =
+            Folders::watch(once(Folder::new(home.path().to_path_buf(), "H1"))).unwrap();
         assert_eq!(names(&mut folders, false), ["H-T-100-1.gwf"]);
         // inotify reports what is renamed into place, and the listing does not report it again.
         fs::write(place(".new"), "b").unwrap();
@@ -278,10 +302,11 @@ mod tests {
     fn a_folder_may_go_and_come_back_but_must_be_there_first() {
         let home = tempfile::tempdir().unwrap();
         let place = home.path().join("H1");
-        let missing = Folders::watch([place.clone()].into_iter()).unwrap_err().to_string();
+        let missing =
+            Folders::watch(once(Folder::new(place.clone(), "H1"))).unwrap_err().to_string();
         assert!(missing.contains("H1"), "{missing}");
         fs::create_dir(&place).unwrap();
-        let mut folders = Folders::watch([place.clone()].into_iter()).unwrap();
+        let mut folders = Folders::watch(once(Folder::new(place.clone(), "H1"))).unwrap();
         assert!(names(&mut folders, true).is_empty());
         fs::remove_dir(&place).unwrap();
         assert!(names(&mut folders, true).is_empty());

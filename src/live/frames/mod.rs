@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::units::Gps;
+use crate::units::{Gps, NS_PER_S};
 pub use contents::Channels;
 use contents::{Bad, Fault, Grid, Reading};
 pub use folder::Span;
-use folder::{Arrival, Folders};
+use folder::{Arrival, Folder, Folders};
 
 /// Frames of one detector.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub enum Reason {
     Vanished,
     /// The file lacks a channel.
     Channel,
-    /// The state vector lacks a bit.
+    /// The state vector lacks a required bit, or the frame marks the samples as invalid.
     State,
     /// Samples are not finite.
     NotFinite,
@@ -85,7 +85,7 @@ impl Reason {
 /// Invalid samples of one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Gaps, or frames with some invalid samples.
+    /// Pieces of at most a second of missing or stopped strain; frames for the other reasons.
     pub gaps: u64,
     /// Samples.
     pub samples: u64,
@@ -100,9 +100,9 @@ pub struct Counts {
     pub samples: u64,
     /// Invalid samples by reason, in the order of [`Reason::ALL`].
     pub gaps: [Count; Reason::ALL.len()],
-    /// Files whose time had passed as a gap.
+    /// Files not used because some of their time had passed as a gap, or because they are alone an hour or more after all others.
     pub late: u64,
-    /// Files whose time had been read.
+    /// Files of a time that had been read, and files replaced by a later file of the same start.
     pub repeated: u64,
 }
 
@@ -149,6 +149,10 @@ pub struct Begun {
 /// Longest gap that is made at once, in seconds.
 const PIECE_S: u32 = 1;
 
+/// Time after all others, in nanoseconds, at which a file is not used before a second one confirms it; most such files.
+const FAR_NS: i64 = 3600 * NS_PER_S;
+const MOST_AHEAD: usize = 64;
+
 /// Latest frames of which the times are kept, to recognize repeated files.
 const KEPT: usize = 4096;
 
@@ -163,6 +167,10 @@ pub struct FrameStreams {
     /// First arrival of any file.
     first: Option<Instant>,
     arrivals: Vec<Arrival>,
+    /// End of the newest frame in use.
+    newest: Gps,
+    /// Files of times long after that, which no other file confirms.
+    ahead: Vec<Arrival>,
 }
 
 impl FrameStreams {
@@ -180,7 +188,8 @@ impl FrameStreams {
                 return Err(Error::parameter("detector", &one.detector, rule));
             }
         }
-        let folders = Folders::watch(given.iter().map(|one| one.folder.clone()))?;
+        let folders =
+            Folders::watch(given.iter().map(|one| Folder::new(one.folder.clone(), &one.detector)))?;
         Ok(Self {
             folders,
             streams: given.iter().map(Stream::new).collect(),
@@ -189,6 +198,8 @@ impl FrameStreams {
             begun: None,
             first: None,
             arrivals: Vec::new(),
+            newest: Gps { ns: i64::MIN / 4 },
+            ahead: Vec::new(),
         })
     }
 
@@ -201,21 +212,79 @@ impl FrameStreams {
     pub fn look(&mut self) {
         let now = Instant::now();
         self.folders.arrivals(now, &mut self.arrivals);
-        for Arrival { folder, path, span } in self.arrivals.drain(..) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        for arrival in arrivals.drain(..) {
             self.first.get_or_insert(now);
-            self.pace.arrived(span.end, now, self.patience.give_up.max(self.patience.wait));
-            self.streams[folder].arrived(path, span, now);
+            match self.begun.is_some() && arrival.span.start.ns - self.newest.ns > FAR_NS {
+                true => self.hold(arrival, now),
+                false => self.admit(arrival, now),
+            }
         }
+        self.arrivals = arrivals;
         if let Some(begun) = self.begun {
             self.streams.iter_mut().for_each(|stream| stream.drop_passed(begun));
         }
     }
 
-    /// Returns the start of the strain, once a frame has been read and every folder has one or was waited for. All detectors
-    /// begin with the oldest frame.
+    fn admit(&mut self, Arrival { folder, path, span }: Arrival, now: Instant) {
+        self.newest = self.newest.max(span.end);
+        self.pace.arrived(span.end, now, self.patience.give_up.max(self.patience.wait));
+        self.streams[folder].arrived(path, span, now);
+    }
+
+    /// Holds a file of a time long after all others until a second one of that time comes, since a wrong name would end all
+    /// detectors' strain.
+    fn hold(&mut self, arrival: Arrival, now: Instant) {
+        self.streams[arrival.folder].counts.late += 1;
+        let (start, folder) = (arrival.span.start, arrival.folder);
+        let is_near = |other: &Arrival| (other.span.start.ns - start.ns).abs() <= FAR_NS;
+        let confirms = |other: &Arrival| other.folder != folder || other.span.start != start;
+        let is_confirmed = self.ahead.iter().any(|other| is_near(other) && confirms(other));
+        self.ahead.push(arrival);
+        if is_confirmed {
+            let (near, others): (Vec<_>, Vec<_>) = self.ahead.drain(..).partition(is_near);
+            self.ahead = others;
+            for arrival in near {
+                self.streams[arrival.folder].counts.late -= 1;
+                self.admit(arrival, now);
+            }
+        } else if self.ahead.len() > MOST_AHEAD {
+            self.ahead.remove(0);
+        }
+    }
+
+    /// Returns the start of the newest files that lie near each other in time and are more than one; of the newest one if none
+    /// are. Files after them are held, since one of a wrong name may be among them.
+    fn first_start(&mut self, now: Instant) -> Option<Gps> {
+        let mut starts: Vec<(Gps, usize)> = Vec::new();
+        for (folder, stream) in self.streams.iter().enumerate() {
+            starts.extend(stream.pending.values().map(|pending| (pending.span.start, folder)));
+        }
+        starts.sort_unstable();
+        let groups: Vec<&[(Gps, usize)]> =
+            starts.chunk_by(|a, b| b.0.ns - a.0.ns <= FAR_NS).collect();
+        let chosen = groups.iter().rev().find(|group| group.len() > 1).or(groups.last())?;
+        let (start, last) = (chosen.first()?.0, chosen.last()?.0);
+        self.pace = Pace::default();
+        self.newest = last;
+        for folder in 0..self.streams.len() {
+            let after = self.streams[folder].pending.split_off(&(last.ns + 1));
+            for Pending { path, span, .. } in after.into_values() {
+                self.hold(Arrival { folder, path, span }, now);
+            }
+            let ends = self.streams[folder].pending.values().map(|pending| pending.span.end);
+            self.newest = ends.fold(self.newest, Gps::max);
+        }
+        self.pace.arrived(self.newest, now, self.patience.give_up.max(self.patience.wait));
+        Some(start)
+    }
+
+    /// Returns the start of the strain: that of the oldest frame, for all detectors, not counting frames that end an hour or more
+    /// before the next ones. Returns `None` until each folder has a frame, or the wait since the first one has passed, and a frame
+    /// has been read.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for bits that a state vector does not name.
+    /// [`Error::Parameter`] for bits that a state vector does not name, or if the frames lack the strain's channel.
     pub fn begin(&mut self) -> Result<Option<Begun>> {
         if self.begun.is_some() {
             return Ok(self.begun);
@@ -233,14 +302,14 @@ impl FrameStreams {
         if let (None, Some(why)) = (rate_hz, lacking) {
             return Err(Error::parameter("frames.channels", "none found", why));
         }
-        let oldest = self.streams.iter().filter_map(Stream::oldest).min();
-        let (Some(start), Some(rate_hz)) = (oldest, rate_hz) else { return Ok(None) };
+        let Some(rate_hz) = rate_hz else { return Ok(None) };
+        let Some(start) = self.first_start(Instant::now()) else { return Ok(None) };
         self.begun = Some(Begun { start, rate_hz });
         Ok(self.begun)
     }
 
-    /// Returns for each detector the time before which it is not waited for: for a detector without its next frame, that of
-    /// strain which another detector had `wait` ago.
+    /// Writes, for each detector, the GPS time before which its strain is not awaited: if its next frame has not arrived, the end of
+    /// the newest frame that arrived at least `wait` ago from any detector, else the distant past.
     pub fn waited(&self, waited: &mut Vec<Gps>) {
         let time = self.pace.before(Instant::now(), self.patience.wait);
         let has_next = |(detector, stream): (usize, &Stream)| {
@@ -593,6 +662,42 @@ mod tests {
         assert_eq!(take(&mut stream, now + WAIT, later), None);
         assert_eq!(stream.counts.samples, 160);
         assert_eq!(stream.counts.valid(), 3 * quarter as u64);
+    }
+
+    #[test]
+    fn files_of_other_times_are_not_used_unless_a_second_one_confirms_them() {
+        let home = tempfile::tempdir().unwrap();
+        let channels = Channels { bits: Some(Vec::new()), ..Channels::default() };
+        let detector = "H1".to_owned();
+        let given = FrameFolder { detector, folder: home.path().to_path_buf(), channels };
+        let patience = Patience { wait: Duration::ZERO, give_up: Duration::ZERO };
+        let mut streams = FrameStreams::open(&[given], patience).unwrap();
+        // A leftover of another day, two frames, and a wrong name.
+        for start in ["1000", "900000", "900001", "4000000000"] {
+            frame(home.path(), start, "1", None);
+        }
+        let look = |streams: &mut FrameStreams| {
+            streams.folders.relist();
+            streams.look();
+        };
+        look(&mut streams);
+        let begun = streams.begin().unwrap().unwrap();
+        assert_eq!(begun.start, Gps::from_s(900_000.0));
+        look(&mut streams);
+        let mut samples = 0;
+        for _ in 0..4 {
+            samples += streams.take(0).unwrap().map_or(0, |block| block.samples.len());
+        }
+        assert_eq!(samples, 2 * RATE_HZ as usize);
+        assert_eq!((streams.counts(0).valid(), streams.counts(0).late), (samples as u64, 2));
+        // After an outage of a day, the second frame confirms the first.
+        frame(home.path(), "990000", "1", None);
+        look(&mut streams);
+        assert!(streams.take(0).unwrap().is_none());
+        frame(home.path(), "990001", "1", None);
+        look(&mut streams);
+        assert!(streams.take(0).unwrap().is_some());
+        assert_eq!(streams.counts(0).late, 2);
     }
 
     #[test]
