@@ -397,7 +397,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
             ("record", arguments.output.clone())
         }
         Command::Spiir(_) => {
-            let rule = "its chain takes no address";
+            let rule = "`live spiir` reads frame files and has no site file; give its options on the command line";
             return Err(Error::parameter("FILE", file.display(), rule));
         }
         Command::Run(_) | Command::Check(_) => ("run", PathBuf::new()),

@@ -54,12 +54,12 @@ impl Detections {
         self.highest_dm
     }
 
-    /// Returns the seconds of data that were searched at the smallest delay.
+    /// Returns the time in seconds from the first row up to which the most advanced range of DMs has been searched.
     pub fn end_s(&self) -> f64 {
         f64::from_bits(self.end.load(Ordering::Relaxed))
     }
 
-    /// Returns the latest cells that have a detection, column by column in no order.
+    /// Returns the cells of the latest [`COLUMNS`] columns that have a detection; they are not in order of time.
     pub fn cells(&self) -> Vec<Cell> {
         let word = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         let newest = self.cells.iter().map(|cell| column_of(word(cell))).max().unwrap_or(0);
@@ -67,7 +67,7 @@ impl Detections {
         let cell = |(place, cell): (usize, &AtomicU64)| {
             let word = word(cell);
             let column = column_of(word);
-            let is_recent = word > 0 && u64::from(newest - column) < COLUMNS as u64;
+            let is_recent = word > 0 && u64::from(newest.saturating_sub(column)) < COLUMNS as u64;
             is_recent.then(|| Cell { column, row: place % ROWS, snr: f32::from_bits(word as u32) })
         };
         self.cells.iter().enumerate().filter_map(cell).collect()

@@ -1,4 +1,4 @@
-//! Way of triggers from a receiver to the search: a limit on the rate of each sender, a bounded queue, counters.
+//! Queue of triggers from a receiver to the search, with a rate limit for each sender and counters.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) enum Taken {
     Over,
 }
 
-/// End at which a receiver puts messages in.
+/// Sending end of the queue, used by a receiver.
 #[derive(Debug)]
 pub(crate) struct Inlet {
     limit: RateLimit,
@@ -74,7 +74,7 @@ pub(crate) struct Inlet {
     pub(super) counters: Arc<Counters>,
 }
 
-/// End from which the search takes messages.
+/// Receiving end of the queue, used by the search.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     queue: Receiver<Arrival>,
@@ -91,7 +91,7 @@ pub(crate) fn inlet(per_s: f64) -> (Inlet, Arrivals) {
 }
 
 impl Inlet {
-    /// Takes a message of a sender that is allowed; one that is malformed is put in the queue with the reason.
+    /// Queues a message of an allowed sender; a malformed one is queued with the reason.
     pub(crate) fn take(&mut self, bytes: &[u8], origin: Origin, sender: IpAddr) -> Taken {
         let counters = &self.counters;
         Counters::count(&counters.received);
@@ -106,6 +106,10 @@ impl Inlet {
         }
         match self.queue.try_send(Arrival { origin, message }) {
             Ok(()) => fault.map_or(Taken::Queued, Taken::Malformed),
+            // A malformed message is refused for what it is, whether its line finds space or not.
+            Err(TrySendError::Full(_)) if fault.is_some() => {
+                Taken::Malformed(fault.unwrap_or_default())
+            }
             Err(TrySendError::Full(_)) => {
                 Counters::count(&counters.overflowed);
                 Taken::Full

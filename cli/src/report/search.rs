@@ -16,7 +16,12 @@ pub(super) fn plots<'a>(
     whole: Option<&Object>,
 ) -> Vec<Plot> {
     let number = |one: &Object, key: &str| one.get(key).and_then(Value::as_f64);
-    let all: Vec<&Object> = list.take(MOST).collect();
+    let mut all: Vec<&Object> = list.collect();
+    all.sort_by(|a, b| {
+        let snr = |one: &&Object| number(one, "snr").unwrap_or(0.0);
+        snr(b).total_cmp(&snr(a))
+    });
+    all.truncate(MOST);
     let is_dated = whole.is_none() && all.iter().all(|one| number(one, "mjd").is_some());
     let first = all.iter().filter_map(|one| number(one, "mjd")).fold(f64::INFINITY, f64::min);
     let mut found = Vec::new();

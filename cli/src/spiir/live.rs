@@ -45,8 +45,8 @@ const EVENTS: &str = "events.ndjson";
 const GAPS: &str = "gaps.ndjson";
 
 /// Help of --psd.
-const PSD: &str =
-    "Power spectrum that templates are made for, and with which whitening begins: aligo or a file";
+const PSD: &str = "Initial noise spectrum, also that of the templates: aligo or a file. A file has two columns, Hz and strain^2/Hz \
+     (strain/sqrt(Hz) if its name contains asd), or is .npy";
 
 /// Longest wait for files between looks at the folders.
 const LOOK: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ pub(crate) struct LiveArguments {
     /// Folder in which a detector's frames appear, NAME=FOLDER; once for each detector.
     ///
     /// Files are named OBSERVATORY-TAG-GPS-DURATION.gwf, with whole or decimal seconds, and should be renamed into place. The
-    /// search begins with the oldest.
+    /// search begins with the oldest frame that lies within an hour of the next ones.
     #[arg(long, value_name = "NAME=FOLDER", required = true, help_heading = "Strain")]
     frames: Vec<PathBuf>,
     /// Channels of the strain, separated by commas [default: the only floating-point channel of a detector, or the only one that
@@ -86,9 +86,9 @@ pub(crate) struct LiveArguments {
     /// Separated by commas; none uses all strain.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
     quality: Option<String>,
-    /// Wait for a late detector at most this many seconds; then events are announced without it.
+    /// Announce events without a detector whose strain is this many seconds later than another detector's.
     ///
-    /// Counts from the arrival of other detectors' strain. A file that is missing between others is given up after as long.
+    /// A frame that is missing before a later frame of its detector, or that cannot be read, becomes a gap after the same time.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -97,7 +97,9 @@ pub(crate) struct LiveArguments {
         help_heading = "Strain"
     )]
     wait: f64,
-    /// Give a stopped detector's strain up after this many seconds; files that come later are not used.
+    /// Count strain of a stopped detector as a gap this many seconds after another detector's strain of that time arrived.
+    ///
+    /// Only then do events of that time become final. Files of that time that arrive later are not used.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -278,12 +280,15 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
     let names: Vec<String> = folders.iter().map(|one| one.detector.clone()).collect();
     let until = arguments.until.map(Gps::from_s);
     let mut live = Live { arguments, names, streams, search, lines, begun, until };
-    let ending = live.search()?;
+    let mut ending = live.search().unwrap_or_else(Ending::after);
     if matches!(ending, Ending::Stopped) {
         interrupt::finishing();
     }
-    live.search.end()?;
-    live.write_changes()?;
+    // An error ends the search; the document says so, and has the events that were found.
+    let ended = live.search.end().and_then(|()| live.write_changes());
+    if let (Err(error), false) = (ended, matches!(ending, Ending::Failed(_))) {
+        ending = Ending::after(error);
+    }
     tell_notes(&backend, common);
     let product = live.product(&ending, &backend, common)?;
     json::write(&folder.file("events.json"), &product)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: memory does not grow with the number of integrations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use hdf5_pure::Dataset;
@@ -137,11 +137,14 @@ fn baselines(
         return Err(fields.fault("Header/Nblts", why));
     }
     let count = summary.baselines;
+    let numbers = antennas.iter().enumerate();
+    let places: HashMap<u64, usize> =
+        numbers.map(|(place, one)| ((one.number as f64).to_bits(), place)).collect();
     let pairs = |integration: u64| -> Result<Vec<(usize, usize)>> {
         let index = |name: &str| -> Result<Vec<usize>> {
             let numbers = fields.rows(name, integration * count, count)?;
             let place = |number: &f64| {
-                let found = antennas.iter().position(|one| one.number as f64 == *number);
+                let found = places.get(&number.to_bits()).copied();
                 found.ok_or_else(|| {
                     fields
                         .fault(&format!("Header/{name}"), format!("no antenna has number {number}"))

@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_millis(50);
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Playing")]
 pub(super) struct Play {
-    /// Play the strain in real time instead: a frame file (GWF) a second and detector, in FOLDER/H1 and so on.
+    /// Write the strain in real time as frame files (GWF), one each second for each detector, to FOLDER/H1 and so on.
     ///
     /// Files are renamed into place when their last sample would have been recorded. FOLDER/truth.json lists the injections
     /// before the first frame.
@@ -44,7 +44,7 @@ pub(super) struct Play {
         requires = "live"
     )]
     frame: f64,
-    /// Play this many times as fast; 0 waits for nothing.
+    /// Speed as a multiple of real time; 0 writes without waiting.
     #[arg(
         long,
         value_name = "FACTOR",
@@ -53,7 +53,7 @@ pub(super) struct Play {
         requires = "live"
     )]
     speed: f64,
-    /// Remove frames after this many seconds of strain; 0 keeps all.
+    /// Remove frames that begin this many seconds or more before the newest one; 0 keeps all.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -77,7 +77,8 @@ impl Play {
         common: &Common,
     ) -> Result<()> {
         within("--frame", self.frame, 1.0 / 64.0..=64.0, "seconds")?;
-        within("--speed", self.speed, 0.0..=1e6, "times real time")?;
+        let least = if self.speed == 0.0 { 0.0 } else { 1e-3 };
+        within("--speed", self.speed, least..=1e6, "times real time")?;
         within("--keep", self.keep, 0.0..=1e9, "seconds")?;
         if self.frame.fract() != 0.0 && self.frame.recip().log2().fract() != 0.0 {
             let rule = "it must be whole, or a half, a quarter and so on";
