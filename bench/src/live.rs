@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     dump_to: Option<PathBuf>,
     /// Rate of the voltages while they are dumped, in 10^9 bits a second.
-    #[arg(long, default_value_t = 2.0, value_name = "GB/S")]
+    #[arg(long, default_value_t = 2.0, value_name = "GBIT/S")]
     dump_rate: f64,
     /// Seconds of the dump; the ring in memory has 2 s more.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
@@ -49,9 +49,9 @@ pub(crate) struct Arguments {
 const ABOUT: &str = "\
 Highest rate at which no packet is lost, of packets with 8192 bytes of samples. Roof: the same for sockets alone, which
 receive the same packets and look at their counter. Baseline: 80 Gb/s of the receivers of a MeerKAT correlator (2 x 2 GS/s
-of 10 bits for two antennas). Loopback only: no network card is involved. The last cases dump voltages from a ring to a disk while they
-arrive at the rate of --dump-rate: checked are the bytes of the dump, and that no packet was lost; the roof of the time from the request to the
-dump's first bytes is the goal.";
+of 10 bits for two antennas). Loopback only: no network card is involved. The last cases write a dump from a ring while voltages arrive
+at --dump-rate; they check the bytes of the dump, and that no packet was lost. For the delay from the request to the first bytes, the
+roof is a goal (50 ms), not a measurement.";
 
 /// Rate of the baseline in 10^9 bits a second.
 const BASELINE_GB_S: f64 = 80.0;

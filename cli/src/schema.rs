@@ -75,7 +75,8 @@ const DOCUMENTS: &[Entry] = &[
 /// Covers the documents written beside products or printed with --json. `info` of several files and `bench` print an
 /// array of such documents.
 ///
-/// The key `schema` of each document has its name and version: sidereal/search/1; lines of lists (live-candidate, live-label, live-spiir-event, live-spiir-gap) have none. The version rises when a key is
+/// The key `schema` of each document has its name and version: sidereal/search/1. Lines of lists have no such key (live-candidate,
+/// live-label, live-spiir-event, live-spiir-gap). The version rises when a key is
 /// removed or changes its meaning; keys may be added at any time.
 #[derive(Args, Clone, Debug)]
 #[command(

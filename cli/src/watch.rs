@@ -14,8 +14,8 @@ pub(crate) trait Watcher: Send + Sync {
     /// Takes the latest rows of an observation that begins, or `None` when it ends.
     fn rows(&self, rows: Option<Arc<RecentRows>>);
 
-    /// Takes the detections of an observation that begins: its folder, as in the lines of its candidates, and the seconds from its
-    /// first sample to the first row searched, from which times of detections count.
+    /// Receives the detections of a new observation: its folder as in candidate lines, and `first_s`, the time in seconds from its
+    /// first sample to the first row searched, at which the times of detections begin.
     fn detections(&self, detections: Arc<Detections>, observation: &Path, first_s: f64);
 
     /// Takes a line of a candidate.

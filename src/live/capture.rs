@@ -50,8 +50,8 @@ const FLYING: usize = 8;
 const MOST_FLYING: usize = 64;
 const WINDOW_BYTES: usize = 32 << 20;
 
-/// Time of samples that may wait for the consumer, which takes about as long to begin, in seconds; least and most bytes of them, and
-/// least and most chunks.
+/// Length in seconds of the buffer before the consumer, about the consumer's start-up time; its least and most bytes, and its least
+/// and most chunks.
 const WAITING_S: f64 = 0.5;
 const WAITING_BYTES: usize = 96 << 20;
 const MOST_WAITING_BYTES: usize = 512 << 20;

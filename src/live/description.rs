@@ -274,8 +274,8 @@ impl Begun {
         self.has_end
     }
 
-    /// Returns the order of voltages in the blocks of all sources at one time; samples that share bytes are one element. `None` for spectra, whose sources are groups of
-    /// channels: axes source, time, channel.
+    /// Returns the layout of voltages in the blocks of all sources at one time; a group of samples that share bytes is one element.
+    /// `None` for spectra, whose sources are groups of channels: axes source, time, channel.
     pub(crate) fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
     }

@@ -14,8 +14,8 @@ use crate::io::voltages::layout::Layout;
 use crate::io::voltages::{ArrivingFrames, Rows, Scratch};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bytes that are sorted at once: as many as make [`ROW_BYTES`] of each row, within these limits; at least as many for each thread as
-/// outweigh the time in which it wakes.
+/// Bytes that are sorted at once: enough for [`ROW_BYTES`] of each row, within these limits, and at least [`THREAD_BYTES`] for each
+/// thread, so that the work outweighs waking it.
 const LEAST_BYTES: usize = 2 << 20;
 const THREAD_BYTES: usize = 1 << 20;
 const MOST_BYTES: usize = 32 << 20;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sidereal::simulate::Telescope;
 use sidereal::{Error, Result};
 
-use super::observation::{Arguments, Observation, SECONDS, Scratch, has_burst, record, summary};
+use super::observation::{Arguments, Observation, SECONDS, Scratch, has_burst, summary};
 use crate::loopback::{Sending, await_port, failed, free_port};
 use crate::runner::{Rates, Run, Session, say};
 
@@ -36,11 +36,7 @@ pub(super) fn run(
     }
     for telescope in chosen {
         let observation = Observation::new(telescope, arguments, seconds)?;
-        let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let name = format!("sidereal-bench-{}-{}", std::process::id(), telescope.slug());
-        let work = Scratch::new(&folder.join(name))?;
-        let recording = work.0.join("recording.fil");
-        record(&observation, &recording, session)?;
+        let (work, recording) = Scratch::recorded(&observation, arguments, session)?;
         for rfi in ["none", "auto"] {
             let played = play(&observation, &recording, &work.0, rfi, rate, session)?;
             let found = has_burst(&played.summary, &observation.burst);

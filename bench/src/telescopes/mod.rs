@@ -23,7 +23,7 @@ use sidereal::{Error, Result};
 use crate::gpu::Gpu;
 use crate::runner::{Rates, Row, Run, Session, say};
 pub(crate) use observation::Arguments;
-use observation::{Observation, SECONDS, Scratch, has_burst, record, summary};
+use observation::{Observation, SECONDS, Scratch, has_burst, summary};
 
 /// Interval between readings of the process's memory.
 const LOOK: Duration = Duration::from_millis(1);
@@ -56,11 +56,7 @@ pub(crate) fn run(arguments: &Arguments, session: &Session<'_>) -> Result<()> {
     }
     for telescope in chosen {
         let observation = Observation::new(telescope, arguments, seconds)?;
-        let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let name = format!("sidereal-bench-{}-{}", std::process::id(), telescope.slug());
-        let work = Scratch::new(&folder.join(name))?;
-        let recording = work.0.join("recording.fil");
-        record(&observation, &recording, session)?;
+        let (work, recording) = Scratch::recorded(&observation, arguments, session)?;
         let search = |rfi| search(&observation, &recording, &work.0, rfi, session.threads);
         let (plain, mitigated) = (search("none")?, search("auto")?);
         drop(work);

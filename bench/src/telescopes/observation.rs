@@ -112,7 +112,7 @@ impl Observation {
 }
 
 /// Writes the simulated recording.
-pub(crate) fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
+fn record(observation: &Observation, path: &Path, session: &Session<'_>) -> Result<()> {
     let tsamp_s = observation.telescope.tsamp_s();
     let mut options = Options::new(
         observation.telescope.band()?,
@@ -138,9 +138,23 @@ pub(crate) fn record(observation: &Observation, path: &Path, session: &Session<'
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    pub(crate) fn new(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(|source| Error::io(path, source))?;
-        Ok(Self(path.to_owned()))
+    /// Makes a folder for an observation, and writes its recording into it; returns the path of the recording as well.
+    ///
+    /// # Errors
+    /// Those of the simulation and of the files.
+    pub(crate) fn recorded(
+        observation: &Observation,
+        arguments: &Arguments,
+        session: &Session<'_>,
+    ) -> Result<(Self, PathBuf)> {
+        let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let name =
+            format!("sidereal-bench-{}-{}", std::process::id(), observation.telescope.slug());
+        let path = folder.join(name);
+        fs::create_dir_all(&path).map_err(|source| Error::io(&path, source))?;
+        let (recording, own) = (path.join("recording.fil"), Self(path));
+        record(observation, &recording, session)?;
+        Ok((own, recording))
     }
 }
 

@@ -372,12 +372,12 @@ impl Alerts {
         Ok(())
     }
 
-    /// Takes where the dumps of the observation are listed, and the seconds that they have before and after a burst.
+    /// Sets the list of the observation's dumps, and the time in seconds that a dump includes before and after a burst.
     pub(crate) fn dump_to(&mut self, list: PathBuf, margin_s: f64) {
         self.dumps = Some(Dumped { list, margin_s });
     }
 
-    /// Takes the file of a dump that was written for the triggers of these names, and says so in a message of their events.
+    /// Adds the file of a complete dump to the events of these trigger names, and sends an update of each.
     pub(crate) fn dumped(&mut self, names: &[String], file: &Path) {
         for name in names {
             let Some(event) = self.latest.iter_mut().find(|event| event.id == *name) else {

@@ -68,7 +68,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) struct Shared {
     pub(super) board: Arc<Board>,
     pub(super) guard: Guard,
-    /// Way of triggers to a run that takes some.
+    /// Queue for triggers, in a run that accepts them.
     triggers: Option<Mutex<Inlet>>,
     readers: Arc<Semaphore>,
 }

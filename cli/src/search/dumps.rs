@@ -296,14 +296,13 @@ fn threads() -> Threads {
 /// Prints the size of a ring, how long making its memory took, and whether its pages are locked.
 fn report_size(size: &RingSize, when: &str, quiet: bool) {
     let made = match size.made_s {
-        0.0 => "its memory was there".to_owned(),
-        seconds => format!("its memory was made {when} in {seconds:.2} s"),
+        0.0 => "its memory was allocated before".to_owned(),
+        seconds => format!("its memory was allocated {when} in {seconds:.2} s"),
     };
     let locked = match size.is_locked {
         true => "and is locked",
         false => {
-            "and is not locked, so that the system may swap it out: the limit of locked memory (ulimit -l, \
-                 LimitMEMLOCK=) is lower"
+            "and is not locked, so the system may swap it out (see ulimit -l, or LimitMEMLOCK= of a systemd unit)"
         }
     };
     let (seconds, bytes) = (size.seconds, human(size.bytes as u64));

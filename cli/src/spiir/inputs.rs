@@ -286,11 +286,11 @@ const SPACING_HZ: f64 = 0.25;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Whitening")]
 pub(crate) struct Whiten {
-    /// Use earlier strain only, as `live spiir` does.
+    /// Whiten with past strain only, as `live spiir` does.
     ///
-    /// Templates are made for the spectrum of --psd, and whitening begins with it; with later strain it follows the noise, with
-    /// a time constant of 32 segments (128 s). Changes defaults: --psd aligo, --whitening minimum-phase, gates of 1/32 s; in a
-    /// search also --resampling low-latency and --gate-pad 0.05.
+    /// --psd is the initial spectrum and that of the templates; whitening then tracks the noise with a time constant of 32 segments
+    /// (128 s by default). Other defaults change: --psd aligo, --whitening minimum-phase, gates held for 1/64 s; in a search also
+    /// --resampling low-latency and --gate-pad 0.05.
     #[arg(long)]
     causal: bool,
     /// Power spectrum: welch, running, aligo or a file.
@@ -328,7 +328,7 @@ pub(crate) struct Whiten {
     psd_average: AverageWord,
     /// Gate whitened strain above this many standard deviations; 0 disables gating.
     ///
-    /// A gate is held for a quarter of a second on both sides, and fades in as long; 1/64 s each with --causal.
+    /// A gate is held for 0.25 s on each side, with tapers of 0.25 s; with --causal both are 1/64 s.
     #[arg(long, value_name = "SIGMA", default_value_t = 50.0, allow_negative_numbers = true)]
     gate: f64,
 }

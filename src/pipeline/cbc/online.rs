@@ -147,8 +147,8 @@ impl OnlineSearch {
         Ok(())
     }
 
-    /// Appends the events that have changed. An event is announced when all detectors have passed it, or are not waited for:
-    /// `waited` has for each detector the time before which it is not.
+    /// Appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
+    /// not awaited: `waited` has, for each detector, the GPS time before which they are not.
     ///
     /// # Errors
     /// As [`Coincider::changes`].

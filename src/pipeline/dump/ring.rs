@@ -176,7 +176,7 @@ impl Memory {
         Ok(size)
     }
 
-    /// Returns whether it has the memory of a ring for `ring_s` seconds of the voltages of a header; otherwise it has none from now on.
+    /// Returns whether all chunks of a ring for `ring_s` seconds of the header's voltages are stored. Frees chunks of other sizes.
     pub fn has(&self, header: &VoltageHeader, ring_s: f64) -> bool {
         let sizes = Sizes::new(header, ring_s);
         let mut pool = self.lock();

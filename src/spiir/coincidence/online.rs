@@ -60,8 +60,9 @@ pub struct Coincider {
     triggers: Vec<Vec<TimedTrigger>>,
     /// Time of each detector before which it has no more triggers to come.
     decided: Vec<Gps>,
-    /// Events before this time are final, and those before the other may be announced.
+    /// GPS time before which events are final.
     ended: Gps,
+    /// GPS time before which events are announced.
     shown: Gps,
     /// Whether triggers have come since the last changes.
     has_new: bool,
@@ -124,8 +125,8 @@ impl Coincider {
         self.ended
     }
 
-    /// Appends what has changed. Events are announced when every detector has passed them, or is not waited for: `waited` has
-    /// for each detector the time before which it is not.
+    /// Appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
+    /// not awaited: `waited` has, for each detector, the GPS time before which they are not.
     ///
     /// # Errors
     /// [`Error::Parameter`] for triggers whose signal-to-noise ratio or xi-squared is no number.
