@@ -673,7 +673,7 @@ mod tests {
         let patience = Patience { wait: Duration::ZERO, give_up: Duration::ZERO };
         let mut streams = FrameStreams::open(&[given], patience).unwrap();
         // A leftover of another day, two frames, and a wrong name.
-        for start in ["1000", "900000", "900001", "4000000000"] {
+        for start in ["1000", "900000", "900001", "2000000000"] {
             frame(home.path(), start, "1", None);
         }
         let look = |streams: &mut FrameStreams| {
