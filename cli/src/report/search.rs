@@ -16,16 +16,14 @@ pub(super) fn plots<'a>(
     whole: Option<&Object>,
 ) -> Vec<Plot> {
     let number = |one: &Object, key: &str| one.get(key).and_then(Value::as_f64);
-    let mut all: Vec<&Object> = list.collect();
-    all.sort_by(|a, b| {
-        let snr = |one: &&Object| number(one, "snr").unwrap_or(0.0);
-        snr(b).total_cmp(&snr(a))
-    });
+    let mut all: Vec<(usize, &Object)> = list.enumerate().collect();
+    let snr = |one: &Object| number(one, "snr").unwrap_or(0.0);
+    all.sort_by(|a, b| snr(b.1).total_cmp(&snr(a.1)));
     all.truncate(MOST);
-    let is_dated = whole.is_none() && all.iter().all(|one| number(one, "mjd").is_some());
-    let first = all.iter().filter_map(|one| number(one, "mjd")).fold(f64::INFINITY, f64::min);
+    let is_dated = whole.is_none() && all.iter().all(|(_, one)| number(one, "mjd").is_some());
+    let first = all.iter().filter_map(|(_, one)| number(one, "mjd")).fold(f64::INFINITY, f64::min);
     let mut found = Vec::new();
-    for (index, one) in all.iter().enumerate() {
+    for (index, one) in all {
         let key = one.get("number").and_then(Value::as_u64).unwrap_or(index as u64 + 1);
         let (Some(dm), Some(snr), Some(time_s)) =
             (number(one, "dm"), number(one, "snr"), number(one, "time_s"))

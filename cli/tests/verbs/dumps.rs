@@ -316,7 +316,7 @@ fn the_ring_of_a_described_stream_is_made_before_its_first_packet() {
     }
     await_port(stream);
     assert!(is_received(stream));
-    let words = ["stay in memory", "its memory was made before the first packet in", "locked"];
+    let words = ["stay in memory", "its memory was allocated before the first packet in", "locked"];
     assert!(words.iter().all(|word| log().contains(word)), "{}", log());
     running.signal(Signal::TERM);
     assert_eq!(code(&running.end()), 130);
