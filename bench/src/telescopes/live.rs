@@ -107,7 +107,8 @@ fn play(
     let summary = summary(&only_folder(&output)?)?;
     let gaps = summary["gaps"].as_array().map(Vec::as_slice).unwrap_or_default();
     let lost_s: f64 = gaps.iter().filter_map(|gap| gap["length_s"].as_f64()).sum();
-    Ok(Played { lost: lost_s / observation.seconds, after_s, summary })
+    // The sum of none is -0.
+    Ok(Played { lost: lost_s.abs() / observation.seconds, after_s, summary })
 }
 
 /// Returns the only folder in a folder: that of the observation.
