@@ -117,6 +117,25 @@ impl Setting {
         reports.iter().filter(is_ended).cloned().collect()
     }
 
+    /// Returns how the only dump of a request ended.
+    fn named(&self, name: &str) -> Report {
+        let named = |report: &Report| report.names == [name];
+        self.ended().into_iter().find(named).expect("the dump has ended")
+    }
+
+    /// Returns options whose listener waits in the reports chosen while the flag is set.
+    fn stalling(&self, waits: fn(&Report) -> bool) -> (Arc<AtomicBool>, Options) {
+        let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&self.reports));
+        let stalled = Arc::clone(&stalls);
+        let listener = Arc::new(move |report: &Report| {
+            reports.lock().unwrap().push(report.clone());
+            while waits(report) && stalled.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        (stalls, Options { listener, ..self.options(1.0, VoltageFormat::Dada) })
+    }
+
     fn of(&self, state: State) -> Vec<Report> {
         let reports = self.reports.lock().unwrap();
         reports.iter().filter(|report| report.state == state).cloned().collect()
@@ -411,7 +430,7 @@ fn a_full_disk_costs_the_dumps_of_lower_priority() {
     drop(source);
     dumps.finish();
     let ended = setting.ended();
-    let named = |name: &str| ended.iter().find(|report| report.names == [name]).unwrap().clone();
+    let named = |name| setting.named(name);
     let (important, other) = (named("important"), named("other"));
     assert_eq!((important.state, &important.reason), (State::Done, &None));
     check(&important.path.unwrap(), &important.sweep, important.first, important.samples);
@@ -424,18 +443,8 @@ fn a_full_disk_costs_the_dumps_of_lower_priority() {
 #[test]
 fn a_disk_that_stalls_costs_the_dumps_of_lower_priority_and_no_sample_of_the_stream() {
     let setting = Setting::new();
-    let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&setting.reports));
-    let stalled = Arc::clone(&stalls);
-    let options = Options {
-        // The thread of the disk waits in the report of a file's first samples.
-        listener: Arc::new(move |report| {
-            reports.lock().unwrap().push(report.clone());
-            while report.state == State::Running && stalled.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(1));
-            }
-        }),
-        ..setting.options(1.0, VoltageFormat::Dada)
-    };
+    // The thread of the disk waits in the report of a file's first samples.
+    let (stalls, options) = setting.stalling(|report| report.state == State::Running);
     let (mut source, dumps) = keep(known(250_000, REAL_TIME), &options, 1).unwrap();
     let of = |name: &str, at, first_s: f64, priority| {
         (at, Request { priority, ..request(name, sweep(first_s, first_s + 0.2, 0.0)) })
@@ -451,7 +460,7 @@ fn a_disk_that_stalls_costs_the_dumps_of_lower_priority_and_no_sample_of_the_str
     drop(source);
     dumps.finish();
     let ended = setting.ended();
-    let named = |name: &str| ended.iter().find(|report| report.names == [name]).unwrap().clone();
+    let named = |name| setting.named(name);
     let important = named("important");
     assert_eq!((important.state, &important.reason), (State::Done, &None), "{ended:?}");
     check(&important.path.unwrap(), &important.sweep, important.first, important.samples);
@@ -464,18 +473,8 @@ fn a_disk_that_stalls_costs_the_dumps_of_lower_priority_and_no_sample_of_the_str
 #[test]
 fn requests_that_cannot_be_taken_say_why() {
     let setting = Setting::new();
-    let (stalls, reports) = (Arc::new(AtomicBool::new(true)), Arc::clone(&setting.reports));
-    let stalled = Arc::clone(&stalls);
-    let options = Options {
-        // The thread of the ring waits in its first report.
-        listener: Arc::new(move |report| {
-            reports.lock().unwrap().push(report.clone());
-            while stalled.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(1));
-            }
-        }),
-        ..setting.options(1.0, VoltageFormat::Dada)
-    };
+    // The thread of the ring waits in its first report.
+    let (stalls, options) = setting.stalling(|_| true);
     let (source, dumps) = keep(known(1000, Duration::ZERO), &options, 1).unwrap();
     let ask = || dumps.request(request("one", sweep(0.1, 0.2, 0.0)));
     let refused = (0..1000).find_map(|_| ask().err()).expect("the queue has an end");

@@ -81,7 +81,7 @@ impl Trial {
         self.seconds + 2.0 * self.margin_s()
     }
 
-    /// Receives, keeps and dumps; the memory of the ring is there before the first packet comes.
+    /// Receives packets, keeps their samples in a ring, and dumps it; allocates the ring before the first packet.
     ///
     /// # Errors
     /// Those of sockets and files; [`Error::Unavailable`] when too little arrives.
