@@ -47,7 +47,9 @@ struct Shared {
 struct Work {
     /// Number of calls so far; a change starts the workers.
     generation: u64,
-    /// Workers that have not finished this call.
+    /// Workers that have started.
+    started: usize,
+    /// Workers that have taken the job and have not finished it.
     working: usize,
     /// Whether the workers must end.
     stop: bool,
@@ -77,7 +79,13 @@ impl Threads {
             let name = format!("sidereal-{worker}");
             std::thread::Builder::new().name(name).spawn(move || shared.worker_loop(worker)).ok()
         });
-        let handles = handles.collect();
+        let handles: Vec<_> = handles.collect();
+        // A thread allocates as it starts, which must not fall into a call.
+        let mut work = shared.lock();
+        while work.started < handles.len() {
+            work = shared.done.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(work);
         Self { pool: Arc::new(Pool { shared, in_call: Mutex::new(()), handles }) }
     }
 
@@ -205,27 +213,28 @@ impl Threads {
         });
     }
 
-    /// Runs `job(worker)` on every thread and returns when all have ended.
+    /// Runs `job(worker)` on the caller and on every worker that takes it before the caller's own has ended; returns when all of
+    /// these have ended. Each job goes on until nothing is left to claim, so a worker that would start later has no work: on a busy
+    /// machine a call does not wait until all workers were scheduled.
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let _in_call = self.pool.in_call.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.pool.shared;
-        // SAFETY: only the lifetime changes. `run` does not return before `working` is 0, after the last worker has
-        // dropped its copy.
+        // SAFETY: only the lifetime changes. `run` removes the job and then waits until `working` is 0, after the last worker
+        // that took a copy has dropped it.
         let hidden: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), _>(job) };
         {
             let mut work = shared.lock();
             work.generation += 1;
-            work.working = self.pool.handles.len();
             work.job = Some(Job(hidden));
         }
         shared.start.notify_all();
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
         let mut work = shared.lock();
+        work.job = None;
         while work.working > 0 {
             work = shared.done.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
-        work.job = None;
         drop(work);
         let theirs = shared.panicked.swap(false, Ordering::Relaxed);
         if let Err(panic) = own {
@@ -345,6 +354,8 @@ impl Shared {
     /// Runs the job of each call until the pool is dropped.
     fn worker_loop(&self, worker: usize) {
         let mut seen = 0;
+        self.lock().started += 1;
+        self.done.notify_all();
         loop {
             let job = {
                 let mut work = self.lock();
@@ -355,14 +366,15 @@ impl Shared {
                     return;
                 }
                 seen = work.generation;
-                work.job
+                let Some(job) = work.job else { continue };
+                work.working += 1;
+                job
             };
-            if let Some(Job(job)) = job {
-                // SAFETY: `run` keeps the closure alive until this worker has decremented `working`.
-                let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(worker) }));
-                if outcome.is_err() {
-                    self.panicked.store(true, Ordering::Relaxed);
-                }
+            let Job(job) = job;
+            // SAFETY: `run` keeps the closure alive until this worker has decremented `working`.
+            let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(worker) }));
+            if outcome.is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
             }
             let mut work = self.lock();
             work.working -= 1;
