@@ -1,6 +1,9 @@
 //! Voltages to rows in real time: no allocation after warm-up.
 #![allow(unsafe_code)]
 
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::pipeline::voltage::{
@@ -31,9 +34,16 @@ fn options(coherent_dm: Option<f64>) -> ChannelizeOptions {
     ChannelizeOptions { coherent_dm, gulp: 1000, ..ChannelizeOptions::new(64) }
 }
 
+/// Waits for a channel, since a thread's first wait allocates its place in queues.
+fn wait_once() {
+    let (_sender, receiver) = sync_channel::<()>(1);
+    assert!(receiver.recv_timeout(Duration::from_millis(1)).is_err());
+}
+
 #[test]
 fn reading_allocates_nothing() {
     assert!(counting::requests_during(|| drop(vec![0u8; 64])) > 0);
+    wait_once();
     let (source, backend) = (recording(), Backend::best(2));
     for coherent_dm in [None, Some(100.0)] {
         let options = options(coherent_dm);

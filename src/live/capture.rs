@@ -4,8 +4,8 @@
 //! The thread waits for a header, makes the window for it, and receives until the stream ends: by a stop heap, by another
 //! header, or because the sender began to count anew. Then it waits for the next header. A described stream begins with its
 //! first packet, and ends when the sender counts anew or is idle; one of VDIF frames is described by the first of them, anew after
-//! each idle time. The thread allocates when a stream begins
-//! and not for packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
+//! each idle time. The thread allocates when a stream begins, one that carries its header also after its first batches of packets, and not
+//! for packets; it never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
 //! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
 
 use std::collections::VecDeque;
@@ -49,6 +49,9 @@ const FLYING: usize = 8;
 /// Most chunks in flight, and most bytes of a window of short chunks.
 const MOST_FLYING: usize = 64;
 const WINDOW_BYTES: usize = 32 << 20;
+
+/// Time for which a loop makes chunks, while a socket holds the packets that come.
+const GROWING: Duration = Duration::from_micros(200);
 
 /// Length in seconds of the buffer before the consumer, about the consumer's start-up time; its least and most bytes, and its least
 /// and most chunks.
@@ -320,6 +323,8 @@ struct Current {
     counter: Option<u64>,
     /// Whether a packet with samples has come since the last look at the time.
     is_heard: bool,
+    /// Chunks for the consumer that are still to be made.
+    lacking: usize,
 }
 
 /// State of the thread.
@@ -400,6 +405,12 @@ impl Capturing {
                 self.describe();
             }
             self.pass_on();
+            if let Some(current) = &mut self.current
+                && let Err(error) = current.grow(GROWING)
+            {
+                self.outbox.push_back(Event::Failed(error));
+                break;
+            }
             if time - published >= Duration::from_millis(50) {
                 published = time;
                 self.before.dropped = self.receivers.iter().map(Receiver::drops).sum();
@@ -603,9 +614,13 @@ impl Current {
 
     /// Makes the window of a described stream.
     fn described(description: &Description) -> Result<Self> {
-        Self::new(description.begun().clone(), description.packets().clone())
+        let mut current = Self::new(description.begun().clone(), description.packets().clone())?;
+        current.grow(Duration::MAX)?;
+        Ok(current)
     }
 
+    /// Makes the window with few chunks for the consumer: samples follow a header at once, and a socket holds about a millisecond of a
+    /// fast stream. The other chunks are made between packets.
     fn new(begun: Begun, packets: Packets) -> Result<Self> {
         let shape = packets.shape();
         let block_s = begun.content().tsamp_s() * begun.times() as f64;
@@ -626,7 +641,7 @@ impl Current {
         let waiting =
             waiting.clamp(WAITING_BYTES, MOST_WAITING_BYTES) / (options.blocks * block_bytes);
         let waiting = waiting.clamp(LEAST_WAITING, MOST_WAITING);
-        let window = Window::with_buffers(shape, options, chunks + waiting)?;
+        let window = Window::with_buffers(shape, options, chunks + LEAST_WAITING)?;
         Ok(Self {
             begun,
             packets,
@@ -637,7 +652,18 @@ impl Current {
             end: None,
             counter: None,
             is_heard: false,
+            lacking: waiting - LEAST_WAITING,
         })
+    }
+
+    /// Makes the chunks for the consumer that are lacking, as many as can be made in about this time.
+    fn grow(&mut self, limit: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while self.lacking > 0 && begin.elapsed() < limit {
+            self.window.grow()?;
+            self.lacking -= 1;
+        }
+        Ok(())
     }
 
     /// Takes in a packet; returns false for one without samples, which may be of another kind.

@@ -124,6 +124,12 @@ impl Chunk {
         })
     }
 
+    /// Makes a chunk of zeros.
+    fn empty(shape: &Shape, options: &Options) -> Result<Self> {
+        let bytes = options.blocks * shape.sources * shape.block_bytes;
+        Self::new(shape, options, vec![0; bytes].into_boxed_slice())
+    }
+
     /// Returns the samples: axes block, source, byte. Lost blocks are zeros. Past the end of a stream bytes are undefined.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -352,9 +358,19 @@ impl Window {
     pub fn with_buffers(shape: Shape, options: Options, buffers: usize) -> Result<Self> {
         shape.check()?;
         options.check(&shape)?;
-        let bytes = options.blocks * shape.sources * shape.block_bytes;
-        let chunk = |_| Chunk::new(&shape, &options, vec![0; bytes].into_boxed_slice());
+        let chunk = |_| Chunk::empty(&shape, &options);
         Self::new(shape, options, (0..buffers).map(chunk).collect::<Result<_>>()?)
+    }
+
+    /// Adds a chunk.
+    ///
+    /// # Errors
+    /// Those of [`Chunk::new`].
+    pub(crate) fn grow(&mut self) -> Result<()> {
+        self.free.push(Chunk::empty(&self.shape, &self.options)?);
+        self.buffers += 1;
+        self.ready.reserve((2 * self.buffers + 16).saturating_sub(self.ready.len()));
+        Ok(())
     }
 
     /// Writes to each page of the free chunks, so that the system places them on the node of the calling thread.

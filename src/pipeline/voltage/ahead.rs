@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
@@ -16,6 +17,9 @@ use crate::voltage::VoltageBlock;
 
 /// Blocks in memory: one in use, one that waits and one that is filled.
 pub(super) const BLOCKS: usize = 3;
+
+/// Length of a first wait for blocks, before any is read.
+const FIRST_WAIT: Duration = Duration::from_micros(20);
 
 /// Source whose blocks a thread may read ahead.
 pub(super) struct Ahead {
@@ -143,6 +147,8 @@ impl Ahead {
         for _ in 1..BLOCKS {
             let _ = empty.send(self.header.block(self.gulp));
         }
+        // A channel's first wait allocates.
+        let _ = read.recv_timeout(FIRST_WAIT);
         let cut = source.cut().map(str::to_owned);
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::clone(&stop);
