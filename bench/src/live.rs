@@ -17,7 +17,7 @@ use sidereal::live::window::{Options as WindowOptions, Ready, Window};
 use sidereal::voltage::VoltageEncoding;
 
 use crate::live_dump;
-use crate::live_sender::{Kind, PAYLOAD, failed, filling, header, send};
+use crate::live_sender::{CHANNELS, Kind, PAYLOAD, TIMES, failed, filling, header, send};
 use crate::runner::{Rates, Run, Session};
 
 /// Measure reception: packets through the loopback interface to chunks in memory, without loss.
@@ -176,8 +176,8 @@ fn declaration() -> Declaration {
         sources: Vec::new(),
         constants: vec![Constant { field: Field::big(8, 8), value: 7 }],
         axes: vec![
-            Extent::new(Axis::Channel, 1024),
-            Extent::new(Axis::Time, 2),
+            Extent::new(Axis::Channel, CHANNELS),
+            Extent::new(Axis::Time, TIMES),
             Extent::new(Axis::Polarization, 2),
         ],
         encoding: VoltageEncoding::Complex8,
@@ -287,7 +287,7 @@ fn count_chunks(capture: &Capture, stop: &AtomicBool) -> Trial {
         match capture.next(Duration::from_millis(50)) {
             Some(Event::Chunk(chunk)) => {
                 last = Instant::now();
-                trial.count(&chunk, 2);
+                trial.count(&chunk, TIMES as u64);
                 capture.recycle(chunk);
             }
             Some(_) => last = Instant::now(),
@@ -297,7 +297,7 @@ fn count_chunks(capture: &Capture, stop: &AtomicBool) -> Trial {
     capture.finish();
     while let Some(event) = capture.next(QUIET) {
         if let Event::Chunk(chunk) = event {
-            trial.count(&chunk, 2);
+            trial.count(&chunk, TIMES as u64);
         }
     }
     trial

@@ -16,10 +16,11 @@ use sidereal::pipeline::voltage::VoltageFormat;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
-use crate::live_sender::{Kind, PAYLOAD, failed, filling, header, send};
+use crate::live_sender::{CHANNELS, Kind, PAYLOAD, TIMES, failed, filling, header, send};
 
-/// Bytes of a sample of all streams of a pair: 1024 channels of two polarizations.
-const SAMPLE_BYTES: usize = PAYLOAD / 2;
+/// Rows of a pair: its channels and two polarizations. Bytes of a sample of all of them.
+const ROWS: usize = 2 * CHANNELS;
+const SAMPLE_BYTES: usize = PAYLOAD / TIMES;
 
 /// Bytes of a socket's buffer.
 const BUFFER_BYTES: usize = 64 << 20;
@@ -28,13 +29,13 @@ const BUFFER_BYTES: usize = 64 << 20;
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Seconds of samples that are read at once.
-const READ_S: f64 = 0.05;
+const READ_S: f64 = 0.01;
 
 /// Seconds before the dump and after it.
 const MARGIN_S: f64 = 1.0;
 
 /// Most threads that copy samples to the ring.
-const MOST_THREADS: usize = 4;
+const MOST_THREADS: usize = 8;
 
 /// Dump while voltages arrive.
 #[derive(Clone, Debug)]
@@ -224,16 +225,18 @@ fn wrong(path: &Path, pairs: usize, seconds: f64) -> Result<u64> {
         }
         let voltages = block.voltages();
         for pair in 0..pairs {
-            let (low, high) = (voltages.row(2048 * pair), voltages.row(2048 * pair + 2047));
+            let (low, high) = (voltages.row(ROWS * pair), voltages.row(ROWS * (pair + 1) - 1));
             for time in 0..times {
                 let number = at + time as u64;
-                let expected = filling(number / 2);
-                // A packet has two samples, of which the first byte and the last one are filled.
-                let (found, others) = match number % 2 {
-                    0 => (low[2 * time], [low[2 * time + 1], high[2 * time], high[2 * time + 1]]),
-                    _ => (high[2 * time + 1], [high[2 * time], low[2 * time], low[2 * time + 1]]),
+                let byte = filling(number / TIMES as u64);
+                // The first byte of a packet and the last one are filled.
+                let expected = match number as usize % TIMES {
+                    0 => [byte, 0, 0, 0],
+                    place if place == TIMES - 1 => [0, 0, 0, byte],
+                    _ => [0; 4],
                 };
-                wrong += u64::from(found != expected || others != [0; 3]);
+                let found = [low[2 * time], low[2 * time + 1], high[2 * time], high[2 * time + 1]];
+                wrong += u64::from(found != expected);
             }
         }
         at += times as u64;

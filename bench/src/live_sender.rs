@@ -27,12 +27,15 @@ pub(crate) enum Kind {
     Spead,
 }
 
-/// Header of the voltages of a pair: 1024 channels of two polarizations, two samples a packet. Channels of a pair adjoin those of the pair
-/// before it.
+/// Channels of a pair, of two polarizations each, and samples of a packet.
+pub(crate) const CHANNELS: usize = 64;
+pub(crate) const TIMES: usize = PAYLOAD / (4 * CHANNELS);
+
+/// Header of the voltages of a pair. Its channels adjoin those of the pair before it.
 pub(crate) fn header(pair: usize, tsamp_s: f64) -> VoltageHeader {
     let width_hz = 1.0 / tsamp_s;
     let channel = |index: usize| 1400e6 + width_hz * index as f64;
-    let centres = (1024 * pair..1024 * (pair + 1)).map(channel).collect();
+    let centres = (CHANNELS * pair..CHANNELS * (pair + 1)).map(channel).collect();
     let mut header = VoltageHeader::new(centres, tsamp_s, VoltageEncoding::Complex8);
     header.polarizations = 2;
     header.start = Epoch::new(60_000, 0.0);
@@ -62,7 +65,7 @@ pub(crate) fn send(
 ) -> Result<(u64, f64)> {
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let mut socket = Sender::new(address, None)?;
-    let stream = Stream::with_times(Content::Voltages(header.clone()), 2)?;
+    let stream = Stream::with_times(Content::Voltages(header.clone()), TIMES)?;
     let mut packets: Vec<Vec<u8>> = Vec::new();
     let mut packetizer = Packetizer::new(Flavour::BITS_48, PAYLOAD, Repeat::All)?;
     if kind == Kind::Spead {
@@ -92,7 +95,7 @@ pub(crate) fn send(
             if kind == Kind::Spead {
                 // The heap's number and the time are the first and the fifth item.
                 packet[10..16].copy_from_slice(&(number + 1).to_be_bytes()[2..]);
-                packet[42..48].copy_from_slice(&(2 * number).to_be_bytes()[2..]);
+                packet[42..48].copy_from_slice(&(TIMES as u64 * number).to_be_bytes()[2..]);
             } else {
                 packet[..8].copy_from_slice(&number.to_be_bytes());
             }
