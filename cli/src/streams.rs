@@ -15,7 +15,7 @@ use sidereal::error::Stopped;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::io::voltages::{VoltageOptions, VoltageSource, dada};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::io::with_threads;
+use sidereal::io::{FilterbankHeader, with_threads};
 use sidereal::io::{FilterbankSource, OpenOptions, is_address, is_description, open_with};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::capture::Statistics;
@@ -28,6 +28,8 @@ use sidereal::live::source::{Behind, Live, LiveSpectra, LiveVoltages, Observatio
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use sidereal::live::target::Target;
 use sidereal::units::Epoch;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -422,9 +424,19 @@ pub(crate) fn arriving(paths: &[PathBuf], options: &VoltageOptions) -> Result<Op
 /// Returns the header, without its start, of streams of voltages that files describe; `None` if one is known from its first packets only.
 ///
 /// # Errors
-/// Those of the files; [`Error::Format`] for a stream of spectra; those of [`JoinedVoltages::header_of`].
+/// As [`described_each`]; those of [`JoinedVoltages::header_of`].
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn described(paths: &[PathBuf]) -> Result<Option<VoltageHeader>> {
+    let Some(headers) = described_each(paths)? else { return Ok(None) };
+    JoinedVoltages::header_of(&headers.iter().collect::<Vec<_>>()).map(Some)
+}
+
+/// Returns the header, without its start, of each stream of voltages, if files describe all of them.
+///
+/// # Errors
+/// Those of the files; [`Error::Format`] for a stream of spectra.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn described_each(paths: &[PathBuf]) -> Result<Option<Vec<VoltageHeader>>> {
     if !paths.iter().all(|path| is_description(path)) {
         return Ok(None);
     }
@@ -432,8 +444,62 @@ pub(crate) fn described(paths: &[PathBuf]) -> Result<Option<VoltageHeader>> {
         Content::Voltages(header) => Ok(header.clone()),
         Content::Spectra(_) => Err(spectra(path)),
     };
-    let headers = paths.iter().map(header).collect::<Result<Vec<_>>>()?;
-    JoinedVoltages::header_of(&headers.iter().collect::<Vec<_>>()).map(Some)
+    paths.iter().map(header).collect::<Result<Vec<_>>>().map(Some)
+}
+
+/// Returns the header, without its start, of a stream of spectra that a file describes.
+///
+/// # Errors
+/// Those of the file.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn described_spectra(paths: &[PathBuf]) -> Result<Option<FilterbankHeader>> {
+    match paths {
+        [path] if is_description(path) => match site::read(path)?.description.content() {
+            Content::Voltages(_) => Ok(None),
+            Content::Spectra(header) => Ok(Some(header.clone())),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Stream that has not begun, with the header that a file describes: stages that are made for it compile their kernels.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) struct Expected<Header> {
+    pub(crate) header: Header,
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl VoltageSource for Expected<VoltageHeader> {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, _: &mut VoltageBlock) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+impl FilterbankSource for Expected<FilterbankHeader> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, _: &mut [u8]) -> Result<usize> {
+        Ok(0)
+    }
+
+    fn skip(&mut self, _: u64) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
 }
 
 /// Observation of an address, or of several whose streams are parts of one recording.

@@ -19,6 +19,8 @@ use crate::dm_arguments::check_constant;
 use crate::interrupt::Exit;
 use crate::output::{Existing, WritingFiles};
 use crate::selection::{TimeRange, parse_time_range};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::streams::Expected;
 use crate::voltage_arguments::VoltageArguments;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::watch::Session;
@@ -206,6 +208,14 @@ pub(crate) fn run_live(
     let read: Vec<PathBuf> = spectra.voltages.window_file().into_iter().collect();
     // A GPU takes a while to start, and a stream does not wait.
     let backend = common.backend_for(Work::on_voltages(addresses))?;
+    if backend.is_gpu()
+        && let Some(header) = streams::described(addresses)?
+    {
+        // As do its kernels to compile.
+        let options = ChannelizeOptions { memory: common.memory, ..spectra.options(&header)? };
+        let expected = Box::new(Expected { header });
+        Making::begin(expected, spectra.values(*format), options, &backend, common)?;
+    }
     let mut done = 0;
     loop {
         let recorded = match streams::joined(addresses, &spectra.voltages.lacking.options()?) {

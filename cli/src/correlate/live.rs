@@ -25,7 +25,7 @@ use crate::output::Existing;
 use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{self, warning};
 use crate::sky::{self, Positions};
-use crate::streams::Roll;
+use crate::streams::{Expected, Roll};
 use crate::voltage_arguments::{Lacking, file_of_window};
 use crate::watch::Session;
 use crate::{errors, json, space, streams};
@@ -169,6 +169,15 @@ pub(crate) fn run_live(
     let options = arguments.lacking.options()?;
     // A GPU takes a while to start, and a stream does not wait.
     let backend = common.backend_for(Work::on_antennas(&arguments.addresses, given.len()))?;
+    if backend.is_gpu()
+        && let Some(headers) = streams::described_each(&addresses)?
+    {
+        // As do its kernels to compile.
+        let expected = headers
+            .into_iter()
+            .map(|header| -> Box<dyn VoltageSource> { Box::new(Expected { header }) });
+        Observation::begin(arguments, &given, expected.collect(), &positions, &backend, common)?;
+    }
     let mut done = 0;
     loop {
         streams::listen(&addresses, &options)?;

@@ -53,7 +53,7 @@ const LEFT_BYTES: u64 = 256 << 20;
 const LEFT_PART: u64 = 20;
 
 /// Most threads that copy samples to the ring.
-const MOST_THREADS: usize = 4;
+const MOST_THREADS: usize = 8;
 
 /// Options of the dumps of a live search.
 #[derive(Args, Clone, Debug)]

@@ -25,7 +25,6 @@ use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, is_address};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
@@ -36,8 +35,6 @@ use sidereal::pipeline::dump::{self, Memory, Tap};
 use sidereal::pipeline::recent::RecentRows;
 use sidereal::single_pulse::repeating;
 use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-use sidereal::voltage::VoltageBlock;
 use sidereal::{Error, Result};
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -53,9 +50,13 @@ use crate::provenance::{Made, Provenance, Run};
 use crate::resume::{self, Identity, Resume, RunJournal};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::selection::Source;
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::sky::{self, EarthOrientation};
 use crate::space::Reserve;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use crate::streams::Expected;
 use crate::streams::{self, free_name, name_of};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use crate::watch::Session;
@@ -294,7 +295,7 @@ struct LiveSearch<'a> {
 impl LiveSearch<'_> {
     /// Searches observations until the session or a request to stop ends them.
     fn observations(&mut self) -> Result<Exit> {
-        self.prepare_ring()?;
+        self.prepare()?;
         let mut done = 0;
         loop {
             let work = match Work::begin(self.arguments, self.common) {
@@ -310,26 +311,43 @@ impl LiveSearch<'_> {
         }
     }
 
-    /// Makes the memory of the ring of dumps before the sockets are opened, if the voltages are known by then.
-    fn prepare_ring(&self) -> Result<()> {
+    /// Prepares for the stream before its sockets are opened, if files describe it: compiles kernels, and makes the memory of the
+    /// ring of dumps.
+    fn prepare(&self) -> Result<()> {
         let recording = &self.arguments.recording;
-        if !self.dumps.is_wanted() {
-            return Ok(());
+        let backend = self.common.backend_for(common::Work::on_trials(&recording.inputs))?;
+        if !self.dumps.is_wanted()
+            && let Some(header) = streams::described_spectra(&recording.inputs)?
+        {
+            let source = Source::Rows(Box::new(Expected { header }));
+            return self.compile(Opened { source, geometry: None }, &backend);
         }
         let Some(header) = streams::described(&recording.inputs)? else { return Ok(()) };
         let source = Box::new(Expected { header: header.clone() });
-        let backend = self.common.backend_for(common::Work::on_trials(&recording.inputs))?;
         let dm_constant = self.arguments.trials.dm_constant;
         let opened = recording.channelized(source, dm_constant, &backend)?;
-        let options = search_options(self.arguments, &opened, &backend)?;
-        let about = dumps::About {
-            observation: Path::new(""),
-            options: &options,
-            row_s: opened.source.header().tsamp_s,
-            quota: None,
-            memory: &self.memory,
-        };
-        self.dumps.prepare(&header, &about, self.common)
+        if self.dumps.is_wanted() {
+            let options = search_options(self.arguments, &opened, &backend)?;
+            let about = dumps::About {
+                observation: Path::new(""),
+                options: &options,
+                row_s: opened.source.header().tsamp_s,
+                quota: None,
+                memory: &self.memory,
+            };
+            self.dumps.prepare(&header, &about, self.common)?;
+        }
+        self.compile(opened, &backend)
+    }
+
+    /// Compiles the kernels of a search on a GPU, which would take seconds of the stream.
+    fn compile(&self, mut opened: Opened, backend: &Backend) -> Result<()> {
+        if !backend.is_gpu() {
+            return Ok(());
+        }
+        let mut options = search_options(self.arguments, &opened, backend)?;
+        options.memory = self.common.memory;
+        burst::prepare(opened.source.for_search(), &options, backend)
     }
 
     /// Searches an observation.
@@ -388,27 +406,6 @@ impl LiveSearch<'_> {
             watcher.observed();
         });
         Ok(errors::ended(&found.report.ending, &place))
-    }
-}
-
-/// Voltages of a stream that has not begun.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-struct Expected {
-    header: VoltageHeader,
-}
-
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-impl VoltageSource for Expected {
-    fn header(&self) -> &VoltageHeader {
-        &self.header
-    }
-
-    fn read(&mut self, _: &mut VoltageBlock) -> Result<usize> {
-        Ok(0)
-    }
-
-    fn is_live(&self) -> bool {
-        true
     }
 }
 

@@ -38,6 +38,16 @@ impl Device {
     }
 }
 
+impl Prefetch {
+    /// Waits until all sources are compiled.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            // As for a drop.
+            let _ = thread.join();
+        }
+    }
+}
+
 impl Drop for Prefetch {
     fn drop(&mut self) {
         self.is_cancelled.store(true, Ordering::Relaxed);

@@ -98,6 +98,19 @@ pub fn search(
     search_from(source, options, backend, None, &mut MemoryObserver::new(observe))
 }
 
+/// Compiles the kernels of a search on a GPU, and checks its options, before the rows of a live source arrive; `source` has the header
+/// of these rows, and may have no rows.
+///
+/// # Errors
+/// As [`search()`], about options and memory.
+pub fn prepare(mut source: Source<'_>, options: &SearchOptions, backend: &Backend) -> Result<()> {
+    let kernels = source.kernels();
+    let setup = Setup::new(source.rows(), options, backend, kernels, &mut |_| true)?;
+    drop(setup.work(source, backend)?);
+    setup.kernels.wait();
+    Ok(())
+}
+
 /// Like [`search()`], from the start or from the checkpoint of an interrupted search of the same rows, with an
 /// observer that stores the results.
 ///
@@ -211,7 +224,7 @@ struct Setup {
     /// Last look for provisional candidates.
     peeked: Option<Peeked>,
     /// Kernels compiled while the first rows are read.
-    _kernels: Prefetch,
+    kernels: Prefetch,
 }
 
 /// Time of a look for provisional candidates.
@@ -294,7 +307,7 @@ impl Setup {
             found,
             flagged,
             peeked: None,
-            _kernels: kernels,
+            kernels,
         })
     }
 
