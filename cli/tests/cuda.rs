@@ -318,3 +318,61 @@ fn binaries_are_searched_and_filtered_on_where_a_run_was_interrupted() {
     }
     assert!(fs::read(folder.join("out.h5")).unwrap() == fs::read(folder.join("whole.h5")).unwrap());
 }
+
+/// Compiled kernels in a cache.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn cubins(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "cubin")).count()
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn kernels_of_a_described_stream_are_compiled_before_its_socket_opens() {
+    use std::net::UdpSocket;
+    use std::process::Stdio;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    let home = TempDir::new().unwrap();
+    let folder = home.path();
+    if gpu(folder).is_none() {
+        return;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let site = format!(
+        "[input]\naddress = \"udp://127.0.0.1:{free}\"\npreset = \"snap\"\nantennas = 1\nchannels = 256\n\
+         first_channel = 512\ncentre_hz = 1400e6\nbandwidth_hz = 64e6\ntsamp_s = 4e-6\nidle_s = 1\n\n\
+         [input.time]\nsync = 2026-01-01T00:00:00Z\nallow_expired_leap_seconds = true\n"
+    );
+    fs::write(folder.join("site.toml"), site).unwrap();
+    let words = "live search site.toml -o found --observations 1 --channels 4 --integrate 8 --dm-max 10 --rfi none --no-plots --device cuda";
+    let cache = folder.join("cache");
+    let mut child = Command::new(program())
+        .args(words.split_whitespace())
+        .env("SIDEREAL_CACHE_DIR", &cache)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let place = format!("0100007F:{free:04X} ");
+    let begin = Instant::now();
+    while !fs::read_to_string("/proc/net/udp").unwrap().contains(&place) {
+        assert!(child.try_wait().unwrap().is_none() && begin.elapsed().as_secs() < 120);
+        sleep(Duration::from_millis(5));
+    }
+    let before = cubins(&cache);
+    for block in 0..150_u64 {
+        let mut packet = vec![1, 0, 1, 0, 2, 0, 0, 0];
+        packet.extend_from_slice(&(1_750_000 + 16 * block).to_be_bytes());
+        packet.extend((0..8192).map(|at| (at * 37 + block as usize * 11) as u8));
+        socket.send_to(&packet, ("127.0.0.1", free)).unwrap();
+        sleep(Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let after = cubins(&cache);
+    assert!(before > 3 && before == after, "{before} compiled before the stream, {after} in all");
+}
