@@ -326,8 +326,7 @@ impl Cleaning {
 
     /// Returns whether rows are in hand, so that a read does not wait for the source.
     pub(super) fn has_rows(&self) -> bool {
-        let is_mitigated = |mitigation: &Mitigation| !mitigation.ready.is_empty();
-        self.reader.holds_rows() || self.reader.mitigation.as_ref().is_some_and(is_mitigated)
+        self.reader.has_rows()
     }
 
     /// Returns the encoding of the rows from [`Cleaning::clean`].
@@ -385,6 +384,12 @@ impl Reader {
     pub(super) fn holds_rows(&self) -> bool {
         let is_ahead = self.ahead_used < self.ahead.len() || self.ahead_fault.is_some();
         is_ahead || self.used < self.prefix.len() || self.fault.is_some()
+    }
+
+    /// Returns whether rows are in hand, mitigated ones among them, so that a read does not wait for the source.
+    pub(super) fn has_rows(&self) -> bool {
+        let is_mitigated = |mitigation: &Mitigation| !mitigation.ready.is_empty();
+        self.holds_rows() || self.mitigation.as_ref().is_some_and(is_mitigated)
     }
 
     /// Returns the maximum number of rows left to read.

@@ -62,7 +62,7 @@ impl Gulps {
                 read
             }
             None => {
-                let (was_held, begin) = (reader.holds_rows(), Instant::now());
+                let (was_held, begin) = (reader.has_rows(), Instant::now());
                 let read = reader.read(source, &mut self.present);
                 if !was_held {
                     self.reading = begin.elapsed();
@@ -78,7 +78,7 @@ impl Gulps {
     /// Calls `process` with the present gulp of `times` rows, and reads the next one meanwhile.
     ///
     /// A pipe may wait for a telescope, and results must not wait for its next rows: it is read ahead only if reading
-    /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer.
+    /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer, and no rows are in hand.
     pub(super) fn process<T>(
         &mut self,
         times: usize,
@@ -88,8 +88,11 @@ impl Gulps {
     ) -> T {
         let rows = &self.present[..times * self.row_bytes];
         let is_file = source.header().times.is_some();
-        let least = if source.is_live() { Duration::ZERO } else { SLOW };
-        let is_fast = || !reader.holds_rows() && self.reading < least.max(self.processing);
+        let (least, has_rows) = match source.is_live() {
+            true => (Duration::ZERO, reader.has_rows()),
+            false => (SLOW, reader.holds_rows()),
+        };
+        let is_fast = || !has_rows && self.reading < least.max(self.processing);
         let begin = Instant::now();
         if !is_file && !is_fast() {
             let made = process(rows);
@@ -100,7 +103,7 @@ impl Gulps {
             // New memory is zeros that the system does not provide before they are written: short data need little.
             self.next = vec![0; self.present.len()];
         }
-        let next = &mut self.next;
+        let (next, was_held) = (&mut self.next, reader.has_rows());
         let read_next = || {
             let begin = Instant::now();
             let read = reader.read(source, next);
@@ -109,7 +112,10 @@ impl Gulps {
         let ((read, reading, flagged), (made, processing)) =
             beside(read_next, || (process(rows), begin.elapsed()));
         self.ahead = Some(read);
-        (self.reading, self.processing, self.flagged_ahead) = (reading, processing, flagged);
+        (self.processing, self.flagged_ahead) = (processing, flagged);
+        if !was_held {
+            self.reading = reading;
+        }
         made
     }
 }

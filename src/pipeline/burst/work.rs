@@ -450,17 +450,19 @@ impl<'a> DeviceWork<'a> {
 
     /// Searches the next gulp while later ones are read and copied: one more, and a second if the source is faster
     /// than the search, so that a slow source does not delay it. Results must not wait for the next gulp of a live source:
-    /// it is read ahead only if the search takes longer than reading.
+    /// it is read ahead only if the search takes longer than reading, and no rows are in hand.
     fn take(&mut self, stages: &mut Stages) -> Result<usize> {
         let Stages { cleaning, ranges, clusterer } = stages;
         let (reader, cleaner) = cleaning.parts();
         let source = &mut *self.source;
         if self.ahead.is_empty() {
-            let begin = Instant::now();
+            let (was_held, begin) = (reader.has_rows(), Instant::now());
             let recent = self.recent.as_deref();
             let times = read(reader, source, self.uploads.current(), recent, &mut self.failed)?;
             self.ahead.push_back(times);
-            self.reading = begin.elapsed();
+            if !was_held {
+                self.reading = begin.elapsed();
+            }
         }
         let times = self.ahead[0];
         if times == 0 {
@@ -470,7 +472,7 @@ impl<'a> DeviceWork<'a> {
         let recent = self.recent.as_deref();
         let (rows, later) = self.uploads.acquire(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
-        let waits = source.is_live() && self.searching < self.reading;
+        let waits = source.is_live() && (reader.has_rows() || self.searching < self.reading);
         let is_searched = AtomicBool::new(false);
         let (reading, begin) = (&mut self.reading, Instant::now());
         let read_later = || -> Result<()> {
@@ -478,9 +480,11 @@ impl<'a> DeviceWork<'a> {
                 && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
                 && let Some(gulp) = later.next()
             {
-                let begin = Instant::now();
+                let (was_held, begin) = (reader.has_rows(), Instant::now());
                 ahead.push_back(read(reader, source, gulp, recent, failed)?);
-                *reading = begin.elapsed();
+                if !was_held {
+                    *reading = begin.elapsed();
+                }
             }
             Ok(())
         };
