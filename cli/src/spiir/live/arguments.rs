@@ -1,0 +1,183 @@
+//! Options of `live spiir`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use sidereal::backend::threads::Threads;
+use sidereal::geometry::{INTERFEROMETERS, Interferometer};
+use sidereal::io::templates::Templates;
+use sidereal::live::frames::{Channels, FrameFolder, Patience};
+use sidereal::pipeline::cbc::{Input, Spectrum, Whitening};
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::numbers::within;
+use crate::say::note;
+use crate::spiir::inputs::{Whiten, split};
+use crate::spiir::search::Detection;
+use crate::spiir::templates::{self as options, Design, Placement};
+
+/// Help of --psd.
+const PSD: &str = "Initial noise spectrum, also that of the templates: aligo or a file. A file has two columns, Hz and strain^2/Hz \
+     (strain/sqrt(Hz) if its name contains asd), or is .npy";
+
+/// Search strain for compact binaries as it arrives: frame files (GWF) in a folder for each detector.
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("waves").args(["templates", "masses"]).required(true))]
+#[command(
+    mut_arg("causal", |causal| causal.default_value("true").hide(true)),
+    mut_arg("psd", |psd| psd.default_value("aligo").help(PSD).long_help(PSD)),
+    mut_arg("psd_average", |average| average.hide(true)),
+    mut_arg("whitening", |whitening| whitening.default_value("minimum-phase")),
+    mut_arg("resampling", |resampling| resampling.default_value("low-latency")),
+    mut_arg("gate_pad", |pad| pad.default_value("0.05"))
+)]
+pub(crate) struct LiveArguments {
+    /// Folder in which a detector's frames appear, NAME=FOLDER; once for each detector.
+    ///
+    /// Files are named OBSERVATORY-TAG-GPS-DURATION.gwf, with whole or decimal seconds, and should be renamed into place. The
+    /// search begins with the oldest frame that lies within an hour of the next ones.
+    #[arg(long, value_name = "NAME=FOLDER", required = true, help_heading = "Strain")]
+    pub(super) frames: Vec<PathBuf>,
+    /// Channels of the strain, separated by commas [default: the only floating-point channel of a detector, or the only one that
+    /// ends in STRAIN].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
+    pub(super) channel: Vec<String>,
+    /// Channels of the state vectors, separated by commas [default: H1:GDS-CALIB_STATE_VECTOR of H1:GDS-CALIB_STRAIN and
+    /// likewise, or GWOSC's ..._DQMASK, if the frames have it].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
+    pub(super) state: Vec<String>,
+    /// Use only strain with these bits of the state vector, by name or number [default: HOFT_OK,OBSERVATION_INTENT, or
+    /// DATA,CBC_CAT1 of a DQMASK].
+    ///
+    /// Separated by commas; none uses all strain.
+    #[arg(long, value_name = "BITS", help_heading = "Strain")]
+    pub(super) quality: Option<String>,
+    /// Announce events without a detector whose strain is this many seconds later than another detector's.
+    ///
+    /// A frame that is missing before a later frame of its detector, or that cannot be read, becomes a gap after the same time.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 1.0,
+        allow_negative_numbers = true,
+        help_heading = "Strain"
+    )]
+    pub(super) wait: f64,
+    /// Count strain of a stopped detector as a gap this many seconds after another detector's strain of that time arrived.
+    ///
+    /// Only then do events of that time become final. Files of that time that arrive later are not used.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60.0,
+        allow_negative_numbers = true,
+        help_heading = "Strain"
+    )]
+    pub(super) give_up: f64,
+    /// End when all strain before this GPS time has been searched [default: goes on until it is interrupted].
+    #[arg(long, value_name = "GPS", allow_negative_numbers = true, help_heading = "Strain")]
+    pub(super) until: Option<f64>,
+    /// Template file; a bank is made from it for the spectrum of --psd.
+    #[arg(long, value_name = "FILE", help_heading = "Templates")]
+    pub(super) templates: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) placement: Placement,
+    #[command(flatten)]
+    pub(super) design: Design,
+    #[command(flatten)]
+    pub(super) whitening: Whiten,
+    #[command(flatten)]
+    pub(super) detection: Detection,
+    /// Folder for events.ndjson, gaps.ndjson and the folders of runs, which is made if it is missing.
+    #[arg(short, long, value_name = "DIR", default_value = "live", help_heading = "Output")]
+    pub(super) output: PathBuf,
+    /// List at most this many of the loudest events in events.json.
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    pub(super) max_events: usize,
+}
+
+impl LiveArguments {
+    pub(super) fn patience(&self) -> Result<Patience> {
+        within("--wait", self.wait, 0.0..=3600.0, "an hour")?;
+        within("--give-up", self.give_up, 0.0..=86_400.0, "a day")?;
+        if let Some(until) = self.until {
+            within("--until", until, 0.0..=5e9, "GPS seconds")?;
+        }
+        let seconds = Duration::from_secs_f64;
+        Ok(Patience { wait: seconds(self.wait), give_up: seconds(self.give_up) })
+    }
+
+    /// Returns the folder of each detector, with its channels.
+    pub(super) fn folders(&self) -> Result<Vec<FrameFolder>> {
+        let bits = self.quality.as_ref().map(|words| {
+            let words = words.split(',').map(str::trim);
+            words.filter(|word| !word.is_empty() && *word != "none").map(str::to_owned).collect()
+        });
+        let own = |names: &[String], detector: &str| {
+            let is_own =
+                |name: &&String| name.split_once(':').is_some_and(|(own, _)| own == detector);
+            names.iter().find(is_own).cloned()
+        };
+        let mut folders: Vec<FrameFolder> = Vec::new();
+        for word in &self.frames {
+            let (Some(detector), folder) = split(word) else {
+                let rule = "write NAME=FOLDER, as in H1=/dev/shm/kafka/H1";
+                return Err(Error::parameter("--frames", word.display(), rule));
+            };
+            if Interferometer::by_name(&detector).is_none() {
+                let known: Vec<&str> = INTERFEROMETERS.iter().map(|one| one.name).collect();
+                let rule = format!("known detectors are {}", known.join(", "));
+                return Err(Error::parameter("--frames", detector, rule));
+            }
+            let channels = Channels {
+                strain: own(&self.channel, &detector),
+                state: own(&self.state, &detector),
+                bits: bits.clone(),
+            };
+            folders.push(FrameFolder { detector, folder, channels });
+        }
+        for (option, names) in [("--channel", &self.channel), ("--state", &self.state)] {
+            let is_used = |name: &str| {
+                folders
+                    .iter()
+                    .any(|one| name.split_once(':').is_some_and(|(own, _)| own == one.detector))
+            };
+            if let Some(unused) = names.iter().find(|name| !is_used(name)) {
+                let rule = "it must begin with the name of a detector of --frames and a colon";
+                return Err(Error::parameter(option, unused, rule));
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Returns the templates for all detectors.
+    pub(super) fn input(
+        &self,
+        templates: Option<Templates>,
+        whitening: &Whitening,
+        rate_hz: u32,
+        common: &Common,
+    ) -> Result<Input> {
+        let threads = Threads::new(common.threads()?);
+        let templates = match (templates, &whitening.spectrum) {
+            (Some(templates), _) => templates,
+            (None, Spectrum::Causal(psd, _)) => {
+                let (placed, report) =
+                    self.placement.place(psd, &self.design, rate_hz, &threads)?;
+                if !common.quiet {
+                    note!("{}", report.text());
+                }
+                options::placed(&placed)
+            }
+            (None, _) => {
+                let rule = "strain that arrives needs a spectrum that is known beforehand";
+                return Err(Error::parameter("--psd", "of the recording", rule));
+            }
+        };
+        let source = self.design.source(templates, rate_hz, &threads, common.quiet)?;
+        Ok(Input::Shared(Arc::new(source)))
+    }
+}

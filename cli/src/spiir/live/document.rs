@@ -1,0 +1,123 @@
+//! Document events.json of a run, and its text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::live::frames::{Begun, Counts, Reason};
+use sidereal::pipeline::cbc::OnlineDetector;
+
+use crate::plots::{plural, short};
+use crate::spiir::search::{EventRow, LatencyRow};
+
+/// Contents of events.json.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
+    /// Whether the run reached --until; otherwise `reason` states why not.
+    pub(super) complete: bool,
+    pub(super) reason: Option<String>,
+    /// Final events, loudest first.
+    pub(super) events: Vec<EventRow>,
+    /// Total number of final events, and of retracted ones.
+    pub(super) found: u64,
+    pub(super) retracted: u64,
+    pub(super) detectors: Vec<DetectorRow>,
+    /// Largest latency of a trigger after its sample.
+    pub(super) latency_s: LatencyRow,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(super) struct DetectorRow {
+    pub(super) name: String,
+    /// Channel of the strain; absent if no frame of the detector could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) channel: Option<String>,
+    pub(super) start_gps: f64,
+    pub(super) rate_hz: u32,
+    pub(super) duration_s: f64,
+    /// Strain that was valid.
+    pub(super) valid_s: f64,
+    /// Time in which triggers were possible.
+    pub(super) livetime_s: f64,
+    pub(super) templates: usize,
+    pub(super) filters: usize,
+    pub(super) lowest_match: f64,
+    pub(super) triggers: u64,
+    /// Frames that were read.
+    pub(super) frames: u64,
+    /// Invalid strain by reason.
+    pub(super) gaps: BTreeMap<&'static str, GapRow>,
+    /// Files whose time had passed as a gap.
+    pub(super) late: u64,
+    /// Files whose time had been read.
+    pub(super) repeated: u64,
+}
+
+/// Invalid strain of one reason.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(super) struct GapRow {
+    /// Pieces of at most a second of missing strain, or frames with invalid samples.
+    gaps: u64,
+    seconds: f64,
+}
+
+impl DetectorRow {
+    pub(super) fn new(
+        one: &OnlineDetector<'_>,
+        channel: Option<String>,
+        counts: &Counts,
+        begun: Begun,
+    ) -> Self {
+        let seconds = |samples: u64| samples as f64 / f64::from(begun.rate_hz);
+        let gaps = Reason::ALL.iter().zip(&counts.gaps).filter(|(_, count)| count.gaps > 0);
+        let fits = one.bank.templates.iter().map(|template| template.fit);
+        Self {
+            name: one.detector.to_owned(),
+            channel,
+            start_gps: begun.start.s(),
+            rate_hz: begun.rate_hz,
+            duration_s: seconds(counts.samples),
+            valid_s: seconds(counts.valid()),
+            livetime_s: 0.0,
+            templates: one.bank.templates.len(),
+            filters: one.bank.templates.iter().map(|template| template.filters.filters()).sum(),
+            lowest_match: fits.fold(1.0, f64::min),
+            triggers: one.triggers,
+            frames: counts.frames,
+            gaps: gaps
+                .map(|(reason, count)| {
+                    (reason.name(), GapRow { gaps: count.gaps, seconds: seconds(count.samples) })
+                })
+                .collect(),
+            late: counts.late,
+            repeated: counts.repeated,
+        }
+    }
+}
+
+impl Document {
+    /// Formats a line for each detector, and the number of events.
+    pub(super) fn text(&self, place: &Path) -> String {
+        let mut text = String::new();
+        for one in &self.detectors {
+            let gaps = one
+                .gaps
+                .iter()
+                .map(|(reason, row)| format!(", {} s {reason}", short(row.seconds, 4)));
+            let _ = writeln!(
+                text,
+                "{}: {} s, {} s of them valid{}; {} with {}, {}",
+                one.name,
+                short(one.duration_s, 6),
+                short(one.valid_s, 6),
+                gaps.collect::<String>(),
+                plural(one.templates, "template"),
+                plural(one.filters, "filter"),
+                plural(one.triggers as usize, "trigger"),
+            );
+        }
+        text + &format!("{}: {}", place.display(), plural(self.found as usize, "event"))
+    }
+}
