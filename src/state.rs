@@ -18,6 +18,12 @@ pub struct Saving {
 }
 
 impl Saving {
+    /// Starts in the memory of earlier bytes, which are discarded.
+    pub fn reusing(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        Self { bytes }
+    }
+
     /// Returns the bytes, followed by their checksum.
     pub fn finish(self) -> Vec<u8> {
         Self::sealed(self.bytes)
@@ -45,10 +51,22 @@ impl Saving {
         self.number(number.map_or(0, |number| number + 1));
     }
 
+    /// Adds any number of either sign.
+    pub fn signed(&mut self, number: i64) {
+        self.number((number as u64) >> 32);
+        self.number(number as u64 & u64::from(u32::MAX));
+    }
+
     /// Adds flags, preceded by their count.
     pub fn flags(&mut self, flags: impl ExactSizeIterator<Item = bool>) {
         self.number(flags.len() as u64);
         self.bytes.extend(flags.map(u8::from));
+    }
+
+    /// Adds bytes, preceded by their count.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Adds `f64` values, preceded by their count.
@@ -65,7 +83,15 @@ impl Saving {
 
     /// Adds complex numbers, preceded by the count of their `f32` components.
     pub fn complex(&mut self, values: &[Complex<f32>]) {
-        self.f32s(bytemuck::cast_slice::<_, f32>(values).iter());
+        self.number(2 * values.len() as u64);
+        // The bulk of a state: copied as a whole where the byte order allows it.
+        match cfg!(target_endian = "little") {
+            true => self.bytes.extend_from_slice(bytemuck::cast_slice(values)),
+            false => {
+                let values = bytemuck::cast_slice::<_, f32>(values).iter();
+                values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+            }
+        }
     }
 
     /// Adds double-precision complex numbers, preceded by the count of their `f64` components.
@@ -173,6 +199,16 @@ impl<'a> Saved<'a> {
         Ok(self.number()?.checked_sub(1))
     }
 
+    /// Reads a number of either sign.
+    ///
+    /// # Errors
+    /// As [`Self::at_most`].
+    pub fn signed(&mut self) -> Result<i64> {
+        let most = u32::MAX as usize;
+        let (high, low) = (self.at_most(most)? as u64, self.at_most(most)? as u64);
+        Ok((high << 32 | low) as i64)
+    }
+
     /// Reads at most `most` flags.
     ///
     /// # Errors
@@ -184,6 +220,15 @@ impl<'a> Saved<'a> {
             None => Ok(bytes.iter().map(|byte| *byte == 1).collect()),
             Some(byte) => Err(self.fault("flag", format!("{byte} found, expected 0 or 1"))),
         }
+    }
+
+    /// Reads at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for more.
+    pub fn bytes(&mut self, most: usize) -> Result<Vec<u8>> {
+        let count = self.at_most(most)?;
+        Ok(self.take(count)?.to_vec())
     }
 
     /// Reads at most `most` values.
@@ -264,6 +309,9 @@ mod tests {
         saving.part("a part");
         saving.number(7);
         saving.maybe(None);
+        saving.signed(-7);
+        saving.signed(i64::MIN / 4);
+        saving.bytes(b"some");
         saving.flags([true, false].into_iter());
         saving.f64s([1.5, -0.0].iter());
         saving.complex(&[Complex::new(1.0, 2.0)]);
@@ -272,6 +320,9 @@ mod tests {
         let mut saved = Saved::new(path, 0, &bytes).expect("whole");
         saved.part("a part").expect("the part");
         assert_eq!((saved.number().ok(), saved.maybe().ok()), (Some(7), Some(None)));
+        assert_eq!((saved.signed().ok(), saved.signed().ok()), (Some(-7), Some(i64::MIN / 4)));
+        assert!(saved.clone().bytes(3).is_err());
+        assert_eq!(saved.bytes(4).ok().as_deref(), Some(&b"some"[..]));
         assert_eq!(saved.flags(2).ok(), Some(vec![true, false]));
         assert!(saved.end().is_err());
         let mut again = saved.clone();

@@ -8,6 +8,7 @@
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -111,8 +112,19 @@ pub(crate) struct SavedCheckpoint {
 }
 
 impl SavedCheckpoint {
-    /// Reads the checkpoint of a folder, and checks its checksum and its run's settings; `None` if there is none.
-    /// `place` is the user's name for the folder.
+    /// Reads the checkpoint of a folder, and checks its checksum and its run's settings; `None` if there is none. Returns also the
+    /// bytes of the journal that belong to it. `place` is the user's name for the folder.
+    ///
+    /// # Errors
+    /// As [`RunJournal::resume`].
+    pub(crate) fn with_journal(
+        folder: &Path,
+        run: &Identity,
+        place: &Path,
+    ) -> Result<Option<(u64, Self)>> {
+        Ok(Self::read(folder, run, place)?.map(|(head, saved)| (head.journal, saved)))
+    }
+
     fn read(folder: &Path, run: &Identity, place: &Path) -> Result<Option<(Head, Self)>> {
         let path = folder.join(CHECKPOINT);
         let mut bytes = match fs::read(&path) {
@@ -237,16 +249,42 @@ impl RunJournal {
     pub(crate) fn checkpoint(&mut self, state: &[u8]) -> Result<()> {
         // Later runs remove a folder without a journal, so it exists from the first checkpoint on.
         self.append(None::<()>)?;
-        let (part, path) = (self.folder.join(PART), self.folder.join(CHECKPOINT));
-        let failed = |error| Error::io(&path, error);
-        let mut bytes = serde_json::to_vec(&self.head).map_err(|error| failed(error.into()))?;
-        bytes.push(b'\n');
-        bytes.extend(state);
-        let written = fs::write(&part, Saving::sealed(bytes));
-        written.and_then(|()| fs::rename(&part, &path)).map_err(failed)?;
+        let head = HeadLine { run: &self.head.run, journal: self.head.journal };
+        write_checkpoint(&self.folder, &head, state, false)?;
         self.written = Some(Instant::now());
         Ok(())
     }
+}
+
+/// First line of a checkpoint, as it is written.
+#[derive(Debug, Serialize)]
+pub(crate) struct HeadLine<'a> {
+    pub(crate) run: &'a Identity,
+    /// Bytes of the journal that belong to the state.
+    pub(crate) journal: u64,
+}
+
+/// Replaces a folder's checkpoint, flushed to the disk first if `is_synced`.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn write_checkpoint(
+    folder: &Path,
+    head: &HeadLine<'_>,
+    state: &[u8],
+    is_synced: bool,
+) -> Result<()> {
+    let (part, path) = (folder.join(PART), folder.join(CHECKPOINT));
+    let failed = |error| Error::io(&path, error);
+    let mut bytes = serde_json::to_vec(head).map_err(|error| failed(error.into()))?;
+    bytes.push(b'\n');
+    bytes.extend(state);
+    let mut file = File::create(&part).map_err(failed)?;
+    file.write_all(&Saving::sealed(bytes)).map_err(failed)?;
+    if is_synced {
+        file.sync_all().map_err(failed)?;
+    }
+    fs::rename(&part, &path).map_err(failed)
 }
 
 /// Opens a journal; creates it if it does not exist.

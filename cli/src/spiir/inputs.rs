@@ -266,6 +266,12 @@ impl Banks {
         words.iter().map(|word| split(word).1)
     }
 
+    /// Returns the sampling rate of a bank; `None` without banks.
+    pub(super) fn rate_hz(&self) -> Option<u32> {
+        let own = self.own.iter().map(|(_, bank)| bank);
+        own.chain(&self.shared).next().map(|bank| bank.rate_hz)
+    }
+
     /// Returns the bank of a detector.
     ///
     /// # Errors

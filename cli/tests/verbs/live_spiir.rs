@@ -24,7 +24,7 @@ const LATE: &str =
 const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256";
 /// A threshold at which noise has events.
 const LOW: &str = "--threshold 3";
-const FRAMES: &str = "--frames H1=live/H1 --frames L1=live/L1 --frames V1=live/V1";
+const FRAMES: &str = "--frames H1=live/H1 --frames L1=live/L1 --frames V1=live/V1 --rate 1024";
 
 /// A folder with a table of two binaries.
 fn home() -> TempDir {
@@ -295,18 +295,289 @@ fn frames_without_the_channel_and_wrong_options_are_errors() {
         (format!("{base} --quality NO_SUCH_BIT"), "CBC_CAT1"),
         (format!("{base} --channel K1:STRAIN"), "K1:STRAIN"),
         (format!("{base} --psd welch"), "known beforehand"),
-        (format!("live spiir --frames live/H1 {TEMPLATES}"), "NAME=FOLDER"),
-        (format!("live spiir --frames H1=live/H1 --frames H1=live/L1 {TEMPLATES}"), "two folders"),
-        (format!("live spiir --frames X1=live/H1 {TEMPLATES}"), "X1"),
+        (format!("live spiir --rate 1024 --frames live/H1 {TEMPLATES}"), "NAME=FOLDER"),
+        (
+            format!("live spiir --rate 1024 --frames H1=live/H1 --frames H1=live/L1 {TEMPLATES}"),
+            "two folders",
+        ),
+        (format!("live spiir --rate 1024 --frames X1=live/H1 {TEMPLATES}"), "X1"),
+        (format!("live spiir --frames H1=live/H1 {TEMPLATES}"), "--rate"),
+        (format!("{base} --channel H1:A,L1:B,H1:C"), "H1:C, but H1 has H1:A already"),
+        (format!("{base} --state L1:B,L1:C"), "L1:C, but L1 has L1:B already"),
         (format!("{base} --wait=-1"), "--wait"),
     ];
     for (words, expected) in cases {
         fails(&sidereal(folder, &words), 2, &[expected]);
     }
-    let missing = sidereal(folder, &format!("live spiir --frames H1=nowhere {TEMPLATES}"));
+    let missing =
+        sidereal(folder, &format!("live spiir --rate 1024 --frames H1=nowhere {TEMPLATES}"));
     fails(&missing, 1, &["nowhere"]);
     assert!(!folder.join("live/events.ndjson").exists());
     done(folder, "simulate strain a.hdf5 --detectors H1 --rate 1024 --length 8 -q");
     let causal = format!("spiir search a_H1.hdf5 {TEMPLATES} --causal --psd running -o x");
     fails(&sidereal(folder, &causal), 2, &["--psd", "known beforehand"]);
+}
+
+#[test]
+fn a_finished_bank_is_searched_and_gives_the_rate() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    done(folder, &format!("simulate strain whole.hdf5 {NOISE} {EARLY} {LATE} --length 32 -q"));
+    done(
+        folder,
+        &format!("simulate strain --live live {NOISE} {EARLY} {LATE} --length 32 --speed 0 -q"),
+    );
+    done(
+        folder,
+        "spiir bank binaries.csv --f-low 40 --lowest-rate 256 --rate 1024 --psd aligo -o bank.h5 -q",
+    );
+    let files = "whole_H1.hdf5 whole_L1.hdf5 whole_V1.hdf5";
+    let words = format!(
+        "spiir search {files} --bank bank.h5 {LOW} --causal --whitening overlap --no-plots -o file"
+    );
+    let whole = json(folder, &words);
+    assert!(whole["events"].as_array().unwrap().len() > 5, "{whole}");
+    let frames = FRAMES.replace(" --rate 1024", " --whitening overlap");
+    let until = START + 32;
+    done(folder, &format!("live spiir {frames} --bank bank.h5 {LOW} --until {until} -o found -q"));
+    let told = run(folder, "found");
+    assert_eq!(events(&told), events(&whole));
+    assert_eq!(told["detectors"][0]["rate_hz"], 1024);
+    assert_eq!(told["latency_s"], whole["latency_s"]);
+    // Wrong uses are errors before any frame.
+    let cases = [
+        (
+            format!("live spiir {frames} --bank bank.h5").replace("overlap", "minimum-phase"),
+            "overlap",
+        ),
+        (format!("live spiir {frames} --bank bank.h5 --rate 2048"), "1024"),
+        (format!("live spiir {frames} --bank bank.h5 --f-low 30"), "--f-low"),
+        (format!("live spiir {frames} --bank K1=bank.h5"), "--bank H1=BANK"),
+    ];
+    for (words, expected) in cases {
+        fails(&sidereal(folder, &words), 2, &[expected]);
+    }
+}
+
+#[test]
+fn frames_of_another_rate_and_without_a_state_vector_are_gaps_with_a_reason() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    done(folder, &format!("simulate strain --live live {NOISE} --length 4 --speed 0 -q"));
+    let until = START + 4;
+    let slow = FRAMES.replace("1024", "512");
+    let words = format!("live spiir {slow} {TEMPLATES} --wait 0 --until {until} -o slow");
+    let output = sidereal(folder, &words);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for row in run(folder, "slow")["detectors"].as_array().unwrap() {
+        assert_eq!(row["gaps"]["damaged"]["seconds"].as_f64(), Some(4.0), "{row}");
+        assert_eq!(row["valid_s"].as_f64(), Some(0.0), "{row}");
+    }
+    let gaps = lines_of(&folder.join("slow/gaps.ndjson"));
+    assert_eq!(gaps[0]["why"], "1024 Hz found, expected 512", "{gaps:?}");
+    // The state vector is expected unless all strain is wanted.
+    let words = format!(
+        "live spiir {FRAMES} {TEMPLATES} --state H1:OTHER --wait 0 --until {until} -o stateless"
+    );
+    let output = sidereal(folder, &words);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("H1: no strain is used") && said.contains("H1:OTHER"), "{said}");
+    let told = run(folder, "stateless");
+    assert_eq!(told["detectors"][0]["gaps"]["channel"]["seconds"].as_f64(), Some(4.0), "{told}");
+    assert_eq!(told["detectors"][1]["valid_s"].as_f64(), Some(4.0), "{told}");
+    let words = format!(
+        "live spiir {FRAMES} {TEMPLATES} --state H1:OTHER --quality none --until {until} -o all"
+    );
+    let output = sidereal(folder, &words);
+    assert!(stderr(&output).contains("whatever its state"), "{}", stderr(&output));
+    assert_eq!(run(folder, "all")["detectors"][0]["valid_s"].as_f64(), Some(4.0));
+}
+
+#[test]
+fn a_gap_longer_than_the_filters_memory_restarts_them_as_in_the_recording() {
+    let home = home();
+    let folder = home.path();
+    let late = LATE.replace("time=1400000025.7", "time=1400000290.7");
+    let gaps = "--gap-seconds H1:20:270 --gap-seconds L1:20:270 --gap-seconds V1:22:270";
+    done(
+        folder,
+        &format!("simulate strain whole.hdf5 {NOISE} {EARLY} {late} {gaps} --length 300 -q"),
+    );
+    let files = "whole_H1.hdf5 whole_L1.hdf5 whole_V1.hdf5";
+    let words = format!("spiir search {files} {TEMPLATES} {LOW} --causal --no-plots -o file");
+    let whole = json(folder, &words);
+    let is_late = |event: &Value| event["gps"].as_f64().unwrap() > 1_400_000_270.0;
+    assert!(whole["events"].as_array().unwrap().iter().filter(|one| is_late(one)).count() > 5);
+    // Frames of the gap are not there.
+    folders(folder);
+    done(
+        folder,
+        &format!("simulate strain --live made {NOISE} {EARLY} {late} --length 300 --speed 0 -q"),
+    );
+    for second in (0..22).chain(270..300) {
+        for detector in ["H1", "L1", "V1"] {
+            if !(20..270).contains(&second) || detector == "V1" {
+                deliver(folder, detector, second);
+            }
+        }
+    }
+    let until = START + 300;
+    let words =
+        format!("live spiir {FRAMES} {TEMPLATES} {LOW} --wait 0.2 --until {until} -o found -q");
+    done(folder, &words);
+    let told = run(folder, "found");
+    assert_eq!(events(&told), events(&whole));
+    for row in told["detectors"].as_array().unwrap() {
+        assert_eq!(row["restarts"].as_u64(), Some(1), "{row}");
+        assert_eq!(row["duration_s"].as_f64(), Some(300.0), "{row}");
+    }
+}
+
+#[test]
+fn an_outage_of_a_month_takes_no_time() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    let month = 30 * 86_400;
+    let again = NOISE.replace("1400000000", &(START + month).to_string());
+    let play = |noise: &str| {
+        done(folder, &format!("simulate strain --live live {noise} --length 10 --speed 0 -q"));
+    };
+    play(NOISE);
+    let until = START + month + 10;
+    let words =
+        format!("live spiir {FRAMES} {TEMPLATES} {LOW} --wait 0.2 --until {until} -o found -q");
+    let running = Running::start(folder, &words);
+    let log = folder.join("found/events.ndjson");
+    wait_until("no event", || fs::read_to_string(&log).is_ok_and(|text| text.contains("first")));
+    play(&again);
+    let begin = Instant::now();
+    let output = running.end();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(begin.elapsed() < LONG / 2, "{:?}", begin.elapsed());
+    for row in run(folder, "found")["detectors"].as_array().unwrap() {
+        assert_eq!(row["restarts"].as_u64(), Some(1), "{row}");
+        assert_eq!(row["valid_s"].as_f64(), Some(20.0), "{row}");
+        assert_eq!(row["gaps"]["missing"]["seconds"].as_f64(), Some((month - 10) as f64), "{row}");
+    }
+}
+
+/// Lines of events without what differs between runs.
+fn published(path: &Path) -> Vec<Value> {
+    let mut lines = lines_of(path);
+    for line in &mut lines {
+        line["written_unix_s"] = Value::Null;
+        line["observation"] = Value::Null;
+    }
+    lines
+}
+
+#[test]
+fn killed_runs_continue_and_publish_each_event_once() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    let late = LATE.replace("time=1400000025.7", "time=1400000290.7");
+    let gaps = "--gap-seconds H1:100:160 --bad-seconds L1:40:43";
+    done(
+        folder,
+        &format!(
+            "simulate strain --live live {NOISE} {EARLY} {late} {gaps} --length 300 --speed 0 -q"
+        ),
+    );
+    let until = START + 300;
+    let base =
+        format!("live spiir {FRAMES} {TEMPLATES} {LOW} --wait 600 --give-up 900 --until {until}");
+    done(folder, &format!("{base} -o whole -q"));
+    let whole = published(&folder.join("whole/events.ndjson"));
+    assert!(whole.len() > 100, "{}", whole.len());
+    let is = |state: &str| whole.iter().filter(|line| line["state"] == state).count();
+    assert!(is("better") + is("retracted") > 3, "{}", whole.len());
+    // Killed at moments from the start of the search to its end, until a run ends by itself.
+    let words = format!("{base} --checkpoint 0.02 --resume -o killed -q");
+    let has_checkpoint = || {
+        let found = fs::read_dir(folder.join("killed")).into_iter().flatten().flatten();
+        found.map(|entry| entry.path().join("checkpoint")).any(|path| path.exists())
+    };
+    let mut seed = 7_u64;
+    let (mut kills, mut continued) = (0, 0);
+    let output = loop {
+        let mut running = Running::start(folder, &words);
+        let mut has_ended = || running.child().try_wait().unwrap().is_some();
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let events = folder.join("killed/events.ndjson");
+        let lines = || fs::read_to_string(&events).map_or(0, |text| text.lines().count());
+        // Events come, and some milliseconds pass.
+        let (begin, more) = (lines(), Instant::now());
+        while lines() == begin && !has_ended() && more.elapsed() < LONG {
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_millis(seed >> 58));
+        if kills < 15 && !has_ended() {
+            running.signal(Signal::KILL);
+            running.end();
+            kills += 1;
+            continued += usize::from(has_checkpoint());
+            continue;
+        }
+        break running.end();
+    };
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(kills > 3 && continued > 2, "{kills} {continued}");
+    assert_eq!(published(&folder.join("killed/events.ndjson")), whole);
+    let (told, expected) = (run(folder, "killed"), run(folder, "whole"));
+    for key in ["events", "found", "retracted", "detectors"] {
+        assert_eq!(told[key], expected[key], "{key}");
+    }
+    let gaps = |name: &str| -> Vec<Value> {
+        let mut gaps = lines_of(&folder.join(name).join("gaps.ndjson"));
+        gaps.iter_mut().for_each(|gap| gap["observation"] = Value::Null);
+        gaps
+    };
+    assert_eq!(gaps("killed"), gaps("whole"));
+}
+
+#[test]
+fn a_checkpoint_of_another_search_or_a_damaged_one_is_refused() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    done(folder, &format!("simulate strain --live live {NOISE} {EARLY} --length 30 --speed 0 -q"));
+    let base = format!("live spiir {FRAMES} {TEMPLATES} -o killed --resume");
+    let running = Running::start(folder, &format!("{base} {LOW} --checkpoint 0.01"));
+    let hidden = || {
+        let found = fs::read_dir(folder.join("killed")).into_iter().flatten().flatten();
+        let mut paths = found.map(|entry| entry.path().join("checkpoint"));
+        paths.find(|path| path.exists())
+    };
+    wait_until("no checkpoint", || hidden().is_some());
+    running.signal(Signal::KILL);
+    running.end();
+    fails(&sidereal(folder, &format!("{base} --threshold 5")), 2, &["threshold", "--resume"]);
+    fails(&sidereal(folder, &format!("{base} {LOW} --f-high 300")), 2, &["f_high"]);
+    let path = hidden().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    fails(&sidereal(folder, &format!("{base} {LOW}")), 3, &["checkpoint", "checksum"]);
+    fs::write(&path, &whole).unwrap();
+    // Frames that are gone are a gap; the run continues all the same.
+    for second in 10..20 {
+        fs::remove_file(folder.join("live/L1").join(frame("L1", second))).unwrap();
+    }
+    let until = START + 30;
+    done(folder, &format!("{base} {LOW} --wait 0.2 --until {until} -q"));
+    let told = run(folder, "killed");
+    assert_eq!(told["detectors"][0]["valid_s"].as_f64(), Some(30.0), "{told}");
+    assert_eq!(told["detectors"][1]["duration_s"].as_f64(), Some(30.0), "{told}");
+    let mut ended = std::collections::BTreeSet::new();
+    for line in lines_of(&folder.join("killed/events.ndjson")) {
+        if line["state"] == "final" || line["state"] == "retracted" {
+            assert!(ended.insert(line["number"].as_u64()), "{line}");
+        }
+    }
 }

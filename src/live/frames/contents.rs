@@ -44,10 +44,10 @@ pub struct Channels {
     /// in STRAIN.
     pub strain: Option<String>,
     /// Channel of the state vector; by default the strain's with STATE_VECTOR or DQMASK in place of STRAIN, or Virgo's
-    /// DQ_ANALYSIS_STATE_VECTOR, if the first frame has it.
+    /// DQ_ANALYSIS_STATE_VECTOR.
     pub state: Option<String>,
     /// Names or numbers of the bits that the state vector must have; by default HOFT_OK and OBSERVATION_INTENT, or DATA and
-    /// CBC_CAT1.
+    /// CBC_CAT1. Without any, strain needs no state vector.
     pub bits: Option<Vec<String>>,
 }
 
@@ -71,7 +71,10 @@ struct State {
 pub(super) enum Fault {
     Vanished,
     Damaged(String),
+    /// It lacks the strain.
     Channel(String),
+    /// It lacks the state vector, or has one without the required bits.
+    State(String),
 }
 
 impl From<Error> for Fault {
@@ -91,66 +94,96 @@ pub(super) struct Bad {
 }
 
 impl Channels {
+    /// Checks the bits as far as possible without a frame.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a bit that no state vector has, or not the given one.
+    pub(super) fn check(&self) -> Result<()> {
+        let Some(bits) = &self.bits else { return Ok(()) };
+        let channels = self.state.as_deref().map_or(vec![STATE, QUALITY], |given| vec![given]);
+        let faults: Vec<Unknown> =
+            channels.iter().filter_map(|channel| wanted(channel, Some(bits)).err()).collect();
+        if faults.len() < channels.len() {
+            return Ok(());
+        }
+        let names: Vec<&str> = faults.iter().map(|fault| &*fault.name).collect();
+        let rules: Vec<&str> = faults.iter().map(|fault| &*fault.rule).collect();
+        Err(Error::parameter("frames.channels.bits", names[0], rules.join("; ")))
+    }
+
     /// Chooses the channels by a detector's first frame.
     ///
     /// # Errors
-    /// [`Fault`]s of the file; the outer error is [`Error::Parameter`] for bits that the state vector does not name.
+    /// [`Fault`]s of the file.
     pub(super) fn choose(
         &self,
         path: &Path,
         detector: &str,
-    ) -> Result<std::result::Result<Reading, Fault>> {
-        let file = match Gwf::open(path) {
-            Ok(file) => file,
-            Err(error) => return Ok(Err(error.into())),
-        };
+    ) -> std::result::Result<Reading, Fault> {
+        let file = Gwf::open(path)?;
         let has = |name: &str| file.names().any(|known| known == name);
         let strain = match &self.strain {
             Some(name) if has(name) => name.clone(),
-            Some(name) => return Ok(Err(missing(&file, name))),
+            Some(name) => return Err(Fault::Channel(lacks(&file, name))),
             None => {
                 let detector = Some(detector.to_owned());
                 match channel_of(path, &OpenOptions { detector, ..OpenOptions::default() }) {
                     Ok(Some(name)) => name,
-                    Ok(None) => return Ok(Err(Fault::Damaged("it is no frame file".to_owned()))),
-                    Err(error) => return Ok(Err(Fault::Channel(error.to_string()))),
+                    Ok(None) => return Err(Fault::Damaged("it is no frame file".to_owned())),
+                    Err(error) => return Err(Fault::Channel(error.to_string())),
                 }
             }
         };
-        let rate_hz = match file.channel(&strain) {
-            Ok(channel) => channel.rate_hz,
-            Err(error) => return Ok(Err(error.into())),
-        };
+        let rate_hz = file.channel(&strain)?.rate_hz;
         let rounded = rate_hz.round();
         if !(1.0..=1e6).contains(&rounded) || (rate_hz / rounded - 1.0).abs() > 1e-6 {
             let why = format!("{strain} has {rate_hz} Hz, expected a whole rate of at most 1 MHz");
-            return Ok(Err(Fault::Damaged(why)));
+            return Err(Fault::Damaged(why));
         }
+        let state = match self.bits.as_ref().is_none_or(|bits| !bits.is_empty()) {
+            true => Some(self.choose_state(&file, &strain, detector)?),
+            false => None,
+        };
+        Ok(Reading { strain, state, rate_hz: rounded as u32 })
+    }
+
+    /// Chooses the state vector and its bits.
+    fn choose_state(
+        &self,
+        file: &Gwf,
+        strain: &str,
+        detector: &str,
+    ) -> std::result::Result<State, Fault> {
         let stem = strain.strip_suffix(STRAIN);
         let usual = [STATE, QUALITY].into_iter().filter_map(|end| Some(format!("{}{end}", stem?)));
         let usual = usual.chain((detector == "V1").then(|| VIRGO.to_owned()));
-        let is_wanted = self.bits.as_ref().is_none_or(|bits| !bits.is_empty());
-        let state = match &self.state {
-            Some(name) => Some(name.clone()),
-            None => usual.into_iter().find(|name| has(name)),
+        let candidates: Vec<String> = match &self.state {
+            Some(name) => vec![name.clone()],
+            None => usual.collect(),
         };
-        let state = match state.filter(|_| is_wanted) {
-            Some(channel) => {
-                let wanted = wanted(&channel, self.bits.as_deref())?;
-                Some(State { channel, wanted })
-            }
-            None if self.bits.is_some() && is_wanted => {
-                let name = format!("state vector of {strain}");
-                return Ok(Err(missing(&file, &name)));
-            }
-            None => None,
+        let found = candidates.iter().find(|name| file.names().any(|known| known == *name));
+        let Some(channel) = found.cloned() else {
+            let name = match candidates.is_empty() {
+                true => format!("of the state vector of {strain}"),
+                false => candidates.join(" or "),
+            };
+            return Err(Fault::State(lacks(file, &name)));
         };
-        Ok(Ok(Reading { strain, state, rate_hz: rounded as u32 }))
+        match wanted(&channel, self.bits.as_deref()) {
+            Ok(wanted) => Ok(State { channel, wanted }),
+            Err(Unknown { name, rule }) => Err(Fault::State(format!("no bit {name}; {rule}"))),
+        }
     }
 }
 
+/// Bit that a state vector does not have, and those that it has.
+struct Unknown {
+    name: String,
+    rule: String,
+}
+
 /// Returns the required bits of a state vector.
-fn wanted(channel: &str, bits: Option<&[String]>) -> Result<u64> {
+fn wanted(channel: &str, bits: Option<&[String]>) -> std::result::Result<u64, Unknown> {
     let quality: Vec<&str> = QUALITY_BITS.iter().map(|(name, _)| *name).collect();
     let (known, usual) = match channel.ends_with(QUALITY) {
         true => (quality.as_slice(), USUAL_QUALITY),
@@ -162,16 +195,16 @@ fn wanted(channel: &str, bits: Option<&[String]>) -> Result<u64> {
         let number = name.parse().ok().filter(|bit: &usize| *bit < 53);
         let Some(bit) = known.iter().position(|known| known == name).or(number) else {
             let rule = format!("{channel} has {}, or bits by number, 0 to 52", known.join(", "));
-            return Err(Error::parameter("frames.channels.bits", name, rule));
+            return Err(Unknown { name: name.clone(), rule });
         };
         wanted |= 1 << bit;
     }
     Ok(wanted)
 }
 
-fn missing(file: &Gwf, name: &str) -> Fault {
+fn lacks(file: &Gwf, name: &str) -> String {
     let names: Vec<&str> = file.names().take(20).collect();
-    Fault::Channel(format!("no channel {name}; there are {}", names.join(", ")))
+    format!("no channel {name}; there are {}", names.join(", "))
 }
 
 impl Reading {
@@ -195,7 +228,7 @@ impl Reading {
             ))
         })?;
         // Memory is for what the file holds, whatever its name says.
-        let pieces = self.pieces(&file, &self.strain)?;
+        let pieces = pieces(&file, &self.strain, Fault::Channel)?;
         let held = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.samples));
         if held != count {
             return Err(Fault::Damaged(format!("{held} samples found, expected {count}")));
@@ -243,13 +276,6 @@ impl Reading {
         Ok(bad)
     }
 
-    fn pieces(&self, file: &Gwf, name: &str) -> std::result::Result<Vec<Piece>, Fault> {
-        if !file.names().any(|known| known == name) {
-            return Err(missing(file, name));
-        }
-        Ok(file.pieces(name)?)
-    }
-
     /// Marks the samples at which the state vector lacks a bit, and returns their number.
     fn mark(
         &self,
@@ -259,7 +285,7 @@ impl Reading {
         valid: &mut [bool],
     ) -> std::result::Result<u64, Fault> {
         let mut is_good = vec![false; valid.len()];
-        for piece in self.pieces(file, &state.channel)? {
+        for piece in pieces(file, &state.channel, Fault::State)? {
             let mut words = vec![0.0; usize::try_from(piece.samples).unwrap_or(0).min(1 << 20)];
             let count = file.open_piece(&piece)?.read(&mut words)?;
             let start_s = piece.start.seconds_since(grid.start);
@@ -317,6 +343,18 @@ impl Reading {
     }
 }
 
+/// Returns the pieces of a channel; without it the fault of its absence.
+fn pieces(
+    file: &Gwf,
+    name: &str,
+    absent: fn(String) -> Fault,
+) -> std::result::Result<Vec<Piece>, Fault> {
+    if !file.names().any(|known| known == name) {
+        return Err(absent(lacks(file, name)));
+    }
+    Ok(file.pieces(name)?)
+}
+
 /// Times of a stream's samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
@@ -329,10 +367,19 @@ impl Grid {
     /// Returns the number of the sample at a time, which names may round to a microsecond; `None` before the start or between
     /// samples.
     pub(super) fn place(self, gps: Gps) -> Option<u64> {
+        let (sample, distance_ns) = self.nearest(gps)?;
+        (distance_ns.abs() <= 1000).then_some(sample)
+    }
+
+    /// Returns the number of the sample nearest to a time, and the time's distance after it in nanoseconds; `None` before the
+    /// start.
+    pub(super) fn nearest(self, gps: Gps) -> Option<(u64, i64)> {
         let (rate, second) = (i128::from(self.rate_hz), 1_000_000_000_i128);
         let distance = (i128::from(gps.ns) - i128::from(self.start.ns)) * rate;
         let sample = (distance + second / 2).div_euclid(second);
-        let is_near = (sample * second - distance).abs() <= 1000 * rate;
-        u64::try_from(sample).ok().filter(|_| is_near)
+        // Rounded away from 0, so that a time within the tolerance is not beyond it.
+        let after = distance - sample * second;
+        let after_ns = after.signum() * (after.abs() + rate - 1).div_euclid(rate);
+        Some((u64::try_from(sample).ok()?, after_ns as i64))
     }
 }

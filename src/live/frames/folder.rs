@@ -1,7 +1,7 @@
 //! Folders in which frame files appear: their names, and notice of new ones.
 //!
-//! Invariant: a new name is reported once, by inotify or by the next listing. It is reported again if inotify reports another inode
-//! or modification time under it.
+//! Invariant: a new name is reported once, by inotify or by the next listing. It is reported again if inotify reports another inode,
+//! size or modification time under it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -77,8 +77,15 @@ pub(super) struct Arrival {
     pub(super) span: Span,
 }
 
-/// Identity of a file: its number, and the time of its last change.
-type Identity = (u64, i64, i64);
+/// Identity of a file and its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    inode: u64,
+    bytes: u64,
+    /// Time of the last change: seconds, and nanoseconds after them.
+    changed: i64,
+    changed_ns: i64,
+}
 
 /// One folder.
 #[derive(Debug)]
@@ -214,9 +221,10 @@ impl Folder {
 }
 
 /// Returns the identity of a file; `None` if it is gone.
-fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<Identity> {
     let found = fs::metadata(path).ok()?;
-    Some((found.ino(), found.mtime(), found.mtime_nsec()))
+    let (inode, bytes) = (found.ino(), found.len());
+    Some(Identity { inode, bytes, changed: found.mtime(), changed_ns: found.mtime_nsec() })
 }
 
 #[cfg(test)]

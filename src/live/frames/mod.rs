@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use crate::units::{Gps, NS_PER_S};
 pub use contents::Channels;
 use contents::{Bad, Fault, Grid, Reading};
 pub use folder::Span;
-use folder::{Arrival, Folder, Folders};
+use folder::{Arrival, Folder, Folders, Identity, identity};
 
 /// Frames of one detector.
 #[derive(Clone, Debug)]
@@ -48,8 +49,10 @@ pub enum Reason {
     Damaged,
     /// The file was gone when its turn came.
     Vanished,
-    /// The file lacks a channel.
+    /// The file lacks the strain or its state vector.
     Channel,
+    /// The frame's first sample lies between the samples of the stream.
+    OffGrid,
     /// The state vector lacks a required bit, or the frame marks the samples as invalid.
     State,
     /// Samples are not finite.
@@ -58,12 +61,13 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of [`Counts::gaps`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Missing,
         Self::Stopped,
         Self::Damaged,
         Self::Vanished,
         Self::Channel,
+        Self::OffGrid,
         Self::State,
         Self::NotFinite,
     ];
@@ -76,6 +80,7 @@ impl Reason {
             Self::Damaged => "damaged",
             Self::Vanished => "vanished",
             Self::Channel => "channel",
+            Self::OffGrid => "off_grid",
             Self::State => "state",
             Self::NotFinite => "not_finite",
         }
@@ -85,7 +90,8 @@ impl Reason {
 /// Invalid samples of one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Pieces of at most a second of missing or stopped strain; frames for the other reasons.
+    /// Pieces of missing or stopped strain, of a second, or of 64 s as long as more than that is missing; frames for the other
+    /// reasons.
     pub gaps: u64,
     /// Samples.
     pub samples: u64,
@@ -126,13 +132,15 @@ pub struct Gap {
     pub why: Option<String>,
 }
 
-/// Next samples of a detector.
+/// Next samples of a detector: those of a frame, or missing ones.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// Samples; invalid ones are 0.
+    /// Samples of a frame; invalid ones are 0.
     pub samples: &'a [f64],
     /// Whether each sample is valid.
     pub valid: &'a [bool],
+    /// Missing samples; 0 for a frame.
+    pub missing: u64,
     /// Gaps in them.
     pub gaps: &'a [Gap],
 }
@@ -146,8 +154,9 @@ pub struct Begun {
     pub rate_hz: u32,
 }
 
-/// Longest gap that is made at once, in seconds.
+/// Length of the pieces of a gap, in seconds, and of those of a long one.
 const PIECE_S: u32 = 1;
+const LONG_PIECE_S: u32 = 64;
 
 /// Time after all others, in nanoseconds, at which a file is not used before a second one confirms it; most such files.
 const FAR_NS: i64 = 3600 * NS_PER_S;
@@ -163,7 +172,10 @@ pub struct FrameStreams {
     streams: Vec<Stream>,
     pace: Pace,
     patience: Patience,
+    rate_hz: u32,
     begun: Option<Begun>,
+    /// Whether files are there that an earlier run has read.
+    is_resuming: bool,
     /// First arrival of any file.
     first: Option<Instant>,
     arrivals: Vec<Arrival>,
@@ -174,11 +186,12 @@ pub struct FrameStreams {
 }
 
 impl FrameStreams {
-    /// Watches the folders of all detectors.
+    /// Watches the folders of all detectors for frames of a sampling rate.
     ///
     /// # Errors
-    /// [`Error::Io`] for a folder that is missing; [`Error::Parameter`] for none, or a detector that occurs twice.
-    pub fn open(given: &[FrameFolder], patience: Patience) -> Result<Self> {
+    /// [`Error::Io`] for a folder that is missing; [`Error::Parameter`] for none, a detector that occurs twice, or a bit that no
+    /// state vector has.
+    pub fn open(given: &[FrameFolder], rate_hz: u32, patience: Patience) -> Result<Self> {
         if given.is_empty() {
             return Err(Error::parameter("frames", 0, "there must be at least one folder"));
         }
@@ -187,6 +200,7 @@ impl FrameStreams {
                 let rule = "it has two folders, and needs one";
                 return Err(Error::parameter("detector", &one.detector, rule));
             }
+            one.channels.check()?;
         }
         let folders =
             Folders::watch(given.iter().map(|one| Folder::new(one.folder.clone(), &one.detector)))?;
@@ -195,7 +209,9 @@ impl FrameStreams {
             streams: given.iter().map(Stream::new).collect(),
             pace: Pace::default(),
             patience,
+            rate_hz,
             begun: None,
+            is_resuming: false,
             first: None,
             arrivals: Vec::new(),
             newest: Gps { ns: i64::MIN / 4 },
@@ -215,12 +231,17 @@ impl FrameStreams {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         for arrival in arrivals.drain(..) {
             self.first.get_or_insert(now);
+            let next = self.next(arrival.folder);
+            if self.is_resuming && next.is_some_and(|next| arrival.span.end <= next) {
+                continue;
+            }
             match self.begun.is_some() && arrival.span.start.ns - self.newest.ns > FAR_NS {
                 true => self.hold(arrival, now),
                 false => self.admit(arrival, now),
             }
         }
         self.arrivals = arrivals;
+        self.is_resuming = false;
         if let Some(begun) = self.begun {
             self.streams.iter_mut().for_each(|stream| stream.drop_passed(begun));
         }
@@ -280,11 +301,10 @@ impl FrameStreams {
     }
 
     /// Returns the start of the strain: that of the oldest frame, for all detectors, not counting frames that end an hour or more
-    /// before the next ones. Returns `None` until each folder has a frame, or the wait since the first one has passed, and a frame
-    /// has been read.
+    /// before the next ones. Returns `None` until each folder has a frame, or the wait since the first one has passed.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for bits that a state vector does not name, or if the frames lack the strain's channel.
+    /// [`Error::Parameter`] if all frames that are there lack the strain's channel.
     pub fn begin(&mut self) -> Result<Option<Begun>> {
         if self.begun.is_some() {
             return Ok(self.begun);
@@ -294,15 +314,12 @@ impl FrameStreams {
         if is_awaited && first.elapsed() < self.patience.wait {
             return Ok(None);
         }
-        let (mut rate_hz, mut lacking) = (None, None);
-        for stream in &mut self.streams {
-            lacking = lacking.or(stream.choose()?);
-            rate_hz = rate_hz.or(stream.reading.as_ref().map(|reading| reading.rate_hz));
-        }
-        if let (None, Some(why)) = (rate_hz, lacking) {
+        let with_frames = self.streams.iter().filter(|stream| !stream.pending.is_empty());
+        let lacking: Option<Vec<String>> = with_frames.map(Stream::lacking).collect();
+        if let Some(why) = lacking.as_ref().and_then(|lacking| lacking.first()) {
             return Err(Error::parameter("frames.channels", "none found", why));
         }
-        let Some(rate_hz) = rate_hz else { return Ok(None) };
+        let rate_hz = self.rate_hz;
         let Some(start) = self.first_start(Instant::now()) else { return Ok(None) };
         self.begun = Some(Begun { start, rate_hz });
         Ok(self.begun)
@@ -322,11 +339,8 @@ impl FrameStreams {
     }
 
     /// Returns a detector's next samples, a frame or a piece of a gap; `None` if it has none yet.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for bits that its state vector does not name.
-    pub fn take(&mut self, detector: usize) -> Result<Option<Block<'_>>> {
-        let Some(begun) = self.begun else { return Ok(None) };
+    pub fn take(&mut self, detector: usize) -> Option<Block<'_>> {
+        let begun = self.begun?;
         let now = Instant::now();
         let given_up = self.pace.before(now, self.patience.give_up);
         self.streams[detector].take(now, self.patience.wait, given_up, begun)
@@ -338,9 +352,68 @@ impl FrameStreams {
         Some(start.plus_samples(self.streams[detector].counts.samples as i64, rate_hz))
     }
 
+    /// Saves what has been read of each detector; call it once the strain has begun.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("frames");
+        let Some(Begun { start, rate_hz }) = self.begun else { return };
+        to.signed(start.ns);
+        to.number(rate_hz.into());
+        to.number(self.streams.len() as u64);
+        for Stream { counts, taken, .. } in &self.streams {
+            for number in [counts.frames, counts.samples, counts.late, counts.repeated] {
+                to.number(number);
+            }
+            for count in &counts.gaps {
+                to.number(count.gaps);
+                to.number(count.samples);
+            }
+            to.number(taken.len() as u64);
+            for Span { start, end } in taken {
+                to.signed(start.ns);
+                to.signed(end.ns);
+            }
+        }
+    }
+
+    /// Continues the strain of an earlier run with the next sample of each detector; returns its start. Files that are there
+    /// already and whose time has passed count neither as late nor as repeated.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a state of other detectors or another rate.
+    pub fn resume(&mut self, from: &mut Saved<'_>) -> Result<Begun> {
+        from.part("frames")?;
+        let begun = Begun { start: Gps { ns: from.signed()? }, rate_hz: self.rate_hz };
+        from.expect("rate (Hz)", self.rate_hz.into())?;
+        from.expect("detectors", self.streams.len() as u64)?;
+        for Stream { counts, taken, .. } in &mut self.streams {
+            counts.frames = from.number()?;
+            counts.samples = from.number()?;
+            counts.late = from.number()?;
+            counts.repeated = from.number()?;
+            for count in &mut counts.gaps {
+                (count.gaps, count.samples) = (from.number()?, from.number()?);
+            }
+            taken.clear();
+            for _ in 0..from.at_most(KEPT)? {
+                let (start, end) = (Gps { ns: from.signed()? }, Gps { ns: from.signed()? });
+                taken.push_back(Span { start, end });
+            }
+        }
+        self.begun = Some(begun);
+        self.is_resuming = true;
+        let next = (0..self.streams.len()).filter_map(|detector| self.next(detector));
+        self.newest = next.fold(self.newest, Gps::max);
+        Ok(begun)
+    }
+
     /// Returns the channel of a detector's strain, once it is known.
     pub fn channel(&self, detector: usize) -> Option<&str> {
         self.streams[detector].reading.as_ref().map(|reading| reading.strain.as_str())
+    }
+
+    /// Returns the start of the strain, once it has begun.
+    pub fn begun(&self) -> Option<Begun> {
+        self.begun
     }
 
     /// Returns a detector's counters.
@@ -375,12 +448,14 @@ impl Pace {
     }
 }
 
-/// File whose turn has not come.
+/// File whose turn has not come, or that could not be read yet.
 #[derive(Debug)]
 struct Pending {
     path: PathBuf,
     span: Span,
     arrived: Instant,
+    /// Contents that could not be read.
+    tried: Option<Identity>,
 }
 
 /// Frames of one detector.
@@ -419,10 +494,11 @@ impl Stream {
             // The file that came last is used: it has replaced the other one, or both say the same.
             Some(before) => {
                 self.counts.repeated += u64::from(before.path != path);
-                (before.path, before.span) = (path, span);
+                (before.path, before.span, before.tried) = (path, span, None);
             }
             None => {
-                self.pending.insert(span.start.ns, Pending { path, span, arrived });
+                let pending = Pending { path, span, arrived, tried: None };
+                self.pending.insert(span.start.ns, pending);
             }
         }
     }
@@ -431,20 +507,17 @@ impl Stream {
         self.pending.first_key_value().map(|(_, pending)| pending.span.start)
     }
 
-    /// Chooses the channels by the first frame that can be read; returns what the frames lack if none can.
-    fn choose(&mut self) -> Result<Option<String>> {
+    /// Returns why no frame has the strain's channel; `None` if one has it, or if there are none that can be read.
+    fn lacking(&self) -> Option<String> {
         let mut lacking = None;
         for pending in self.pending.values() {
-            if self.reading.is_some() {
-                break;
-            }
-            match self.channels.choose(&pending.path, &self.detector)? {
-                Ok(reading) => self.reading = Some(reading),
+            match self.channels.choose(&pending.path, &self.detector) {
+                Ok(_) | Err(Fault::State(_)) => return None,
                 Err(Fault::Channel(why)) => lacking = Some(why),
                 Err(Fault::Damaged(_) | Fault::Vanished) => {}
             }
         }
-        Ok(lacking.filter(|_| self.reading.is_none()))
+        lacking
     }
 
     fn take(
@@ -453,43 +526,62 @@ impl Stream {
         wait: Duration,
         given_up: Gps,
         begun: Begun,
-    ) -> Result<Option<Block<'_>>> {
+    ) -> Option<Block<'_>> {
         let grid = Grid { start: begun.start, rate_hz: begun.rate_hz };
         let next = grid.start.plus_samples(self.counts.samples as i64, grid.rate_hz);
         self.drop_passed(begun);
-        let piece_end = next.plus_samples(i64::from(PIECE_S * grid.rate_hz), grid.rate_hz);
         let Some((_, pending)) = self.pending.first_key_value() else {
             if given_up <= next {
-                return Ok(None);
+                return None;
             }
-            let span = Span { start: next, end: given_up.min(piece_end) };
-            return Ok(Some(self.gap(span, Reason::Stopped, None, grid)));
+            let span = piece(next, given_up, grid);
+            return Some(self.gap(span, Reason::Stopped, None, grid));
         };
         let (span, age) = (pending.span, now.duration_since(pending.arrived));
         if grid.place(span.start) != Some(self.counts.samples) {
-            if age < wait {
-                return Ok(None);
+            if let Some((sample, distance_ns)) = grid.nearest(span.start)
+                && sample == self.counts.samples
+            {
+                let distance_s = distance_ns as f64 / NS_PER_S as f64;
+                let why = format!(
+                    "its first sample lies {distance_s} s after a sample of the stream of {} Hz from GPS {} on",
+                    grid.rate_hz,
+                    grid.start.s()
+                );
+                self.pending.pop_first();
+                return Some(self.gap(span, Reason::OffGrid, Some(why), grid));
             }
-            let end = span.start.min(piece_end);
-            return Ok(Some(self.gap(Span { start: next, end }, Reason::Missing, None, grid)));
+            if age < wait {
+                return None;
+            }
+            return Some(self.gap(piece(next, span.start, grid), Reason::Missing, None, grid));
         }
-        let path = pending.path.clone();
-        let fault = match self.read(&path, span, grid)? {
+        let (path, tried) = (pending.path.clone(), pending.tried);
+        // A file that is not renamed into place may be complete later: then it is read again.
+        let found = identity(&path);
+        if age < wait && found.is_some() && tried == found {
+            return None;
+        }
+        let fault = match self.read(&path, span, grid) {
             Ok(bad) => {
                 self.pending.pop_first();
-                return Ok(Some(self.frame(span, bad)));
+                return Some(self.frame(span, bad));
             }
             Err(fault) => fault,
         };
         let (reason, why) = match fault {
             Fault::Vanished => (Reason::Vanished, None),
-            // A file that is not renamed into place may be complete later.
-            Fault::Damaged(_) | Fault::Channel(_) if age < wait => return Ok(None),
+            Fault::Damaged(_) | Fault::Channel(_) | Fault::State(_) if age < wait => {
+                if let Some(mut first) = self.pending.first_entry() {
+                    first.get_mut().tried = found;
+                }
+                return None;
+            }
             Fault::Damaged(why) => (Reason::Damaged, Some(why)),
-            Fault::Channel(why) => (Reason::Channel, Some(why)),
+            Fault::Channel(why) | Fault::State(why) => (Reason::Channel, Some(why)),
         };
         self.pending.pop_first();
-        Ok(Some(self.gap(span, reason, why, grid)))
+        Some(self.gap(span, reason, why, grid))
     }
 
     /// Counts files whose time has passed.
@@ -498,7 +590,8 @@ impl Stream {
         let next = start.plus_samples(self.counts.samples as i64, rate_hz);
         while let Some((_, pending)) = self.pending.first_key_value() {
             let span = pending.span;
-            let is_next = grid.place(span.start) == Some(self.counts.samples);
+            let is_next =
+                grid.nearest(span.start).is_some_and(|(sample, _)| sample == self.counts.samples);
             if is_next || span.start > next {
                 return;
             }
@@ -511,27 +604,18 @@ impl Stream {
         }
     }
 
-    fn read(
-        &mut self,
-        path: &Path,
-        span: Span,
-        grid: Grid,
-    ) -> Result<std::result::Result<Bad, Fault>> {
+    fn read(&mut self, path: &Path, span: Span, grid: Grid) -> std::result::Result<Bad, Fault> {
         let reading = match self.reading.take() {
             Some(reading) => reading,
-            None => match self.channels.choose(path, &self.detector)? {
-                Ok(reading) => reading,
-                Err(fault) => return Ok(Err(fault)),
-            },
+            None => self.channels.choose(path, &self.detector)?,
         };
         if reading.rate_hz != grid.rate_hz {
             let (found, expected) = (reading.rate_hz, grid.rate_hz);
-            let why = format!("{found} Hz found, expected {expected} as in the other detectors");
-            return Ok(Err(Fault::Damaged(why)));
+            return Err(Fault::Damaged(format!("{found} Hz found, expected {expected}")));
         }
         let read = reading.read(path, span, &mut self.samples, &mut self.valid);
         self.reading = Some(reading);
-        Ok(read)
+        read
     }
 
     /// Returns the frame that was read.
@@ -549,24 +633,20 @@ impl Stream {
                 self.gaps.push(Gap { span, reason, samples, why: None });
             }
         }
-        Block { samples: &self.samples, valid: &self.valid, gaps: &self.gaps }
+        Block { samples: &self.samples, valid: &self.valid, missing: 0, gaps: &self.gaps }
     }
 
-    /// Returns invalid samples of a time that begins with the next one.
+    /// Returns missing samples of a time that begins with the next one.
     fn gap(&mut self, span: Span, reason: Reason, why: Option<String>, grid: Grid) -> Block<'_> {
         let distance_s = span.end.seconds_since(grid.start);
         let end = (distance_s * f64::from(grid.rate_hz)).round().max(0.0) as u64;
         // At least one, so that the stream goes on whatever the times of files are.
         let samples = end.saturating_sub(self.counts.samples).max(1);
-        self.samples.clear();
-        self.samples.resize(samples as usize, 0.0);
-        self.valid.clear();
-        self.valid.resize(samples as usize, false);
         self.counts.samples += samples;
         self.count(reason, samples);
         self.gaps.clear();
         self.gaps.push(Gap { span, reason, samples, why });
-        Block { samples: &self.samples, valid: &self.valid, gaps: &self.gaps }
+        Block { samples: &[], valid: &[], missing: samples, gaps: &self.gaps }
     }
 
     fn count(&mut self, reason: Reason, samples: u64) {
@@ -576,6 +656,15 @@ impl Stream {
             count.samples += samples;
         }
     }
+}
+
+/// Returns the next piece of a gap that ends at `end` or later.
+fn piece(next: Gps, end: Gps, grid: Grid) -> Span {
+    let after = |seconds: u32| {
+        next.plus_samples(i64::from(seconds) * i64::from(grid.rate_hz), grid.rate_hz)
+    };
+    let long = after(LONG_PIECE_S);
+    Span { start: next, end: if long <= end { long } else { end.min(after(PIECE_S)) } }
 }
 
 #[cfg(test)]
@@ -623,8 +712,9 @@ mod tests {
 
     /// Takes the next block; returns its number of valid samples, and the reason of its gap.
     fn take(stream: &mut Stream, now: Instant, given_up: Gps) -> Option<(usize, Option<Reason>)> {
-        let block = stream.take(now, WAIT, given_up, BEGUN).unwrap()?;
+        let block = stream.take(now, WAIT, given_up, BEGUN)?;
         assert_eq!(block.samples.len(), block.valid.len());
+        assert_eq!(block.samples.is_empty(), block.missing > 0);
         let valid = block.valid.iter().filter(|valid| **valid).count();
         Some((valid, block.gaps.first().map(|gap| gap.reason)))
     }
@@ -656,8 +746,8 @@ mod tests {
         assert_eq!((stream.counts.late, stream.counts.repeated), (1, 1));
         // Without a later frame only other detectors' strain says that time has passed: a second at once.
         let later = Gps::from_s(102.5);
-        assert_eq!(take(&mut stream, now + WAIT, later), Some((0, Some(Reason::Stopped))));
-        assert_eq!(stream.samples.len(), RATE_HZ as usize);
+        let block = stream.take(now + WAIT, WAIT, later, BEGUN).unwrap();
+        assert_eq!((block.missing, block.gaps[0].reason), (RATE_HZ.into(), Reason::Stopped));
         assert_eq!(take(&mut stream, now + WAIT, later), Some((0, Some(Reason::Stopped))));
         assert_eq!(take(&mut stream, now + WAIT, later), None);
         assert_eq!(stream.counts.samples, 160);
@@ -671,7 +761,7 @@ mod tests {
         let detector = "H1".to_owned();
         let given = FrameFolder { detector, folder: home.path().to_path_buf(), channels };
         let patience = Patience { wait: Duration::ZERO, give_up: Duration::ZERO };
-        let mut streams = FrameStreams::open(&[given], patience).unwrap();
+        let mut streams = FrameStreams::open(&[given], RATE_HZ, patience).unwrap();
         // A leftover of another day, two frames, and a wrong name.
         for start in ["1000", "900000", "900001", "2000000000"] {
             frame(home.path(), start, "1", None);
@@ -686,17 +776,17 @@ mod tests {
         look(&mut streams);
         let mut samples = 0;
         for _ in 0..4 {
-            samples += streams.take(0).unwrap().map_or(0, |block| block.samples.len());
+            samples += streams.take(0).map_or(0, |block| block.samples.len());
         }
         assert_eq!(samples, 2 * RATE_HZ as usize);
         assert_eq!((streams.counts(0).valid(), streams.counts(0).late), (samples as u64, 2));
         // After an outage of a day, the second frame confirms the first.
         frame(home.path(), "990000", "1", None);
         look(&mut streams);
-        assert!(streams.take(0).unwrap().is_none());
+        assert!(streams.take(0).is_none());
         frame(home.path(), "990001", "1", None);
         look(&mut streams);
-        assert!(streams.take(0).unwrap().is_some());
+        assert!(streams.take(0).is_some());
         assert_eq!(streams.counts(0).late, 2);
     }
 
@@ -751,6 +841,111 @@ mod tests {
         fs::rename(other, arrive(&mut broken, "103")).unwrap();
         assert_eq!(take(&mut broken, now + WAIT, NEVER), Some((0, Some(Reason::Damaged))));
         assert_eq!(broken.counts.samples, 4 * rate as u64);
+    }
+
+    #[test]
+    fn a_first_frame_without_a_state_vector_does_not_end_the_check() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut usual = stream(None);
+        for (second, mask) in [None, Some(1), Some(3)].into_iter().enumerate() {
+            let (path, span) = frame(home.path(), &(100 + second).to_string(), "1", mask);
+            usual.arrived(path, span, now);
+        }
+        let block = usual.take(now + WAIT, WAIT, NEVER, BEGUN).unwrap();
+        let [Gap { reason: Reason::Channel, why: Some(why), .. }] = block.gaps else {
+            panic!("{:?}", block.gaps);
+        };
+        assert!(why.contains("H1:GDS-CALIB_STATE_VECTOR or H1:GDS-CALIB_DQMASK"), "{why}");
+        assert_eq!(take(&mut usual, now, NEVER), Some((0, Some(Reason::State))));
+        assert_eq!(take(&mut usual, now, NEVER), Some((RATE_HZ as usize, None)));
+        // Bits of another kind of state vector are those of no frame; bits of none are an error at once.
+        let mut other = stream(Some(&["CBC_CAT1"]));
+        let (path, span) = frame(home.path(), "100", "1", Some(3));
+        other.arrived(path, span, now);
+        assert_eq!(take(&mut other, now + WAIT, NEVER), Some((0, Some(Reason::Channel))));
+        let patience = Patience { wait: WAIT, give_up: WAIT };
+        let given = |bit: &str, state: Option<&str>| FrameFolder {
+            detector: "H1".to_owned(),
+            folder: home.path().to_path_buf(),
+            channels: Channels {
+                state: state.map(str::to_owned),
+                bits: Some(vec![bit.to_owned()]),
+                ..Channels::default()
+            },
+        };
+        let open = |one| FrameStreams::open(&[one], RATE_HZ, patience).map(drop);
+        assert!(open(given("CBC_CAT1", None)).is_ok());
+        for one in [given("OTHER", None), given("CBC_CAT1", Some("H1:A_STATE_VECTOR"))] {
+            let error = open(one).unwrap_err().to_string();
+            assert!(error.contains("HOFT_OK"), "{error}");
+        }
+    }
+
+    #[test]
+    fn frames_of_another_rate_or_between_samples_are_gaps() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut lenient = stream(Some(&[]));
+        for start in ["100", "101.005", "102", "103"] {
+            let (path, span) = frame(home.path(), start, "1", None);
+            lenient.arrived(path, span, now);
+        }
+        let rate = RATE_HZ as usize;
+        assert_eq!(take(&mut lenient, now, NEVER), Some((rate, None)));
+        let block = lenient.take(now, WAIT, NEVER, BEGUN).unwrap();
+        assert_eq!((block.missing, block.gaps[0].reason), (64, Reason::OffGrid));
+        assert!(block.gaps[0].why.as_ref().is_some_and(|why| why.contains("0.005 s after")));
+        assert_eq!(take(&mut lenient, now, NEVER), Some((rate, None)));
+        assert_eq!((lenient.counts.late, lenient.counts.repeated), (0, 0));
+        // The stream expects twice the rate.
+        let begun = Begun { rate_hz: 2 * RATE_HZ, ..BEGUN };
+        let mut other = stream(Some(&[]));
+        let (path, span) = frame(home.path(), "100", "1", None);
+        other.arrived(path, span, now);
+        let block = other.take(now + WAIT, WAIT, NEVER, begun).unwrap();
+        assert_eq!((block.missing, block.gaps[0].reason), (128, Reason::Damaged));
+        let why = block.gaps[0].why.clone().unwrap();
+        assert_eq!(why, "64 Hz found, expected 128");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_read_again_when_it_changes() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut broken = stream(Some(&[]));
+        let (path, span) = frame(home.path(), "100", "1", None);
+        let whole = fs::read(&path).unwrap();
+        let mut bad = whole.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        bad[60] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let changed = fs::metadata(&path).unwrap().modified().unwrap();
+        broken.arrived(path.clone(), span, now);
+        assert_eq!(take(&mut broken, now, NEVER), None);
+        // It becomes whole, which neither its size nor its time shows: it is not read.
+        fs::write(&path, &whole).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(changed).unwrap();
+        assert_eq!(take(&mut broken, now + WAIT / 2, NEVER), None);
+        // The last look is one at the contents.
+        assert_eq!(take(&mut broken, now + WAIT, NEVER), Some((RATE_HZ as usize, None)));
+    }
+
+    #[test]
+    fn a_long_gap_comes_in_few_pieces() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut lenient = stream(Some(&[]));
+        let (path, span) = frame(home.path(), "86500.5", "1", None);
+        lenient.arrived(path, span, now);
+        let mut pieces = 0;
+        while let Some((0, reason)) = take(&mut lenient, now + WAIT, NEVER) {
+            assert_eq!(reason, Some(Reason::Missing));
+            pieces += 1;
+        }
+        assert_eq!(pieces, 86_400 / 64 + 1);
+        assert_eq!(lenient.counts.samples, 64 * 86_400 + 32 + 64);
     }
 
     #[test]

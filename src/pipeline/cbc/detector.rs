@@ -13,7 +13,7 @@ use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Segments, SegmentsBuilder, TimedTrigger};
 use crate::spiir::trigger::{self, DeviceRatios, Finder, Ratios, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
-use crate::spiir::{self, DeviceOutput, DeviceSamples, Plan, Spiir};
+use crate::spiir::{self, Branch, DeviceOutput, DeviceSamples, Filter, Plan, Spiir, Template};
 use crate::state::{Saved, Saving};
 use crate::trace;
 use crate::units::Gps;
@@ -76,6 +76,10 @@ pub enum Piece<'a> {
 /// Each step stores the history that it needs, so a stream may arrive in blocks of any length;
 /// [`ChirpDetector::latency`] returns the delay of the triggers.
 ///
+/// A chain [of triggers](Self::of_triggers) restarts its filters after a gap that is longer than their memory (14 e-folding
+/// times after the longest delay, and the latency of all steps): they begin with the first whitened sample that is not 0.
+/// Nothing is computed in the rest of the gap.
+///
 /// # Numerics
 /// The same bits for any split into blocks and any number of threads at one SIMD level.
 #[derive(Debug)]
@@ -96,6 +100,26 @@ pub struct ChirpDetector {
     counts: (u64, u64),
     segments: SegmentsBuilder,
     triggers: Vec<Trigger>,
+    restarts: Restarts,
+    /// Samples that each template's filters remember, in ascending order.
+    reaches: Vec<u64>,
+    /// Zeros and flags of the next samples of a gap.
+    gap: Vec<f64>,
+    gap_valid: Vec<bool>,
+}
+
+/// Restarts of the filters in long gaps.
+#[derive(Clone, Copy, Debug)]
+struct Restarts {
+    /// Invalid zeros of whitened strain after which the filters restart; `None` if they never do.
+    after: Option<u64>,
+    /// Invalid zeros since the last other sample.
+    quiet: u64,
+    /// Whitened sample at which the filters have begun.
+    base: u64,
+    /// Whether the filters wait for the end of a gap.
+    is_waiting: bool,
+    count: u64,
 }
 
 impl ChirpDetector {
@@ -146,8 +170,20 @@ impl ChirpDetector {
             window_s: options.window_s,
             gate_pad_s: options.gate_pad_s,
         })?;
+        let mut reaches: Vec<u64> =
+            bank.templates.iter().map(|one| reach(&one.filters) as u64).collect();
+        reaches.sort_unstable();
         let work = Work::new(plan, search, backend, shown)?;
         let piece = work.piece;
+        let latency = work.spiir.plan().latency() + 2 * work.finder.plan().latency();
+        let memory = reaches.last().copied().unwrap_or(0) + latency as u64;
+        let restarts = Restarts {
+            after: (!shown).then_some(memory),
+            quiet: 0,
+            base: 0,
+            is_waiting: false,
+            count: 0,
+        };
         Ok(Self {
             start,
             rate_hz,
@@ -163,7 +199,37 @@ impl ChirpDetector {
             counts: (0, 0),
             segments: SegmentsBuilder::new(start, rate_hz),
             triggers: Vec::new(),
+            restarts,
+            reaches,
+            gap: Vec::new(),
+            gap_valid: Vec::new(),
         })
+    }
+
+    /// Sets the time of the first sample; call it before that.
+    pub fn begin(&mut self, start: Gps) {
+        self.start = start;
+        self.segments = SegmentsBuilder::new(start, self.rate_hz);
+    }
+
+    /// Returns the number of templates whose filters have had strain for as long as they remember it: the longest delay, and 14
+    /// e-folding times.
+    pub fn warm(&self) -> usize {
+        let had = self.counts.1 - self.restarts.base;
+        match self.restarts.is_waiting {
+            true => 0,
+            false => self.reaches.partition_point(|reach| *reach <= had),
+        }
+    }
+
+    /// Returns the time of strain in seconds after which all templates are warm.
+    pub fn warm_after_s(&self) -> f64 {
+        self.reaches.last().map_or(0.0, |reach| *reach as f64 / f64::from(self.rate_hz))
+    }
+
+    /// Returns the number of times that the filters have restarted after a gap longer than their memory.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.count
     }
 
     /// Returns the largest number of samples processed at once.
@@ -217,7 +283,13 @@ impl ChirpDetector {
     /// Returns the time before which no further trigger can be, once those that are final have been taken.
     pub fn decided(&self) -> Gps {
         let finder = &self.work.finder;
-        let decided = finder.known().saturating_sub(finder.plan().latency() as u64);
+        let decided = match self.restarts.is_waiting {
+            true => self.counts.1,
+            false => {
+                let latency = finder.plan().latency() as u64;
+                self.restarts.base + finder.known().saturating_sub(latency)
+            }
+        };
         let least_s = self.peak_offsets_s.iter().copied().fold(f64::INFINITY, f64::min);
         let least_s = if least_s.is_finite() { least_s } else { 0.0 };
         let sample = decided as i64 - trigger::MOST_OFFSET;
@@ -252,6 +324,31 @@ impl ChirpDetector {
         Ok(())
     }
 
+    /// Processes the next samples of a gap, at most `samples` and about a second if they take time; returns their number.
+    /// The result is that of [`Self::run`] with as many invalid samples, except that a gap longer than the memory of all
+    /// steps takes no time.
+    ///
+    /// # Errors
+    /// Errors of a GPU.
+    pub fn gap(&mut self, samples: u64) -> Result<u64> {
+        if self.restarts.is_waiting {
+            let skipped = self.whitener.skip(samples);
+            if skipped > 0 {
+                self.counts = (self.counts.0 + skipped, self.counts.1 + skipped);
+                self.segments.skip(skipped);
+                return Ok(skipped);
+            }
+        }
+        let count = samples.min(self.rate_hz.into()) as usize;
+        let (mut zeros, mut valid) =
+            (std::mem::take(&mut self.gap), std::mem::take(&mut self.gap_valid));
+        zeros.resize(self.rate_hz as usize, 0.0);
+        valid.resize(self.rate_hz as usize, false);
+        let done = self.run(&zeros[..count], &valid[..count], &mut |_| {});
+        (self.gap, self.gap_valid) = (zeros, valid);
+        done.map(|()| count as u64)
+    }
+
     /// Ends the stream as if silence followed.
     ///
     /// # Errors
@@ -264,6 +361,9 @@ impl ChirpDetector {
             }
             self.filter(produced, observe)?;
         }
+        if self.restarts.is_waiting {
+            return Ok(());
+        }
         loop {
             let produced = self.work.filter_end()?;
             if produced == 0 {
@@ -271,7 +371,7 @@ impl ChirpDetector {
             }
             self.find(produced, observe)?;
         }
-        self.work.finder.flush(&mut self.triggers)
+        self.end_search()
     }
 
     /// Waits for enqueued GPU work, so that [`ChirpDetector::triggers`] returns all triggers that are final.
@@ -279,7 +379,10 @@ impl ChirpDetector {
     /// # Errors
     /// [`Error::Device`] when any of it failed.
     pub fn settle(&mut self) -> Result<()> {
-        self.work.finder.collect(&mut self.triggers)
+        let before = self.triggers.len();
+        self.work.finder.collect(&mut self.triggers)?;
+        self.place(before);
+        Ok(())
     }
 
     /// Saves the state of an unfinished stream without its triggers; returns false for the reference backend, which
@@ -292,6 +395,8 @@ impl ChirpDetector {
         to.part("chain");
         to.number(self.counts.0);
         to.number(self.counts.1);
+        let Restarts { quiet, base, is_waiting, count, .. } = self.restarts;
+        [quiet, base, is_waiting.into(), count].iter().for_each(|number| to.number(*number));
         to.flags(self.waiting.iter().copied());
         self.segments.save(to);
         self.whitener.save(to);
@@ -305,6 +410,13 @@ impl ChirpDetector {
     pub fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<()> {
         from.part("chain")?;
         self.counts = (from.number()?, from.number()?);
+        let (quiet, base) = (from.number()?, from.number()?);
+        let is_waiting = from.at_most(1)? == 1;
+        let count = from.number()?;
+        self.restarts = Restarts { quiet, base, is_waiting, count, ..self.restarts };
+        if base > self.counts.1 || is_waiting && self.counts.0 != self.counts.1 {
+            return Err(from.fault("restart of the filters", format!("{:?}", self.restarts)));
+        }
         let Some(waiting) = self.counts.0.checked_sub(self.counts.1) else {
             return Err(from.fault("samples filtered", format!("{:?}", self.counts)));
         };
@@ -314,7 +426,8 @@ impl ChirpDetector {
         }
         self.segments.load(from, self.counts.1)?;
         self.whitener.load(from)?;
-        self.work.load(from, self.counts.0, self.counts.1)?;
+        let base = if is_waiting { self.counts.0 } else { base };
+        self.work.load(from, self.counts.0 - base, self.counts.1 - base)?;
         if let Some(bad) =
             triggers.iter().find(|one| one.template as usize >= self.peak_offsets_s.len())
         {
@@ -346,10 +459,58 @@ impl ChirpDetector {
         if count > 0 {
             observe(Piece::Whitened { first: self.counts.0, samples, valid });
         }
-        self.waiting.extend(valid);
-        self.counts.0 += count as u64;
-        let produced = self.work.filter(samples)?;
-        self.find(produced, observe)
+        let mut first = 0;
+        while first < count {
+            let (samples, valid) =
+                (&self.whitened[first..count], &self.whitened_valid[first..count]);
+            if self.restarts.is_waiting {
+                let quiet = samples.iter().zip(valid).take_while(|(sample, valid)| is_quiet(**sample, **valid)).count();
+                self.counts = (self.counts.0 + quiet as u64, self.counts.1 + quiet as u64);
+                self.segments.skip(quiet as u64);
+                if quiet < samples.len() {
+                    self.restarts.is_waiting = false;
+                    (self.restarts.base, self.restarts.quiet) = (self.counts.0, 0);
+                }
+                first += quiet;
+                continue;
+            }
+            let taken = self.restarts.take(samples, valid);
+            self.waiting.extend(&valid[..taken]);
+            self.counts.0 += taken as u64;
+            let produced = self.work.filter(&samples[..taken])?;
+            self.find(produced, observe)?;
+            if self.restarts.is_due() {
+                self.restart()?;
+            }
+            first += taken;
+        }
+        Ok(())
+    }
+
+    /// Ends the filters' stream in a gap: what they still hold is negligible, and invalid.
+    fn restart(&mut self) -> Result<()> {
+        self.segments.skip(self.waiting.len() as u64);
+        self.waiting.clear();
+        self.counts.1 = self.counts.0;
+        self.end_search()?;
+        self.work.spiir.reset();
+        self.restarts.is_waiting = true;
+        self.restarts.count += 1;
+        Ok(())
+    }
+
+    /// Ends the peak search.
+    fn end_search(&mut self) -> Result<()> {
+        let before = self.triggers.len();
+        self.work.finder.flush(&mut self.triggers)?;
+        self.place(before);
+        Ok(())
+    }
+
+    /// Gives the triggers from number `first` on their samples in the stream.
+    fn place(&mut self, first: usize) {
+        let base = self.restarts.base;
+        self.triggers[first..].iter_mut().for_each(|trigger| trigger.sample += base);
     }
 
     /// Searches for peaks in the first `times` of each template's ratios.
@@ -365,8 +526,34 @@ impl ChirpDetector {
         self.counts.1 += times as u64;
         self.segments.push(&self.z_valid);
         let _span = trace::span(trace::Work::Compute, "triggers");
-        self.work.find(&self.z_valid, &mut self.triggers)
+        let before = self.triggers.len();
+        self.work.find(&self.z_valid, &mut self.triggers)?;
+        self.place(before);
+        Ok(())
     }
+}
+
+impl Restarts {
+    /// Counts invalid zeros; returns the number of samples up to the one that makes a restart due.
+    fn take(&mut self, samples: &[f32], valid: &[bool]) -> usize {
+        let Some(after) = self.after else { return samples.len() };
+        for (index, (sample, valid)) in samples.iter().zip(valid).enumerate() {
+            self.quiet = if is_quiet(*sample, *valid) { self.quiet + 1 } else { 0 };
+            if self.quiet >= after {
+                return index + 1;
+            }
+        }
+        samples.len()
+    }
+
+    fn is_due(&self) -> bool {
+        self.after.is_some_and(|after| self.quiet >= after)
+    }
+}
+
+/// Returns whether a whitened sample is in a gap, after the whitener's response to its edge.
+fn is_quiet(sample: f32, valid: bool) -> bool {
+    sample == 0.0 && !valid
 }
 
 /// Checks that the strain has the bank's sample rate.
@@ -376,6 +563,22 @@ fn check_rate(bank: &Bank, rate_hz: u32) -> Result<()> {
     }
     let rule = format!("the bank was made for strain of {} Hz", bank.rate_hz);
     Err(Error::parameter("rate of the strain (Hz)", rate_hz, rule))
+}
+
+/// Run-in of each filter in units of its memory (e-folding time); after it, earlier input is negligible.
+const MEMORIES: f64 = 14.0;
+
+/// Returns the longest input range of a template's filters (delay and run-in), in samples of strain.
+pub(super) fn reach(filters: &Template) -> usize {
+    let of_branch = |branch: &Branch| {
+        let of_filter = |filter: &Filter| {
+            let memory = -1.0 / filter.pole().norm().ln();
+            filter.delay as usize + (MEMORIES * memory).ceil() as usize
+        };
+        let samples = branch.filters.iter().map(of_filter).max().unwrap_or(0);
+        samples.saturating_mul(1 << branch.halvings)
+    };
+    filters.branches.iter().map(of_branch).max().unwrap_or(0)
 }
 
 /// Delay of each stage, in seconds of data.

@@ -13,7 +13,8 @@ use super::search::{check_same, side_by_side, windows};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::spiir::bank::Bank;
-use crate::spiir::coincidence::{Change, Coincider};
+use crate::spiir::coincidence::{Change, Coincider, Published};
+use crate::state::{Saved, Saving};
 use crate::units::Gps;
 
 /// A detector whose strain will arrive.
@@ -45,14 +46,20 @@ pub struct OnlineDetector<'a> {
     pub samples: u64,
     /// Triggers so far.
     pub triggers: u64,
+    /// Times that its filters have restarted after a gap longer than their memory.
+    pub restarts: u64,
+    /// Templates whose filters have had strain for as long as they remember it.
+    pub warm: usize,
+    /// Time of strain after which all templates are warm, in seconds.
+    pub warm_after_s: f64,
     /// Delay of its triggers relative to the strain.
     pub latency: Latency,
 }
 
 /// Search for events in strain that arrives, detector by detector.
 ///
-/// Strain of each detector is [pushed](Self::push) in blocks of any length, from a common start on; missing strain is pushed
-/// as invalid samples. [`changes`](Self::changes) returns events as they are announced, change and become final.
+/// Strain of each detector is [pushed](Self::push) in blocks of any length, from a common [start](Self::begin) on; missing
+/// strain is pushed as invalid samples or as a [gap](Self::gap). [`changes`](Self::changes) returns events as they are announced, change and become final.
 ///
 /// # Numerics
 /// As [`ChirpDetector`] and [`ChirpSearch`](super::ChirpSearch): final events are the same bits for any arrival.
@@ -62,14 +69,13 @@ pub struct OnlineSearch {
 }
 
 impl OnlineSearch {
-    /// Checks the options and designs missing banks for strain of all detectors from `start` on.
+    /// Checks the options and designs missing banks for strain of all detectors.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a spectrum that is estimated from a whole recording, for detectors that are unknown,
     /// duplicated or too many, and for banks of other rates or templates; errors of the steps.
     pub fn new(
         awaited: Vec<Awaited>,
-        start: Gps,
         rate_hz: u32,
         options: &SearchOptions,
         backend: &Backend,
@@ -117,10 +123,16 @@ impl OnlineSearch {
                 window_s: options.window_s,
                 gate_pad_s: options.gate_pad_s,
             };
+            let start = Gps { ns: 0 };
             let chain = ChirpDetector::of_triggers(start, &bank, &chain, backend)?;
             Ok(Chain { detector, bank, chain, taken: 0, triggers: 0 })
         })?;
         Ok(Self { chains, coincider })
+    }
+
+    /// Sets the time of the first sample of all detectors; call it before that.
+    pub fn begin(&mut self, start: Gps) {
+        self.chains.iter_mut().for_each(|one| one.chain.begin(start));
     }
 
     /// Searches a detector's next samples.
@@ -132,6 +144,19 @@ impl OnlineSearch {
         chain.chain.run(samples, valid, &mut |_| {})?;
         chain.taken += samples.len() as u64;
         self.take(detector)
+    }
+
+    /// Processes a detector's next samples of a gap, at most `samples` and about a second if they take time; returns their
+    /// number. The result is that of as many invalid samples.
+    ///
+    /// # Errors
+    /// Errors of a GPU.
+    pub fn gap(&mut self, detector: usize, samples: u64) -> Result<u64> {
+        let chain = &mut self.chains[detector];
+        let count = chain.chain.gap(samples)?;
+        chain.taken += count;
+        self.take(detector)?;
+        Ok(count)
     }
 
     /// Ends all streams as if silence followed: all events become final.
@@ -156,6 +181,48 @@ impl OnlineSearch {
         self.coincider.changes(waited, changes)
     }
 
+    /// Returns changes with the time that the search has reached, for [`resume`](Self::resume).
+    pub fn published(&self, changes: Vec<Change>) -> Published {
+        self.coincider.published(changes)
+    }
+
+    /// Saves the state; returns false for the reference backend, which cannot be saved.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when earlier work on a GPU failed.
+    pub fn save(&self, to: &mut Saving) -> Result<bool> {
+        to.part("online search");
+        to.number(self.chains.len() as u64);
+        for one in &self.chains {
+            to.number(one.taken);
+            to.number(one.triggers);
+            if !one.chain.save(to)? {
+                return Ok(false);
+            }
+        }
+        self.coincider.save(to);
+        Ok(true)
+    }
+
+    /// Restores the state of a search with the same detectors, filters, options, backend and start.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a state that no such search saves; [`Error::Device`] when a GPU's driver refuses.
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("online search")?;
+        from.expect("detectors", self.chains.len() as u64)?;
+        for one in &mut self.chains {
+            (one.taken, one.triggers) = (from.number()?, from.number()?);
+            one.chain.load(from, Vec::new())?;
+        }
+        self.coincider.load(from)
+    }
+
+    /// Takes changes that were published after the state was saved: strain that comes again does not repeat them.
+    pub fn resume(&mut self, published: &Published) {
+        self.coincider.take_published(published);
+    }
+
     /// Returns the state of each detector.
     pub fn detectors(&self) -> impl Iterator<Item = OnlineDetector<'_>> {
         self.chains.iter().map(|one| OnlineDetector {
@@ -163,6 +230,9 @@ impl OnlineSearch {
             bank: &one.bank,
             samples: one.taken,
             triggers: one.triggers,
+            restarts: one.chain.restarts(),
+            warm: one.chain.warm(),
+            warm_after_s: one.chain.warm_after_s(),
             latency: one.chain.latency(),
         })
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use num_complex::Complex;
 
-use super::detector::Latency;
+use super::detector::{Latency, reach};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::pipeline::run::Ending;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};
-use crate::spiir::{self, Branch, Filter, MAX_HALVINGS, Plan, Spiir, Template};
+use crate::spiir::{self, MAX_HALVINGS, Plan, Spiir};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -178,9 +178,6 @@ impl Whitened {
     }
 }
 
-/// Run-in of each filter in units of its memory (e-folding time); after it, earlier input is negligible.
-const MEMORIES: f64 = 14.0;
-
 /// Signal-to-noise ratios of one template of one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -245,19 +242,6 @@ pub fn series(
         rate_hz: detector.rate_hz,
         z: z[first - begin..last - begin].to_vec(),
     })
-}
-
-/// Returns the longest input range of a template's filters (delay and run-in), in samples of strain.
-fn reach(filters: &Template) -> usize {
-    let of_branch = |branch: &Branch| {
-        let of_filter = |filter: &Filter| {
-            let memory = -1.0 / filter.pole().norm().ln();
-            filter.delay as usize + (MEMORIES * memory).ceil() as usize
-        };
-        let samples = branch.filters.iter().map(of_filter).max().unwrap_or(0);
-        samples.saturating_mul(1 << branch.halvings)
-    };
-    filters.branches.iter().map(of_branch).max().unwrap_or(0)
 }
 
 #[cfg(test)]

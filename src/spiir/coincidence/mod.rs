@@ -7,7 +7,7 @@ mod segments;
 use super::trigger::{Trigger, reweighted};
 use crate::error::{Error, Result};
 use crate::units::Gps;
-pub use online::{Change, Coincider, State};
+pub use online::{Change, Coincider, Published, State};
 pub use search::{search, search_on};
 pub use segments::{Segments, SegmentsBuilder};
 

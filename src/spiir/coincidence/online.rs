@@ -6,6 +6,7 @@ use super::search::{check_triggers, event, nanoseconds, zero_lag};
 use super::segments::Segments;
 use super::{Detector, Event, Options, TimedTrigger};
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -20,6 +21,19 @@ pub enum State {
     Final,
     /// A coincidence of another event outranks it.
     Retracted,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::First, Self::Better, Self::Final, Self::Retracted];
+}
+
+/// Changes of events that were returned together, which a [restored](Coincider::load) coincidence takes as published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// The changes.
+    pub changes: Vec<Change>,
+    ended: Gps,
+    shown: Gps,
 }
 
 /// Change of an event.
@@ -68,6 +82,15 @@ pub struct Coincider {
     has_new: bool,
     announced: Vec<Announced>,
     count: u64,
+    /// Times that the published changes have reached, until the triggers that come again have reached them.
+    again: Option<Again>,
+}
+
+/// Times of published changes: of final and of announced events.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    ended: Gps,
+    shown: Gps,
 }
 
 impl Coincider {
@@ -98,6 +121,7 @@ impl Coincider {
             has_new: false,
             announced: Vec::new(),
             count: 0,
+            again: None,
         })
     }
 
@@ -140,6 +164,13 @@ impl Coincider {
         let ended = Gps { ns: ended }.max(self.ended);
         let passed = self.decided.iter().zip(waited).map(|(decided, waited)| *decided.max(waited));
         let shown = Gps { ns: least(&mut { passed }) };
+        if let Some(again) = self.again {
+            if ended < again.ended || shown < again.shown {
+                return Ok(());
+            }
+            (self.ended, self.shown, self.has_new) = (again.ended, again.shown, true);
+            self.again = None;
+        }
         if !self.has_new && (ended, shown) == (self.ended, self.shown) {
             return Ok(());
         }
@@ -194,6 +225,186 @@ impl Coincider {
         let oldest = Gps { ns: ended.ns - self.cluster_ns - self.longest_ns };
         self.triggers.iter_mut().for_each(|list| list.retain(|trigger| trigger.gps >= oldest));
         Ok(())
+    }
+}
+
+impl Coincider {
+    /// Returns changes, and the time that the search has reached with them.
+    pub fn published(&self, changes: Vec<Change>) -> Published {
+        Published { changes, ended: self.ended, shown: self.shown }
+    }
+
+    /// Takes changes that were returned after the state was [saved](Self::save). The triggers that come again change nothing
+    /// until they have reached the time of the changes: no change is returned twice, and numbers go on.
+    pub fn take_published(&mut self, published: &Published) {
+        for Change { state, number, event } in &published.changes {
+            self.count = self.count.max(*number);
+            self.announced.retain(|one| one.number != *number || matches!(state, State::Better));
+            let event = event.clone();
+            match (state, self.announced.iter_mut().find(|one| one.number == *number)) {
+                (State::First | State::Better, Some(one)) => one.event = event,
+                (State::First | State::Better, None) => {
+                    let (number, is_there, is_final) = (*number, true, false);
+                    self.announced.push(Announced { number, event, is_there, is_final });
+                }
+                (State::Final | State::Retracted, _) => {}
+            }
+        }
+        self.again = Some(Again { ended: published.ended, shown: published.shown });
+    }
+
+    /// Saves the state.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("coincidences");
+        to.number(self.triggers.len() as u64);
+        for (triggers, decided) in self.triggers.iter().zip(&self.decided) {
+            to.number(triggers.len() as u64);
+            triggers.iter().for_each(|trigger| trigger.save(to));
+            to.signed(decided.ns);
+        }
+        to.signed(self.ended.ns);
+        to.signed(self.shown.ns);
+        to.number(self.has_new.into());
+        to.number(self.again.is_some().into());
+        if let Some(again) = &self.again {
+            to.signed(again.ended.ns);
+            to.signed(again.shown.ns);
+        }
+        to.number(self.count);
+        to.number(self.announced.len() as u64);
+        for Announced { number, event, .. } in &self.announced {
+            to.number(*number);
+            event.save(to);
+        }
+    }
+
+    /// Restores the state saved with the same options.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a state that was not saved with them.
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("coincidences")?;
+        from.expect("detectors", self.triggers.len() as u64)?;
+        for (triggers, decided) in self.triggers.iter_mut().zip(&mut self.decided) {
+            let count = from.number()?;
+            triggers.clear();
+            for _ in 0..count {
+                triggers.push(TimedTrigger::load(from)?);
+            }
+            decided.ns = from.signed()?;
+        }
+        (self.ended.ns, self.shown.ns) = (from.signed()?, from.signed()?);
+        self.has_new = from.at_most(1)? == 1;
+        self.again = match from.at_most(1)? {
+            0 => None,
+            _ => {
+                Some(Again { ended: Gps { ns: from.signed()? }, shown: Gps { ns: from.signed()? } })
+            }
+        };
+        self.count = from.number()?;
+        self.announced.clear();
+        for _ in 0..from.number()? {
+            let (number, event) = (from.number()?, Event::load(from, self.triggers.len())?);
+            let (is_there, is_final) = (true, false);
+            self.announced.push(Announced { number, event, is_there, is_final });
+        }
+        Ok(())
+    }
+}
+
+impl Published {
+    /// Saves the changes.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("published events");
+        to.signed(self.ended.ns);
+        to.signed(self.shown.ns);
+        to.number(self.changes.len() as u64);
+        for Change { state, number, event } in &self.changes {
+            to.number(State::ALL.iter().position(|other| other == state).unwrap_or(0) as u64);
+            to.number(*number);
+            event.save(to);
+        }
+    }
+
+    /// Loads changes of events of this number of detectors.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for others.
+    pub fn load(from: &mut Saved<'_>, detectors: usize) -> Result<Self> {
+        from.part("published events")?;
+        let (ended, shown) = (Gps { ns: from.signed()? }, Gps { ns: from.signed()? });
+        let mut changes = Vec::new();
+        for _ in 0..from.number()? {
+            let state = State::ALL[from.at_most(State::ALL.len() - 1)?];
+            let (number, event) = (from.number()?, Event::load(from, detectors)?);
+            changes.push(Change { state, number, event });
+        }
+        Ok(Self { changes, ended, shown })
+    }
+}
+
+impl TimedTrigger {
+    fn save(&self, to: &mut Saving) {
+        to.number(self.template.into());
+        to.signed(self.gps.ns);
+        to.f32s([self.snr, self.phase, self.xi2].iter());
+    }
+
+    fn load(from: &mut Saved<'_>) -> Result<Self> {
+        let template = from.at_most(u32::MAX as usize)? as u32;
+        let gps = Gps { ns: from.signed()? };
+        let mut values = [0.0; 3];
+        from.fill_f32(&mut values)?;
+        let [snr, phase, xi2] = values;
+        Ok(Self { template, gps, snr, phase, xi2 })
+    }
+}
+
+impl Event {
+    /// Saves the event.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("event");
+        to.number(self.template.into());
+        to.signed(self.gps.ns);
+        for trigger in &self.detectors {
+            to.number(trigger.is_some().into());
+            trigger.iter().for_each(|trigger| trigger.save(to));
+        }
+        to.f64s([self.network_snr, self.ranking].iter());
+        to.number(self.louder as u64);
+        for value in [self.far_hz, self.far_sigma, self.false_alarm_probability] {
+            to.f64s(value.as_slice().iter());
+        }
+    }
+
+    /// Loads an event of this number of detectors.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for something else.
+    pub fn load(from: &mut Saved<'_>, detectors: usize) -> Result<Self> {
+        from.part("event")?;
+        let template = from.at_most(u32::MAX as usize)? as u32;
+        let gps = Gps { ns: from.signed()? };
+        let mut triggers = Vec::with_capacity(detectors);
+        for _ in 0..detectors {
+            let is_there = from.at_most(1)? == 1;
+            triggers.push(is_there.then(|| TimedTrigger::load(from)).transpose()?);
+        }
+        let mut values = [0.0; 2];
+        from.fill_f64(&mut values)?;
+        let louder = from.number()? as usize;
+        let mut maybe = || Ok(from.f64s(1)?.first().copied());
+        Ok(Self {
+            template,
+            gps,
+            detectors: triggers,
+            network_snr: values[0],
+            ranking: values[1],
+            louder,
+            far_hz: maybe()?,
+            far_sigma: maybe()?,
+            false_alarm_probability: maybe()?,
+        })
     }
 }
 
@@ -316,5 +527,93 @@ mod tests {
         assert_eq!(ended.len() as u64, three.count);
         assert!(changes.iter().any(|one| one.state == State::Better));
         assert!(three.announced.is_empty() && most < 2000, "{most}");
+    }
+
+    /// Saves, loads and returns a state.
+    fn restored(state: &[u8], detectors: usize) -> Coincider {
+        let mut from = Saved::new("a".as_ref(), 0, state).expect("whole");
+        let mut coincider = coincider(detectors);
+        coincider.load(&mut from).expect("a state");
+        from.end().expect("nothing else");
+        coincider
+    }
+
+    #[test]
+    fn a_restored_search_returns_each_change_once_and_all_of_them() {
+        let mut state = 11_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut lists: Vec<Vec<TimedTrigger>> = vec![Vec::new(); 3];
+        for list in &mut lists {
+            list.extend((0..6000).map(|_| {
+                trigger(100.0 * random(), 4.0 + 3.0 * random() as f32, (4.0 * random()) as u32)
+            }));
+            list.sort_by_key(|trigger| trigger.gps);
+        }
+        // Steps of half a second; the second detector is late by up to two seconds.
+        let step = |coincider: &mut Coincider, step: usize| {
+            for (detector, list) in lists.iter().enumerate() {
+                let late = if detector == 1 { 0.5 * ((step / 3) % 5) as f64 } else { 0.0 };
+                let until = at(0.5 * step as f64 - late).max(coincider.decided[detector]);
+                let from = coincider.decided[detector];
+                let next = list.iter().filter(|one| one.gps >= from && one.gps < until).copied();
+                coincider.push(detector, next.collect::<Vec<_>>().into_iter(), until);
+            }
+            let mut changes = Vec::new();
+            let waited = at(0.5 * step as f64 - 0.7);
+            coincider.changes(&[waited; 3], &mut changes).expect("triggers");
+            changes
+        };
+        let begin = || {
+            let mut coincider = coincider(3);
+            coincider.decided.fill(at(0.0));
+            coincider
+        };
+        let mut whole = begin();
+        let expected: Vec<Change> = (1..=205).flat_map(|one| step(&mut whole, one)).collect();
+        assert!(expected.iter().any(|one| one.state == State::Retracted), "{}", expected.len());
+        assert!(expected.iter().any(|one| one.state == State::Better));
+        for _ in 0..40 {
+            let (mut running, mut found) = (begin(), Vec::new());
+            let mut saved = Saving::default();
+            running.save(&mut saved);
+            let (mut saved, mut saved_step) = (saved.finish(), 0);
+            let (mut later, mut at_step) = (Vec::<Vec<u8>>::new(), 0);
+            while at_step < 205 {
+                at_step += 1;
+                let changes = step(&mut running, at_step);
+                if !changes.is_empty() {
+                    let mut to = Saving::default();
+                    running.published(changes.clone()).save(&mut to);
+                    later.push(to.finish());
+                }
+                found.extend(changes);
+                if random() < 0.05 {
+                    let mut to = Saving::default();
+                    running.save(&mut to);
+                    (saved, saved_step) = (to.finish(), at_step);
+                    later.clear();
+                } else if random() < 0.1 {
+                    running = restored(&saved, 3);
+                    for batch in &later {
+                        let mut from = Saved::new("a".as_ref(), 0, batch).expect("whole");
+                        let batch = Published::load(&mut from, 3).expect("changes");
+                        running.take_published(&batch);
+                    }
+                    at_step = saved_step;
+                }
+            }
+            assert_eq!(found, expected);
+        }
+        let state = {
+            let mut to = Saving::default();
+            whole.save(&mut to);
+            to.finish()
+        };
+        assert!(
+            coincider(2).load(&mut Saved::new("a".as_ref(), 0, &state).expect("whole")).is_err()
+        );
     }
 }

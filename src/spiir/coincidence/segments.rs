@@ -174,6 +174,14 @@ impl SegmentsBuilder {
         }
     }
 
+    /// Appends invalid samples.
+    pub fn skip(&mut self, samples: u64) {
+        if let Some(begin) = self.begin {
+            self.close(begin);
+        }
+        self.samples += samples as i64;
+    }
+
     /// Saves the state.
     pub fn save(&self, to: &mut Saving) {
         to.part("segments of time");

@@ -98,6 +98,16 @@ impl Fade {
         }
     }
 
+    /// Passes over samples that leave all but the counters as they are: a bad sample after bad ones, or a good one after
+    /// good ones.
+    pub(super) fn skip(&mut self, samples: u64) {
+        if self.after_bad == Some(self.popped) {
+            self.after_bad = Some(self.popped + samples);
+        }
+        self.pushed += samples;
+        self.popped += samples;
+    }
+
     pub(super) fn reset(&mut self) {
         self.waiting.clear();
         self.runs.clear();

@@ -345,6 +345,18 @@ impl Overlap {
         }
     }
 
+    /// Returns the zeros after which the state repeats but for its counters, if it holds only zeros.
+    pub(super) fn period(&self) -> u64 {
+        self.hop as u64
+    }
+
+    /// Passes over zeros, whole periods.
+    pub(super) fn skip(&mut self, samples: u64) {
+        self.pushed += samples;
+        self.first += samples as i64;
+        self.known += samples as i64;
+    }
+
     pub(super) fn reset(&mut self) {
         self.samples.clear();
         self.samples.resize(2 * self.hop, 0.0);
@@ -535,6 +547,11 @@ impl Partition {
         for (output, value) in self.output[wanted.clone()].iter_mut().zip(&values[wanted]) {
             *output = value.re;
         }
+    }
+
+    /// Returns the cuts after which the state repeats, once a kernel change is complete: the ring's length.
+    pub(super) fn period(&self) -> u64 {
+        (self.inputs.len() / (self.block + 1) * self.block) as u64
     }
 
     pub(super) fn reset(&mut self) {

@@ -74,6 +74,8 @@ pub struct Whitener {
     consumed: u64,
     produced: u64,
     is_ended: bool,
+    /// Unusable samples since the last usable one.
+    unusable: u64,
     /// Threads that convolve the frames of a block, and its samples after the fades, with their weights.
     threads: Option<Threads>,
     faded: Vec<f64>,
@@ -133,6 +135,7 @@ impl Whitener {
             consumed: 0,
             produced: 0,
             is_ended: false,
+            unusable: 0,
             threads: None,
             faded: Vec::new(),
             faded_weights: Vec::new(),
@@ -261,12 +264,47 @@ impl Whitener {
             self.engine.set_kernel(&self.kernel, true);
         }
         (self.filtered, self.consumed, self.produced, self.is_ended) = (0, 0, 0, false);
+        self.unusable = 0;
+    }
+
+    /// Passes over the next samples of a gap, of which some seconds have been [processed](Self::run): as if `run` had taken
+    /// as many invalid samples and returned as many zeros. Returns their number, which is at most `samples`; 0 if the state
+    /// still changes in the gap.
+    pub fn skip(&mut self, samples: u64) -> u64 {
+        let (segment, period) = match &self.engine {
+            Engine::Overlap(engine) => (2 * self.shape.length, engine.period()),
+            Engine::Partition(engine) => (self.shape.length, engine.period()),
+        };
+        let follower = self.follower.as_ref().map_or(2, Follower::length);
+        let settled = self.latency() + 2 * segment + 2 * follower + 2 * period as usize;
+        let half = follower as u64 / 2;
+        let period = period / greatest_divisor(period, half) * half;
+        let skipped = samples / period * period;
+        if self.is_ended || skipped == 0 || self.unusable < settled as u64 {
+            return 0;
+        }
+        self.fade.skip(skipped);
+        if let Some((_, fade)) = &mut self.gate {
+            fade.skip(skipped);
+        }
+        if let Some(follower) = &mut self.follower {
+            follower.skip(skipped);
+        }
+        if let Engine::Overlap(engine) = &mut self.engine {
+            engine.skip(skipped);
+        }
+        self.unusable += skipped;
+        self.filtered += skipped;
+        self.consumed += skipped;
+        self.produced += skipped;
+        skipped
     }
 
     /// Saves the state of a stream that has not ended, without options and tables.
     pub fn save(&self, to: &mut Saving) {
         to.part("whitener");
-        [self.filtered, self.consumed, self.produced].iter().for_each(|number| to.number(*number));
+        let numbers = [self.filtered, self.consumed, self.produced, self.unusable];
+        numbers.iter().for_each(|number| to.number(*number));
         to.maybe(self.known_from);
         to.f64s(self.kernel.iter());
         to.f64s(self.weights.iter());
@@ -294,6 +332,7 @@ impl Whitener {
         self.is_ended = false;
         (self.filtered, self.consumed, self.produced) =
             (from.number()?, from.number()?, from.number()?);
+        self.unusable = from.number()?;
         let known = self.consumed.saturating_sub(self.latency() as u64);
         if self.produced != known {
             let why = format!("{} found, expected {known}", self.produced);
@@ -361,7 +400,7 @@ impl Whitener {
         self.faded.clear();
         self.faded_weights.clear();
         for (sample, valid) in samples {
-            if let Some((sample, weight)) = faded(&mut self.fade, sample, valid) {
+            if let Some((sample, weight)) = self.faded(sample, valid) {
                 self.faded.push(sample);
                 self.faded_weights.push(weight);
             }
@@ -373,8 +412,15 @@ impl Whitener {
 
     /// Passes one sample through all stages.
     fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
-        let (sample, weight) = faded(&mut self.fade, sample, valid)?;
+        let (sample, weight) = self.faded(sample, valid)?;
         self.filter(sample, weight)
+    }
+
+    /// Passes one sample of the strain through its fade.
+    fn faded(&mut self, sample: f64, valid: bool) -> Option<(f64, f64)> {
+        let is_good = valid && sample.abs() <= MAX_STRAIN;
+        self.unusable = if is_good { 0 } else { self.unusable + 1 };
+        self.fade.push(if is_good { sample } else { 0.0 }, !is_good)
     }
 
     /// Passes one sample through all stages after the fade.
@@ -482,10 +528,9 @@ fn check(options: &Options) -> Result<Shape> {
     Ok(Shape { rate_hz, f_low_hz: options.f_low_hz, length, taps })
 }
 
-/// Passes one sample of the strain through its fade.
-fn faded(fade: &mut Fade, sample: f64, valid: bool) -> Option<(f64, f64)> {
-    let is_good = valid && sample.abs() <= MAX_STRAIN;
-    fade.push(if is_good { sample } else { 0.0 }, !is_good)
+/// Returns the greatest common divisor of two numbers that are not 0.
+fn greatest_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
 fn finite(whitened: f64, is_good: bool) -> (f32, bool) {
@@ -579,5 +624,78 @@ impl Options {
         let method = Method::MinimumPhase { taps_s: 4.0 };
         let taper = Taper { before_s: 0.0, after_s: 1.0 };
         Self { method, taper, ..Self::new(rate_hz, psd) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns noise of unit variance, roughly.
+    fn noise(samples: usize) -> Vec<f64> {
+        let mut state = 5_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
+        };
+        (0..samples).map(|_| (0..12).map(|_| random()).sum::<f64>()).collect()
+    }
+
+    #[test]
+    fn a_gap_that_is_skipped_leaves_the_state_of_one_that_is_processed() {
+        let rate_hz = 100;
+        let flat = PowerSpectrum::new(0.5, vec![1.0; 101]).expect("a spectrum");
+        let running = |initial: Option<PowerSpectrum>| {
+            Psd::Running(RunningOptions { segment_s: 3.0, initial, ..RunningOptions::default() })
+        };
+        let spectra = [Psd::Fixed(flat.clone()), running(Some(flat)), running(None)];
+        let gate = Some(GateOptions { threshold: 3.0, ..GateOptions::default() });
+        let strain = noise(7000);
+        for psd in &spectra {
+            for options in
+                [Options::new(rate_hz, psd.clone()), Options::low_latency(rate_hz, psd.clone())]
+            {
+                let mut whitener = Whitener::new(Options { gate, ..options }).expect("options");
+                let (mut output, mut flags) = (vec![0.0; 7000], vec![false; 7000]);
+                let run = |whitener: &mut Whitener, strain: &[f64], is_valid: bool| {
+                    let (mut output, mut flags) =
+                        (vec![0.0; strain.len()], vec![false; strain.len()]);
+                    let valid = vec![is_valid; strain.len()];
+                    let progress =
+                        whitener.run(strain, &valid, &mut output, &mut flags).expect("lengths");
+                    output.truncate(progress.produced);
+                    (output, flags)
+                };
+                run(&mut whitener, &strain[..5371], true);
+                assert_eq!(whitener.skip(1 << 20), 0, "in strain");
+                run(&mut whitener, &[0.0; 17], false);
+                assert_eq!(whitener.skip(1 << 20), 0, "at the beginning of a gap");
+                run(&mut whitener, &vec![0.0; 6000], false);
+                let saved = |whitener: &Whitener| {
+                    let mut to = Saving::default();
+                    whitener.save(&mut to);
+                    to.finish()
+                };
+                let state = saved(&whitener);
+                let mut other = Whitener::new(whitener.options().clone()).expect("options");
+                other
+                    .load(&mut Saved::new("a".as_ref(), 0, &state).expect("whole"))
+                    .expect("state");
+                let skipped = whitener.skip(100_000);
+                assert!(skipped > 90_000 && skipped <= 100_000, "{skipped}");
+                let zeros = run(&mut other, &vec![0.0; skipped as usize], false);
+                assert!(zeros.0.iter().all(|sample| *sample == 0.0) && !zeros.1.contains(&true));
+                assert_eq!(saved(&whitener), saved(&other), "{:?}", whitener.options().method);
+                assert_eq!(
+                    run(&mut whitener, &strain[5371..], true),
+                    run(&mut other, &strain[5371..], true)
+                );
+                let ends = [&mut whitener, &mut other].map(|one| {
+                    let count = one.flush(&mut output, &mut flags).expect("lengths");
+                    (output[..count].to_vec(), flags[..count].to_vec())
+                });
+                assert_eq!(ends[0], ends[1]);
+            }
+        }
     }
 }

@@ -270,6 +270,16 @@ impl Follower {
         self.running.update(densities).is_ok()
     }
 
+    /// Returns the samples of a segment.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Passes over zeros that follow a segment of altered zeros: multiples of half a segment.
+    pub(super) fn skip(&mut self, samples: u64) {
+        self.pushed += samples;
+    }
+
     pub(super) fn running(&self) -> &RunningPsd {
         &self.running
     }

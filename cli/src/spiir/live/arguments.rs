@@ -1,22 +1,25 @@
 //! Options of `live spiir`.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::{INTERFEROMETERS, Interferometer};
-use sidereal::io::templates::Templates;
+use sidereal::io::templates;
 use sidereal::live::frames::{Channels, FrameFolder, Patience};
-use sidereal::pipeline::cbc::{Input, Spectrum, Whitening};
+use sidereal::pipeline::cbc::{Awaited, Input, OnlineDetector, OnlineSearch, Spectrum, Whitening};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::numbers::within;
+use crate::resume::Identity;
 use crate::say::note;
-use crate::spiir::inputs::{Whiten, split};
-use crate::spiir::search::Detection;
+use crate::spiir::inputs::{Banks, Whiten, split};
+use crate::spiir::search::{DESIGN, Detection};
 use crate::spiir::templates::{self as options, Design, Placement};
 
 /// Help of --psd.
@@ -25,7 +28,7 @@ const PSD: &str = "Initial noise spectrum, also that of the templates: aligo or 
 
 /// Search strain for compact binaries as it arrives: frame files (GWF) in a folder for each detector.
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("waves").args(["templates", "masses"]).required(true))]
+#[command(group = ArgGroup::new("waves").args(["templates", "bank", "masses"]).required(true))]
 #[command(
     mut_arg("causal", |causal| causal.default_value("true").hide(true)),
     mut_arg("psd", |psd| psd.default_value("aligo").help(PSD).long_help(PSD)),
@@ -46,15 +49,22 @@ pub(crate) struct LiveArguments {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
     pub(super) channel: Vec<String>,
     /// Channels of the state vectors, separated by commas [default: H1:GDS-CALIB_STATE_VECTOR of H1:GDS-CALIB_STRAIN and
-    /// likewise, or GWOSC's ..._DQMASK, if the frames have it].
+    /// likewise, or GWOSC's ..._DQMASK].
+    ///
+    /// Frames without a state vector are gaps unless --quality is none.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
     pub(super) state: Vec<String>,
     /// Use only strain with these bits of the state vector, by name or number [default: HOFT_OK,OBSERVATION_INTENT, or
     /// DATA,CBC_CAT1 of a DQMASK].
     ///
-    /// Separated by commas; none uses all strain.
+    /// Separated by commas; none uses all strain, with or without a state vector.
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
     pub(super) quality: Option<String>,
+    /// Sampling rate of the strain, in Hz [default: that of --bank].
+    ///
+    /// Filters are made before the first frame; frames of another rate are gaps.
+    #[arg(long, value_name = "HZ", required_unless_present = "bank", help_heading = "Strain")]
+    pub(super) rate: Option<u32>,
     /// Announce events without a detector whose strain is this many seconds later than another detector's.
     ///
     /// A frame that is missing before a later frame of its detector, or that cannot be read, becomes a gap after the same time.
@@ -83,6 +93,11 @@ pub(crate) struct LiveArguments {
     /// Template file; a bank is made from it for the spectrum of --psd.
     #[arg(long, value_name = "FILE", help_heading = "Templates")]
     pub(super) templates: Option<PathBuf>,
+    /// Existing bank: FILE for all detectors, or NAME=FILE for one.
+    ///
+    /// Its design options cannot be changed. It needs --whitening overlap, with which triggers are known seconds later.
+    #[arg(long, value_name = "BANK", conflicts_with_all = DESIGN, help_heading = "Templates")]
+    pub(super) bank: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) placement: Placement,
     #[command(flatten)]
@@ -94,20 +109,70 @@ pub(crate) struct LiveArguments {
     /// Folder for events.ndjson, gaps.ndjson and the folders of runs, which is made if it is missing.
     #[arg(short, long, value_name = "DIR", default_value = "live", help_heading = "Output")]
     pub(super) output: PathBuf,
+    /// Continue the killed run of the folder, from its last checkpoint and the frames that are still there.
+    ///
+    /// Options, filters, version and device must be the same. Events that are published already are not published again. Starts
+    /// anew if there is nothing to continue.
+    #[arg(long, help_heading = "Output")]
+    pub(super) resume: bool,
+    /// Write a checkpoint this often; 0 writes none.
+    ///
+    /// A checkpoint holds the search up for the time of a copy in memory, and is written less often than stated if that is more
+    /// than a hundredth of the time.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10.0,
+        allow_negative_numbers = true,
+        help_heading = "Output"
+    )]
+    pub(super) checkpoint: f64,
     /// List at most this many of the loudest events in events.json.
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
     pub(super) max_events: usize,
+}
+
+/// Describes a detector's filters, as far as they identify a bank.
+fn filters(one: &OnlineDetector<'_>) -> String {
+    let templates = &one.bank.templates;
+    let filters: usize = templates.iter().map(|template| template.filters.filters()).sum();
+    let fits: f64 = templates.iter().map(|template| template.fit).sum();
+    let (name, rate_hz, count) = (one.detector, one.bank.rate_hz, templates.len());
+    format!("{name}: {count} templates of {rate_hz} Hz, {filters} filters, matches {fits}")
 }
 
 impl LiveArguments {
     pub(super) fn patience(&self) -> Result<Patience> {
         within("--wait", self.wait, 0.0..=3600.0, "an hour")?;
         within("--give-up", self.give_up, 0.0..=86_400.0, "a day")?;
+        within("--checkpoint", self.checkpoint, 0.0..=86_400.0, "a day")?;
         if let Some(until) = self.until {
             within("--until", until, 0.0..=5e9, "GPS seconds")?;
         }
         let seconds = Duration::from_secs_f64;
         Ok(Patience { wait: seconds(self.wait), give_up: seconds(self.give_up) })
+    }
+
+    /// Returns everything that the results depend on, which a run that continues must share.
+    pub(super) fn identity(&self, search: &OnlineSearch, backend: &Backend) -> Result<Identity> {
+        let mut files: Vec<PathBuf> = self.templates.iter().cloned().collect();
+        files.extend(Banks::files(&self.bank));
+        files.extend(self.whitening.file());
+        let filters: Vec<_> = search.detectors().map(|one| filters(&one)).collect();
+        let options: [(&str, &dyn Debug); 11] = [
+            ("--frames", &self.frames),
+            ("--channel", &self.channel),
+            ("--state", &self.state),
+            ("--quality", &self.quality),
+            ("--templates", &self.templates),
+            ("--bank", &self.bank),
+            ("placement of templates", &self.placement),
+            ("design of filters", &self.design),
+            ("whitening", &self.whitening),
+            ("detection", &self.detection),
+            ("filters", &filters),
+        ];
+        Identity::new("live spiir", &files, &options, backend)
     }
 
     /// Returns the folder of each detector, with its channels.
@@ -140,6 +205,14 @@ impl LiveArguments {
             folders.push(FrameFolder { detector, folder, channels });
         }
         for (option, names) in [("--channel", &self.channel), ("--state", &self.state)] {
+            let prefix = |name: &str| name.split_once(':').map(|(own, _)| own.to_owned());
+            for (place, name) in names.iter().enumerate() {
+                let before = names[..place].iter().find(|other| prefix(other) == prefix(name));
+                if let (Some(before), Some(own)) = (before, prefix(name)) {
+                    let rule = format!("{own} has {before} already, and needs one");
+                    return Err(Error::parameter(option, name, rule));
+                }
+            }
             let is_used = |name: &str| {
                 folders
                     .iter()
@@ -153,15 +226,43 @@ impl LiveArguments {
         Ok(folders)
     }
 
-    /// Returns the templates for all detectors.
-    pub(super) fn input(
+    /// Returns the banks in files, and the sampling rate of the strain.
+    pub(super) fn banks_and_rate(&self) -> Result<(Option<Banks>, u32)> {
+        let banks = match self.bank.is_empty() {
+            true => None,
+            false => {
+                self.whitening.check_bank()?;
+                Some(Banks::read(&self.bank)?)
+            }
+        };
+        let of_bank = banks.as_ref().and_then(Banks::rate_hz);
+        let rate_hz = self.rate.or(of_bank).unwrap_or(0);
+        within("--rate", f64::from(rate_hz), 1.0..=1e6, "Hz")?;
+        Ok((banks, rate_hz))
+    }
+
+    /// Returns the filters of each detector, or the templates from which they are made.
+    pub(super) fn inputs(
         &self,
-        templates: Option<Templates>,
+        detectors: &[FrameFolder],
+        banks: Option<&Banks>,
         whitening: &Whitening,
         rate_hz: u32,
         common: &Common,
-    ) -> Result<Input> {
+    ) -> Result<Vec<Awaited>> {
+        let awaited = |one: &FrameFolder, input| Awaited { detector: one.detector.clone(), input };
+        if let Some(banks) = banks {
+            let of = |one: &FrameFolder| Ok(awaited(one, Input::Bank(banks.of(&one.detector)?)));
+            return detectors.iter().map(of).collect();
+        }
+        let shared = self.shared(whitening, rate_hz, common)?;
+        Ok(detectors.iter().map(|one| awaited(one, shared.clone())).collect())
+    }
+
+    /// Returns the templates for all detectors.
+    fn shared(&self, whitening: &Whitening, rate_hz: u32, common: &Common) -> Result<Input> {
         let threads = Threads::new(common.threads()?);
+        let templates = self.templates.as_deref().map(templates::open).transpose()?;
         let templates = match (templates, &whitening.spectrum) {
             (Some(templates), _) => templates,
             (None, Spectrum::Causal(psd, _)) => {

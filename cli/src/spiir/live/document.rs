@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::live::frames::{Begun, Counts, Reason};
-use sidereal::pipeline::cbc::OnlineDetector;
+use sidereal::pipeline::cbc::{Latency, OnlineDetector};
 
 use crate::plots::{plural, short};
 use crate::spiir::search::{EventRow, LatencyRow};
@@ -24,7 +24,7 @@ pub(crate) struct Document {
     pub(super) found: u64,
     pub(super) retracted: u64,
     pub(super) detectors: Vec<DetectorRow>,
-    /// Largest latency of a trigger after its sample.
+    /// Latency of a trigger after its sample, of the detector that has the largest.
     pub(super) latency_s: LatencyRow,
 }
 
@@ -41,6 +41,8 @@ pub(super) struct DetectorRow {
     pub(super) valid_s: f64,
     /// Time in which triggers were possible.
     pub(super) livetime_s: f64,
+    /// Times that its filters were restarted after a gap longer than their memory.
+    pub(super) restarts: u64,
     pub(super) templates: usize,
     pub(super) filters: usize,
     pub(super) lowest_match: f64,
@@ -81,6 +83,7 @@ impl DetectorRow {
             duration_s: seconds(counts.samples),
             valid_s: seconds(counts.valid()),
             livetime_s: 0.0,
+            restarts: one.restarts,
             templates: one.bank.templates.len(),
             filters: one.bank.templates.iter().map(|template| template.filters.filters()).sum(),
             lowest_match: fits.fold(1.0, f64::min),
@@ -95,6 +98,12 @@ impl DetectorRow {
             repeated: counts.repeated,
         }
     }
+}
+
+/// Returns the largest latency.
+pub(super) fn largest(latencies: impl Iterator<Item = Latency>) -> Latency {
+    let larger = |a: Latency, b: Latency| if b.total_s() > a.total_s() { b } else { a };
+    latencies.reduce(larger).unwrap_or_default()
 }
 
 impl Document {
@@ -119,5 +128,18 @@ impl Document {
             );
         }
         text + &format!("{}: {}", place.display(), plural(self.found as usize, "event"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latency_is_the_largest_of_all_detectors() {
+        let of = |whitening_s, triggers_s| Latency { whitening_s, resampling_s: 0.5, triggers_s };
+        let all = [of(1.0, 0.5), of(9.0, 0.1), of(2.0, 0.7)];
+        assert_eq!(largest(all.into_iter()), of(9.0, 0.1));
+        assert_eq!(largest([].into_iter()), Latency::default());
     }
 }

@@ -1,19 +1,21 @@
 //! Lines of events and gaps: printed, and appended to files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sidereal::live::frames::{Gap, Span};
-use sidereal::spiir::coincidence::{self, Change};
+use sidereal::live::frames::{Gap, Reason, Span};
+use sidereal::spiir::coincidence::{self, Change, Event};
+use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::json;
+use crate::say::note;
 use crate::spiir::search::EventRow;
 
 /// Files of the lines of events and of gaps, in the folder of all runs.
@@ -57,7 +59,7 @@ pub(crate) struct GapLine {
     /// First time, and the time after the last, of the gap or of the frames that have it, in GPS seconds.
     start_gps: f64,
     end_gps: f64,
-    /// missing, stopped, damaged, vanished, channel, state or not_finite.
+    /// missing, stopped, damaged, vanished, channel, off_grid, state or not_finite.
     reason: &'static str,
     /// Invalid strain in that time.
     seconds: f64,
@@ -74,10 +76,19 @@ pub(super) struct Lines {
     is_quiet: bool,
     /// Gaps of each detector that may go on, with the seconds of invalid strain in them.
     open: BTreeMap<String, Vec<GapLine>>,
-    /// Final events, loudest first.
-    pub(super) loudest: Vec<EventRow>,
+    /// Detectors whose frames without a channel have been reported.
+    reported: BTreeSet<String>,
+    /// Final events, loudest first, at most `most`.
+    loudest: Vec<Loud>,
+    most: usize,
     pub(super) found: u64,
     pub(super) retracted: u64,
+}
+
+/// Final event.
+struct Loud {
+    event: Event,
+    row: EventRow,
 }
 
 /// File to which lines are appended.
@@ -93,6 +104,32 @@ impl Appended {
         Ok(Self { path, file })
     }
 
+    /// Returns the length of the file.
+    fn bytes(&self) -> Result<u64> {
+        let found = self.file.metadata();
+        Ok(found.map_err(|error| Error::io(&self.path, error))?.len())
+    }
+
+    /// Cuts the file, if it is longer.
+    fn cut(&mut self, bytes: u64) -> Result<()> {
+        if self.bytes()? <= bytes {
+            return Ok(());
+        }
+        self.file.set_len(bytes).map_err(|error| Error::io(&self.path, error))
+    }
+
+    /// Returns the number of whole lines from a byte on, and cuts what follows them.
+    fn lines_from(&mut self, byte: u64) -> Result<usize> {
+        let failed = |error| Error::io(&self.path, error);
+        let mut text = Vec::new();
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(byte)).map_err(failed)?;
+        file.read_to_end(&mut text).map_err(failed)?;
+        let whole = text.iter().rposition(|letter| *letter == b'\n').map_or(0, |last| last + 1);
+        self.cut(byte + whole as u64)?;
+        Ok(text[..whole].iter().filter(|letter| **letter == b'\n').count())
+    }
+
     fn line(&mut self, text: &str) -> Result<()> {
         let written = self.file.write_all(format!("{text}\n").as_bytes());
         written.map_err(|error| Error::io(&self.path, error))
@@ -101,36 +138,115 @@ impl Appended {
 
 impl Lines {
     /// Opens the files in a folder; their earlier lines stay.
-    pub(super) fn begin(folder: &Path, observation: &Path, common: &Common) -> Result<Self> {
+    pub(super) fn begin(
+        folder: &Path,
+        observation: &Path,
+        most: usize,
+        common: &Common,
+    ) -> Result<Self> {
         Ok(Self {
             events: Appended::open(folder.join(EVENTS))?,
             gaps: Appended::open(folder.join(GAPS))?,
             observation: observation.display().to_string(),
             is_quiet: common.quiet,
             open: BTreeMap::new(),
+            reported: BTreeSet::new(),
             loudest: Vec::new(),
+            most,
             found: 0,
             retracted: 0,
         })
     }
 
-    /// Writes an event that has changed.
-    pub(super) fn event(&mut self, change: &Change, event: EventRow) -> Result<()> {
+    /// Returns the final events, loudest first.
+    pub(super) fn loudest(self) -> Vec<EventRow> {
+        self.loudest.into_iter().map(|loud| loud.row).collect()
+    }
+
+    /// Returns the length of the file of events.
+    pub(super) fn events_bytes(&self) -> Result<u64> {
+        self.events.bytes()
+    }
+
+    /// Returns how many lines of events are in the file from a byte on; cuts a line that was not written to its end.
+    pub(super) fn events_from(&mut self, byte: u64) -> Result<usize> {
+        match self.events.bytes()? < byte {
+            // Another file has taken its place.
+            true => Ok(usize::MAX),
+            false => self.events.lines_from(byte),
+        }
+    }
+
+    /// Saves what the lines so far leave.
+    pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
+        to.part("lines");
+        to.number(self.found);
+        to.number(self.retracted);
+        to.number(self.gaps.bytes()?);
+        to.number(self.loudest.len() as u64);
+        self.loudest.iter().for_each(|loud| loud.event.save(to));
+        to.number(self.open.values().map(Vec::len).sum::<usize>() as u64);
+        for line in self.open.values().flatten() {
+            let names = [Some(&*line.detector), Some(line.reason), line.why.as_deref()];
+            for text in names {
+                to.flags(text.is_some().then_some(true).into_iter());
+                to.bytes(text.unwrap_or_default().as_bytes());
+            }
+            to.f64s([line.start_gps, line.end_gps, line.seconds].iter());
+        }
+        Ok(())
+    }
+
+    /// Continues from a state, and cuts the gaps that were written after it; `row` describes an event of `detectors` detectors.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another state; [`Error::Io`].
+    pub(super) fn load(
+        &mut self,
+        from: &mut Saved<'_>,
+        detectors: usize,
+        row: impl Fn(&Event) -> EventRow,
+    ) -> Result<()> {
+        from.part("lines")?;
+        (self.found, self.retracted) = (from.number()?, from.number()?);
+        self.gaps.cut(from.number()?)?;
+        self.loudest.clear();
+        for _ in 0..from.number()? {
+            let event = Event::load(from, detectors)?;
+            let row = row(&event);
+            self.loudest.push(Loud { event, row });
+        }
+        self.open.clear();
+        for _ in 0..from.number()? {
+            let mut text = || {
+                let is_there = !from.flags(1)?.is_empty();
+                let text = String::from_utf8_lossy(&from.bytes(1 << 16)?).into_owned();
+                Ok(is_there.then_some(text))
+            };
+            let (detector, reason, why) = (text()?.unwrap_or_default(), text()?, text()?);
+            let mut times = [0.0; 3];
+            from.fill_f64(&mut times)?;
+            let known = Reason::ALL.iter().map(|known| known.name());
+            let Some(reason) = known.into_iter().find(|known| reason.as_deref() == Some(known))
+            else {
+                return Err(from.fault("reason of a gap", format!("{reason:?} found")));
+            };
+            let observation = self.observation.clone();
+            let [start_gps, end_gps, seconds] = times;
+            let line = GapLine { detector, observation, start_gps, end_gps, reason, seconds, why };
+            self.open.entry(line.detector.clone()).or_default().push(line);
+        }
+        Ok(())
+    }
+
+    /// Writes the line of an event that has changed.
+    pub(super) fn write(&mut self, change: &Change, event: EventRow) -> Result<()> {
         let state = match change.state {
             coincidence::State::First => State::First,
             coincidence::State::Better => State::Better,
             coincidence::State::Final => State::Final,
             coincidence::State::Retracted => State::Retracted,
         };
-        match state {
-            State::Final => {
-                self.found += 1;
-                let place = self.loudest.partition_point(|other| other.ranking >= event.ranking);
-                self.loudest.insert(place, event.clone());
-            }
-            State::Retracted => self.retracted += 1,
-            State::First | State::Better => {}
-        }
         let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = EventLine {
             state,
@@ -147,12 +263,35 @@ impl Lines {
         Ok(())
     }
 
+    /// Counts an event that has changed.
+    pub(super) fn count(&mut self, change: &Change, row: EventRow) {
+        match change.state {
+            coincidence::State::Final => {
+                self.found += 1;
+                let ranking = row.ranking;
+                let place = self.loudest.partition_point(|other| other.row.ranking >= ranking);
+                self.loudest.insert(place, Loud { event: change.event.clone(), row });
+                self.loudest.truncate(self.most);
+            }
+            coincidence::State::Retracted => self.retracted += 1,
+            coincidence::State::First | coincidence::State::Better => {}
+        }
+    }
+
     /// Takes the gaps in a detector's next samples; writes those that do not go on.
     pub(super) fn block(&mut self, detector: &str, gaps: &[Gap], rate_hz: u32) -> Result<()> {
         let before = self.open.remove(detector).unwrap_or_default();
         let mut open: Vec<GapLine> = Vec::with_capacity(gaps.len());
         for gap in gaps {
             let Span { start, end } = gap.span;
+            if let (Reason::Channel, Some(why)) = (gap.reason, &gap.why)
+                && self.reported.insert(detector.to_owned())
+                && !self.is_quiet
+            {
+                note!(
+                    "{detector}: no strain is used from frames without a channel: {why} (--quality none needs no state vector)"
+                );
+            }
             open.push(GapLine {
                 detector: detector.to_owned(),
                 observation: self.observation.clone(),
@@ -199,7 +338,6 @@ impl Lines {
 mod tests {
     use std::fs;
 
-    use sidereal::live::frames::Reason;
     use sidereal::units::Gps;
 
     use super::*;
@@ -213,7 +351,9 @@ mod tests {
             observation: "live/100".to_owned(),
             is_quiet: true,
             open: BTreeMap::new(),
+            reported: BTreeSet::new(),
             loudest: Vec::new(),
+            most: 10,
             found: 0,
             retracted: 0,
         };

@@ -1,6 +1,7 @@
 //! `sidereal live spiir`: searches strain that arrives as frame files for compact binaries.
 
 mod arguments;
+mod checkpoint;
 mod document;
 mod lines;
 
@@ -8,28 +9,30 @@ use std::fs;
 use std::time::Duration;
 
 use sidereal::backend::Backend;
-use sidereal::io::templates;
-use sidereal::live::frames::{Begun, FrameFolder, FrameStreams};
+use sidereal::live::frames::{Begun, FrameStreams};
 use sidereal::pipeline::Ending;
-use sidereal::pipeline::cbc::{Awaited, Input, Latency, OnlineSearch};
+use sidereal::pipeline::cbc::{Awaited, Input, OnlineSearch};
+use sidereal::spiir::coincidence::Event;
 use sidereal::trace::{self, Work};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
 pub(crate) use arguments::LiveArguments;
-use document::DetectorRow;
+use checkpoint::{Keeper, Left, Record};
 pub(crate) use document::Document;
+use document::{DetectorRow, largest};
 use lines::Lines;
 pub(crate) use lines::{EventLine, GapLine};
 
-use super::search::event_row;
+use super::search::{EventRow, event_row};
 use crate::common::{self, Common, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Existing, Folder, Writing};
+use crate::plots::short;
 use crate::provenance::{Product, Provenance, Run};
 use crate::say::note;
 use crate::streams::free_name;
-use crate::{errors, flags, json};
+use crate::{errors, flags, json, resume};
 
 /// Longest wait for files between looks at the folders.
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,8 +52,38 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
     let patience = arguments.patience()?;
     let folders = arguments.folders()?;
     let search_options = arguments.detection.options()?;
-    let templates = arguments.templates.as_deref().map(templates::open).transpose()?;
-    let mut streams = FrameStreams::open(&folders, patience)?;
+    let (banks, rate_hz) = arguments.banks_and_rate()?;
+    let mut streams = FrameStreams::open(&folders, rate_hz, patience)?;
+    let whitening = arguments.whitening.whitening(rate_hz, f64::INFINITY, common.memory)?;
+    let inputs = arguments.inputs(&folders, banks.as_ref(), &whitening, rate_hz, common)?;
+    let waveforms = |one: &Awaited| match &one.input {
+        Input::Shared(source) => source.waveforms.len(),
+        Input::Templates(source) => source.waveforms.len(),
+        Input::Bank(bank) => bank.templates.len(),
+    };
+    let rows: usize = inputs.iter().map(waveforms).sum();
+    let ratios = rows as u64 * u64::from(rate_hz) * CHOSEN_S;
+    let chosen = || common.backend_for(common::Work::on_ratios(ratios));
+    let backend = common.asked_backend()?.map_or_else(chosen, Ok)?;
+    // Filters and kernels are there before the first frame.
+    let mut search = OnlineSearch::new(inputs, rate_hz, &search_options(whitening), &backend)?;
+    if !common.quiet {
+        let latency = largest(search.detectors().map(|one| one.latency));
+        note!("triggers are known {} s after their strain", short(latency.total_s(), 3));
+        if arguments.quality.as_deref() == Some("none") {
+            note!("--quality none: strain is used whatever its state");
+        }
+    }
+    let identity = arguments.identity(&search, &backend)?;
+    let output = &arguments.output;
+    let writing = Writing { contents: CONTENTS, existing: Existing::Refuse, inputs: &[], common };
+    let found = match arguments.resume {
+        true => Left::find(output, &identity, &writing, folders.len())?,
+        false => None,
+    };
+    if arguments.resume && found.is_none() && !common.quiet {
+        note!("no killed run left anything to continue; this run starts anew.");
+    }
     if !common.quiet {
         let places: Vec<String> = folders
             .iter()
@@ -58,38 +91,43 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
             .collect();
         note!("waiting for frames of {}", places.join(", "));
     }
-    let begun = loop {
-        interrupt::check()?;
-        streams.look();
-        if let Some(begun) = streams.begin()? {
-            break begun;
+    let (folder, left) = match found {
+        Some((folder, left)) => (folder, Some(left)),
+        None => {
+            let begun = wait_for_strain(&mut streams)?;
+            search.begin(begun.start);
+            fs::create_dir_all(output).map_err(|error| Error::io(output, error))?;
+            let name = (begun.start.ns.div_euclid(1_000_000_000)).to_string();
+            (Folder::begin(&free_name(output, &name, ""), &writing)?, None)
         }
-        streams.wait(LOOK);
     };
-    let whitening = arguments.whitening.whitening(begun.rate_hz, f64::INFINITY, common.memory)?;
-    let input = arguments.input(templates, &whitening, begun.rate_hz, common)?;
-    let waveforms = match &input {
-        Input::Shared(source) => source.waveforms.len(),
-        Input::Templates(source) => source.waveforms.len(),
-        Input::Bank(bank) => bank.templates.len(),
-    };
-    let ratios = folders.len() as u64 * waveforms as u64 * u64::from(begun.rate_hz) * CHOSEN_S;
-    let chosen = || common.backend_for(common::Work::on_ratios(ratios));
-    let backend = common.asked_backend()?.map_or_else(chosen, Ok)?;
-    let awaited =
-        |one: &FrameFolder| Awaited { detector: one.detector.clone(), input: input.clone() };
-    let awaited = folders.iter().map(awaited).collect();
-    let options = search_options(whitening);
-    let search = OnlineSearch::new(awaited, begun.start, begun.rate_hz, &options, &backend)?;
-    fs::create_dir_all(&arguments.output).map_err(|error| Error::io(&arguments.output, error))?;
-    let name = (begun.start.ns.div_euclid(1_000_000_000)).to_string();
-    let place = free_name(&arguments.output, &name, "");
-    let writing = Writing { contents: CONTENTS, existing: Existing::Refuse, inputs: &[], common };
-    let folder = Folder::begin(&place, &writing)?;
-    let lines = Lines::begin(&arguments.output, &place, common)?;
+    let place = folder.place().to_path_buf();
+    let lines = Lines::begin(output, &place, arguments.max_events, common)?;
     let names: Vec<String> = folders.iter().map(|one| one.detector.clone()).collect();
     let until = arguments.until.map(Gps::from_s);
-    let mut live = Live { arguments, names, streams, search, lines, begun, until };
+    let mut live = Live {
+        names,
+        streams,
+        search,
+        lines,
+        rate_hz,
+        until,
+        keeper: None,
+        is_quiet: common.quiet,
+    };
+    if let Some(left) = &left {
+        live.resume(left)?;
+        if !common.quiet {
+            note!("continues {}", place.display());
+        }
+    }
+    if arguments.checkpoint > 0.0 {
+        let interval = Duration::from_secs_f64(arguments.checkpoint);
+        let path = folder.file("");
+        let keeper = Keeper::begin(&path, identity, left.as_ref(), interval, !common.no_sync)?;
+        live.keeper = Some(keeper);
+    }
+    drop(left);
     let mut ending = live.search().unwrap_or_else(Ending::after);
     if matches!(ending, Ending::Stopped) {
         interrupt::finishing();
@@ -102,6 +140,7 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
     tell_notes(&backend, common);
     let product = live.product(&ending, &backend, common)?;
     json::write(&folder.file("events.json"), &product)?;
+    resume::clear(&folder.file(""))?;
     folder.finish()?;
     if common.json {
         json::print(&product)?;
@@ -111,23 +150,36 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
     Ok(errors::ended(&ending, &place))
 }
 
+/// Waits for the first frames.
+fn wait_for_strain(streams: &mut FrameStreams) -> Result<Begun> {
+    loop {
+        interrupt::check()?;
+        streams.look();
+        if let Some(begun) = streams.begin()? {
+            return Ok(begun);
+        }
+        streams.wait(LOOK);
+    }
+}
+
 /// A search that is going on.
-struct Live<'a> {
-    arguments: &'a LiveArguments,
+struct Live {
     names: Vec<String>,
     streams: FrameStreams,
     search: OnlineSearch,
     lines: Lines,
-    begun: Begun,
+    rate_hz: u32,
     until: Option<Gps>,
+    keeper: Option<Keeper>,
+    is_quiet: bool,
 }
 
-impl Live<'_> {
+impl Live {
     /// Searches strain as it arrives, until the end or a signal.
     fn search(&mut self) -> Result<Ending> {
         let mut waited = Vec::new();
         // Searched at once, so that a signal is noticed within the frames of a backlog.
-        let most = self.begun.rate_hz as usize;
+        let most = self.rate_hz as usize;
         loop {
             self.streams.look();
             let mut is_idle = true;
@@ -138,10 +190,17 @@ impl Live<'_> {
                     continue;
                 }
                 is_ended = false;
-                let Some(block) = self.streams.take(detector)? else { continue };
+                let Some(block) = self.streams.take(detector) else { continue };
                 is_idle = false;
-                self.lines.block(&self.names[detector], block.gaps, self.begun.rate_hz)?;
+                self.lines.block(&self.names[detector], block.gaps, self.rate_hz)?;
                 let _span = trace::span(Work::Compute, "search");
+                let mut missing = block.missing;
+                while missing > 0 {
+                    missing -= self.search.gap(detector, missing)?;
+                    if interrupt::requested() {
+                        return Ok(Ending::Stopped);
+                    }
+                }
                 for (samples, valid) in block.samples.chunks(most).zip(block.valid.chunks(most)) {
                     self.search.push(detector, samples, valid)?;
                     if interrupt::requested() {
@@ -151,6 +210,7 @@ impl Live<'_> {
             }
             self.streams.waited(&mut waited);
             self.changes(&waited)?;
+            self.keep()?;
             if is_ended {
                 return Ok(Ending::Complete);
             }
@@ -163,6 +223,44 @@ impl Live<'_> {
         }
     }
 
+    /// Continues a killed run: from its last checkpoint, with the events that it has published since.
+    fn resume(&mut self, left: &Left) -> Result<()> {
+        let mut from = left.state()?;
+        let begun = self.streams.resume(&mut from)?;
+        self.search.begin(begun.start);
+        self.search.load(&mut from)?;
+        let (search, names) = (&self.search, &self.names);
+        self.lines.load(&mut from, names.len(), |event| row(event, search, names))?;
+        from.end()?;
+        for record in &left.records {
+            for change in &record.published.changes {
+                self.lines.count(change, row(&change.event, &self.search, &self.names));
+            }
+            self.search.resume(&record.published);
+        }
+        // A run that is killed between record and lines has written some of the last record's, or none.
+        if let Some(Record { before, published }) = left.records.last() {
+            let written = self.lines.events_from(*before)?;
+            for change in published.changes.iter().skip(written) {
+                self.lines.write(change, row(&change.event, &self.search, &self.names))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Saves the state, if it is time.
+    fn keep(&mut self) -> Result<()> {
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        let (streams, search, lines) = (&self.streams, &self.search, &self.lines);
+        keeper.keep(self.is_quiet, |to| {
+            let _span = trace::span(Work::Compute, "checkpoint");
+            streams.save(to);
+            let is_saved = search.save(to)?;
+            lines.save(to)?;
+            Ok(is_saved)
+        })
+    }
+
     /// Writes the events that have changed.
     fn changes(&mut self, waited: &[Gps]) -> Result<()> {
         let mut changes = Vec::new();
@@ -170,13 +268,16 @@ impl Live<'_> {
         if changes.is_empty() {
             return Ok(());
         }
-        let bank = self.search.detectors().next().map(|one| one.bank);
-        for change in &changes {
-            let names = self.names.iter().map(String::as_str);
-            let row = event_row(&change.event, names, bank);
-            self.lines.event(change, row)?;
+        let before = self.lines.events_bytes()?;
+        let record = Record { before, published: self.search.published(changes) };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.publish(&record)?;
         }
-        self.lines.loudest.truncate(self.arguments.max_events);
+        for change in &record.published.changes {
+            let row = row(&change.event, &self.search, &self.names);
+            self.lines.count(change, row.clone());
+            self.lines.write(change, row)?;
+        }
         Ok(())
     }
 
@@ -188,31 +289,40 @@ impl Live<'_> {
     }
 
     fn product(
-        self,
+        mut self,
         ending: &Ending,
         backend: &Backend,
         common: &Common,
     ) -> Result<Product<Document>> {
+        // The last checkpoint is written.
+        self.keeper = None;
+        let begun =
+            self.streams.begun().unwrap_or(Begun { start: Gps::default(), rate_hz: self.rate_hz });
         let mut detectors = Vec::new();
-        let mut latency = Latency::default();
         for (index, one) in self.search.detectors().enumerate() {
             let channel = self.streams.channel(index).map(str::to_owned);
-            detectors.push(DetectorRow::new(&one, channel, self.streams.counts(index), self.begun));
-            latency = one.latency;
+            detectors.push(DetectorRow::new(&one, channel, self.streams.counts(index), begun));
         }
+        let latency = largest(self.search.detectors().map(|one| one.latency));
         for (row, livetime_s) in detectors.iter_mut().zip(self.search.livetimes_s()) {
             row.livetime_s = livetime_s;
         }
         let document = Document {
             complete: ending.is_complete(),
             reason: flags::reason(ending),
-            events: self.lines.loudest,
             found: self.lines.found,
             retracted: self.lines.retracted,
+            events: self.lines.loudest(),
             detectors,
             latency_s: latency.into(),
         };
         let run = Run::new(common).on(backend).live();
         Ok(Product::new("live-spiir", document, Provenance::new(common, &[])?, run))
     }
+}
+
+/// Describes an event.
+fn row(event: &Event, search: &OnlineSearch, names: &[String]) -> EventRow {
+    let bank = search.detectors().next().map(|one| one.bank);
+    event_row(event, names.iter().map(String::as_str), bank)
 }

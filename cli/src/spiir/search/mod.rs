@@ -40,7 +40,7 @@ pub(crate) use document::Document;
 pub(super) use document::{EventRow, LatencyRow, event_row};
 
 /// Templates and design options, which conflict with a bank from a file.
-const DESIGN: [&str; 14] = [
+pub(super) const DESIGN: [&str; 14] = [
     "templates",
     "f_low",
     "f_high",
