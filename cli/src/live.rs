@@ -99,7 +99,7 @@ enum Command {
     /// higher-ranked coincidence replaces it, then final or retracted. Gaps of a detector, with their reason, go to gaps.ndjson.
     /// At the end a folder named by the GPS second of the start gets events.json. Final events are those of
     /// `spiir search --causal` of the recorded strain.
-    Spiir(Box<spiir::LiveArguments>),
+    Spiir(Box<SpiirArguments>),
     /// Write the observations of a stream to files.
     ///
     /// Spectra become SIGPROC filterbanks, voltages PSRDADA, GUPPI raw or VDIF. Lost spectra are filled with each channel's running
@@ -212,6 +212,30 @@ struct CorrelateArguments {
     page_baselines: Vec<String>,
     #[command(flatten)]
     correlate: correlate::LiveArguments,
+}
+
+#[derive(Args, Clone, Debug)]
+struct SpiirArguments {
+    #[cfg(feature = "page")]
+    #[command(flatten)]
+    page: page::PageArguments,
+    #[command(flatten)]
+    spiir: spiir::LiveArguments,
+}
+
+impl SpiirArguments {
+    /// Runs the search, with its page if it is wanted.
+    #[cfg(feature = "page")]
+    fn run(&self, common: &Common) -> Result<Exit> {
+        let page = self.page.start(self.spiir.output(), None, common)?;
+        let viewer = page.as_ref().map(page::Page::viewer);
+        spiir::run_live(&self.spiir, viewer, common)
+    }
+
+    #[cfg(not(feature = "page"))]
+    fn run(&self, common: &Common) -> Result<Exit> {
+        spiir::run_live(&self.spiir, None, common)
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -360,7 +384,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
             begun.session.baselines.clone_from(&arguments.page_baselines);
             correlate::run_live(&arguments.correlate, &begun.session, common)
         }
-        Command::Spiir(arguments) => spiir::run_live(arguments, common),
+        Command::Spiir(arguments) => arguments.run(common),
         Command::Record(arguments) => arguments.run(common),
     }
 }

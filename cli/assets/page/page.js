@@ -6,49 +6,10 @@ const MOST_SHOWN = 200, MOST_SOURCES = 32, MOST_STAGES = 8, MOST_INTEGRATIONS = 
 const MOST_CANDIDATES = 1000, MOST_LABELS = 2000;
 const WATERFALL_S = 60, ROW_S = 0.25, HELD = 4, PLANE_S = 600, RATE_S = 300;
 
-const find = (id) => document.getElementById(id);
 const run = { begun: null, status: null, rows: [], bandpass: null, rates: [], candidates: new Map(), labels: [], dumps: [], clock: 0, visibilities: [], plane: null };
 
-// ---------------------------------------------------------------- numbers and times
-
-const count = (value) => Math.round(value).toLocaleString("en-GB");
-function fixed(value, digits) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
-function seconds(value) {
-  if (!Number.isFinite(value)) { return "–"; }
-  if (value === 0) { return "0 s"; }
-  const size = Math.abs(value);
-  if (size < 1e-3) { return `${fixed(value * 1e6, 0)} µs`; }
-  if (size < 1) { return `${fixed(value * 1e3, size < 0.1 ? 1 : 0)} ms`; }
-  if (size < 120) { return `${fixed(value, 1)} s`; }
-  if (size < 7200) { return `${fixed(value / 60, 0)} min`; }
-  if (size < 172800) { return `${fixed(value / 3600, 0)} h`; }
-  return `${count(value / 86400)} d`;
-}
-function bytes(value) {
-  if (!Number.isFinite(value)) { return "unknown"; }
-  const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  let k = 0;
-  while (value >= 1024 && k + 1 < units.length) { value /= 1024; k += 1; }
-  return `${fixed(value, k === 0 ? 0 : 1)} ${units[k]}`;
-}
-function utc(unix) { return new Date(unix * 1000).toISOString().replace("T", " ").slice(0, 23); }
 const ofMjd = (mjd) => (mjd - 40587) * 86400;
 const now = () => Date.now() / 1000 + run.clock;
-
-// ---------------------------------------------------------------- elements
-
-function element(name, text, kind) {
-  const made = document.createElement(name);
-  if (text !== undefined) { made.textContent = text; }
-  if (kind) { made.className = kind; }
-  return made;
-}
-function row(cells, kind) {
-  const made = element("tr", undefined, kind);
-  for (const cell of cells) { made.append(cell instanceof Node ? cell : element("td", cell)); }
-  return made;
-}
-const loss = (value) => element("td", count(value), value > 0 ? "lost" : "");
 
 // ---------------------------------------------------------------- status
 
@@ -74,11 +35,6 @@ function showStatus(status) {
   run.rates.push([status.now_unix_s, status.streams.reduce((sum, one) => sum + one.packets_per_s, 0)]);
   while (run.rates.length > 0 && run.rates[0][0] < status.now_unix_s - RATE_S) { run.rates.shift(); }
   draw();
-}
-
-function setState(words, kind) {
-  find("state").textContent = words;
-  find("state").className = `state ${kind}`;
 }
 
 function about(status, stream) {
@@ -237,30 +193,6 @@ async function saveLabel() {
   if (answer.ok) { find("label-dialog").close(); } else { find("label-error").textContent = (await answer.text()).trim(); }
 }
 
-async function hasToken() {
-  const answer = await fetch("/session");
-  return answer.ok && (await answer.json()).token;
-}
-
-// Asks for the token; returns whether it was right.
-function askToken() {
-  const dialog = find("token-dialog");
-  find("token").value = "";
-  find("token-error").textContent = "";
-  if (!dialog.open) { dialog.showModal(); }
-  return new Promise((done) => {
-    find("token-cancel").onclick = () => dialog.close();
-    dialog.onclose = () => done(false);
-    find("token-form").onsubmit = async (event) => {
-      event.preventDefault();
-      const answer = await fetch("/login", { method: "POST", body: find("token").value });
-      if (!answer.ok) { find("token-error").textContent = (await answer.text()).trim(); return; }
-      done(true);
-      dialog.close();
-    };
-  });
-}
-
 let needsToken = false;
 find("login").addEventListener("click", async () => {
   if ((await askToken()) && needsToken) { needsToken = false; connect(); }
@@ -290,8 +222,6 @@ function draw() {
   drawPending = true;
   setTimeout(() => requestAnimationFrame(() => { drawPending = false; drawn = performance.now(); drawAll(); }), Math.max(0, 240 - (performance.now() - drawn)));
 }
-
-const ago = (unit) => (value) => (value === 0 ? "now" : `${fixed(-value, 0)} ${unit}`);
 
 function drawAll() {
   drawRate();

@@ -20,9 +20,11 @@ use tokio::sync::broadcast;
 use super::dumps::{Dump, DumpCounts};
 use super::labels::{Given, LabelLine, Labels, tail};
 use super::status::{CandidateCounts, Status, unix_s};
+use super::strain::{Reported, StrainBoard, StrainHello};
 use crate::json;
 use crate::provenance::Made;
 use crate::search::{CandidateLine, CandidateState, DUMPS, DumpLine, DumpState, LINES, PICTURES};
+use crate::spiir::{AroundEvent, EventLine, SpectrumLine, StrainView, TrackLine, Viewer};
 use crate::watch::Watcher;
 
 /// Candidates, labels and dumps that are kept.
@@ -161,6 +163,8 @@ struct Hello<'a> {
     dumps: &'a VecDeque<Dump>,
     visibilities: &'a VecDeque<VisibilityLine>,
     plane: Option<&'a PlaneLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strain: Option<StrainHello>,
 }
 
 #[derive(Default)]
@@ -193,6 +197,8 @@ pub(super) struct Board {
     listed: Mutex<Listed>,
     seen: Mutex<Seen>,
     labels: Labels,
+    /// State of a search of strain.
+    pub(super) strain: StrainBoard,
     messages: broadcast::Sender<Message>,
 }
 
@@ -234,6 +240,7 @@ impl Board {
             listed: Mutex::new(listed),
             seen: Mutex::default(),
             labels,
+            strain: StrainBoard::default(),
             messages,
         }
     }
@@ -256,6 +263,10 @@ impl Board {
         status.begun_unix_s = self.begun_unix_s;
         status.observations = self.observations.load(Ordering::Relaxed);
         status.candidates = CandidateCounts { labels: listed.labels.len() as u64, ..listed.counts };
+        if let Some(Reported { view, at }) = self.strain.reported() {
+            status.strain = Some(view.as_ref().clone());
+            status.since_report_s = Some(at.elapsed().as_secs_f64());
+        }
         status.dumps = DumpCounts::of(&listed.dumps, listed.refused_dumps);
     }
 
@@ -326,6 +337,7 @@ impl Board {
             dumps: &dumps,
             visibilities: &seen.visibilities,
             plane: seen.plane.as_deref(),
+            strain: self.strain.hello(),
         };
         let data = json::line(&hello).unwrap_or_default().into();
         (Message { event: "hello", data }, receiver)
@@ -486,6 +498,25 @@ impl Watcher for Board {
 
     fn observed(&self) {
         self.observations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Viewer for Board {
+    fn strain(&self, view: StrainView, tracks: Vec<TrackLine>) {
+        let text = json::line(&tracks).unwrap_or_default();
+        self.strain.report(view, tracks);
+        self.send("tracks", text);
+    }
+
+    fn spectra(&self, spectra: Vec<SpectrumLine>) {
+        let text = json::line(&spectra).unwrap_or_default();
+        self.strain.set_spectra(spectra);
+        self.send("spectra", text);
+    }
+
+    fn event(&self, line: &EventLine, around: AroundEvent) {
+        let text = self.strain.add(line, around);
+        self.send("event", text);
     }
 }
 

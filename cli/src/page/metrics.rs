@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 use super::status::{Status, StreamState, StreamStatus};
+use crate::spiir::{DetectorView, StrainView};
 
 /// Text that grows by one metric after another.
 struct Text(String);
@@ -67,7 +68,7 @@ pub(super) fn text(status: &Status) -> String {
     let help = "Observations that have ended.";
     text.one("sidereal_observations_total", "counter", help, status.observations);
     packets(&mut text, &status.streams);
-    streams(&mut text, &status.streams);
+    streams(&mut text, status);
     let help = "Seconds of all threads in a stage, without the stages within it.";
     text.metric("sidereal_stage_seconds_total", "counter", help);
     for stage in &status.stages {
@@ -105,6 +106,9 @@ pub(super) fn text(status: &Status) -> String {
         ("refused", dumps.refused),
     ] {
         text.sample("sidereal_dumps", &[("state", state)], count);
+    }
+    if let Some(view) = &status.strain {
+        strain(&mut text, view);
     }
     if let Some(free) = status.disk_free_bytes {
         let help = "Bytes free where the output is written.";
@@ -160,8 +164,90 @@ fn packets(text: &mut Text, streams: &[StreamStatus]) {
     }
 }
 
+/// Number of a detector that may be unknown.
+type OfDetector = fn(&DetectorView) -> Option<f64>;
+
+/// Metrics of each detector: name, kind, help and value.
+const OF_DETECTORS: [(&str, &str, &str, OfDetector); 10] = [
+    ("sidereal_frames_total", "counter", "Frames that were read.", |one| Some(one.frames as f64)),
+    ("sidereal_late_frames_total", "counter", "Files whose time had passed as a gap.", |one| {
+        Some(one.late as f64)
+    }),
+    ("sidereal_repeated_frames_total", "counter", "Files whose time had been read.", |one| {
+        Some(one.repeated as f64)
+    }),
+    ("sidereal_strain_seconds_total", "counter", "Strain, with gaps.", |one| Some(one.duration_s)),
+    ("sidereal_triggers_total", "counter", "Triggers.", |one| Some(one.triggers as f64)),
+    (
+        "sidereal_filter_restarts_total",
+        "counter",
+        "Restarts of the filters after long gaps.",
+        |one| Some(one.restarts as f64),
+    ),
+    ("sidereal_templates", "gauge", "Templates.", |one| Some(one.templates as f64)),
+    (
+        "sidereal_warm_templates",
+        "gauge",
+        "Templates whose filters have had strain for long enough.",
+        |one| Some(one.warm as f64),
+    ),
+    ("sidereal_since_frame_seconds", "gauge", "Time since a frame arrived.", |one| {
+        one.since_frame_s
+    }),
+    (
+        "sidereal_horizon_mpc",
+        "gauge",
+        "Distance of two neutron stars with a signal-to-noise ratio of 8.",
+        |one| one.horizon_mpc,
+    ),
+];
+
+/// Adds the numbers of a search of strain.
+fn strain(text: &mut Text, view: &StrainView) {
+    for (name, kind, help, value) in OF_DETECTORS {
+        text.metric(name, kind, help);
+        for one in &view.detectors {
+            if let Some(value) = value(one) {
+                text.sample(name, &[("detector", &one.name)], value);
+            }
+        }
+    }
+    let name = "sidereal_gap_seconds_total";
+    text.metric(name, "counter", "Invalid strain by reason.");
+    for one in &view.detectors {
+        for (reason, gap) in &one.gaps {
+            text.sample(name, &[("detector", &one.name), ("reason", reason)], gap.seconds);
+        }
+    }
+    let name = "sidereal_frame_latency_seconds";
+    text.metric(name, "gauge", "Latency of the last frame by stage.");
+    for one in &view.detectors {
+        let stages = one.latency_s;
+        for (stage, value) in [
+            ("frame", stages.frame),
+            ("delivery", stages.delivery),
+            ("waiting", stages.waiting),
+            ("algorithms", stages.algorithms),
+            ("computing", stages.computing),
+        ] {
+            text.sample(name, &[("detector", &one.name), ("stage", stage)], value);
+        }
+    }
+    text.metric("sidereal_events_total", "counter", "Events that have ended, by state.");
+    for (state, count) in [("final", view.found), ("retracted", view.retracted)] {
+        text.sample("sidereal_events_total", &[("state", state)], count);
+    }
+    if let Some(latency_s) = view.event_latency_s {
+        let help = "From the time of the last event to its first line.";
+        text.one("sidereal_event_latency_seconds", "gauge", help, latency_s);
+    }
+}
+
 /// Number of a stream that may be unknown.
 type Number = fn(&StreamStatus) -> Option<f64>;
+
+/// Age of the last sample, of streams and of detectors.
+const SAMPLE_AGE: &str = "sidereal_last_sample_age_seconds";
 
 /// Gauges of each stream: name, help and value.
 const GAUGES: [(&str, &str, Number); 6] = [
@@ -179,11 +265,9 @@ const GAUGES: [(&str, &str, Number); 6] = [
         "Time of this machine less that of the last packets.",
         |stream| stream.packet_age_s,
     ),
-    (
-        "sidereal_last_sample_age_seconds",
-        "Time of this machine less that of the last sample that was read.",
-        |stream| stream.observation.as_ref()?.last_sample_age_s,
-    ),
+    (SAMPLE_AGE, "Time of this machine less that of the last sample that was read.", |stream| {
+        stream.observation.as_ref()?.last_sample_age_s
+    }),
     (
         "sidereal_observation_dropped_seconds",
         "Data of the current or last observation that were dropped because processing was too slow.",
@@ -192,7 +276,8 @@ const GAUGES: [(&str, &str, Number); 6] = [
 ];
 
 /// Adds the gauges of streams.
-fn streams(text: &mut Text, streams: &[StreamStatus]) {
+fn streams(text: &mut Text, status: &Status) {
+    let streams = &status.streams;
     let name = "sidereal_stream_receiving";
     text.metric(name, "gauge", "Whether an observation arrives.");
     for stream in streams {
@@ -204,6 +289,12 @@ fn streams(text: &mut Text, streams: &[StreamStatus]) {
         for stream in streams {
             if let Some(value) = value(stream) {
                 text.sample(name, &[("stream", &stream.address)], value);
+            }
+        }
+        let detectors = status.strain.iter().flat_map(|strain| &strain.detectors);
+        for one in detectors.filter(|_| name == SAMPLE_AGE) {
+            if let Some(age_s) = one.last_sample_age_s {
+                text.sample(name, &[("stream", &one.name)], age_s);
             }
         }
     }

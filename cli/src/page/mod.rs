@@ -8,6 +8,7 @@ mod metrics;
 mod sampler;
 mod server;
 mod status;
+mod strain;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -25,6 +26,7 @@ use crate::alerts::Inlet;
 use crate::common::Common;
 use crate::provenance::Made;
 use crate::say::{self, note};
+use crate::spiir::Viewer;
 use crate::watch::Watcher;
 
 pub(crate) use board::Candidates;
@@ -89,6 +91,12 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// Returns what shows a search of strain.
+    pub(crate) fn viewer(&self) -> Arc<dyn Viewer> {
+        let board: Arc<Board> = Arc::clone(&self.board);
+        board
+    }
+
     /// Returns what watches the run.
     pub(crate) fn watcher(&self) -> Arc<dyn Watcher> {
         let board: Arc<Board> = Arc::clone(&self.board);

@@ -384,6 +384,17 @@ fn health(status: &Status, before: &[Before], now: Instant) -> Health {
             reasons.push(format!("{}: no packet for {since:.0} s.", stream.address));
         }
     }
+    for one in status.strain.iter().flat_map(|strain| &strain.detectors) {
+        let most = QUIET_S.max(3.0 * one.latency_s.frame);
+        if let Some(since) = one.since_frame_s.filter(|since| *since > most) {
+            reasons.push(format!("{}: no frame for {since:.0} s.", one.name));
+        } else if one.since_frame_s.is_none() {
+            reasons.push(format!("{}: no frame yet.", one.name));
+        }
+    }
+    if let Some(since) = status.since_report_s.filter(|since| *since > QUIET_S) {
+        reasons.push(format!("The search has been busy for {since:.0} s."));
+    }
     if status.dropped_last_minute > 0 {
         let dropped = status.dropped_last_minute;
         reasons.push(format!("{dropped} blocks or packets were dropped in the last minute."));

@@ -34,6 +34,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::board::{Board, Message, Unlabelled, picture};
 use super::guard::{Asked, Guard, Refusal};
 use super::metrics;
+use super::strain::map;
 use crate::alerts::{Inlet, Taken};
 
 /// Most connections at a time.
@@ -55,10 +56,16 @@ const UNACKNOWLEDGED_MS: u32 = 30_000;
 const RETRY: Duration = Duration::from_secs(1);
 
 const INDEX: &str = include_str!("../../assets/page/index.html");
+const STRAIN_INDEX: &str = include_str!("../../assets/page/strain.html");
 const STYLE: &str = include_str!("../../assets/page/page.css");
 const ICON: &str = include_str!("../../assets/page/icon.svg");
 const PLOTS: &str = include_str!("../../assets/page/plots.js");
+const COMMON_SCRIPT: &str = include_str!("../../assets/page/common.js");
 const SCRIPT: &str = include_str!("../../assets/page/page.js");
+const STRAIN_SCRIPT: &str = include_str!("../../assets/page/strain.js");
+
+/// Verb that searches strain, which has a page of its own.
+const STRAIN_VERB: &str = "live spiir";
 
 /// Sources of what a page may load: this server only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -176,12 +183,15 @@ fn router(shared: Arc<Shared>) -> Router {
     let text = |kind: &'static str, text: &'static str| {
         get(move || async move { ([(CONTENT_TYPE, kind)], text) })
     };
+    let index = if shared.board.about.verb == STRAIN_VERB { STRAIN_INDEX } else { INDEX };
     Router::new()
-        .route("/", text("text/html; charset=utf-8", INDEX))
+        .route("/", text("text/html; charset=utf-8", index))
         .route("/assets/page.css", text("text/css; charset=utf-8", STYLE))
         .route("/assets/icon.svg", text("image/svg+xml", ICON))
         .route("/assets/plots.js", text("text/javascript; charset=utf-8", PLOTS))
+        .route("/assets/common.js", text("text/javascript; charset=utf-8", COMMON_SCRIPT))
         .route("/assets/page.js", text("text/javascript; charset=utf-8", SCRIPT))
+        .route("/assets/strain.js", text("text/javascript; charset=utf-8", STRAIN_SCRIPT))
         .route("/events", get(events))
         .route("/status", get(status))
         .route("/healthz", get(healthz))
@@ -189,6 +199,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/candidates", get(candidates))
         .route("/dumps", get(dumps))
         .route("/plane", get(plane))
+        .route("/map/{number}/{detector}", get(show_map))
         .route("/pictures/{day}/{name}", get(show_picture))
         .route("/session", get(session))
         .route("/login", post(login))
@@ -340,6 +351,18 @@ async fn show_picture(
     match tokio::task::spawn_blocking(read).await {
         Ok(Some(bytes)) => ([(CONTENT_TYPE, "image/png")], Body::from(bytes)).into_response(),
         _ => (StatusCode::NOT_FOUND, "There is no such picture.\n").into_response(),
+    }
+}
+
+/// Computes the map of an event, which the thread of the page does not wait for.
+async fn show_map(
+    State(shared): State<Arc<Shared>>,
+    Path((number, detector)): Path<(u64, String)>,
+) -> Response {
+    let made = move || map(shared.board.strain.around(number)?.as_ref(), &detector);
+    match tokio::task::spawn_blocking(made).await {
+        Ok(Some(map)) => Json(map).into_response(),
+        _ => (StatusCode::NOT_FOUND, "There is no such map.\n").into_response(),
     }
 }
 

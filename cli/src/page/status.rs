@@ -10,6 +10,7 @@ use sidereal::live::window::{Counts, Fill};
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use super::dumps::DumpCounts;
+use crate::spiir::StrainView;
 use crate::streams::{Counted, Observed};
 
 /// Most sources of a stream that are listed one by one.
@@ -43,6 +44,12 @@ pub(crate) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) disk_free_bytes: Option<u64>,
     pub(super) rows: RowsStatus,
+    /// State of `live spiir`; absent of other verbs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) strain: Option<StrainView>,
+    /// Seconds since the search of strain has reported its state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since_report_s: Option<f64>,
 }
 
 /// Whether a run does what it should.

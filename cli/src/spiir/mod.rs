@@ -15,6 +15,10 @@ use crate::common::Common;
 use crate::interrupt::Exit;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use filter::Document as FilterDocument;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]
+pub(crate) use live::{
+    AROUND_S, AroundEvent, DetectorView, EventState, SpectrumLine, StrainView, TrackLine, Viewer,
+};
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use live::{
     Document as LiveDocument, EventLine, GapLine, LiveArguments, run as run_live,

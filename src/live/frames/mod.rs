@@ -141,8 +141,19 @@ pub struct Block<'a> {
     pub valid: &'a [bool],
     /// Missing samples; 0 for a frame.
     pub missing: u64,
+    /// Time at which a frame's file arrived, and the frame's time.
+    pub frame: Option<Arrived>,
     /// Gaps in them.
     pub gaps: &'a [Gap],
+}
+
+/// Arrival of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// When its file was noticed.
+    pub at: Instant,
+    /// Time of the frame.
+    pub span: Span,
 }
 
 /// Start of the strain of all detectors.
@@ -564,8 +575,8 @@ impl Stream {
         }
         let fault = match self.read(&path, span, grid) {
             Ok(bad) => {
-                self.pending.pop_first();
-                return Some(self.frame(span, bad));
+                let at = self.pending.pop_first().map_or(now, |(_, pending)| pending.arrived);
+                return Some(self.frame(Arrived { at, span }, bad));
             }
             Err(fault) => fault,
         };
@@ -619,7 +630,8 @@ impl Stream {
     }
 
     /// Returns the frame that was read.
-    fn frame(&mut self, span: Span, bad: Bad) -> Block<'_> {
+    fn frame(&mut self, arrived: Arrived, bad: Bad) -> Block<'_> {
+        let span = arrived.span;
         self.counts.frames += 1;
         self.counts.samples += self.samples.len() as u64;
         self.taken.push_back(span);
@@ -633,7 +645,8 @@ impl Stream {
                 self.gaps.push(Gap { span, reason, samples, why: None });
             }
         }
-        Block { samples: &self.samples, valid: &self.valid, missing: 0, gaps: &self.gaps }
+        let (samples, valid) = (&self.samples[..], &self.valid[..]);
+        Block { samples, valid, missing: 0, frame: Some(arrived), gaps: &self.gaps }
     }
 
     /// Returns missing samples of a time that begins with the next one.
@@ -646,7 +659,7 @@ impl Stream {
         self.count(reason, samples);
         self.gaps.clear();
         self.gaps.push(Gap { span, reason, samples, why });
-        Block { samples: &[], valid: &[], missing: samples, gaps: &self.gaps }
+        Block { samples: &[], valid: &[], missing: samples, frame: None, gaps: &self.gaps }
     }
 
     fn count(&mut self, reason: Reason, samples: u64) {

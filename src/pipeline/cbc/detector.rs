@@ -206,6 +206,11 @@ impl ChirpDetector {
         })
     }
 
+    /// Returns the time of the first sample.
+    pub fn start(&self) -> Gps {
+        self.start
+    }
+
     /// Sets the time of the first sample; call it before that.
     pub fn begin(&mut self, start: Gps) {
         self.start = start;
@@ -464,7 +469,11 @@ impl ChirpDetector {
             let (samples, valid) =
                 (&self.whitened[first..count], &self.whitened_valid[first..count]);
             if self.restarts.is_waiting {
-                let quiet = samples.iter().zip(valid).take_while(|(sample, valid)| is_quiet(**sample, **valid)).count();
+                let quiet = samples
+                    .iter()
+                    .zip(valid)
+                    .take_while(|(sample, valid)| is_quiet(**sample, **valid))
+                    .count();
                 self.counts = (self.counts.0 + quiet as u64, self.counts.1 + quiet as u64);
                 self.segments.skip(quiet as u64);
                 if quiet < samples.len() {

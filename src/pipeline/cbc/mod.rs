@@ -4,6 +4,7 @@
 
 mod bank;
 mod detector;
+mod horizon;
 mod online;
 mod options;
 mod placement;
@@ -14,7 +15,8 @@ mod strain;
 
 pub use bank::{Input, Source, check_length, design, read_bank, waveforms, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Latency, Need, Piece};
-pub use online::{Awaited, OnlineDetector, OnlineSearch};
+pub use horizon::horizon_mpc;
+pub use online::{Awaited, Loudest, OnlineDetector, OnlineSearch, WhitenedPart};
 pub use options::{SearchObserver, SearchOptions, Spectrum, Status, Whitening};
 pub use placement::{Coverage, PlaceOptions, Placed, Range, Space, coverage, harmonic_mean, place};
 pub use report::{DetectorReport, Report, Series, Whitened, series};

@@ -3,19 +3,21 @@
 //! Invariant: final events are those of a [`ChirpSearch`](super::ChirpSearch) of the same strain with a spectrum that needs
 //! no later strain.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::bank::{Input, design_whitened, keep_common};
-use super::detector::{ChirpDetector, DetectorOptions, Latency, prefetch};
+use super::detector::{ChirpDetector, DetectorOptions, Latency, Piece, prefetch};
 use super::options::{SearchOptions, Spectrum};
 use super::search::{check_same, side_by_side, windows};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::math::PowerSpectrum;
 use crate::spiir::bank::Bank;
-use crate::spiir::coincidence::{Change, Coincider, Published};
+use crate::spiir::coincidence::{Change, Coincider, Published, TimedTrigger};
 use crate::state::{Saved, Saving};
-use crate::units::Gps;
+use crate::units::{Gps, NS_PER_S};
 
 /// A detector whose strain will arrive.
 #[derive(Clone, Debug)]
@@ -33,6 +35,53 @@ struct Chain {
     chain: ChirpDetector,
     taken: u64,
     triggers: u64,
+    /// Loudest triggers of the last seconds, in order of time.
+    loudest: VecDeque<Loudest>,
+    recent: Option<Recent>,
+}
+
+/// Loudest trigger of a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loudest {
+    /// GPS second.
+    pub second: i64,
+    /// Its signal-to-noise ratio.
+    pub snr: f32,
+}
+
+/// Seconds of which the loudest triggers are kept.
+const LOUDEST_S: usize = 600;
+
+/// Latest whitened strain.
+struct Recent {
+    samples: VecDeque<f32>,
+    most: usize,
+    /// Number of the sample after the last one.
+    next: u64,
+}
+
+impl Recent {
+    /// Takes whitened samples; forgets those before a gap.
+    fn push(&mut self, first: u64, samples: &[f32]) {
+        if first != self.next {
+            self.samples.clear();
+        }
+        self.next = first + samples.len() as u64;
+        let excess = (self.samples.len() + samples.len()).saturating_sub(self.most);
+        self.samples.drain(..excess.min(self.samples.len()));
+        self.samples.extend(samples.iter().skip(samples.len().saturating_sub(self.most)));
+    }
+}
+
+/// Whitened strain of a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhitenedPart {
+    /// Time of the first sample.
+    pub start: Gps,
+    /// Samples per second.
+    pub rate_hz: u32,
+    /// The samples, in standard deviations.
+    pub samples: Vec<f32>,
 }
 
 /// State of one detector.
@@ -66,6 +115,21 @@ pub struct OnlineDetector<'a> {
 pub struct OnlineSearch {
     chains: Vec<Chain>,
     coincider: Coincider,
+}
+
+impl Chain {
+    /// Keeps a trigger if it is the loudest of its second.
+    fn note(&mut self, trigger: &TimedTrigger) {
+        let second = trigger.gps.ns.div_euclid(NS_PER_S);
+        let place = self.loudest.partition_point(|one| one.second < second);
+        match self.loudest.get_mut(place).filter(|one| one.second == second) {
+            Some(one) => one.snr = one.snr.max(trigger.snr),
+            None => self.loudest.insert(place, Loudest { second, snr: trigger.snr }),
+        }
+        if self.loudest.len() > LOUDEST_S {
+            self.loudest.pop_front();
+        }
+    }
 }
 
 impl OnlineSearch {
@@ -125,7 +189,8 @@ impl OnlineSearch {
             };
             let start = Gps { ns: 0 };
             let chain = ChirpDetector::of_triggers(start, &bank, &chain, backend)?;
-            Ok(Chain { detector, bank, chain, taken: 0, triggers: 0 })
+            let (taken, triggers, loudest) = (0, 0, VecDeque::new());
+            Ok(Chain { detector, bank, chain, taken, triggers, loudest, recent: None })
         })?;
         Ok(Self { chains, coincider })
     }
@@ -135,14 +200,53 @@ impl OnlineSearch {
         self.chains.iter_mut().for_each(|one| one.chain.begin(start));
     }
 
+    /// Keeps the last whitened strain of each detector from now on.
+    pub fn keep_whitened(&mut self, seconds: f64) {
+        for one in &mut self.chains {
+            let most = (seconds * f64::from(one.bank.rate_hz)) as usize;
+            let samples = VecDeque::with_capacity(most);
+            one.recent = Some(Recent { samples, most, next: 0 });
+        }
+    }
+
+    /// Returns the whitened strain of a detector in a time, as far as it is kept; `None` if none is.
+    pub fn whitened(&self, detector: usize, start: Gps, seconds: f64) -> Option<WhitenedPart> {
+        let one = &self.chains[detector];
+        let (recent, rate_hz) = (one.recent.as_ref()?, one.bank.rate_hz);
+        let first = recent.next - recent.samples.len() as u64;
+        let place = |gps: Gps| {
+            let sample = gps.seconds_since(one.chain.start()) * f64::from(rate_hz);
+            (sample.round().max(0.0) as u64).clamp(first, recent.next)
+        };
+        let (from, to) = (place(start), place(start.plus_s(seconds)));
+        let range = (from - first) as usize..(to - first) as usize;
+        let samples: Vec<f32> = recent.samples.range(range).copied().collect();
+        let start = one.chain.start().plus_samples(from as i64, rate_hz);
+        (!samples.is_empty()).then_some(WhitenedPart { start, rate_hz, samples })
+    }
+
+    /// Returns the spectrum with which a detector's strain is whitened now.
+    pub fn psd(&self, detector: usize) -> Option<PowerSpectrum> {
+        self.chains[detector].chain.psd()
+    }
+
+    /// Returns the loudest trigger of each of the last 600 seconds that have one, of a detector, in order of time.
+    pub fn loudest(&self, detector: usize) -> impl Iterator<Item = Loudest> + '_ {
+        self.chains[detector].loudest.iter().copied()
+    }
+
     /// Searches a detector's next samples.
     ///
     /// # Errors
     /// [`Error::Shape`] when the slices differ in length; errors of a GPU.
     pub fn push(&mut self, detector: usize, samples: &[f64], valid: &[bool]) -> Result<()> {
-        let chain = &mut self.chains[detector];
-        chain.chain.run(samples, valid, &mut |_| {})?;
-        chain.taken += samples.len() as u64;
+        let Chain { chain, taken, recent, .. } = &mut self.chains[detector];
+        chain.run(samples, valid, &mut |piece| {
+            if let (Some(recent), Piece::Whitened { first, samples, .. }) = (&mut *recent, piece) {
+                recent.push(first, samples);
+            }
+        })?;
+        *taken += samples.len() as u64;
         self.take(detector)
     }
 
@@ -247,6 +351,9 @@ impl OnlineSearch {
         let chain = &mut self.chains[detector];
         let triggers: Vec<_> = chain.chain.take_triggers()?.collect();
         chain.triggers += triggers.len() as u64;
+        for trigger in &triggers {
+            chain.note(trigger);
+        }
         self.coincider.push(detector, triggers.into_iter(), chain.chain.decided());
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Options of `live spiir`.
 
 use std::fmt::Debug;
+#[cfg(feature = "page")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +144,12 @@ fn filters(one: &OnlineDetector<'_>) -> String {
 }
 
 impl LiveArguments {
+    /// Returns the folder of the output.
+    #[cfg(feature = "page")]
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+
     pub(super) fn patience(&self) -> Result<Patience> {
         within("--wait", self.wait, 0.0..=3600.0, "an hour")?;
         within("--give-up", self.give_up, 0.0..=86_400.0, "a day")?;

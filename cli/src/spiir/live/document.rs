@@ -6,7 +6,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::live::frames::{Begun, Counts, Reason};
+use sidereal::live::frames::{Begun, Count, Counts, Reason};
 use sidereal::pipeline::cbc::{Latency, OnlineDetector};
 
 use crate::plots::{plural, short};
@@ -59,10 +59,17 @@ pub(super) struct DetectorRow {
 
 /// Invalid strain of one reason.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(super) struct GapRow {
+pub(crate) struct GapRow {
     /// Pieces of at most a second of missing strain, or frames with invalid samples.
-    gaps: u64,
-    seconds: f64,
+    pub(crate) gaps: u64,
+    pub(crate) seconds: f64,
+}
+
+impl GapRow {
+    /// Describes a reason's gaps at a sampling rate.
+    pub(super) fn new(count: &Count, rate_hz: u32) -> Self {
+        Self { gaps: count.gaps, seconds: count.samples as f64 / f64::from(rate_hz) }
+    }
 }
 
 impl DetectorRow {
@@ -90,9 +97,7 @@ impl DetectorRow {
             triggers: one.triggers,
             frames: counts.frames,
             gaps: gaps
-                .map(|(reason, count)| {
-                    (reason.name(), GapRow { gaps: count.gaps, seconds: seconds(count.samples) })
-                })
+                .map(|(reason, count)| (reason.name(), GapRow::new(count, begun.rate_hz)))
                 .collect(),
             late: counts.late,
             repeated: counts.repeated,

@@ -25,7 +25,7 @@ const GAPS: &str = "gaps.ndjson";
 /// State of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub(crate) enum State {
     /// It was found; later strain, or that of a late detector, may change it.
     First,
     /// A higher-ranked coincidence has replaced it.
@@ -48,6 +48,31 @@ pub(crate) struct EventLine {
     event: EventRow,
     /// Time of this line, in seconds since 1970.
     written_unix_s: f64,
+}
+
+impl EventLine {
+    /// Returns the folder of the run and the number of the event, which identify it.
+    #[cfg(feature = "page")]
+    pub(crate) fn key(&self) -> (&str, u64) {
+        (&self.observation, self.number)
+    }
+
+    /// Returns the state of the event.
+    #[cfg(feature = "page")]
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the time of the line, in seconds since 1970.
+    #[cfg(feature = "page")]
+    pub(crate) fn written_unix_s(&self) -> f64 {
+        self.written_unix_s
+    }
+
+    /// Returns whether the event was unknown before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.state == State::First
+    }
 }
 
 /// Gap of a detector as a line of JSON.
@@ -240,7 +265,7 @@ impl Lines {
     }
 
     /// Writes the line of an event that has changed.
-    pub(super) fn write(&mut self, change: &Change, event: EventRow) -> Result<()> {
+    pub(super) fn write(&mut self, change: &Change, event: EventRow) -> Result<EventLine> {
         let state = match change.state {
             coincidence::State::First => State::First,
             coincidence::State::Better => State::Better,
@@ -260,7 +285,7 @@ impl Lines {
         if !self.is_quiet {
             json::say(&text)?;
         }
-        Ok(())
+        Ok(line)
     }
 
     /// Counts an event that has changed.

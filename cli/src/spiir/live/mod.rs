@@ -4,9 +4,11 @@ mod arguments;
 mod checkpoint;
 mod document;
 mod lines;
+mod view;
 
 use std::fs;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sidereal::backend::Backend;
 use sidereal::live::frames::{Begun, FrameStreams};
@@ -22,7 +24,13 @@ use checkpoint::{Keeper, Left, Record};
 pub(crate) use document::Document;
 use document::{DetectorRow, largest};
 use lines::Lines;
+#[cfg(feature = "page")]
+pub(crate) use lines::State as EventState;
 pub(crate) use lines::{EventLine, GapLine};
+pub(crate) use view::Viewer;
+#[cfg(feature = "page")]
+pub(crate) use view::{AROUND_S, AroundEvent, DetectorView, SpectrumLine, StrainView, TrackLine};
+use view::{EventCounts, Views};
 
 use super::search::{EventRow, event_row};
 use crate::common::{self, Common, tell_notes};
@@ -37,6 +45,9 @@ use crate::{errors, flags, json, resume};
 /// Longest wait for files between looks at the folders.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Seconds of whitened strain that are kept for the page: events may be final after --give-up only.
+const WHITENED_S: f64 = 90.0;
+
 /// Seconds of strain for which a backend is chosen.
 const CHOSEN_S: u64 = 3600;
 
@@ -48,7 +59,11 @@ const CONTENTS: Contents = Contents {
 };
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
+pub(crate) fn run(
+    arguments: &LiveArguments,
+    viewer: Option<Arc<dyn Viewer>>,
+    common: &Common,
+) -> Result<Exit> {
     let patience = arguments.patience()?;
     let folders = arguments.folders()?;
     let search_options = arguments.detection.options()?;
@@ -73,6 +88,9 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
         if arguments.quality.as_deref() == Some("none") {
             note!("--quality none: strain is used whatever its state");
         }
+    }
+    if viewer.is_some() {
+        search.keep_whitened(WHITENED_S);
     }
     let identity = arguments.identity(&search, &backend)?;
     let output = &arguments.output;
@@ -105,16 +123,10 @@ pub(crate) fn run(arguments: &LiveArguments, common: &Common) -> Result<Exit> {
     let lines = Lines::begin(output, &place, arguments.max_events, common)?;
     let names: Vec<String> = folders.iter().map(|one| one.detector.clone()).collect();
     let until = arguments.until.map(Gps::from_s);
-    let mut live = Live {
-        names,
-        streams,
-        search,
-        lines,
-        rate_hz,
-        until,
-        keeper: None,
-        is_quiet: common.quiet,
-    };
+    let views = Views::new(names.len());
+    let (keeper, is_quiet) = (None, common.quiet);
+    let mut live =
+        Live { names, streams, search, lines, rate_hz, until, keeper, viewer, views, is_quiet };
     if let Some(left) = &left {
         live.resume(left)?;
         if !common.quiet {
@@ -171,6 +183,8 @@ struct Live {
     rate_hz: u32,
     until: Option<Gps>,
     keeper: Option<Keeper>,
+    viewer: Option<Arc<dyn Viewer>>,
+    views: Views,
     is_quiet: bool,
 }
 
@@ -192,6 +206,7 @@ impl Live {
                 is_ended = false;
                 let Some(block) = self.streams.take(detector) else { continue };
                 is_idle = false;
+                let (frame, begin) = (block.frame, Instant::now());
                 self.lines.block(&self.names[detector], block.gaps, self.rate_hz)?;
                 let _span = trace::span(Work::Compute, "search");
                 let mut missing = block.missing;
@@ -207,10 +222,14 @@ impl Live {
                         return Ok(Ending::Stopped);
                     }
                 }
+                if let Some(frame) = frame {
+                    self.views.searched(detector, frame, begin);
+                }
             }
             self.streams.waited(&mut waited);
             self.changes(&waited)?;
             self.keep()?;
+            self.show();
             if is_ended {
                 return Ok(Ending::Complete);
             }
@@ -248,6 +267,14 @@ impl Live {
         Ok(())
     }
 
+    /// Shows the state on the page, if it is time.
+    fn show(&mut self) {
+        if let Some(viewer) = &self.viewer {
+            let counts = EventCounts { found: self.lines.found, retracted: self.lines.retracted };
+            self.views.show(viewer.as_ref(), &self.search, &self.streams, counts);
+        }
+    }
+
     /// Saves the state, if it is time.
     fn keep(&mut self) -> Result<()> {
         let Some(keeper) = &mut self.keeper else { return Ok(()) };
@@ -276,7 +303,10 @@ impl Live {
         for change in &record.published.changes {
             let row = row(&change.event, &self.search, &self.names);
             self.lines.count(change, row.clone());
-            self.lines.write(change, row)?;
+            let line = self.lines.write(change, row)?;
+            if let Some(viewer) = &self.viewer {
+                self.views.event(viewer.as_ref(), &self.search, &change.event, &line);
+            }
         }
         Ok(())
     }
