@@ -72,31 +72,38 @@ impl Saving {
     /// Adds `f64` values, preceded by their count.
     pub fn f64s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f64>) {
         self.number(values.len() as u64);
-        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        self.bytes.reserve(8 * values.len());
+        values.for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
     /// Adds `f32` values, preceded by their count.
     pub fn f32s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f32>) {
         self.number(values.len() as u64);
-        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        self.bytes.reserve(4 * values.len());
+        values.for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
     /// Adds complex numbers, preceded by the count of their `f32` components.
     pub fn complex(&mut self, values: &[Complex<f32>]) {
-        self.number(2 * values.len() as u64);
-        // The bulk of a state: copied as a whole where the byte order allows it.
-        match cfg!(target_endian = "little") {
-            true => self.bytes.extend_from_slice(bytemuck::cast_slice(values)),
-            false => {
-                let values = bytemuck::cast_slice::<_, f32>(values).iter();
-                values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
-            }
+        self.bulk(2 * values.len(), bytemuck::cast_slice(values), |saving, values: &[f32]| {
+            saving.f32s(values.iter());
+        });
+    }
+
+    /// Adds `count` numbers: as a whole where the byte order allows it, since they are the bulk of a state.
+    fn bulk<T: bytemuck::Pod>(&mut self, count: usize, values: &[T], each: fn(&mut Self, &[T])) {
+        if cfg!(target_endian = "big") {
+            return each(self, values);
         }
+        self.number(count as u64);
+        self.bytes.extend_from_slice(bytemuck::cast_slice(values));
     }
 
     /// Adds double-precision complex numbers, preceded by the count of their `f64` components.
     pub fn complex64(&mut self, values: &[Complex<f64>]) {
-        self.f64s(bytemuck::cast_slice::<_, f64>(values).iter());
+        self.bulk(2 * values.len(), bytemuck::cast_slice(values), |saving, values: &[f64]| {
+            saving.f64s(values.iter());
+        });
     }
 }
 

@@ -13,7 +13,8 @@ mod cuda;
 mod random;
 
 use coincident::{
-    bits, chain, chirp_bank, gw150914, interrupted, pair, recording, search, search_options, spoilt,
+    around_a_gap, bits, chain, chirp_bank, gw150914, interrupted, pair, recording, search,
+    search_options, spoilt,
 };
 use num_complex::{Complex, Complex64};
 use random::Random;
@@ -27,6 +28,7 @@ use sidereal::spiir::trigger::{
     Autocorrelation, DeviceRatios, Finder, Plan, Ratios, Trigger, TriggerOptions,
 };
 use sidereal::state::{Saved, Saving};
+use sidereal::units::Gps;
 use std::sync::Arc;
 
 /// Same samples and templates, and same statistics except for the order of sums.
@@ -192,6 +194,20 @@ fn a_chain_gives_the_same_triggers_for_any_split() {
     assert_same(&whole.0, &expected.0, "chain");
     assert_eq!(whole.1, expected.1);
     assert_eq!(run(&gpu, 777), whole, "blocks of 777");
+}
+
+#[test]
+fn a_chain_restarts_in_a_long_gap_as_on_the_processor() {
+    let Some(gpu) = cuda::backend(2) else { return };
+    let start = Gps::from_s(1e9);
+    let begun = |backend: &Backend| {
+        ChirpDetector::of_triggers(start, &chirp_bank(), &chain(), backend).expect("a chain")
+    };
+    let (expected, restarts) = around_a_gap(begun(&Backend::best(2)), 5000, true);
+    assert_eq!(restarts, 1);
+    let found = around_a_gap(begun(&gpu), 5000, true);
+    assert_same(&found.0, &expected, "gap");
+    assert_eq!(found, around_a_gap(begun(&gpu), 777, false), "as invalid samples");
 }
 
 #[test]

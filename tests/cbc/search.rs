@@ -1,6 +1,8 @@
 //! The chain from strain to events: invariance to the split of the stream, gates, rejection of invalid options.
 
-use crate::coincident::{RATE_HZ, SIGMA, bits, chirp, noise, recording, white};
+use crate::coincident::{
+    self, RATE_HZ, SIGMA, around_a_gap, bits, chirp, chirp_bank, noise, recording, white,
+};
 use num_complex::Complex64;
 use sidereal::Error;
 use sidereal::backend::Backend;
@@ -294,4 +296,27 @@ fn ratios_round_an_event_are_those_of_the_whole_stream() {
     let worst = part.iter().zip(expected).map(|(a, b)| (a - b).norm()).fold(0.0, f32::max);
     assert_eq!(part.len(), 1001);
     assert!(worst < 2e-5, "{worst}");
+}
+
+#[test]
+fn a_gap_at_once_gives_the_triggers_of_one_that_is_processed() {
+    let (start, backend) = (Gps::from_s(1e9), Backend::best(2));
+    let begun = || {
+        ChirpDetector::of_triggers(start, &chirp_bank(), &coincident::chain(), &backend)
+            .expect("a chain")
+    };
+    let whole = around_a_gap(begun(), 5000, false);
+    assert_eq!(whole.1, 1);
+    assert!(whole.0.len() > 10, "{}", whole.0.len());
+    assert_eq!(around_a_gap(begun(), 5000, true), whole);
+    assert_eq!(around_a_gap(begun(), 777, true), whole);
+    // A chain that never restarts has the same triggers, but for what its filters remember.
+    let never =
+        ChirpDetector::new(start, &chirp_bank(), &coincident::chain(), &backend).expect("a chain");
+    let (never, restarts) = around_a_gap(never, 5000, false);
+    assert_eq!((restarts, never.len()), (0, whole.0.len()));
+    for (a, b) in never.iter().zip(&whole.0) {
+        assert_eq!((a.sample, a.template), (b.sample, b.template));
+        assert!((a.z - b.z).norm() <= 1e-5 * b.z.norm(), "{a:?} {b:?}");
+    }
 }

@@ -13,8 +13,8 @@ use sidereal::io::templates;
 use sidereal::math::PowerSpectrum;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{
-    ChirpSearch, DetectorOptions, DetectorReport, Input, Recording, Report, SearchObserver,
-    SearchOptions, Source, Spectrum, Status, Whitening, design, waveforms,
+    ChirpDetector, ChirpSearch, DetectorOptions, DetectorReport, Input, Recording, Report,
+    SearchObserver, SearchOptions, Source, Spectrum, Status, Whitening, design, waveforms,
 };
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
@@ -233,4 +233,34 @@ pub fn gw150914(folder: &Path, backend: &Backend) -> Report {
         gate: Some(GateOptions::default()),
     };
     run(inputs, &options(whitening), backend)
+}
+
+/// Searches a recording, a gap of 200 s and the recording again, in blocks, and the gap at once or as invalid samples; returns the
+/// triggers and the number of restarts.
+pub fn around_a_gap(
+    mut chain: ChirpDetector,
+    block: usize,
+    is_at_once: bool,
+) -> (Vec<Trigger>, u64) {
+    let one = recording("H1", 1, 9000);
+    let run = |chain: &mut ChirpDetector, samples: &[f64], is_valid: bool| {
+        for strain in samples.chunks(block) {
+            chain.run(strain, &vec![is_valid; strain.len()], &mut |_| {}).expect("run");
+        }
+    };
+    let gap = 200 * u64::from(RATE_HZ);
+    run(&mut chain, &one.samples, true);
+    if is_at_once {
+        let (mut left, mut calls) = (gap, 0);
+        while left > 0 {
+            left -= chain.gap(left).expect("a gap");
+            calls += 1;
+        }
+        assert!(calls < 100, "{calls}");
+    } else {
+        run(&mut chain, &vec![0.0; gap as usize], false);
+    }
+    run(&mut chain, &one.samples, true);
+    chain.flush(&mut |_| {}).expect("flushed");
+    (chain.triggers().to_vec(), chain.restarts())
 }
