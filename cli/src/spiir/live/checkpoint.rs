@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,12 @@ struct Job {
     journal: u64,
 }
 
+/// Result of the writer, and the memory of the state.
+struct Done {
+    memory: Vec<u8>,
+    written: Result<()>,
+}
+
 /// Writer of checkpoints.
 pub(super) struct Keeper {
     path: PathBuf,
@@ -111,11 +117,11 @@ pub(super) struct Keeper {
     interval: Duration,
     due: Instant,
     jobs: Option<SyncSender<Job>>,
-    /// Results of the writer, each with the memory of the state.
-    done: Receiver<(Vec<u8>, Result<()>)>,
+    done: Receiver<Done>,
     /// Memory for the next state; `None` while one is written.
     spare: Option<Vec<u8>>,
     writer: Option<JoinHandle<()>>,
+    is_writing: bool,
     has_failed: bool,
 }
 
@@ -142,10 +148,10 @@ impl Keeper {
         let folder = folder.to_path_buf();
         let write = move || {
             for Job { state, journal } in to_write {
-                let state = state.finish();
+                let memory = state.finish();
                 let head = HeadLine { run: &run, journal };
-                let written = write_checkpoint(&folder, &head, &state, is_synced);
-                if results.send((state, written)).is_err() {
+                let written = write_checkpoint(&folder, &head, &memory, is_synced);
+                if results.send(Done { memory, written }).is_err() {
                     return;
                 }
             }
@@ -153,8 +159,20 @@ impl Keeper {
         let writer = thread::Builder::new().name("checkpoint".into()).spawn(write);
         let writer = Some(writer.map_err(|error| Error::io("thread of checkpoints", error))?);
         let (jobs, spare, due) = (Some(jobs), Some(Vec::new()), Instant::now());
-        let has_failed = false;
-        Ok(Self { path, journal, bytes, interval, due, jobs, done, spare, writer, has_failed })
+        let (is_writing, has_failed) = (false, false);
+        Ok(Self {
+            path,
+            journal,
+            bytes,
+            interval,
+            due,
+            jobs,
+            done,
+            spare,
+            writer,
+            is_writing,
+            has_failed,
+        })
     }
 
     /// Appends events to the journal, before their lines are written.
@@ -183,16 +201,8 @@ impl Keeper {
         is_quiet: bool,
         save: impl FnOnce(&mut Saving) -> Result<bool>,
     ) -> Result<()> {
-        match self.done.try_recv() {
-            Ok((memory, written)) => {
-                self.spare = Some(memory);
-                if let (Err(error), false) = (&written, self.has_failed) {
-                    let why = flags::text(error);
-                    warning!(quiet: is_quiet, "a checkpoint could not be written: {why}");
-                }
-                self.has_failed = written.is_err();
-            }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+        if let Ok(done) = self.done.try_recv() {
+            self.take(done, is_quiet);
         }
         let begin = Instant::now();
         if begin < self.due {
@@ -203,10 +213,30 @@ impl Keeper {
         let is_saved = save(&mut state)?;
         if let (Some(jobs), true) = (&self.jobs, is_saved) {
             // The writer waits for a job, since the memory has come back.
-            let _ = jobs.send(Job { state, journal: self.bytes });
+            self.is_writing = jobs.send(Job { state, journal: self.bytes }).is_ok();
         }
         self.due = begin + self.interval.max(SHARE * begin.elapsed());
         Ok(())
+    }
+
+    /// Waits until the last checkpoint has been written.
+    pub(super) fn settle(&mut self, is_quiet: bool) {
+        if self.is_writing
+            && let Ok(done) = self.done.recv()
+        {
+            self.take(done, is_quiet);
+        }
+    }
+
+    /// Takes the result of the writer.
+    fn take(&mut self, Done { memory, written }: Done, is_quiet: bool) {
+        self.spare = Some(memory);
+        self.is_writing = false;
+        if let (Err(error), false) = (&written, self.has_failed) {
+            let why = flags::text(error);
+            warning!(quiet: is_quiet, "a checkpoint could not be written: {why}");
+        }
+        self.has_failed = written.is_err();
     }
 }
 

@@ -138,6 +138,11 @@ pub(crate) fn run(
         let path = folder.file("");
         let keeper = Keeper::begin(&path, identity, left.as_ref(), interval, !common.no_sync)?;
         live.keeper = Some(keeper);
+        // Before anything is published, so that every later run continues this one.
+        live.keep()?;
+        if let Some(keeper) = &mut live.keeper {
+            keeper.settle(common.quiet);
+        }
     }
     drop(left);
     let mut ending = live.search().unwrap_or_else(Ending::after);
