@@ -7,7 +7,7 @@ use super::segments::Segments;
 use super::{Detector, Event, Options, TimedTrigger};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
-use crate::units::Gps;
+use crate::units::{Gps, NS_PER_S};
 use crate::view::check_length;
 
 /// State of an event.
@@ -313,6 +313,12 @@ impl Coincider {
 }
 
 impl Published {
+    /// Returns whether the search had [ended](Coincider::end), so that all of its events are final.
+    pub fn is_last(&self) -> bool {
+        // Windows and cluster windows of an hour at most.
+        self.ended.ns >= END.ns - 3600 * NS_PER_S
+    }
+
     /// Saves the changes.
     pub fn save(&self, to: &mut Saving) {
         to.part("published events");
@@ -612,6 +618,19 @@ mod tests {
             whole.save(&mut to);
             to.finish()
         };
+        assert!(!whole.published(Vec::new()).is_last());
+        whole.end();
+        let mut last = Vec::new();
+        whole.changes(&[at(0.0); 3], &mut last).expect("triggers");
+        let last = whole.published(last);
+        assert!(last.is_last() && last.changes.iter().all(|one| one.state == State::Final));
+        // A search that is restored at its end has nothing left to return.
+        let mut ended = restored(&state, 3);
+        ended.take_published(&last);
+        ended.end();
+        let mut none = Vec::new();
+        ended.changes(&[at(0.0); 3], &mut none).expect("triggers");
+        assert!(none.is_empty(), "{none:?}");
         assert!(
             coincider(2).load(&mut Saved::new("a".as_ref(), 0, &state).expect("whole")).is_err()
         );

@@ -61,6 +61,11 @@ impl Left {
         Ok(Some((folder, Self { checkpoint, records, journal })))
     }
 
+    /// Returns whether the run was killed after its search had ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.records.last().is_some_and(|record| record.published.is_last())
+    }
+
     /// Returns the state.
     ///
     /// # Errors

@@ -144,8 +144,11 @@ pub(crate) fn run(
             keeper.settle(common.quiet);
         }
     }
-    drop(left);
-    let mut ending = live.search().unwrap_or_else(Ending::after);
+    let mut ending = match left.is_some_and(|left| left.has_ended()) {
+        // Only the document of the killed run is missing.
+        true => Ending::Stopped,
+        false => live.search().unwrap_or_else(Ending::after),
+    };
     if matches!(ending, Ending::Stopped) {
         interrupt::finishing();
     }
