@@ -3,6 +3,7 @@
 //! Invariant: a frame is used as a whole, or not at all.
 
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::Path;
 
 use super::folder::Span;
@@ -15,6 +16,8 @@ use crate::units::Gps;
 const STRAIN: &str = "STRAIN";
 const STATE: &str = "STATE_VECTOR";
 const QUALITY: &str = "DQMASK";
+/// Suffix of GWOSC's mask of injections.
+const INJECTIONS: &str = "INJMASK";
 /// State vector of Virgo.
 const VIRGO: &str = "V1:DQ_ANALYSIS_STATE_VECTOR";
 
@@ -33,6 +36,10 @@ const STATE_BITS: [&str; 9] = [
     "NO_BURST_HW_INJ",
     "NO_DETCHAR_HW_INJ",
 ];
+/// Bits that are clear during a hardware injection of a transient: of the calibration's state vector, and of GWOSC's mask of
+/// injections, whose bit of continuous waves says nothing about transients.
+const STATE_INJECTIONS: u64 = 0b1_1110_0000;
+const MASK_INJECTIONS: u64 = 0b1_0111;
 /// Bits that are required by default, of the calibration's state vector and of GWOSC's mask.
 const USUAL: [&str; 2] = ["HOFT_OK", "OBSERVATION_INTENT"];
 const USUAL_QUALITY: [&str; 2] = ["DATA", "CBC_CAT1"];
@@ -56,14 +63,16 @@ pub struct Channels {
 pub(super) struct Reading {
     pub(super) strain: String,
     state: Option<State>,
+    /// Channel that marks injections, and its bits, of which some are clear during one.
+    injections: Option<State>,
     pub(super) rate_hz: u32,
 }
 
-/// State vector and its bits, all of which must be set.
+/// State vector and some of its bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     channel: String,
-    wanted: u64,
+    bits: u64,
 }
 
 /// Reason why a frame gives no strain.
@@ -144,7 +153,8 @@ impl Channels {
             true => Some(self.choose_state(&file, &strain, detector)?),
             false => None,
         };
-        Ok(Reading { strain, state, rate_hz: rounded as u32 })
+        let injections = self.injections(&file, &strain, detector);
+        Ok(Reading { strain, state, injections, rate_hz: rounded as u32 })
     }
 
     /// Chooses the state vector and its bits.
@@ -154,12 +164,9 @@ impl Channels {
         strain: &str,
         detector: &str,
     ) -> std::result::Result<State, Fault> {
-        let stem = strain.strip_suffix(STRAIN);
-        let usual = [STATE, QUALITY].into_iter().filter_map(|end| Some(format!("{}{end}", stem?)));
-        let usual = usual.chain((detector == "V1").then(|| VIRGO.to_owned()));
-        let candidates: Vec<String> = match &self.state {
+        let candidates = match &self.state {
             Some(name) => vec![name.clone()],
-            None => usual.collect(),
+            None => Self::usual_states(strain, detector),
         };
         let found = candidates.iter().find(|name| file.names().any(|known| known == *name));
         let Some(channel) = found.cloned() else {
@@ -170,9 +177,28 @@ impl Channels {
             return Err(Fault::State(lacks(file, &name)));
         };
         match wanted(&channel, self.bits.as_deref()) {
-            Ok(wanted) => Ok(State { channel, wanted }),
+            Ok(bits) => Ok(State { channel, bits }),
             Err(Unknown { name, rule }) => Err(Fault::State(format!("no bit {name}; {rule}"))),
         }
+    }
+
+    /// Returns the usual state vectors of a detector with this strain.
+    fn usual_states(strain: &str, detector: &str) -> Vec<String> {
+        let stem = strain.strip_suffix(STRAIN);
+        let usual = [STATE, QUALITY].into_iter().filter_map(|end| Some(format!("{}{end}", stem?)));
+        usual.chain((detector == "V1").then(|| VIRGO.to_owned())).collect()
+    }
+
+    /// Returns the channel that marks hardware injections, and its bits: GWOSC's mask, or the state vector.
+    fn injections(&self, file: &Gwf, strain: &str, detector: &str) -> Option<State> {
+        let has = |name: &String| file.names().any(|known| known == name);
+        let mask = strain.strip_suffix(STRAIN).map(|stem| format!("{stem}{INJECTIONS}"));
+        if let Some(channel) = mask.filter(has) {
+            return Some(State { channel, bits: MASK_INJECTIONS });
+        }
+        let usual = || Self::usual_states(strain, detector).into_iter().find(has);
+        let channel = self.state.clone().or_else(usual)?;
+        (!channel.ends_with(QUALITY)).then_some(State { channel, bits: STATE_INJECTIONS })
     }
 }
 
@@ -208,13 +234,15 @@ fn lacks(file: &Gwf, name: &str) -> String {
 }
 
 impl Reading {
-    /// Reads a frame to `samples` and `valid`, which get the length that its name says. Invalid samples are 0.
+    /// Reads a frame to `samples` and `valid`, which get the length that its name says, and to the spans of hardware
+    /// `injections`. Invalid samples are 0.
     pub(super) fn read(
         &self,
         path: &Path,
         span: Span,
         samples: &mut Vec<f64>,
         valid: &mut Vec<bool>,
+        injections: &mut Vec<Span>,
     ) -> std::result::Result<Bad, Fault> {
         let file = Gwf::open(path)?;
         if let Some(why) = file.cut() {
@@ -237,6 +265,8 @@ impl Reading {
         samples.resize(count as usize, 0.0);
         valid.clear();
         valid.resize(count as usize, true);
+        injections.clear();
+        self.injections(&file, grid, valid.len(), injections)?;
         let mut bad = Bad::default();
         if let Some(state) = &self.state {
             bad.state += self.mark(&file, state, grid, valid)?;
@@ -276,22 +306,22 @@ impl Reading {
         Ok(bad)
     }
 
-    /// Marks the samples at which the state vector lacks a bit, and returns their number.
-    fn mark(
+    /// Calls `each` with every word of a state vector and the samples of the frame to which it belongs.
+    fn words(
         &self,
         file: &Gwf,
-        state: &State,
-        grid: Grid,
-        valid: &mut [bool],
-    ) -> std::result::Result<u64, Fault> {
-        let mut is_good = vec![false; valid.len()];
-        for piece in pieces(file, &state.channel, Fault::State)? {
+        channel: &str,
+        frame: Frame,
+        mut each: impl FnMut(f64, Range<usize>),
+    ) -> std::result::Result<(), Fault> {
+        let Frame { grid, length } = frame;
+        for piece in pieces(file, channel, Fault::State)? {
             let mut words = vec![0.0; usize::try_from(piece.samples).unwrap_or(0).min(1 << 20)];
             let count = file.open_piece(&piece)?.read(&mut words)?;
             let start_s = piece.start.seconds_since(grid.start);
             // A state may last longer than a short frame, but begins within it.
             let last_s = start_s + (piece.samples.max(1) - 1) as f64 * piece.spacing_s;
-            if start_s < -1e-6 || last_s > valid.len() as f64 / f64::from(self.rate_hz) - 1e-6 {
+            if start_s < -1e-6 || last_s > length as f64 / f64::from(self.rate_hz) - 1e-6 {
                 return Err(Fault::Damaged(format!(
                     "{} states from GPS {} on, which contradicts the name",
                     piece.samples,
@@ -302,13 +332,56 @@ impl Reading {
                 let at = |index: usize| {
                     let s = start_s + index as f64 * piece.spacing_s;
                     let place = (s * f64::from(self.rate_hz)).round().max(0.0) as usize;
-                    place.min(valid.len())
+                    place.min(length)
                 };
-                if *word >= 0.0 && *word as u64 & state.wanted == state.wanted {
-                    is_good[at(index)..at(index + 1)].fill(true);
-                }
+                each(*word, at(index)..at(index + 1));
             }
         }
+        Ok(())
+    }
+
+    /// Appends the spans of hardware injections: words that have some of the bits of injections, but not all. A vector that has
+    /// none of them does not use them.
+    fn injections(
+        &self,
+        file: &Gwf,
+        grid: Grid,
+        length: usize,
+        spans: &mut Vec<Span>,
+    ) -> std::result::Result<(), Fault> {
+        let Some(State { channel, bits }) = &self.injections else { return Ok(()) };
+        if !file.names().any(|known| known == channel) {
+            return Ok(());
+        }
+        let time = |sample: usize| grid.start.plus_samples(sample as i64, grid.rate_hz);
+        self.words(file, channel, Frame { grid, length }, |word, own| {
+            let set = if word >= 0.0 { word as u64 & bits } else { 0 };
+            if set == 0 || set == *bits || own.is_empty() {
+                return;
+            }
+            let span = Span { start: time(own.start), end: time(own.end) };
+            match spans.last_mut() {
+                Some(last) if last.end == span.start => last.end = span.end,
+                _ => spans.push(span),
+            }
+        })
+    }
+
+    /// Marks the samples at which the state vector lacks a bit, and returns their number.
+    fn mark(
+        &self,
+        file: &Gwf,
+        State { channel, bits }: &State,
+        grid: Grid,
+        valid: &mut [bool],
+    ) -> std::result::Result<u64, Fault> {
+        let length = valid.len();
+        let mut is_good = vec![false; length];
+        self.words(file, channel, Frame { grid, length }, |word, own| {
+            if word >= 0.0 && word as u64 & bits == *bits {
+                is_good[own].fill(true);
+            }
+        })?;
         let mut bad = 0;
         for (valid, is_good) in valid.iter_mut().zip(is_good) {
             bad += u64::from(!is_good);
@@ -353,6 +426,13 @@ fn pieces(
         return Err(absent(lacks(file, name)));
     }
     Ok(file.pieces(name)?)
+}
+
+/// Samples of a frame.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    grid: Grid,
+    length: usize,
 }
 
 /// Times of a stream's samples.

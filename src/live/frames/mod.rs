@@ -145,6 +145,8 @@ pub struct Block<'a> {
     pub frame: Option<Arrived>,
     /// Gaps in them.
     pub gaps: &'a [Gap],
+    /// Times of hardware injections in them, by the state vector or GWOSC's mask of injections.
+    pub injections: &'a [Span],
 }
 
 /// Arrival of a frame.
@@ -483,6 +485,7 @@ struct Stream {
     samples: Vec<f64>,
     valid: Vec<bool>,
     gaps: Vec<Gap>,
+    injections: Vec<Span>,
 }
 
 impl Stream {
@@ -497,6 +500,7 @@ impl Stream {
             samples: Vec::new(),
             valid: Vec::new(),
             gaps: Vec::new(),
+            injections: Vec::new(),
         }
     }
 
@@ -624,7 +628,8 @@ impl Stream {
             let (found, expected) = (reading.rate_hz, grid.rate_hz);
             return Err(Fault::Damaged(format!("{found} Hz found, expected {expected}")));
         }
-        let read = reading.read(path, span, &mut self.samples, &mut self.valid);
+        let read =
+            reading.read(path, span, &mut self.samples, &mut self.valid, &mut self.injections);
         self.reading = Some(reading);
         read
     }
@@ -645,8 +650,14 @@ impl Stream {
                 self.gaps.push(Gap { span, reason, samples, why: None });
             }
         }
-        let (samples, valid) = (&self.samples[..], &self.valid[..]);
-        Block { samples, valid, missing: 0, frame: Some(arrived), gaps: &self.gaps }
+        self.block(0, Some(arrived))
+    }
+
+    fn block(&self, missing: u64, frame: Option<Arrived>) -> Block<'_> {
+        let Self { samples, valid, gaps, injections, .. } = self;
+        let (samples, valid): (&[f64], &[bool]) =
+            if missing > 0 { (&[], &[]) } else { (samples, valid) };
+        Block { samples, valid, missing, frame, gaps, injections }
     }
 
     /// Returns missing samples of a time that begins with the next one.
@@ -659,7 +670,8 @@ impl Stream {
         self.count(reason, samples);
         self.gaps.clear();
         self.gaps.push(Gap { span, reason, samples, why });
-        Block { samples: &[], valid: &[], missing: samples, frame: None, gaps: &self.gaps }
+        self.injections.clear();
+        self.block(samples, None)
     }
 
     fn count(&mut self, reason: Reason, samples: u64) {
@@ -959,6 +971,26 @@ mod tests {
         }
         assert_eq!(pieces, 86_400 / 64 + 1);
         assert_eq!(lenient.counts.samples, 64 * 86_400 + 32 + 64);
+    }
+
+    #[test]
+    fn cleared_bits_of_injections_mark_their_time() {
+        let home = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut stream = stream(None);
+        // All bits, that of burst injections cleared, none of them used, both reasons at once.
+        let masks = [0b1_1110_0011, 0b1_0110_0011, 3, 0b1_1010_0000];
+        for (second, mask) in masks.into_iter().enumerate() {
+            let (path, span) = frame(home.path(), &(100 + second).to_string(), "1", Some(mask));
+            stream.arrived(path, span, now);
+        }
+        let mut marked = Vec::new();
+        for _ in masks {
+            let block = stream.take(now, WAIT, NEVER, BEGUN).unwrap();
+            marked.push(block.injections.to_vec());
+        }
+        let second = |s: f64| vec![Span { start: Gps::from_s(s), end: Gps::from_s(s + 1.0) }];
+        assert_eq!(marked, [vec![], second(101.0), vec![], second(103.0)]);
     }
 
     #[test]
