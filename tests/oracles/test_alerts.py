@@ -34,7 +34,7 @@ def alerts(tmp_path_factory):
             with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
                 try:
                     await_port(port)
-                    sidereal("send", source, f"spead://127.0.0.1:{port}", "--rate", "max", "-q")
+                    sidereal("send", source, f"spead://127.0.0.1:{port}", "--rate", 10, "-q")
                     _, told = running.communicate(timeout=60)
                 finally:
                     running.kill()
@@ -125,7 +125,7 @@ def test_lines_for_a_coincidencer_are_read_as_dsa110_reads_them(tmp_path):
         with subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL) as running:
             try:
                 await_port(port)
-                sidereal("send", source, f"spead://127.0.0.1:{port}", "--rate", "max", "-q")
+                sidereal("send", source, f"spead://127.0.0.1:{port}", "--rate", 10, "-q")
                 connection, _ = server.accept()
                 text = b""
                 while part := connection.recv(4096):
