@@ -18,6 +18,7 @@ mod random;
 #[path = "../common/whitened.rs"]
 mod whitened;
 
+mod background;
 mod bank;
 mod coincidence;
 mod resumed;

@@ -2,6 +2,7 @@
 //! length.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use num_complex::Complex;
 
@@ -88,6 +89,8 @@ pub struct ChirpDetector {
     rate_hz: u32,
     gate_pad_s: f64,
     peak_offsets_s: Vec<f64>,
+    /// Median of the peak offsets: the shift between valid samples and the times of their triggers.
+    usual_offset_s: f64,
     bank_bytes: usize,
     whitener: Whitener,
     work: Work,
@@ -184,11 +187,14 @@ impl ChirpDetector {
             is_waiting: false,
             count: 0,
         };
+        let mut offsets: Vec<f64> = bank.templates.iter().map(|one| one.peak_offset_s).collect();
+        offsets.sort_by(f64::total_cmp);
         Ok(Self {
             start,
             rate_hz,
             gate_pad_s: options.gate_pad_s,
             peak_offsets_s: bank.templates.iter().map(|one| one.peak_offset_s).collect(),
+            usual_offset_s: offsets.get(offsets.len() / 2).copied().unwrap_or(0.0),
             bank_bytes: bank.held_bytes(),
             whitener,
             work,
@@ -335,7 +341,7 @@ impl ChirpDetector {
     ///
     /// # Errors
     /// Errors of a GPU.
-    pub fn gap(&mut self, samples: u64) -> Result<u64> {
+    pub fn gap(&mut self, samples: u64, observe: &mut dyn FnMut(Piece<'_>)) -> Result<u64> {
         if self.restarts.is_waiting {
             let skipped = self.whitener.skip(samples);
             if skipped > 0 {
@@ -349,7 +355,7 @@ impl ChirpDetector {
             (std::mem::take(&mut self.gap), std::mem::take(&mut self.gap_valid));
         zeros.resize(self.rate_hz as usize, 0.0);
         valid.resize(self.rate_hz as usize, false);
-        let done = self.run(&zeros[..count], &valid[..count], &mut |_| {});
+        let done = self.run(&zeros[..count], &valid[..count], observe);
         (self.gap, self.gap_valid) = (zeros, valid);
         done.map(|()| count as u64)
     }
@@ -451,11 +457,19 @@ impl ChirpDetector {
     /// Ends the chain; returns its triggers with their times, and the segments in which triggers were possible.
     pub fn finish(self) -> (Vec<TimedTrigger>, Segments) {
         let triggers = self.triggers.iter().map(|trigger| self.timed(trigger)).collect();
-        let mut offsets = self.peak_offsets_s.clone();
-        offsets.sort_by(f64::total_cmp);
-        let usual_s = offsets.get(offsets.len() / 2).copied().unwrap_or(0.0);
-        let segments = self.segments.finish().shrunk(self.gate_pad_s).later(usual_s);
+        let segments = self.segments.finish().shrunk(self.gate_pad_s).later(self.usual_offset_s);
         (triggers, segments)
+    }
+
+    /// Returns the segments of a time in which triggers were possible; the time must be decided.
+    pub(super) fn valid(&self, time: Range<Gps>) -> Segments {
+        // Pads shrink whole segments, so those that reach into the time are clipped last.
+        let margin_s = self.gate_pad_s + 1.0;
+        let begin = time.start.plus_s(-self.usual_offset_s - margin_s);
+        let end = time.end.plus_s(-self.usual_offset_s + margin_s);
+        let own = self.segments.around(begin, end).shrunk(self.gate_pad_s);
+        let whole = Segments::one(time.start, time.end.seconds_since(time.start));
+        Segments::at_least(2, &[&own.later(self.usual_offset_s), &whole])
     }
 
     /// Filters the first `count` whitened samples.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: events depend on the strain and the options alone, never on blocks or threads.
 
+mod around;
 mod bank;
 mod detector;
 mod horizon;
@@ -13,12 +14,13 @@ mod report;
 mod search;
 mod strain;
 
+pub use around::{Series, Snapshot, series};
 pub use bank::{Input, Source, check_length, design, read_bank, waveforms, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Latency, Need, Piece};
 pub use horizon::horizon_mpc;
 pub use online::{Awaited, Loudest, OnlineDetector, OnlineSearch, WhitenedPart};
 pub use options::{SearchObserver, SearchOptions, Spectrum, Status, Whitening};
 pub use placement::{Coverage, PlaceOptions, Placed, Range, Space, coverage, harmonic_mean, place};
-pub use report::{DetectorReport, Report, Series, Whitened, series};
+pub use report::{DetectorReport, Report, Whitened};
 pub use search::ChirpSearch;
 pub use strain::{Reader, Recording, Strain, common_span};

@@ -7,15 +7,21 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::around::{Snapshot, Source, kept_samples};
 use super::bank::{Input, design_whitened, keep_common};
 use super::detector::{ChirpDetector, DetectorOptions, Latency, Piece, prefetch};
 use super::options::{SearchOptions, Spectrum};
+use super::ready::kept;
+use super::report::Whitened;
 use super::search::{check_same, side_by_side, windows};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::spiir::bank::Bank;
-use crate::spiir::coincidence::{Change, Coincider, Published, TimedTrigger};
+use crate::spiir::coincidence::{
+    BackgroundOptions, Change, Coincider, Event, OnlineBackground, Published, State, TimedTrigger,
+    VETO_S,
+};
 use crate::state::{Saved, Saving};
 use crate::units::{Gps, NS_PER_S};
 
@@ -33,11 +39,12 @@ struct Chain {
     detector: String,
     bank: Arc<Bank>,
     chain: ChirpDetector,
+    /// Latest whitened strain, for the ratios around events.
+    whitened: Whitened,
     taken: u64,
     triggers: u64,
     /// Loudest triggers of the last seconds, in order of time.
     loudest: VecDeque<Loudest>,
-    recent: Option<Recent>,
 }
 
 /// Loudest trigger of a second.
@@ -51,27 +58,6 @@ pub struct Loudest {
 
 /// Seconds of which the loudest triggers are kept.
 const LOUDEST_S: usize = 600;
-
-/// Latest whitened strain.
-struct Recent {
-    samples: VecDeque<f32>,
-    most: usize,
-    /// Number of the sample after the last one.
-    next: u64,
-}
-
-impl Recent {
-    /// Takes whitened samples; forgets those before a gap.
-    fn push(&mut self, first: u64, samples: &[f32]) {
-        if first != self.next {
-            self.samples.clear();
-        }
-        self.next = first + samples.len() as u64;
-        let excess = (self.samples.len() + samples.len()).saturating_sub(self.most);
-        self.samples.drain(..excess.min(self.samples.len()));
-        self.samples.extend(samples.iter().skip(samples.len().saturating_sub(self.most)));
-    }
-}
 
 /// Whitened strain of a time.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +91,15 @@ pub struct OnlineDetector<'a> {
     pub latency: Latency,
 }
 
+impl Injection {
+    /// Tells whether a trigger of the event lies within it, or [`VETO_S`] around it.
+    fn has(&self, event: &Event) -> bool {
+        let trigger = event.detectors.get(self.detector).and_then(Option::as_ref);
+        let (begin, end) = (self.begin.plus_s(-VETO_S), self.end.plus_s(VETO_S));
+        trigger.is_some_and(|own| (begin..end).contains(&own.gps))
+    }
+}
+
 /// Search for events in strain that arrives, detector by detector.
 ///
 /// Strain of each detector is [pushed](Self::push) in blocks of any length, from a common [start](Self::begin) on; missing
@@ -115,6 +110,18 @@ pub struct OnlineDetector<'a> {
 pub struct OnlineSearch {
     chains: Vec<Chain>,
     coincider: Coincider,
+    background: OnlineBackground,
+    /// Hardware injections of each detector, as far as events of their time may still come.
+    injections: Vec<Injection>,
+    has_ended: bool,
+}
+
+/// Time of a hardware injection.
+#[derive(Clone, Copy, Debug)]
+struct Injection {
+    detector: usize,
+    begin: Gps,
+    end: Gps,
 }
 
 impl Chain {
@@ -151,7 +158,8 @@ impl OnlineSearch {
         let nowhere = Path::new("");
         let named = awaited.iter().map(|one| (one.detector.as_str(), nowhere));
         let coincidence = options.coincidence(windows(named, options.window_pad_s)?);
-        let coincider = Coincider::new(awaited.len(), coincidence)?;
+        let names = awaited.iter().map(|one| one.detector.clone()).collect();
+        let coincider = Coincider::new(awaited.len(), coincidence.clone())?;
         let _kernels = prefetch(backend);
         let threads = backend.host().threads();
         let whitening = &options.whitening;
@@ -189,40 +197,67 @@ impl OnlineSearch {
             };
             let start = Gps { ns: 0 };
             let chain = ChirpDetector::of_triggers(start, &bank, &chain, backend)?;
+            let whitened = Whitened::latest(kept_samples(&bank));
             let (taken, triggers, loudest) = (0, 0, VecDeque::new());
-            Ok(Chain { detector, bank, chain, taken, triggers, loudest, recent: None })
+            Ok(Chain { detector, bank, chain, whitened, taken, triggers, loudest })
         })?;
-        Ok(Self { chains, coincider })
+        let templates = chains.first().map_or(&[][..], |one: &Chain| &one.bank.templates);
+        let masses = templates.iter().map(|one| Some(one.binary?.chirp_mass_msun()));
+        let mut background = OnlineBackground::new(BackgroundOptions {
+            detectors: names,
+            coincidence,
+            threshold: options.threshold,
+            chirp_masses_msun: masses.collect(),
+        })?;
+        let (injections, has_ended) = (Vec::new(), false);
+        Ok(Self { chains, coincider, background, injections, has_ended })
+    }
+
+    /// Returns the background, which rates events.
+    pub fn background(&self) -> &OnlineBackground {
+        &self.background
+    }
+
+    /// Restores the background of an earlier search, before any strain is pushed.
+    ///
+    /// # Errors
+    /// As [`OnlineBackground::load`].
+    pub fn load_background(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        self.background.load(from)
+    }
+
+    /// Marks the time of a hardware injection in a detector, before its strain is pushed.
+    pub fn mark_injection(&mut self, detector: usize, begin: Gps, end: Gps) {
+        self.injections.push(Injection { detector, begin, end });
+        self.background.exclude(begin, end);
     }
 
     /// Sets the time of the first sample of all detectors; call it before that.
     pub fn begin(&mut self, start: Gps) {
         self.chains.iter_mut().for_each(|one| one.chain.begin(start));
-    }
-
-    /// Keeps the last whitened strain of each detector from now on.
-    pub fn keep_whitened(&mut self, seconds: f64) {
-        for one in &mut self.chains {
-            let most = (seconds * f64::from(one.bank.rate_hz)) as usize;
-            let samples = VecDeque::with_capacity(most);
-            one.recent = Some(Recent { samples, most, next: 0 });
-        }
+        self.background.begin(start);
     }
 
     /// Returns the whitened strain of a detector in a time, as far as it is kept; `None` if none is.
-    pub fn whitened(&self, detector: usize, start: Gps, seconds: f64) -> Option<WhitenedPart> {
-        let one = &self.chains[detector];
-        let (recent, rate_hz) = (one.recent.as_ref()?, one.bank.rate_hz);
-        let first = recent.next - recent.samples.len() as u64;
+    ///
+    /// # Errors
+    /// As [`Whitened::read`].
+    pub fn whitened(
+        &self,
+        detector: usize,
+        start: Gps,
+        seconds: f64,
+    ) -> Result<Option<WhitenedPart>> {
+        let Chain { bank, chain, whitened, .. } = &self.chains[detector];
+        let rate_hz = bank.rate_hz;
         let place = |gps: Gps| {
-            let sample = gps.seconds_since(one.chain.start()) * f64::from(rate_hz);
-            (sample.round().max(0.0) as u64).clamp(first, recent.next)
+            let sample = gps.seconds_since(chain.start()) * f64::from(rate_hz);
+            (sample.round().max(0.0) as u64).clamp(whitened.first, whitened.times())
         };
         let (from, to) = (place(start), place(start.plus_s(seconds)));
-        let range = (from - first) as usize..(to - first) as usize;
-        let samples: Vec<f32> = recent.samples.range(range).copied().collect();
-        let start = one.chain.start().plus_samples(from as i64, rate_hz);
-        (!samples.is_empty()).then_some(WhitenedPart { start, rate_hz, samples })
+        let samples = whitened.samples(from..to)?;
+        let start = chain.start().plus_samples(from as i64, rate_hz);
+        Ok((!samples.is_empty()).then_some(WhitenedPart { start, rate_hz, samples }))
     }
 
     /// Returns the spectrum with which a detector's strain is whitened now.
@@ -240,13 +275,10 @@ impl OnlineSearch {
     /// # Errors
     /// [`Error::Shape`] when the slices differ in length; errors of a GPU.
     pub fn push(&mut self, detector: usize, samples: &[f64], valid: &[bool]) -> Result<()> {
-        let Chain { chain, taken, recent, .. } = &mut self.chains[detector];
-        chain.run(samples, valid, &mut |piece| {
-            if let (Some(recent), Piece::Whitened { first, samples, .. }) = (&mut *recent, piece) {
-                recent.push(first, samples);
-            }
-        })?;
-        *taken += samples.len() as u64;
+        let chain = &mut self.chains[detector];
+        let Chain { chain: own, whitened, .. } = chain;
+        kept(whitened, |observe| own.run(samples, valid, observe))?;
+        chain.taken += samples.len() as u64;
         self.take(detector)
     }
 
@@ -257,7 +289,12 @@ impl OnlineSearch {
     /// Errors of a GPU.
     pub fn gap(&mut self, detector: usize, samples: u64) -> Result<u64> {
         let chain = &mut self.chains[detector];
-        let count = chain.chain.gap(samples)?;
+        let Chain { chain: own, whitened, .. } = chain;
+        let mut count = 0;
+        kept(whitened, |observe| {
+            count = own.gap(samples, observe)?;
+            Ok(())
+        })?;
         chain.taken += count;
         self.take(detector)?;
         Ok(count)
@@ -269,20 +306,56 @@ impl OnlineSearch {
     /// Errors of a GPU.
     pub fn end(&mut self) -> Result<()> {
         for detector in 0..self.chains.len() {
-            self.chains[detector].chain.flush(&mut |_| {})?;
+            let Chain { chain, whitened, .. } = &mut self.chains[detector];
+            kept(whitened, |observe| chain.flush(observe))?;
             self.take(detector)?;
         }
         self.coincider.end();
+        self.has_ended = true;
         Ok(())
     }
 
     /// Appends the changes of events. An event is announced once the triggers of each detector are decided up to its time, or are
-    /// not awaited: `waited` has, for each detector, the GPS time before which they are not.
+    /// not awaited: `waited` has, for each detector, the GPS time before which they are not. Events are rated by the background of
+    /// the strain before them, which is then extended.
     ///
     /// # Errors
     /// As [`Coincider::changes`].
     pub fn changes(&mut self, waited: &[Gps], changes: &mut Vec<Change>) -> Result<()> {
-        self.coincider.changes(waited, changes)
+        let first = changes.len();
+        self.coincider.changes(waited, changes)?;
+        let (ended, chains) = (self.coincider.ended(), &self.chains);
+        let valid = &mut |detector: usize, time| chains[detector].chain.valid(time);
+        for change in &mut changes[first..] {
+            // A final event is rated by the strain before it, whenever it becomes final.
+            self.background.absorb(change.event.gps.min(ended), valid);
+            change.is_injection = self.injections.iter().any(|one| one.has(&change.event));
+            change.significance = self.background.significance(&change.event);
+            change.event.far_hz = change.significance.map(|own| own.far_hz);
+            exclude_signal(&mut self.background, change);
+        }
+        if !self.has_ended {
+            self.background.absorb(ended, valid);
+            self.injections.retain(|one| one.end.plus_s(VETO_S) >= ended);
+        }
+        Ok(())
+    }
+
+    /// Returns copies of the strain of an event's detectors, for the ratios of its template `half_s` seconds before and after each
+    /// trigger.
+    ///
+    /// # Errors
+    /// As [`Spiir::new`](crate::spiir::Spiir::new).
+    pub fn snapshots(&self, event: &Event, half_s: f64) -> Result<Vec<Snapshot>> {
+        let pairs = self.chains.iter().zip(&event.detectors);
+        let seen = pairs.filter_map(|(chain, trigger)| Some((chain, (*trigger)?)));
+        let snapshot = |(chain, trigger): (&Chain, TimedTrigger)| {
+            let Chain { detector, bank, whitened, .. } = chain;
+            let source = Source { detector, bank, start: chain.chain.start(), whitened };
+            let psd = chain.chain.psd().unwrap_or_else(|| bank.psd.clone());
+            Snapshot::new(source, psd, trigger.template, trigger.gps, half_s)
+        };
+        seen.map(snapshot).collect()
     }
 
     /// Returns changes with the time that the search has reached, for [`resume`](Self::resume).
@@ -305,6 +378,13 @@ impl OnlineSearch {
             }
         }
         self.coincider.save(to);
+        self.background.save_all(to);
+        to.number(self.injections.len() as u64);
+        for one in &self.injections {
+            to.number(one.detector as u64);
+            to.signed(one.begin.ns);
+            to.signed(one.end.ns);
+        }
         Ok(true)
     }
 
@@ -319,12 +399,23 @@ impl OnlineSearch {
             (one.taken, one.triggers) = (from.number()?, from.number()?);
             one.chain.load(from, Vec::new())?;
         }
-        self.coincider.load(from)
+        self.coincider.load(from)?;
+        self.background.load_all(from)?;
+        self.injections.clear();
+        for _ in 0..from.number()? {
+            let detector = from.at_most(self.chains.len() - 1)?;
+            let (begin, end) = (Gps { ns: from.signed()? }, Gps { ns: from.signed()? });
+            self.injections.push(Injection { detector, begin, end });
+        }
+        Ok(())
     }
 
     /// Takes changes that were published after the state was saved: strain that comes again does not repeat them.
     pub fn resume(&mut self, published: &Published) {
         self.coincider.take_published(published);
+        for change in &published.changes {
+            exclude_signal(&mut self.background, change);
+        }
     }
 
     /// Returns the state of each detector.
@@ -354,7 +445,16 @@ impl OnlineSearch {
         for trigger in &triggers {
             chain.note(trigger);
         }
+        self.background.push(detector, triggers.iter().copied());
         self.coincider.push(detector, triggers.into_iter(), chain.chain.decided());
         Ok(())
+    }
+}
+
+/// Keeps the surroundings of a final signal out of the background.
+fn exclude_signal(background: &mut OnlineBackground, change: &Change) {
+    let is_signal = change.significance.is_some_and(|own| own.is_signal());
+    if is_signal && change.state == State::Final {
+        background.exclude(change.event.gps, change.event.gps);
     }
 }

@@ -227,14 +227,14 @@ impl Ready {
 }
 
 /// Runs a step of a chain and stores its whitened strain; an error of the store becomes the step's error.
-fn kept(
+pub(super) fn kept(
     whitened: &mut Whitened,
     step: impl FnOnce(&mut dyn FnMut(Piece<'_>)) -> Result<()>,
 ) -> Result<()> {
     let mut fault = Ok(());
     step(&mut |piece| {
-        if let (Piece::Whitened { samples, valid, .. }, true) = (piece, fault.is_ok()) {
-            fault = whitened.push(samples, valid);
+        if let (Piece::Whitened { first, samples, valid }, true) = (piece, fault.is_ok()) {
+            fault = whitened.skip_to(first).and_then(|()| whitened.push(samples, valid));
         }
     })?;
     fault

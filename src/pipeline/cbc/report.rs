@@ -1,4 +1,4 @@
-//! Results of a search for coincident events: reports, whitened strain, and ratios around an event.
+//! Results of a search for coincident events: reports and whitened strain.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -6,16 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use num_complex::Complex;
-
-use super::detector::{Latency, reach};
-use crate::backend::Backend;
+use super::detector::Latency;
 use crate::error::{Error, Result};
 use crate::math::PowerSpectrum;
 use crate::pipeline::run::Ending;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};
-use crate::spiir::{self, MAX_HALVINGS, Plan, Spiir};
 use crate::units::Gps;
 use crate::view::check_length;
 
@@ -81,23 +77,50 @@ const BYTES: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Whitened {
     store: Store,
+    /// First sample that is stored, and number of samples so far.
+    pub(super) first: u64,
     times: u64,
+    /// First sample that was ever stored.
+    begin: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Store {
     Memory(Vec<f32>, Vec<bool>),
     File(Arc<File>, PathBuf),
+    /// The latest samples; sample `n` is at `n` modulo their number.
+    Ring(Vec<f32>, Vec<bool>),
 }
 
 impl Default for Whitened {
     /// Returns an empty store in memory.
     fn default() -> Self {
-        Self { store: Store::Memory(Vec::new(), Vec::new()), times: 0 }
+        Self::of(Store::Memory(Vec::new(), Vec::new()), 0, 0)
     }
 }
 
 impl Whitened {
+    fn of(store: Store, first: u64, times: u64) -> Self {
+        Self { store, first, times, begin: first }
+    }
+
+    /// Returns an empty store that holds the latest `samples` samples, at least one, and allocates no more.
+    pub(super) fn latest(samples: usize) -> Self {
+        let samples = samples.max(1);
+        Self::of(Store::Ring(vec![0.0; samples], vec![false; samples]), 0, 0)
+    }
+
+    /// Returns a copy in memory of the stored ones of some samples.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn part(&self, range: Range<u64>) -> Result<Self> {
+        let first = range.start.clamp(self.first, self.times);
+        let (samples, valid) = self.read(first..range.end)?;
+        let times = first + samples.len() as u64;
+        Ok(Self::of(Store::Memory(samples, valid), first, times))
+    }
+
     /// Opens a file with its first `times` samples, for appending; later samples are dropped.
     ///
     /// # Errors
@@ -113,7 +136,7 @@ impl Whitened {
             return Err(Error::format(path, "whitened strain", 0, why));
         };
         file.set_len(bytes).map_err(io)?;
-        Ok(Self { store: Store::File(Arc::new(file), path.to_path_buf()), times })
+        Ok(Self::of(Store::File(Arc::new(file), path.to_path_buf()), 0, times))
     }
 
     /// Appends samples.
@@ -135,8 +158,42 @@ impl Whitened {
                 let at = self.times * BYTES as u64;
                 file.write_all_at(&bytes, at).map_err(|error| Error::io(&*path, error))?;
             }
+            Store::Ring(all, flags) => {
+                let length = all.len();
+                // Of more samples than there is space for, only the last ones stay.
+                let skipped = samples.len().saturating_sub(length);
+                let mut place = ((self.times + skipped as u64) % length as u64) as usize;
+                let (mut samples, mut valid) = (&samples[skipped..], &valid[skipped..]);
+                while !samples.is_empty() {
+                    let count = samples.len().min(length - place);
+                    all[place..place + count].copy_from_slice(&samples[..count]);
+                    flags[place..place + count].copy_from_slice(&valid[..count]);
+                    (samples, valid) = (&samples[count..], &valid[count..]);
+                    place = 0;
+                }
+            }
         }
         self.times += samples.len() as u64;
+        if let Store::Ring(all, _) = &self.store {
+            self.first = self.times.saturating_sub(all.len() as u64).max(self.begin);
+        }
+        Ok(())
+    }
+
+    /// Appends invalid zeros up to a sample; an empty store begins with it.
+    pub(super) fn skip_to(&mut self, sample: u64) -> Result<()> {
+        const PIECE: usize = 4096;
+        if self.times == 0 {
+            (self.first, self.times, self.begin) = (sample, sample, sample);
+        }
+        if let Store::Ring(all, _) = &self.store {
+            // Earlier ones are not kept.
+            self.times = self.times.max(sample.saturating_sub(all.len() as u64));
+        }
+        while self.times < sample {
+            let count = ((sample - self.times) as usize).min(PIECE);
+            self.push(&[0.0; PIECE][..count], &[false; PIECE][..count])?;
+        }
         Ok(())
     }
 
@@ -150,12 +207,19 @@ impl Whitened {
     /// # Errors
     /// [`Error::Io`] of the file.
     pub fn read(&self, range: Range<u64>) -> Result<(Vec<f32>, Vec<bool>)> {
-        let range = range.start.min(self.times)..range.end.min(self.times);
-        let count = range.end.saturating_sub(range.start) as usize;
+        let start = range.start.clamp(self.first, self.times);
+        let range = start..range.end.clamp(start, self.times);
+        let count = (range.end - range.start) as usize;
         match &self.store {
             Store::Memory(all, flags) => {
-                let place = range.start as usize..range.start as usize + count;
+                let begin = (range.start - self.first) as usize;
+                let place = begin..begin + count;
                 Ok((all[place.clone()].to_vec(), flags[place].to_vec()))
+            }
+            Store::Ring(all, flags) => {
+                let place = |sample: u64| (sample % all.len() as u64) as usize;
+                let samples = range.clone().map(|sample| all[place(sample)]);
+                Ok((samples.collect(), range.map(|sample| flags[place(sample)]).collect()))
             }
             Store::File(file, path) => {
                 let mut bytes = vec![0; count * BYTES];
@@ -176,72 +240,6 @@ impl Whitened {
     pub fn samples(&self, range: Range<u64>) -> Result<Vec<f32>> {
         Ok(self.read(range)?.0)
     }
-}
-
-/// Signal-to-noise ratios of one template of one detector.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Series {
-    /// Event time that corresponds to the first sample.
-    pub start: Gps,
-    /// Sample rate.
-    pub rate_hz: u32,
-    /// The samples.
-    pub z: Vec<Complex<f32>>,
-}
-
-/// Returns the ratios of `template` in `detector` at the sample nearest to an event's time, and `half` samples on
-/// each side, as far as there is strain.
-///
-/// The filters start early enough that the one with the longest memory has forgotten earlier input; the result
-/// differs from the whole stream's ratios by a few parts per million.
-///
-/// # Errors
-/// Those of [`Spiir::new`].
-pub fn series(
-    detector: &DetectorReport,
-    template: usize,
-    event: Gps,
-    half: usize,
-    backend: &Backend,
-) -> Result<Series> {
-    let one = &detector.bank.templates[template];
-    let plan = Plan::new(spiir::Options {
-        rate_hz: detector.rate_hz,
-        templates: vec![one.filters.clone()],
-        resampler: detector.bank.resampler.clone(),
-    })?;
-    let rate = f64::from(detector.rate_hz);
-    let total = detector.whitened.times() as usize;
-    let middle_s = event.seconds_since(detector.start) - one.peak_offset_s;
-    let middle = (middle_s * rate).round() as i64;
-    let place = |sample: i64| (sample.max(0) as usize).min(total);
-    let half = i64::try_from(half).unwrap_or(i64::MAX / 4);
-    let (first, last) = (place(middle - half), place(middle + half + 1));
-    let reach = reach(&one.filters) + plan.latency();
-    // Start at a sample that exists at all rates, so that lower rates keep their phase.
-    let begin = first.saturating_sub(reach) >> MAX_HALVINGS << MAX_HALVINGS;
-    let end = (last + plan.latency()).min(total);
-    let mut spiir = Spiir::new(plan, backend)?;
-    let mut z = vec![Complex::default(); (end - begin).max(1)];
-    let stride = z.len();
-    let strain = detector.whitened.samples(begin as u64..end as u64)?;
-    let mut known = spiir.run(&strain, &mut z, stride)?.produced;
-    let mut row = vec![Complex::default(); 4096];
-    while known < last - begin {
-        let produced = spiir.flush(&mut row, 4096)?;
-        let count = produced.min(z.len() - known);
-        z[known..known + count].copy_from_slice(&row[..count]);
-        known += count;
-        if count == 0 {
-            break;
-        }
-    }
-    let start = detector.start.plus_samples(first as i64, detector.rate_hz);
-    Ok(Series {
-        start: start.plus_s(one.peak_offset_s),
-        rate_hz: detector.rate_hz,
-        z: z[first - begin..last - begin].to_vec(),
-    })
 }
 
 #[cfg(test)]
@@ -266,5 +264,28 @@ mod tests {
         let again = Whitened::in_file(&path, 2).expect("a file");
         assert_eq!(again.samples(0..9).expect("read"), [1.0, -2.5]);
         assert!(Whitened::in_file(&path, 3).is_err(), "it was cut to 2 samples");
+    }
+
+    #[test]
+    fn a_ring_holds_the_latest_samples() {
+        for (length, piece) in [(5, 3), (7, 7), (4, 9), (1, 2)] {
+            let (mut all, mut ring) = (Whitened::default(), Whitened::latest(length));
+            let mut sample = 0.0;
+            for _ in 0..6 {
+                let own: Vec<f32> = (0..piece).map(|index| sample + index as f32).collect();
+                let valid: Vec<bool> = own.iter().map(|one| *one % 3.0 > 0.0).collect();
+                sample += piece as f32;
+                all.push(&own, &valid).expect("pushed");
+                ring.push(&own, &valid).expect("pushed");
+                let first = all.times().saturating_sub(length as u64);
+                assert_eq!(ring.read(0..100).expect("read"), all.read(first..100).expect("read"));
+                let part = ring.part(first + 1..100).expect("read");
+                assert_eq!(
+                    part.read(0..100).expect("read"),
+                    all.read(first + 1..100).expect("read")
+                );
+                assert_eq!(part.times(), all.times());
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Coincidences: triggers of one template in several detectors, with false-alarm rates from time slides.
 
+mod background;
+mod density;
 mod online;
 mod search;
 mod segments;
@@ -7,6 +9,9 @@ mod segments;
 use super::trigger::{Trigger, reweighted};
 use crate::error::{Error, Result};
 use crate::units::Gps;
+pub use background::{
+    BackgroundOptions, MASS_EDGES_MSUN, MEMORY_S, OnlineBackground, SIGNAL_HZ, Significance, VETO_S,
+};
 pub use online::{Change, Coincider, Published, State};
 pub use search::{search, search_on};
 pub use segments::{Segments, SegmentsBuilder};

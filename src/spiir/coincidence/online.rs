@@ -4,7 +4,7 @@
 
 use super::search::{check_triggers, event, nanoseconds, zero_lag};
 use super::segments::Segments;
-use super::{Detector, Event, Options, TimedTrigger};
+use super::{Detector, Event, Options, Significance, TimedTrigger};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
 use crate::units::{Gps, NS_PER_S};
@@ -43,8 +43,19 @@ pub struct Change {
     pub state: State,
     /// Number of the event, from 1, the same in all of its changes.
     pub number: u64,
-    /// The event, without a false-alarm rate; a retracted one as it was announced.
+    /// The event; a retracted one as it was announced.
     pub event: Event,
+    /// Significance by a background, if one has rated it.
+    pub significance: Option<Significance>,
+    /// Whether the state vector marks a hardware injection at its time.
+    pub is_injection: bool,
+}
+
+impl Change {
+    /// Makes a change that is not rated.
+    fn new(state: State, number: u64, event: Event) -> Self {
+        Self { state, number, event, significance: None, is_injection: false }
+    }
 }
 
 /// Event that was announced and is not final.
@@ -196,10 +207,10 @@ impl Coincider {
                     announced.is_final = is_final;
                     let number = announced.number;
                     if is_final {
-                        changes.push(Change { state: State::Final, number, event });
+                        changes.push(Change::new(State::Final, number, event));
                     } else if event.gps < shown && event != announced.event {
                         announced.event = event.clone();
-                        changes.push(Change { state: State::Better, number, event });
+                        changes.push(Change::new(State::Better, number, event));
                     }
                 }
                 None if is_final || event.gps < shown => {
@@ -211,14 +222,14 @@ impl Coincider {
                         let (is_there, is_final) = (true, false);
                         self.announced.push(Announced { number, event, is_there, is_final });
                     }
-                    changes.push(Change { state, number, event });
+                    changes.push(Change::new(state, number, event));
                 }
                 None => {}
             }
         }
         for announced in self.announced.iter().filter(|announced| !announced.is_there) {
             let Announced { number, event, .. } = announced.clone();
-            changes.push(Change { state: State::Retracted, number, event });
+            changes.push(Change::new(State::Retracted, number, event));
         }
         self.announced.retain(|announced| announced.is_there && !announced.is_final);
         (self.ended, self.shown, self.has_new) = (ended, shown, false);
@@ -237,10 +248,11 @@ impl Coincider {
     /// Takes changes that were returned after the state was [saved](Self::save). The triggers that come again change nothing
     /// until they have reached the time of the changes: no change is returned twice, and numbers go on.
     pub fn take_published(&mut self, published: &Published) {
-        for Change { state, number, event } in &published.changes {
+        for Change { state, number, event, .. } in &published.changes {
             self.count = self.count.max(*number);
             self.announced.retain(|one| one.number != *number || matches!(state, State::Better));
-            let event = event.clone();
+            // Rates are given to changes, not to events that may change.
+            let event = Event { far_hz: None, ..event.clone() };
             match (state, self.announced.iter_mut().find(|one| one.number == *number)) {
                 (State::First | State::Better, Some(one)) => one.event = event,
                 (State::First | State::Better, None) => {
@@ -325,10 +337,12 @@ impl Published {
         to.signed(self.ended.ns);
         to.signed(self.shown.ns);
         to.number(self.changes.len() as u64);
-        for Change { state, number, event } in &self.changes {
+        for Change { state, number, event, significance, is_injection } in &self.changes {
             to.number(State::ALL.iter().position(|other| other == state).unwrap_or(0) as u64);
             to.number(*number);
             event.save(to);
+            Significance::save(significance.as_ref(), to);
+            to.number((*is_injection).into());
         }
     }
 
@@ -343,7 +357,9 @@ impl Published {
         for _ in 0..from.number()? {
             let state = State::ALL[from.at_most(State::ALL.len() - 1)?];
             let (number, event) = (from.number()?, Event::load(from, detectors)?);
-            changes.push(Change { state, number, event });
+            let significance = Significance::load(from)?;
+            let is_injection = from.at_most(1)? == 1;
+            changes.push(Change { state, number, event, significance, is_injection });
         }
         Ok(Self { changes, ended, shown })
     }

@@ -119,19 +119,23 @@ pub(super) fn zero_lag(
         Combiner { windows_ns, template: *template, rows: &rows }.all(&mut coincidences);
     }
     if let [only] = detectors {
-        let alone = |(index, one): (usize, &TimedTrigger)| Coincidence {
-            square: options.ranking.square(one),
-            ns: one.gps.ns,
-            template: one.template,
-            members: [index as u32, NONE, NONE, NONE],
-        };
-        coincidences.extend(only.triggers.iter().enumerate().map(alone));
+        coincidences.extend(alone(only.triggers, options.ranking));
     }
     let mut events = Vec::new();
     let window = nanoseconds(options.cluster_s);
     best_of_windows(&mut coincidences, window, |event| events.push(*event));
     events.sort_unstable_by(rank_order);
     events
+}
+
+/// Returns the triggers of a single detector as coincidences without partners.
+fn alone(triggers: &[TimedTrigger], ranking: Ranking) -> impl Iterator<Item = Coincidence> {
+    triggers.iter().enumerate().map(move |(index, one)| Coincidence {
+        square: ranking.square(one),
+        ns: one.gps.ns,
+        template: one.template,
+        members: [index as u32, NONE, NONE, NONE],
+    })
 }
 
 /// Inputs of the background.
@@ -492,6 +496,52 @@ struct Slides<'a> {
     windows_ns: &'a [Vec<i64>],
     interval_ns: i64,
     cluster_ns: i64,
+}
+
+/// Rankings of time slides of a short time.
+#[derive(Debug, Default)]
+pub(super) struct Slid {
+    /// Of all coincidences, in any order.
+    pub(super) coincidences: Vec<f64>,
+    /// Of the events, the best coincidences of their cluster windows.
+    pub(super) events: Vec<f64>,
+}
+
+impl Slid {
+    /// Slides triggers within `circle` in `slides` slides of equal steps; those of a single detector need no partner and are
+    /// not shifted.
+    pub(super) fn new(
+        detectors: &[Detector<'_>],
+        options: &Options,
+        windows_ns: &[Vec<i64>],
+        circle: Range<Gps>,
+        slides: usize,
+    ) -> Self {
+        let mut slid = Self::default();
+        let cluster_ns = nanoseconds(options.cluster_s);
+        let mut found = Vec::new();
+        if let [only] = detectors {
+            found.extend(alone(only.triggers, options.ranking));
+            slid.take(&mut found, cluster_ns);
+            return slid;
+        }
+        let interval_ns = (circle.end.ns - circle.start.ns) / (slides as i64 + 1);
+        let table = Table::new(detectors, options.ranking, |_, one| circle.contains(&one.gps));
+        let (table, valid) = (&table, &[]);
+        let slides_of = Slides { table, valid, circle, windows_ns, interval_ns, cluster_ns };
+        let mut moved = vec![Vec::new(); detectors.len()];
+        for slide in 1..=slides {
+            found.clear();
+            slides_of.slide(slide, &mut moved, &mut found);
+            slid.take(&mut found, cluster_ns);
+        }
+        slid
+    }
+
+    fn take(&mut self, found: &mut [Coincidence], cluster_ns: i64) {
+        self.coincidences.extend(found.iter().map(|one| one.square.sqrt()));
+        best_of_windows(found, cluster_ns, |event| self.events.push(event.square.sqrt()));
+    }
 }
 
 /// Result of a slide.

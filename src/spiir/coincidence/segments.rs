@@ -220,6 +220,22 @@ impl SegmentsBuilder {
         Ok(())
     }
 
+    /// Returns the segments so far that overlap a time, unclipped.
+    pub(crate) fn around(&self, begin: Gps, end: Gps) -> Segments {
+        let spans = &self.segments.spans;
+        let first = spans.partition_point(|(_, last)| *last <= begin);
+        let own = spans[first..].iter().take_while(|(from, _)| *from < end);
+        let mut around = Segments { spans: own.copied().collect() };
+        if let Some(open) = self.begin {
+            let time = |sample| self.start.plus_samples(sample, self.rate_hz);
+            let (from, until) = (time(open), time(self.samples));
+            if from < end && until > begin {
+                around.push(from, until);
+            }
+        }
+        around
+    }
+
     /// Ends the stream and returns its segments.
     pub fn finish(mut self) -> Segments {
         if let Some(begin) = self.begin {
@@ -276,6 +292,17 @@ mod tests {
         for offset in 0..40 {
             assert!((a.turned(&circle, offset).duration_s() - 25e-9).abs() < 1e-18);
         }
+    }
+
+    #[test]
+    fn segments_around_a_time_are_whole() {
+        let start = Gps::from_s(100.0);
+        let mut builder = SegmentsBuilder::new(start, 4);
+        builder.push(&[true, true, false, false, true, false, true, true]);
+        let at = |quarters: i64| start.plus_samples(quarters, 4);
+        assert_eq!(builder.around(at(1), at(5)).spans(), [(at(0), at(2)), (at(4), at(5))]);
+        assert_eq!(builder.around(at(5), at(9)).spans(), [(at(6), at(8))]);
+        assert!(builder.around(at(2), at(4)).is_empty());
     }
 
     #[test]
