@@ -59,6 +59,8 @@ const DOCUMENTS: &[Entry] = &[
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-spiir-event", line::<spiir::EventLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    ("live-spiir-alert", line::<spiir::Alert>),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("live-spiir-gap", line::<spiir::GapLine>),
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     ("ring", of::<ring::Document>),
@@ -76,7 +78,7 @@ const DOCUMENTS: &[Entry] = &[
 /// array of such documents.
 ///
 /// The key `schema` of each document has its name and version: sidereal/search/1. Lines of lists have no such key (live-candidate,
-/// live-label, live-spiir-event, live-spiir-gap). The version rises when a key is
+/// live-label, live-spiir-event, live-spiir-alert, live-spiir-gap). The version rises when a key is
 /// removed or changes its meaning; keys may be added at any time.
 #[derive(Args, Clone, Debug)]
 #[command(

@@ -270,7 +270,7 @@ impl Event {
 }
 
 /// Formats a time as ISO 8601 with microseconds: `2026-01-31T12:30:05.250000Z`.
-pub(super) fn iso(time: &Epoch) -> String {
+pub(crate) fn iso(time: &Epoch) -> String {
     let rounded = Epoch::new(time.day, (time.seconds * 1e6).round() * 1e-6);
     let text = format_start(&rounded).0;
     let (seconds, fraction) = text.split_once('.').unwrap_or((&text, ""));

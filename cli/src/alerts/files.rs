@@ -52,7 +52,7 @@ impl Files {
     }
 
     fn write(&self, event: &Event) -> Result<()> {
-        let stem = self.folder.join(stem(event));
+        let stem = self.folder.join(stem(&event.id, event.state, event.sequence));
         let with = |ending: &str| PathBuf::from(format!("{}.{ending}", stem.display()));
         let write = |path: &Path, text: String| atomic::write(path, text.as_bytes());
         write(&with("json"), gcn::text(event, self.schema)?)?;
@@ -61,12 +61,12 @@ impl Files {
 }
 
 /// Returns the name of a message's files without their endings: `ID.STATE`, and `ID.update-3` of later updates.
-fn stem(event: &Event) -> String {
-    let (id, state) = (&event.id, event.state.name());
-    if event.state == EventState::Update && event.sequence > 2 {
-        format!("{id}.{state}-{}", event.sequence - 1)
+pub(crate) fn stem(id: &str, state: EventState, sequence: u32) -> String {
+    let name = state.name();
+    if state == EventState::Update && sequence > 2 {
+        format!("{id}.{name}-{}", sequence - 1)
     } else {
-        format!("{id}.{state}")
+        format!("{id}.{name}")
     }
 }
 
@@ -78,6 +78,7 @@ mod tests {
     #[test]
     fn each_message_has_files_of_its_own() {
         let mut own = event(EventState::Initial);
+        let stem = |own: &Event| stem(&own.id, own.state, own.sequence);
         assert_eq!(stem(&own), "2023-02-25-12-00-00_0003.initial");
         own.next(EventState::Update);
         assert_eq!(stem(&own), "2023-02-25-12-00-00_0003.update");

@@ -29,27 +29,28 @@ use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 use tracing::Level;
 
-use event::{AskedDump, EventState, Marks};
+use event::{AskedDump, Marks};
 use files::Files;
 use gcn::Schema;
 use heimdall::{Coincidencer, Gulp};
 use inlet::{Arrival, Counters};
-use on_event::Hook;
 use record::{Counts, Fate, Record};
 use rules::{DmRange, Rules, Verdict, read_vetoes};
 use udp::Udp;
-use worker::Worker;
 
 use crate::common::Common;
 use crate::interrupt;
 use crate::numbers;
 use crate::say::{self, note, warning};
 
-pub(crate) use event::{Event, Observation};
+pub(crate) use event::{Event, EventState, Observation, iso};
+pub(crate) use files::stem;
 pub(crate) use inlet::Arrivals;
 #[cfg(feature = "page")]
 pub(crate) use inlet::{Inlet, Taken, inlet};
+pub(crate) use on_event::{Hook, Message};
 pub(crate) use record::TriggerLine;
+pub(crate) use worker::{Fates, Worker};
 
 /// Most events of a run among which a later one finds its predecessor.
 const REMEMBERED: usize = 64;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, OFlags, access, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
 use sidereal::{Error, Result};
 use tracing::Level;
 
@@ -29,9 +30,28 @@ const STEP: Duration = Duration::from_millis(10);
 /// Longest time that a command has after a request to stop; the program itself may end 0.7 s after it.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// Message about an event.
+pub(crate) trait Message: Serialize + Send + 'static {
+    /// Returns the identifier of the event.
+    fn id(&self) -> &str;
+
+    /// Returns the name of the event's state.
+    fn state(&self) -> &'static str;
+}
+
+impl Message for Event {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn state(&self) -> &'static str {
+        self.state.name()
+    }
+}
+
 /// Command with its arguments.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Hook {
+pub(crate) struct Hook {
     program: PathBuf,
     arguments: Vec<String>,
     limit: Duration,
@@ -42,7 +62,7 @@ impl Hook {
     ///
     /// # Errors
     /// [`Error::Parameter`] for an open quote, or a program that cannot be run.
-    pub(super) fn new(command: &str, limit_s: f64) -> Result<Self> {
+    pub(crate) fn new(command: &str, limit_s: f64) -> Result<Self> {
         let option = "--on-event";
         let words = split(command).map_err(|rule| Error::parameter(option, command, rule))?;
         let mut words = words.into_iter();
@@ -58,7 +78,7 @@ impl Hook {
     }
 
     /// Returns the longest time that one event takes.
-    pub(super) fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
@@ -66,9 +86,9 @@ impl Hook {
     ///
     /// # Errors
     /// As [`Worker::start`].
-    pub(super) fn start(self) -> Result<Worker<Event>> {
+    pub(crate) fn start<M: Message>(self) -> Result<Worker<M>> {
         let (mut patience, mut has_warned) = (Patience::default(), false);
-        Worker::start("on-event", WAITING, move |event: Event, fates: &Fates| {
+        Worker::start("on-event", WAITING, move |event: M, fates: &Fates| {
             if patience.is_over(fates) {
                 return;
             }
@@ -76,8 +96,7 @@ impl Hook {
                 Ok(()) => Fates::count(&fates.done),
                 Err(why) => {
                     Fates::count(&fates.failed);
-                    let words =
-                        format!("--on-event of {} ({}): {why}", event.id, event.state.name());
+                    let words = format!("--on-event of {} ({}): {why}", event.id(), event.state());
                     if std::mem::replace(&mut has_warned, true) {
                         say::log(Level::WARN, &words);
                     } else {
@@ -91,7 +110,7 @@ impl Hook {
     /// Runs the command for an event, and logs what it prints.
     fn run(
         &self,
-        event: &Event,
+        event: &impl Message,
         patience: &mut Patience,
         fates: &Fates,
     ) -> std::result::Result<(), String> {
@@ -116,7 +135,7 @@ impl Hook {
         drain(&mut output, &mut printed);
         if !printed.is_empty() {
             let words = String::from_utf8_lossy(&printed);
-            say::log(Level::INFO, &format!("--on-event of {}: {}", event.id, words.trim_end()));
+            say::log(Level::INFO, &format!("--on-event of {}: {}", event.id(), words.trim_end()));
         }
         match status? {
             status if status.success() => Ok(()),

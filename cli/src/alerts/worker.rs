@@ -21,30 +21,30 @@ const ENDING: Duration = Duration::from_millis(100);
 
 /// Counters of items by their fate.
 #[derive(Debug, Default)]
-pub(super) struct Fates {
+pub(crate) struct Fates {
     /// Handed over, whether they had place in the queue or not.
     offered: AtomicU64,
     /// Done as wanted.
-    pub(super) done: AtomicU64,
+    pub(crate) done: AtomicU64,
     /// Failed.
-    pub(super) failed: AtomicU64,
+    pub(crate) failed: AtomicU64,
     /// Whether nobody waits for the thread any more.
     is_over: AtomicBool,
 }
 
 impl Fates {
     /// Counts one item.
-    pub(super) fn count(counter: &AtomicU64) {
+    pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns whether the thread should stop what it does.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
     /// Returns the numbers of items that were done, that failed, and that were neither: left out, or not done yet.
-    pub(super) fn counts(&self) -> [u64; 3] {
+    pub(crate) fn counts(&self) -> [u64; 3] {
         let counters = [&self.offered, &self.done, &self.failed];
         let [offered, done, failed] = counters.map(|counter| counter.load(Ordering::Relaxed));
         [done, failed, offered.saturating_sub(done + failed)]
@@ -52,10 +52,10 @@ impl Fates {
 }
 
 /// A thread and its queue.
-pub(super) struct Worker<T> {
+pub(crate) struct Worker<T> {
     sender: Option<SyncSender<T>>,
     thread: Option<JoinHandle<()>>,
-    pub(super) fates: Arc<Fates>,
+    pub(crate) fates: Arc<Fates>,
 }
 
 impl<T: Send + 'static> Worker<T> {
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Worker<T> {
     ///
     /// # Errors
     /// [`Error::Io`] if the system starts no thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         waiting: usize,
         mut work: impl FnMut(T, &Fates) + Send + 'static,
@@ -81,7 +81,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Hands over an item, unless the queue is full.
-    pub(super) fn offer(&self, item: T) {
+    pub(crate) fn offer(&self, item: T) {
         Fates::count(&self.fates.offered);
         if let Some(sender) = &self.sender {
             // A full queue shows in the counters.
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Waits for the items in the queue, at most `longest`, and after a request to stop at most a second.
-    pub(super) fn finish(&mut self, longest: Duration) {
+    pub(crate) fn finish(&mut self, longest: Duration) {
         drop(self.sender.take());
         let Some(thread) = self.thread.take() else { return };
         let (begin, mut asked) = (Instant::now(), None);

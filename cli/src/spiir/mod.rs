@@ -1,5 +1,9 @@
 //! `sidereal spiir`: filter banks for gravitational waves, their signal-to-noise ratios, and events.
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod announce;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod background;
 mod bank;
 mod filter;
 mod inputs;
@@ -13,6 +17,8 @@ use sidereal::Result;
 
 use crate::common::Common;
 use crate::interrupt::Exit;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) use announce::Alert;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use filter::Document as FilterDocument;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "page"))]

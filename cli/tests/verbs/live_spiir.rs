@@ -1,6 +1,7 @@
 //! `live spiir`: strain that arrives as frame files gives the events of its recording, whatever becomes of the files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 use std::thread::sleep;
@@ -8,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use sidereal::io::gwf::Gwf;
+use sidereal::io::strain::{ALL_INJECTIONS, ALL_QUALITY, NewStrain, StrainWriter};
+use sidereal::units::Gps;
 use tempfile::TempDir;
 
 use super::live::{LONG, Running};
@@ -57,6 +61,9 @@ fn events(document: &Value) -> Vec<Value> {
         for key in ["far_hz", "far_sigma", "far_per_year"] {
             row[key] = Value::Null;
         }
+        for key in ["log_likelihood_ratio", "signal", "injection"] {
+            row[key] = Value::Null;
+        }
         row
     })
     .collect()
@@ -66,6 +73,7 @@ fn events(document: &Value) -> Vec<Value> {
 fn run(folder: &Path, output: &str) -> Value {
     let mut names = entries(&folder.join(output));
     assert!(names.remove("events.ndjson") && names.remove("gaps.ndjson"), "{names:?}");
+    names.remove("background");
     assert_eq!(names.len(), 1, "{names:?}");
     document(&folder.join(output).join(names.pop_first().unwrap()), "events.json")
 }
@@ -281,6 +289,161 @@ fn a_signal_ends_the_search_and_keeps_what_was_found() {
     assert!(told["found"].as_u64().unwrap() > 0, "{told}");
     let finals = lines_of(&log).iter().filter(|line| line["state"] == "final").count();
     assert_eq!(told["found"].as_u64(), Some(finals as u64));
+}
+
+#[test]
+fn a_killed_run_leaves_its_background_for_the_next() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    let play = "--length 200 --speed 0 -q";
+    done(folder, &format!("simulate strain --live live {NOISE} {play}"));
+    let base = format!("live spiir {FRAMES} {TEMPLATES} {LOW} -o found -q");
+    let running = Running::start(folder, &base);
+    let file = folder.join("found/background");
+    wait_until("no background", || file.exists());
+    running.signal(Signal::KILL);
+    let output = running.end();
+    assert!(!output.status.success(), "{}", stderr(&output));
+    let killed = fs::read(&file).unwrap();
+    // The next run searches the same frames, and has the time of both.
+    let until = START + 200;
+    done(folder, &format!("{base} --until {until}"));
+    let told = document(&folder.join("found").join(START.to_string()), "events.json");
+    let livetime_s = told["background"]["livetime_s"].as_f64().unwrap();
+    assert!(livetime_s > 220.0 && livetime_s < 400.0, "{livetime_s}");
+    let lines = lines_of(&folder.join("found/events.ndjson"));
+    let rate = |line: &Value| line["far_per_year"].as_f64();
+    // The first events of the first run come before any background, those of the second do not.
+    assert!(rate(&lines[0]).is_none(), "{}", lines[0]);
+    let last: Vec<&Value> = lines.iter().rev().take(20).collect();
+    assert!(last.iter().all(|line| rate(line).is_some_and(|rate| rate > 0.0)), "{last:?}");
+    let ratio = |line: &&Value| line["log_likelihood_ratio"].as_f64().unwrap();
+    let order = |a: &&&Value, b: &&&Value| ratio(a).total_cmp(&ratio(b));
+    let (quietest, loudest) = (last.iter().min_by(order), last.iter().max_by(order));
+    assert!(rate(loudest.unwrap()) <= rate(quietest.unwrap()), "{last:?}");
+    assert!(last.iter().all(|line| line["injection"] == false && line["signal"] == false));
+    // It belongs to one search, and a damaged one is refused.
+    let again = format!("{base} --until {until}");
+    let other = again.replace(LOW, "--threshold 3.5");
+    fails(&sidereal(folder, &other), 3, &["background", "3 found, expected 3.5", "move it away"]);
+    for damaged in [&killed[..killed.len() - 9], b"text"] {
+        fs::write(&file, damaged).unwrap();
+        fails(&sidereal(folder, &again), 3, &["found/background", "move it away"]);
+        assert_eq!(fs::read(&file).unwrap(), damaged);
+    }
+    fs::rename(&file, folder.join("elsewhere")).unwrap();
+    fs::write(folder.join("elsewhere"), &killed).unwrap();
+    done(folder, &format!("{again} --background elsewhere"));
+    assert!(!file.exists() && fs::read(folder.join("elsewhere")).unwrap() != killed);
+}
+
+/// Clears the bit of binaries in the mask of injections of a frame of a second.
+fn mark_injection(path: &Path, detector: &str, second: i64) {
+    let file = Gwf::open(path).unwrap();
+    let piece = file.pieces(&format!("{detector}:STRAIN")).unwrap().remove(0);
+    let mut samples = vec![0.0; piece.samples as usize];
+    file.open_piece(&piece).unwrap().read(&mut samples).unwrap();
+    let strain = NewStrain {
+        detector: detector.to_owned(),
+        channel: None,
+        start: Gps::from_s((START + second) as f64),
+        rate_hz: 1024,
+        samples: piece.samples,
+        description: String::new(),
+        bits: Some([vec![ALL_QUALITY], vec![ALL_INJECTIONS & !1]]),
+        is_compressed: false,
+    };
+    let mut writer = StrainWriter::create(path, &strain).unwrap();
+    writer.write(&samples).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn rare_events_give_alerts_with_files_and_commands() {
+    let home = home();
+    let folder = home.path();
+    folders(folder);
+    let near = EARLY.replace("distance=900", "distance=500").replace("000014.3", "000214.3");
+    let play = "--length 240 --speed 0 -q";
+    done(folder, &format!("simulate strain --live live {NOISE} {near} {play}"));
+    // The file is there when the command runs.
+    let script = folder.join("hook.sh");
+    let text = "#!/bin/sh\nread line\necho \"$line\" >> messages\n\
+                coinc=$(echo \"$line\" | sed 's/.*\"coinc\":\"\\([^\"]*\\)\".*/\\1/')\n\
+                test -s \"$coinc\" && echo \"$coinc\" >> files\n";
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let until = START + 240;
+    let base = format!("live spiir {FRAMES} {TEMPLATES} {LOW} --until {until} -q");
+    let alerts = "--alerts alerts --on-event ./hook.sh --alert-test";
+    done(folder, &format!("{base} -o found {alerts} --far-max 1000"));
+    let messages = lines_of(&folder.join("messages"));
+    let lines = lines_of(&folder.join("found/events.ndjson"));
+    let is_rare = |line: &&Value| line["far_per_year"].as_f64().is_some_and(|rate| rate <= 1000.0);
+    let rare: Vec<&Value> = lines.iter().filter(is_rare).collect();
+    assert!(!rare.is_empty() && rare.len() == messages.len(), "{rare:?} {messages:?}");
+    let number = &rare[0]["number"];
+    assert!(rare.iter().all(|line| line["number"] == *number), "{rare:?}");
+    for (place, (line, message)) in rare.iter().zip(&messages).enumerate() {
+        let state = if place == 0 { "initial" } else { "update" };
+        assert_eq!((&message["state"], &message["test"]), (&state.into(), &true.into()));
+        assert_eq!(message["sequence"].as_u64(), Some(place as u64 + 1));
+        assert_eq!(message["final"], line["state"] == "final");
+        for key in ["gps", "far_hz", "far_per_year", "network_snr", "log_likelihood_ratio"] {
+            assert_eq!(message[key], line[key], "{key}");
+        }
+        assert!(message["time"].as_str().unwrap().starts_with("2024-05-17T16:56:36."), "{message}");
+    }
+    assert_eq!(messages.last().unwrap()["final"], true);
+    let files = fs::read_to_string(folder.join("files")).unwrap();
+    assert_eq!(files.lines().count(), messages.len(), "{files}");
+    for message in &messages {
+        let coinc = message["coinc"].as_str().unwrap();
+        let text = fs::read_to_string(folder.join(coinc)).unwrap();
+        let detectors = message["detectors"].as_object().unwrap().len();
+        assert_eq!(text.matches("Name=\"COMPLEX8TimeSeries\"").count(), detectors, "{coinc}");
+        assert_eq!(text.matches("Name=\"REAL8FrequencySeries\"").count(), detectors, "{coinc}");
+        let notice = fs::read_to_string(folder.join(coinc.replace(".xml", ".json"))).unwrap();
+        let notice: Value = serde_json::from_str(&notice).unwrap();
+        assert_eq!((&notice["far"], &notice["alert_tense"]), (&message["far_hz"], &"test".into()));
+    }
+    // Frames of other lengths give final events the same rates.
+    fs::rename(folder.join("live"), folder.join("seconds")).unwrap();
+    folders(folder);
+    done(folder, &format!("simulate strain --live live {NOISE} {near} {play} --frame 0.25"));
+    done(folder, &format!("{base} -o quarters"));
+    let finals = |output: &str| {
+        let lines = lines_of(&folder.join(output).join("events.ndjson"));
+        let finals = lines.into_iter().filter(|line| line["state"] == "final");
+        let rated = finals.map(|line| {
+            ["gps", "far_hz", "log_likelihood_ratio", "signal"].map(|key| line[key].clone())
+        });
+        rated.collect::<Vec<_>>()
+    };
+    assert_eq!(finals("quarters"), finals("found"));
+    // The same signal as a hardware injection. A lower limit gives no alert.
+    mark_injection(&folder.join("seconds/H1").join(frame("H1", 214)), "H1", 214);
+    let marked = base.replace("=live/", "=seconds/");
+    done(folder, &format!("{marked} -o marked --alerts marked/alerts --far-max 1000"));
+    let lines = lines_of(&folder.join("marked/events.ndjson"));
+    let is_marked = |line: &&Value| line["injection"] == true;
+    assert!(lines.iter().filter(is_rare).all(|line| is_marked(&line)), "{lines:?}");
+    // The mark has a second, and a second before and after it.
+    let far = |line: &Value| (line["gps"].as_f64().unwrap() - (START as f64 + 214.5)).abs() > 1.6;
+    assert!(!lines.iter().filter(is_marked).any(far), "{lines:?}");
+    for notice in fs::read_dir(folder.join("marked/alerts")).unwrap() {
+        let path = notice.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(path.extension() != Some("json".as_ref()) || text.contains("\"injection\""));
+    }
+    done(folder, &format!("{base} -o rarer --alerts none --far-max 1e-6"));
+    assert_eq!(fs::read_dir(folder.join("none")).unwrap().count(), 0);
+    for (option, expected) in
+        [("--far-max=-1", "--far-max"), ("--on-event ./none.sh", "--on-event")]
+    {
+        fails(&sidereal(folder, &format!("{base} -o found {option}")), 2, &[expected]);
+    }
 }
 
 #[test]

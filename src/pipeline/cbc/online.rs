@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::around::{Snapshot, Source, kept_samples};
 use super::bank::{Input, design_whitened, keep_common};
-use super::detector::{ChirpDetector, DetectorOptions, Latency, Piece, prefetch};
+use super::detector::{ChirpDetector, DetectorOptions, Latency, prefetch};
 use super::options::{SearchOptions, Spectrum};
 use super::ready::kept;
 use super::report::Whitened;
@@ -203,7 +203,7 @@ impl OnlineSearch {
         })?;
         let templates = chains.first().map_or(&[][..], |one: &Chain| &one.bank.templates);
         let masses = templates.iter().map(|one| Some(one.binary?.chirp_mass_msun()));
-        let mut background = OnlineBackground::new(BackgroundOptions {
+        let background = OnlineBackground::new(BackgroundOptions {
             detectors: names,
             coincidence,
             threshold: options.threshold,

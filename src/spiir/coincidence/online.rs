@@ -337,13 +337,7 @@ impl Published {
         to.signed(self.ended.ns);
         to.signed(self.shown.ns);
         to.number(self.changes.len() as u64);
-        for Change { state, number, event, significance, is_injection } in &self.changes {
-            to.number(State::ALL.iter().position(|other| other == state).unwrap_or(0) as u64);
-            to.number(*number);
-            event.save(to);
-            Significance::save(significance.as_ref(), to);
-            to.number((*is_injection).into());
-        }
+        self.changes.iter().for_each(|change| change.save(to));
     }
 
     /// Loads changes of events of this number of detectors.
@@ -355,24 +349,44 @@ impl Published {
         let (ended, shown) = (Gps { ns: from.signed()? }, Gps { ns: from.signed()? });
         let mut changes = Vec::new();
         for _ in 0..from.number()? {
-            let state = State::ALL[from.at_most(State::ALL.len() - 1)?];
-            let (number, event) = (from.number()?, Event::load(from, detectors)?);
-            let significance = Significance::load(from)?;
-            let is_injection = from.at_most(1)? == 1;
-            changes.push(Change { state, number, event, significance, is_injection });
+            changes.push(Change::load(from, detectors)?);
         }
         Ok(Self { changes, ended, shown })
     }
 }
 
+impl Change {
+    /// Saves the change.
+    pub fn save(&self, to: &mut Saving) {
+        let Self { state, number, event, significance, is_injection } = self;
+        to.number(State::ALL.iter().position(|other| other == state).unwrap_or(0) as u64);
+        to.number(*number);
+        event.save(to);
+        Significance::save(significance.as_ref(), to);
+        to.number((*is_injection).into());
+    }
+
+    /// Loads a change of an event of this number of detectors.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for something else.
+    pub fn load(from: &mut Saved<'_>, detectors: usize) -> Result<Self> {
+        let state = State::ALL[from.at_most(State::ALL.len() - 1)?];
+        let (number, event) = (from.number()?, Event::load(from, detectors)?);
+        let significance = Significance::load(from)?;
+        let is_injection = from.at_most(1)? == 1;
+        Ok(Self { state, number, event, significance, is_injection })
+    }
+}
+
 impl TimedTrigger {
-    fn save(&self, to: &mut Saving) {
+    pub(super) fn save(&self, to: &mut Saving) {
         to.number(self.template.into());
         to.signed(self.gps.ns);
         to.f32s([self.snr, self.phase, self.xi2].iter());
     }
 
-    fn load(from: &mut Saved<'_>) -> Result<Self> {
+    pub(super) fn load(from: &mut Saved<'_>) -> Result<Self> {
         let template = from.at_most(u32::MAX as usize)? as u32;
         let gps = Gps { ns: from.signed()? };
         let mut values = [0.0; 3];

@@ -20,6 +20,7 @@ use crate::common::Common;
 use crate::numbers::within;
 use crate::resume::Identity;
 use crate::say::note;
+use crate::spiir::announce;
 use crate::spiir::inputs::{Banks, Whiten, split};
 use crate::spiir::search::{DESIGN, Detection};
 use crate::spiir::templates::{self as options, Design, Placement};
@@ -108,6 +109,14 @@ pub(crate) struct LiveArguments {
     pub(super) whitening: Whiten,
     #[command(flatten)]
     pub(super) detection: Detection,
+    /// File of the background, by which events have false-alarm rates [default: background in the folder of -o].
+    ///
+    /// It is read at the start, if it exists, and replaced once a minute of strain and at the end; old strain counts less, with a
+    /// time constant of seven days. It belongs to the detectors, templates and threshold of the search.
+    #[arg(long, value_name = "FILE", help_heading = "Detection")]
+    pub(super) background: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) alerts: announce::Options,
     /// Folder for events.ndjson, gaps.ndjson and the folders of runs, which is made if it is missing.
     #[arg(short, long, value_name = "DIR", default_value = "live", help_heading = "Output")]
     pub(super) output: PathBuf,

@@ -10,7 +10,8 @@ use sidereal::live::frames::{Begun, Count, Counts, Reason};
 use sidereal::pipeline::cbc::{Latency, OnlineDetector};
 
 use crate::plots::{plural, short};
-use crate::spiir::search::{EventRow, LatencyRow};
+use crate::spiir::background::{BackgroundRow, RatedRow};
+use crate::spiir::search::LatencyRow;
 
 /// Contents of events.json.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -19,11 +20,12 @@ pub(crate) struct Document {
     pub(super) complete: bool,
     pub(super) reason: Option<String>,
     /// Final events, loudest first.
-    pub(super) events: Vec<EventRow>,
+    pub(super) events: Vec<RatedRow>,
     /// Total number of final events, and of retracted ones.
     pub(super) found: u64,
     pub(super) retracted: u64,
     pub(super) detectors: Vec<DetectorRow>,
+    pub(super) background: BackgroundRow,
     /// Latency of a trigger after its sample, of the detector that has the largest.
     pub(super) latency_s: LatencyRow,
 }
@@ -132,6 +134,7 @@ impl Document {
                 plural(one.triggers as usize, "trigger"),
             );
         }
+        let _ = writeln!(text, "{}", self.background.text());
         text + &format!("{}: {}", place.display(), plural(self.found as usize, "event"))
     }
 }

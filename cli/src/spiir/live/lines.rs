@@ -9,14 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::live::frames::{Gap, Reason, Span};
-use sidereal::spiir::coincidence::{self, Change, Event};
+use sidereal::spiir::coincidence::{self, Change};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::json;
 use crate::say::note;
-use crate::spiir::search::EventRow;
+use crate::spiir::background::RatedRow;
 
 /// Files of the lines of events and of gaps, in the folder of all runs.
 const EVENTS: &str = "events.ndjson";
@@ -45,7 +45,7 @@ pub(crate) struct EventLine {
     /// Folder of the run.
     observation: String,
     #[serde(flatten)]
-    event: EventRow,
+    event: RatedRow,
     /// Time of this line, in seconds since 1970.
     written_unix_s: f64,
 }
@@ -112,8 +112,8 @@ pub(super) struct Lines {
 
 /// Final event.
 struct Loud {
-    event: Event,
-    row: EventRow,
+    change: Change,
+    row: RatedRow,
 }
 
 /// File to which lines are appended.
@@ -184,7 +184,7 @@ impl Lines {
     }
 
     /// Returns the final events, loudest first.
-    pub(super) fn loudest(self) -> Vec<EventRow> {
+    pub(super) fn loudest(self) -> Vec<RatedRow> {
         self.loudest.into_iter().map(|loud| loud.row).collect()
     }
 
@@ -209,7 +209,7 @@ impl Lines {
         to.number(self.retracted);
         to.number(self.gaps.bytes()?);
         to.number(self.loudest.len() as u64);
-        self.loudest.iter().for_each(|loud| loud.event.save(to));
+        self.loudest.iter().for_each(|loud| loud.change.save(to));
         to.number(self.open.values().map(Vec::len).sum::<usize>() as u64);
         for line in self.open.values().flatten() {
             let names = [Some(&*line.detector), Some(line.reason), line.why.as_deref()];
@@ -222,7 +222,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Continues from a state, and cuts the gaps that were written after it; `row` describes an event of `detectors` detectors.
+    /// Continues from a state, and cuts the gaps that were written after it; `row` describes a change of an event of `detectors` detectors.
     ///
     /// # Errors
     /// [`Error::Format`] for another state; [`Error::Io`].
@@ -230,16 +230,16 @@ impl Lines {
         &mut self,
         from: &mut Saved<'_>,
         detectors: usize,
-        row: impl Fn(&Event) -> EventRow,
+        row: impl Fn(&Change) -> RatedRow,
     ) -> Result<()> {
         from.part("lines")?;
         (self.found, self.retracted) = (from.number()?, from.number()?);
         self.gaps.cut(from.number()?)?;
         self.loudest.clear();
         for _ in 0..from.number()? {
-            let event = Event::load(from, detectors)?;
-            let row = row(&event);
-            self.loudest.push(Loud { event, row });
+            let change = Change::load(from, detectors)?;
+            let row = row(&change);
+            self.loudest.push(Loud { change, row });
         }
         self.open.clear();
         for _ in 0..from.number()? {
@@ -265,7 +265,7 @@ impl Lines {
     }
 
     /// Writes the line of an event that has changed.
-    pub(super) fn write(&mut self, change: &Change, event: EventRow) -> Result<EventLine> {
+    pub(super) fn write(&mut self, change: &Change, event: RatedRow) -> Result<EventLine> {
         let state = match change.state {
             coincidence::State::First => State::First,
             coincidence::State::Better => State::Better,
@@ -289,13 +289,14 @@ impl Lines {
     }
 
     /// Counts an event that has changed.
-    pub(super) fn count(&mut self, change: &Change, row: EventRow) {
+    pub(super) fn count(&mut self, change: &Change, row: RatedRow) {
         match change.state {
             coincidence::State::Final => {
                 self.found += 1;
-                let ranking = row.ranking;
-                let place = self.loudest.partition_point(|other| other.row.ranking >= ranking);
-                self.loudest.insert(place, Loud { event: change.event.clone(), row });
+                let ranking = change.event.ranking;
+                let above = |other: &Loud| other.change.event.ranking >= ranking;
+                let place = self.loudest.partition_point(above);
+                self.loudest.insert(place, Loud { change: change.clone(), row });
                 self.loudest.truncate(self.most);
             }
             coincidence::State::Retracted => self.retracted += 1,

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidereal::backend::Backend;
-use sidereal::live::frames::{Begun, FrameStreams};
+use sidereal::live::frames::{Begun, FrameStreams, Span};
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::cbc::{Awaited, Input, OnlineSearch};
-use sidereal::spiir::coincidence::Event;
+use sidereal::spiir::coincidence::Change;
 use sidereal::trace::{self, Work};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
@@ -32,7 +32,9 @@ pub(crate) use view::Viewer;
 pub(crate) use view::{AROUND_S, AroundEvent, DetectorView, SpectrumLine, StrainView, TrackLine};
 use view::{EventCounts, Views};
 
-use super::search::{EventRow, event_row};
+use super::announce::Alerts;
+use super::background::{self, BackgroundFile, BackgroundRow, RatedRow};
+use super::search::event_row;
 use crate::common::{self, Common, tell_notes};
 use crate::interrupt::{self, Exit};
 use crate::output::{Contents, Existing, Folder, Writing};
@@ -44,9 +46,6 @@ use crate::{errors, flags, json, resume};
 
 /// Longest wait for files between looks at the folders.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Seconds of whitened strain that are kept for the page: events may be final after --give-up only.
-const WHITENED_S: f64 = 90.0;
 
 /// Seconds of strain for which a backend is chosen.
 const CHOSEN_S: u64 = 3600;
@@ -64,7 +63,8 @@ pub(crate) fn run(
     viewer: Option<Arc<dyn Viewer>>,
     common: &Common,
 ) -> Result<Exit> {
-    let patience = arguments.patience()?;
+    let (output, patience) = (&arguments.output, arguments.patience()?);
+    arguments.alerts.check()?;
     let folders = arguments.folders()?;
     let search_options = arguments.detection.options()?;
     let (banks, rate_hz) = arguments.banks_and_rate()?;
@@ -89,11 +89,10 @@ pub(crate) fn run(
             note!("--quality none: strain is used whatever its state");
         }
     }
-    if viewer.is_some() {
-        search.keep_whitened(WHITENED_S);
-    }
+    let background = arguments.background.clone();
+    let background = background.unwrap_or_else(|| output.join(background::NAME));
+    let background = BackgroundFile::open(background, &mut search, common)?;
     let identity = arguments.identity(&search, &backend)?;
-    let output = &arguments.output;
     let writing = Writing { contents: CONTENTS, existing: Existing::Refuse, inputs: &[], common };
     let found = match arguments.resume {
         true => Left::find(output, &identity, &writing, folders.len())?,
@@ -123,10 +122,23 @@ pub(crate) fn run(
     let lines = Lines::begin(output, &place, arguments.max_events, common)?;
     let names: Vec<String> = folders.iter().map(|one| one.detector.clone()).collect();
     let until = arguments.until.map(Gps::from_s);
+    let alerts = Alerts::start(&arguments.alerts, &place, &backend, common)?;
     let views = Views::new(names.len());
     let (keeper, is_quiet) = (None, common.quiet);
-    let mut live =
-        Live { names, streams, search, lines, rate_hz, until, keeper, viewer, views, is_quiet };
+    let mut live = Live {
+        names,
+        streams,
+        search,
+        background,
+        alerts,
+        lines,
+        rate_hz,
+        until,
+        keeper,
+        viewer,
+        views,
+        is_quiet,
+    };
     if let Some(left) = &left {
         live.resume(left)?;
         if !common.quiet {
@@ -187,6 +199,8 @@ struct Live {
     names: Vec<String>,
     streams: FrameStreams,
     search: OnlineSearch,
+    background: BackgroundFile,
+    alerts: Alerts,
     lines: Lines,
     rate_hz: u32,
     until: Option<Gps>,
@@ -216,6 +230,9 @@ impl Live {
                 is_idle = false;
                 let (frame, begin) = (block.frame, Instant::now());
                 self.lines.block(&self.names[detector], block.gaps, self.rate_hz)?;
+                for Span { start, end } in block.injections {
+                    self.search.mark_injection(detector, *start, *end);
+                }
                 let _span = trace::span(Work::Compute, "search");
                 let mut missing = block.missing;
                 while missing > 0 {
@@ -257,11 +274,11 @@ impl Live {
         self.search.begin(begun.start);
         self.search.load(&mut from)?;
         let (search, names) = (&self.search, &self.names);
-        self.lines.load(&mut from, names.len(), |event| row(event, search, names))?;
+        self.lines.load(&mut from, names.len(), |change| row(change, search, names))?;
         from.end()?;
         for record in &left.records {
             for change in &record.published.changes {
-                self.lines.count(change, row(&change.event, &self.search, &self.names));
+                self.lines.count(change, row(change, &self.search, &self.names));
             }
             self.search.resume(&record.published);
         }
@@ -269,7 +286,7 @@ impl Live {
         if let Some(Record { before, published }) = left.records.last() {
             let written = self.lines.events_from(*before)?;
             for change in published.changes.iter().skip(written) {
-                self.lines.write(change, row(&change.event, &self.search, &self.names))?;
+                self.lines.write(change, row(change, &self.search, &self.names))?;
             }
         }
         Ok(())
@@ -300,6 +317,7 @@ impl Live {
     fn changes(&mut self, waited: &[Gps]) -> Result<()> {
         let mut changes = Vec::new();
         self.search.changes(waited, &mut changes)?;
+        self.background.update(&self.search);
         if changes.is_empty() {
             return Ok(());
         }
@@ -309,9 +327,10 @@ impl Live {
             keeper.publish(&record)?;
         }
         for change in &record.published.changes {
-            let row = row(&change.event, &self.search, &self.names);
+            let row = row(change, &self.search, &self.names);
             self.lines.count(change, row.clone());
-            let line = self.lines.write(change, row)?;
+            let line = self.lines.write(change, row.clone())?;
+            self.alerts.change(change, &row, &self.search)?;
             if let Some(viewer) = &self.viewer {
                 self.views.event(viewer.as_ref(), &self.search, &change.event, &line);
             }
@@ -341,6 +360,9 @@ impl Live {
             let channel = self.streams.channel(index).map(str::to_owned);
             detectors.push(DetectorRow::new(&one, channel, self.streams.counts(index), begun));
         }
+        self.alerts.finish();
+        self.background.finish(&self.search);
+        let background = BackgroundRow::new(&self.search);
         let latency = largest(self.search.detectors().map(|one| one.latency));
         for (row, livetime_s) in detectors.iter_mut().zip(self.search.livetimes_s()) {
             row.livetime_s = livetime_s;
@@ -352,6 +374,7 @@ impl Live {
             retracted: self.lines.retracted,
             events: self.lines.loudest(),
             detectors,
+            background,
             latency_s: latency.into(),
         };
         let run = Run::new(common).on(backend).live();
@@ -359,8 +382,9 @@ impl Live {
     }
 }
 
-/// Describes an event.
-fn row(event: &Event, search: &OnlineSearch, names: &[String]) -> EventRow {
+/// Describes an event that has changed.
+fn row(change: &Change, search: &OnlineSearch, names: &[String]) -> RatedRow {
     let bank = search.detectors().next().map(|one| one.bank);
-    event_row(event, names.iter().map(String::as_str), bank)
+    let row = event_row(&change.event, names.iter().map(String::as_str), bank);
+    RatedRow::new(row, change.significance, change.is_injection)
 }

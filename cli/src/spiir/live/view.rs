@@ -246,7 +246,7 @@ impl Views {
             found: counts.found,
             retracted: counts.retracted,
             event_latency_s: self.event_latency_s,
-            has_background: false,
+            has_background: search.background().livetime_s() > 0.0,
         };
         viewer.strain(view, self.tracks(search));
     }
@@ -315,7 +315,8 @@ impl Views {
         }
         let names: Vec<&str> = search.detectors().map(|one| one.detector).collect();
         let part = |(index, name): (usize, &&str)| {
-            let part = search.whitened(index, event.gps.plus_s(-AROUND_S), 2.0 * AROUND_S)?;
+            let part = search.whitened(index, event.gps.plus_s(-AROUND_S), 2.0 * AROUND_S);
+            let part = part.ok()??;
             Some(DetectorPart { detector: (*name).to_owned(), part })
         };
         let parts = names.iter().enumerate().filter_map(part).collect();

@@ -86,7 +86,7 @@ pub(crate) struct EventRow {
     /// Name of the template.
     pub(crate) template: String,
     /// Binary of the template; null if the waveform's masses are unknown.
-    binary: Option<BinaryRow>,
+    pub(crate) binary: Option<BinaryRow>,
     /// Approximant of the template's waveform, if known.
     approximant: Option<String>,
     pub(crate) ranking: f64,
@@ -95,7 +95,7 @@ pub(crate) struct EventRow {
 
 /// Detector-frame masses (in solar masses) and aligned spins of a template.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct BinaryRow {
+pub(crate) struct BinaryRow {
     mass1: f64,
     mass2: f64,
     spin1z: f64,

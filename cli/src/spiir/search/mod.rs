@@ -38,6 +38,7 @@ use crate::space::Reserve;
 use crate::{errors, flags, interrupt, json};
 pub(crate) use document::Document;
 pub(super) use document::{EventRow, LatencyRow, event_row};
+pub(super) use products::{HALF_S, detector_row, options as option_words, template_row};
 
 /// Templates and design options, which conflict with a bank from a file.
 pub(super) const DESIGN: [&str; 14] = [

@@ -14,18 +14,18 @@ use sidereal::io::ligolw::{
     DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow, write_events,
 };
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::pipeline::cbc::{DetectorReport, Report, series, write_bank};
-use sidereal::spiir::bank::Bank;
+use sidereal::pipeline::cbc::{DetectorReport, Report, Series, series, write_bank};
+use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::spiir::{Options, Plan, Spiir};
 use sidereal::trace::{self, Work};
 
 use crate::output::Folder;
-use crate::provenance::Made;
+use crate::provenance::{Made, Provenance};
 use crate::{interrupt, json};
 
 /// Seconds of ratios before and after a trigger.
-const HALF_S: f64 = 0.1;
+pub(in crate::spiir) const HALF_S: f64 = 0.1;
 
 /// Writes at most `most` of the loudest events.
 pub(super) fn write_events_xml(
@@ -53,10 +53,7 @@ pub(super) fn write_events_xml(
 /// Returns the options, with the approximant of the events' templates if they have one and no option gives it.
 fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)> {
     const APPROXIMANT: &str = "--approximant";
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let options = made.provenance.options.iter();
-    let mut all: Vec<(String, String)> =
-        options.map(|(name, value)| (format!("--{name}"), word(value))).collect();
+    let mut all = options(&made.provenance);
     let templates = report.detectors.first().map_or(&[][..], |one| &one.bank.templates);
     let events = report.found.events.iter().take(most);
     let mut names: Vec<&str> = events
@@ -72,6 +69,13 @@ fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)
     all
 }
 
+/// Returns the options as words.
+pub(in crate::spiir) fn options(provenance: &Provenance) -> Vec<(String, String)> {
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let options = provenance.options.iter();
+    options.map(|(name, value)| (format!("--{name}"), word(value))).collect()
+}
+
 fn row(report: &Report, event: &Event, backend: &Backend) -> Result<EventRow> {
     let template = event.template as usize;
     let pairs = report.detectors.iter().zip(&event.detectors);
@@ -82,12 +86,7 @@ fn row(report: &Report, event: &Event, backend: &Backend) -> Result<EventRow> {
         gps: event.gps,
         network_snr: event.network_snr,
         far_hz: event.far_hz,
-        template: about.map_or_else(TemplateRow::default, |about| TemplateRow {
-            name: about.name.clone(),
-            binary: about.binary,
-            duration_s: Some(about.duration_s),
-            f_final_hz: Some(about.f_final_hz),
-        }),
+        template: about.map_or_else(TemplateRow::default, template_row),
         detectors: detectors.collect::<Result<_>>()?,
     })
 }
@@ -98,26 +97,46 @@ fn part(
     backend: &Backend,
 ) -> Result<DetectorRow> {
     let template = trigger.template as usize;
-    let sigma = detector.bank.templates[template].sigma_1mpc;
     let half = (HALF_S * f64::from(detector.rate_hz)).round() as usize;
     let ratios = series(detector, template, trigger.gps, half, backend)?;
     // A series truncated by the data's start or end is too short to be useful.
     let whole = ratios.z.len() == 2 * half + 1;
-    let snr = f64::from(trigger.snr);
-    Ok(DetectorRow {
-        ifo: detector.name.clone(),
+    let about = &detector.bank.templates[template];
+    Ok(detector_row(&detector.name, about, trigger, whole.then_some(ratios)))
+}
+
+/// Returns the row of a trigger of a template, with the ratios around it.
+pub(in crate::spiir) fn detector_row(
+    detector: &str,
+    template: &BankTemplate,
+    trigger: &TimedTrigger,
+    ratios: Option<Series>,
+) -> DetectorRow {
+    let (snr, sigma) = (f64::from(trigger.snr), template.sigma_1mpc);
+    DetectorRow {
+        ifo: detector.to_owned(),
         gps: trigger.gps,
         snr,
         phase: trigger.phase.into(),
         xi2: Some(trigger.xi2.into()),
         effective_distance_mpc: Some(sigma / snr),
         sigmasq: Some(sigma * sigma),
-        snr_series: whole.then_some(SnrSeries {
+        snr_series: ratios.map(|ratios| SnrSeries {
             start: ratios.start,
             rate_hz: ratios.rate_hz,
             samples: ratios.z,
         }),
-    })
+    }
+}
+
+/// Returns the row of a template.
+pub(in crate::spiir) fn template_row(template: &BankTemplate) -> TemplateRow {
+    TemplateRow {
+        name: template.name.clone(),
+        binary: template.binary,
+        duration_s: Some(template.duration_s),
+        f_final_hz: Some(template.f_final_hz),
+    }
 }
 
 /// Largest number of templates with a series.
