@@ -94,19 +94,26 @@ impl BackgroundRow {
 pub(super) struct BackgroundFile {
     path: PathBuf,
     worker: Worker<Vec<u8>>,
-    /// Time before which the strain is in the file.
-    written: Gps,
+    /// Time before which the strain is in the file, or the search's start.
+    written: Option<Gps>,
     is_synced: bool,
     is_quiet: bool,
 }
 
 impl BackgroundFile {
-    /// Restores the background if the file exists, and starts the thread that replaces the file.
+    /// Restores the background if the file exists, and starts the thread that replaces the file. A search that continues from a
+    /// checkpoint takes the background from there.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Format`] for a damaged file, or that of another search.
-    pub(super) fn open(path: PathBuf, search: &mut OnlineSearch, common: &Common) -> Result<Self> {
+    pub(super) fn open(
+        path: PathBuf,
+        search: &mut OnlineSearch,
+        continues: bool,
+        common: &Common,
+    ) -> Result<Self> {
         match fs::read(&path) {
+            _ if continues => {}
             Ok(bytes) => load(&path, &bytes, search)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(path, error)),
@@ -131,15 +138,15 @@ impl BackgroundFile {
                 }
             }
         })?;
-        let written = search.background().entered();
+        let written = None;
         Ok(Self { path, worker, written, is_synced, is_quiet: common.quiet })
     }
 
     /// Writes a new version once a minute of strain, without waiting for it.
     pub(super) fn update(&mut self, search: &OnlineSearch) {
         let entered = search.background().entered();
-        if entered.seconds_since(self.written) >= EVERY_S {
-            self.written = entered;
+        if entered.seconds_since(*self.written.get_or_insert(entered)) >= EVERY_S {
+            self.written = Some(entered);
             self.worker.offer(saved(search));
         }
     }

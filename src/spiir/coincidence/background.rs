@@ -228,12 +228,17 @@ impl OnlineBackground {
             let detectors = 0..self.triggers.len();
             let valid: Vec<Segments> =
                 detectors.map(|detector| valid(detector, piece.clone()).without(&vetoed)).collect();
-            self.enter(piece.clone(), &valid);
             self.entered = piece.end;
+            let is_valid = valid.iter().any(|own| !own.is_empty());
+            if is_valid {
+                self.enter(piece.clone(), &valid);
+            }
             let oldest = Gps { ns: piece.end.ns - longest_ns };
             self.triggers.iter_mut().for_each(|list| list.retain(|one| one.gps >= oldest));
             self.vetoes.retain(|(_, end)| *end > piece.end);
-            self.update();
+            if is_valid {
+                self.update();
+            }
         }
     }
 

@@ -89,15 +89,15 @@ pub(crate) fn run(
             note!("--quality none: strain is used whatever its state");
         }
     }
-    let background = arguments.background.clone();
-    let background = background.unwrap_or_else(|| output.join(background::NAME));
-    let background = BackgroundFile::open(background, &mut search, common)?;
     let identity = arguments.identity(&search, &backend)?;
     let writing = Writing { contents: CONTENTS, existing: Existing::Refuse, inputs: &[], common };
     let found = match arguments.resume {
         true => Left::find(output, &identity, &writing, folders.len())?,
         false => None,
     };
+    let background = arguments.background.clone();
+    let background = background.unwrap_or_else(|| output.join(background::NAME));
+    let background = BackgroundFile::open(background, &mut search, found.is_some(), common)?;
     if arguments.resume && found.is_none() && !common.quiet {
         note!("no killed run left anything to continue; this run starts anew.");
     }
