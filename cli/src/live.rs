@@ -404,6 +404,7 @@ fn check(file: &Path, common: &Common) -> Result<Exit> {
             arguments.alerts.check()?;
             arguments.dumps.check()?;
             arguments.limits.check()?;
+            search::check_ring(&arguments.search, &arguments.dumps, common)?;
             ("search", arguments.search.parent())
         }
         Command::Channelize(arguments) => {

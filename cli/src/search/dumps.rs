@@ -160,11 +160,20 @@ impl Arguments {
         common: &Common,
     ) -> Result<()> {
         let Some(ring) = self.dump_ring else { return Ok(()) };
+        self.check_ring(header, about)?;
         let ring_s = self.ring_s(ring, header, about)?;
-        check_memory(ring_s, header, about.memory)?;
         let size = about.memory.prepare(header, ring_s, &threads())?;
         report_size(&size, "before the first packet", common.quiet);
         Ok(())
+    }
+
+    /// Checks the ring's length and memory for a stream whose header, without its start, is known beforehand.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a ring that is too short, or larger than the machine's memory.
+    pub(super) fn check_ring(&self, header: &VoltageHeader, about: &About<'_>) -> Result<()> {
+        let Some(ring) = self.dump_ring else { return Ok(()) };
+        check_memory(self.ring_s(ring, header, about)?, header, about.memory)
     }
 
     /// Returns the length of the ring.

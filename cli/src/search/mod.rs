@@ -328,13 +328,7 @@ impl LiveSearch<'_> {
         let opened = recording.channelized(source, dm_constant, &backend)?;
         if self.dumps.is_wanted() {
             let options = search_options(self.arguments, &opened, &backend)?;
-            let about = dumps::About {
-                observation: Path::new(""),
-                options: &options,
-                row_s: opened.source.header().tsamp_s,
-                quota: None,
-                memory: &self.memory,
-            };
+            let about = about_stream(&opened, &options, &self.memory);
             self.dumps.prepare(&header, &about, self.common)?;
         }
         self.compile(opened, &backend)
@@ -407,6 +401,39 @@ impl LiveSearch<'_> {
         });
         Ok(errors::ended(&found.report.ending, &place))
     }
+}
+
+/// Describes a stream that has not begun to its ring of dumps.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn about_stream<'a>(
+    opened: &Opened,
+    options: &'a SearchOptions,
+    memory: &'a Memory,
+) -> dumps::About<'a> {
+    let row_s = opened.source.header().tsamp_s;
+    dumps::About { observation: Path::new(""), options, row_s, quota: None, memory }
+}
+
+/// Checks the ring of dumps of a stream that a file describes against the sweep, the latency and the machine's memory.
+///
+/// # Errors
+/// [`Error::Parameter`] for a ring that is too short or too large; those of the file and of the options.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn check_ring(
+    arguments: &Arguments,
+    dumps: &DumpArguments,
+    common: &Common,
+) -> Result<()> {
+    let recording = &arguments.recording;
+    if !dumps.is_wanted() {
+        return Ok(());
+    }
+    let Some(header) = streams::described(&recording.inputs)? else { return Ok(()) };
+    let backend = common.backend_for(common::Work::on_trials(&recording.inputs))?;
+    let source = Box::new(Expected { header: header.clone() });
+    let opened = recording.channelized(source, arguments.trials.dm_constant, &backend)?;
+    let options = search_options(arguments, &opened, &backend)?;
+    dumps.check_ring(&header, &about_stream(&opened, &options, &Memory::default()))
 }
 
 /// Searches a live observation and writes its folder, even if its last lines cannot be written.

@@ -306,6 +306,10 @@ fn the_ring_of_a_described_stream_is_made_before_its_first_packet() {
     site("0.1");
     let output = sidereal(folder, "live run site.toml");
     fails(&output, 2, &["--dump-ring", "it must be"]);
+    // Both are found without starting.
+    fails(&sidereal(folder, "live check site.toml"), 2, &["--dump-ring", "it must be"]);
+    site("2e5");
+    fails(&sidereal(folder, "live check site.toml"), 2, &["--dump-ring", "of memory, and"]);
     site("2");
     let running = Running::start(folder, "--log-file log live run site.toml");
     let begin = Instant::now();
