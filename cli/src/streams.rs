@@ -447,7 +447,8 @@ pub(crate) fn described_each(paths: &[PathBuf]) -> Result<Option<Vec<VoltageHead
     paths.iter().map(header).collect::<Result<Vec<_>>>().map(Some)
 }
 
-/// Returns the header, without its start, of a stream of spectra that a file describes.
+/// Returns the header, without its start, of a stream of spectra that a file describes; `None` for voltages, several addresses, or an
+/// address that no file describes.
 ///
 /// # Errors
 /// Those of the file.
@@ -462,7 +463,7 @@ pub(crate) fn described_spectra(paths: &[PathBuf]) -> Result<Option<FilterbankHe
     }
 }
 
-/// Stream that has not begun, with the header that a file describes: stages that are made for it compile their kernels.
+/// Placeholder for a stream that has not begun. Stages that are built for its header compile their kernels before the stream arrives.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) struct Expected<Header> {
     pub(crate) header: Header,

@@ -80,7 +80,7 @@ impl Threads {
             std::thread::Builder::new().name(name).spawn(move || shared.worker_loop(worker)).ok()
         });
         let handles: Vec<_> = handles.collect();
-        // A thread allocates as it starts, which must not fall into a call.
+        // Wait until all threads have started: a starting thread allocates, and calls must not.
         let mut work = shared.lock();
         while work.started < handles.len() {
             work = shared.done.wait(work).unwrap_or_else(PoisonError::into_inner);
@@ -213,8 +213,8 @@ impl Threads {
         });
     }
 
-    /// Runs `job(worker)` on the caller and on every worker that takes it before the caller's own has ended; returns when all of
-    /// these have ended. Each job goes on until nothing is left to claim, so a worker that would start later has no work: on a busy
+    /// Runs `job(worker)` on the calling thread and on each worker that starts it before the calling thread finishes; returns when
+    /// all of them have finished. Each job goes on until nothing is left to claim, so a worker that would start later has no work: on a busy
     /// machine a call does not wait until all workers were scheduled.
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let _in_call = self.pool.in_call.lock().unwrap_or_else(PoisonError::into_inner);

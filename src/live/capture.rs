@@ -4,8 +4,8 @@
 //! The thread waits for a header, makes the window for it, and receives until the stream ends: by a stop heap, by another
 //! header, or because the sender began to count anew. Then it waits for the next header. A described stream begins with its
 //! first packet, and ends when the sender counts anew or is idle; one of VDIF frames is described by the first of them, anew after
-//! each idle time. The thread allocates when a stream begins, one that carries its header also after its first batches of packets, and not
-//! for packets; it never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
+//! each idle time. The thread allocates when a stream begins, and, if the stream carries its header, for a short time after its first
+//! packets. It does not allocate to process packets, and never waits for its consumer. If the consumer is slow, the window runs out of free chunks: it drops
 //! and counts whole chunks, and [`Event::Overrun`] reports their blocks.
 
 use std::collections::VecDeque;

@@ -369,6 +369,7 @@ impl Window {
     pub(crate) fn grow(&mut self) -> Result<()> {
         self.free.push(Chunk::empty(&self.shape, &self.options)?);
         self.buffers += 1;
+        self.free.reserve(self.buffers - self.free.len());
         self.ready.reserve((2 * self.buffers + 16).saturating_sub(self.ready.len()));
         Ok(())
     }

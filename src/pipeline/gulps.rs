@@ -78,7 +78,7 @@ impl Gulps {
     /// Calls `process` with the present gulp of `times` rows, and reads the next one meanwhile.
     ///
     /// A pipe may wait for a telescope, and results must not wait for its next rows: it is read ahead only if reading
-    /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer, and no rows are in hand.
+    /// takes less than 0.1 s or less than processing. A live source is read ahead only if processing takes longer than reading, and the reader holds no rows.
     pub(super) fn process<T>(
         &mut self,
         times: usize,

@@ -211,8 +211,9 @@ pub(crate) fn run_live(
     if backend.is_gpu()
         && let Some(header) = streams::described(addresses)?
     {
-        // As do its kernels to compile.
-        let options = ChannelizeOptions { memory: common.memory, ..spectra.options(&header)? };
+        // Compile the kernels now, because that takes seconds.
+        let options =
+            ChannelizeOptions { gulp: *gulp, memory: common.memory, ..spectra.options(&header)? };
         let expected = Box::new(Expected { header });
         Making::begin(expected, spectra.values(*format), options, &backend, common)?;
     }

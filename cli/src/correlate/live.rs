@@ -7,6 +7,7 @@ use clap::Args;
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{is_address, with_threads};
+use sidereal::live::clock;
 use sidereal::pipeline::Ending;
 use sidereal::pipeline::correlator::{
     self, ArrayCorrelator, ArrayHeader, CorrelateOptions, Integration, Labels,
@@ -172,11 +173,7 @@ pub(crate) fn run_live(
     if backend.is_gpu()
         && let Some(headers) = streams::described_each(&addresses)?
     {
-        // As do its kernels to compile.
-        let expected = headers
-            .into_iter()
-            .map(|header| -> Box<dyn VoltageSource> { Box::new(Expected { header }) });
-        Observation::begin(arguments, &given, expected.collect(), &positions, &backend, common)?;
+        compile(arguments, &given, headers, &positions, &backend, common)?;
     }
     let mut done = 0;
     loop {
@@ -215,6 +212,33 @@ pub(crate) fn run_live(
             return Ok(Exit::Success);
         }
     }
+}
+
+/// Compiles the kernels for streams that have not begun, because that takes seconds.
+///
+/// # Errors
+/// Those of the options.
+fn compile(
+    arguments: &LiveArguments,
+    given: &[Given],
+    mut headers: Vec<VoltageHeader>,
+    positions: &Positions,
+    backend: &Backend,
+    common: &Common,
+) -> Result<()> {
+    for header in headers.iter_mut().filter(|header| header.start.day == 0) {
+        // Delays need a time.
+        header.start = clock::now();
+    }
+    let expected = headers
+        .into_iter()
+        .map(|header| -> Box<dyn VoltageSource> { Box::new(Expected { header }) });
+    let csv = &arguments.array.antennas;
+    let (inputs, _) = inputs::assign(given, expected.collect(), &positions.names(), csv)?;
+    let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
+    let mut options = arguments.of_recordings().options(positions, &headers)?;
+    options.memory = common.memory;
+    ArrayCorrelator::new(&positions.array, inputs, &options, backend).map(drop)
 }
 
 /// Returns the integrations of a file.

@@ -20,6 +20,7 @@ use sidereal::io::ligolw::{self, EventsFile, PsdRow, write_events};
 use sidereal::live::clock;
 use sidereal::pipeline::cbc::{OnlineSearch, Snapshot};
 use sidereal::spiir::coincidence::{Change, Event, State};
+use sidereal::state::{Saved, Saving};
 use sidereal::units::{Epoch, Gps, SECONDS_PER_YEAR};
 use sidereal::{Error, Result};
 use tracing::Level;
@@ -125,7 +126,7 @@ impl Message for Alert {
 }
 
 impl Alert {
-    /// Turns into the next message of the event, made now.
+    /// Updates the alert to the event's next message, with the current time.
     fn next(&mut self, state: EventState, is_final: bool, gps: Gps, event: RatedRow) {
         self.state = state;
         self.sequence += 1;
@@ -265,9 +266,10 @@ pub(super) struct Alerts {
     hook_limit: Duration,
     files: Option<Worker<Job>>,
     observation: String,
-    /// Alerts of events that are neither final nor retracted, by the events' numbers.
-    open: BTreeMap<u64, Alert>,
-    count: u64,
+    /// Messages so far about each event that is neither final nor retracted, by the event's number.
+    open: BTreeMap<u64, u32>,
+    /// Events with messages.
+    events: u64,
 }
 
 impl Alerts {
@@ -306,7 +308,7 @@ impl Alerts {
             files: files.transpose()?,
             observation: name,
             open: BTreeMap::new(),
-            count: 0,
+            events: 0,
         })
     }
 
@@ -323,25 +325,14 @@ impl Alerts {
         if self.hook.is_none() && self.files.is_none() {
             return Ok(());
         }
-        let is_rare = change.significance.is_some_and(|own| own.far_hz <= self.far_max_hz);
-        let mut alert = match self.open.remove(&change.number) {
-            Some(alert) => alert,
-            None if is_rare && change.state != State::Retracted => {
-                self.count += 1;
-                self.first(change.number, row)
-            }
-            None => return Ok(()),
-        };
+        let Some(before) = self.count(change) else { return Ok(()) };
         let state = match change.state {
             State::Retracted => EventState::Retraction,
-            _ if alert.sequence == 0 => EventState::Initial,
+            _ if before == 0 => EventState::Initial,
             _ => EventState::Update,
         };
-        let is_last = matches!(change.state, State::Final | State::Retracted);
-        alert.next(state, is_last, change.event.gps, row.clone());
-        if !is_last {
-            self.open.insert(change.number, alert.clone());
-        }
+        let mut alert = self.alert(change.number, before, row);
+        alert.next(state, is_last(change), change.event.gps, row.clone());
         match (&self.files, &self.hook) {
             (Some(files), _) => {
                 let snapshots = match state {
@@ -356,11 +347,59 @@ impl Alerts {
         Ok(())
     }
 
-    fn first(&self, number: u64, row: &RatedRow) -> Alert {
+    /// Counts the message about a change; returns how many the event had before, `None` for a change without a message.
+    fn count(&mut self, change: &Change) -> Option<u32> {
+        let is_rare = change.significance.is_some_and(|own| own.far_hz <= self.far_max_hz);
+        let before = match self.open.remove(&change.number) {
+            Some(before) => before,
+            None if is_rare && change.state != State::Retracted => {
+                self.events += 1;
+                0
+            }
+            None => return None,
+        };
+        if !is_last(change) {
+            self.open.insert(change.number, before + 1);
+        }
+        Some(before)
+    }
+
+    /// Takes note of a change that a killed run has published, and sends nothing.
+    pub(super) fn published(&mut self, change: &Change) {
+        if self.hook.is_some() || self.files.is_some() {
+            let _ = self.count(change);
+        }
+    }
+
+    /// Saves which events have messages.
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("alerts");
+        to.number(self.open.len() as u64);
+        for (number, messages) in &self.open {
+            to.number(*number);
+            to.number((*messages).into());
+        }
+    }
+
+    /// Restores which events have messages.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for something else.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("alerts")?;
+        self.open.clear();
+        for _ in 0..from.number()? {
+            let (number, messages) = (from.number()?, from.at_most(u32::MAX as usize)? as u32);
+            self.open.insert(number, messages);
+        }
+        Ok(())
+    }
+
+    fn alert(&self, number: u64, sequence: u32, row: &RatedRow) -> Alert {
         Alert {
             id: format!("{}_{number:04}", self.observation),
             state: EventState::Initial,
-            sequence: 0,
+            sequence,
             is_final: false,
             is_test: self.is_test,
             time: None,
@@ -392,12 +431,17 @@ impl Alerts {
             lost("commands of --on-event", hook.fates.counts());
         }
         if !self.is_quiet {
-            note!("{} with alerts", plural(self.count as usize, "event"));
+            note!("{} with alerts", plural(self.events as usize, "event"));
         }
     }
 }
 
-/// Starts the thread that writes files, after which the command has its turn.
+/// Returns whether no message follows that of a change.
+fn is_last(change: &Change) -> bool {
+    matches!(change.state, State::Final | State::Retracted)
+}
+
+/// Starts the thread that writes files and then queues the command.
 fn writer(files: Files, hook: Option<Arc<Worker<Alert>>>) -> Result<Worker<Job>> {
     let mut has_warned = false;
     Worker::start("alerts", WAITING, move |mut job: Job, fates: &Fates| {

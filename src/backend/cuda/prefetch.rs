@@ -42,7 +42,7 @@ impl Prefetch {
     /// Waits until all sources are compiled.
     pub fn wait(mut self) {
         if let Some(thread) = self.thread.take() {
-            // As for a drop.
+            // A panic of the thread recurs in the stage that needs the kernel.
             let _ = thread.join();
         }
     }

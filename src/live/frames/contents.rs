@@ -198,7 +198,7 @@ impl Channels {
         }
         let usual = || Self::usual_states(strain, detector).into_iter().find(has);
         let channel = self.state.clone().or_else(usual)?;
-        (!channel.ends_with(QUALITY)).then_some(State { channel, bits: STATE_INJECTIONS })
+        channel.ends_with(STATE).then_some(State { channel, bits: STATE_INJECTIONS })
     }
 }
 
@@ -255,7 +255,7 @@ impl Reading {
                 self.rate_hz
             ))
         })?;
-        // Memory is for what the file holds, whatever its name says.
+        // Check the number of samples before allocating, because the name may state a wrong length.
         let pieces = pieces(&file, &self.strain, Fault::Channel)?;
         let held = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.samples));
         if held != count {
@@ -266,7 +266,10 @@ impl Reading {
         valid.clear();
         valid.resize(count as usize, true);
         injections.clear();
-        self.injections(&file, grid, valid.len(), injections)?;
+        if self.injections(&file, grid, valid.len(), injections).is_err() {
+            // Without the marks the strain is as good as the state vector says.
+            injections.clear();
+        }
         let mut bad = Bad::default();
         if let Some(state) = &self.state {
             bad.state += self.mark(&file, state, grid, valid)?;

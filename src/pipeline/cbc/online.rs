@@ -92,7 +92,7 @@ pub struct OnlineDetector<'a> {
 }
 
 impl Injection {
-    /// Tells whether a trigger of the event lies within it, or [`VETO_S`] around it.
+    /// Returns whether a trigger of the event lies within it, or [`VETO_S`] around it.
     fn has(&self, event: &Event) -> bool {
         let trigger = event.detectors.get(self.detector).and_then(Option::as_ref);
         let (begin, end) = (self.begin.plus_s(-VETO_S), self.end.plus_s(VETO_S));

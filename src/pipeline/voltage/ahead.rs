@@ -18,7 +18,7 @@ use crate::voltage::VoltageBlock;
 /// Blocks in memory: one in use, one that waits and one that is filled.
 pub(super) const BLOCKS: usize = 3;
 
-/// Length of a first wait for blocks, before any is read.
+/// Timeout of a wait that makes the channel allocate before the stream begins.
 const FIRST_WAIT: Duration = Duration::from_micros(20);
 
 /// Source whose blocks a thread may read ahead.
@@ -147,7 +147,7 @@ impl Ahead {
         for _ in 1..BLOCKS {
             let _ = empty.send(self.header.block(self.gulp));
         }
-        // A channel's first wait allocates.
+        // The first wait for a channel allocates, so it comes now.
         let _ = read.recv_timeout(FIRST_WAIT);
         let cut = source.cut().map(str::to_owned);
         let stop = Arc::new(AtomicBool::new(false));

@@ -18,7 +18,7 @@ use crate::units::{Gps, SECONDS_PER_DAY, SECONDS_PER_YEAR};
 pub const MASS_EDGES_MSUN: [f64; 6] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 const BINS: usize = MASS_EDGES_MSUN.len() + 2;
 
-/// Time constant in seconds of valid time with which old triggers count less.
+/// Time constant, in seconds of valid time, of the exponential decay of old counts.
 pub const MEMORY_S: f64 = 7.0 * SECONDS_PER_DAY;
 
 /// Rate in Hz below which an event counts as a signal: 12 a year. Its surroundings do not enter the background.
@@ -27,13 +27,13 @@ pub const SIGNAL_HZ: f64 = 12.0 / SECONDS_PER_YEAR;
 /// Time in seconds around signals and injections that does not enter the background.
 pub const VETO_S: f64 = 1.0;
 
-/// Strain that enters the background at once, in nanoseconds; then rates are computed anew.
+/// Length in nanoseconds of the pieces of strain that are added to the background; rates are computed anew after each.
 const CHUNK_NS: i64 = 16_000_000_000;
 
 /// Time slides of each piece of strain. With them, steps of a fifth of it give no two detectors the same offset.
 const SLIDES: usize = 4;
 
-/// Triggers of a detector and mass bin, and events of the slides, that are needed for a statement about them.
+/// Least number of triggers of a detector and mass bin, and of events of the slides, for which rates are computed.
 const LEAST: f64 = 100.0;
 
 /// Bins of the ranking of coincidences, and their width.
@@ -94,7 +94,7 @@ impl Significance {
         Ok(Some(Self { log_likelihood_ratio, far_hz }))
     }
 
-    /// Tells whether the event counts as a signal: see [`SIGNAL_HZ`].
+    /// Returns whether the event counts as a signal: see [`SIGNAL_HZ`].
     pub fn is_signal(&self) -> bool {
         self.far_hz < SIGNAL_HZ
     }
@@ -114,8 +114,8 @@ impl Significance {
 /// multiplied by the fraction of coincidences of at least its ranking that are events. Time is that in which as many detectors as an
 /// event needs are valid.
 ///
-/// No rate is below that of one accidental coincidence of two detectors in all pairs of triggers so far, `2 window / (T_1 T_2)`; for a
-/// single detector `1 / T`.
+/// No rate is below that of one accidental coincidence of two detectors among all pairs of triggers in the time that counts,
+/// `2 window / (T_1 T_2)`, where old time counts less; for a single detector `1 / T`.
 ///
 /// # Source
 /// Cannon, Hanna, Keppel 2013, Phys. Rev. D 88, 024025, and Cannon, Hanna, Peoples 2015, arXiv:1504.04632, for densities and their
@@ -536,7 +536,7 @@ fn sorted(triggers: &[TimedTrigger]) -> Vec<(u32, i64)> {
     all
 }
 
-/// Tells whether a sorted list has a time of the trigger's template within a window.
+/// Returns whether a sorted list has a time of the trigger's template within a window.
 fn is_near(sorted: &[(u32, i64)], trigger: &TimedTrigger, window_ns: i64) -> bool {
     let (template, ns) = (trigger.template, trigger.gps.ns);
     let first = sorted.partition_point(|other| *other < (template, ns - window_ns));

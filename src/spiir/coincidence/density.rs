@@ -158,7 +158,7 @@ impl Histogram {
     /// Returns the mean count of the fewest bins around one that have enough triggers.
     fn smoothed(&self, bin: usize) -> f64 {
         let (mut begin, mut end, mut sum) = (bin, bin + 1, self.snr[bin]);
-        for _ in 0..SMOOTHED_BINS.min(bin) {
+        for _ in 0..SMOOTHED_BINS.min(bin).min(SNR_BINS - 1 - bin) {
             if sum >= SMOOTHED_TRIGGERS {
                 break;
             }

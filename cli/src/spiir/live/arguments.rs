@@ -111,8 +111,9 @@ pub(crate) struct LiveArguments {
     pub(super) detection: Detection,
     /// File of the background, by which events have false-alarm rates [default: background in the folder of -o].
     ///
-    /// It is read at the start, if it exists, and replaced once a minute of strain and at the end; old strain counts less, with a
-    /// time constant of seven days. It belongs to the detectors, templates and threshold of the search.
+    /// The search reads it at the start if it exists; a run that continues takes the background from its checkpoint. It is replaced
+    /// once a minute of strain and at the end. Old strain counts less, with a time constant of seven days. The file belongs to the
+    /// detectors, templates and threshold of the search.
     #[arg(long, value_name = "FILE", help_heading = "Detection")]
     pub(super) background: Option<PathBuf>,
     #[command(flatten)]

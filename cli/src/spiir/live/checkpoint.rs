@@ -87,6 +87,10 @@ fn records(path: &Path, from: u64, detectors: usize) -> Result<(Vec<Record>, u64
     // A record that was not written to its end was followed by no line.
     while let Some((length, rest)) = bytes[at..].split_first_chunk::<8>() {
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length == 0 {
+            // A power failure may leave zeros at the end.
+            break;
+        }
         if length > MOST_RECORD {
             let why = format!("{length} bytes found, expected at most {MOST_RECORD}");
             return Err(Error::format(path, "length of a record", at as u64, why));
@@ -151,11 +155,17 @@ impl Keeper {
         let (jobs, to_write) = sync_channel::<Job>(1);
         let (results, done) = sync_channel(1);
         let folder = folder.to_path_buf();
+        let file = journal.try_clone().map_err(failed)?;
+        let journal_path = path.clone();
         let write = move || {
             for Job { state, journal } in to_write {
                 let memory = state.finish();
                 let head = HeadLine { run: &run, journal };
-                let written = write_checkpoint(&folder, &head, &memory, is_synced);
+                // The checkpoint relies on the journal's bytes.
+                let synced = if is_synced { file.sync_data() } else { Ok(()) };
+                let synced = synced.map_err(|error| Error::io(&journal_path, error));
+                let written =
+                    synced.and_then(|()| write_checkpoint(&folder, &head, &memory, is_synced));
                 if results.send(Done { memory, written }).is_err() {
                     return;
                 }

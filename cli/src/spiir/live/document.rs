@@ -53,7 +53,7 @@ pub(super) struct DetectorRow {
     pub(super) frames: u64,
     /// Invalid strain by reason.
     pub(super) gaps: BTreeMap<&'static str, GapRow>,
-    /// Files whose time had passed as a gap.
+    /// Files that were not used because their time had passed as a gap, or because they lie an hour or more after all others.
     pub(super) late: u64,
     /// Files whose time had been read.
     pub(super) repeated: u64,
@@ -62,7 +62,7 @@ pub(super) struct DetectorRow {
 /// Invalid strain of one reason.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct GapRow {
-    /// Pieces of at most a second of missing strain, or frames with invalid samples.
+    /// Pieces of missing strain (1 s, or 64 s while more than that is missing), or frames with invalid samples.
     pub(crate) gaps: u64,
     pub(crate) seconds: f64,
 }

@@ -196,8 +196,8 @@ impl Lines {
     /// Returns how many lines of events are in the file from a byte on; cuts a line that was not written to its end.
     pub(super) fn events_from(&mut self, byte: u64) -> Result<usize> {
         match self.events.bytes()? < byte {
-            // Another file has taken its place.
-            true => Ok(usize::MAX),
+            // Another file has taken its place: lines are written twice rather than lost.
+            true => Ok(0),
             false => self.events.lines_from(byte),
         }
     }

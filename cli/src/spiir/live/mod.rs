@@ -275,9 +275,11 @@ impl Live {
         self.search.load(&mut from)?;
         let (search, names) = (&self.search, &self.names);
         self.lines.load(&mut from, names.len(), |change| row(change, search, names))?;
+        self.alerts.load(&mut from)?;
         from.end()?;
         for record in &left.records {
             for change in &record.published.changes {
+                self.alerts.published(change);
                 self.lines.count(change, row(change, &self.search, &self.names));
             }
             self.search.resume(&record.published);
@@ -304,11 +306,13 @@ impl Live {
     fn keep(&mut self) -> Result<()> {
         let Some(keeper) = &mut self.keeper else { return Ok(()) };
         let (streams, search, lines) = (&self.streams, &self.search, &self.lines);
+        let alerts = &self.alerts;
         keeper.keep(self.is_quiet, |to| {
             let _span = trace::span(Work::Compute, "checkpoint");
             streams.save(to);
             let is_saved = search.save(to)?;
             lines.save(to)?;
+            alerts.save(to);
             Ok(is_saved)
         })
     }
