@@ -22,7 +22,7 @@ def alerts(tmp_path_factory):
              "--start", START, "--length", 240, "--speed", 0, "--inject", SOURCE, "-q")
     (folder / "binaries.csv").write_text("mass1,mass2\n30,30\n20,10\n")
     frames = [word for ifo in IFOS for word in ("--frames", f"{ifo}={folder / 'live' / ifo}")]
-    sidereal("live", "spiir", *frames, "--templates", folder / "binaries.csv", "--f-low", 25, "--threshold", 3, "--until", START + 240,
+    sidereal("live", "spiir", *frames, "--rate", 2048, "--templates", folder / "binaries.csv", "--f-low", 25, "--threshold", 3, "--until", START + 240,
              "-o", folder / "found", "--alerts", folder / "alerts", "--far-max", 1000, "-q")
     lines = (folder / "found" / "events.ndjson").read_text().splitlines()
     return folder / "alerts", [json.loads(line) for line in lines]
