@@ -73,4 +73,24 @@ function askToken() {
   });
 }
 
+// The button of the token also reconnects a page that the server has refused.
+let needsToken = false;
+find("login").addEventListener("click", async () => {
+  if ((await askToken()) && needsToken) { needsToken = false; connect(); }
+});
+
+// Connects a page again after its messages have ended.
+async function reconnect(events) {
+  setState("No connection, trying again", "bad");
+  if (events.readyState !== EventSource.CLOSED) { return; }
+  // The server has refused: without a token, it wants one.
+  const session = await fetch("/status").catch(() => null);
+  if (session && session.status === 401 && !(await askToken())) {
+    setState("Needs the token", "bad");
+    needsToken = true;
+    return;
+  }
+  setTimeout(connect, 1000);
+}
+
 const ago = (unit) => (value) => (value === 0 ? "now" : `${fixed(-value, 0)} ${unit}`);

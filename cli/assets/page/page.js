@@ -193,10 +193,6 @@ async function saveLabel() {
   if (answer.ok) { find("label-dialog").close(); } else { find("label-error").textContent = (await answer.text()).trim(); }
 }
 
-let needsToken = false;
-find("login").addEventListener("click", async () => {
-  if ((await askToken()) && needsToken) { needsToken = false; connect(); }
-});
 find("retracted").addEventListener("change", showCandidates);
 find("label-cancel").addEventListener("click", () => find("label-dialog").close());
 find("label-form").addEventListener("submit", (event) => { event.preventDefault(); saveLabel(); });
@@ -396,18 +392,7 @@ function connect() {
       takePlane(await (await fetch("/plane")).json(), true);
     } catch { /* The connection is lost, and the next one begins with all of them. */ }
   });
-  events.onerror = async () => {
-    setState("No connection, trying again", "bad");
-    if (events.readyState !== EventSource.CLOSED) { return; }
-    // The server has refused: without a token, it wants one.
-    const session = await fetch("/status").catch(() => null);
-    if (session && session.status === 401 && !(await askToken())) {
-      setState("Needs the token", "bad");
-      needsToken = true;
-      return;
-    }
-    setTimeout(connect, 1000);
-  };
+  events.onerror = () => reconnect(events);
 }
 
 connect();

@@ -198,11 +198,6 @@ find("retracted").addEventListener("change", showEvents);
 
 // ---------------------------------------------------------------- messages of the server
 
-let needsToken = false;
-find("login").addEventListener("click", async () => {
-  if ((await askToken()) && needsToken) { needsToken = false; connect(); }
-});
-
 function putTracks(lines) {
   for (const line of lines) {
     const place = run.tracks.findLastIndex((one) => one.second <= line.second);
@@ -232,18 +227,7 @@ function connect() {
   on("tracks", (lines) => { putTracks(lines); draw(); });
   on("event", (entry) => { putEvent(entry); showEvents(); });
   on("missed", () => { events.close(); connect(); });
-  events.onerror = async () => {
-    setState("No connection, trying again", "bad");
-    if (events.readyState !== EventSource.CLOSED) { return; }
-    // The server has refused: without a token, it wants one.
-    const session = await fetch("/status").catch(() => null);
-    if (session && session.status === 401 && !(await askToken())) {
-      setState("Needs the token", "bad");
-      needsToken = true;
-      return;
-    }
-    setTimeout(connect, 1000);
-  };
+  events.onerror = () => reconnect(events);
 }
 
 connect();
