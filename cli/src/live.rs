@@ -309,7 +309,7 @@ pub(crate) struct Packets {
     rejected: u64,
     /// Dropped because this program was too slow.
     overrun: u64,
-    /// Dropped by the kernel because its buffer was full.
+    /// Messages dropped by the kernel because its buffer was full: packets, or several that it had joined.
     dropped_by_kernel: u64,
     /// Received before the first header.
     without_header: u64,

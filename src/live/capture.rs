@@ -88,7 +88,7 @@ pub struct Statistics {
     pub sources: Vec<Counts>,
     /// Counters that belong to no source.
     pub totals: Totals,
-    /// Packets that the kernel dropped.
+    /// Messages that the kernel dropped: packets, or several that it had joined.
     pub dropped: u64,
     /// Packets that came before the first header, or after a stream's end.
     pub without_header: u64,

@@ -1,7 +1,9 @@
 //! UDP sockets of Linux: many packets per system call, multicast, the size of the kernel's buffer, packets that it dropped.
 //!
-//! A receiver has slots for a batch of packets and allocates nothing after it is made. The kernel's buffer is enlarged beyond
-//! its limit where the process may (CAP_NET_ADMIN), to the limit otherwise; [`Receiver::advice`] says what is missing.
+//! A receiver has slots for a batch of messages and allocates nothing after it is made. The kernel joins packets of one sender and
+//! length to messages (UDP_GRO) where it can, which halves its time for a packet; the receiver divides them again. The kernel's
+//! buffer is enlarged beyond its limit where the process may (CAP_NET_ADMIN), to the limit otherwise; [`Receiver::advice`] says what
+//! is missing.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -13,11 +15,21 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Most packets of a system call.
+/// Most packets that are sent, and messages that are received, with a system call.
 pub const BATCH: usize = 64;
 
-/// Bytes for the control data of a packet: the counter of drops needs 24.
+/// Messages that are received with a system call while the kernel joins packets: 512 KiB, which stay in a core's cache.
+const JOINED_BATCH: usize = 8;
+
+/// Bytes for the control data of a received message: the counter of drops and the length of joined packets need 24 each.
 const CONTROL_BYTES: usize = 64;
+
+/// Bytes of a slot: the longest message. The bytes between slots let their beginnings take different places in a cache.
+const SLOT_BYTES: usize = 1 << 16;
+const SLOT_STRIDE: usize = SLOT_BYTES + 4096 + 64;
+
+/// Most packets that the kernel joins to a message.
+const MOST_JOINED: usize = 128;
 
 /// Options of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +51,13 @@ impl Options {
     }
 }
 
+/// Place of a packet in a receiver's slots.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u32,
+    bytes: u32,
+}
+
 /// Receiver of packets.
 #[derive(Debug)]
 pub struct Receiver {
@@ -46,8 +65,12 @@ pub struct Receiver {
     requested: usize,
     granted: usize,
     slots: Box<[u8]>,
-    slot_bytes: usize,
-    lengths: [usize; BATCH],
+    /// Places in `slots` of the packets of the last batch.
+    packets: Vec<Place>,
+    /// Most bytes of a packet that are kept: one more than the longest right packet has.
+    kept_bytes: usize,
+    /// Messages of the next batch.
+    batch: usize,
     /// The kernel's counter of drops, which wraps.
     last_drops: u32,
     drops: u64,
@@ -104,6 +127,8 @@ impl Receiver {
         }
         set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1_i32)
             .map_err(refused("setsockopt(SO_RXQ_OVFL)"))?;
+        // Kernels before 5.0 join none.
+        let _ = set(&socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32);
         let bytes = options.buffer_bytes as i32;
         if set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes).is_err() {
             set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes)
@@ -115,9 +140,10 @@ impl Receiver {
             socket,
             requested: options.buffer_bytes,
             granted,
-            slots: vec![0; BATCH * (options.packet_bytes + 1)].into_boxed_slice(),
-            slot_bytes: options.packet_bytes + 1,
-            lengths: [0; BATCH],
+            slots: vec![0; BATCH * SLOT_STRIDE].into_boxed_slice(),
+            packets: Vec::with_capacity(BATCH * MOST_JOINED),
+            kept_bytes: options.packet_bytes + 1,
+            batch: BATCH,
             last_drops: 0,
             drops: 0,
             timeout: None,
@@ -159,30 +185,31 @@ impl Receiver {
         self.take(libc::MSG_DONTWAIT)
     }
 
-    /// Receives a batch as the flags of the system call say.
+    /// Receives a batch as the flags of the system call say; returns the number of its packets.
     fn take(&mut self, flags: libc::c_int) -> Result<usize> {
         let none = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        self.packets.clear();
         // SAFETY: all three are plain data, for which zeros are valid.
         let (mut messages, mut parts): ([libc::mmsghdr; BATCH], [libc::iovec; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
         let mut controls = [[0_u64; CONTROL_BYTES / 8]; BATCH];
-        let slots = self.slots.chunks_exact_mut(self.slot_bytes);
+        let slots = self.slots.chunks_exact_mut(SLOT_STRIDE).take(self.batch);
         for (((message, part), control), slot) in
             messages.iter_mut().zip(&mut parts).zip(&mut controls).zip(slots)
         {
-            *part = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            *part = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: SLOT_BYTES };
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = CONTROL_BYTES as _;
         }
-        // SAFETY: each message has a slot, a part and control data of its own, of the lengths given, which outlive the
-        // call.
+        // SAFETY: each of the first `batch` messages has a slot, a part and control data of its own, of the lengths given, which
+        // outlive the call.
         let count = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
                 messages.as_mut_ptr(),
-                BATCH as _,
+                self.batch as _,
                 flags as _,
                 std::ptr::null_mut(),
             )
@@ -194,26 +221,49 @@ impl Receiver {
                 _ => Err(refusal("recvmmsg", none, &error)),
             };
         }
-        let count = count as usize;
-        for (length, message) in self.lengths.iter_mut().zip(&messages[..count]) {
-            *length = (message.msg_len as usize).min(self.slot_bytes);
+        let messages = &messages[..count as usize];
+        for (slot, message) in messages.iter().enumerate() {
+            let control = Control::of(&message.msg_hdr);
+            if let Some(drops) = control.drops {
+                self.drops += u64::from(drops.wrapping_sub(self.last_drops));
+                self.last_drops = drops;
+            }
+            let bytes = (message.msg_len as usize).min(SLOT_BYTES);
+            self.divide(slot * SLOT_STRIDE, bytes, control.packet_bytes.unwrap_or(bytes));
         }
-        if let Some(drops) = messages[..count].last().and_then(|last| drops(&last.msg_hdr)) {
-            self.drops += u64::from(drops.wrapping_sub(self.last_drops));
-            self.last_drops = drops;
+        self.batch = if self.packets.len() > messages.len() { JOINED_BATCH } else { BATCH };
+        Ok(self.packets.len())
+    }
+
+    /// Divides a message that lies at `start` into packets of `packet_bytes` bytes, of which the last may be shorter.
+    fn divide(&mut self, start: usize, bytes: usize, packet_bytes: usize) {
+        let mut first = 0;
+        loop {
+            if self.packets.len() == self.packets.capacity() {
+                // No kernel joins so many.
+                self.drops += (bytes - first).div_ceil(packet_bytes.max(1)) as u64;
+                return;
+            }
+            let kept = packet_bytes.min(bytes - first).min(self.kept_bytes);
+            self.packets.push(Place { start: (start + first) as u32, bytes: kept as u32 });
+            first += packet_bytes;
+            if first >= bytes || packet_bytes == 0 {
+                return;
+            }
         }
-        Ok(count)
     }
 
     /// Returns a packet of the last batch.
     ///
     /// # Panics
-    /// If `index` is [`BATCH`] or more.
+    /// If the batch has no packet `index`.
     pub fn packet(&self, index: usize) -> &[u8] {
-        &self.slots[index * self.slot_bytes..][..self.lengths[index]]
+        let Place { start, bytes } = self.packets[index];
+        &self.slots[start as usize..][..bytes as usize]
     }
 
-    /// Returns the packets that the kernel dropped since its buffer was full, as of the last packet received.
+    /// Returns the messages that the kernel dropped since its buffer was full, as of the last packet received: packets, or several that
+    /// it had joined.
     pub fn drops(&self) -> u64 {
         self.drops
     }
@@ -453,17 +503,38 @@ fn bind(socket: &UdpSocket, address: SocketAddrV4) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads the kernel's counter of drops from the control data of a message that it filled.
-fn drops(message: &libc::msghdr) -> Option<u32> {
-    // SAFETY: the kernel wrote the control data and their length, which the macros stay within.
-    unsafe {
-        let mut next = libc::CMSG_FIRSTHDR(message);
-        while let Some(header) = next.as_ref() {
-            if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SO_RXQ_OVFL {
-                return Some(libc::CMSG_DATA(next).cast::<u32>().read_unaligned());
+/// Control data of a received message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// The kernel's counter of dropped packets.
+    drops: Option<u32>,
+    /// Bytes of the packets that the kernel has joined to the message.
+    packet_bytes: Option<usize>,
+}
+
+impl Control {
+    /// Reads the control data of a message that the kernel filled.
+    fn of(message: &libc::msghdr) -> Self {
+        let mut control = Self::default();
+        // SAFETY: the kernel wrote the control data and their length, which the macros stay within.
+        unsafe {
+            let mut next = libc::CMSG_FIRSTHDR(message);
+            while let Some(header) = next.as_ref() {
+                let data = libc::CMSG_DATA(next);
+                match (header.cmsg_level, header.cmsg_type) {
+                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                        control.drops = Some(data.cast::<u32>().read_unaligned());
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let bytes = data.cast::<i32>().read_unaligned();
+                        control.packet_bytes =
+                            usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+                    }
+                    _ => {}
+                }
+                next = libc::CMSG_NXTHDR(message, next);
             }
-            next = libc::CMSG_NXTHDR(message, next);
         }
+        control
     }
-    None
 }

@@ -153,7 +153,7 @@ fn packets(text: &mut Text, streams: &[StreamStatus]) {
         }
     }
     let name = "sidereal_kernel_dropped_packets_total";
-    text.metric(name, "counter", "Packets that the kernel dropped because its buffer was full.");
+    text.metric(name, "counter", "Messages that the kernel dropped because its buffer was full: packets, or several that it had joined.");
     for stream in streams {
         text.sample(name, &[("stream", &stream.address)], stream.dropped_by_kernel);
     }

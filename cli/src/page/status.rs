@@ -97,7 +97,7 @@ pub(crate) struct StreamStatus {
     pub(super) overrun: u64,
     /// Blocks of which some or all packets did not come.
     pub(super) missing_blocks: u64,
-    /// Packets dropped by the kernel because its buffer was full.
+    /// Messages dropped by the kernel because its buffer was full: packets, or several that it had joined.
     pub(super) dropped_by_kernel: u64,
     /// Packets before the first header, or after the end of a stream.
     pub(super) without_header: u64,
