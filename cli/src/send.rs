@@ -72,6 +72,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "X", default_value = "1", value_parser = parse_rate)]
     rate: Rate,
     /// Times to send the recording, one after the other without a break in the count of samples; 0 is endless.
+    ///
+    /// One that divides into whole heaps or packets, of at most 1 GiB, is read before the first packet and then sent from memory.
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     repeats: u64,
     /// Start again after every S seconds of data, with a later header and samples counted from 0.

@@ -112,6 +112,8 @@ struct Sent {
     packets: Vec<Vec<u8>>,
     summary: Summary,
     listener: Listener,
+    /// Times that the recording was opened again.
+    reopened: usize,
 }
 
 /// Sends a recording into memory.
@@ -121,12 +123,16 @@ fn sent(made: &Made, options: &Options, mut listener: Listener) -> Sent {
         packets.extend(batch.iter().map(|packet| packet.to_vec()));
         Ok(())
     };
-    let mut reopen = || Ok(made.recording());
+    let mut reopened = 0;
+    let mut reopen = || {
+        reopened += 1;
+        Ok(made.recording())
+    };
     let summary =
         send_packets(made.recording(), &mut reopen, options, &mut put, &mut listener).unwrap();
     assert_eq!(summary.packets, packets.len() as u64);
     assert_eq!(summary.bytes, packets.iter().map(|packet| packet.len() as u64).sum::<u64>());
-    Sent { packets, summary, listener }
+    Sent { packets, summary, listener, reopened }
 }
 
 fn parsed(packet: &[u8]) -> Option<Stream> {
@@ -186,7 +192,8 @@ fn marks(lost: &[Lost], stream: &Stream, heaps: usize) -> Vec<Vec<bool>> {
     marks
 }
 
-fn run(case: &Case) {
+/// Checks what is sent of a case; returns the times that the recording was opened again.
+fn run(case: &Case) -> usize {
     let made = if case.is_voltages {
         Made::Voltages(Streams::new(case.antennas, case.channels, case.times, case.seed))
     } else {
@@ -199,7 +206,7 @@ fn run(case: &Case) {
     options.packet_bytes = case.packet_bytes;
     options.heap_times = case.heap_times;
     options.impairments = case.impairments;
-    let Sent { packets, summary, listener } = sent(&made, &options, Listener::new());
+    let Sent { packets, summary, listener, reopened } = sent(&made, &options, Listener::new());
 
     let stream = parsed(&packets[0]).expect("the header comes first, alone in a packet");
     let total = made.times() * case.repeats as u64;
@@ -283,6 +290,7 @@ fn run(case: &Case) {
         assert_eq!((received, duplicate), (made_packets - summary.dropped, summary.duplicated));
     }
     assert_eq!(window.totals().without_samples, summary.header_packets);
+    reopened
 }
 
 proptest! {
@@ -294,6 +302,25 @@ proptest! {
     fn what_is_received_is_what_was_sent_and_not_lost(case in cases()) {
         run(&case);
     }
+}
+
+/// A recording of whole heaps is read once and then sent from memory; others are read in each repetition.
+#[test]
+fn repetitions_of_a_short_recording_are_sent_from_memory() {
+    let case = |heap_times, seed| Case {
+        is_voltages: true,
+        channels: 8,
+        antennas: 2,
+        times: 100_000,
+        seed,
+        repeats: 5,
+        heap_times: Some(heap_times),
+        packet_bytes: 4096,
+        before_wrap: 0,
+        impairments: impair::Options { loss: 0.01, reorder: 0.1, span: 10, duplicate: 0.0, seed },
+    };
+    assert_eq!(run(&case(125, 1)), 0);
+    assert_eq!(run(&case(128, 2)), 4);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::feed::{Feed, Recording};
 use super::options::{Monitor, Options, Summary};
-use super::packets::{Division, Outlet, Put, run};
+use super::packets::{Block, Division, Outlet, Put, run};
 use crate::error::{Error, Result};
 use crate::live::clock::Clock;
 use crate::live::declared::Declared;
@@ -92,8 +92,6 @@ struct Described<'a> {
     clock: Option<&'a Clock>,
     /// Counter of the first block since the last start.
     first: u64,
-    /// Samples of all sources at one time.
-    blocks: Vec<u8>,
     packet: Vec<u8>,
 }
 
@@ -111,7 +109,6 @@ impl<'a> Described<'a> {
             declared,
             clock: description.clock(),
             first,
-            blocks: vec![0; shape.sources * shape.block_bytes],
             packet: vec![0; declared.declaration().header_bytes + shape.block_bytes],
         };
         if let Some(period) = shape.period.filter(|period| first >= *period) {
@@ -150,12 +147,17 @@ impl Division for Described<'_> {
         self.packet.len()
     }
 
-    fn pack(&mut self, feed: &Feed<'_>, start: usize) -> Result<()> {
-        let (begun, blocks) = (self.begun, &mut self.blocks);
+    fn packed_bytes(&self) -> usize {
+        let shape = self.begun.shape();
+        shape.sources * shape.block_bytes
+    }
+
+    fn pack(&self, feed: &Feed<'_>, start: usize, packed: &mut [u8]) -> Result<()> {
+        let begun = self.begun;
         let times = begun.times();
         if let (Some(voltages), Some(layout)) = (feed.voltages()?, begun.layout()) {
             let run_bytes = layout.run_bytes(times as u64) as usize;
-            for (run, bytes) in blocks.chunks_exact_mut(run_bytes).enumerate() {
+            for (run, bytes) in packed.chunks_exact_mut(run_bytes).enumerate() {
                 layout.gather(run, voltages, start, bytes);
             }
             return Ok(());
@@ -164,7 +166,7 @@ impl Division for Described<'_> {
         let rows = feed.spectra(start, times);
         let (row_bytes, sources) = (rows.len() / times, begun.shape().sources);
         let group = row_bytes / sources;
-        for (source, block) in blocks.chunks_exact_mut(times * group).enumerate() {
+        for (source, block) in packed.chunks_exact_mut(times * group).enumerate() {
             for (to, row) in block.chunks_exact_mut(group).zip(rows.chunks_exact(row_bytes)) {
                 to.copy_from_slice(&row[source * group..][..group]);
             }
@@ -175,16 +177,14 @@ impl Division for Described<'_> {
     fn send(
         &mut self,
         source: usize,
-        position: u64,
-        _feed: &Feed<'_>,
-        _start: usize,
+        block: &Block<'_, '_>,
         outlet: &mut Outlet<'_>,
     ) -> Result<bool> {
         let shape = self.begun.shape();
-        let steps = (position / self.begun.times() as u64).wrapping_mul(shape.step);
+        let steps = (block.position / self.begun.times() as u64).wrapping_mul(shape.step);
         let counter = shape.advanced(self.first, steps);
         self.declared.write_header(&mut self.packet, source, counter)?;
-        let payload = &self.blocks[source * shape.block_bytes..][..shape.block_bytes];
+        let payload = &block.packed[source * shape.block_bytes..][..shape.block_bytes];
         let at = self.packet.len() - shape.block_bytes;
         self.packet[at..].copy_from_slice(payload);
         outlet.samples(&self.packet)

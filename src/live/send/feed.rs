@@ -134,6 +134,60 @@ impl<'a> Feed<'a> {
         Ok(filled)
     }
 
+    /// Returns the samples of the recording, if its header states them.
+    pub(super) fn length(&self) -> Option<u64> {
+        match &self.content {
+            Content::Spectra(header) => header.times,
+            Content::Voltages(header) => header.times,
+        }
+    }
+
+    /// Reads the next block of the first repetition alone, and returns its samples: fewer than a whole block's only at the end.
+    ///
+    /// # Errors
+    /// Those of the recording.
+    pub(super) fn fill_once(&mut self) -> Result<usize> {
+        let mut filled = 0;
+        while filled < self.capacity {
+            let count = self.read_into(filled)?;
+            if count == 0 {
+                break;
+            }
+            (filled, self.read) = (filled + count, self.read + count as u64);
+        }
+        Ok(filled)
+    }
+
+    /// Returns to the first sample after [`Feed::fill_once`]. Returns whether all of the recording was read, which is not opened again
+    /// then: the caller has its samples, and [`Feed::pass`] counts them.
+    ///
+    /// # Errors
+    /// Those of opening the recording.
+    pub(super) fn begin_again(&mut self, monitor: &mut dyn Monitor) -> Result<bool> {
+        if Some(self.read) != self.length() {
+            return self.open_again().map(|()| false);
+        }
+        self.recording.cut().into_iter().for_each(|why| monitor.cut(why));
+        self.read = 0;
+        Ok(true)
+    }
+
+    /// Passes over the next block, whose samples the caller has, and returns their number as [`Feed::fill`] does.
+    pub(super) fn pass(&mut self) -> usize {
+        let samples = self.length().unwrap_or(0);
+        let mut passed = 0;
+        while passed < self.capacity && !self.has_ended {
+            let count = (samples - self.read).min((self.capacity - passed) as u64);
+            (passed, self.read) = (passed + count as usize, self.read + count);
+            if self.read == samples && self.left == Some(0) {
+                self.has_ended = true;
+            } else if self.read == samples {
+                (self.left, self.read) = (self.left.map(|left| left - 1), 0);
+            }
+        }
+        passed
+    }
+
     fn read_into(&mut self, filled: usize) -> Result<usize> {
         match &mut self.recording {
             Recording::Spectra(source) => {
@@ -159,6 +213,11 @@ impl<'a> Feed<'a> {
             return Ok(());
         }
         self.left = self.left.map(|left| left - 1);
+        self.open_again()
+    }
+
+    /// Opens the recording again at its first sample.
+    fn open_again(&mut self) -> Result<()> {
         self.read = 0;
         self.recording = (self.reopen)()?;
         if self.recording.content() != self.content {

@@ -1,8 +1,8 @@
 //! VDIF frames of a recording of voltages, one in a packet.
 
-use super::feed::{Feed, Recording};
+use super::feed::Recording;
 use super::options::{Monitor, Options, Summary};
-use super::packets::{Division, Outlet, Put, run};
+use super::packets::{Block, Division, Outlet, Put, run};
 use crate::error::{Error, Result};
 use crate::io::voltages::{FrameSizes, FrameWriter, VoltageHeader};
 use crate::live::clock::now;
@@ -92,24 +92,18 @@ impl Division for Frames {
         self.packet.len()
     }
 
-    fn pack(&mut self, _feed: &Feed<'_>, _start: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn send(
         &mut self,
         source: usize,
-        position: u64,
-        feed: &Feed<'_>,
-        start: usize,
+        block: &Block<'_, '_>,
         outlet: &mut Outlet<'_>,
     ) -> Result<bool> {
-        let Some(voltages) = feed.voltages()? else { return Ok(false) };
-        let number = (self.before + position) / self.writer.times() as u64;
+        let Some(voltages) = block.feed.voltages()? else { return Ok(false) };
+        let number = (self.before + block.position) / self.writer.times() as u64;
         let front = if self.numbered { SEQUENCE_BYTES } else { 0 };
         self.packet[..front].copy_from_slice(&self.next.to_le_bytes()[..front]);
         self.next += 1;
-        self.writer.write(voltages, start, number, source, &mut self.packet[front..]);
+        self.writer.write(voltages, block.start, number, source, &mut self.packet[front..]);
         outlet.samples(&self.packet)
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::feed::{Feed, Recording};
 use super::options::{Monitor, Options, Summary};
-use super::packets::{Division, Outlet, Put, run};
+use super::packets::{Block, Division, Outlet, Put, run};
 use crate::error::{Error, Result};
 use crate::live::descriptor::DescriptorHeap;
 use crate::live::header::Content;
@@ -57,8 +57,6 @@ struct Heaps {
     next: u64,
     /// Time of the last header; `None` if one is due.
     last_header: Option<Instant>,
-    /// Voltages of a heap of every antenna.
-    blocks: Vec<u8>,
 }
 
 impl Heaps {
@@ -76,8 +74,6 @@ impl Heaps {
             let rule = "it must be less than 2^48";
             return Err(Error::parameter("send.first", options.first, rule));
         }
-        let is_voltages = matches!(content, Content::Voltages(_));
-        let blocks = if is_voltages { stream.sources() * stream.block_bytes() } else { 0 };
         Ok(Self {
             packetizer: Packetizer::new(FLAVOUR, options.packet_bytes, Repeat::All)?,
             whole: Packetizer::new(FLAVOUR, HEADER_BYTES, Repeat::All)?,
@@ -86,7 +82,6 @@ impl Heaps {
             descriptors: DescriptorHeap::new(&stream.descriptors(), FLAVOUR)?,
             next: 1,
             last_header: None,
-            blocks: vec![0; blocks],
             stream,
         })
     }
@@ -124,9 +119,14 @@ impl Division for Heaps {
         Ok(())
     }
 
-    fn pack(&mut self, feed: &Feed<'_>, start: usize) -> Result<()> {
+    fn packed_bytes(&self) -> usize {
+        let is_voltages = matches!(self.stream.content(), Content::Voltages(_));
+        if is_voltages { self.stream.sources() * self.stream.block_bytes() } else { 0 }
+    }
+
+    fn pack(&self, feed: &Feed<'_>, start: usize, packed: &mut [u8]) -> Result<()> {
         match feed.voltages()? {
-            Some(voltages) => self.stream.pack(voltages, start, &mut self.blocks),
+            Some(voltages) => self.stream.pack(voltages, start, packed),
             None => Ok(()),
         }
     }
@@ -134,17 +134,15 @@ impl Division for Heaps {
     fn send(
         &mut self,
         source: usize,
-        position: u64,
-        feed: &Feed<'_>,
-        start: usize,
+        block: &Block<'_, '_>,
         outlet: &mut Outlet<'_>,
     ) -> Result<bool> {
-        let Self { stream, packetizer, blocks, next, .. } = self;
-        let bytes = match &blocks[..] {
-            [] => feed.spectra(start, stream.times()),
-            blocks => &blocks[source * stream.block_bytes()..][..stream.block_bytes()],
+        let Self { stream, packetizer, next, .. } = self;
+        let bytes = match block.packed {
+            [] => block.feed.spectra(block.start, stream.times()),
+            packed => &packed[source * stream.block_bytes()..][..stream.block_bytes()],
         };
-        let items = stream.data_items(stream.first() + position, source);
+        let items = stream.data_items(stream.first() + block.position, source);
         let mut is_lost = false;
         let mut pass = |packet: &[u8]| {
             is_lost |= outlet.samples(packet)?;

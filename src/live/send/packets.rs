@@ -8,6 +8,9 @@ use crate::live::header::Content;
 use crate::live::impair::Impairer;
 use crate::live::socket::BATCH;
 
+/// Most bytes of packed samples that are kept in memory for repetitions.
+const KEPT_BYTES: u64 = 1 << 30;
+
 /// Sends a batch of packets.
 pub(super) type Put<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Result<()>;
 
@@ -33,23 +36,27 @@ pub(super) trait Division {
         Ok(())
     }
 
-    /// Makes the next block of every source of the samples from `start` on.
+    /// Returns the bytes of the packed block of every source; 0 if samples are sent as the feed has them.
+    fn packed_bytes(&self) -> usize {
+        0
+    }
+
+    /// Packs the next block of every source, of the samples from `start` on.
     ///
     /// # Errors
     /// Those of the recording.
-    fn pack(&mut self, feed: &Feed<'_>, start: usize) -> Result<()>;
+    fn pack(&self, _feed: &Feed<'_>, _start: usize, _packed: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
 
-    /// Sends the block of a source, the sources in ascending order; returns whether any of it is lost. `position` is the number
-    /// of its first sample since the last start.
+    /// Sends the block of a source, the sources in ascending order; returns whether any of it is lost.
     ///
     /// # Errors
     /// Those of sending.
     fn send(
         &mut self,
         source: usize,
-        position: u64,
-        feed: &Feed<'_>,
-        start: usize,
+        block: &Block<'_, '_>,
         outlet: &mut Outlet<'_>,
     ) -> Result<bool>;
 
@@ -68,8 +75,19 @@ pub(super) trait Division {
     }
 }
 
+/// Samples of all sources at one time.
+pub(super) struct Block<'a, 'f> {
+    /// Number of the first sample since the last start.
+    pub(super) position: u64,
+    /// Packed samples: axes source, bytes of a block.
+    pub(super) packed: &'a [u8],
+    /// Samples that are not packed, the first of them at `start`.
+    pub(super) feed: &'a Feed<'f>,
+    pub(super) start: usize,
+}
+
 /// Divides a recording into packets and passes them to `send`, a batch at a time. `reopen` opens the recording again for each
-/// repetition. Nothing is allocated for a packet, apart from what the recording's reader does.
+/// repetition, unless it is short and kept in memory. Nothing is allocated for a packet, apart from what the recording's reader does.
 ///
 /// # Errors
 /// [`crate::Error::Parameter`] for options out of range; those of the recording, of `send` and of the listener.
@@ -86,13 +104,17 @@ pub(super) fn run(
     let mut losses = Losses::new(division.sources());
     let times = division.times();
     let mut feed = Feed::new(recording, reopen, options.repeats, times, options.rate);
+    let mut packed = Packed::new(division.packed_bytes());
+    if options.repeats != 1 {
+        packed.keep(&mut feed, &division, monitor)?;
+    }
     let per_start = options.samples_per_start(content.tsamp_s());
     let per_start = per_start.checked_next_multiple_of(times as u64).unwrap_or(u64::MAX);
     let mut pace = Pace::new(content.tsamp_s(), options.rate);
     let (mut samples, mut position) = (0, 0);
     division.announce(&mut outlet)?;
     let is_stopped = 'blocks: loop {
-        let filled = match feed.fill(monitor) {
+        let filled = match if packed.is_kept { Ok(feed.pass()) } else { feed.fill(monitor) } {
             Err(error) if error.is_stop() => break true,
             filled => filled?,
         };
@@ -118,9 +140,11 @@ pub(super) fn run(
                 }
                 pause(left);
             }
-            division.pack(&feed, start)?;
+            let number = (samples / times as u64) as usize;
+            let packed = packed.block(number, |bytes| division.pack(&feed, start, bytes))?;
+            let block = Block { position, packed, feed: &feed, start };
             for source in 0..division.sources() {
-                if division.send(source, position, &feed, start, &mut outlet)? {
+                if division.send(source, &block, &mut outlet)? {
                     losses.add(source, position, count, monitor)?;
                 }
             }
@@ -154,6 +178,72 @@ pub(super) fn run(
         is_stopped,
         ..Summary::default()
     })
+}
+
+/// Packed blocks: one, or all of a short recording that is repeated, so that repetitions cost only their packets.
+struct Packed {
+    block_bytes: usize,
+    bytes: Vec<u8>,
+    is_kept: bool,
+}
+
+impl Packed {
+    fn new(block_bytes: usize) -> Self {
+        Self { block_bytes, bytes: vec![0; block_bytes], is_kept: false }
+    }
+
+    /// Reads the recording before the first packet is due, and keeps its blocks, unless they are too many or one of them would begin
+    /// in a repetition and end in the next.
+    ///
+    /// # Errors
+    /// Those of the recording.
+    fn keep(
+        &mut self,
+        feed: &mut Feed<'_>,
+        division: &impl Division,
+        monitor: &mut dyn Monitor,
+    ) -> Result<()> {
+        let times = division.times();
+        let blocks = feed.length().map_or(0, |samples| samples / times as u64);
+        let is_whole = feed.length().is_some_and(|samples| samples.is_multiple_of(times as u64));
+        let bytes = blocks.saturating_mul(self.block_bytes as u64);
+        if !is_whole || bytes == 0 || bytes > KEPT_BYTES {
+            return Ok(());
+        }
+        let mut kept = vec![0; bytes as usize];
+        let mut all = kept.chunks_exact_mut(self.block_bytes);
+        while !monitor.stops() {
+            let filled = feed.fill_once()?;
+            for (start, block) in (0..filled).step_by(times).zip(&mut all) {
+                division.pack(feed, start, block)?;
+            }
+            if filled == 0 {
+                break;
+            }
+        }
+        self.is_kept = feed.begin_again(monitor)?;
+        if self.is_kept {
+            self.bytes = kept;
+        }
+        Ok(())
+    }
+
+    /// Returns block `number`, counted over all repetitions in order, which `pack` makes unless it is kept.
+    ///
+    /// # Errors
+    /// Those of `pack`.
+    fn block(
+        &mut self,
+        number: usize,
+        pack: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<&[u8]> {
+        if self.is_kept {
+            let blocks = self.bytes.len() / self.block_bytes;
+            return Ok(&self.bytes[number % blocks * self.block_bytes..][..self.block_bytes]);
+        }
+        pack(&mut self.bytes)?;
+        Ok(&self.bytes)
+    }
 }
 
 /// Way of packets to the receiver.
