@@ -63,6 +63,11 @@ struct Sums {
 }
 
 impl Shape {
+    /// Returns the name of a baseline: those of its antennas, `A-B`.
+    pub(crate) fn name(&self, (i, j): (usize, usize)) -> String {
+        format!("{}-{}", self.antennas[i].name, self.antennas[j].name)
+    }
+
     fn channels(&self) -> usize {
         self.frequencies_hz.len()
     }

@@ -34,23 +34,34 @@ const DELAYS: f64 = 40.0;
 /// Names of products of the same polarization, by their numbers.
 const PARALLEL: [(i64, &str); 4] = [(-5, "XX"), (-6, "YY"), (-1, "RR"), (-2, "LL")];
 
-/// Draws the file of a document; chosen baselines are names of two antennas, `A-B`.
+/// Checks that each chosen baseline, the names of two antennas (`A-B`), is in the file of one of the documents.
 ///
 /// # Errors
-/// Those of reading it; [`Error::Parameter`] for a baseline that it does not have.
+/// [`Error::Parameter`] for one that is in none of the files that can be read.
+pub(super) fn check_chosen(documents: &[&Document], chosen: &[String]) -> Result<()> {
+    let (mut lacking, mut example) = (chosen.to_vec(), None);
+    for document in documents {
+        let Ok(whole) = open(document).and_then(|reader| whole(document, &reader)) else {
+            continue;
+        };
+        lacking.retain(|name| place(&whole, name).is_none());
+        example = example.or_else(|| whole.baselines.last().map(|pair| whole.name(*pair)));
+    }
+    let (Some(name), Some(example)) = (lacking.first(), example) else { return Ok(()) };
+    let rule = format!("expected two antennas of a correlated baseline, as in {example}");
+    Err(Error::parameter("--baselines", name, rule))
+}
+
+/// Draws the file of a document with those of the chosen baselines that it has.
+///
+/// # Errors
+/// Those of reading it.
 pub(super) fn drawing(document: &Document, chosen: &[String]) -> Result<Drawing> {
-    // The document has the name of the file and `.json`.
-    let reader = Reader::open(&document.path.with_extension(""))?;
-    let summary = reader.summary();
-    let (alive, shape) = (alive(document, reader.antennas()), shape(&reader)?);
-    let whole = Shape {
-        baselines: reader.baselines().iter().map(|(i, j)| (*j, *i)).collect(),
-        alive,
-        ..shape
-    };
+    let reader = open(document)?;
+    let (summary, whole) = (reader.summary(), whole(document, &reader)?);
     let crosses = match chosen {
         [] => whole.shown(),
-        names => names.iter().map(|name| place(&whole, name)).collect::<Result<_>>()?,
+        names => names.iter().filter_map(|name| place(&whole, name)).collect(),
     };
     let is_auto = |place: &usize| whole.baselines[*place].0 == whole.baselines[*place].1;
     let autos = (0..whole.baselines.len()).filter(is_auto);
@@ -126,17 +137,24 @@ fn alive(document: &Document, antennas: &[Station]) -> Vec<bool> {
     antennas.iter().map(|antenna| !missing.contains(&antenna.name.as_str())).collect()
 }
 
-/// Returns the place of a baseline by the names of its antennas, in either order.
-fn place(shape: &Shape, name: &str) -> Result<usize> {
-    let own =
-        |(i, j): (usize, usize)| format!("{}-{}", shape.antennas[i].name, shape.antennas[j].name);
-    let found =
-        shape.baselines.iter().position(|(i, j)| own((*i, *j)) == name || own((*j, *i)) == name);
-    found.ok_or_else(|| {
-        let example = shape.baselines.last().map_or_else(String::new, |(i, j)| own((*j, *i)));
-        let rule = format!("expected two antennas of a correlated baseline, as in {example}");
-        Error::parameter("--baselines", name, rule)
+/// Opens the file of a document, which has the name of the file and `.json`.
+fn open(document: &Document) -> Result<Reader> {
+    Reader::open(&document.path.with_extension(""))
+}
+
+/// Returns the antennas, the channels and all baselines.
+fn whole(document: &Document, reader: &Reader) -> Result<Shape> {
+    Ok(Shape {
+        baselines: reader.baselines().iter().map(|(i, j)| (*j, *i)).collect(),
+        alive: alive(document, reader.antennas()),
+        ..shape(reader)?
     })
+}
+
+/// Returns the place of a baseline by the names of its antennas, in either order.
+fn place(shape: &Shape, name: &str) -> Option<usize> {
+    let is_named = |(i, j)| shape.name((i, j)) == name || shape.name((j, i)) == name;
+    shape.baselines.iter().position(|pair| is_named(*pair))
 }
 
 /// Returns the antennas and the channels, without baselines.

@@ -70,10 +70,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::format(&arguments.folder, "folder", 0, why));
     }
     let is_correlation = |document: &folder::Document| document.kind == "correlate";
-    if !arguments.baselines.is_empty() && !found.documents.iter().any(is_correlation) {
+    let correlations: Vec<_> = found.documents.iter().filter(|one| is_correlation(one)).collect();
+    if !arguments.baselines.is_empty() && correlations.is_empty() {
         let rule = "the folder has no correlation";
         return Err(Error::parameter("--baselines", arguments.baselines.join(","), rule));
     }
+    correlation::check_chosen(&correlations, &arguments.baselines)?;
     let existing = Existing::new(arguments.overwrite);
     let inputs = found.files();
     let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };

@@ -122,6 +122,18 @@ fn a_correlation_has_its_antennas_and_the_chosen_baselines() {
     let near = phases.iter().filter(|phase| phase.abs() < 20.0).count();
     assert!(4 * near >= 3 * phases.len(), "{phases:?}");
 
+    // A correlation without a chosen baseline is drawn with the others that it has.
+    let pair = array::files(&["ant00", "ant01"]);
+    done(folder, &format!("correlate {pair} -o pair.uvh5 {words} --no-plots"));
+    done(folder, "report . -o both.html -q --baselines ant02-ant00,ant00-ant01");
+    let both = self::plots(&fs::read_to_string(folder.join("both.html")).unwrap());
+    let amplitudes = |name: &str| {
+        let own = format!("{name}: amplitude");
+        both.iter().filter(|plot| plot.0.contains(&own)).count()
+    };
+    assert_eq!([amplitudes("ant00 – ant02"), amplitudes("ant00 – ant01")], [2, 4]);
+    fs::remove_file(folder.join("pair.uvh5.json")).unwrap();
+
     let page = "report . -o other.html";
     fails(
         &sidereal(folder, &format!("{page} --baselines ant00-x")),
