@@ -52,8 +52,9 @@ pub(crate) use on_event::{Hook, Message};
 pub(crate) use record::TriggerLine;
 pub(crate) use worker::{Fates, Worker};
 
-/// Most events of a run among which a later one finds its predecessor.
-const REMEMBERED: usize = 64;
+/// Most events of a run among which a later one finds its predecessor, and a dump that is complete its event: more than can wait for
+/// dumps.
+const REMEMBERED: usize = 1024;
 
 /// Most triggers of the search that wait.
 const WAITING: usize = 64;
