@@ -197,7 +197,7 @@ impl Trial {
 /// Returns the threads that copy samples to the ring, as those of a search.
 fn threads() -> Threads {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    Threads::new((cores / 4).clamp(1, MOST_THREADS))
+    Threads::new((cores / 2).clamp(1, MOST_THREADS))
 }
 
 /// Asks for a dump that begins in the past, as that of a burst does.

@@ -299,7 +299,7 @@ fn check_memory(ring_s: f64, header: &VoltageHeader, memory: &Memory) -> Result<
 /// Returns the threads that copy samples to a ring and make its memory.
 fn threads() -> Threads {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    Threads::new((cores / 4).clamp(1, MOST_THREADS))
+    Threads::new((cores / 2).clamp(1, MOST_THREADS))
 }
 
 /// Prints the size of a ring, how long making its memory took, and whether its pages are locked.
