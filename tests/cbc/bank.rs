@@ -219,6 +219,17 @@ fn an_early_warning_ends_before_the_peak() {
     // Half a second before its end, a wave of this chirp mass has 50 Hz.
     assert!((40.0..60.0).contains(&early.f_final_hz), "{}", early.f_final_hz);
     assert!((150.0..260.0).contains(&whole.f_final_hz), "{}", whole.f_final_hz);
+    // The same template by its last frequency, and by the earlier of the two.
+    let f_stop_hz = Some(early.f_final_hz);
+    let stopped = &bank(&waveform, &Options { f_stop_hz, ..options(20.0) }).templates[0];
+    assert!((stopped.peak_offset_s - 0.5).abs() < 0.03, "{}", stopped.peak_offset_s);
+    assert!((stopped.sigma_1mpc / early.sigma_1mpc - 1.0).abs() < 0.02);
+    let both = Options { f_stop_hz, before_s: 1.0, ..options(20.0) };
+    let earlier = &bank(&waveform, &both).templates[0];
+    assert!((earlier.peak_offset_s - 1.0).abs() < 1e-3, "{}", earlier.peak_offset_s);
+    // Beyond its merger it is whole.
+    let beyond = Options { f_stop_hz: Some(1000.0), ..options(20.0) };
+    assert_eq!(bank(&waveform, &beyond).templates[0].whitened, whole.whitened);
 }
 
 #[test]
@@ -309,6 +320,7 @@ fn what_can_not_be_made_is_refused_with_its_reason() {
         Options { minimum_match: 1.0, ..good.clone() },
         Options { rates: Rates::Multi { lowest_hz: 0.0 }, ..good.clone() },
         Options { before_s: -1.0, ..good.clone() },
+        Options { f_stop_hz: Some(good.f_low_hz), ..good.clone() },
         Options { autocorrelation_length: 200, ..good.clone() },
         Options { autocorrelation_length: 1, ..good.clone() },
         Options { autocorrelation_length: 65_537, ..good.clone() },

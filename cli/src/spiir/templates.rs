@@ -286,6 +286,11 @@ pub(crate) struct Design {
         help_heading = "Templates"
     )]
     before: f64,
+    /// Early warning: end the templates when their frequency reaches this one, in Hz.
+    ///
+    /// A template with less time between that and the merger than --before ends by --before.
+    #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
+    f_stop: Option<f64>,
     /// Largest deviation of a filter's phase from its template's, in cycles.
     ///
     /// Reduced until the match is reached.
@@ -371,6 +376,9 @@ impl Design {
             within("--f-high", f_high, self.f_low..=nyquist, "half the rate")?;
         }
         within("--before", self.before, 0.0..=86_400.0, "a day")?;
+        if let Some(f_stop) = self.f_stop {
+            within("--f-stop", f_stop, self.f_low..=nyquist, "half the rate")?;
+        }
         within("--epsilon", self.epsilon, 1e-4..=0.5, "half a cycle")?;
         within("--match", self.minimum_match, 0.01..=0.9999, "what filters can reach")?;
         within("--match-floor", self.match_floor, 0.0..=0.9999, "what filters can reach")?;
@@ -398,6 +406,7 @@ impl Design {
                 Resampling::LowLatency => Resampler::low_latency(),
             },
             before_s: self.before,
+            f_stop_hz: self.f_stop,
             autocorrelation_length,
             smoothing_hz: self.smoothing,
             ..Options::default()

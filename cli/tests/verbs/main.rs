@@ -9,6 +9,8 @@ mod correlate_faults;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod dumps;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod early_warning;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod live_faults;

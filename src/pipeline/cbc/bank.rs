@@ -312,7 +312,8 @@ fn numbers(options: &bank::Options) -> Vec<(String, f64)> {
         ("smoothing_hz", options.smoothing_hz),
         ("power", options.power),
     ];
-    pairs.into_iter().map(|(name, number)| (name.to_owned(), number)).collect()
+    let f_stop = options.f_stop_hz.map(|f_stop_hz| ("f_stop_hz", f_stop_hz));
+    pairs.into_iter().chain(f_stop).map(|(name, number)| (name.to_owned(), number)).collect()
 }
 
 fn options(file: &BankFile<'_>) -> bank::Options {
@@ -332,6 +333,7 @@ fn options(file: &BankFile<'_>) -> bank::Options {
             .map_or(bank::Rates::Single, |lowest_hz| bank::Rates::Multi { lowest_hz }),
         resampler: file.resampler.clone(),
         before_s: or("before_s", usual.before_s),
+        f_stop_hz: above("f_stop_hz"),
         autocorrelation_length: or("autocorrelation_length", 201.0) as usize,
         smoothing_hz: or("smoothing_hz", usual.smoothing_hz),
         power: or("power", usual.power),

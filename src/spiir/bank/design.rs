@@ -287,7 +287,8 @@ impl<'a> Fitter<'a> {
 /// Checks the options except the band's frequencies, whose check needs the rate.
 fn check_options(options: &Options) -> Result<()> {
     let Options { epsilon, alpha, beta, padding, minimum_match, match_floor, .. } = *options;
-    let Options { before_s, smoothing_hz, power, .. } = *options;
+    let Options { before_s, f_low_hz, smoothing_hz, power, .. } = *options;
+    let f_stop_hz = options.f_stop_hz.unwrap_or(f64::INFINITY);
     let lowest_hz = match options.rates {
         Rates::Single => 1.0,
         Rates::Multi { lowest_hz } => lowest_hz,
@@ -304,6 +305,7 @@ fn check_options(options: &Options) -> Result<()> {
         ("least match of a template", match_floor, matches.contains(&match_floor), below_1),
         ("lowest rate of a branch (Hz)", lowest_hz, is_above_0(lowest_hz), "finite and above 0"),
         ("early warning (s)", before_s, (0.0..1e5).contains(&before_s), "at least 0"),
+        ("early warning (Hz)", f_stop_hz, f_stop_hz > f_low_hz, "above the lowest frequency"),
         ("smoothing of the power spectrum (Hz)", smoothing_hz, is_smoothing, "0, or 0.01 to 10^5"),
         ("part of the power", power, power > 0.0 && power <= 1.0, "above 0, at most 1"),
     ];

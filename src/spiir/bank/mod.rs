@@ -54,6 +54,8 @@ pub struct Options {
     pub resampler: Resampler,
     /// Early warning: the template ends this many seconds before its peak; 0 keeps all of it.
     pub before_s: f64,
+    /// Early warning: the template ends when its frequency reaches this one in Hz, or `before_s` before its peak if that is earlier.
+    pub f_stop_hz: Option<f64>,
     /// Length of the autocorrelation in samples, odd.
     pub autocorrelation_length: usize,
     /// Half-width in Hz of the running median over the power spectrum, and of the half maximum of the running mean
@@ -77,6 +79,7 @@ impl Default for Options {
             rates: Rates::Multi { lowest_hz: 32.0 },
             resampler: Resampler::default(),
             before_s: 0.0,
+            f_stop_hz: None,
             autocorrelation_length: 201,
             smoothing_hz: 4.0,
             power: 0.998,

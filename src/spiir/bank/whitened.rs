@@ -72,7 +72,7 @@ impl Whitened {
         let fade = Fade { begin: cycles(&waveform.samples, false), end: 0 };
         let all = whiten(waveform, conditioned, transforms, margin, fade);
         let peak = margin + waveform.peak;
-        let early = (options.before_s * rate).round() as usize;
+        let early = early(waveform, options);
         let end = if early > 0 { peak.saturating_sub(early) + 1 } else { all.len() };
         let all = &all[..end];
         // Power up to each sample, which rises, so that the sample that reaches a fraction is found by bisection.
@@ -86,7 +86,8 @@ impl Whitened {
         if total <= 0.0 || !total.is_finite() || is_silent {
             return Err(format!(
                 "nothing of it is left between {} Hz and the band's end, {} s before its peak",
-                options.f_low_hz, options.before_s
+                options.f_low_hz,
+                early as f64 / rate
             ));
         }
         let reaches = |part: f64| {
@@ -137,6 +138,19 @@ impl Whitened {
             peak_offset: peak as i64 - last as i64,
         })
     }
+}
+
+/// Returns the samples from the end of an early-warning template to its peak; 0 for a whole template.
+fn early(waveform: &Waveform, options: &Options) -> usize {
+    let rate = f64::from(waveform.rate_hz);
+    let before = (options.before_s * rate).round() as usize;
+    let Some(f_stop_hz) = options.f_stop_hz else { return before };
+    // The last sample of the inspiral at which the phase advances by less than that of the frequency.
+    let most = TAU * f_stop_hz / rate;
+    let inspiral = &waveform.samples[..=waveform.peak];
+    let is_slow = |pair: &[Complex64]| (pair[1] * pair[0].conj()).arg().abs() < most;
+    let slow = inspiral.windows(2).rposition(is_slow).unwrap_or(0);
+    before.max(inspiral.len().saturating_sub(2 + slow))
 }
 
 /// Returns the mean phase advance per sample around one of them.

@@ -41,12 +41,13 @@ pub(super) use document::{EventRow, LatencyRow, event_row};
 pub(super) use products::{HALF_S, detector_row, options as option_words, template_row};
 
 /// Templates and design options, which conflict with a bank from a file.
-pub(super) const DESIGN: [&str; 14] = [
+pub(super) const DESIGN: [&str; 15] = [
     "templates",
     "f_low",
     "f_high",
     "approximant",
     "before",
+    "f_stop",
     "epsilon",
     "minimum_match",
     "match_floor",
